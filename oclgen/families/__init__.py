@@ -1,0 +1,77 @@
+"""The kernel families: every way this project knows to solve a problem.
+
+A family is a module: parameters as a frozen `Config`, the rule that says why one cannot serve,
+a `DEFAULT` that is valid everywhere, and `plan`, which turns problem and config into text.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from typing import Any, Protocol, get_type_hints
+
+from oclgen.families import gemm_register
+from oclgen.plan import Plan
+from oclgen.problem import Problem
+
+
+class Family(Protocol):
+    """What a family's module offers."""
+
+    NAME: str
+    DEFAULT: Any
+    """A `Config` that is valid on every device."""
+    Config: Any
+    """Frozen dataclass of int, bool and str fields with `why_not(problem, limits)`."""
+
+    def serves(self, problem: Problem, /) -> bool:
+        """Say whether the family can compute the problem at all, whatever the config."""
+        ...
+
+    def plan(self, problem: Any, config: Any, /) -> Plan:
+        """Return the launch plan; the config must be valid for the problem."""
+        ...
+
+
+_MODULES: tuple[Family, ...] = (gemm_register,)
+
+FAMILIES: dict[str, Family] = {module.NAME: module for module in _MODULES}
+"""Every family by name, in the order in which an untuned problem prefers them."""
+
+
+class ConfigError(ValueError):
+    """A config that does not fit its family: unknown or missing parameter, or a wrong type."""
+
+
+def families_for(problem: Problem) -> list[Family]:
+    """Return the families that can compute `problem`, preferred ones first."""
+    return [family for family in FAMILIES.values() if family.serves(problem)]
+
+
+def config_to_json(config: Any) -> str:
+    """Return a config as canonical JSON: sorted keys, no blanks."""
+    return json.dumps(asdict(config), sort_keys=True, separators=(",", ":"))
+
+
+def config_from_dict(family: str, values: dict[str, Any]) -> Any:
+    """Return the config of `family` with these values.
+
+    Raises:
+        ConfigError: the family is unknown, a parameter is missing, unknown or of a wrong type;
+            a config of another generator version is the usual reason.
+    """
+    if family not in FAMILIES:
+        raise ConfigError(f"family {family!r} is unknown; known are {', '.join(FAMILIES)}")
+    kind = FAMILIES[family].Config
+    names = {field.name for field in fields(kind)}
+    if set(values) != names:
+        unknown, missing = sorted(set(values) - names), sorted(names - set(values))
+        raise ConfigError(
+            f"{family}: unknown parameters {unknown}, missing {missing}; "
+            "was the config written by another generator version?"
+        )
+    hints = get_type_hints(kind)
+    for name, value in values.items():
+        if type(value) is not (hints[name] if hints[name] in (int, bool, str) else str):
+            raise ConfigError(f"{family}: {name} is {value!r}; it must be {hints[name]}")
+    return kind(**values)

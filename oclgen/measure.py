@@ -1,0 +1,142 @@
+"""Measures one variant on a device: build, verify against float64, time; failures are values.
+
+Which variant to measure and where the result goes is the search's and the database's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import median
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oclgen.device import BuildError, Device, LaunchError, PreparedPlan
+from oclgen.plan import Plan
+from oclgen.problem import DTYPES, Problem
+from oclgen.reference import random_inputs, reference
+
+Invalidity = Literal["none", "constraints", "compile", "runtime", "timeout", "correctness"]
+
+TOLERANCE = {"fp32": 1e-5, "fp16": 4e-3, "bf16": 3e-2}
+"""Largest relative L2 error against float64; single elements may be off by ten times as much of
+the largest. Winograd F(4x4) with 256 channels has 2.1e-6 in fp32."""
+WARM_UP_MS, SAMPLE_MS = 20.0, 150.0
+MIN_SAMPLES, MAX_SAMPLES = 5, 50
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Times of one variant in milliseconds, or why there are none; `error` is relative L2."""
+
+    samples: tuple[float, ...] = ()
+    invalidity: Invalidity = "none"
+    reason: str = ""
+    error: float = float("nan")
+
+    @property
+    def ok(self) -> bool:
+        """Whether the variant was right and was timed."""
+        return self.invalidity == "none" and bool(self.samples)
+
+    @property
+    def ms(self) -> float:
+        """Median time in milliseconds; infinite for a failure."""
+        return median(self.samples) if self.ok else float("inf")
+
+    @property
+    def spread(self) -> float:
+        """Interquartile range over the median."""
+        if len(self.samples) < 2:
+            return 0.0
+        low, high = np.quantile(self.samples, [0.25, 0.75])
+        return float((high - low) / self.ms)
+
+
+class Bench:
+    """Inputs, reference and poisoned output of one problem on one device, for many variants."""
+
+    def __init__(self, device: Device, problem: Problem, seed: int = 0) -> None:
+        self.device, self.problem = device, problem
+        self._inputs, self.expected = _case(problem, seed)
+        self._storage = {role: encode(a, problem.dtype) for role, a in self._inputs.items()}
+        self._poison = encode(
+            np.full(problem.buffers[problem.output], np.nan, np.float32), problem.dtype
+        )
+        self.buffers = {role: device.upload(a) for role, a in self._storage.items()}
+
+    def measure(self, plan: Plan, limit_ms: float = float("inf")) -> Measurement:
+        """Verify `plan`, then time it; give up early when it is slower than 3 x `limit_ms`.
+
+        `limit_ms` is the best time known so far. Failures are returned, never raised.
+        """
+        try:
+            out = self.device.upload(self._poison)
+            prepared = self.device.prepare(plan, {**self.buffers, self.problem.output: out})
+            first = prepared.run()
+            got = decode(self.device.download(out, self._poison), self.problem.dtype)
+        except BuildError as error:
+            return Measurement(invalidity="compile", reason=str(error))
+        except LaunchError as error:
+            return Measurement(invalidity="runtime", reason=str(error))
+        distance, reason = compare(got, self.expected, TOLERANCE[self.problem.dtype])
+        if reason:
+            return Measurement(invalidity="correctness", reason=reason, error=distance)
+        samples = (first,) if first > 3 * limit_ms else time_samples(prepared)
+        return Measurement(samples=samples, error=distance)
+
+
+@lru_cache(maxsize=4)
+def _case(problem: Problem, seed: int) -> tuple[Mapping[str, NDArray[Any]], NDArray[Any]]:
+    inputs = {
+        role: decode(encode(array, problem.dtype), problem.dtype)
+        for role, array in random_inputs(problem, seed).items()
+    }
+    return inputs, reference(problem, inputs)
+
+
+def time_samples(prepared: PreparedPlan) -> tuple[float, ...]:
+    """Return event times in ms after a warm-up; caches are warm, buffers stay the same."""
+    spent, once = 0.0, 0.0
+    while spent < WARM_UP_MS:
+        once = prepared.run()
+        spent += max(once, 0.01)
+    wanted = int(SAMPLE_MS / max(once, 1e-3))
+    return tuple(_repeat(prepared.run, min(max(wanted, MIN_SAMPLES), MAX_SAMPLES)))
+
+
+def _repeat(run: Callable[[], float], times: int) -> list[float]:
+    return [run() for _ in range(times)]
+
+
+def compare(got: NDArray[Any], want: NDArray[Any], tolerance: float) -> tuple[float, str]:
+    """Return (relative L2 error, why it is wrong or "")."""
+    difference = np.abs(got.astype(np.float64) - want)
+    if not np.isfinite(difference).all():
+        return float("inf"), f"{int((~np.isfinite(difference)).sum())} of {want.size} not finite"
+    norm = float(np.linalg.norm(want)) or 1.0
+    error = float(np.linalg.norm(difference)) / norm
+    worst = float(difference.max()) / (float(np.abs(want).max()) or 1.0)
+    if error > tolerance or worst > 10 * tolerance:
+        return error, f"relative L2 {error:.2e}, worst element {worst:.2e}, allowed {tolerance:.0e}"
+    return error, ""
+
+
+def encode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Return fp32 values as stored: float32, float16, or bf16 bits in uint16 (round to even)."""
+    if dtype == "bf16":
+        bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32).astype(np.uint64)
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        return np.where(np.isnan(array), 0x7FC0, rounded).astype(np.uint16)
+    assert DTYPES[dtype] in (2, 4)
+    return array.astype(np.float16 if dtype == "fp16" else np.float32)
+
+
+def decode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Return stored values as float32; the inverse of `encode`."""
+    if dtype == "bf16":
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float32)

@@ -1,0 +1,75 @@
+"""The launch plan: OpenCL C text and how to launch it, as plain values.
+
+No device is touched here; `oclgen.device` builds and runs a plan, `ocl_backend` likewise.
+
+Every buffer argument of a generated kernel is a `__global` pointer followed at once by a `long`
+element offset, so a tensor that starts in the middle of its storage needs no sub-buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+
+class Buffer(NamedTuple):
+    """A `__global` pointer argument: the problem's buffer of that role, or a workspace."""
+
+    role: str
+
+
+class Offset(NamedTuple):
+    """The `long` argument behind a buffer: the element at which it starts (workspaces: 0)."""
+
+    role: str
+
+
+class Scalar(NamedTuple):
+    """A number argument; `name` is set where a caller may replace the value at launch."""
+
+    value: int | float
+    type: Literal["int", "long", "float"] = "int"
+    name: str = ""
+
+
+Arg = Buffer | Offset | Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch. Sizes are in work-items; `local_bytes` is what the kernel declares."""
+
+    source: str
+    kernel: str
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+    args: tuple[Arg, ...]
+    local_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Launches in order, and the workspaces they share: (role, bytes)."""
+
+    launches: tuple[Launch, ...]
+    workspaces: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of all workspaces together."""
+        return sum(size for _, size in self.workspaces)
+
+
+def buffer(role: str) -> tuple[Buffer, Offset]:
+    """Return the two arguments every buffer has: its pointer and its element offset."""
+    return Buffer(role), Offset(role)
+
+
+def round_up(value: int, multiple: int) -> int:
+    """Return the smallest multiple of `multiple` that is at least `value`."""
+    return ceil_div(value, multiple) * multiple
+
+
+def ceil_div(value: int, divisor: int) -> int:
+    """Return value / divisor, rounded up."""
+    return -(-value // divisor)

@@ -1,0 +1,238 @@
+"""What is to be computed: GEMM and convolution problems as frozen, hashable values.
+
+Nothing here knows how a problem is solved; that is what the families in `oclgen.families` are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Shape = tuple[int, ...]
+Activation = Literal["none", "relu", "gelu", "silu", "tanh", "sigmoid"]
+Direction = Literal["fwd", "bwd_data", "bwd_weights"]
+
+DTYPES: dict[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
+"""Storage types a problem may have, with their size in bytes. Accumulation is in fp32."""
+ACTIVATIONS: tuple[Activation, ...] = ("none", "relu", "gelu", "silu", "tanh", "sigmoid")
+DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd_data", "bwd_weights")
+
+
+class ProblemError(ValueError):
+    """A problem that cannot exist: a size below one, an unknown dtype, an empty output."""
+
+
+@dataclass(frozen=True, slots=True)
+class GemmProblem:
+    """C[b] = act(op(A[b]) · op(B[b]) + bias), row-major, one matrix product per batch item.
+
+    Shapes: A is [batch, m, k] ([batch, k, m] if `trans_a`), B is [batch, k, n] ([batch, n, k] if
+    `trans_b`), C is [batch, m, n]. `bias` is "n" (a vector of n, as in `torch.nn.Linear`) or "m".
+    With `shared_a` or `shared_b` all batch items use one A or B. Row and batch strides are given
+    at launch (see `Strides`), so they are no part of the problem.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: str = "fp32"
+    trans_a: bool = False
+    trans_b: bool = False
+    batch: int = 1
+    shared_a: bool = False
+    shared_b: bool = False
+    bias: Literal["none", "m", "n"] = "none"
+    activation: Activation = "none"
+
+    def __post_init__(self) -> None:
+        """Raise `ProblemError` for sizes below one and unknown names."""
+        _require_positive(self, "m", "n", "k", "batch")
+        _require_known("dtype", self.dtype, DTYPES)
+        _require_known("bias", self.bias, ("none", "m", "n"))
+        _require_known("activation", self.activation, ACTIVATIONS)
+
+    @property
+    def op(self) -> str:
+        """The operation's name in keys and records."""
+        return "gemm"
+
+    @property
+    def output(self) -> str:
+        """Role of the buffer that is written."""
+        return "c"
+
+    @property
+    def buffers(self) -> dict[str, Shape]:
+        """Dense row-major shape of each buffer, by role."""
+        a = (self.k, self.m) if self.trans_a else (self.m, self.k)
+        b = (self.n, self.k) if self.trans_b else (self.k, self.n)
+        shapes: dict[str, Shape] = {
+            "a": (1 if self.shared_a else self.batch, *a),
+            "b": (1 if self.shared_b else self.batch, *b),
+            "c": (self.batch, self.m, self.n),
+        }
+        if self.bias != "none":
+            shapes["bias"] = (self.m if self.bias == "m" else self.n,)
+        return shapes
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of the product, epilogue not counted."""
+        return 2 * self.batch * self.m * self.n * self.k
+
+    @property
+    def bytes(self) -> int:
+        """Bytes moved if every input is read once and the output written once."""
+        return _bytes(self.buffers, self.dtype)
+
+    def key(self) -> str:
+        """Canonical text, `parse_key` reads it back: `gemm:1024x1024x1024:fp32:nt:b1:-:-:none`."""
+        trans = ("t" if self.trans_a else "n") + ("t" if self.trans_b else "n")
+        shared = ("a" if self.shared_a else "") + ("b" if self.shared_b else "") or "-"
+        bias = "-" if self.bias == "none" else self.bias
+        return (
+            f"gemm:{self.m}x{self.n}x{self.k}:{self.dtype}:{trans}:b{self.batch}"
+            f":{shared}:{bias}:{self.activation}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConvProblem:
+    """A 2-d convolution (cross-correlation, as PyTorch has it), NCHW, in one of three directions.
+
+    Shapes: x [batch, in_channels, height, width], w [out_channels, in_channels / groups,
+    kernel_h, kernel_w], y [batch, out_channels, out_h, out_w]. `fwd` writes y from x, w and
+    perhaps bias [out_channels]; `bwd_data` writes x (the gradient) from y and w; `bwd_weights`
+    writes w from x and y. Bias and activation belong to `fwd` alone.
+    """
+
+    batch: int
+    in_channels: int
+    height: int
+    width: int
+    out_channels: int
+    kernel_h: int
+    kernel_w: int
+    stride_h: int = 1
+    stride_w: int = 1
+    pad_h: int = 0
+    pad_w: int = 0
+    dilation_h: int = 1
+    dilation_w: int = 1
+    groups: int = 1
+    dtype: str = "fp32"
+    direction: Direction = "fwd"
+    bias: bool = False
+    activation: Activation = "none"
+
+    def __post_init__(self) -> None:
+        """Raise `ProblemError` where the sizes contradict each other."""
+        _require_positive(
+            self, "batch", "in_channels", "height", "width", "out_channels", "kernel_h",
+            "kernel_w", "stride_h", "stride_w", "dilation_h", "dilation_w", "groups",
+        )  # fmt: skip
+        _require_known("dtype", self.dtype, DTYPES)
+        _require_known("direction", self.direction, DIRECTIONS)
+        _require_known("activation", self.activation, ACTIVATIONS)
+        if self.pad_h < 0 or self.pad_w < 0:
+            raise ProblemError(f"padding is {self.pad_h},{self.pad_w}; it must not be negative")
+        if self.in_channels % self.groups or self.out_channels % self.groups:
+            raise ProblemError(
+                f"in_channels={self.in_channels} and out_channels={self.out_channels} must both "
+                f"be multiples of groups={self.groups}"
+            )
+        if self.out_h < 1 or self.out_w < 1:
+            raise ProblemError(
+                f"the output would be {self.out_h} x {self.out_w}: a kernel of "
+                f"{self.kernel_h} x {self.kernel_w} (dilation {self.dilation_h},"
+                f"{self.dilation_w}) does not fit {self.height} x {self.width} with padding "
+                f"{self.pad_h},{self.pad_w}"
+            )
+        if self.direction != "fwd" and (self.bias or self.activation != "none"):
+            raise ProblemError("bias and activation belong to the forward direction alone")
+
+    @property
+    def op(self) -> str:
+        """The operation's name in keys and records."""
+        return "conv"
+
+    @property
+    def out_h(self) -> int:
+        """Height of y."""
+        span = self.dilation_h * (self.kernel_h - 1) + 1
+        return (self.height + 2 * self.pad_h - span) // self.stride_h + 1
+
+    @property
+    def out_w(self) -> int:
+        """Width of y."""
+        span = self.dilation_w * (self.kernel_w - 1) + 1
+        return (self.width + 2 * self.pad_w - span) // self.stride_w + 1
+
+    @property
+    def output(self) -> str:
+        """Role of the buffer that is written."""
+        return {"fwd": "y", "bwd_data": "x", "bwd_weights": "w"}[self.direction]
+
+    @property
+    def buffers(self) -> dict[str, Shape]:
+        """Dense shape of each buffer, by role."""
+        shapes: dict[str, Shape] = {
+            "x": (self.batch, self.in_channels, self.height, self.width),
+            "w": (
+                self.out_channels,
+                self.in_channels // self.groups,
+                self.kernel_h,
+                self.kernel_w,
+            ),
+            "y": (self.batch, self.out_channels, self.out_h, self.out_w),
+        }
+        if self.bias:
+            shapes["bias"] = (self.out_channels,)
+        return shapes
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of the direct algorithm, whatever runs."""
+        taps = self.kernel_h * self.kernel_w * self.in_channels // self.groups
+        return 2 * self.batch * self.out_channels * self.out_h * self.out_w * taps
+
+    @property
+    def bytes(self) -> int:
+        """Bytes moved if every input is read once and the output written once."""
+        return _bytes(self.buffers, self.dtype)
+
+    def key(self) -> str:
+        """Canonical text, `parse_key` reads it back: `conv:8,64,56,56,64,3,3:s1,1:p1,1:...`."""
+        return (
+            f"conv:{self.batch},{self.in_channels},{self.height},{self.width},"
+            f"{self.out_channels},{self.kernel_h},{self.kernel_w}"
+            f":s{self.stride_h},{self.stride_w}:p{self.pad_h},{self.pad_w}"
+            f":d{self.dilation_h},{self.dilation_w}:g{self.groups}"
+            f":{self.dtype}:{self.direction}:{'bias' if self.bias else '-'}:{self.activation}"
+        )
+
+
+Problem = GemmProblem | ConvProblem
+
+
+def _require_positive(problem: Problem, *names: str) -> None:
+    for name in names:
+        value = getattr(problem, name)
+        if not isinstance(value, int) or value < 1:
+            raise ProblemError(f"{name} is {value!r}; it must be an integer of at least 1")
+
+
+def _require_known(name: str, value: str, known: Iterable[str]) -> None:
+    if value not in known:
+        raise ProblemError(f"{name} {value!r} is unknown; known are {', '.join(known)}")
+
+
+def _bytes(buffers: dict[str, Shape], dtype: str) -> int:
+    total = 0
+    for shape in buffers.values():
+        size = DTYPES[dtype]
+        for extent in shape:
+            size *= extent
+        total += size
+    return total

@@ -1,0 +1,121 @@
+"""The float64 reference every variant is verified against; numpy only, no device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oclgen.problem import Activation, ConvProblem, GemmProblem, Problem
+
+Array = NDArray[Any]
+
+
+def random_inputs(problem: Problem, seed: int) -> dict[str, Array]:
+    """Return fresh standard-normal fp32 inputs by role; the output's role is left out."""
+    rng = np.random.default_rng(seed)
+    return {
+        role: rng.standard_normal(shape, dtype=np.float32)
+        for role, shape in problem.buffers.items()
+        if role != problem.output
+    }
+
+
+def reference(problem: Problem, inputs: dict[str, Array]) -> Array:
+    """Return the problem's output in float64, shaped like its buffer."""
+    wide = {role: value.astype(np.float64) for role, value in inputs.items()}
+    if isinstance(problem, GemmProblem):
+        return _gemm(problem, wide)
+    return _CONV[problem.direction](problem, wide)
+
+
+def activate(x: Array, activation: Activation) -> Array:
+    """Return act(x); gelu is the exact one."""
+    if activation == "relu":
+        return np.asarray(np.maximum(x, 0))
+    if activation == "gelu":
+        return np.asarray(0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))))
+    if activation == "silu":
+        return np.asarray(x / (1 + np.exp(-x)))
+    if activation == "sigmoid":
+        return np.asarray(1 / (1 + np.exp(-x)))
+    return np.tanh(x) if activation == "tanh" else x
+
+
+def _gemm(p: GemmProblem, t: dict[str, Array]) -> Array:
+    a = t["a"].swapaxes(1, 2) if p.trans_a else t["a"]
+    b = t["b"].swapaxes(1, 2) if p.trans_b else t["b"]
+    c = np.broadcast_to(np.matmul(a, b), (p.batch, p.m, p.n))
+    if p.bias != "none":
+        c = c + (t["bias"][:, None] if p.bias == "m" else t["bias"])
+    return activate(c, p.activation)
+
+
+def _taps(p: ConvProblem) -> list[tuple[int, int, slice, slice]]:
+    """Return (r, s, rows, columns) of the padded input that each kernel tap reads."""
+    return [
+        (
+            r,
+            s,
+            slice(r * p.dilation_h, r * p.dilation_h + (p.out_h - 1) * p.stride_h + 1, p.stride_h),
+            slice(s * p.dilation_w, s * p.dilation_w + (p.out_w - 1) * p.stride_w + 1, p.stride_w),
+        )
+        for r in range(p.kernel_h)
+        for s in range(p.kernel_w)
+    ]
+
+
+def _grouped(x: Array, p: ConvProblem) -> Array:
+    """Split the channels: [batch, channels, h, w] to [batch, groups, channels / groups, h, w]."""
+    return x.reshape(x.shape[0], p.groups, -1, *x.shape[2:])
+
+
+def _padded(x: Array, p: ConvProblem) -> Array:
+    return np.pad(x, ((0, 0), (0, 0), (p.pad_h, p.pad_h), (p.pad_w, p.pad_w)))
+
+
+def _conv_fwd(p: ConvProblem, t: dict[str, Array]) -> Array:
+    x = _grouped(_padded(t["x"], p), p)
+    w = t["w"].reshape(p.groups, -1, *t["w"].shape[1:])
+    y = np.zeros((p.batch, p.groups, p.out_channels // p.groups, p.out_h * p.out_w))
+    for r, s, rows, cols in _taps(p):
+        tap = x[..., rows, cols].reshape(p.batch, p.groups, -1, p.out_h * p.out_w)
+        y += w[None, :, :, :, r, s] @ tap
+    y = y.reshape(p.buffers["y"])
+    if p.bias:
+        y = y + t["bias"][:, None, None]
+    return activate(y, p.activation)
+
+
+def _conv_bwd_data(p: ConvProblem, t: dict[str, Array]) -> Array:
+    y = _grouped(t["y"], p).reshape(p.batch, p.groups, -1, p.out_h * p.out_w)
+    w = t["w"].reshape(p.groups, -1, *t["w"].shape[1:])
+    padded = (p.batch, p.in_channels, p.height + 2 * p.pad_h, p.width + 2 * p.pad_w)
+    x = _grouped(np.zeros(padded), p)
+    for r, s, rows, cols in _taps(p):
+        part = w[None, :, :, :, r, s].swapaxes(-1, -2) @ y
+        x[..., rows, cols] += part.reshape(p.batch, p.groups, -1, p.out_h, p.out_w)
+    x = x.reshape(padded)
+    return x[:, :, p.pad_h : p.pad_h + p.height, p.pad_w : p.pad_w + p.width].copy()
+
+
+def _conv_bwd_weights(p: ConvProblem, t: dict[str, Array]) -> Array:
+    x = _grouped(_padded(t["x"], p), p)
+    y = _grouped(t["y"], p).reshape(p.batch, p.groups, -1, p.out_h * p.out_w)
+    w = np.zeros(
+        (p.groups, p.out_channels // p.groups, p.in_channels // p.groups, p.kernel_h, p.kernel_w)
+    )
+    for r, s, rows, cols in _taps(p):
+        tap = x[..., rows, cols].reshape(p.batch, p.groups, -1, p.out_h * p.out_w)
+        w[..., r, s] = (y @ tap.swapaxes(-1, -2)).sum(axis=0)
+    return w.reshape(p.buffers["w"])
+
+
+_CONV: dict[str, Callable[[ConvProblem, dict[str, Array]], Array]] = {
+    "fwd": _conv_fwd,
+    "bwd_data": _conv_bwd_data,
+    "bwd_weights": _conv_bwd_weights,
+}

@@ -1,0 +1,95 @@
+"""Renders kernel templates into readable OpenCL C; knows templates and dtypes, no problem."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+
+from mako.template import Template
+
+from oclgen.problem import Activation
+
+VECTOR_WIDTHS = (1, 2, 4, 8, 16)
+
+
+def render(template: str, **values: object) -> str:
+    """Return the text of `templates/{template}.cl.mako`; an undefined name is an error."""
+    text: str = _template(template).render_unicode(**values)
+    return _tidy(text)
+
+
+@cache
+def _template(name: str) -> Template:
+    source = resources.files("oclgen").joinpath("templates", f"{name}.cl.mako")
+    return Template(text=source.read_text(), strict_undefined=True, filename=f"{name}.cl.mako")
+
+
+def _tidy(text: str) -> str:
+    """Drop trailing blanks and runs of empty lines that template directives leave behind."""
+    lines = "\n".join(line.rstrip() for line in text.splitlines())
+    return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"
+
+
+def vector(width: int, scalar: str = "float") -> str:
+    """Return OpenCL C's name of a vector type: `float`, `float4`."""
+    return scalar if width == 1 else f"{scalar}{width}"
+
+
+@cache
+def dtype_preamble(dtype: str) -> str:
+    """Return typedef `elem_t` and `LOAD{w}(p)`, `STORE{w}(v, p)` macros for storage of `dtype`.
+
+    `p` points at `elem_t`; values are fp32 in registers. fp16 goes through `vload_half`, which
+    needs no extension (OpenCL C 1.2, 6.12.7); bf16 is the upper half of an fp32, rounded to even.
+    """
+    lines = [f"typedef {({'fp32': 'float', 'fp16': 'half', 'bf16': 'ushort'})[dtype]} elem_t;"]
+    if dtype == "bf16":
+        lines.extend(_bf16_functions())
+    for width in VECTOR_WIDTHS:
+        suffix = "" if width == 1 else str(width)
+        if dtype == "fp32":
+            load = "(*(p))" if width == 1 else f"vload{width}(0, (p))"
+            store = "(*(p) = (v))" if width == 1 else f"vstore{width}((v), 0, (p))"
+        elif dtype == "fp16":
+            load, store = f"vload_half{suffix}(0, (p))", f"vstore_half{suffix}_rte((v), 0, (p))"
+        else:
+            raw = "(*(p))" if width == 1 else f"vload{width}(0, (p))"
+            load = f"bf16_to_float{suffix}({raw})"
+            store = (
+                "(*(p) = bf16_from_float(v))"
+                if width == 1
+                else f"vstore{width}(bf16_from_float{suffix}(v), 0, (p))"
+            )
+        lines += [f"#define LOAD{width}(p) {load}", f"#define STORE{width}(v, p) {store}"]
+    return "\n".join(lines)
+
+
+def _bf16_functions() -> list[str]:
+    lines = []
+    for width in VECTOR_WIDTHS:
+        s = "" if width == 1 else str(width)
+        lines += [
+            f"float{s} bf16_to_float{s}(ushort{s} h) "
+            f"{{ return as_float{s}(convert_uint{s}(h) << 16); }}",
+            f"ushort{s} bf16_from_float{s}(float{s} f) {{",
+            f"    const uint{s} u = as_uint{s}(f);",
+            f"    return convert_ushort{s}((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);",
+            "}",
+        ]
+    return lines
+
+
+_ACTIVATION = {
+    "none": "(x)",
+    "relu": "fmax((x), 0.0f)",
+    "gelu": "(0.5f * (x) * (1.0f + erf((x) * 0.70710678118654752f)))",
+    "silu": "((x) / (1.0f + exp(-(x))))",
+    "tanh": "tanh(x)",
+    "sigmoid": "(1.0f / (1.0f + exp(-(x))))",
+}
+
+
+def activation_preamble(activation: Activation) -> str:
+    """Return the macro `ACT(x)` for fp32 scalars and vectors; gelu is the exact one (erf)."""
+    return f"#define ACT(x) {_ACTIVATION[activation]}"
