@@ -6,54 +6,23 @@ Which variant to measure and where the result goes is the search's and the datab
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oclgen.device import BuildError, Device, LaunchError, PreparedPlan
+from oclgen.measurement import Measurement
 from oclgen.plan import Plan
 from oclgen.problem import DTYPES, Problem
 from oclgen.reference import random_inputs, reference
-
-Invalidity = Literal["none", "constraints", "compile", "runtime", "timeout", "correctness"]
 
 TOLERANCE = {"fp32": 1e-5, "fp16": 4e-3, "bf16": 3e-2}
 """Largest relative L2 error against float64; single elements may be off by ten times as much of
 the largest. Winograd F(4x4) with 256 channels has 2.1e-6 in fp32."""
 WARM_UP_MS, SAMPLE_MS = 20.0, 150.0
 MIN_SAMPLES, MAX_SAMPLES = 5, 50
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """Times of one variant in milliseconds, or why there are none; `error` is relative L2."""
-
-    samples: tuple[float, ...] = ()
-    invalidity: Invalidity = "none"
-    reason: str = ""
-    error: float = float("nan")
-
-    @property
-    def ok(self) -> bool:
-        """Whether the variant was right and was timed."""
-        return self.invalidity == "none" and bool(self.samples)
-
-    @property
-    def ms(self) -> float:
-        """Median time in milliseconds; infinite for a failure."""
-        return median(self.samples) if self.ok else float("inf")
-
-    @property
-    def spread(self) -> float:
-        """Interquartile range over the median."""
-        if len(self.samples) < 2:
-            return 0.0
-        low, high = np.quantile(self.samples, [0.25, 0.75])
-        return float((high - low) / self.ms)
 
 
 class Bench:

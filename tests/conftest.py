@@ -1,0 +1,32 @@
+"""Fixtures that every folder of tests shares; what only one folder needs lives there."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+
+def _devices() -> list[Any]:
+    """Every OpenCL device present; none where even pyopencl cannot be imported."""
+    try:
+        from oclgen.device import devices
+    except ImportError:
+        return []
+    return list(devices())
+
+
+def _id(device: Any) -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", f"{device.info.runtime}-{device.name}".lower())
+    return f"{device.index}-{words[:32].strip('-')}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run every test that asks for `device` once per OpenCL device, or skip it with the reason."""
+    if "device" not in metafunc.fixturenames:
+        return
+    found = [pytest.param(d, id=_id(d), marks=pytest.mark.device) for d in _devices()]
+    skip = pytest.mark.skip(reason="no OpenCL device here; pip install 'oclgen[cpu]' brings one")
+    none = pytest.param(None, id="no-device", marks=skip)
+    metafunc.parametrize("device", found or [none], scope="session")
