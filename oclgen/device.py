@@ -109,7 +109,7 @@ class Device:
                 steps.append((kernel, launch))
         except cl.Error as error:
             raise LaunchError(f"{self.name}: {error}") from error
-        return PreparedPlan(self, tuple(steps))
+        return PreparedPlan(self, tuple(steps), (*buffers.values(), *spaces.values()))
 
     def empty(self, size: int) -> Any:
         """Return an uninitialised read-write buffer of `size` bytes."""
@@ -129,10 +129,14 @@ class Device:
 
 @dataclass(frozen=True)
 class PreparedPlan:
-    """A plan with built kernels and set arguments, ready to be launched again and again."""
+    """A plan with built kernels and set arguments, ready to be launched again and again.
+
+    It holds on to its buffers: OpenCL does not retain what is only a kernel's argument.
+    """
 
     device: Device
     steps: tuple[tuple[Any, Launch], ...]
+    buffers: tuple[Any, ...]
 
     def enqueue(self) -> list[Any]:
         """Launch every step on the device's queue and return the events.
