@@ -1,0 +1,157 @@
+"""Reads problems from text: the canonical keys of records and the short forms people type.
+
+It is not the place where a problem's sizes are judged; `oclgen.problem` does that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from oclgen.problem import DIRECTIONS, DTYPES, ConvProblem, GemmProblem, Problem, ProblemError
+
+_SIZE = r"[1-9]\d{0,9}"
+_PAIR = r"(\d{1,10}),(\d{1,10})"
+
+_GEMM_KEY = re.compile(
+    rf"gemm:(?P<m>{_SIZE})x(?P<n>{_SIZE})x(?P<k>{_SIZE}):(?P<dtype>\w+):(?P<trans>[nt]{{2}})"
+    rf":b(?P<batch>{_SIZE}):(?P<shared>-|a?b?):(?P<bias>-|m|n):(?P<activation>\w+)"
+)
+_CONV_KEY = re.compile(
+    rf"conv:(?P<sizes>{_SIZE}(?:,{_SIZE}){{6}}):s{_PAIR}:p{_PAIR}:d{_PAIR}:g(?P<groups>{_SIZE})"
+    r":(?P<dtype>\w+):(?P<direction>\w+):(?P<bias>-|bias):(?P<activation>\w+)"
+)
+
+_CONV_SIZES = (
+    "batch", "in_channels", "height", "width", "out_channels", "kernel_h", "kernel_w",
+)  # fmt: skip
+_CONV_PAIRS = ("stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w")
+
+GEMM_FORM = "MxNxK[:fp32|fp16|bf16][:nn|nt|tn|tt], for example 1024x1024x1024:fp32:nt"
+CONV_FORM = (
+    "N,C,H,W,K,R,S[,stride,pad,dilation,groups][:fp32|fp16|bf16][:fwd|bwd_data|bwd_weights], "
+    "for example 8,64,56,56,64,3,3,1,1"
+)
+
+
+def parse_key(text: str) -> Problem:
+    """Return the problem whose `key()` is `text`.
+
+    Raises:
+        ProblemError: `text` is no canonical key, or names a problem that cannot exist.
+    """
+    problem = _gemm_of_key(text) or _conv_of_key(text)
+    if problem is None or problem.key() != text:
+        shown = text if len(text) <= 120 else text[:117] + "..."
+        raise ProblemError(
+            f"{shown!r} is no problem key; one looks like "
+            f"{GemmProblem(64, 64, 64).key()} or {ConvProblem(1, 8, 8, 8, 8, 3, 3).key()}"
+        )
+    return problem
+
+
+def _gemm_of_key(text: str) -> GemmProblem | None:
+    if not (match := _GEMM_KEY.fullmatch(text)):
+        return None
+    part: dict[str, Any] = match.groupdict()
+    return GemmProblem(
+        int(part["m"]),
+        int(part["n"]),
+        int(part["k"]),
+        dtype=part["dtype"],
+        trans_a=part["trans"][0] == "t",
+        trans_b=part["trans"][1] == "t",
+        batch=int(part["batch"]),
+        shared_a="a" in part["shared"],
+        shared_b="b" in part["shared"],
+        bias="none" if part["bias"] == "-" else part["bias"],
+        activation=part["activation"],
+    )
+
+
+def _conv_of_key(text: str) -> ConvProblem | None:
+    if not (match := _CONV_KEY.fullmatch(text)):
+        return None
+    part: dict[str, Any] = match.groupdict()
+    return ConvProblem(
+        **_named(_CONV_SIZES, part["sizes"].split(",")),
+        **_named(_CONV_PAIRS, match.groups()[1:7]),
+        groups=int(part["groups"]),
+        dtype=part["dtype"],
+        direction=part["direction"],
+        bias=part["bias"] == "bias",
+        activation=part["activation"],
+    )
+
+
+def parse_gemm(text: str) -> GemmProblem:
+    """Return the product that `MxNxK[:dtype][:nt]` or a canonical key describes.
+
+    Raises:
+        ProblemError: the text has another form, or the product cannot exist.
+    """
+    if text.startswith("gemm:"):
+        problem = parse_key(text)
+        assert isinstance(problem, GemmProblem)
+        return problem
+    sizes, *options = text.strip().split(":")
+    numbers = _numbers(sizes, "x", text, GEMM_FORM)
+    if len(numbers) != 3:
+        raise ProblemError(f"{text!r} has {len(numbers)} sizes, a product has 3: {GEMM_FORM}")
+    trans = ("nn", "nt", "tn", "tt")
+    found = _options(text, options, {"dtype": tuple(DTYPES), "trans": trans}, GEMM_FORM)
+    a, b = found.pop("trans", "nn")
+    m, n, k = numbers
+    return GemmProblem(m, n, k, trans_a=a == "t", trans_b=b == "t", **found)
+
+
+def parse_conv(text: str) -> ConvProblem:
+    """Return the convolution that `N,C,H,W,K,R,S[,stride,pad,dilation,groups][:dtype][:direction]`
+    or a canonical key describes; stride, pad and dilation hold for both axes.
+
+    Raises:
+        ProblemError: the text has another form, or the convolution cannot exist.
+    """  # noqa: D205
+    if text.startswith("conv:"):
+        problem = parse_key(text)
+        assert isinstance(problem, ConvProblem)
+        return problem
+    sizes, *options = text.strip().split(":")
+    numbers = _numbers(sizes, ",", text, CONV_FORM)
+    if not 7 <= len(numbers) <= 11:
+        raise ProblemError(f"{text!r} has {len(numbers)} numbers, not 7 to 11: {CONV_FORM}")
+    known = {"dtype": tuple(DTYPES), "direction": DIRECTIONS}
+    found = _options(text, options, known, CONV_FORM)
+    stride, pad, dilation, groups = (*numbers[7:], *(1, 0, 1, 1)[len(numbers) - 7 :])
+    pairs = (stride, stride, pad, pad, dilation, dilation)
+    return ConvProblem(
+        **_named(_CONV_SIZES, numbers[:7]), **_named(_CONV_PAIRS, pairs), groups=groups, **found
+    )
+
+
+def _named(names: Sequence[str], numbers: Sequence[int | str]) -> dict[str, Any]:
+    return {name: int(number) for name, number in zip(names, numbers, strict=True)}
+
+
+def _numbers(sizes: str, separator: str, text: str, form: str) -> list[int]:
+    parts = [part.strip() for part in sizes.lower().split(separator)]
+    for part in parts:
+        if not re.fullmatch(r"\d{1,10}", part):
+            raise ProblemError(f"{part!r} in {text!r} is no size; write {form}")
+    return [int(part) for part in parts]
+
+
+def _options(
+    text: str, options: list[str], known: dict[str, tuple[str, ...]], form: str
+) -> dict[str, Any]:
+    """Return what each `:option` sets, by parameter name; each may be given once."""
+    found: dict[str, Any] = {}
+    for option in options:
+        name = next((name for name, values in known.items() if option.lower() in values), None)
+        if name is None:
+            raise ProblemError(f"{option!r} in {text!r} is unknown; write {form}")
+        if name in found:
+            raise ProblemError(f"{text!r} gives {name} twice: {found[name]} and {option}")
+        found[name] = option.lower()
+    return found
