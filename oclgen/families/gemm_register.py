@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
+from oclgen.families import gemm_parts as parts
 from oclgen.limits import Limits
-from oclgen.plan import Arg, Launch, Plan, Scalar, buffer, ceil_div, round_up
+from oclgen.plan import Arg, Launch, Plan, Scalar, ceil_div, round_up
 from oclgen.problem import GemmProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
 
@@ -29,10 +30,14 @@ class Config:
     local_m: int
     local_n: int
     unroll_k: int
+    pack_a: bool
+    pack_b: bool
+    loop_m: int
+    order: str
+    split_k: int
 
     def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
-        del problem  # any size is served
         if self.vec_n not in VECTOR_WIDTHS:
             return f"vec_n={self.vec_n} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
         if self.item_n % self.vec_n:
@@ -42,22 +47,19 @@ class Config:
                 f"item_m={self.item_m} item_n={self.item_n} needs {self.item_m * self.item_n} "
                 f"accumulators per work-item; at most {MAX_ACCUMULATORS} stay in registers"
             )
-        return work_group_too_large(self.local_m, self.local_n, limits)
-
-
-DEFAULT = Config(item_m=4, item_n=4, vec_n=4, local_m=4, local_n=16, unroll_k=1)
-
-
-def work_group_too_large(local_m: int, local_n: int, limits: Limits) -> str | None:
-    """Say with numbers why a group of local_m x local_n work-items does not fit, or None."""
-    if local_m * local_n > limits.max_work_group:
+        if self.order not in ("m", "n"):
+            return f"order={self.order!r} is unknown; the fastest dimension is 'm' or 'n'"
         return (
-            f"local_m={local_m} local_n={local_n} is a work-group of {local_m * local_n}; "
-            f"the device allows {limits.max_work_group}"
+            parts.empty_slice(problem.k, self.split_k, self.unroll_k)
+            or parts.workspace_too_large(dict(workspaces(problem, self)), limits)
+            or parts.work_group_too_large(self.local_m, self.local_n, limits)
         )
-    if local_m > limits.max_work_items[0] or local_n > limits.max_work_items[1]:
-        return f"local_m={local_m} local_n={local_n} exceeds {limits.max_work_items} work-items"
-    return None
+
+
+DEFAULT = Config(
+    item_m=4, item_n=4, vec_n=4, local_m=4, local_n=16, unroll_k=1,
+    pack_a=False, pack_b=False, loop_m=1, order="m", split_k=1,
+)  # fmt: skip
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
@@ -65,50 +67,68 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     return isinstance(problem, GemmProblem)
 
 
+def packed(problem: GemmProblem, config: Config) -> dict[str, parts.Packed]:
+    """Return the operands that are packed, by role."""
+    wanted = {"a": (config.pack_a, config.item_m), "b": (config.pack_b, config.item_n)}
+    return {
+        role: parts.Packed(problem, role, width) for role, (pack, width) in wanted.items() if pack
+    }
+
+
+def workspaces(problem: GemmProblem, config: Config) -> tuple[tuple[str, int], ...]:
+    """Return role and bytes of every workspace."""
+    spaces = [(p.workspace, p.bytes) for p in packed(problem, config).values()]
+    if config.split_k > 1:
+        spaces.append(("planes", parts.planes_bytes(problem, config.split_k)))
+    return tuple(spaces)
+
+
 def plan(problem: GemmProblem, config: Config) -> Plan:
-    """Return the single launch that computes `problem` with `config`."""
+    """Return the launches: packing, the product, and the sum of its planes where k is split."""
+    launches = [operand.launch() for operand in packed(problem, config).values()]
+    launches.append(_product(problem, config))
+    if config.split_k > 1:
+        launches.append(parts.reduce_planes(problem, config.split_k))
+    return Plan(tuple(launches), workspaces(problem, config))
+
+
+def _product(problem: GemmProblem, config: Config) -> Launch:
+    split = config.split_k > 1
     source = render(
         NAME,
         **asdict(config),
         preamble=dtype_preamble(problem.dtype),
-        activation=activation_preamble(problem.activation),
+        activation=activation_preamble("none" if split else problem.activation),
         trans_a=problem.trans_a,
         trans_b=problem.trans_b,
-        bias=problem.bias,
+        bias="none" if split else problem.bias,
         edge_m=problem.m % config.item_m != 0,
         edge_n=problem.n % config.item_n != 0,
         edge_k=problem.k % config.unroll_k != 0,
     )
-    launch = Launch(
+    groups_m = round_up(ceil_div(problem.m, config.item_m * config.loop_m), config.local_m)
+    groups_n = round_up(ceil_div(problem.n, config.item_n), config.local_n)
+    depth = problem.batch * config.split_k
+    local = (config.local_m, config.local_n)
+    m_first = config.order == "m"
+    return Launch(
         source=source,
         kernel=NAME,
-        global_size=(
-            round_up(ceil_div(problem.m, config.item_m), config.local_m),
-            round_up(ceil_div(problem.n, config.item_n), config.local_n),
-            problem.batch,
-        ),
-        local_size=(config.local_m, config.local_n, 1),
-        args=(*matrix_args(problem), *size_args(problem)),
+        global_size=(groups_m, groups_n, depth) if m_first else (groups_n, groups_m, depth),
+        local_size=(*(local if m_first else local[::-1]), 1),
+        args=_args(problem, config),
     )
-    return Plan((launch,))
 
 
-def matrix_args(problem: GemmProblem) -> tuple[Arg, ...]:
-    """Return pointer and offset of a, b, c and, where there is one, bias."""
-    roles = ("a", "b", "c") if problem.bias == "none" else ("a", "b", "c", "bias")
-    return tuple(arg for role in roles for arg in buffer(role))
-
-
-def size_args(problem: GemmProblem) -> tuple[Scalar, ...]:
-    """Return sizes, row strides (elements) and batch strides (elements) of dense matrices.
-
-    The named ones may be replaced at launch, for views whose rows or batches are apart.
-    """
-    a, b, c = (problem.buffers[role] for role in ("a", "b", "c"))
-    return (
-        Scalar(problem.m), Scalar(problem.n), Scalar(problem.k),
-        Scalar(a[2], name="ld_a"), Scalar(b[2], name="ld_b"), Scalar(c[2], name="ld_c"),
-        Scalar(0 if problem.shared_a else a[1] * a[2], "long", "batch_a"),
-        Scalar(0 if problem.shared_b else b[1] * b[2], "long", "batch_b"),
-        Scalar(c[1] * c[2], "long", "batch_c"),
-    )  # fmt: skip
+def _args(problem: GemmProblem, config: Config) -> tuple[Arg, ...]:
+    panels = packed(problem, config)
+    a, b = (
+        panels[role].argument() if role in panels else parts.matrix(problem, role)
+        for role in ("a", "b")
+    )
+    if config.split_k == 1:
+        rest = (*parts.matrix(problem, "c"), *parts.bias(problem), *parts.sizes(problem))
+        return (*a, *b, *rest)
+    length = parts.slice_length(problem.k, config.split_k, config.unroll_k)
+    split = (Scalar(length), Scalar(problem.batch))
+    return (*a, *b, *parts.planes(problem), *parts.sizes(problem), *split)

@@ -3,130 +3,201 @@ Register-tiled GEMM without local memory: C = act(op(A) op(B) + bias), batched, 
 
 One work-item computes item_m x item_n of C in private memory; a column of A is broadcast against
 vectors of B. Rows past the edge read the last row again and are not stored; a column block that
-crosses the edge takes a path of single elements.
+crosses the edge takes a path of single elements. Packed operands need neither: their panels are
+padded with zeros.
 
 dtype, activation   storage type of A, B, C, bias (accumulation is fp32); epilogue
 item_m, item_n      rows and columns of C per work-item; item_n is a multiple of vec_n
 vec_n               width of loads, stores and accumulators along n
 local_m, local_n    work-items per group
 unroll_k            steps of the reduction that are written out per loop iteration
+pack_a, pack_b      the operand comes as fp32 panels [m / item_m][k][item_m], [n / item_n][k][item_n]
+loop_m              blocks of item_m rows that a work-item computes one after the other, so that
+                    its columns of B stay in the nearest cache
+order               "m" or "n": the dimension of C along which work-groups follow each other
+split_k             slices of k; each writes a plane of partial sums, which another kernel adds.
+                    Slices run one behind the other: this is also the blocking of k for caches
 trans_a, trans_b    A is stored [k, m], B is stored [n, k]
 edge_m, edge_n      item_m does not divide m, item_n does not divide n
 edge_k              unroll_k does not divide k
 bias                "none", "m" or "n"
 </%doc>
 <%
-    vf = "float" if vec_n == 1 else f"float{vec_n}"
-    vectors = range(item_n // vec_n)
-    rows = range(item_m)
-    def a_at(i, k):
-        return f"{k} * ld_a + row{i}" if trans_a else f"row{i} * ld_a + {k}"
-    def b_at(j, k):
-        return f"(n0 + {j}) * ld_b + {k}" if trans_b else f"({k}) * ld_b + n0 + {j}"
+    def vector(width):
+        return "float" if width == 1 else f"float{width}"
+    vf = vector(vec_n)
+    rows, columns = range(item_m), range(0, item_n, vec_n)
+    dim_m, dim_n = (0, 1) if order == "m" else (1, 0)
+    guard_rows = edge_m and not pack_a
+    guard_columns = edge_n and not pack_b
+    split = split_k > 1
+
+    def load_a(i, u):
+        if pack_a:
+            return f"pa[{u * item_m + i}]"
+        return f"LOAD1(pa{i} + {f'{u} * (long)ld_a' if trans_a else u})"
     def lanes(texts):
         texts = list(texts)
         return texts[0] if len(texts) == 1 else f"({vf})({', '.join(texts)})"
-    def lane(c, j):
-        return c if vec_n == 1 else f"{c}.s{j:x}"
+    def load_b(j, u, guarded):
+        if pack_b:
+            at = f"pb + {u * item_n + j}"
+            return f"*({at})" if vec_n == 1 else f"vload{vec_n}(0, {at})"
+        if not (guarded or trans_b):
+            return f"LOAD{vec_n}(pb + {u} * (long)ld_b + {j})"
+        single = []
+        for s in range(j, j + vec_n):
+            column = f"min({s}, n - 1 - n0)" if guarded else s
+            at = f"{column} * (long)ld_b + {u}" if trans_b else f"{u} * (long)ld_b + {column}"
+            single.append(f"LOAD1(pb + {at})")
+        return lanes(single)
+    def lane(value, s):
+        return value if vec_n == 1 else f"{value}.s{s:x}"
+    def plus_bias(width, j):
+        if bias == "none":
+            return ""
+        return f" + LOAD1(bias + row)" if bias == "m" else f" + LOAD{width}(bias + n0 + {j})"
+    def store(width, value, pointer):
+        if not split:
+            return f"STORE{width}(ACT({value}), {pointer});"
+        return f"*({pointer}) = {value};" if width == 1 else f"vstore{width}({value}, 0, {pointer});"
 %>\
 ${preamble}
+% if not split:
 ${activation}
-
-<%def name="step(k, guarded)">\
-% for j in vectors:
-% if guarded or trans_b:
-            const ${vf} b${j} = ${lanes(f"LOAD1(b + {b_at(f'min({j * vec_n + s}, n - 1 - n0)' if guarded else j * vec_n + s, k)})" for s in range(vec_n))};
-% else:
-            const ${vf} b${j} = LOAD${vec_n}(b + ${b_at(j * vec_n, k)});
 % endif
+
+<%def name="step(u, guarded)">\
+% for j in columns:
+                const ${vf} b${j} = ${load_b(j, u, guarded)};
 % endfor
 % for i in rows:
-            const float a${i} = LOAD1(a + ${a_at(i, k)});
-% for j in vectors:
-            acc${i}_${j} = mad((${vf})(a${i}), b${j}, acc${i}_${j});
+                const ${vf} a${i} = (${vf})(${load_a(i, u)});
+% for j in columns:
+                acc${i}_${j} = mad(a${i}, b${j}, acc${i}_${j});
 % endfor
 % endfor
 </%def>\
-<%def name="reduction(guarded)">\
-        int p = 0;
-        for (; p + ${unroll_k} <= k; p += ${unroll_k}) {
-% for u in range(unroll_k):
-          {
-${step(f"(p + {u})", guarded)}\
-          }
+<%def name="advance(steps)">\
+% if pack_a:
+            pa += ${steps * item_m};
+% else:
+% for i in rows:
+            pa${i} += ${f"{steps} * (long)ld_a" if trans_a else steps};
 % endfor
+% endif
+            pb += ${steps * item_n if pack_b else steps if trans_b else f"{steps} * (long)ld_b"};
+</%def>\
+<%def name="reduction(guarded)">\
+        int p = k_first;
+        for (; p + ${unroll_k} <= k_last; p += ${unroll_k}) {
+% for u in range(unroll_k):
+            {
+${step(u, guarded)}\
+            }
+% endfor
+${advance(unroll_k)}\
         }
 % if edge_k:
-        for (; p < k; ++p) {
-${step("p", guarded)}\
+        for (; p < k_last; ++p) {
+${step(0, guarded)}\
+${advance(1)}\
         }
 % endif
 </%def>\
-__kernel __attribute__((reqd_work_group_size(${local_m}, ${local_n}, 1)))
+__kernel __attribute__((reqd_work_group_size(${f"{local_m}, {local_n}" if order == "m" else f"{local_n}, {local_m}"}, 1)))
 void gemm_register(
-    __global const elem_t *restrict a, const long offset_a,
-    __global const elem_t *restrict b, const long offset_b,
-    __global elem_t *restrict c, const long offset_c,
+    __global const ${"float" if pack_a else "elem_t"} *restrict a, const long offset_a,
+    const int ld_a, const long batch_a,
+    __global const ${"float" if pack_b else "elem_t"} *restrict b, const long offset_b,
+    const int ld_b, const long batch_b,
+    __global ${"float" if split else "elem_t"} *restrict c, const long offset_c,
+    const int ld_c, const long batch_c,
 % if bias != "none":
     __global const elem_t *restrict bias, const long offset_bias,
 % endif
-    const int m, const int n, const int k,
-    const int ld_a, const int ld_b, const int ld_c,
-    const long batch_a, const long batch_b, const long batch_c)
+    const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
 {
-    const int m0 = (int)get_global_id(0) * ${item_m};
-    const int n0 = (int)get_global_id(1) * ${item_n};
-    if (m0 >= m || n0 >= n) {
+    const int n0 = (int)get_global_id(${dim_n}) * ${item_n};
+    if (n0 >= n) {
         return;
     }
-    a += offset_a + (long)get_global_id(2) * batch_a;
-    b += offset_b + (long)get_global_id(2) * batch_b;
+% if split:
+    const int item = (int)get_global_id(2) % batch;
+    const int k_first = (int)get_global_id(2) / batch * slice;
+    const int k_last = min(k_first + slice, k);
+% else:
+    const int item = (int)get_global_id(2);
+    const int k_first = 0, k_last = k;
+% endif
+    a += offset_a + item * batch_a;
+    b += offset_b + item * batch_b;
     c += offset_c + (long)get_global_id(2) * batch_c;
-% for i in rows:
-    const int row${i} = ${f"min(m0 + {i}, m - 1)" if edge_m else f"m0 + {i}"};
-% endfor
-% for i in rows:
-% for j in vectors:
-    ${vf} acc${i}_${j} = 0.0f;
-% endfor
-% endfor
-
-% if edge_n:
-    if (n0 + ${item_n} <= n)
+% if bias != "none":
+    bias += offset_bias;
 % endif
-    {
-${reduction(False)}\
-    }
-% if edge_n:
-    else {
-${reduction(True)}\
-    }
+% if pack_b:
+    b += get_global_id(${dim_n}) * (long)ld_b + k_first * (long)${item_n};
+% elif trans_b:
+    b += n0 * (long)ld_b + k_first;
+% else:
+    b += k_first * (long)ld_b + n0;
 % endif
 
+    const int block0 = (int)get_global_id(${dim_m}) * ${loop_m};
+    for (int block = block0; block < block0 + ${loop_m}; ++block) {
+        const int m0 = block * ${item_m};
+        if (m0 >= m) {
+            return;
+        }
+        __global const ${"float" if pack_b else "elem_t"} *pb = b;
+% if pack_a:
+        __global const float *pa = a + block * (long)ld_a + k_first * (long)${item_m};
+% else:
 % for i in rows:
-% if edge_m:
-    if (m0 + ${i} < m)
+<%
+    row = f"min(m0 + {i}, m - 1)" if guard_rows else f"(m0 + {i})"
+%>\
+        __global const elem_t *pa${i} = a + ${f"k_first * (long)ld_a + {row}" if trans_a else f"{row} * (long)ld_a + k_first"};
+% endfor
 % endif
-    {
-        __global elem_t *out = c + (long)row${i} * ld_c + n0;
-% if edge_n:
+% for i in rows:
+        ${vf} ${", ".join(f"acc{i}_{j} = 0.0f" for j in columns)};
+% endfor
+
+% if guard_columns:
         if (n0 + ${item_n} > n) {
-% for j in vectors:
-% for s in range(vec_n):
-            if (n0 + ${j * vec_n + s} < n) {
-                const float value = ${lane(f"acc{i}_{j}", s)}${{"none": "", "m": f" + LOAD1(bias + offset_bias + row{i})", "n": f" + LOAD1(bias + offset_bias + n0 + {j * vec_n + s})"}[bias]};
-                STORE1(ACT(value), out + ${j * vec_n + s});
-            }
-% endfor
-% endfor
+${reduction(True)}\
         } else
 % endif
         {
-% for j in vectors:
-            const ${vf} value${j} = acc${i}_${j}${{"none": "", "m": f" + LOAD1(bias + offset_bias + row{i})", "n": f" + LOAD{vec_n}(bias + offset_bias + n0 + {j * vec_n})"}[bias]};
-            STORE${vec_n}(ACT(value${j}), out + ${j * vec_n});
+${reduction(False)}\
+        }
+
+% for i in rows:
+% if edge_m:
+        if (m0 + ${i} < m)
+% endif
+        {
+            const int row = m0 + ${i};
+            __global ${"float" if split else "elem_t"} *out = c + row * (long)ld_c + n0;
+% for j in columns:
+% if edge_n:
+            if (n0 + ${j + vec_n} > n) {
+% for s in range(vec_n):
+                if (n0 + ${j + s} < n) {
+                    const float value = ${lane(f"acc{i}_{j}", s)}${plus_bias(1, j + s)};
+                    ${store(1, "value", f"out + {j + s}")}
+                }
+% endfor
+            } else
+% endif
+            {
+                const ${vf} value = acc${i}_${j}${plus_bias(vec_n, j)};
+                ${store(vec_n, "value", f"out + {j}")}
+            }
 % endfor
         }
-    }
 % endfor
+    }
 }
