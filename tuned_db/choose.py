@@ -1,0 +1,193 @@
+"""Chooses family and config for a problem from what is known, in memory, at dispatch.
+
+It measures nothing and never reads the database while a problem waits; `refresh` does that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from oclgen import GENERATOR_VERSION
+from oclgen.families import FAMILIES, ConfigError, config_from_dict, families_for
+from oclgen.keys import parse_key
+from oclgen.limits import DeviceInfo, Limits
+from oclgen.problem import Problem, ProblemError
+from tuned_db.nearest import distance, kind_of
+from tuned_db.record import Record
+from tuned_db.shipped import shipped_records
+
+Rung = Literal["exact", "stale", "nearest", "architecture", "shipped", "default"]
+"""Where a choice comes from. `exact`: measured on this device, driver and generator; `stale`: on
+this device with another driver or generator; `nearest`: another shape on this device;
+`architecture`: a device of the same architecture; `shipped`: the records that come with the
+package; `default`: nothing is known, the family's `DEFAULT` serves."""
+
+
+class NoVariantError(LookupError):
+    """No family can compute the problem on this device; the message says why each cannot."""
+
+
+class Winners(Protocol):
+    """What a chooser reads: `tuned_db.store.Store` is one."""
+
+    def all_winners(self) -> list[Record]:
+        """Return every winner there is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The variant for a problem. `config` is the family's `Config` and valid for the problem.
+
+    `ms` is the time measured for this very problem on this device, None where it was not;
+    `source_key` is the key of the problem whose record was used, empty for a `DEFAULT`.
+    """
+
+    problem: Problem
+    family: str
+    config: Any
+    rung: Rung
+    ms: float | None
+    source_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A record whose texts were read."""
+
+    record: Record
+    problem: Problem
+    config: Any
+
+
+class Chooser:
+    """Climbs the ladder once per problem and remembers; one per device, for many threads.
+
+    `skipped` says of each record that was left out why; other generators wrote most of them.
+    """
+
+    def __init__(self, store: Winners | None, info: DeviceInfo, limits: Limits) -> None:
+        self.info, self.limits = info, limits
+        self.skipped: list[str] = []
+        self._store = store
+        self._memo: dict[Problem, Choice] = {}
+        self._rejected: set[tuple[Problem, str, Any]] = set()
+        self._ladder: list[tuple[Rung, bool, _Pool]] = []
+        self.refresh()
+
+    def choose(self, problem: Problem) -> Choice:
+        """Return the best variant known for `problem`.
+
+        Raises:
+            NoVariantError: no family serves it on this device.
+        """
+        choice = self._memo.get(problem)
+        if choice is None:
+            choice = self._memo[problem] = next(self._candidates(problem))
+        return choice
+
+    def reject(self, choice: Choice) -> Choice:
+        """Return the next best variant, after `choice` failed to build or to run here.
+
+        Raises:
+            NoVariantError: nothing is left.
+        """
+        self._rejected.add((choice.problem, choice.family, choice.config))
+        self._memo.pop(choice.problem, None)
+        return self.choose(choice.problem)
+
+    def refresh(self) -> None:
+        """Read the winners anew and forget what was chosen, after a tuning or an import."""
+        self.skipped = []
+        mine = list(self._read(self._store.all_winners() if self._store else ()))
+        shipped = list(self._read(shipped_records()))
+        here = _Pool(e for e in mine if _same_device(e.record.device, self.info))
+        rungs: list[tuple[Rung, bool, _Pool]] = [
+            ("exact", True, _Pool(e for e in mine if self._is_exact(e.record))),
+            ("stale", True, here),
+            ("nearest", False, here),
+        ]
+        for rung, entries in (("architecture", mine), ("shipped", shipped)):
+            pool = _Pool(e for e in entries if self._is_relative(e.record.device))
+            rungs += [(rung, True, pool), (rung, False, pool)]  # type: ignore[list-item]
+        kin = _Pool(e for e in shipped if e.record.device.kind == self.info.kind)
+        self._ladder = [*rungs, ("shipped", True, kin), ("shipped", False, kin)]
+        self._memo = {}
+
+    def _read(self, records: Iterable[Record]) -> Iterator[_Entry]:
+        for record in records:
+            try:
+                config = config_from_dict(record.family, json.loads(record.config))
+                yield _Entry(record, parse_key(record.problem), config)
+            except (ConfigError, ProblemError) as error:
+                self.skipped.append(f"{record.problem} of generator {record.generator}: {error}")
+
+    def _is_exact(self, record: Record) -> bool:
+        return record.device == self.info and record.generator == GENERATOR_VERSION
+
+    def _is_relative(self, device: DeviceInfo) -> bool:
+        return device.architecture == self.info.architecture and device.kind == self.info.kind
+
+    def _candidates(self, problem: Problem) -> Iterator[Choice]:
+        """Yield every variant that can serve, best rung first."""
+        for rung, exact, pool in self._ladder:
+            for entry in pool.same(problem) if exact else pool.near(problem):
+                if self._fits(problem, entry.record.family, entry.config):
+                    ms = entry.record.ms if rung in ("exact", "stale") else None
+                    source = entry.record.problem
+                    yield Choice(problem, entry.record.family, entry.config, rung, ms, source)
+        for family in families_for(problem):
+            if self._fits(problem, family.NAME, family.DEFAULT):
+                yield Choice(problem, family.NAME, family.DEFAULT, "default", None, "")
+        raise NoVariantError(self._why_none(problem))
+
+    def _fits(self, problem: Problem, family: str, config: Any) -> bool:
+        return (
+            FAMILIES[family].serves(problem)
+            and config.why_not(problem, self.limits) is None
+            and (problem, family, config) not in self._rejected
+        )
+
+    def _why_none(self, problem: Problem) -> str:
+        reasons = [
+            f"{family.NAME}: {family.DEFAULT.why_not(problem, self.limits) or 'failed here'}"
+            for family in families_for(problem)
+        ]
+        why = "; ".join(reasons) or "no family serves it"
+        return f"nothing computes {problem.key()} on {self.info.name}: {why}"
+
+
+class _Pool:
+    """Entries by problem and by kind of problem, faster ones first."""
+
+    def __init__(self, entries: Iterable[_Entry]) -> None:
+        self._same: dict[Problem, list[_Entry]] = {}
+        self._kinds: dict[tuple[object, ...], list[_Entry]] = {}
+        for entry in sorted(entries, key=_freshness):
+            self._same.setdefault(entry.problem, []).append(entry)
+            self._kinds.setdefault(kind_of(entry.problem), []).append(entry)
+
+    def same(self, problem: Problem) -> list[_Entry]:
+        """Return the entries for exactly this problem."""
+        return self._same.get(problem, [])
+
+    def near(self, problem: Problem) -> list[_Entry]:
+        """Return the entries for problems of the same kind, nearest first."""
+        near: Callable[[_Entry], float] = lambda entry: distance(entry.problem, problem)  # noqa: E731
+        return sorted(self._kinds.get(kind_of(problem), []), key=near)
+
+
+def _freshness(entry: _Entry) -> tuple[bool, float]:
+    return (entry.record.generator != GENERATOR_VERSION, entry.record.ms)
+
+
+def _same_device(one: DeviceInfo, other: DeviceInfo) -> bool:
+    """Say whether two infos name one device, whatever its driver."""
+    return _without_driver(one) == _without_driver(other)
+
+
+def _without_driver(info: DeviceInfo) -> tuple[object, ...]:
+    return (info.name, info.vendor, info.kind, info.architecture, info.runtime, info.compute_units)

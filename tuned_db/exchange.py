@@ -1,0 +1,84 @@
+"""Files of records: JSON lines, sorted, a schema line first, so that people can diff and share.
+
+Merging them into a database is `tuned_db.store`'s business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import IO
+
+from tuned_db.record import Record, RecordError, json_object
+
+SCHEMA_LINE = json.dumps({"format": "oclgen records", "schema": 1}, separators=(",", ":"))
+LINE_LIMIT = 64 * 1024
+"""Longest line that is read, in bytes; a record has about one thousand."""
+
+
+class ImportFileError(ValueError):
+    """A file that is not taken in; the message names the line and what is wrong with it."""
+
+
+def write_records(records: Iterable[Record], stream: IO[bytes]) -> int:
+    """Write `records` in their order to `stream` and return how many there were.
+
+    The same records give the same bytes. Lines carry what the device says of itself and nothing
+    of the person or the machine around it.
+    """
+    ordered = sorted(records, key=lambda record: record.order)
+    for line in (SCHEMA_LINE, *(record.to_line() for record in ordered)):
+        stream.write(line.encode() + b"\n")
+    return len(ordered)
+
+
+def read_records(name: str, stream: IO[bytes]) -> list[Record]:
+    """Return the records that `write_records` wrote; `name` is for messages.
+
+    Raises:
+        ImportFileError: the schema line or a record is wrong; the message has the line's number.
+    """
+    records: list[Record] = []
+    number = 1
+    try:
+        for number, raw in enumerate(_lines(stream), start=1):
+            line = _text(raw)
+            if number == 1:
+                _check_schema(line)
+            else:
+                records.append(Record.from_line(line))
+    except RecordError as error:
+        raise ImportFileError(f"{name}, line {number}: {error}") from error
+    return records
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield at least one line, so that an empty file has a schema line to miss."""
+    yield stream.readline(LINE_LIMIT + 1)
+    while raw := stream.readline(LINE_LIMIT + 1):
+        yield raw
+
+
+def _text(raw: bytes) -> str:
+    if len(raw) > LINE_LIMIT:
+        raise RecordError(f"longer than {LINE_LIMIT} bytes; a record has about one thousand")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise RecordError(f"not UTF-8: {error}") from error
+
+
+def _check_schema(line: str) -> None:
+    if line.rstrip("\n") == SCHEMA_LINE:
+        return
+    known = json.loads(SCHEMA_LINE)
+    try:
+        found = json_object(line)
+    except RecordError:
+        found = {}
+    if found.get("format") == known["format"] and type(found.get("schema")) is int:
+        raise RecordError(
+            f"the file has schema {found['schema']}, this version of oclgen reads schema "
+            f"{known['schema']}; update oclgen, or export the file again"
+        )
+    raise RecordError(f"this is no export of oclgen; the first line of one is {SCHEMA_LINE}")

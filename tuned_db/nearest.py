@@ -1,0 +1,74 @@
+"""How far apart two problems are, to serve one with what was measured on the other.
+
+No device and no record is known here; `tuned_db.choose` decides which candidates are compared.
+"""
+
+from __future__ import annotations
+
+from math import log2
+
+from oclgen.problem import ConvProblem, GemmProblem, Problem
+
+SMALL = 0.125
+"""Weight of what changes the kernel a little: padding, dilation, bias, activation."""
+
+
+def kind_of(problem: Problem) -> tuple[object, ...]:
+    """Return what decides the algorithm; problems of different kinds are never compared.
+
+    For products that is the dtype, both transposes and whether there is a batch; for convolutions
+    dtype, direction, dense, grouped or depthwise, and pointwise, 3x3 at stride 1, or any other.
+    """
+    if isinstance(problem, GemmProblem):
+        return ("gemm", problem.dtype, problem.trans_a, problem.trans_b, problem.batch > 1)
+    return ("conv", problem.dtype, problem.direction, _grouping(problem), _window(problem))
+
+
+def distance(one: Problem, other: Problem) -> float:
+    """Return how far apart two problems of one kind are: 0 for equal ones.
+
+    The sum of |log2 of the ratio| over the sizes, so twice as large in one size is 1 and half as
+    large is as far; padding, dilation and epilogue count by `SMALL` per difference.
+    """
+    sizes = zip(_sizes(one), _sizes(other), strict=True)
+    details = zip(_details(one), _details(other), strict=True)
+    ratios = sum(abs(log2(a / b)) for a, b in sizes)
+    return ratios + SMALL * sum(a != b for a, b in details)
+
+
+def _sizes(problem: Problem) -> tuple[int, ...]:
+    if isinstance(problem, GemmProblem):
+        return (problem.m, problem.n, problem.k, problem.batch)
+    return (
+        problem.batch,
+        problem.in_channels,
+        problem.out_channels,
+        problem.out_h,
+        problem.out_w,
+        problem.kernel_h,
+        problem.kernel_w,
+        problem.stride_h,
+        problem.stride_w,
+        problem.groups,
+    )
+
+
+def _details(problem: Problem) -> tuple[object, ...]:
+    if isinstance(problem, GemmProblem):
+        return (problem.shared_a, problem.shared_b, problem.bias, problem.activation)
+    dilation = (problem.dilation_h, problem.dilation_w)
+    return (problem.pad_h, problem.pad_w, *dilation, problem.bias, problem.activation)
+
+
+def _grouping(problem: ConvProblem) -> str:
+    if problem.groups == 1:
+        return "dense"
+    return "depthwise" if problem.groups == problem.in_channels else "grouped"
+
+
+def _window(problem: ConvProblem) -> str:
+    if (problem.stride_h, problem.stride_w, problem.dilation_h, problem.dilation_w) != (1,) * 4:
+        return "other"
+    if (problem.kernel_h, problem.kernel_w) == (1, 1) and problem.pad_h == problem.pad_w == 0:
+        return "pointwise"
+    return "3x3" if (problem.kernel_h, problem.kernel_w) == (3, 3) else "other"

@@ -1,0 +1,19 @@
+"""The records that come with the package; how they are written is `tuned_db.exchange`."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+from tuned_db.exchange import read_records
+from tuned_db.record import Record
+
+
+@cache
+def shipped_records() -> tuple[Record, ...]:
+    """Return the records of every `shipped/*.jsonl` in the package, in the order of the names."""
+    folder = resources.files("tuned_db").joinpath("shipped")
+    if not folder.is_dir():
+        return ()
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".jsonl")), key=lambda f: f.name)
+    return tuple(r for file in files for r in read_records(file.name, file.open("rb")))
