@@ -1,0 +1,184 @@
+"""Convolutions on the tuned families: forward, both gradients, transposed; 1-d and 2-d.
+
+Every one of them is one `ConvProblem` in one of its three directions; a transposed convolution is
+another one's gradient (Dumoulin and Visin, arXiv:1603.07285). How it is computed is the families'
+business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from oclgen.problem import ConvProblem, Direction
+from torch import Tensor
+
+from ocl_backend.tuned import STORAGE, TunedCall, remember, tuned_call
+
+Pair = tuple[int, int]
+
+
+class Geometry(NamedTuple):
+    """A convolution as torch describes it, without its tensors' sizes; pairs are (h, w)."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    output_padding: tuple[int, ...]
+    groups: int
+    transposed: bool
+
+
+def output_shape(
+    x: tuple[int, ...], w: tuple[int, ...], geometry: Geometry
+) -> tuple[int, int, int, int]:
+    """Return [batch, channels, h, w] of the result for an input [batch, in_channels, h, w]."""
+    spans = [d * (k - 1) for d, k in zip(geometry.dilation, w[2:], strict=True)]
+    sizes = zip(x[2:], spans, geometry.stride, geometry.padding, strict=True)
+    if not geometry.transposed:
+        height, width = ((size + 2 * p - span - 1) // s + 1 for size, span, s, p in sizes)
+        return x[0], w[0], height, width
+    grown = [(size - 1) * s - 2 * p + span + 1 for size, span, s, p in sizes]
+    height, width = (size + o for size, o in zip(grown, geometry.output_padding, strict=True))
+    return x[0], w[1] * geometry.groups, height, width
+
+
+def convolution(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """Return the convolution of x [batch, in_channels, h, w]; bias is [out_channels].
+
+    w is [out_channels, in_channels / groups, kernel_h, kernel_w], or, transposed,
+    [in_channels, out_channels / groups, kernel_h, kernel_w].
+
+    Raises:
+        NotImplementedError: three dimensions, or a dtype other than float32, float16, bfloat16.
+        ProblemError: the sizes contradict each other.
+    """
+    geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
+    _require_served(x)
+    y = x.new_empty(output_shape(x.shape, w.shape, geometry))
+    if y.numel() == 0:
+        return y
+    if x.numel() == 0:
+        y.zero_()
+        return y if bias is None else y.add_(bias.view(-1, 1, 1))
+    x, w = x.contiguous(), w.contiguous()
+    if transposed:
+        _call("bwd_data", y.shape, w.shape, x, geometry)(y.data_ptr(), w.data_ptr(), x.data_ptr())
+        return y if bias is None else y.add_(bias.view(-1, 1, 1))
+    call = _call("fwd", x.shape, w.shape, x, geometry, bias is not None)
+    if bias is None:
+        call(x.data_ptr(), w.data_ptr(), y.data_ptr())
+    else:
+        bias = bias.contiguous()
+        call(x.data_ptr(), w.data_ptr(), y.data_ptr(), bias.data_ptr())
+    return y
+
+
+def convolution_backward(
+    grad: Tensor,
+    x: Tensor,
+    w: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return the gradients of x, w and bias that `output_mask` asks for; shapes as `convolution`."""
+    geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
+    grad, x, w = grad.contiguous(), x.contiguous(), w.contiguous()
+    grad_bias = grad.sum((0, 2, 3)) if output_mask[2] else None
+    if grad.numel() == 0 or x.numel() == 0:
+        grad_x = torch.zeros_like(x) if output_mask[0] else None
+        return grad_x, torch.zeros_like(w) if output_mask[1] else None, grad_bias
+    # transposed: the convolution it is the gradient of has grad as its input and x as its output
+    wide, narrow = (grad, x) if transposed else (x, grad)
+    grad_x = grad_w = None
+    if output_mask[0]:
+        grad_x = torch.empty_like(x)
+        direction: Direction = "fwd" if transposed else "bwd_data"
+        call = _call(direction, wide.shape, w.shape, x, geometry)
+        first, last = (grad, grad_x) if transposed else (grad_x, grad)
+        call(first.data_ptr(), w.data_ptr(), last.data_ptr())
+    if output_mask[1]:
+        grad_w = torch.empty_like(w)
+        call = _call("bwd_weights", wide.shape, w.shape, x, geometry)
+        call(wide.data_ptr(), grad_w.data_ptr(), narrow.data_ptr())
+    return grad_x, grad_w, grad_bias
+
+
+def _geometry(
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Geometry:
+    return Geometry(
+        tuple(stride), tuple(padding), tuple(dilation), tuple(output_padding), groups, transposed
+    )
+
+
+def _require_served(x: Tensor) -> None:
+    if x.dim() != 4:
+        raise NotImplementedError(
+            f"convolution of {x.dim() - 2} dimensions has no ocl kernel; 1 and 2 have. "
+            "Move the tensors to the CPU for it."
+        )
+    if x.dtype not in STORAGE:
+        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in STORAGE)
+        raise NotImplementedError(f"convolution of {x.dtype} has no ocl kernel; {names} have.")
+
+
+def _call(
+    direction: Direction,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    like: Tensor,
+    geometry: Geometry,
+    bias: bool = False,
+) -> TunedCall:
+    """Return the call for an input and weights of these shapes, as the problem names them."""
+    call: TunedCall = _prepared(direction, x, w, like.get_device(), like.dtype, geometry, bias)
+    return call
+
+
+@remember()
+def _prepared(
+    direction: Direction,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    device: int,
+    dtype: torch.dtype,
+    geometry: Geometry,
+    bias: bool,
+) -> TunedCall:
+    (stride_h, stride_w), (pad_h, pad_w) = geometry.stride, geometry.padding
+    dilation_h, dilation_w = geometry.dilation
+    problem = ConvProblem(
+        *x, w[0], w[2], w[3], stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w,
+        geometry.groups, STORAGE[dtype], direction, bias,
+    )  # fmt: skip
+    name = "convolution" if direction == "fwd" else "convolution_backward"
+    return tuned_call(f"{name}_overrideable", device, problem)
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "convolution_overrideable": convolution,
+    "convolution_backward_overrideable": convolution_backward,
+}
+"""Implementations by aten name."""
