@@ -22,7 +22,9 @@ from oclgen.plan import Buffer, Launch, Offset, Plan
 
 runtimes.prepare()
 
-import pyopencl as cl  # noqa: E402  (the loader reads its environment at import)
+import pyopencl as cl  # noqa: E402  (the loader reads its environment)
+
+runtimes.claim_loader()
 
 SCALAR_TYPES: dict[str, Any] = {"int": np.int32, "long": np.int64, "float": np.float32}
 
@@ -234,9 +236,15 @@ def _platforms() -> list[Any]:
 
 def _handles(platform: Any) -> list[Any]:
     try:
-        return [d for d in platform.get_devices() if d.available and d.compiler_available]
+        return [d for d in platform.get_devices() if _works(platform, d)]
     except cl.Error:
         return []
+
+
+def _works(platform: Any, handle: Any) -> bool:
+    if not (handle.available and handle.compiler_available):
+        return False
+    return not runtimes.is_broken(platform.version, handle.name)
 
 
 def _kind(handle: Any) -> Any:

@@ -1,6 +1,7 @@
-"""Finds the OpenCL runtimes of this machine and points pyopencl's ICD loader at them.
+"""Finds the OpenCL runtimes of this machine and points pyopencl's ICD loader at those that work.
 
-It loads no runtime and opens no device; `oclgen.device` does, after `prepare()`.
+It opens no device; `oclgen.device` does, after `prepare()`. Whether a runtime works is tried out
+by `oclgen.health`, in another process.
 
 A runtime from a Python package (`intel-opencl-rt`) lies in the environment's `lib` folder, where
 no loader looks, with an `.icd` file that names a path of its build machine. `OCL_ICD_VENDORS`
@@ -9,111 +10,126 @@ replaces the loader's default folder, so the folder written here lists the syste
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata, util
 from pathlib import Path
 
-import platformdirs
+from oclgen import health, loader
+from oclgen.health import Health
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
-PACKAGED = ("libintelocl.so",)
-"""Runtimes that PyPI packages put into an environment's `lib` folder."""
-NEEDED_FIRST = ("libintlc.so.5", "libimf.so", "libirng.so", "libsvml.so", "libtbb.so.12")
-"""Libraries a packaged runtime needs; loaded ahead where its own search path misses them."""
+PACKAGED = {"intel-opencl-rt": "libintelocl.so"}
+"""Runtimes from PyPI: distribution and the library in it."""
+CHOICE = "OCLGEN_RUNTIMES"
+"""Environment variable: use only runtimes whose library contains one of these parts (commas)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """An OpenCL runtime library: its path, where it was found, and why it cannot be loaded."""
+    """An OpenCL runtime: its library, where it was found, its health; `skipped` says why not."""
 
     library: str
     origin: str
-    problem: str | None = None
+    health: Health
+    skipped: str | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the ICD loader is told of it."""
+        return self.health.problem is None and self.skipped is None
 
 
-def packaged_libraries() -> list[Path]:
-    """Return the runtime libraries that Python packages installed, newest environment first."""
-    folders = {Path(prefix) / "lib" for prefix in (sys.prefix, sys.base_prefix)}
-    return [folder / name for folder in sorted(folders) for name in PACKAGED
-            if (folder / name).exists()]  # fmt: skip
+def find() -> dict[str, str]:
+    """Return library -> origin of every runtime of this machine, in the loader's order.
 
-
-def system_icd_files() -> list[Path]:
-    """Return the `.icd` files the loader would read without us, in its order.
-
-    The user's `OCL_ICD_VENDORS` (a folder or one file) goes before the system's folder.
+    `.icd` files go first (`OCL_ICD_VENDORS`, a folder or one file, replaces the system's folder),
+    then what PyPI packages brought. Libraries that `OCLGEN_RUNTIMES` does not name are left out.
     """
-    chosen = Path(os.environ.get("OCL_ICD_VENDORS") or SYSTEM_VENDORS)
-    if chosen.is_dir():
-        return sorted(chosen.glob("*.icd"))
-    return [chosen] if chosen.is_file() else []
-
-
-def find() -> list[Runtime]:
-    """Return every runtime of this machine, the broken ones with the reason.
-
-    Libraries named in `OCL_ICD_FILENAMES` come first, then the `.icd` files, then the packages.
-    """
+    wanted = [part for part in os.environ.get(CHOICE, "").split(",") if part]
     found: dict[str, str] = {}
-    for library in filter(None, os.environ.get("OCL_ICD_FILENAMES", "").split(os.pathsep)):
-        found.setdefault(library, "OCL_ICD_FILENAMES")
-    for icd in system_icd_files():
-        library = icd.read_text(errors="replace").strip()
-        if library:
-            found.setdefault(library, str(icd))
-    names = {Path(library).name for library in found if _load_error(library) is None}
-    for path in packaged_libraries():
-        if path.name not in names:
-            found.setdefault(str(path), "Python package")
-    return [Runtime(lib, origin, _load_error(lib)) for lib, origin in found.items()]
+    for library, origin in (*_listed(), *_packaged()):
+        if not wanted or any(part in library for part in wanted):
+            found.setdefault(library, origin)
+    return found
 
 
-@cache
-def _load_error(library: str) -> str | None:
-    """Return the dynamic linker's complaint, or None. Loading is what the ICD loader does next."""
-    folder = Path(library).parent
-    for needed in NEEDED_FIRST if folder.is_absolute() else ():
-        if (folder / needed).exists():
-            _try_load(str(folder / needed))
-    return _try_load(library)
+def _listed() -> Iterator[tuple[str, str]]:
+    chosen = Path(os.environ.get("OCL_ICD_VENDORS") or SYSTEM_VENDORS)
+    files = sorted(chosen.glob("*.icd")) if chosen.is_dir() else [chosen]
+    for icd in (*files, *_bundled()):
+        if icd.is_file() and (library := icd.read_text(errors="replace").strip()):
+            beside = icd.parent / library  # pip's icd files name a library beside them
+            yield str(beside) if beside.is_file() else library, str(icd)
 
 
-def _try_load(library: str) -> str | None:
-    try:
-        ctypes.CDLL(library)
-    except OSError as error:
-        return str(error)
-    return None
+def _bundled() -> list[Path]:
+    """Return the `.icd` files that packages put into pyopencl's own folder."""
+    spec = util.find_spec("pyopencl")
+    return (
+        sorted((Path(spec.origin).parent / ".libs").glob("*.icd")) if spec and spec.origin else []
+    )
+
+
+def _packaged() -> Iterator[tuple[str, str]]:
+    for package, name in PACKAGED.items():
+        try:
+            files = metadata.files(package) or []
+        except metadata.PackageNotFoundError:
+            continue
+        for file in files:
+            if file.name == name:
+                yield os.path.normpath(str(file.locate())), f"package {package}"
+
+
+def examine(fresh: bool = False) -> tuple[Runtime, ...]:
+    """Return every runtime with its health; of those with one file name the first that works.
+
+    `fresh` asks each runtime again, as `oclgen doctor` does.
+    """
+    runtimes: list[Runtime] = []
+    for library, origin in find().items():
+        name = Path(library).name
+        twin = next((r for r in runtimes if r.usable and Path(r.library).name == name), None)
+        if twin:
+            skipped = f"the same library from {twin.origin} is used"
+            runtimes.append(Runtime(library, origin, Health(), skipped))
+        else:
+            runtimes.append(Runtime(library, origin, health.check(library, fresh=fresh)))
+    return tuple(runtimes)
 
 
 @cache
 def prepare() -> tuple[Runtime, ...]:
-    """Point the ICD loader at every runtime that loads; call before pyopencl is imported.
+    """Point the ICD loader at every runtime that works; call before pyopencl is imported.
 
-    Returns all runtimes found, broken ones included, for `oclgen doctor`. Writes one `.icd` file
-    per runtime into the user's cache folder and sets `OCL_ICD_VENDORS` to it.
+    Returns all runtimes found, broken ones included. Elsewhere than on Linux the loader finds
+    its runtimes by itself, and nothing is done.
     """
-    runtimes = tuple(find())
-    usable = [r.library for r in runtimes if r.problem is None]
-    if any(r.origin == "Python package" for r in runtimes) or any(r.problem for r in runtimes):
-        os.environ["OCL_ICD_VENDORS"] = str(_write_vendors(usable))
-        os.environ.pop("OCL_ICD_FILENAMES", None)
+    if sys.platform != "linux":
+        return ()
+    runtimes = examine()
+    for runtime in runtimes:
+        if runtime.usable:
+            loader.preload(runtime.library)
+    loader.offer([r.library for r in runtimes if r.usable])
     return runtimes
 
 
-def _write_vendors(libraries: list[str]) -> Path:
-    """Write a vendors folder that lists `libraries`; its name follows its content."""
-    digest = hashlib.sha256("\n".join(libraries).encode()).hexdigest()[:16]
-    folder = platformdirs.user_cache_path("oclgen") / "vendors" / digest
-    folder.mkdir(parents=True, exist_ok=True)
-    for index, library in enumerate(libraries):
-        target = folder / f"{index:02d}-{Path(library).stem}.icd"
-        if not target.exists():
-            temporary = target.with_suffix(f".{os.getpid()}")
-            temporary.write_text(library + "\n")
-            temporary.replace(target)
-    return folder
+def claim_loader() -> None:
+    """Keep the loader to what `prepare` offered; call once pyopencl is imported."""
+    if sys.platform == "linux":
+        loader.hide_bundled(Path(os.environ["OCL_ICD_VENDORS"]))
+
+
+def is_broken(platform_version: str, device: str) -> bool:
+    """Say whether a device was found unable to build or run a kernel."""
+    return any(
+        d.problem is not None
+        for runtime in prepare()
+        for d in runtime.health.devices
+        if (d.platform_version, d.name) == (platform_version.strip(), " ".join(device.split()))
+    )
