@@ -13,15 +13,15 @@ from oclgen.problem import Activation
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
 
 
-def render(template: str, **values: object) -> str:
-    """Return the text of `templates/{template}.cl.mako`; an undefined name is an error."""
-    text: str = _template(template).render_unicode(**values)
+def render(template: str, *, package: str = "oclgen", **values: object) -> str:
+    """Return the text of `package`'s `templates/{template}.cl.mako`; undefined names are errors."""
+    text: str = _template(package, template).render_unicode(**values)
     return _tidy(text)
 
 
 @cache
-def _template(name: str) -> Template:
-    source = resources.files("oclgen").joinpath("templates", f"{name}.cl.mako")
+def _template(package: str, name: str) -> Template:
+    source = resources.files(package).joinpath("templates", f"{name}.cl.mako")
     return Template(text=source.read_text(), strict_undefined=True, filename=f"{name}.cl.mako")
 
 

@@ -1,0 +1,128 @@
+// Operators that move bytes: between host and device, within and between devices.
+// Copies that change dtype or layout are handed to the Python operator `ocl::strided_copy`.
+#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/library.h>
+
+#include "transfer.h"
+
+namespace ocl {
+
+namespace {
+
+using at::Tensor;
+constexpr auto kType = c10::DeviceType::PrivateUse1;
+
+// The same items in the same order, without gaps: a copy of bytes.
+bool same_layout(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.sizes() != b.sizes()) return false;
+  if (a.is_contiguous() && b.is_contiguous()) return true;
+  return a.strides() == b.strides() && a.is_non_overlapping_and_dense();
+}
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  const auto* first = static_cast<const char*>(a.const_data_ptr());
+  const auto* second = static_cast<const char*>(b.const_data_ptr());
+  return first < second + b.nbytes() && second < first + a.nbytes();
+}
+
+void strided_copy(const Tensor& source, const Tensor& target) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("ocl::strided_copy", "")
+                             .typed<void(const Tensor&, const Tensor&)>();
+  op.call(source, target);
+}
+
+void within_device(const Tensor& source, const Tensor& target) {
+  if (!same_layout(source, target)) {
+    strided_copy(source, target);
+  } else if (overlap(source, target)) {
+    within_device(source.clone(), target);
+  } else {
+    copy(target.data_ptr(), source.const_data_ptr(), target.nbytes());
+  }
+}
+
+void between_devices(const Tensor& source, const Tensor& target) {
+  if (same_layout(source, target)) {
+    copy(target.data_ptr(), source.const_data_ptr(), target.nbytes());
+    return;
+  }
+  const Tensor dense = source.to(target.dtype()).contiguous();
+  Tensor landed = at::empty_like(dense, target.options(), at::MemoryFormat::Contiguous);
+  copy(landed.data_ptr(), dense.const_data_ptr(), dense.nbytes());
+  within_device(landed, target);
+}
+
+void to_host(const Tensor& source, const Tensor& target) {
+  if (same_layout(source, target)) {
+    read(target.data_ptr(), source.const_data_ptr(), target.nbytes());
+    return;
+  }
+  const Tensor dense = source.contiguous();
+  const Tensor landed = at::empty(dense.sizes(), dense.options().device(at::kCPU));
+  read(landed.data_ptr(), dense.const_data_ptr(), dense.nbytes());
+  target.copy_(landed);
+}
+
+void to_device(const Tensor& source, const Tensor& target, bool non_blocking) {
+  if (same_layout(source, target)) {
+    const bool stays = non_blocking && source.is_pinned();
+    write(target.data_ptr(), source.const_data_ptr(), target.nbytes(), stays);
+    return;
+  }
+  const Tensor dense = source.to(target.dtype()).contiguous();
+  if (target.is_contiguous()) {
+    write(target.data_ptr(), dense.const_data_ptr(), dense.nbytes(), false);
+    return;
+  }
+  const Tensor landed = at::empty(dense.sizes(), target.options());
+  write(landed.data_ptr(), dense.const_data_ptr(), dense.nbytes(), false);
+  within_device(landed, target);
+}
+
+Tensor copy_from(const Tensor& self, const Tensor& target, bool non_blocking) {
+  const Tensor source = self.sizes() == target.sizes() ? self : self.expand_as(target);
+  if (target.numel() == 0) return target;
+  const bool from_device = source.device().type() == kType;
+  const bool to_ocl = target.device().type() == kType;
+  if (from_device && to_ocl) {
+    source.device() == target.device() ? within_device(source, target)
+                                       : between_devices(source, target);
+  } else if (from_device) {
+    TORCH_CHECK(target.is_cpu(), "copy from ", source.device(), " to ", target.device(),
+                " is not supported. Copy to the CPU first.");
+    to_host(source, target);
+  } else {
+    TORCH_CHECK(source.is_cpu(), "copy from ", source.device(), " to ", target.device(),
+                " is not supported. Copy to the CPU first.");
+    to_device(source, target, non_blocking);
+  }
+  return target;
+}
+
+Tensor copy_from_and_resize(const Tensor& self, const Tensor& target) {
+  target.resize_(self.sizes());
+  return copy_from(self, target, false);
+}
+
+at::Scalar local_scalar_dense(const Tensor& self) {
+  const Tensor host = at::empty({}, self.options().device(at::kCPU));
+  read(host.data_ptr(), self.const_data_ptr(), self.itemsize());
+  return at::_local_scalar_dense(host);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(ocl, library) {
+  library.def("strided_copy(Tensor source, Tensor(a!) target) -> ()");
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("_copy_from", TORCH_FN(copy_from));
+  library.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  library.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
+}
+
+}  // namespace ocl

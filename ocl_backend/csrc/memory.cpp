@@ -1,0 +1,325 @@
+// The caching allocator: one OpenCL buffer per block, size classes, free lists per device.
+// It never waits for the device on the fast path: each device has one in-order queue, so a freed
+// block may be handed out again while the last kernel that used it is still running.
+#include "memory.h"
+
+#include <pthread.h>
+
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <vector>
+
+namespace ocl {
+
+namespace {
+
+constexpr uint64_t kTag = uint64_t(1) << 62;
+constexpr int kOffsetBits = 40;
+constexpr uint32_t kSlots = 1u << 22;
+constexpr size_t kSmallest = 512;
+constexpr size_t kLargeFrom = size_t(16) << 20;
+constexpr size_t kLargeStep = size_t(2) << 20;
+
+struct Pool {
+  std::multimap<size_t, Block*> free;
+  c10::CachingDeviceAllocator::DeviceStats stats;
+  size_t limit = 0;
+};
+
+// Everything here is leaked on purpose: tensors die after static destructors have run.
+std::deque<Device>& devices() {
+  static auto* list = new std::deque<Device>();
+  return *list;
+}
+std::deque<Pool>& pools() {
+  static auto* list = new std::deque<Pool>();
+  return *list;
+}
+std::mutex& pool_mutex() {
+  static auto* mutex = new std::mutex();
+  return *mutex;
+}
+// Pages of this 32 MiB table are committed only as slots are used.
+Block** slots() {
+  static auto* table = static_cast<Block**>(std::calloc(kSlots, sizeof(Block*)));
+  return table;
+}
+
+std::vector<uint32_t> free_slots;
+uint32_t next_slot = 0;
+std::atomic<uint64_t> generation{0};
+bool forked = false;
+thread_local c10::DeviceIndex current = 0;
+
+// Eight classes per power of two up to 16 MiB (at most 1/8 wasted), multiples of 2 MiB above.
+size_t size_class(size_t bytes) {
+  if (bytes <= kSmallest) return kSmallest;
+  size_t step = kLargeStep;
+  if (bytes < kLargeFrom) {
+    const size_t power = size_t(1) << (63 - __builtin_clzll(bytes));
+    step = std::max(power / 8, kSmallest);
+  }
+  return (bytes + step - 1) / step * step;
+}
+
+void* address_of(const Block& block) {
+  return reinterpret_cast<void*>(kTag | uint64_t(block.slot) << kOffsetBits);
+}
+
+void for_each_pool_of(size_t size, c10::CachingDeviceAllocator::StatArray& stats, int64_t amount) {
+  using c10::CachingAllocator::StatType;
+  const auto kind = size < (1 << 20) ? StatType::SMALL_POOL : StatType::LARGE_POOL;
+  for (const auto type : {StatType::AGGREGATE, kind}) {
+    auto& stat = stats[size_t(type)];
+    amount > 0 ? stat.increase(size_t(amount)) : stat.decrease(size_t(-amount));
+  }
+}
+
+void count_segment(Pool& pool, size_t size, int sign) {
+  for_each_pool_of(size, pool.stats.segment, sign);
+  for_each_pool_of(size, pool.stats.reserved_bytes, sign * int64_t(size));
+  ++(sign > 0 ? pool.stats.num_device_alloc : pool.stats.num_device_free);
+}
+
+void count_use(Pool& pool, const Block& block, int sign) {
+  for_each_pool_of(block.size, pool.stats.allocation, sign);
+  for_each_pool_of(block.size, pool.stats.active, sign);
+  for_each_pool_of(block.size, pool.stats.allocated_bytes, sign * int64_t(block.size));
+  for_each_pool_of(block.size, pool.stats.active_bytes, sign * int64_t(block.size));
+  for_each_pool_of(block.size, pool.stats.requested_bytes, sign * int64_t(block.requested));
+}
+
+size_t current_of(const c10::CachingDeviceAllocator::StatArray& stats) {
+  return size_t(stats[0].current);
+}
+
+Block* take_cached(Pool& pool, size_t size) {
+  const auto found = pool.free.lower_bound(size);
+  // a block a quarter larger than needed is better reused than left lying
+  if (found == pool.free.end() || found->first > size + size / 4) return nullptr;
+  Block* block = found->second;
+  pool.free.erase(found);
+  return block;
+}
+
+// Drivers allocate at first use, so the first bytes are written here, where failing is handled.
+cl_int create_buffer(Device& device, size_t size, cl_mem* buffer) {
+  cl_int status = CL_SUCCESS;
+  *buffer = cl.clCreateBuffer(device.context, CL_MEM_READ_WRITE, size, nullptr, &status);
+  if (status != CL_SUCCESS) return status;
+  const cl_uint zero = 0;
+  status = cl.clEnqueueFillBuffer(
+      device.queue, *buffer, &zero, sizeof zero, 0, sizeof zero, 0, nullptr, nullptr);
+  if (status != CL_SUCCESS) cl.clReleaseMemObject(*buffer);
+  return status;
+}
+
+Block* create_block(c10::DeviceIndex index, size_t size, cl_int* status) {
+  Pool& pool = pools()[index];
+  *status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+  if (current_of(pool.stats.reserved_bytes) + size > pool.limit) return nullptr;
+  if (free_slots.empty() && next_slot == kSlots) return nullptr;
+  cl_mem buffer = nullptr;
+  *status = create_buffer(device_at(index), size, &buffer);
+  if (*status != CL_SUCCESS) return nullptr;
+  uint32_t slot = next_slot;
+  if (free_slots.empty()) {
+    ++next_slot;
+  } else {
+    slot = free_slots.back();
+    free_slots.pop_back();
+  }
+  auto* block = new Block{buffer, size, 0, slot, index};
+  slots()[slot] = block;
+  count_segment(pool, size, +1);
+  return block;
+}
+
+void release_cached(c10::DeviceIndex index) {
+  Pool& pool = pools()[index];
+  if (pool.free.empty()) return;
+  cl.clFinish(device_at(index).queue);
+  for (const auto& [size, block] : pool.free) {
+    cl.clReleaseMemObject(block->buffer);
+    count_segment(pool, size, -1);
+    slots()[block->slot] = nullptr;
+    free_slots.push_back(block->slot);
+    delete block;
+  }
+  pool.free.clear();
+  ++generation;
+}
+
+std::string readable(size_t bytes) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.2f MiB (%zu B)", double(bytes) / (1 << 20), bytes);
+  return text;
+}
+
+[[noreturn]] void throw_out_of_memory(c10::DeviceIndex index, size_t bytes, cl_int status) {
+  const Device& device = device_at(index);
+  Pool& pool = pools()[index];
+  ++pool.stats.num_ooms;
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, "ocl:", int(index), " (", device.name, ") is out of memory: asked for ",
+      readable(bytes), "; ", readable(current_of(pool.stats.allocated_bytes)),
+      " are held by tensors, ", readable(current_of(pool.stats.reserved_bytes)),
+      " are reserved, of ", readable(device.total_bytes), " on the device; the limit set is ",
+      readable(pool.limit), ", the largest single buffer ", readable(device.largest_bytes), " (",
+      error_name(status), "). The cache was emptied and did not help. Use a smaller batch, delete "
+      "tensors, or raise torch.ocl.set_per_process_memory_fraction.");
+}
+
+Block* take(c10::DeviceIndex index, size_t bytes) {
+  check_not_forked();
+  TORCH_CHECK(
+      index >= 0 && index < device_count(), "there is no device ocl:", int(index), "; ",
+      device_count(), " OpenCL device(s) were found. `oclgen doctor` says what was tried.");
+  const size_t size = size_class(bytes);
+  const std::lock_guard<std::mutex> lock(pool_mutex());
+  Pool& pool = pools()[index];
+  cl_int status = CL_SUCCESS;
+  Block* block = take_cached(pool, size);
+  if (!block) block = create_block(index, size, &status);
+  if (!block) {
+    ++pool.stats.num_alloc_retries;
+    release_cached(index);
+    block = create_block(index, size, &status);
+  }
+  if (!block) throw_out_of_memory(index, bytes, status);
+  block->requested = bytes;
+  count_use(pool, *block, +1);
+  return block;
+}
+
+void give_back(void* address) {
+  if (!address || forked) return;
+  const std::lock_guard<std::mutex> lock(pool_mutex());
+  Block* block = locate(address).block;
+  Pool& pool = pools()[block->device];
+  count_use(pool, *block, -1);
+  pool.free.emplace(block->size, block);
+}
+
+struct Allocator final : c10::DeviceAllocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    const c10::Device device(c10::DeviceType::PrivateUse1, current);
+    if (bytes == 0) return {nullptr, nullptr, &give_back, device};
+    void* address = address_of(*take(current, bytes));
+    return {address, address, &give_back, device};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
+  void copy_data(void* target, const void* source, size_t bytes) const override;
+
+  bool initialized() override { return device_count() > 0; }
+  void emptyCache(c10::MempoolId_t = {0, 0}) override {
+    for (int index = 0; index < device_count(); ++index) ocl::empty_cache(c10::DeviceIndex(index));
+  }
+  // One in-order queue per device: a block is never reused ahead of its last reader.
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    const std::lock_guard<std::mutex> lock(pool_mutex());
+    return pools().at(index).stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex index) override {
+    const std::lock_guard<std::mutex> lock(pool_mutex());
+    auto& stats = pools().at(index).stats;
+    for (auto* array : arrays(stats))
+      for (auto& stat : *array) stat.reset_accumulated();
+    stats.num_alloc_retries = stats.num_ooms = 0;
+  }
+  void resetPeakStats(c10::DeviceIndex index) override {
+    const std::lock_guard<std::mutex> lock(pool_mutex());
+    for (auto* array : arrays(pools().at(index).stats))
+      for (auto& stat : *array) stat.reset_peak();
+  }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    const std::lock_guard<std::mutex> lock(pool_mutex());
+    const Pool& pool = pools().at(index);
+    const size_t reserved = current_of(pool.stats.reserved_bytes);
+    return {pool.limit - std::min(pool.limit, reserved), device_at(index).total_bytes};
+  }
+
+ private:
+  static std::array<c10::CachingDeviceAllocator::StatArray*, 7> arrays(
+      c10::CachingDeviceAllocator::DeviceStats& s) {
+    return {&s.allocation, &s.segment, &s.active, &s.allocated_bytes, &s.reserved_bytes,
+            &s.active_bytes, &s.requested_bytes};
+  }
+};
+
+void Allocator::copy_data(void* target, const void* source, size_t bytes) const {
+  const Location to = locate_or_throw(target, "copy target");
+  const Location from = locate_or_throw(source, "copy source");
+  Device& device = device_at(to.block->device);
+  const cl_int status = cl.clEnqueueCopyBuffer(
+      device.queue, from.block->buffer, to.block->buffer, from.offset, to.offset, bytes, 0, nullptr,
+      nullptr);
+  TORCH_CHECK(status == CL_SUCCESS, device.name, ": clEnqueueCopyBuffer: ", error_name(status));
+}
+
+}  // namespace
+
+int device_count() { return int(devices().size()); }
+Device& device_at(c10::DeviceIndex index) { return devices()[size_t(index)]; }
+c10::DeviceIndex current_device() { return current; }
+void set_current_device(c10::DeviceIndex index) { current = index; }
+uint64_t release_generation() { return generation.load(std::memory_order_relaxed); }
+bool in_forked_child() { return forked; }
+
+Location locate(const void* address) {
+  const auto bits = reinterpret_cast<uint64_t>(address);
+  if ((bits & kTag) == 0 || bits >> 63) return {};
+  return {slots()[(bits & ~kTag) >> kOffsetBits], bits & ((uint64_t(1) << kOffsetBits) - 1)};
+}
+
+Location locate_or_throw(const void* address, const char* what) {
+  const Location found = locate(address);
+  TORCH_CHECK(found.block, what, ": ", address, " is not memory of an ocl device");
+  return found;
+}
+
+void empty_cache(c10::DeviceIndex index) {
+  check_not_forked();
+  const std::lock_guard<std::mutex> lock(pool_mutex());
+  release_cached(index);
+}
+
+void check_not_forked() {
+  TORCH_CHECK(!forked, "an OpenCL device cannot be used in a forked child of the process that "
+              "opened it. Start the child with the 'spawn' method.");
+}
+
+c10::DeviceAllocator* allocator() {
+  static auto* instance = new Allocator();
+  return instance;
+}
+
+}  // namespace ocl
+
+extern "C" {
+
+// Binds the OpenCL entry points and hands the allocator to torch; returns what is missing or null.
+const char* ocl_start(const char* loader) {
+  if (const char* missing = ocl::bind(loader)) return missing;
+  c10::SetAllocator(c10::DeviceType::PrivateUse1, ocl::allocator());
+  pthread_atfork(nullptr, nullptr, [] { ocl::forked = true; });
+  return nullptr;
+}
+
+void ocl_add_device(void* context, void* queue, const char* name, size_t total, size_t largest) {
+  auto& device = ocl::devices().emplace_back();
+  device.context = static_cast<ocl::cl_context>(context);
+  device.queue = static_cast<ocl::cl_command_queue>(queue);
+  device.name = name;
+  device.total_bytes = total;
+  device.largest_bytes = largest;
+  ocl::pools().emplace_back().limit = total;
+}
+
+void ocl_set_memory_limit(int device, size_t bytes) {
+  const std::lock_guard<std::mutex> lock(ocl::pool_mutex());
+  ocl::pools()[size_t(device)].limit = bytes;
+}
+}

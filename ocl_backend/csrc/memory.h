@@ -1,0 +1,68 @@
+// Devices, the address space and the caching allocator. Knows c10, not tensors.
+//
+// A buffer of OpenCL has no address, a tensor must have one. Every block therefore gets a made-up
+// address that the processor cannot map (bit 62 set, not canonical), so that a stray access
+// faults instead of corrupting:
+//
+//     0 1 | slot: 22 bits | byte offset: 40 bits
+//
+// `locate` turns any address inside a block back into (block, byte offset) with one table look-up.
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/StorageImpl.h>
+
+#include <atomic>
+#include <mutex>
+#include <string>
+
+#include "opencl.h"
+
+namespace ocl {
+
+struct Device {
+  cl_context context;
+  cl_command_queue queue;
+  std::string name;
+  size_t total_bytes;        // the device's memory
+  size_t largest_bytes;      // CL_DEVICE_MAX_MEM_ALLOC_SIZE
+  std::mutex submission;     // setting arguments and enqueueing is one step
+  std::atomic<const char*> last_kernel{nullptr};  // named when an asynchronous failure surfaces
+};
+
+struct Block {
+  cl_mem buffer;
+  size_t size;       // bytes of the buffer, rounded up
+  size_t requested;  // bytes asked for by the present owner
+  uint32_t slot;
+  c10::DeviceIndex device;
+};
+
+struct Location {
+  Block* block = nullptr;  // null: not an address of this device
+  size_t offset = 0;       // bytes
+};
+
+int device_count();
+Device& device_at(c10::DeviceIndex index);
+c10::DeviceIndex current_device();
+void set_current_device(c10::DeviceIndex index);
+
+Location locate(const void* address);
+// Like `locate`, but raises for an address that is not ours; `what` names the argument.
+Location locate_or_throw(const void* address, const char* what);
+
+// Counts the buffers given back to the driver: an argument remembered from before may be stale.
+uint64_t release_generation();
+// Waits for the device and gives every cached block back to the driver.
+void empty_cache(c10::DeviceIndex index);
+// Raises in a forked child, where the parent's runtime threads do not exist.
+void check_not_forked();
+bool in_forked_child();
+
+// Moves a storage to a block of `bytes` bytes, keeping what fits.
+void resize_storage(c10::StorageImpl& storage, size_t bytes);
+
+c10::DeviceAllocator* allocator();
+
+}  // namespace ocl

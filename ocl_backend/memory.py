@@ -1,0 +1,57 @@
+"""Hands the OpenCL devices to the shim: contexts, queues, memory sizes and memory limits.
+
+Which devices there are is `oclgen.device`'s matter; allocation itself happens in the shim.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+from oclgen.device import Device, devices  # before pyopencl: it prepares the loader
+
+import pyopencl as cl  # isort: skip
+
+from ocl_backend import shim
+
+
+@cache
+def open_devices() -> tuple[Device, ...]:
+    """Give every device of `oclgen.device` to torch under its index, once per process.
+
+    Raises:
+        ShimError: the shim could not be compiled, or pyopencl's loader lacks an entry point.
+    """
+    library = shim.library()
+    library.ocl_start.restype = ctypes.c_char_p
+    # pyopencl's extension module carries its own loader: symbols of that are found through it
+    missing = library.ocl_start(cl._cl.__file__.encode())
+    if missing is not None:
+        raise shim.ShimError(f"pyopencl {cl.VERSION_TEXT} gives no access to {missing.decode()}")
+    found = devices()
+    for device in found:
+        limits = device.limits
+        library.ocl_add_device(
+            ctypes.c_void_p(device.context.int_ptr),
+            ctypes.c_void_p(queue(device.index).int_ptr),
+            device.name.encode(),
+            ctypes.c_size_t(limits.global_bytes),
+            ctypes.c_size_t(limits.max_alloc_bytes),
+        )
+    library.ocl_register_device()
+    return found
+
+
+@cache
+def queue(index: int) -> Any:
+    """Return the in-order queue torch's work on device `index` goes to.
+
+    It is not the device's own queue, which records event times and so costs more per launch.
+    """
+    return cl.CommandQueue(devices()[index].context)
+
+
+def set_limit(index: int, size: int) -> None:
+    """Let the allocator of device `index` reserve at most `size` bytes from now on."""
+    shim.library().ocl_set_memory_limit(ctypes.c_int(index), ctypes.c_size_t(size))
