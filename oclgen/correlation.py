@@ -1,0 +1,181 @@
+"""Forward and backward-data convolution as one form: a correlation with numbers filled in.
+
+It knows sizes and strides only; which kernel computes a correlation is the families' business.
+
+The gradient of a strided convolution with regard to its input falls apart into stride_h x stride_w
+phases (sub-pixel convolution, Shi et al. 2016): input positions of one phase are reached by the
+same subset of kernel taps and read the output's gradient with stride one, so no phase tests
+divisibility and none needs atomics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, prod
+
+from oclgen.problem import ConvProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One spatial axis: result `q` reads `q * step + tap * tap_step + origin` for each tap.
+
+    Result `q` of `results` is stored at `first + q * store_step` of an axis of `written` elements;
+    the axis read has `read` elements and zeros around them. Tap `tap` of `taps` (which may be none)
+    is tap `kernel_first + tap * kernel_step` of the stored kernel.
+    """
+
+    results: int
+    read: int
+    written: int
+    taps: int
+    step: int
+    tap_step: int
+    origin: int
+    store_step: int = 1
+    first: int = 0
+    kernel_first: int = 0
+    kernel_step: int = 1
+
+    def reach(self, q: int) -> range:
+        """Return the taps of result `q` that fall inside what is read; never a gap between."""
+        inside = [
+            tap
+            for tap in range(self.taps)
+            if 0 <= q * self.step + tap * self.tap_step + self.origin < self.read
+        ]
+        return range(inside[0], inside[-1] + 1) if inside else range(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """One correlation per group: `channels` results from `depth` channels, over rows and columns.
+
+    `weight_out`, `weight_in` and `weight_group` are element strides in w of a result's channel,
+    of a channel that is summed over, and of a group.
+    """
+
+    batch: int
+    groups: int
+    channels: int
+    depth: int
+    rows: Axis
+    cols: Axis
+    kernel_w: int
+    weight_out: int
+    weight_in: int
+    weight_group: int
+
+    @property
+    def reduction(self) -> int:
+        """Products summed for one result."""
+        return self.depth * self.rows.taps * self.cols.taps
+
+    @property
+    def results(self) -> int:
+        """Results per image and channel."""
+        return self.rows.results * self.cols.results
+
+
+def correlations(problem: ConvProblem) -> tuple[Correlation, ...]:
+    """Return the correlations that together write every element of `problem`'s output once.
+
+    Raises:
+        ValueError: the direction is `bwd_weights`, which is no correlation with a small kernel.
+    """
+    if problem.direction == "fwd":
+        return (_forward(problem),)
+    if problem.direction == "bwd_data":
+        return tuple(
+            _backward(problem, rows, cols)
+            for rows in _phases(*_height(problem))
+            for cols in _phases(*_width(problem))
+        )
+    raise ValueError("bwd_weights is no correlation; plan it on its own")
+
+
+def operands(problem: ConvProblem) -> tuple[str, str, str]:
+    """Return the roles of the implicit product C = A B: (A, B, C) for the direction."""
+    return {"fwd": ("w", "x", "y"), "bwd_data": ("w", "y", "x"), "bwd_weights": ("y", "x", "w")}[
+        problem.direction
+    ]
+
+
+def output_elements(problem: ConvProblem) -> int:
+    """Return the number of elements of the buffer that is written."""
+    return prod(problem.buffers[problem.output])
+
+
+def _height(p: ConvProblem) -> tuple[int, int, int, int, int, int]:
+    return p.height, p.out_h, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h
+
+
+def _width(p: ConvProblem) -> tuple[int, int, int, int, int, int]:
+    return p.width, p.out_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w
+
+
+def _forward(p: ConvProblem) -> Correlation:
+    def axis(size: int, out: int, kernel: int, stride: int, pad: int, dilation: int) -> Axis:
+        return Axis(out, size, out, kernel, stride, dilation, -pad)
+
+    depth, channels, taps = _per_group(p)
+    return Correlation(
+        batch=p.batch,
+        groups=p.groups,
+        channels=channels,
+        depth=depth,
+        rows=axis(*_height(p)),
+        cols=axis(*_width(p)),
+        kernel_w=p.kernel_w,
+        weight_out=depth * taps,
+        weight_in=taps,
+        weight_group=channels * depth * taps,
+    )
+
+
+def _backward(p: ConvProblem, rows: Axis, cols: Axis) -> Correlation:
+    channels, depth, taps = _per_group(p)
+    return Correlation(
+        batch=p.batch,
+        groups=p.groups,
+        channels=channels,
+        depth=depth,
+        rows=rows,
+        cols=cols,
+        kernel_w=p.kernel_w,
+        weight_out=taps,
+        weight_in=channels * taps,
+        weight_group=channels * depth * taps,
+    )
+
+
+def _per_group(p: ConvProblem) -> tuple[int, int, int]:
+    """Return (input channels, output channels, kernel taps) of one group."""
+    return p.in_channels // p.groups, p.out_channels // p.groups, p.kernel_h * p.kernel_w
+
+
+def _phases(
+    size: int, out: int, kernel: int, stride: int, pad: int, dilation: int
+) -> tuple[Axis, ...]:
+    """Return one axis per residue of the input position modulo the stride."""
+    every = stride // gcd(stride, dilation)
+    axes = []
+    for first in range(min(stride, size)):
+        taps = [r for r in range(kernel) if (first + pad - r * dilation) % stride == 0]
+        lowest = taps[0] if taps else 0
+        axes.append(
+            Axis(
+                results=-(-(size - first) // stride),
+                read=out,
+                written=size,
+                taps=len(taps),
+                step=1,
+                tap_step=-(every * dilation // stride),
+                origin=(first + pad - lowest * dilation) // stride,
+                store_step=stride,
+                first=first,
+                kernel_first=lowest,
+                kernel_step=every,
+            )
+        )
+    return tuple(axes)

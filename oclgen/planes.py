@@ -1,0 +1,45 @@
+"""Split reductions of convolutions: fp32 planes in a workspace, and the launch that sums them.
+
+It knows nothing of the kernel that fills the planes; atomics are not used, so sums repeat exactly.
+"""
+
+from __future__ import annotations
+
+from oclgen.correlation import output_elements
+from oclgen.plan import Launch, buffer, round_up
+from oclgen.problem import ConvProblem
+from oclgen.render import activation_preamble, dtype_preamble, render
+
+PLANES = "planes"
+"""Role of the workspace."""
+
+LOCAL_SIZE = 64
+
+
+def planes_bytes(problem: ConvProblem, planes: int) -> int:
+    """Return the size of the workspace: one fp32 copy of the output per plane."""
+    return 4 * planes * output_elements(problem)
+
+
+def sum_planes(problem: ConvProblem, planes: int) -> Launch:
+    """Return the launch that writes act(sum of planes + bias) to the problem's output."""
+    elements = output_elements(problem)
+    source = render(
+        "sum_planes",
+        preamble=dtype_preamble(problem.dtype),
+        activation=activation_preamble(problem.activation),
+        elements=elements,
+        planes=planes,
+        bias=problem.bias,
+        per_channel=problem.out_h * problem.out_w,
+        channels=problem.out_channels,
+        local_size=LOCAL_SIZE,
+    )
+    bias = buffer("bias") if problem.bias else ()
+    return Launch(
+        source=source,
+        kernel="sum_planes",
+        global_size=(round_up(elements, LOCAL_SIZE), 1, 1),
+        local_size=(LOCAL_SIZE, 1, 1),
+        args=(*buffer(PLANES), *bias, *buffer(problem.output)),
+    )
