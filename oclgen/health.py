@@ -90,7 +90,8 @@ def _from_json(values: dict[str, Any]) -> Health:
 
 def _ask_child(library: str, timeout_s: float) -> Health:
     command = [sys.executable, "-P", "-m", "oclgen.health", library]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    paths = os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, "PYTHONPATH": paths, "PYOPENCL_NO_CACHE": "1"}
     try:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, errors="replace",
@@ -98,7 +99,7 @@ def _ask_child(library: str, timeout_s: float) -> Health:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Health(problem=f"it did not answer within {timeout_s:.0f} s")
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a name with a null byte in it
         return Health(problem=f"no process to try it in: {error}")
     try:
         return _from_json(json.loads(done.stdout.splitlines()[-1]))
@@ -123,7 +124,7 @@ def _examine(library: str) -> Health:
     folder = loader.offer([library])
     import pyopencl as cl
 
-    loader.hide_bundled(folder)
+    loader.claim(folder)
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:

@@ -58,13 +58,16 @@ def offer(libraries: Sequence[str]) -> Path:
     return folder
 
 
-def hide_bundled(folder: Path) -> None:
-    """Keep the loader from `pyopencl/.libs/*.icd`; call after importing pyopencl, before using it.
+def claim(folder: Path) -> None:
+    """Keep pyopencl to what `offer` listed; call after importing it, before using it.
 
-    `oclgen.runtimes` lists those runtimes like all others, so that a broken one can be left out.
-    pyopencl sets the variable at import; the loader crashes where it is unset.
+    It would also load `pyopencl/.libs/*.icd`, which `oclgen.runtimes` lists like all others, so
+    that a broken one can be left out. pyopencl sets the variable at import, and the loader crashes
+    where it is unset. A binary cache that cannot be written must be no error either: pyopencl
+    2026.1 reads the second variable without a default.
     """
     os.environ["PYOPENCL_HOME"] = str(folder)
+    os.environ.setdefault("PYOPENCL_CACHE_FAILURE_FATAL", "")
 
 
 def cache_folder(name: str) -> Path:

@@ -122,7 +122,7 @@ def prepare() -> tuple[Runtime, ...]:
 def claim_loader() -> None:
     """Keep the loader to what `prepare` offered; call once pyopencl is imported."""
     if sys.platform == "linux":
-        loader.hide_bundled(Path(os.environ["OCL_ICD_VENDORS"]))
+        loader.claim(Path(os.environ["OCL_ICD_VENDORS"]))
 
 
 def is_broken(platform_version: str, device: str) -> bool:

@@ -1,0 +1,156 @@
+"""Runtimes that are missing, broken or crashing are reported and stepped over."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from oclgen import health, runtimes
+from oclgen.health import DeviceHealth, Health
+
+LIST_DEVICES = """
+from oclgen.device import devices
+print("devices", len(devices()))
+"""
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No runtime of this machine, a cache of its own, and verdicts of this test alone."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path / "vendors"))
+    monkeypatch.delenv("OCLGEN_RUNTIMES", raising=False)
+    (tmp_path / "vendors").mkdir()
+    runtimes.prepare.cache_clear()
+
+
+def write_icd(tmp_path: Path, name: str, library: str) -> None:
+    (tmp_path / "vendors" / name).write_text(library + "\n")
+
+
+def runtime_that(tmp_path: Path, body: str) -> str:
+    """Compile a library that does `body` when it is loaded."""
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is needed to make a runtime that misbehaves")
+    source, library = tmp_path / "bad.cpp", tmp_path / "libbad.so"
+    source.write_text(
+        "#include <cstdlib>\n#include <unistd.h>\n"
+        f"__attribute__((constructor)) static void start() {{ {body} }}\n"
+    )
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", library, source], check=True)
+    return str(library)
+
+
+def test_a_library_that_is_not_there_is_reported(tmp_path: Path) -> None:
+    write_icd(tmp_path, "gone.icd", "libnosuchruntime.so.1")
+    found = {r.library: r for r in runtimes.examine()}
+    gone = found["libnosuchruntime.so.1"]
+    assert not gone.usable
+    assert "libnosuchruntime.so.1" in str(gone.health.problem)
+    assert gone.origin.endswith("gone.icd")
+
+
+def test_an_icd_file_of_garbage_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "vendors" / "garbage.icd").write_bytes(b"\xff\xfe\x00nothing")
+    assert [r.usable for r in runtimes.examine() if r.origin.endswith("garbage.icd")] == [False]
+
+
+def test_an_empty_icd_file_is_no_runtime(tmp_path: Path) -> None:
+    (tmp_path / "vendors" / "empty.icd").write_text("\n")
+    assert not [origin for origin in runtimes.find().values() if origin.endswith("empty.icd")]
+
+
+def test_a_library_that_crashes_costs_a_child_process(tmp_path: Path) -> None:
+    verdict = health.check(runtime_that(tmp_path, "abort();"))
+    assert verdict.problem is not None
+    assert "SIGABRT" in verdict.problem
+
+
+def test_a_library_that_hangs_is_given_up(tmp_path: Path) -> None:
+    verdict = health.check(runtime_that(tmp_path, "sleep(60);"), timeout_s=2.0)
+    assert verdict.problem == "it did not answer within 2 s"
+
+
+def test_a_library_without_opencl_offers_no_platform(tmp_path: Path) -> None:
+    verdict = health.check(runtime_that(tmp_path, ""))
+    assert verdict.problem is not None
+    assert "no platform" in verdict.problem
+
+
+def test_verdicts_are_remembered_until_the_library_changes(tmp_path: Path) -> None:
+    library = runtime_that(tmp_path, "abort();")
+    first = health.check(library)
+    start = time.perf_counter()
+    assert health.check(library) == first
+    assert time.perf_counter() - start < 0.1, "a remembered verdict starts no process"
+    assert "no platform" in str(health.check(runtime_that(tmp_path, "")).problem)
+
+
+def test_the_devices_of_a_working_runtime_stay_when_others_break(tmp_path: Path) -> None:
+    if not any(r.usable and r.health.devices for r in working_runtimes(tmp_path)):
+        pytest.skip("no OpenCL runtime here; pip install 'oclgen[cpu]' brings one")
+    write_icd(tmp_path, "00-gone.icd", "libnosuchruntime.so.1")
+    write_icd(tmp_path, "01-crash.icd", runtime_that(tmp_path, "abort();"))
+    done = subprocess.run(
+        [sys.executable, "-c", LIST_DEVICES], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) >= 1
+
+
+def working_runtimes(tmp_path: Path) -> list[runtimes.Runtime]:
+    """The packaged runtime, and the system's where its folder is there."""
+    for icd in runtimes.SYSTEM_VENDORS.glob("*.icd"):
+        shutil.copy(icd, tmp_path / "vendors" / icd.name)
+    return list(runtimes.examine())
+
+
+def test_the_choice_of_runtimes_hides_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_icd(tmp_path, "one.icd", "libone.so")
+    write_icd(tmp_path, "two.icd", "libtwo.so")
+    monkeypatch.setenv("OCLGEN_RUNTIMES", "two,three")
+    assert list(runtimes.find()) == ["libtwo.so"]
+
+
+def test_of_two_libraries_with_one_name_the_first_that_works_is_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for folder in ("a", "b", "c"):
+        write_icd(tmp_path, f"{folder}.icd", f"/{folder}/libsame.so")
+    monkeypatch.setenv("OCLGEN_RUNTIMES", "libsame")
+    broken = {"/a/libsame.so": Health(problem="broken")}
+    monkeypatch.setattr(health, "check", lambda lib, **_: broken.get(lib, Health()))
+    first, second, third = runtimes.examine()
+    assert (first.usable, second.usable, third.usable) == (False, True, False)
+    assert third.skipped is not None
+    assert "b.icd" in third.skipped
+
+
+def test_a_device_whose_compiler_fails_is_known_to_be_broken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_icd(tmp_path, "half.icd", "libhalf.so")
+    monkeypatch.setenv("OCLGEN_RUNTIMES", "libhalf")
+    devices = (
+        DeviceHealth("P", "OpenCL 3.0 P", "good one", "1"),
+        DeviceHealth("P", "OpenCL 3.0 P", "bad one", "1", "unknown target CPU 'generic'"),
+    )
+    monkeypatch.setattr(health, "check", lambda *_, **__: Health(devices))
+    assert runtimes.is_broken("OpenCL 3.0 P ", "bad  one")
+    assert not runtimes.is_broken("OpenCL 3.0 P", "good one")
+    runtimes.prepare.cache_clear()
+
+
+def test_without_any_runtime_there_are_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCLGEN_RUNTIMES", "none")
+    done = subprocess.run(
+        [sys.executable, "-c", LIST_DEVICES], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.split()[-1]) == (0, "0"), done.stderr
