@@ -1,0 +1,191 @@
+"""What the Winograd families share: geometry, transform text and the filter transform's launch.
+
+It is no family itself; the families are `winograd_staged`, `winograd_blocked`, `winograd_fused`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.problem import ConvProblem, Problem
+from oclgen.render import dtype_preamble, render, vector
+from oclgen.winograd_matrices import Matrix, cook_toom, statements
+
+OUT_TILES = (2, 4, 6)
+FLOAT = 4
+"""Bytes of a workspace element: transformed data is fp32 whatever the problem stores."""
+
+CHANNELS_PER_ITEM = 4
+"""Channels one work-item of the filter transform takes: enough to hide what a work-item costs."""
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether F(m x m, 3 x 3) computes the problem: 3x3, stride 1, one group, padding to 2."""
+    if not isinstance(problem, ConvProblem) or problem.direction == "bwd_weights":
+        return False
+    p = problem
+    ones = (p.stride_h, p.stride_w, p.dilation_h, p.dilation_w, p.groups) == (1, 1, 1, 1, 1)
+    return ones and (p.kernel_h, p.kernel_w) == (3, 3) and max(p.pad_h, p.pad_w) <= 2
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """One convolution in terms that serve both directions.
+
+    `source` [batch, channels, in_h, in_w], correlated with a filter, gives `target`
+    [batch, filters, out_h, out_w].
+
+    Backward-data is the same convolution of y with the filter transposed and rotated by half a
+    turn, with padding 2 - p (arXiv:1509.09308, section 3).
+    """
+
+    source: str
+    target: str
+    batch: int
+    channels: int
+    filters: int
+    in_h: int
+    in_w: int
+    out_h: int
+    out_w: int
+    pad_h: int
+    pad_w: int
+    rotated: bool
+    out_tile: int
+
+    @property
+    def in_tile(self) -> int:
+        """Rows and columns of an input tile."""
+        return self.out_tile + 2
+
+    @property
+    def points(self) -> int:
+        """Elements of a transformed tile: the number of independent matrix products."""
+        return self.in_tile**2
+
+    @property
+    def tiles_h(self) -> int:
+        """Tiles along the height of one image."""
+        return ceil_div(self.out_h, self.out_tile)
+
+    @property
+    def tiles_w(self) -> int:
+        """Tiles along the width of one image."""
+        return ceil_div(self.out_w, self.out_tile)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of the whole batch."""
+        return self.batch * self.tiles_h * self.tiles_w
+
+    def defines(self) -> str:
+        """Return the sizes as `#define`s, one per line."""
+        values = {
+            "BATCH": self.batch, "CHANNELS": self.channels, "FILTERS": self.filters,
+            "IN_H": self.in_h, "IN_W": self.in_w, "OUT_H": self.out_h, "OUT_W": self.out_w,
+            "PAD_H": self.pad_h, "PAD_W": self.pad_w,
+            "OUT_TILE": self.out_tile, "IN_TILE": self.in_tile, "POINTS": self.points,
+            "TILES_H": self.tiles_h, "TILES_W": self.tiles_w, "TILES": self.tiles,
+        }  # fmt: skip
+        return "\n".join(f"#define {name} {value}" for name, value in values.items())
+
+
+def geometry(problem: ConvProblem, out_tile: int) -> Geometry:
+    """Return the problem in terms of source, filter and target, whatever its direction."""
+    forward = problem.direction == "fwd"
+    c, k = problem.in_channels, problem.out_channels
+    x, y = (problem.height, problem.width), (problem.out_h, problem.out_w)
+    pad = (problem.pad_h, problem.pad_w)
+    return Geometry(
+        "x" if forward else "y",
+        "y" if forward else "x",
+        problem.batch,
+        *((c, k) if forward else (k, c)),
+        *((*x, *y) if forward else (*y, *x)),
+        *(pad if forward else (2 - pad[0], 2 - pad[1])),
+        rotated=not forward,
+        out_tile=out_tile,
+    )
+
+
+def axis_function(name: str, matrix: Matrix, kind: str) -> str:
+    """Return a function that multiplies one row or column of a private tile by `matrix` in place.
+
+    Called for every column and then for every row of an in_tile x in_tile array, it transforms
+    the whole tile; elements are `step` apart.
+    """
+    inputs = [f"x{i}" for i in range(len(matrix[0]))]
+    outputs = [f"v[{i} * step]" for i in range(len(matrix))]
+    body = [f"const {kind} {x} = v[{i} * step];" for i, x in enumerate(inputs)]
+    body += statements(matrix, inputs, outputs, kind)
+    lines = "\n".join(f"    {line}" for line in body)
+    return f"static inline void {name}({kind} *v, const int step)\n{{\n{lines}\n}}"
+
+
+def input_axis(out_tile: int, width: int) -> str:
+    """Return `input_axis`, B^T along one axis, on vectors of `width` floats."""
+    return axis_function("input_axis", cook_toom(out_tile).input, vector(width))
+
+
+def output_axis(out_tile: int, width: int) -> str:
+    """Return `output_axis`, A^T along one axis, on vectors of `width` floats."""
+    return axis_function("output_axis", cook_toom(out_tile).output, vector(width))
+
+
+def filter_tile(geo: Geometry, width: int) -> str:
+    """Return the function `filter_tile`: G g G^T of `width` filters and one channel."""
+    return render(
+        "winograd_filter_tile",
+        vec_k=width,
+        rotated=geo.rotated,
+        filter_axis=axis_function("filter_axis", cook_toom(geo.out_tile).filter, vector(width)),
+    )
+
+
+def filter_launch(dtype: str, geo: Geometry, panel: int, vec_k: int, local_k: int) -> Launch:
+    """Return the launch that writes U [points][filters / panel][channels][panel] from w.
+
+    A panel that the filters do not fill repeats the last filter; its results are never stored.
+    One work-item transforms `vec_k` filters of some channels; `local_k` of them are a group.
+    """
+    source = render(
+        "winograd_filter",
+        preamble=dtype_preamble(dtype),
+        defines=geo.defines(),
+        filter_tile=filter_tile(geo, vec_k),
+        panel=panel,
+        vec_k=vec_k,
+        local_k=local_k,
+    )
+    items_k = ceil_div(geo.filters, panel) * panel // vec_k
+    return Launch(
+        source=source,
+        kernel="winograd_filter",
+        global_size=(round_up(items_k, local_k), ceil_div(geo.channels, CHANNELS_PER_ITEM)),
+        local_size=(local_k, 1),
+        args=(*buffer("w"), *buffer("u")),
+    )
+
+
+def filter_bytes(geo: Geometry, panel: int) -> int:
+    """Return the bytes of U in panels of `panel` filters."""
+    return FLOAT * geo.points * ceil_div(geo.filters, panel) * panel * geo.channels
+
+
+def too_large(plan: Plan, limits: Limits) -> str | None:
+    """Say with numbers why the plan's workspaces do not fit the device, or None."""
+    for role, size in plan.workspaces:
+        if size > limits.max_alloc_bytes:
+            return (
+                f"workspace {role} needs {size} B; one allocation of the device is at most "
+                f"{limits.max_alloc_bytes} B. Try a larger out_tile or another family."
+            )
+    if plan.workspace_bytes > limits.global_bytes // 2:
+        return (
+            f"the workspaces need {plan.workspace_bytes} B of the device's "
+            f"{limits.global_bytes} B; at most half is given to workspaces. Try another family."
+        )
+    return None

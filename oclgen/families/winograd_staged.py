@@ -1,0 +1,168 @@
+"""Staged Winograd convolution: filter and input transforms, batched GEMM, inverse transform.
+
+The product itself is not written here: any GEMM family's plan does it, in_tile^2 matrices at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from oclgen.families import gemm_register
+from oclgen.families import winograd_common as common
+from oclgen.families.winograd_common import FLOAT, Geometry, serves
+from oclgen.limits import Limits
+from oclgen.plan import Buffer, Launch, Offset, Plan, buffer, ceil_div, round_up
+from oclgen.problem import ConvProblem, GemmProblem
+from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
+
+__all__ = ["DEFAULT", "NAME", "Config", "gemm_problem", "gemm_text", "plan", "serves"]
+
+NAME = "winograd_staged"
+
+GEMMS: dict[str, Any] = {module.NAME: module for module in (gemm_register,)}
+"""The families that can do the product."""
+TILE_STEP = 16
+"""Tiles are padded to a multiple of this: no vector of them is ever split."""
+ROLES = {"a": "u", "b": "v", "c": "m"}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters: output tile, shape of the transforms' work-items, and the product's config.
+
+    `gemm` names a GEMM family and its config: see `gemm_text`.
+    """
+
+    out_tile: int
+    vec_t: int
+    local_t: int
+    vec_k: int
+    local_k: int
+    gemm: str
+
+    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if self.out_tile not in common.OUT_TILES:
+            return f"out_tile={self.out_tile} has no matrices; use one of {common.OUT_TILES}"
+        if self.vec_t not in VECTOR_WIDTHS or self.vec_k not in VECTOR_WIDTHS:
+            return f"vec_t={self.vec_t} vec_k={self.vec_k}: vector widths are {VECTOR_WIDTHS}"
+        largest = min(limits.max_work_group, limits.max_work_items[0])
+        if max(self.local_t, self.local_k) > largest:
+            return f"local_t={self.local_t} local_k={self.local_k}: the device allows {largest}"
+        geo = common.geometry(problem, self.out_tile)
+        if geo.filters % self.vec_k:
+            return f"vec_k={self.vec_k} does not divide the {geo.filters} filters"
+        try:
+            family, config = parse_gemm(self.gemm)
+        except ValueError as error:
+            return str(error)
+        reason: str | None = config.why_not(gemm_problem(geo), limits)
+        if reason:
+            return f"the product by {family}: {reason}"
+        return common.too_large(plan(problem, self), limits)
+
+
+def gemm_problem(geo: Geometry) -> GemmProblem:
+    """Return the product of all points: M [filters, tiles] = U^T [channels, filters] V."""
+    tiles = round_up(geo.tiles, TILE_STEP)
+    return GemmProblem(geo.filters, tiles, geo.channels, trans_a=True, batch=geo.points)
+
+
+def gemm_text(family: str, config: Any) -> str:
+    """Return family and config of a product as one word: `gemm_register:item_m=8,item_n=32,...`."""
+    return f"{family}:" + ",".join(f"{name}={value}" for name, value in asdict(config).items())
+
+
+def parse_gemm(text: str) -> tuple[str, Any]:
+    """Return the family's name and the config that `gemm_text` wrote.
+
+    Raises:
+        ValueError: unknown family, or parameters that are not that family's.
+    """
+    family, _, rest = text.partition(":")
+    if family not in GEMMS:
+        raise ValueError(f"gemm={text!r}: known families are {', '.join(GEMMS)}")
+    values = dict(pair.partition("=")[::2] for pair in rest.split(","))
+    kinds = {field.name: field.type for field in fields(GEMMS[family].Config)}
+    if set(values) != set(kinds):
+        raise ValueError(f"gemm={text!r}: {family} has the parameters {', '.join(kinds)}")
+    parsed = {name: _READERS[str(kinds[name])](value) for name, value in values.items()}
+    return family, GEMMS[family].Config(**parsed)
+
+
+_READERS: dict[str, Any] = {"int": int, "bool": lambda text: text == "True", "str": str}
+
+DEFAULT = Config(
+    out_tile=4, vec_t=1, local_t=32, vec_k=1, local_k=32,
+    gemm=gemm_text(gemm_register.NAME, gemm_register.DEFAULT),
+)  # fmt: skip
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return the launches: filter transform, input transform, product, inverse transform."""
+    geo = common.geometry(problem, config.out_tile)
+    family, gemm_config = parse_gemm(config.gemm)
+    product: Plan = GEMMS[family].plan(gemm_problem(geo), gemm_config)
+    tiles = round_up(geo.tiles, TILE_STEP)
+    launches = (
+        common.filter_launch(problem.dtype, geo, geo.filters, config.vec_k, config.local_k),
+        _input_launch(problem, geo, config),
+        *(_renamed(launch) for launch in product.launches),
+        _output_launch(problem, geo, config),
+    )
+    workspaces = (
+        ("u", common.filter_bytes(geo, geo.filters)),
+        ("v", FLOAT * geo.points * geo.channels * tiles),
+        ("m", FLOAT * geo.points * geo.filters * tiles),
+    )
+    return Plan(launches, (*workspaces, *product.workspaces))
+
+
+def _renamed(launch: Launch) -> Launch:
+    args = [
+        type(arg)(ROLES.get(arg.role, arg.role)) if isinstance(arg, (Buffer, Offset)) else arg
+        for arg in launch.args
+    ]
+    return replace(launch, args=tuple(args))
+
+
+def _input_launch(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
+    tiles = round_up(geo.tiles, TILE_STEP)
+    source = render(
+        "winograd_input",
+        preamble=dtype_preamble(problem.dtype),
+        defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
+        input_axis=common.input_axis(geo.out_tile, config.vec_t),
+        vec_t=config.vec_t,
+        local_t=config.local_t,
+    )
+    return Launch(
+        source=source,
+        kernel="winograd_input",
+        global_size=(round_up(tiles // config.vec_t, config.local_t), geo.channels),
+        local_size=(config.local_t, 1),
+        args=(*buffer(geo.source), *buffer("v")),
+    )
+
+
+def _output_launch(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
+    tiles = round_up(geo.tiles, TILE_STEP)
+    source = render(
+        "winograd_output",
+        preamble=dtype_preamble(problem.dtype),
+        activation=activation_preamble(problem.activation),
+        defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
+        output_axis=common.output_axis(geo.out_tile, config.vec_t),
+        bias=problem.bias,
+        vec_t=config.vec_t,
+        local_t=config.local_t,
+    )
+    bias = buffer("bias") if problem.bias else ()
+    return Launch(
+        source=source,
+        kernel="winograd_output",
+        global_size=(round_up(ceil_div(geo.tiles, config.vec_t), config.local_t), geo.filters),
+        local_size=(config.local_t, 1),
+        args=(*buffer("m"), *bias, *buffer(geo.target)),
+    )

@@ -1,0 +1,54 @@
+<%doc>
+The filter transform of one channel, a function that several kernels contain.
+
+vec_k         filters in the lanes of one vector
+rotated       the filter is stored [channels, filters] and turned by half (backward-data)
+filter_axis   the function that multiplies one axis by G
+</%doc>
+<%
+    vf = "float" if vec_k == 1 else f"float{vec_k}"
+    lanes = [f"LOAD1(w + tap + lane{s})" for s in range(vec_k)]
+    store = "*(u) = v[p]" if vec_k == 1 else f"vstore{vec_k}(v[p], 0, u)"
+%>\
+${filter_axis}
+
+/* U of ${vec_k} filters from k0 on and of channel c; the points are `step` floats apart. */
+static void filter_tile(
+    __global const elem_t *w, const int k0, const int c, __global float *u, const long step)
+{
+    ${vf} v[POINTS];
+% for s in range(vec_k):
+% if rotated:
+    const long lane${s} = ((long)c * FILTERS + min(k0 + ${s}, FILTERS - 1)) * 9;
+% else:
+    const long lane${s} = ((long)min(k0 + ${s}, FILTERS - 1) * CHANNELS + c) * 9;
+% endif
+% endfor
+#pragma unroll
+    for (int r = 0; r < 3; ++r) {
+#pragma unroll
+        for (int s = 0; s < 3; ++s) {
+            const int tap = ${"8 - (r * 3 + s)" if rotated else "r * 3 + s"};
+% if vec_k == 1:
+            v[r * IN_TILE + s] = ${lanes[0]};
+% else:
+            v[r * IN_TILE + s] = (${vf})(
+% for start in range(0, vec_k, 2):
+                ${", ".join(lanes[start:start + 2])}${"," if start + 2 < vec_k else ");"}
+% endfor
+% endif
+        }
+    }
+#pragma unroll
+    for (int s = 0; s < 3; ++s) {
+        filter_axis(v + s, IN_TILE);
+    }
+#pragma unroll
+    for (int i = 0; i < IN_TILE; ++i) {
+        filter_axis(v + i * IN_TILE, 1);
+    }
+#pragma unroll
+    for (int p = 0; p < POINTS; ++p, u += step) {
+        ${store};
+    }
+}

@@ -1,0 +1,72 @@
+<%doc>
+Input transform of the staged Winograd convolution: V = B^T d B, [points][channels][TILES_PADDED].
+
+vec_t         tiles per work-item, in the lanes of vectors
+local_t       work-items per group, along the tiles
+dtype         storage type of the source; V is fp32
+input_axis    the function that multiplies one axis by B^T
+</%doc>
+<%
+    vf = "float" if vec_t == 1 else f"float{vec_t}"
+    pixels = [f"pixel(plane{s}, row{s} + i, column{s} + j)" for s in range(vec_t)]
+    store = "*out = d[p]" if vec_t == 1 else f"vstore{vec_t}(d[p], 0, out)"
+%>\
+${preamble}
+${defines}
+
+${input_axis}
+
+/* An element of a plane of the source; padding and tiles past the last one read as zero. */
+static inline float pixel(__global const elem_t *plane, const int row, const int column)
+{
+    return (uint)row < IN_H && (uint)column < IN_W ? LOAD1(plane + row * IN_W + column) : 0.0f;
+}
+
+__kernel __attribute__((reqd_work_group_size(${local_t}, 1, 1)))
+void winograd_input(
+    __global const elem_t *restrict source, const long offset_source,
+    __global float *restrict v, const long offset_v)
+{
+    const int t = (int)get_global_id(0) * ${vec_t};
+    const int c = get_global_id(1);
+    if (t >= TILES_PADDED) {
+        return;
+    }
+% for s in range(vec_t):
+    const int tile${s} = min(t + ${s}, TILES - 1);
+    const int image${s} = tile${s} / (TILES_H * TILES_W);
+    const int row${s} = t + ${s} < TILES ? tile${s} / TILES_W % TILES_H * OUT_TILE - PAD_H : IN_H;
+    const int column${s} = tile${s} % TILES_W * OUT_TILE - PAD_W;
+    __global const elem_t *plane${s} =
+        source + offset_source + ((long)image${s} * CHANNELS + c) * (IN_H * IN_W);
+% endfor
+
+    ${vf} d[POINTS];
+#pragma unroll
+    for (int i = 0; i < IN_TILE; ++i) {
+#pragma unroll
+        for (int j = 0; j < IN_TILE; ++j) {
+% if vec_t == 1:
+            d[i * IN_TILE + j] = ${pixels[0]};
+% else:
+            d[i * IN_TILE + j] = (${vf})(
+% for s, text in enumerate(pixels):
+                ${text}${"," if s + 1 < vec_t else ");"}
+% endfor
+% endif
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < IN_TILE; ++j) {
+        input_axis(d + j, IN_TILE);
+    }
+#pragma unroll
+    for (int i = 0; i < IN_TILE; ++i) {
+        input_axis(d + i * IN_TILE, 1);
+    }
+    __global float *out = v + offset_v + (long)c * TILES_PADDED + t;
+#pragma unroll
+    for (int p = 0; p < POINTS; ++p, out += (long)CHANNELS * TILES_PADDED) {
+        ${store};
+    }
+}
