@@ -4,6 +4,23 @@ This package measures nothing and touches no device; `oclgen.measure` and `searc
 """
 
 from tuned_db.choose import Choice, Chooser, NoVariantError
+from tuned_db.database import DatabaseError
+from tuned_db.exchange import ImportFileError, read_records, write_records
 from tuned_db.record import Record, RecordError
+from tuned_db.store import DeviceStore, Merge, Store, open_store
 
-__all__ = ["Choice", "Chooser", "NoVariantError", "Record", "RecordError"]
+__all__ = [
+    "Choice",
+    "Chooser",
+    "DatabaseError",
+    "DeviceStore",
+    "ImportFileError",
+    "Merge",
+    "NoVariantError",
+    "Record",
+    "RecordError",
+    "Store",
+    "open_store",
+    "read_records",
+    "write_records",
+]

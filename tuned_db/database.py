@@ -1,0 +1,211 @@
+"""Opens a database: where it lies, its schema brought up to date, and its errors as sentences.
+
+What is asked of it is `tuned_db.store`'s business.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_data_path
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from tuned_db.schema import SchemaError, is_current, migrate
+
+ENVIRONMENT = "OCLGEN_DB"
+BUSY_MS = 30_000
+"""How long a SQLite writer waits for the others before it gives up."""
+
+
+class DatabaseError(RuntimeError):
+    """A database that cannot be opened, read or written; the message is one sentence for people."""
+
+
+@dataclass(frozen=True)
+class Database:
+    """An opened database of the newest schema; `name` is for messages and holds no password."""
+
+    engine: Engine
+    name: str
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Give a connection inside a transaction that reads.
+
+        Raises:
+            DatabaseError: the database is damaged or out of reach.
+        """
+        with translated(self.name), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Give a connection inside a transaction that writes: all of it is kept, or nothing.
+
+        Raises:
+            DatabaseError: the database is read-only, full, locked or damaged.
+        """
+        with translated(self.name), _writing(self.engine) as connection:
+            yield connection
+
+
+def locate(where: str | os.PathLike[str] | None = None) -> URL:
+    """Return the URL of `where` (a URL or a path), else of $OCLGEN_DB, else of the user's file.
+
+    Raises:
+        DatabaseError: `where` looks like a URL and is none.
+    """
+    chosen = os.fspath(where) if where else os.environ.get(ENVIRONMENT, "")
+    if not chosen:
+        chosen = str(user_data_path("oclgen") / "tuned.sqlite")
+    if "://" not in chosen:
+        return URL.create("sqlite", database=str(Path(chosen).expanduser().absolute()))
+    try:
+        return make_url(chosen)
+    except ArgumentError as error:
+        raise DatabaseError(f"{chosen!r} is no database URL: {error}") from error
+
+
+def open_database(url: URL) -> Database:
+    """Open the database at `url`, created or upgraded if need be, read-only if it must be.
+
+    Raises:
+        DatabaseError: it is damaged, something else's, of a newer schema, or out of reach.
+    """
+    name = _name(url)
+    with translated(name):
+        if url.get_backend_name() == "sqlite":
+            return Database(_open_sqlite(url, name), name)
+        engine = create_engine(url, pool_pre_ping=True)
+        _bring_up_to_date(engine)
+        return Database(engine, name)
+
+
+def _open_sqlite(url: URL, name: str) -> Engine:
+    path = Path(url.database) if url.database and url.database != ":memory:" else None
+    if path is not None and not path.parent.is_dir():
+        _make_folder(path.parent, name)
+    engine = _sqlite_engine(url)
+    try:
+        _bring_up_to_date(engine)
+    except (DBAPIError, sqlite3.Error) as error:
+        if path is None or not path.is_file() or not _refuses_writes(error):
+            raise
+        engine.dispose()
+        engine = _read_only(path)
+    return engine
+
+
+def _bring_up_to_date(engine: Engine) -> None:
+    with engine.begin() as connection:
+        current = is_current(connection)
+    if current:
+        return
+    if engine.dialect.name == "sqlite":
+        _switch_to_wal(engine)
+    with _writing(engine) as connection:
+        migrate(connection)
+
+
+def _switch_to_wal(engine: Engine) -> None:
+    """Let readers read while one writes; the file remembers it."""
+    raw = engine.raw_connection()
+    try:
+        raw.cursor().execute("PRAGMA journal_mode = WAL")
+    finally:
+        raw.close()
+
+
+def _read_only(path: Path) -> Engine:
+    # immutable: SQLite must not look for the -wal and -shm files that it could not create
+    query = {"mode": "ro", "immutable": "1", "uri": "true"}
+    engine = _sqlite_engine(URL.create("sqlite", database=f"file:{path}", query=query))
+    with engine.begin() as connection:
+        if not is_current(connection):
+            raise SchemaError("is read-only and of an older schema; make it writable once")
+    return engine
+
+
+def _refuses_writes(error: Exception) -> bool:
+    return any(sign in _reason(error) for sign in ("readonly", "unable to open"))
+
+
+def _make_folder(folder: Path, name: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatabaseError(f"{name} cannot be created: {error}") from error
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    engine = create_engine(url)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _: Any) -> None:
+        connection.isolation_level = None  # BEGIN is ours, see below
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # a reader that turns writer fails at once where another writes: writers say so before
+        write = connection.get_execution_options().get("oclgen_write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    return engine
+
+
+@contextmanager
+def _writing(engine: Engine) -> Iterator[Connection]:
+    with engine.execution_options(oclgen_write=True).begin() as connection:
+        yield connection
+
+
+@contextmanager
+def translated(name: str) -> Iterator[None]:
+    """Turn what SQLAlchemy and its drivers raise into one sentence about the database `name`."""
+    try:
+        yield
+    except SchemaError as error:
+        raise DatabaseError(f"{name} {error}, or choose another with --db.") from error
+    except (DBAPIError, sqlite3.Error) as error:
+        raise DatabaseError(_sentence(name, _reason(error))) from error
+    except NoSuchModuleError as error:
+        raise DatabaseError(f"{name}: SQLAlchemy knows no such kind of database.") from error
+    except (SQLAlchemyError, ImportError) as error:
+        raise DatabaseError(f"{name}: {error}") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "orig", error))
+
+
+_SENTENCES = {
+    "not a database": "is no SQLite database; move it away, or choose another with --db",
+    "malformed": "is damaged; move it away and import an export, or restore a copy",
+    "disk is full": "cannot grow, the disk is full; nothing of this step was written",
+    "disk I/O error": "cannot be written, the disk refuses; nothing of this step was written",
+    "locked": f"was locked by another program for {BUSY_MS // 1000} s; try again",
+    "readonly": "is read-only, nothing was written; make it writable, or choose another with --db",
+    "unable to open": "cannot be opened; check its path and permissions",
+}
+
+
+def _sentence(name: str, reason: str) -> str:
+    for sign, sentence in _SENTENCES.items():
+        if sign in reason:
+            return f"{name} {sentence}. ({reason})"
+    return f"{name}: {reason}"
+
+
+def _name(url: URL) -> str:
+    if url.get_backend_name() == "sqlite":
+        return f"database file {url.database or ':memory:'}"
+    return f"database {url.render_as_string(hide_password=True)}"

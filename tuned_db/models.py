@@ -1,0 +1,75 @@
+"""The tables, typed; `tuned_db/migrations` creates them, and `tuned_db.store` asks them.
+
+A device (with its driver) has tunings, one per generator and problem; a tuning has measurements,
+failures among them so that none is tried twice, and at most one winner.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, Float, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+
+class Base(DeclarativeBase):
+    """Declarative base of every table."""
+
+
+class DeviceRow(Base):
+    """A device as `oclgen.limits.DeviceInfo` has it; another driver is another row."""
+
+    __tablename__ = "oclgen_devices"
+    __table_args__ = (
+        UniqueConstraint(
+            "name", "vendor", "kind", "architecture", "runtime", "runtime_version",
+            "driver_version", "compute_units", name="oclgen_one_device",
+        ),
+    )  # fmt: skip
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(400))
+    vendor: Mapped[str] = mapped_column(String(400))
+    kind: Mapped[str] = mapped_column(String(8))
+    architecture: Mapped[str] = mapped_column(String(400))
+    runtime: Mapped[str] = mapped_column(String(400))
+    runtime_version: Mapped[str] = mapped_column(String(400))
+    driver_version: Mapped[str] = mapped_column(String(400))
+    compute_units: Mapped[int]
+
+
+class TuningRow(Base):
+    """What is known of one problem on one device with one generator.
+
+    `trials` counts the distinct variants that were tried, here or where a record came from.
+    """
+
+    __tablename__ = "oclgen_tunings"
+    __table_args__ = (
+        UniqueConstraint("device_id", "generator", "problem", name="oclgen_one_tuning"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("oclgen_devices.id"))
+    generator: Mapped[str] = mapped_column(String(400))
+    problem: Mapped[str] = mapped_column(String(400))
+    trials: Mapped[int] = mapped_column(default=0)
+    winner_id: Mapped[int | None]
+
+
+class MeasurementRow(Base):
+    """One variant measured once: times in milliseconds, or why there are none."""
+
+    __tablename__ = "oclgen_measurements"
+    __table_args__ = (Index("oclgen_by_tuning", "tuning_id", "family"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    tuning_id: Mapped[int] = mapped_column(ForeignKey("oclgen_tunings.id"))
+    family: Mapped[str] = mapped_column(String(400))
+    config: Mapped[str] = mapped_column(Text)
+    samples: Mapped[list[float]] = mapped_column(JSON)
+    ms: Mapped[float | None] = mapped_column(Float)
+    spread: Mapped[float | None] = mapped_column(Float)
+    error: Mapped[float | None] = mapped_column(Float)
+    invalidity: Mapped[str] = mapped_column(String(16))
+    reason: Mapped[str] = mapped_column(Text)
+    created: Mapped[str] = mapped_column(String(20))
+    version: Mapped[str] = mapped_column(String(400))
