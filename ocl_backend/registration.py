@@ -12,7 +12,7 @@ from functools import cache
 import torch
 from torch.utils import backend_registration
 
-from ocl_backend import copies, fallback, memory, module
+from ocl_backend import copies, fallback, memory, module, ops
 
 
 @cache
@@ -29,6 +29,7 @@ def register() -> None:
     register_module("ocl", module)
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     copies.register()
+    ops.register()
     fallback.configure()
     atexit.register(_finish_all)
 

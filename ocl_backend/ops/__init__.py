@@ -1,0 +1,21 @@
+"""The operators of the device, grouped by kind; importing the package registers nothing.
+
+Each module names its implementations in `OPERATORS`; this is the one list of the modules.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import torch
+
+MODULES = ("pointwise", "matmul", "convolution")
+
+LIBRARY = torch.library.Library("aten", "IMPL")
+
+
+def register() -> None:
+    """Register every operator of every module with torch, for the device's dispatch key."""
+    for name in MODULES:
+        for operator, implementation in import_module(f"{__name__}.{name}").OPERATORS.items():
+            LIBRARY.impl(operator, implementation, "PrivateUse1")

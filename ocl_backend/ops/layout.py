@@ -1,0 +1,77 @@
+"""The iteration space of elementwise kernels: broadcast, ordered and collapsed dimensions.
+
+Pure arithmetic on sizes and strides, in items; no tensor, no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+Sizes = Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Collapsed dimensions, outermost first; `strides[i]` are operand i's, one per dimension."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+
+    @property
+    def inner(self) -> int:
+        """Items along the innermost dimension."""
+        return self.sizes[-1]
+
+    @property
+    def rows(self) -> int:
+        """How often the innermost dimension is walked."""
+        return prod(self.sizes[:-1])
+
+    @property
+    def reach(self) -> int:
+        """The largest item index or count any operand needs: what an index type must hold."""
+        spans = (
+            sum((size - 1) * abs(stride) for size, stride in zip(self.sizes, strides, strict=True))
+            for strides in self.strides
+        )
+        return max(prod(self.sizes), *spans)
+
+
+def collapse(shape: Sizes, strides: Sequence[Sizes], lead: int = 0) -> Layout:
+    """Return the fewest dimensions that walk `shape` with every operand's `strides`.
+
+    Dimensions are ordered by the strides of operand `lead`, ties by the others': the order in
+    which that operand lies in memory, so a dense channels-last tensor is walked as it lies.
+    """
+    dims = [(size, *steps) for size, *steps in zip(shape, *strides, strict=True) if size != 1]
+    dims.sort(key=lambda dim: [abs(dim[1 + lead]), *map(abs, dim[1:])], reverse=True)
+    merged: list[tuple[int, ...]] = []
+    for dim in dims:
+        if merged and _continues(merged[-1], dim):
+            merged[-1] = (merged[-1][0] * dim[0], *dim[1:])
+        else:
+            merged.append(dim)
+    columns = list(zip(*merged, strict=True)) or [(1,)] + [(0,)] * len(strides)
+    return Layout(columns[0], tuple(columns[1:]))
+
+
+def _continues(outer: tuple[int, ...], inner: tuple[int, ...]) -> bool:
+    """Whether walking `inner` to its end leads every operand to the next item of `outer`."""
+    return all(a == inner[0] * b for a, b in zip(outer[1:], inner[1:], strict=True))
+
+
+def broadcast_strides(shape: Sizes, own: Sizes, strides: Sizes) -> tuple[int, ...]:
+    """Return the strides that let a tensor of sizes `own` be walked as `shape` (0: repeated)."""
+    missing = len(shape) - len(own)
+    steps = (0 if size == 1 else stride for size, stride in zip(own, strides, strict=True))
+    return (*(0,) * missing, *steps)
+
+
+def contiguous_strides(shape: Sizes) -> tuple[int, ...]:
+    """Return the strides of a dense row-major tensor."""
+    strides = [1] * len(shape)
+    for dim in range(len(shape) - 2, -1, -1):
+        strides[dim] = strides[dim + 1] * max(shape[dim + 1], 1)
+    return tuple(strides)

@@ -1,0 +1,292 @@
+"""What each pointwise operator computes: aten name -> OpenCL expression and dtype rule.
+
+A table, no code. Expressions use the names of the operator's schema and are right for scalars and
+vectors: `T` is the register type, floating literals take the kernel's precision, a comparison is
+true as 1 or -1. Statements before the last `;` prepare it. Where torch's definition of a function
+is not the obvious one, the row follows aten/src/ATen/native (BinaryOps, Activation, Math.h).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Rule(Enum):
+    """How the dtypes of operands decide the dtype computed with and the result's."""
+
+    SAME = "promoted operands, also the result"
+    FLOAT = "as SAME, but integers become the default float"
+    BOOL = "promoted operands, the result is bool"
+
+
+class Op(NamedTuple):
+    """One operator; `integer` replaces `expression` where integers or bools are computed with.
+
+    `helper` names a function of HELPERS the integer expression calls, for scalars only.
+    """
+
+    expression: str
+    rule: Rule = Rule.SAME
+    integer: str = ""
+    helper: str = ""
+    boolean: str = ""
+
+
+SAME, FLOAT, BOOL = Rule
+
+PROMOTING = (
+    *("self", "other", "exponent", "min", "max", "end", "weight", "tensor1", "tensor2", "values"),
+    *("output", "grad_output", "grad_out", "grad", "self_or_result"),
+)
+"""Arguments whose dtype counts; other numbers (alpha, slopes, bounds of activations) do not."""
+
+UNARY = {
+    "abs": Op("fabs(self)", integer="self < (T)(0) ? -self : self"),
+    "neg": Op("-self"),
+    "sign": Op("sign(self)", integer="self > (T)(0) ? (T)(1) : self < (T)(0) ? (T)(-1) : (T)(0)"),
+    "sgn": Op("sign(self)", integer="self > (T)(0) ? (T)(1) : self < (T)(0) ? (T)(-1) : (T)(0)"),
+    "floor": Op("floor(self)", integer="self"),
+    "ceil": Op("ceil(self)", integer="self"),
+    "trunc": Op("trunc(self)", integer="self"),
+    "round": Op("rint(self)", integer="self"),
+    "frac": Op("self - trunc(self)"),
+    "bitwise_not": Op("~self", integer="~self", boolean="self == (T)(0)"),
+    "sqrt": Op("sqrt(self)", FLOAT),
+    "rsqrt": Op("rsqrt(self)", FLOAT),
+    "reciprocal": Op("(T)(1) / self", FLOAT),
+    "exp": Op("exp(self)", FLOAT),
+    "exp2": Op("exp2(self)", FLOAT),
+    "expm1": Op("expm1(self)", FLOAT),
+    "log": Op("log(self)", FLOAT),
+    "log2": Op("log2(self)", FLOAT),
+    "log10": Op("log10(self)", FLOAT),
+    "log1p": Op("log1p(self)", FLOAT),
+    "sin": Op("sin(self)", FLOAT),
+    "cos": Op("cos(self)", FLOAT),
+    "tan": Op("tan(self)", FLOAT),
+    "asin": Op("asin(self)", FLOAT),
+    "acos": Op("acos(self)", FLOAT),
+    "atan": Op("atan(self)", FLOAT),
+    "sinh": Op("sinh(self)", FLOAT),
+    "cosh": Op("cosh(self)", FLOAT),
+    "tanh": Op("tanh(self)", FLOAT),
+    "asinh": Op("asinh(self)", FLOAT),
+    "acosh": Op("acosh(self)", FLOAT),
+    "atanh": Op("atanh(self)", FLOAT),
+    "erf": Op("erf(self)", FLOAT),
+    "erfc": Op("erfc(self)", FLOAT),
+    "lgamma": Op("lgamma(self)", FLOAT),
+    "sinc": Op(
+        "const T y = self * 3.14159265358979323846; self == (T)(0) ? (T)(1) : sin(y) / y", FLOAT
+    ),
+    "logical_not": Op("self == (T)(0)", BOOL),
+    "isnan": Op("self != self", BOOL),
+    "isposinf": Op("self == (T)(INFINITY)", BOOL, integer="self != self"),
+    "isneginf": Op("self == (T)(-INFINITY)", BOOL, integer="self != self"),
+    "signbit": Op("signbit(self)", BOOL, integer="self < (T)(0)"),
+    "nan_to_num": Op(
+        "self != self ? nan : self == (T)(INFINITY) ? posinf : self == (T)(-INFINITY) ? neginf"
+        " : self",
+        integer="self",
+    ),
+    "logit": Op(
+        "const T low = (T)(eps); const T z = low < (T)(0) ? self : self < low ? low"
+        " : self > (T)(1) - low ? (T)(1) - low : self; log(z / ((T)(1) - z))",
+        FLOAT,
+    ),
+}
+
+BINARY = {
+    "add": Op("self + alpha * other"),
+    "sub": Op("self - alpha * other"),
+    "rsub": Op("other - alpha * self"),
+    "mul": Op("self * other"),
+    "div": Op("self / other", FLOAT),
+    "div:trunc": Op("trunc(self / other)", integer="quotient(self, other)", helper="quotient"),
+    "div:floor": Op(
+        "const T m = fmod(self, other);"
+        " const T q = (self - m) / other - (m != (T)(0) && (other < (T)(0)) != (m < (T)(0))"
+        " ? (T)(1) : (T)(0));"
+        " const T f = floor(q);"
+        " other == (T)(0) ? self / other : q - f > 0.5 ? f + (T)(1) : f",
+        integer="floored(self, other)",
+        helper="floored",
+    ),
+    "fmod": Op(
+        "fmod(self, other)",
+        integer="(T)(self - quotient(self, other) * other)",
+        helper="quotient",
+    ),
+    "remainder": Op(
+        "const T m = fmod(self, other);"
+        " m != (T)(0) && (other < (T)(0)) != (m < (T)(0)) ? m + other : m",
+        integer="(T)(self - floored(self, other) * other)",
+        helper="floored",
+    ),
+    "pow": Op("pow(self, exponent)", integer="power(self, exponent)", helper="power"),
+    "atan2": Op("atan2(self, other)", FLOAT),
+    "hypot": Op("hypot(self, other)"),
+    "copysign": Op("copysign(self, other)", FLOAT),
+    "nextafter": Op("nextafter(self, other)"),
+    "logaddexp": Op(
+        "const T m = fmax(self, other);"
+        " self == other && isinf(self) ? self : m + log1p(exp(-fabs(self - other)))",
+        FLOAT,
+    ),
+    "logaddexp2": Op(
+        "const T m = fmax(self, other); self == other && isinf(self) ? self"
+        " : m + log1p(exp2(-fabs(self - other))) * 1.44269504088896340736",
+        FLOAT,
+    ),
+    "xlogy": Op("other != other ? other : self == (T)(0) ? (T)(0) : self * log(other)", FLOAT),
+    "heaviside": Op("self == (T)(0) ? values : self < (T)(0) ? (T)(0) : (T)(1)"),
+    "maximum": Op("self > other || self != self ? self : other"),
+    "minimum": Op("self < other || self != self ? self : other"),
+    "fmax": Op("fmax(self, other)", integer="self > other ? self : other"),
+    "fmin": Op("fmin(self, other)", integer="self < other ? self : other"),
+    "eq": Op("self == other", BOOL),
+    "ne": Op("self != other", BOOL),
+    "lt": Op("self < other", BOOL),
+    "le": Op("self <= other", BOOL),
+    "gt": Op("self > other", BOOL),
+    "ge": Op("self >= other", BOOL),
+    "logical_and": Op("self != (T)(0) && other != (T)(0)", BOOL),
+    "logical_or": Op("self != (T)(0) || other != (T)(0)", BOOL),
+    "logical_xor": Op("(self != (T)(0)) != (other != (T)(0))", BOOL),
+    "bitwise_and": Op("", integer="self & other"),
+    "bitwise_or": Op("", integer="self | other"),
+    "bitwise_xor": Op("", integer="self ^ other"),
+    "bitwise_left_shift": Op("", integer="self << other"),
+    "bitwise_right_shift": Op("", integer="self >> other"),
+}
+BINARY["floor_divide"] = BINARY["div:floor"]
+
+TERNARY = {
+    "clamp": Op("self < min ? min : self > max ? max : self"),
+    "clamp_min": Op("self < min ? min : self"),
+    "clamp_max": Op("self > max ? max : self"),
+    "where": Op("condition != (T)(0) ? self : other"),
+    "masked_fill": Op("mask != (T)(0) ? value : self"),
+    "lerp": Op(
+        "fabs(weight) < 0.5 ? self + weight * (end - self) : end - (end - self) * ((T)(1) - weight)"
+    ),
+    "addcmul": Op("self + value * tensor1 * tensor2"),
+    "addcdiv": Op("self + value * (tensor1 / tensor2)"),
+}
+
+ACTIVATIONS = {
+    "sigmoid": Op("(T)(1) / ((T)(1) + exp(-self))", FLOAT),
+    "silu": Op("self / ((T)(1) + exp(-self))"),
+    "mish": Op("self * tanh(log1p(exp(self)))"),
+    "gelu": Op("0.5 * self * ((T)(1) + erf(self * 0.70710678118654752440))"),
+    "gelu:tanh": Op(
+        "const T u = 0.79788456080286535588 * (self + 0.044715 * self * self * self);"
+        " 0.5 * self * ((T)(1) + tanh(u))"
+    ),
+    "relu": Op("self < (T)(0) ? (T)(0) : self"),
+    "leaky_relu": Op("self > (T)(0) ? self : self * negative_slope"),
+    "hardtanh": Op("self < min_val ? min_val : self > max_val ? max_val : self"),
+    "hardswish": Op("self * clamp(self + 3.0, (T)(0), (T)(6)) * 0.16666666666666666667"),
+    "hardsigmoid": Op("clamp(self + 3.0, (T)(0), (T)(6)) * 0.16666666666666666667"),
+    "softplus": Op("self * beta > threshold ? self : log1p(exp(self * beta)) / beta"),
+    "softshrink": Op(
+        "self > lambd ? self - lambd : self < -lambd ? self + lambd : self != self ? self : (T)(0)"
+    ),
+    "hardshrink": Op("self >= -lambd && self <= lambd ? (T)(0) : self"),
+    "elu": Op("self > (T)(0) ? self * scale : expm1(self * input_scale) * alpha * scale"),
+    "threshold": Op("self <= threshold ? value : self"),
+    "_prelu_kernel": Op("self > (T)(0) ? self : weight * self"),
+}
+
+BACKWARD = {
+    "sigmoid_backward": Op("grad_output * output * ((T)(1) - output)"),
+    "tanh_backward": Op("grad_output * ((T)(1) - output * output)"),
+    "silu_backward": Op(
+        "const T s = (T)(1) / ((T)(1) + exp(-self));"
+        " grad_output * s * ((T)(1) + self * ((T)(1) - s))"
+    ),
+    "mish_backward": Op(
+        "const T s = (T)(1) / ((T)(1) + exp(-self)); const T t = tanh(log1p(exp(self)));"
+        " grad_output * (t + self * s * ((T)(1) - t * t))"
+    ),
+    "gelu_backward": Op(
+        "const T cdf = 0.5 * ((T)(1) + erf(self * 0.70710678118654752440));"
+        " const T pdf = 0.39894228040143267794 * exp(-0.5 * self * self);"
+        " grad * (cdf + self * pdf)"
+    ),
+    "gelu_backward:tanh": Op(
+        "const T u = 0.79788456080286535588 * (self + 0.044715 * self * self * self);"
+        " const T t = tanh(u);"
+        " const T du = 0.79788456080286535588 * ((T)(1) + 0.134145 * self * self);"
+        " grad * 0.5 * ((T)(1) + t + self * ((T)(1) - t * t) * du)"
+    ),
+    "threshold_backward": Op("self <= threshold ? (T)(0) : grad_output"),
+    "leaky_relu_backward": Op("self > (T)(0) ? grad_output : grad_output * negative_slope"),
+    "hardtanh_backward": Op("self <= min_val || self >= max_val ? (T)(0) : grad_output"),
+    "hardswish_backward": Op(
+        "self <= (T)(-3) ? (T)(0) : self < (T)(3)"
+        " ? grad_output * (self * 0.33333333333333333333 + 0.5) : grad_output"
+    ),
+    "hardsigmoid_backward": Op(
+        "self > (T)(-3) && self < (T)(3) ? grad_output * 0.16666666666666666667 : (T)(0)"
+    ),
+    "softplus_backward": Op(
+        "const T z = exp(self * beta);"
+        " self * beta > threshold ? grad_output : grad_output * z / (z + (T)(1))"
+    ),
+    "softshrink_backward": Op("self >= -lambd && self <= lambd ? (T)(0) : grad_output"),
+    "hardshrink_backward": Op("self >= -lambd && self <= lambd ? (T)(0) : grad_out"),
+    "elu_backward:input": Op(
+        "self_or_result <= (T)(0) ? grad_output * input_scale * alpha * scale"
+        " * exp(self_or_result * input_scale) : grad_output * scale"
+    ),
+    "elu_backward:result": Op(
+        "self_or_result <= (T)(0) ? grad_output * input_scale * (self_or_result + alpha * scale)"
+        " : grad_output * scale"
+    ),
+    "logit_backward": Op(
+        "const T low = (T)(eps);"
+        " low < (T)(0) ? (self < (T)(0) || self > (T)(1) ? (T)(NAN)"
+        " : grad_output / (self * ((T)(1) - self)))"
+        " : self < low || self > (T)(1) - low ? (T)(0) : grad_output / (self * ((T)(1) - self))"
+    ),
+}
+
+POINTWISE = {**UNARY, **BINARY, **TERNARY, **ACTIVATIONS, **BACKWARD}
+
+ABSENT = {"alpha": 1, "beta": 1, "value": 1, "eps": -1.0, "nan": 0.0}
+"""What an argument is when the call leaves it None."""
+
+HELPERS = {
+    "quotient": """\
+// C leaves x / 0 and MIN / -1 undefined, and a CPU traps on them
+T quotient(const T a, const T b)
+{
+    return b == 0 ? (T)0 : b == (T)-1 ? (T)-a : (T)(a / b);
+}
+""",
+    "floored": """\
+T floored(const T a, const T b)
+{
+    if (b == 0 || b == (T)-1)
+        return b == 0 ? (T)0 : (T)-a;
+    const T q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+""",
+    "power": """\
+// negative exponents: 1, -1 and 0 as in torch
+T power(const T base, const T exponent)
+{
+    if (exponent < 0)
+        return base == 1 ? 1 : base == (T)-1 ? (exponent % 2 ? -1 : 1) : 0;
+    T result = 1, square = base;
+    for (T rest = exponent; rest > 0; rest /= 2, square *= square)
+        if (rest % 2)
+            result *= square;
+    return result;
+}
+""",
+}
+"""Functions of one item in the kernel's type `T`."""

@@ -1,0 +1,80 @@
+"""OpenCL C for `width` items at once: vector types, loads, conversions and stores.
+
+Expressions and statements of single operands; kernels are put together elsewhere.
+"""
+
+from __future__ import annotations
+
+from ocl_backend.dtypes import BFLOAT16, BOOL, DType
+
+SIGNED = {"float": "int", "double": "long", "uchar": "char"}
+"""The type of a vector's comparison by the type compared, where it is not the same."""
+
+
+def vector(scalar: str, width: int) -> str:
+    """Return the type of `width` items: `float`, `float16`."""
+    return scalar if width == 1 else f"{scalar}{width}"
+
+
+def load(dtype: DType, name: str, at: str, stride: str, width: int) -> str:
+    """Return the expression that reads `width` items of `name` from index `at`, `stride` apart."""
+    if width == 1:
+        return dtype.load(name, at)
+    target = vector(dtype.value, width)
+    if stride == "0":
+        return f"({target})({dtype.load(name, at)})"
+    if stride != "1":
+        items = [dtype.load(name, f"{at} + {i} * {stride}") for i in range(width)]
+        return f"({target})(" + ", ".join(items) + ")"
+    if dtype.storage == "half":
+        return f"vload_half{width}(0, {name} + {at})"
+    loaded = f"vload{width}(0, {name} + {at})"
+    if dtype is BFLOAT16:
+        return f"as_{target}(convert_uint{width}({loaded}) << 16)"
+    return loaded
+
+
+def convert(source: str, target: str, value: str, width: int) -> str:
+    """Return `value`, whose items are `source`, as items of type `target`."""
+    return value if source == target else f"convert_{vector(target, width)}({value})"
+
+
+def store(dtype: DType, name: str, at: str, stride: str, value: str, width: int) -> list[str]:
+    """Return the statements that write `value`, items of type `dtype.value`."""
+    if width == 1:
+        return [dtype.store(name, at, value)]
+    if stride != "1":
+        step = "" if stride == "0" else f" * {stride}"
+        return [dtype.store(name, f"{at} + {i}{step}", f"{value}.s{i:x}") for i in range(width)]
+    if dtype.storage == "half":
+        return [f"vstore_half{width}_rte({value}, 0, {name} + {at});"]
+    if dtype is BFLOAT16:
+        value = f"to_bfloat16_{width}({value})"
+    return [f"vstore{width}({value}, 0, {name} + {at});"]
+
+
+def to_dtype(dtype: DType, value_type: str, value: str, width: int) -> str:
+    """Return `value`, items of `value_type`, as what `store` takes; a bool becomes 0 or 1."""
+    if dtype is not BOOL:
+        return convert(value_type, dtype.value, value, width)
+    # a vector's comparison is 0 or -1, of the width of what was compared
+    truth = f"{value} != ({vector(value_type, width)})(0)"
+    one = f"({vector(SIGNED.get(value_type, value_type), width)})(1)"
+    return f"convert_{vector('uchar', width)}(({truth}) & {one})"
+
+
+def prelude(dtype: DType, width: int) -> str:
+    """Return what a program needs before it loads and stores `width` items of `dtype`."""
+    if dtype is BFLOAT16 and width > 1:
+        return dtype.prelude + _TO_BFLOAT16.format(w=width)
+    return dtype.prelude
+
+
+_TO_BFLOAT16 = """\
+ushort{w} to_bfloat16_{w}(float{w} value)
+{{
+    const uint{w} bits = as_uint{w}(value);
+    const uint{w} rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+    return convert_ushort{w}(isnan(value) ? (bits >> 16) | 0x40u : rounded);
+}}
+"""
