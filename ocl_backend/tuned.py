@@ -14,12 +14,12 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import torch
+
+from ocl_backend.launch import PreparedPlan, prepare_plan
 from oclgen.device import BuildError, LaunchError, devices
 from oclgen.families import FAMILIES, config_to_json
 from oclgen.problem import DTYPES, Problem
-from tuned_db import Choice, Chooser
-
-from ocl_backend.launch import PreparedPlan, prepare_plan
+from tuned_db import Choice, Chooser, DatabaseError, open_store
 
 STORAGE: dict[torch.dtype, str] = {
     torch.float32: "fp32",
@@ -30,14 +30,14 @@ STORAGE: dict[torch.dtype, str] = {
 
 
 class ExplainRow(NamedTuple):
-    """One line of a report: an operator on a problem, what ran, where it came from, how often."""
+    """One line of a report: how often an operator met a problem, what ran, where it came from."""
 
+    calls: int
     operator: str
     problem: str
+    rung: str
     family: str
     config: str
-    rung: str
-    count: int
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,16 @@ _trace: list[TunedCall] | None = None
 
 @cache
 def chooser(device: int) -> Chooser:
-    """Return the chooser of torch device `device`, which has read the database."""
+    """Return the chooser of torch device `device`, which has read the user's database.
+
+    A database that cannot be read is warned of, and shipped and default variants serve.
+    """
     target = devices()[device]
-    return Chooser(None, target.info, target.limits)
+    try:
+        return Chooser(open_store(), target.info, target.limits)
+    except DatabaseError as error:
+        warnings.warn(f"the ocl device runs on shipped and default variants: {error}", stacklevel=2)
+        return Chooser(None, target.info, target.limits)
 
 
 @lru_cache(maxsize=8192)
@@ -145,13 +152,19 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
     """
     with _tracing() as calls:
         result = function(*args, **kwargs)
-    counts = Counter(calls)
-    rows: Counter[tuple[str, ...]] = Counter()
-    for call, count in counts.items():
-        choice = call.choice
-        config = config_to_json(choice.config)
-        rows[call.operator, choice.problem.key(), choice.family, config, choice.rung] += count
-    return Explanation(result, tuple(ExplainRow(*key, count) for key, count in rows.items()))
+    counts = Counter((call.operator, call.choice) for call in calls)
+    rows = (
+        ExplainRow(
+            count,
+            operator,
+            choice.problem.key(),
+            choice.rung,
+            choice.family,
+            config_to_json(choice.config),
+        )
+        for (operator, choice), count in counts.items()
+    )
+    return Explanation(result, tuple(rows))
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from oclgen.problem import ConvProblem, Direction
 from torch import Tensor
 
 from ocl_backend.tuned import STORAGE, TunedCall, remember, tuned_call
+from oclgen.problem import ConvProblem, Direction
 
 Pair = tuple[int, int]
 
@@ -22,10 +22,10 @@ Pair = tuple[int, int]
 class Geometry(NamedTuple):
     """A convolution as torch describes it, without its tensors' sizes; pairs are (h, w)."""
 
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    output_padding: tuple[int, ...]
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+    output_padding: Pair
     groups: int
     transposed: bool
 
@@ -97,7 +97,7 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return the gradients of x, w and bias that `output_mask` asks for; shapes as `convolution`."""
+    """Return the gradients of x, w and bias that `output_mask` asks for, None for the others."""
     geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
     grad, x, w = grad.contiguous(), x.contiguous(), w.contiguous()
     grad_bias = grad.sum((0, 2, 3)) if output_mask[2] else None
@@ -128,9 +128,13 @@ def _geometry(
     output_padding: Sequence[int],
     groups: int,
 ) -> Geometry:
-    return Geometry(
-        tuple(stride), tuple(padding), tuple(dilation), tuple(output_padding), groups, transposed
-    )
+    pairs = (pair(values) for values in (stride, padding, dilation, output_padding))
+    return Geometry(*pairs, groups, transposed)
+
+
+def pair(values: Sequence[int]) -> Pair:
+    """Return one or two numbers as (h, w); torch gives one where both are the same."""
+    return (values[0], values[-1])
 
 
 def _require_served(x: Tensor) -> None:
@@ -167,11 +171,12 @@ def _prepared(
     geometry: Geometry,
     bias: bool,
 ) -> TunedCall:
-    (stride_h, stride_w), (pad_h, pad_w) = geometry.stride, geometry.padding
-    dilation_h, dilation_w = geometry.dilation
+    batch, in_channels, height, width = x
+    out_channels, _, kernel_h, kernel_w = w
     problem = ConvProblem(
-        *x, w[0], w[2], w[3], stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w,
-        geometry.groups, STORAGE[dtype], direction, bias,
+        batch, in_channels, height, width, out_channels, kernel_h, kernel_w,
+        *geometry.stride, *geometry.padding, *geometry.dilation, geometry.groups,
+        dtype=STORAGE[dtype], direction=direction, bias=bias,
     )  # fmt: skip
     name = "convolution" if direction == "fwd" else "convolution_backward"
     return tuned_call(f"{name}_overrideable", device, problem)

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from oclgen.problem import Activation, GemmProblem
-from oclgen.render import render
 from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.launch import Launch, Pointer, prepare
+from ocl_backend.launch import Argument, Launch, Pointer, prepare
 from ocl_backend.tuned import STORAGE, TunedCall, remember, tuned_call
+from oclgen.problem import Activation, GemmProblem
+from oclgen.render import render
 
 Number = int | float | bool
 
@@ -158,8 +158,9 @@ def _plain(key: ShapeKey) -> Launch:
         (s[0] if count > 1 else 0, s[-2], s[-1])
         for s in (key.a_strides, key.b_strides, key.out_strides)
     ]
-    fixed = [np.int64(k), *(np.int64(step) for steps in strides for step in steps)]
-    arguments = [*(Pointer(dtype.item_bytes),) * 3, *fixed]
+    pointers = (Pointer(dtype.item_bytes),) * 3
+    numbers = (k, *(step for steps in strides for step in steps))
+    arguments: list[Argument] = [*pointers, *map(np.int64, numbers)]
     return prepare(key.device, source, "matmul_plain", (n, m, count), arguments)
 
 

@@ -1,0 +1,254 @@
+<%doc>
+Batch normalisation of x [batch, channels, inner], forward or backward, one channel per work-group.
+
+A pass over the channel's items sums two things, a second one writes the result. Either a group
+makes both passes over the whole channel, which stays in cache (CPUs), or one launch sums chunks of
+the batch into `partial` and the next one combines them and writes (GPUs).
+
+direction   "fwd": sums are the mean and the squared distances from it (two passes over the chunk,
+            chunks combined after Chan, Golub and LeVeque 1979); "bwd": of grad and grad * (x - mean)
+sums        this launch sums
+writes      this launch writes the result
+trains      statistics are of this batch; otherwise they are the running ones and only read
+tracks      the running statistics are updated
+affine      there are weights (and, forward, biases)
+dtype       DType of x, y and the gradients of x
+param       DType of weights, biases and all statistics
+batch, channels, inner    sizes; x is dense
+chunk       batch items per work-group; chunks = batch / chunk, rounded up
+local_items work-items per group
+width       items read at once; with local_items > 1 it divides inner
+</%doc>
+<%!
+    from ocl_backend.ops import vectors
+%>\
+<%
+    real = dtype.value
+    chunks = -(-batch // chunk)
+    fwd = direction == "fwd"
+    saved = fwd and trains
+    def real_of(w):
+        return vectors.vector(real, w)
+    def sum_lanes(name, w):
+        return " + ".join(f"{name}.s{i:x}" for i in range(w)) if w > 1 else name
+%>\
+${vectors.prelude(dtype, width)}\
+${param.prelude if param is not dtype else ""}\
+#define COUNT ${batch * inner}
+
+% if local_items > 1 and sums:
+${real} group_sum(${real} value, __local ${real} *scratch)
+{
+    const int item = get_local_id(0);
+    scratch[item] = value;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int half_way = ${local_items // 2}; half_way > 0; half_way /= 2) {
+        if (item < half_way) {
+            scratch[item] += scratch[item + half_way];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    value = scratch[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return value;
+}
+
+% endif
+<%def name="each(body)">\
+% if local_items > 1:
+    for (int i = get_local_id(0) * ${width}; i < items * ${inner}; i += ${local_items * width}) {
+        const long at = first + (long)(i / ${inner}) * ${channels * inner} + i % ${inner};
+${body(width)}\
+    }
+% else:
+    for (int n = 0; n < items; ++n) {
+        const long row = first + (long)n * ${channels * inner};
+% if inner >= width:
+        for (long at = row; at < row + ${inner - inner % width}; at += ${width}) {
+${body(width)}\
+        }
+% endif
+% if inner % width or inner < width:
+        for (long at = row + ${inner - inner % width}; at < row + ${inner}; ++at) {
+${body(1)}\
+        }
+% endif
+    }
+% endif
+</%def>\
+<%def name="add_x(w)">\
+            sum${w} += ${vectors.load(dtype, "x", "at", "1", w)};
+</%def>\
+<%def name="add_square(w)">\
+            const ${real_of(w)} d = ${vectors.load(dtype, "x", "at", "1", w)} - mean;
+            sum${w} += d * d;
+</%def>\
+<%def name="add_grad(w)">\
+            const ${real_of(w)} g = ${vectors.load(dtype, "grad", "at", "1", w)};
+            sum${w} += g;
+            dot${w} += g * (${vectors.load(dtype, "x", "at", "1", w)} - mean);
+</%def>\
+<%def name="write_y(w)">\
+            const ${real_of(w)} v = ${vectors.load(dtype, "x", "at", "1", w)} * scale + shift;
+% for line in vectors.store(dtype, "y", "at", "1", "v", w):
+            ${line}
+% endfor
+</%def>\
+<%def name="write_grad_x(w)">\
+% if trains:
+            const ${real_of(w)} d = ${vectors.load(dtype, "x", "at", "1", w)} - mean;
+            const ${real_of(w)} v = (${vectors.load(dtype, "grad", "at", "1", w)} - grad_mean - d * slope) * scale;
+% else:
+            const ${real_of(w)} v = ${vectors.load(dtype, "grad", "at", "1", w)} * scale;
+% endif
+% for line in vectors.store(dtype, "grad_x", "at", "1", "v", w):
+            ${line}
+% endfor
+</%def>\
+<%def name="start(*names)">\
+% for name in names:
+    ${real_of(width)} ${name}${width} = 0;
+% if width > 1:
+    ${real} ${name}1 = 0;
+% endif
+% endfor
+</%def>\
+<%def name="finish(name)">\
+% if width > 1:
+    ${name}1 += ${sum_lanes(f"{name}{width}", width)};
+% endif
+% if local_items > 1:
+    ${name}1 = group_sum(${name}1, scratch);
+% endif
+</%def>\
+__kernel __attribute__((reqd_work_group_size(${local_items}, 1, 1)))
+void batch_norm_${direction}(
+    const __global ${dtype.storage} *restrict x, const long x_start,
+% if fwd:
+    __global ${dtype.storage} *restrict y, const long y_start,
+% else:
+    const __global ${dtype.storage} *restrict grad, const long grad_start,
+    __global ${dtype.storage} *restrict grad_x, const long grad_x_start,
+    __global ${param.storage} *restrict grad_weight, const long grad_weight_start,
+    __global ${param.storage} *restrict grad_bias, const long grad_bias_start,
+% endif
+    const __global ${param.storage} *restrict weight, const long weight_start,
+% if fwd:
+    const __global ${param.storage} *restrict bias, const long bias_start,
+% endif
+    __global ${param.storage} *restrict running_mean, const long running_mean_start,
+    __global ${param.storage} *restrict running_var, const long running_var_start,
+    __global ${param.storage} *restrict save_mean, const long save_mean_start,
+    __global ${param.storage} *restrict save_invstd, const long save_invstd_start,
+    __global ${real} *restrict partial, const long partial_start,
+    const float eps, const float momentum)
+{
+% if local_items > 1 and sums:
+    __local ${real} scratch[${local_items}];
+% endif
+    const int c = get_group_id(0) % ${channels};
+    const int part = get_group_id(0) / ${channels};
+    const int items = min(${chunk}, ${batch} - part * ${chunk});
+    const long first = (long)part * ${chunk * channels * inner} + (long)c * ${inner};
+    x += x_start;
+% if fwd:
+    y += y_start;
+% else:
+    grad += grad_start;
+    grad_x += grad_x_start;
+% endif
+    weight += weight_start;
+    partial += partial_start;
+    running_mean += running_mean_start;
+    running_var += running_var_start;
+    save_mean += save_mean_start;
+    save_invstd += save_invstd_start;
+
+% if not saved:
+% if trains:
+    const ${real} mean = ${param.load("save_mean", "c")};
+    const ${real} invstd = ${param.load("save_invstd", "c")};
+% else:
+    const ${real} mean = ${param.load("running_mean", "c")};
+    const ${real} invstd = rsqrt((${real})${param.load("running_var", "c")} + eps);
+% endif
+% endif
+% if sums and fwd:
+${start("sum")}\
+${each(add_x)}\
+${finish("sum")}\
+    const ${real} mean = sum1 / (items * ${inner});
+    ${real} squares;
+    {
+${start("sum")}\
+${each(add_square)}\
+${finish("sum")}\
+        squares = sum1;
+    }
+% elif sums:
+${start("sum", "dot")}\
+${each(add_grad)}\
+${finish("sum")}\
+${finish("dot")}\
+% endif
+% if sums and not writes:
+    if (get_local_id(0) == 0) {
+        partial[2 * get_group_id(0)] = ${"mean" if fwd else "sum1"};
+        partial[2 * get_group_id(0) + 1] = ${"squares" if fwd else "dot1"};
+    }
+% endif
+% if writes and not sums:
+% if saved:
+    ${real} mean = 0, squares = 0;
+    for (int p = 0; p < ${chunks}; ++p) {
+        mean += partial[2 * (p * ${channels} + c)] * min(${chunk}, ${batch} - p * ${chunk});
+    }
+    mean /= ${batch};
+    for (int p = 0; p < ${chunks}; ++p) {
+        const ${real} d = partial[2 * (p * ${channels} + c)] - mean;
+        squares += partial[2 * (p * ${channels} + c) + 1]
+            + d * d * (min(${chunk}, ${batch} - p * ${chunk}) * ${inner});
+    }
+% elif not fwd:
+    ${real} sum1 = 0, dot1 = 0;
+    for (int p = 0; p < ${chunks}; ++p) {
+        sum1 += partial[2 * (p * ${channels} + c)];
+        dot1 += partial[2 * (p * ${channels} + c) + 1];
+    }
+% endif
+% endif
+% if writes:
+% if saved:
+    const ${real} var = squares / COUNT;
+    const ${real} invstd = rsqrt(var + eps);
+    if (part == 0 && get_local_id(0) == 0) {
+        ${param.store("save_mean", "c", "mean")}
+        ${param.store("save_invstd", "c", "invstd")}
+% if tracks:
+        const ${real} unbiased = squares / (COUNT - 1);
+        const ${real} old_mean = ${param.load("running_mean", "c")};
+        const ${real} old_var = ${param.load("running_var", "c")};
+        ${param.store("running_mean", "c", "old_mean + momentum * (mean - old_mean)")}
+        ${param.store("running_var", "c", "old_var + momentum * (unbiased - old_var)")}
+% endif
+    }
+% endif
+    const ${real} scale = invstd${" * " + param.load("weight", "c") if affine else ""};
+% if fwd:
+    const ${real} shift = ${param.load("(bias + bias_start)", "c") + " " if affine else ""}- mean * scale;
+${each(write_y)}\
+% else:
+% if affine:
+    if (part == 0 && get_local_id(0) == 0) {
+        ${param.store("(grad_weight + grad_weight_start)", "c", "dot1 * invstd")}
+        ${param.store("(grad_bias + grad_bias_start)", "c", "sum1")}
+    }
+% endif
+% if trains:
+    const ${real} grad_mean = sum1 / COUNT;
+    const ${real} slope = dot1 * invstd * invstd / COUNT;
+% endif
+${each(write_grad_x)}\
+% endif
+% endif
+}
