@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal, Protocol
 
 from oclgen import GENERATOR_VERSION
@@ -75,7 +76,7 @@ class Chooser:
         self._store = store
         self._memo: dict[Problem, Choice] = {}
         self._rejected: set[tuple[Problem, str, Any]] = set()
-        self._ladder: list[tuple[Rung, bool, _Pool]] = []
+        self._ladder: list[tuple[Rung, _Look, _Pool]] = []
         self.refresh()
 
     def choose(self, problem: Problem) -> Choice:
@@ -86,8 +87,16 @@ class Chooser:
         """
         choice = self._memo.get(problem)
         if choice is None:
-            choice = self._memo[problem] = next(self._candidates(problem))
+            choice = next(self.candidates(problem), None)
+            if choice is None:
+                raise NoVariantError(self._why_none(problem))
+            self._memo[problem] = choice
         return choice
+
+    def starts(self, problem: Problem, count: int = 10) -> list[tuple[str, Any]]:
+        """Return the `count` best guesses for `problem`, family and config, to tune from."""
+        choices = islice(self.candidates(problem), count)
+        return [(choice.family, choice.config) for choice in choices]
 
     def reject(self, choice: Choice) -> Choice:
         """Return the next best variant, after `choice` failed to build or to run here.
@@ -105,16 +114,20 @@ class Chooser:
         mine = list(self._read(self._store.all_winners() if self._store else ()))
         shipped = list(self._read(shipped_records()))
         here = _Pool(e for e in mine if _same_device(e.record.device, self.info))
-        rungs: list[tuple[Rung, bool, _Pool]] = [
-            ("exact", True, _Pool(e for e in mine if self._is_exact(e.record))),
-            ("stale", True, here),
-            ("nearest", False, here),
+        relatives = _Pool(e for e in mine if self._is_relative(e.record.device))
+        close = _Pool(e for e in shipped if self._is_relative(e.record.device))
+        far = _Pool(e for e in shipped if e.record.device.kind == self.info.kind)
+        self._ladder = [
+            ("exact", _Pool.same, _Pool(e for e in mine if self._is_exact(e.record))),
+            ("stale", _Pool.same, here),
+            ("nearest", _Pool.near, here),
+            ("architecture", _Pool.same, relatives),
+            ("architecture", _Pool.near, relatives),
+            ("shipped", _Pool.same, close),
+            ("shipped", _Pool.near, close),
+            ("shipped", _Pool.same, far),
+            ("shipped", _Pool.near, far),
         ]
-        for rung, entries in (("architecture", mine), ("shipped", shipped)):
-            pool = _Pool(e for e in entries if self._is_relative(e.record.device))
-            rungs += [(rung, True, pool), (rung, False, pool)]  # type: ignore[list-item]
-        kin = _Pool(e for e in shipped if e.record.device.kind == self.info.kind)
-        self._ladder = [*rungs, ("shipped", True, kin), ("shipped", False, kin)]
         self._memo = {}
 
     def _read(self, records: Iterable[Record]) -> Iterator[_Entry]:
@@ -131,10 +144,10 @@ class Chooser:
     def _is_relative(self, device: DeviceInfo) -> bool:
         return device.architecture == self.info.architecture and device.kind == self.info.kind
 
-    def _candidates(self, problem: Problem) -> Iterator[Choice]:
+    def candidates(self, problem: Problem) -> Iterator[Choice]:
         """Yield every variant that can serve, best rung first."""
-        for rung, exact, pool in self._ladder:
-            for entry in pool.same(problem) if exact else pool.near(problem):
+        for rung, look, pool in self._ladder:
+            for entry in look(pool, problem):
                 if self._fits(problem, entry.record.family, entry.config):
                     ms = entry.record.ms if rung in ("exact", "stale") else None
                     source = entry.record.problem
@@ -142,7 +155,6 @@ class Chooser:
         for family in families_for(problem):
             if self._fits(problem, family.NAME, family.DEFAULT):
                 yield Choice(problem, family.NAME, family.DEFAULT, "default", None, "")
-        raise NoVariantError(self._why_none(problem))
 
     def _fits(self, problem: Problem, family: str, config: Any) -> bool:
         return (
@@ -176,8 +188,11 @@ class _Pool:
 
     def near(self, problem: Problem) -> list[_Entry]:
         """Return the entries for problems of the same kind, nearest first."""
-        near: Callable[[_Entry], float] = lambda entry: distance(entry.problem, problem)  # noqa: E731
-        return sorted(self._kinds.get(kind_of(problem), []), key=near)
+        entries = self._kinds.get(kind_of(problem), [])
+        return sorted(entries, key=lambda entry: distance(entry.problem, problem))
+
+
+_Look = Callable[[_Pool, Problem], list[_Entry]]
 
 
 def _freshness(entry: _Entry) -> tuple[bool, float]:

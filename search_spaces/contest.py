@@ -1,0 +1,41 @@
+"""Deals one problem's trials out to the families that serve it; it asks and measures nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from math import ceil, isfinite, log2
+
+from search_spaces.search import Search
+
+
+def contest(
+    searches: Mapping[str, Search], trials: int, seconds_left: Callable[[], float]
+) -> Iterator[str]:
+    """Yield the family that may try next, until trials or seconds are spent or all is tried.
+
+    Successive halving (Jamieson and Talwalkar 2016): in each round the families left take turns,
+    then the slower half retires. Every round has the same part of trials and seconds, so the last
+    family has at least 1 / (ceil(log2 n) + 1) of the trials for itself. If the last are exhausted,
+    retired families take over what is left.
+    """
+    alive = list(searches)
+    rounds = ceil(log2(len(alive))) + 1 if alive else 0
+    for remaining in range(rounds, 0, -1):
+        share = ceil(trials / remaining)
+        seconds = seconds_left()
+        pause = seconds * (remaining - 1) / remaining if isfinite(seconds) else 0.0
+        for turn in count():
+            ready = _ready(searches, alive)
+            if not ready or seconds_left() <= 0:
+                return
+            if turn >= share or seconds_left() < pause:
+                break
+            trials -= 1
+            yield ready[turn % len(ready)]
+        alive = sorted(alive, key=lambda name: searches[name].best_ms)[: ceil(len(alive) / 2)]
+
+
+def _ready(searches: Mapping[str, Search], alive: list[str]) -> list[str]:
+    ready = [name for name in alive if not searches[name].exhausted]
+    return ready or [name for name, search in searches.items() if not search.exhausted]

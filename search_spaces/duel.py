@@ -1,0 +1,50 @@
+"""Measures the best variants side by side, since times that lie minutes apart do not compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from oclgen.measurement import Measurement
+from search_spaces.progress import Best
+
+ROUNDS = 3
+CLOSE = 1.1
+"""Variants slower than the best by more than this factor are not asked to the duel."""
+
+
+def finalists(ranked: Sequence[Best], incumbent: Best | None) -> list[Best]:
+    """Return whom to measure again: the best two if they are close, and the incumbent."""
+    close = [one for one in ranked[:2] if one.ms <= CLOSE * ranked[0].ms]
+    known = {(one.family, one.config) for one in close}
+    if incumbent is not None and (incumbent.family, incumbent.config) not in known:
+        close.append(incumbent)
+    return close
+
+
+def duel(
+    contenders: Sequence[Best],
+    measure: Callable[[Best], Measurement],
+    go_on: Callable[[], bool],
+) -> tuple[Best, Measurement] | None:
+    """Measure `contenders` in turns, `ROUNDS` times or until `go_on` says no.
+
+    Returns the one with the lowest median over all its samples, and these; None if all failed.
+    """
+    found: dict[int, Measurement] = {}
+    standing = list(enumerate(contenders))
+    for _ in range(ROUNDS):
+        for number, one in list(standing):
+            again = measure(one)
+            if not again.ok:
+                standing.remove((number, one))
+                found.pop(number, None)
+                continue
+            before = found[number].samples if number in found else ()
+            found[number] = Measurement(before + again.samples, error=again.error)
+        if not go_on():
+            break
+    if not found:
+        return None
+    first = min(found, key=lambda number: found[number].ms)
+    one = contenders[first]
+    return Best(one.family, one.config, found[first].ms), found[first]

@@ -1,0 +1,109 @@
+"""What a tuning tells while it runs and when it is done, as plain values; it prints nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Literal, Protocol
+
+from oclgen.measurement import Measurement
+from oclgen.problem import Problem
+
+Status = Literal["tuned", "already done", "no variant", "interrupted", "not reached"]
+"""`already done`: as many trials as asked for were made before; `no variant`: nothing worked;
+`interrupted`: stopped by hand, what was measured is kept; `not reached`: stopped or out of time
+before its first trial."""
+
+
+class Measure(Protocol):
+    """How a variant is measured: `oclgen.measure` does it on a device."""
+
+    def __call__(
+        self, problem: Problem, family: str, config: Any, best_ms: float, /
+    ) -> Measurement:
+        """Return times or why there are none; may give up on what is far slower than `best_ms`."""
+        ...
+
+
+class Results(Protocol):
+    """Where measurements of one device go and come from: `tuned_db.DeviceStore` is one."""
+
+    def record(
+        self, problem: Problem, family: str, config: Any, measurement: Measurement, /
+    ) -> bool:
+        """Keep a measurement and say whether it is now the winner."""
+        ...
+
+    def promote(
+        self, problem: Problem, family: str, config: Any, measurement: Measurement, /
+    ) -> None:
+        """Keep a measurement and make it the winner."""
+        ...
+
+    def measured(self, problem: Problem, /) -> Mapping[tuple[str, str], float]:
+        """Return milliseconds by (family, config JSON) of all that was tried; failures: inf."""
+        ...
+
+    def trials(self, problem: Problem, /) -> int:
+        """Return how many distinct variants were tried."""
+        ...
+
+    def incumbent(self, problem: Problem, /) -> tuple[str, Any, float] | None:
+        """Return family, config and milliseconds of the winner."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a tuning may spend: distinct variants per problem, seconds over all problems."""
+
+    trials: int = 64
+    seconds: float = inf
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The fastest variant so far."""
+
+    family: str
+    config: Any
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One trial of one problem was made; `index` of `count` problems, `trial` of `trials`."""
+
+    problem: Problem
+    index: int
+    count: int
+    trial: int
+    trials: int
+    family: str
+    config: Any
+    measurement: Measurement
+    best: Best | None
+    outcomes: Mapping[str, int]
+    seconds_left: float
+
+
+@dataclass(slots=True)
+class TuneResult:
+    """What came of one problem. `best` is the winner in the results, `outcomes` counts this run's
+    trials by invalidity ("none" for those that were timed), `reason` is the first failure's.
+    """  # noqa: D205
+
+    problem: Problem
+    status: Status
+    best: Best | None = None
+    outcomes: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    reason: str = ""
+
+    @property
+    def trials(self) -> int:
+        """Variants tried in this run."""
+        return self.outcomes.total()

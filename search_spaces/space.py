@@ -1,0 +1,148 @@
+"""The valid configs of one family for one problem, enumerated: no other is ever asked for.
+
+Which values are worth trying stands in the families' own files; the order is `search`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oclgen.families import FAMILIES
+from oclgen.limits import Limits
+from oclgen.problem import Problem
+
+Value = int | bool | str
+Values = Callable[[Any, Limits], Mapping[str, tuple[Value, ...]]]
+"""Values worth trying of each parameter, for a problem on a device with such limits."""
+Seeds = Callable[[Any, Limits], list[Any]]
+"""Configs to try first, best guess first; those that do not fit are left out."""
+
+PRODUCT_LIMIT = 400_000
+"""Configs that are looked at before a family's values are called too many."""
+
+SPACES: dict[str, tuple[Values, Seeds]] = {}
+"""What is worth trying, by family; a family that is missing here is tried at its `DEFAULT`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Valid configs as points: one row each, the index of each parameter's value.
+
+    Integers are sorted, so that the index of a power of two is its logarithm and neighbours are
+    similar; `points` is [count, parameters], in the order of the product, without repetition.
+    """
+
+    kind: Any
+    names: tuple[str, ...]
+    values: tuple[tuple[Value, ...], ...]
+    points: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Return the number of valid configs."""
+        return len(self.points)
+
+    @property
+    def ordered(self) -> tuple[bool, ...]:
+        """For each parameter whether its values have an order (integers do)."""
+        return tuple(all(type(value) is int for value in values) for values in self.values)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return tuple(len(values) for values in self.values)
+
+    @cached_property
+    def _codes(self) -> NDArray[np.int64]:
+        """One ascending number per row, to find a point by."""
+        return np.asarray(np.ravel_multi_index(tuple(self.points.T), self._shape))
+
+    def config(self, row: int) -> Any:
+        """Return the config of a row."""
+        indices = self.points[row]
+        chosen = zip(self.names, self.values, indices, strict=True)
+        return self.kind(**{name: values[index] for name, values, index in chosen})
+
+    def row_of(self, config: Any) -> int | None:
+        """Return the row of a config, None if it is not one of these."""
+        given = asdict(config)
+        try:
+            point = [v.index(given[name]) for name, v in zip(self.names, self.values, strict=True)]
+        except ValueError:
+            return None
+        return self.row_at(point)
+
+    def row_at(self, point: list[int]) -> int | None:
+        """Return the row of a point, None if that config is not valid."""
+        code = np.ravel_multi_index(tuple(point), self._shape)
+        row = int(np.searchsorted(self._codes, code))
+        return row if row < len(self) and self._codes[row] == code else None
+
+    def nearest(self, point: list[int], free: NDArray[np.bool_]) -> int:
+        """Return the row nearest to `point` among the `free` ones, of which there must be one.
+
+        The distance is the sum over the parameters: the part of the way through the values for
+        ordered ones, 1 where unordered ones differ.
+        """
+        apart = np.abs(self.points - np.asarray(point))
+        ways = np.maximum(np.array(self._shape) - 1, 1)
+        distance = np.where(self.ordered, apart / ways, apart > 0).sum(axis=1)
+        return int(np.argmin(np.where(free, distance, np.inf)))
+
+
+def space_of(family: str, problem: Problem, limits: Limits) -> Space:
+    """Return the valid configs of `family`, by its own values and its own rule.
+
+    Raises:
+        ValueError: the values' product is too large to enumerate.
+    """
+    module = FAMILIES[family]
+    default = asdict(module.DEFAULT)
+    wanted = SPACES[family][0](problem, limits) if family in SPACES else {}
+    return enumerate_space(
+        module.Config,
+        {**{name: (value,) for name, value in default.items()}, **wanted},
+        lambda config: config.why_not(problem, limits) is None,
+    )
+
+
+def seeds_of(family: str, problem: Problem, limits: Limits) -> list[Any]:
+    """Return valid configs to begin with: the family's own, then its `DEFAULT`."""
+    own = SPACES[family][1](problem, limits) if family in SPACES else []
+    configs = dict.fromkeys([*own, FAMILIES[family].DEFAULT])
+    return [config for config in configs if config.why_not(problem, limits) is None]
+
+
+def enumerate_space(
+    kind: Any, values: Mapping[str, tuple[Value, ...]], is_valid: Callable[[Any], bool]
+) -> Space:
+    """Return the space of the configs `kind(**...)` over `values` that `is_valid`.
+
+    Raises:
+        ValueError: the product is larger than `PRODUCT_LIMIT`, or names no parameters of `kind`.
+    """
+    names = tuple(field.name for field in fields(kind))
+    if set(values) != set(names):
+        raise ValueError(f"{sorted(values)} are not the parameters {sorted(names)}")
+    lists = tuple(_in_order(values[name]) for name in names)
+    if (count := prod(len(each) for each in lists)) > PRODUCT_LIMIT:
+        raise ValueError(f"{count} configs are too many to enumerate; at most {PRODUCT_LIMIT}")
+    grid = product(*(range(len(each)) for each in lists))
+    valid = [
+        indices
+        for indices, chosen in zip(grid, product(*lists), strict=True)
+        if is_valid(kind(*chosen))
+    ]
+    points = np.array(valid, dtype=np.int64).reshape(len(valid), len(names))
+    return Space(kind, names, lists, points)
+
+
+def _in_order(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    unique = tuple(dict.fromkeys(values))
+    return tuple(sorted(unique)) if all(type(value) is int for value in unique) else unique

@@ -1,0 +1,193 @@
+"""Tunes problems on one device: which family and config to try, what is kept, when to stop.
+
+How a variant is measured and where the results lie is handed in.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from oclgen.families import ConfigError, config_from_dict, families_for
+from oclgen.limits import Limits
+from oclgen.measurement import Measurement
+from oclgen.problem import Problem
+from search_spaces.contest import contest
+from search_spaces.duel import duel, finalists
+from search_spaces.progress import Best, Budget, Measure, Progress, Results, Status, TuneResult
+from search_spaces.search import Search
+from search_spaces.space import seeds_of, space_of
+
+DUEL_SHARE = 0.1
+"""Part of a problem's time that is kept for measuring the best side by side at the end."""
+
+Starts = Callable[[Problem], Iterable[tuple[str, Any]]]
+"""Family and config to try before all others, for instance of similar problems and devices."""
+
+
+@dataclass(frozen=True)
+class Tuner:
+    """What all problems of a tuning share; `families` narrows what is tried (None: all)."""
+
+    limits: Limits
+    measure: Measure
+    results: Results
+    budget: Budget
+    families: frozenset[str] | None = None
+    starts: Starts = lambda _: ()
+    report: Callable[[Progress], None] = lambda _: None
+    clock: Callable[[], float] = time.monotonic
+
+    def serving(self, problem: Problem) -> list[str]:
+        """Return the names of the families to try."""
+        names = [family.NAME for family in families_for(problem)]
+        return [name for name in names if self.families is None or name in self.families]
+
+    def tried(self, problem: Problem) -> int:
+        """Return how many variants were tried before, among the families to try."""
+        if self.families is None:
+            return self.results.trials(problem)
+        return sum(family in self.families for family, _ in self.results.measured(problem))
+
+    def incumbent(self, problem: Problem) -> Best | None:
+        """Return the winner that is known."""
+        known = self.results.incumbent(problem)
+        return Best(*known) if known else None
+
+
+def tune(tuner: Tuner, problems: Sequence[Problem]) -> list[TuneResult]:
+    """Tune each of `problems` and return what came of them, in their order.
+
+    Trials count per problem and over all runs; seconds are dealt out evenly among the problems
+    that are left. A `KeyboardInterrupt` ends the tuning: what was measured is kept, and the
+    results so far are returned. What `tuner.results` raises is passed on.
+    """
+    end = tuner.clock() + tuner.budget.seconds
+    done = [tuner.tried(problem) >= tuner.budget.trials for problem in problems]
+    found: list[TuneResult] = []
+    stopped = False
+    for index, problem in enumerate(problems):
+        now = tuner.clock()
+        if done[index] or stopped or now >= end:
+            status: Status = "already done" if done[index] else "not reached"
+            found.append(TuneResult(problem, status, tuner.incumbent(problem)))
+            continue
+        share = (end - now) / done[index:].count(False)
+        run = _Run(tuner, problem, index, len(problems), now + share)
+        found.append(run.run())
+        stopped = found[-1].status == "interrupted"
+    return found
+
+
+class _Run:
+    """One problem while it is tuned."""
+
+    def __init__(self, tuner: Tuner, problem: Problem, index: int, count: int, end: float) -> None:
+        self.tuner, self.problem = tuner, problem
+        self.index, self.count, self.end = index, count, end
+        self.begin = tuner.clock()
+        self.before = tuner.tried(problem)
+        self.incumbent = tuner.incumbent(problem)
+        self.known: list[Best] = []
+        self.result = TuneResult(problem, "no variant", self.incumbent)
+
+    def run(self) -> TuneResult:
+        """Try, then let the best meet side by side; return what came of it."""
+        try:
+            self._try()
+            if self.result.trials:
+                self._settle()
+            self.result.status = self._status()
+        except KeyboardInterrupt:
+            self.result.status = "interrupted"
+        self.result.best = self.tuner.incumbent(self.problem)
+        self.result.seconds = self.tuner.clock() - self.begin
+        return self.result
+
+    def _status(self) -> Status:
+        if not any(best.ms < inf for best in self.known):
+            return "no variant"
+        return "tuned" if self.result.trials else "already done"
+
+    def _try(self) -> None:
+        searches = self._searches()
+        reserve = DUEL_SHARE * (self.end - self.begin) if self.end < inf else 0.0
+        left = self.tuner.budget.trials - self.before
+        for name in contest(searches, left, lambda: self.end - reserve - self.tuner.clock()):
+            config = searches[name].ask()
+            best_ms = min((best.ms for best in self.known), default=inf)
+            measurement = self._measure(name, config, best_ms)
+            searches[name].tell(config, measurement.ms)
+            self.tuner.results.record(self.problem, name, config, measurement)
+            self._count(Best(name, config, measurement.ms), measurement)
+
+    def _searches(self) -> dict[str, Search]:
+        """Return a search per family that knows what was measured before."""
+        tuner, problem = self.tuner, self.problem
+        starts: dict[str, list[Any]] = {name: [] for name in tuner.serving(problem)}
+        for name, config in tuner.starts(problem):
+            if name in starts and config.why_not(problem, tuner.limits) is None:
+                starts[name].append(config)
+        searches = {
+            name: Search(
+                space_of(name, problem, tuner.limits),
+                [*first, *seeds_of(name, problem, tuner.limits)],
+                tuner.budget.seed,
+            )
+            for name, first in starts.items()
+        }
+        for (name, text), ms in tuner.results.measured(problem).items():
+            with suppress(ConfigError):
+                if name in searches:
+                    config = config_from_dict(name, json.loads(text))
+                    searches[name].tell(config, ms)
+                    self.known.append(Best(name, config, ms))
+        return searches
+
+    def _measure(self, family: str, config: Any, best_ms: float = inf) -> Measurement:
+        """Measure; whatever goes wrong is a failure of the variant, not of the tuning."""
+        try:
+            return self.tuner.measure(self.problem, family, config, best_ms)
+        except Exception as error:
+            return Measurement(invalidity="runtime", reason=f"{type(error).__name__}: {error}")
+
+    def _count(self, variant: Best, measurement: Measurement) -> None:
+        self.known.append(variant)
+        self.result.outcomes[measurement.invalidity] += 1
+        self.result.reason = self.result.reason or measurement.reason
+        best = min(self.known, key=lambda one: one.ms)
+        self.tuner.report(
+            Progress(
+                problem=self.problem,
+                index=self.index,
+                count=self.count,
+                trial=self.before + self.result.trials,
+                trials=self.tuner.budget.trials,
+                family=variant.family,
+                config=variant.config,
+                measurement=measurement,
+                best=best if best.ms < inf else None,
+                outcomes=dict(self.result.outcomes),
+                seconds_left=self.end - self.tuner.clock(),
+            )
+        )
+
+    def _settle(self) -> None:
+        """Measure the best variants and the incumbent in turns, and promote the fastest."""
+        ranked = sorted((one for one in self.known if one.ms < inf), key=lambda one: one.ms)
+        contenders = finalists(ranked, self.incumbent)
+        if len(contenders) < 2:
+            return
+        won = duel(
+            contenders,
+            lambda one: self._measure(one.family, one.config),
+            lambda: self.tuner.clock() < self.end,
+        )
+        if won is not None:
+            best, measurement = won
+            self.tuner.results.promote(self.problem, best.family, best.config, measurement)
