@@ -1,0 +1,190 @@
+"""Direct convolution in registers for CPUs, forward and backward-data: lanes are channels.
+
+It is not made for GPUs, where `conv_gemm` shares what it loads through local memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple, TypeGuard
+
+from oclgen.correlation import Axis, Correlation, correlations, operands
+from oclgen.limits import Limits
+from oclgen.pack import PACKED, Packing, transpose_text
+from oclgen.plan import Launch, Plan, buffer, ceil_div
+from oclgen.problem import ConvProblem, Problem
+from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
+
+NAME = "conv_register"
+
+MAX_ACCUMULATORS = 40
+"""Vectors per work-item past which they are spilled to memory (AVX-512 has 32 registers)."""
+
+MAX_KERNEL_W = 16
+"""Taps along a row that are written out; text grows with them."""
+
+MAX_TEXT = 4000
+"""Multiply-adds written out, past which compilers take seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    item_x: int
+    vec: int
+    vecs: int
+    unroll: int
+    rows_outer: bool
+    channels_fastest: bool
+
+    @property
+    def block(self) -> int:
+        """Channels per work-item."""
+        return self.vec * self.vecs
+
+    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if self.vec not in VECTOR_WIDTHS:
+            return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
+        if self.item_x * self.vecs > MAX_ACCUMULATORS:
+            return (
+                f"item_x={self.item_x} vecs={self.vecs} needs {self.item_x * self.vecs} vectors "
+                f"of accumulators; at most {MAX_ACCUMULATORS} stay in registers"
+            )
+        parts = parts_of(problem)
+        widest = max(part.cols.results for part in parts)
+        if self.item_x > max(widest, DEFAULT.item_x):
+            return f"item_x={self.item_x} is more than the {widest} results of a row"
+        written = max(self._written_out(part.cols) for part in parts)
+        if written > MAX_TEXT:
+            return f"{written} multiply-adds would be written out; at most {MAX_TEXT} are allowed"
+        size = packing(parts[0], problem, self).bytes
+        if size > limits.max_alloc_bytes:
+            return f"packed weights take {size} B; the device allows {limits.max_alloc_bytes}"
+        return None
+
+    def _written_out(self, cols: Axis) -> int:
+        reached = (len(tap) for variant in variants(cols, self.item_x) for tap in variant.reached)
+        return sum(reached) * self.vecs
+
+
+DEFAULT = Config(item_x=8, vec=8, vecs=1, unroll=1, rows_outer=False, channels_fastest=False)
+
+
+class Variant(NamedTuple):
+    """Code for blocks of columns that reach the same taps; `blocks` None stands for the rest."""
+
+    blocks: tuple[int, ...] | None
+    count: int
+    reached: tuple[tuple[int, ...], ...]
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether the family can compute the problem at all."""
+    return (
+        isinstance(problem, ConvProblem)
+        and problem.direction != "bwd_weights"
+        and problem.kernel_w <= MAX_KERNEL_W
+    )
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return a launch that packs the weights and one per correlation."""
+    parts = parts_of(problem)
+    packed = packing(parts[0], problem, config)
+    launches = (_correlate(problem, config, part, packed) for part in parts)
+    return Plan((packed.launch("w", problem.dtype), *launches), ((PACKED, packed.bytes),))
+
+
+def packing(part: Correlation, problem: ConvProblem, config: Config) -> Packing:
+    """Return how the weights are packed: a result's channels become lanes."""
+    taps = problem.kernel_h * problem.kernel_w
+    if problem.direction == "fwd":
+        return Packing(part.groups, part.channels, part.depth * taps, config.vec, config.block)
+    return Packing(part.groups * part.depth, part.channels, taps, config.vec, config.block)
+
+
+def variants(cols: Axis, item_x: int) -> list[Variant]:
+    """Return the pieces of code that a row's blocks of `item_x` results need, commonest last."""
+    blocks: dict[tuple[int, tuple[tuple[int, ...], ...]], list[int]] = {}
+    for block in range(ceil_div(cols.results, item_x)):
+        first = block * item_x
+        count = min(item_x, cols.results - first)
+        reach = [cols.reach(first + x) for x in range(count)]
+        reached = tuple(
+            tuple(x for x in range(count) if tap in reach[x]) for tap in range(cols.taps)
+        )
+        blocks.setdefault((count, reached), []).append(block)
+    ranked = sorted(blocks.items(), key=lambda entry: len(entry[1]))
+    return [
+        Variant(None if at == len(ranked) - 1 else tuple(where), *code)
+        for at, (code, where) in enumerate(ranked)
+    ]
+
+
+def parts_of(problem: ConvProblem) -> tuple[Correlation, ...]:
+    """Return the correlations, each with rows strung together where that is possible."""
+    return tuple(_flat(part) for part in correlations(problem))
+
+
+def _flat(part: Correlation) -> Correlation:
+    """Return `part` with its rows strung together where one tap reads them without gaps."""
+    rows, cols = part.rows, part.cols
+    plain = Axis(cols.results, cols.read, cols.written, 1, 1, cols.tap_step, 0)
+    if cols != plain or rows != Axis(rows.results, rows.read, rows.written, 1, 1, rows.tap_step, 0):
+        return part
+    length = part.results
+    return replace(
+        part, rows=Axis(1, 1, 1, 1, 1, 1, 0), cols=Axis(length, length, length, 1, 1, 1, 0)
+    )
+
+
+def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: Packing) -> Launch:
+    read, written = operands(problem)[1:]
+    columns = ceil_div(part.cols.results, config.item_x)
+    grid = (packed.blocks * part.groups, part.batch * part.rows.results * columns)
+    source = render(
+        NAME,
+        preamble=dtype_preamble(problem.dtype),
+        activation=activation_preamble(problem.activation),
+        transpose=transpose_text(config.vec),
+        sizes=_sizes(problem, part, packed) | {"COLUMNS": columns},
+        variants=variants(part.cols, config.item_x),
+        bias=problem.bias,
+        store_step=part.cols.store_step,
+        **asdict(config),
+    )
+    return Launch(
+        source=source,
+        kernel=NAME,
+        global_size=(*(grid if config.channels_fastest else grid[::-1]), 1),
+        local_size=(1, 1, 1),
+        args=(
+            *buffer(read),
+            *buffer(PACKED),
+            *(buffer("bias") if problem.bias else ()),
+            *buffer(written),
+        ),
+    )
+
+
+def _sizes(problem: ConvProblem, part: Correlation, packed: Packing) -> dict[str, int]:
+    rows, cols, taps = part.rows, part.cols, problem.kernel_h * problem.kernel_w
+    fwd = problem.direction == "fwd"
+    return {
+        "GROUPS": part.groups, "CHANNELS": part.channels, "DEPTH": part.depth,
+        "RESULTS_H": rows.results, "TAPS_H": rows.taps, "KERNEL_W": part.kernel_w,
+        "READ_H": rows.read, "READ_W": cols.read,
+        "WRITTEN_H": rows.written, "WRITTEN_W": cols.written,
+        "STEP_H": rows.step, "STEP_W": cols.step,
+        "TAP_STEP_H": rows.tap_step, "TAP_STEP_W": cols.tap_step,
+        "ORIGIN_H": rows.origin, "ORIGIN_W": cols.origin,
+        "FIRST_H": rows.first, "FIRST_W": cols.first, "STORE_STEP_H": rows.store_step,
+        "KERNEL_FIRST_H": rows.kernel_first, "KERNEL_FIRST_W": cols.kernel_first,
+        # distances in the packed weights, in blocks
+        "PACKED_GROUP": packed.blocks * part.depth * taps,
+        "PACKED_BLOCK": part.depth * taps if fwd else taps,
+        "PACKED_IN": taps if fwd else packed.blocks * taps,
+        "PACKED_H": part.kernel_w * rows.kernel_step, "PACKED_W": cols.kernel_step,
+    }  # fmt: skip

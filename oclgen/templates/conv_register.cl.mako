@@ -1,0 +1,168 @@
+<%doc>
+Direct correlation in registers for CPUs: vector lanes are channels of the result, no local memory.
+
+A work-item computes vecs * vec channels of item_x neighbouring results of one row: weights, packed
+so that lanes are channels, are loaded as vectors and each input element is broadcast against them.
+Results are transposed before they are stored. What lies in the padding is left out of the text:
+blocks of columns that reach the same taps share one piece of code, and rows are skipped whole.
+
+dtype, activation   storage type of input, output, bias (accumulation is fp32); epilogue
+sizes               names and values of the correlation's sizes
+variants            pieces of code: blocks (None: all others), count of results, per tap their list
+item_x              results along the row per work-item
+vec, vecs           lanes of a vector; vectors of channels per work-item
+unroll              channels that are summed over per loop iteration
+rows_outer          loop over kernel rows outside the channels; else inside
+channels_fastest    neighbouring work-items differ in channels, else in positions
+bias                add bias[channel]
+store_step          distance of neighbouring results in the output
+transpose           text of the function transpose(rows)
+</%doc>
+<%
+    vf = "float" if vec == 1 else f"float{vec}"
+    block_dim, position_dim = (0, 1) if channels_fastest else (1, 0)
+    def pieces(count):
+        """Widths of vector stores that make up count, with their starts."""
+        start, out = 0, []
+        for width in (16, 8, 4, 2, 1):
+            while width <= vec and count - start >= width:
+                out.append((start, width))
+                start += width
+        return out
+    def weights_at(j, u):
+        at = f"weights + wt + {j} * PACKED_W * BLOCK + {u * vec}"
+        return f"*({at})" if vec == 1 else f"vload{vec}(0, {at})"
+    def part(text, start, width):
+        if width == vec:
+            return text
+        lanes = "".join(f"{i:x}" for i in range(start, start + width))
+        return f"{text}.s{lanes}"
+    counts = sorted({min(vec, v.count - start) for v in variants for start in range(0, v.count, vec)})
+%>\
+${preamble}
+${activation}
+
+% for name, value in sizes.items():
+#define ${name} ${value}
+% endfor
+#define BLOCK ${vec * vecs}
+#define BLOCKS ((CHANNELS + BLOCK - 1) / BLOCK)
+#define READ_PLANE (READ_H * READ_W)
+#define WRITTEN_PLANE (WRITTEN_H * WRITTEN_W)
+
+${transpose}
+
+% for count in counts:
+// Stores ${count} results of up to ${vec} channels, which come as rows of lanes.
+void store${count}(
+    ${vf} rows[${vec}], __global elem_t *out,${" __global const elem_t *bias," if bias else ""} int channels)
+{
+    transpose(rows);
+    for (int i = 0; i < min(channels, ${vec}); ++i) {
+        const ${vf} value = ${"ACT(rows[i] + LOAD1(bias + i))" if bias else "ACT(rows[i])"};
+% if store_step == 1:
+% for start, width in pieces(count):
+        STORE${width}(${part("value", start, width)}, out + i * WRITTEN_PLANE + ${start});
+% endfor
+% else:
+% for x in range(count):
+        STORE1(${part("value", x, 1)}, out + i * WRITTEN_PLANE + ${x * store_step});
+% endfor
+% endif
+    }
+}
+
+% endfor
+<%def name="tap_row(v)">\
+                // input row h of channel c, against kernel row i
+                const int at = c * READ_PLANE + h * READ_W + w0;
+                const int wt = (c * PACKED_IN + i * PACKED_H) * BLOCK;
+% for j, reached in enumerate(v.reached):
+% if reached:
+                {
+% for u in range(vecs):
+                    const ${vf} w${u} = ${weights_at(j, u)};
+% endfor
+% for x in reached:
+                    const float x${x} = LOAD1(in + at + (${x} * STEP_W + ${j} * TAP_STEP_W));
+% for u in range(vecs):
+                    acc${x}_${u} = mad((${vf})(x${x}), w${u}, acc${x}_${u});
+% endfor
+% endfor
+                }
+% endif
+% endfor
+</%def>\
+<%def name="block(v)">\
+% for x in range(v.count):
+        ${vf} ${", ".join(f"acc{x}_{u} = 0.0f" for u in range(vecs))};
+% endfor
+% if rows_outer:
+        for (int i = 0; i < TAPS_H; ++i) {
+            const int h = h0 + i * TAP_STEP_H;
+            if (h < 0 || h >= READ_H) {
+                continue;
+            }
+#pragma unroll ${unroll}
+            for (int c = 0; c < DEPTH; ++c) {
+${tap_row(v)}\
+            }
+        }
+% else:
+#pragma unroll ${unroll}
+        for (int c = 0; c < DEPTH; ++c) {
+            for (int i = 0; i < TAPS_H; ++i) {
+                const int h = h0 + i * TAP_STEP_H;
+                if (h < 0 || h >= READ_H) {
+                    continue;
+                }
+${tap_row(v)}\
+            }
+        }
+% endif
+% for u in range(vecs):
+% for start in range(0, v.count, vec):
+<%
+    rows = [f"acc{x}_{u}" if x < v.count else "0.0f" for x in range(start, start + vec)]
+%>\
+        if (channel + ${u * vec} < CHANNELS) {
+            ${vf} rows[${vec}] = {${", ".join(rows)}};
+            store${min(vec, v.count - start)}(
+                rows, out + ${u * vec} * WRITTEN_PLANE + ${start * store_step},${f" bias + {u * vec}," if bias else ""} CHANNELS - channel - ${u * vec});
+        }
+% endfor
+% endfor
+</%def>\
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void conv_register(
+    __global const elem_t *restrict in, const long offset_in,
+    __global const float *restrict weights, const long offset_weights,
+% if bias:
+    __global const elem_t *restrict bias, const long offset_bias,
+% endif
+    __global elem_t *restrict out, const long offset_out)
+{
+    const int block = get_global_id(${block_dim});
+    const int position = get_global_id(${position_dim});
+    const int group = block / BLOCKS;
+    const int channel = block % BLOCKS * BLOCK;
+    const int column = position % COLUMNS;
+    const int row = position / COLUMNS % RESULTS_H;
+    const long image = position / (COLUMNS * RESULTS_H);
+    const int h0 = row * STEP_H + ORIGIN_H;
+    const int w0 = column * ${item_x} * STEP_W + ORIGIN_W;
+
+    in += offset_in + (image * GROUPS + group) * DEPTH * READ_PLANE;
+    weights += offset_weights + (long)block % BLOCKS * PACKED_BLOCK * BLOCK
+        + (long)group * PACKED_GROUP * BLOCK + (KERNEL_FIRST_H * KERNEL_W + KERNEL_FIRST_W) * BLOCK;
+    out += offset_out + ((image * GROUPS + group) * CHANNELS + channel) * WRITTEN_PLANE
+        + (FIRST_H + row * STORE_STEP_H) * WRITTEN_W + FIRST_W + column * ${item_x * store_step};
+% if bias:
+    bias += offset_bias + group * CHANNELS + channel;
+% endif
+% for v in variants:
+    ${"" if loop.first else "else "}${f"if ({' || '.join(f'column == {b}' for b in v.blocks)}) " if v.blocks is not None else ""}{
+${block(v)}\
+    }
+% endfor
+}
