@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.launch import Launch, Pointer, Varying, prepare
+from ocl_backend.launch import Argument, Launch, Pointer, Varying, prepare
 from oclgen.device import devices
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
@@ -88,7 +88,7 @@ def _launch(kind: Kind, cut: Division, chunks: int, sums: bool, writes: bool) ->
     images = 2 if kind.direction == "fwd" else 3
     params = 6 if kind.direction == "fwd" else 7
     partial_bytes = 8 if dtype.value == "double" else 4
-    arguments = [
+    arguments: list[Argument] = [
         *(Pointer(dtype.item_bytes),) * images,
         *(Pointer(param.item_bytes),) * params,
         Pointer(partial_bytes),

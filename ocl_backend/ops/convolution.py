@@ -64,8 +64,8 @@ def convolution(
         NotImplementedError: three dimensions, or a dtype other than float32, float16, bfloat16.
         ProblemError: the sizes contradict each other.
     """
-    geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
     _require_served(x)
+    geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
     y = x.new_empty(output_shape(x.shape, w.shape, geometry))
     if y.numel() == 0:
         return y
@@ -128,8 +128,9 @@ def _geometry(
     output_padding: Sequence[int],
     groups: int,
 ) -> Geometry:
-    pairs = (pair(values) for values in (stride, padding, dilation, output_padding))
-    return Geometry(*pairs, groups, transposed)
+    return Geometry(
+        pair(stride), pair(padding), pair(dilation), pair(output_padding), groups, transposed
+    )
 
 
 def pair(values: Sequence[int]) -> Pair:

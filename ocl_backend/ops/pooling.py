@@ -1,0 +1,226 @@
+"""2-d pooling, forward and backward: maximum, average, adaptive average.
+
+torch turns 1-d pooling into these. Output sizes are torch's, which allocates the outputs of all but
+the adaptive ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.launch import Argument, Launch, Pointer, prepare
+from ocl_backend.ops.convolution import Pair, pair
+from oclgen.render import render
+
+Name = Literal["max", "avg", "adaptive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The windows of a pooling, pairs (h, w); an adaptive pooling has its own."""
+
+    kernel: Pair = (1, 1)
+    stride: Pair = (1, 1)
+    pad: Pair = (0, 0)
+    dilation: Pair = (1, 1)
+    count_pad: bool = False
+    divisor: int = 0
+
+
+ADAPTIVE = Window()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Everything that decides the kernel; `planes` is the product of the leading dimensions."""
+
+    kind: Name
+    backward: bool
+    device: int
+    dtype: torch.dtype
+    planes: int
+    height: int
+    width: int
+    out_h: int
+    out_w: int
+    window: Window
+
+
+def max_pool2d_out(
+    x: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+    *,
+    out: Tensor,
+    indices: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Write the maxima of x [..., h, w] to `out` and where in the plane they lay to `indices`."""
+    del ceil_mode  # torch sized `out` by it
+    window = _window(kernel_size, stride, padding, dilation)
+    _run("max", x, (indices, out), window)
+    return out, indices
+
+
+def max_pool2d_backward_out(
+    grad: Tensor,
+    x: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+    indices: Tensor,
+    *,
+    grad_input: Tensor,
+) -> Tensor:
+    """Write the gradient of x [..., h, w] to `grad_input`."""
+    del x, ceil_mode
+    window = _window(kernel_size, stride, padding, dilation)
+    _run_backward("max", (grad, indices), grad_input, window)
+    return grad_input
+
+
+def avg_pool2d_out(
+    x: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    *,
+    out: Tensor,
+) -> Tensor:
+    """Write the means of x [..., h, w] to `out`."""
+    del ceil_mode  # torch sized `out` by it
+    window = _window(kernel_size, stride, padding, (1,), count_include_pad, divisor_override or 0)
+    _run("avg", x, (out,), window)
+    return out
+
+
+def avg_pool2d_backward_out(
+    grad: Tensor,
+    x: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+    *,
+    grad_input: Tensor,
+) -> Tensor:
+    """Write the gradient of x [..., h, w] to `grad_input`."""
+    del x, ceil_mode
+    window = _window(kernel_size, stride, padding, (1,), count_include_pad, divisor_override or 0)
+    _run_backward("avg", (grad,), grad_input, window)
+    return grad_input
+
+
+def adaptive_avg_pool2d(x: Tensor, output_size: Sequence[int]) -> Tensor:
+    """Return the means of x [..., h, w] over out_h x out_w windows that tile it."""
+    out = x.new_empty((*x.shape[:-2], *output_size))
+    _run("adaptive", x, (out,), ADAPTIVE)
+    return out
+
+
+def adaptive_avg_pool2d_out(x: Tensor, output_size: Sequence[int], *, out: Tensor) -> Tensor:
+    """Write what `adaptive_avg_pool2d` returns to `out`."""
+    out.resize_((*x.shape[:-2], *output_size))
+    _run("adaptive", x, (out,), ADAPTIVE)
+    return out
+
+
+def adaptive_avg_pool2d_backward(grad: Tensor, x: Tensor) -> Tensor:
+    """Return the gradient of x [..., h, w]."""
+    grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
+    _run_backward("adaptive", (grad,), grad_x, ADAPTIVE)
+    return grad_x
+
+
+def _window(
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    pad: Sequence[int],
+    dilation: Sequence[int],
+    count_pad: bool = False,
+    divisor: int = 0,
+) -> Window:
+    """Return the window of torch's arguments; without a stride it is the kernel's size."""
+    return Window(
+        pair(kernel), pair(stride or kernel), pair(pad), pair(dilation), count_pad, divisor
+    )
+
+
+def _run(kind: Name, x: Tensor, outputs: Sequence[Tensor], window: Window) -> None:
+    """Write the pooled x to `outputs`: for a maximum (indices, y), else (y,)."""
+    y = outputs[-1]
+    if y.numel() == 0:
+        return
+    launch = _prepared(_kind(kind, False, x, y, window))
+    _call(launch, (x,), outputs)
+
+
+def _run_backward(kind: Name, inputs: Sequence[Tensor], grad_x: Tensor, window: Window) -> None:
+    """Write the gradient to `grad_x`; `inputs` are (grad, indices) for a maximum, else (grad,)."""
+    if grad_x.numel() == 0 or inputs[0].numel() == 0:
+        grad_x.zero_()
+        return
+    launch = _prepared(_kind(kind, True, grad_x, inputs[0], window))
+    _call(launch, inputs, (grad_x,))
+
+
+def _call(launch: Launch, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Launch on dense tensors, and copy to the outputs that are not."""
+    given = [tensor.contiguous() for tensor in inputs]
+    dense = [out if out.is_contiguous() else out.new_empty(out.shape) for out in outputs]
+    launch(*(tensor.data_ptr() for tensor in (*given, *dense)))
+    for out, result in zip(outputs, dense, strict=True):
+        if out is not result:
+            out.copy_(result)
+
+
+def _kind(kind: Name, backward: bool, x: Tensor, y: Tensor, window: Window) -> Kind:
+    *planes, height, width = x.shape
+    out_h, out_w = y.shape[-2:]
+    return Kind(
+        kind, backward, x.get_device(), x.dtype, prod(planes), height, width, out_h, out_w, window
+    )
+
+
+@lru_cache(maxsize=4096)
+def _prepared(kind: Kind) -> Launch:
+    dtype = dtype_of(kind.dtype)
+    source = render(
+        "pool_backward" if kind.backward else "pool", package="ocl_backend",
+        kind=kind.kind, dtype=dtype, height=kind.height, width=kind.width,
+        out_h=kind.out_h, out_w=kind.out_w, **asdict(kind.window),
+    )  # fmt: skip
+    image, indices = Pointer(dtype.item_bytes), Pointer(torch.int64.itemsize)
+    arguments: list[Argument] = [image, indices, image] if kind.kind == "max" else [image, image]
+    name = f"pool_{kind.kind}{'_backward' if kind.backward else ''}"
+    shape = (kind.width, kind.height) if kind.backward else (kind.out_w, kind.out_h)
+    return prepare(kind.device, source, name, (*shape, kind.planes), arguments)
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "max_pool2d_with_indices.out": max_pool2d_out,
+    "max_pool2d_with_indices_backward.grad_input": max_pool2d_backward_out,
+    "avg_pool2d.out": avg_pool2d_out,
+    "avg_pool2d_backward.grad_input": avg_pool2d_backward_out,
+    "_adaptive_avg_pool2d": adaptive_avg_pool2d,
+    "_adaptive_avg_pool2d_backward": adaptive_avg_pool2d_backward,
+    "adaptive_avg_pool2d.out": adaptive_avg_pool2d_out,
+}
+"""Implementations by aten name."""
