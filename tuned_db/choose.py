@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Literal, Protocol
 
 from oclgen import GENERATOR_VERSION
@@ -95,8 +94,9 @@ class Chooser:
 
     def starts(self, problem: Problem, count: int = 10) -> list[tuple[str, Any]]:
         """Return the `count` best guesses for `problem`, family and config, to tune from."""
-        choices = islice(self.candidates(problem), count)
-        return [(choice.family, choice.config) for choice in choices]
+        choices = self.candidates(problem)
+        unique = dict.fromkeys((choice.family, choice.config) for choice in choices)
+        return list(unique)[:count]
 
     def reject(self, choice: Choice) -> Choice:
         """Return the next best variant, after `choice` failed to build or to run here.

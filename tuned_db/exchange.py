@@ -32,8 +32,10 @@ def write_records(records: Iterable[Record], stream: IO[bytes]) -> int:
     return len(ordered)
 
 
-def read_records(name: str, stream: IO[bytes]) -> list[Record]:
+def read_records(name: str, stream: IO[bytes], *, check: bool = True) -> list[Record]:
     """Return the records that `write_records` wrote; `name` is for messages.
+
+    With `check`, configs of this generator version must fit their families; see `Record.check`.
 
     Raises:
         ImportFileError: the schema line or a record is wrong; the message has the line's number.
@@ -47,6 +49,8 @@ def read_records(name: str, stream: IO[bytes]) -> list[Record]:
                 _check_schema(line)
             else:
                 records.append(Record.from_line(line))
+                if check:
+                    records[-1].check()
     except RecordError as error:
         raise ImportFileError(f"{name}, line {number}: {error}") from error
     return records
