@@ -14,6 +14,7 @@ from torch import accelerator
 
 from ocl_backend import memory
 from ocl_backend.fallback import fallbacks, reset_fallbacks
+from ocl_backend.tuned import explain, reload_tuned
 from oclgen.device import Device as OpenCLDevice
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "device",
     "device_count",
     "empty_cache",
+    "explain",
     "fallbacks",
     "get_amp_supported_dtype",
     "get_device_name",
@@ -39,6 +41,7 @@ __all__ = [
     "memory_allocated",
     "memory_reserved",
     "memory_stats",
+    "reload_tuned",
     "reset_fallbacks",
     "reset_peak_memory_stats",
     "seed",

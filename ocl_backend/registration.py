@@ -13,6 +13,7 @@ import torch
 from torch.utils import backend_registration
 
 from ocl_backend import copies, fallback, memory, module, ops
+from ocl_backend.ops import optim
 
 
 @cache
@@ -30,6 +31,7 @@ def register() -> None:
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     copies.register()
     ops.register()
+    optim.prefer_fused()
     fallback.configure()
     atexit.register(_finish_all)
 

@@ -9,7 +9,15 @@ from importlib import import_module
 
 import torch
 
-MODULES = ("pointwise", "matmul", "convolution")
+MODULES = (
+    "pointwise",
+    "matmul",
+    "convolution",
+    "pooling",
+    "batch_norm",
+    "loss",
+    "optim",
+)
 
 LIBRARY = torch.library.Library("aten", "IMPL")
 
