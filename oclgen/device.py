@@ -83,6 +83,10 @@ class Device:
         except cl.Error as error:
             raise BuildError(f"{self.name}: {str(error)[:4000]}") from error
 
+    def forget_programs(self) -> None:
+        """Let go of all built programs, after many were tried; kernels in use keep theirs."""
+        self._programs.clear()
+
     def kernel(self, launch: Launch) -> Any:
         """Return a fresh `pyopencl.Kernel` for `launch` (arguments are state of the kernel)."""
         return cl.Kernel(self.build(launch.source), launch.kernel)

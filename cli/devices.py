@@ -1,0 +1,34 @@
+"""`oclgen devices`: what there is to run on."""
+
+from __future__ import annotations
+
+import click
+from rich.table import Table
+
+from .console import console
+
+GIB = 2**30
+
+
+@click.command()
+def devices() -> None:
+    """List the OpenCL devices that work, GPUs first, with the index that --device takes."""
+    from oclgen.device import devices as found
+    from oclgen.device import select
+
+    if not found():
+        select(0)  # raises the error that says what to install
+    table = Table("index", "name", "kind", "runtime", "driver", "units", "memory", "local memory")
+    for device in found():
+        info, limits = device.info, device.limits
+        table.add_row(
+            str(device.index),
+            info.name,
+            info.kind,
+            info.runtime,
+            info.driver_version,
+            str(info.compute_units),
+            f"{limits.global_bytes / GIB:.1f} GiB",
+            f"{limits.local_bytes // 1024} KiB",
+        )
+    console().print(table)

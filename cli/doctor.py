@@ -1,0 +1,151 @@
+"""`oclgen doctor`: what works on this machine, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Literal, NamedTuple
+
+import click
+from rich.table import Table
+
+from oclgen.runtimes import CHOICE, Runtime, examine
+
+from .console import console
+from .options import db_option
+
+OLDEST_TORCH = (2, 11)
+SHIM_TIMEOUT_S = 300
+"""The torch device compiles its shim on first import: 8 to 17 s where nothing else runs."""
+
+Verdict = Literal["ok", "warn", "fail"]
+COLOURS: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+class Finding(NamedTuple):
+    """One line of the report; `remedy` says what to do where something is missing."""
+
+    what: str
+    verdict: Verdict
+    found: str
+    remedy: str = ""
+
+
+@click.command()
+@db_option
+@click.pass_context
+def doctor(ctx: click.Context, where: str | None) -> None:
+    """Try every runtime, the compiler, torch and the database; say what to do about failures.
+
+    Exit code 1 if no OpenCL device works.
+    """
+    runtimes = list(_runtimes())
+    findings = [*runtimes, _gcc(), *_torch(), _database(where)]
+    table = Table("what", "", "found", "what to do", show_lines=True)
+    for what, verdict, found, remedy in findings:
+        table.add_row(what, f"[{COLOURS[verdict]}]{verdict}[/]", found, remedy)
+    console().print(table)
+    if not any(f.verdict == "ok" and f.what.startswith("device") for f in runtimes):
+        click.echo("No OpenCL device works here.", err=True)
+        ctx.exit(1)
+
+
+def _runtimes() -> Iterator[Finding]:
+    found = examine(fresh=True)
+    if not found:
+        hidden = f" that {CHOICE}={os.environ[CHOICE]} names" if os.environ.get(CHOICE) else ""
+        yield Finding(
+            "runtimes",
+            "fail",
+            f"no OpenCL runtime{hidden}",
+            "GPU: install its driver with OpenCL. CPU: pip install 'oclgen[cpu]', "
+            "or PoCL (Debian, Ubuntu: apt install pocl-opencl-icd).",
+        )
+    for runtime in found:
+        yield from _runtime(runtime)
+
+
+def _runtime(runtime: Runtime) -> Iterator[Finding]:
+    what = f"runtime {runtime.library}"
+    if runtime.skipped:
+        yield Finding(what, "ok", f"not used: {runtime.skipped}")
+    elif runtime.health.problem:
+        yield Finding(what, "fail", runtime.health.problem, _remedy(runtime))
+    elif not runtime.health.devices:
+        remedy = "Nothing, if the machine lacks such a device; else look at its driver."
+        yield Finding(what, "warn", f"loads, but has no device (from {runtime.origin})", remedy)
+    else:
+        yield Finding(what, "ok", f"loads (from {runtime.origin})")
+    for device in runtime.health.devices:
+        version = f"{device.platform}, {device.platform_version}, driver {device.driver_version}"
+        if device.problem:
+            remedy = "This device is left out. Update or remove the runtime."
+            yield Finding(f"device {device.name}", "fail", f"{device.problem} ({version})", remedy)
+        else:
+            yield Finding(f"device {device.name}", "ok", f"builds and runs kernels ({version})")
+
+
+def _remedy(runtime: Runtime) -> str:
+    if runtime.origin.startswith("package"):
+        return "It is left out. pip install --force-reinstall 'oclgen[cpu]' repairs the package."
+    return f"It is left out. Reinstall the runtime, or remove {runtime.origin}."
+
+
+def _gcc() -> Finding:
+    compiler = os.environ.get("CXX") or "g++"
+    remedy = "Only the torch device needs it. Debian, Ubuntu: apt install g++; or set CXX."
+    if shutil.which(compiler) is None:
+        return Finding("C++ compiler", "warn", f"{compiler} was not found", remedy)
+    try:
+        done = subprocess.run(
+            [compiler, "--version"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("C++ compiler", "warn", str(error), remedy)
+    return Finding("C++ compiler", "ok", done.stdout.splitlines()[0])
+
+
+def _torch() -> Iterator[Finding]:
+    remedy = "Only the torch device needs it: pip install torch==2.13.0 (no CUDA packages)."
+    try:
+        version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        yield Finding("torch", "warn", "not installed", remedy)
+        return
+    if tuple(int(part) for part in version.split("+")[0].split(".")[:2]) < OLDEST_TORCH:
+        yield Finding("torch", "warn", f"{version}; 2.11 or later is needed", remedy)
+        return
+    yield Finding("torch", "ok", version)
+    yield _torch_device()
+
+
+def _torch_device() -> Finding:
+    """Import the torch device in a process of its own: it compiles and may fail in many ways."""
+    code = "import ocl_backend, torch; print(torch.ocl.device_count())"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=SHIM_TIMEOUT_S,
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Finding("torch device ocl", "fail", f"no answer within {SHIM_TIMEOUT_S} s")
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return Finding(
+            "torch device ocl", "fail", last, "python -c 'import ocl_backend' says more."
+        )
+    return Finding("torch device ocl", "ok", f"compiled; {done.stdout.split()[-1]} devices")
+
+
+def _database(where: str | None) -> Finding:
+    from tuned_db import DatabaseError, open_store
+
+    try:
+        store = open_store(where)
+        return Finding("database", "ok", f"{store.name}: {len(store.all_winners())} winners")
+    except DatabaseError as error:
+        return Finding("database", "fail", str(error), "See the message; --db names another.")

@@ -1,0 +1,59 @@
+"""The command group, and the one place where errors become messages with exit code 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .database import database
+from .devices import devices
+from .doctor import doctor
+from .source import show_source
+from .tune import tune
+
+OWN_PACKAGES = ("oclgen", "oclgen_cli", "search_spaces", "tuned_db", "ocl_backend")
+
+
+class Commands(click.Group):
+    """A group whose commands end with a sentence, not a traceback, where the user can help."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; turn the project's exceptions into `click.ClickException`."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            if is_users(error):
+                raise click.ClickException(str(error)) from error
+            raise
+
+
+def is_users(error: Exception) -> bool:
+    """Say whether an error is the user's or the machine's to mend, not a fault of this program."""
+    if isinstance(error, ImportError):  # a package that is missing or broken, none of ours
+        return (error.name or "").split(".")[0] not in OWN_PACKAGES
+    from oclgen.families import ConfigError
+    from oclgen.problem import ProblemError
+    from tuned_db import DatabaseError, ImportFileError, NoVariantError, RecordError
+
+    kinds = (ConfigError, DatabaseError, ImportFileError, NoVariantError, ProblemError, RecordError)
+    return isinstance(error, kinds) or _is_devices(error)
+
+
+def _is_devices(error: Exception) -> bool:
+    try:
+        from oclgen.device import BuildError, DeviceError, LaunchError
+        from oclgen.worker import WorkerError
+    except ImportError:  # then no device can have failed
+        return False
+    return isinstance(error, (BuildError, DeviceError, LaunchError, WorkerError))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="oclgen")
+def main() -> None:
+    """Generate, tune and keep GEMM and convolution kernels for any OpenCL device."""
+
+
+for command in (devices, doctor, tune, show_source, database):
+    main.add_command(command)

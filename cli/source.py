@@ -1,0 +1,114 @@
+"""`oclgen show-source`: the text that the generator writes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from oclgen.families import (
+    FAMILIES,
+    ConfigError,
+    config_from_dict,
+    config_to_json,
+    families_for,
+)
+from oclgen.limits import Limits
+from oclgen.plan import Plan
+from oclgen.problem import Problem
+
+from .options import db_option, parse_problem
+
+
+@click.command("show-source")
+@click.argument("problem_text", metavar="PROBLEM")
+@click.option("--family", metavar="NAME", help="Kernel family; default: the first that serves.")
+@click.option(
+    "--config",
+    "config_text",
+    metavar="JSON",
+    help="Parameters that differ from the family's default.",
+)
+@click.option("--device", metavar="INDEX|NAME", help="Show what this device would run.")
+@db_option
+def show_source(
+    problem_text: str,
+    family: str | None,
+    config_text: str | None,
+    device: str | None,
+    where: str | None,
+) -> None:
+    """Print the OpenCL C that computes PROBLEM, and how it is launched.
+
+    PROBLEM is MxNxK[:dtype][:nt], N,C,H,W,K,R,S[,stride,pad,dilation,groups][:dtype][:direction],
+    or a key from `oclgen tune`. Without --device no OpenCL is needed.
+    """
+    problem = parse_problem(problem_text)
+    if device is not None and family is None and config_text is None:
+        name, config = _chosen(problem, device, where)
+    else:
+        name, config = _configured(problem, family, config_text)
+    if reason := config.why_not(problem, _limits(device)):
+        raise ConfigError(f"{name}: {reason}")
+    click.echo(describe(problem, name, config, FAMILIES[name].plan(problem, config)), nl=False)
+
+
+def _limits(device: str | None) -> Limits:
+    """Return a device's limits; without one nothing but the family itself limits a config."""
+    if device is None:
+        huge = 2**40
+        return Limits(local_bytes=huge, max_work_group=huge, max_work_items=(huge, huge, huge))
+    from oclgen.device import select
+
+    return select(device).limits
+
+
+def _chosen(problem: Problem, device: str, where: str | None) -> tuple[str, Any]:
+    from oclgen.device import select
+    from tuned_db import Chooser, open_store
+
+    opened = select(device)
+    choice = Chooser(open_store(where), opened.info, opened.limits).choose(problem)
+    return choice.family, choice.config
+
+
+def _configured(problem: Problem, family: str | None, text: str | None) -> tuple[str, Any]:
+    """Return the family asked for, or the first that serves, with the default overridden."""
+    names = [f.NAME for f in families_for(problem)]
+    if family is not None and family not in FAMILIES:
+        raise ConfigError(f"family {family!r} is unknown; known are {', '.join(FAMILIES)}")
+    if family is not None and family not in names:
+        raise ConfigError(
+            f"family {family!r} does not serve {problem.key()}; these do: {', '.join(names)}"
+        )
+    name = family or names[0]
+    default = FAMILIES[name].DEFAULT
+    return name, config_from_dict(name, asdict(default) | _values(text)) if text else default
+
+
+def _values(text: str) -> dict[str, Any]:
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"--config is no JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f'--config is {text}; it must be an object, such as {{"tile_m": 64}}')
+    return values
+
+
+def describe(problem: Problem, family: str, config: Any, plan: Plan) -> str:
+    """Return every kernel of a plan with its launch as comments: text that still compiles."""
+    lines = [f"// {problem.key()}", f"// {family} {config_to_json(config)}"]
+    lines += [f"// workspace {role}: {size} B" for role, size in plan.workspaces]
+    shown: set[str] = set()
+    for number, launch in enumerate(plan.launches, start=1):
+        lines.append(
+            f"// launch {number} of {len(plan.launches)}: {launch.kernel}, global size "
+            f"{launch.global_size}, local size {launch.local_size}, {launch.local_bytes} B local"
+        )
+        if launch.source not in shown:
+            lines += ["", launch.source]
+            shown.add(launch.source)
+    return "\n".join(lines) + "\n"

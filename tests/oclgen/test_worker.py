@@ -1,0 +1,62 @@
+"""A variant that crashes, hangs or fails is a value; the next one is measured as if nothing was."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from oclgen.device import Device
+from oclgen.families import families_for
+from oclgen.families.gemm_register import DEFAULT
+from oclgen.problem import GemmProblem
+from oclgen.worker import Worker, WorkerError
+
+PROBLEM = GemmProblem(24, 40, 16)
+
+
+@pytest.fixture
+def worker(device: Device) -> Iterator[Worker]:
+    with Worker(device.index, device.info) as worker:
+        yield worker
+
+
+def test_it_measures(worker: Worker) -> None:
+    measurement = worker.measure(PROBLEM, "gemm_register", DEFAULT)
+    assert measurement.ok, measurement.reason
+    assert measurement.error < 1e-5
+
+
+def test_a_dead_child_is_a_failure_and_is_replaced(worker: Worker) -> None:
+    worker.measure(PROBLEM, "gemm_register", DEFAULT)
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    dead = worker.measure(PROBLEM, "gemm_register", DEFAULT)
+    assert dead.invalidity == "runtime"
+    assert "SIGKILL" in dead.reason
+    assert worker.measure(PROBLEM, "gemm_register", DEFAULT).ok
+
+
+def test_a_stage_that_takes_too_long_is_a_timeout(worker: Worker) -> None:
+    worker.timeouts["preparing"] = 0.0
+    slow = worker.measure(PROBLEM, "gemm_register", DEFAULT)
+    assert slow.invalidity == "timeout"
+    assert slow.reason == "preparing took longer than 0 s"
+
+
+def test_a_family_that_raises_is_a_failure(worker: Worker) -> None:
+    failed = worker.measure(PROBLEM, "no_such_family", DEFAULT)
+    assert failed.invalidity == "runtime"
+    assert "no_such_family" in failed.reason
+
+
+def test_another_device_than_the_parents_is_refused(device: Device) -> None:
+    with Worker(99, device.info) as worker, pytest.raises(WorkerError, match="ended at its start"):
+        worker.measure(PROBLEM, "gemm_register", DEFAULT)
+
+
+def test_every_family_is_measured_by_its_name(worker: Worker) -> None:
+    for family in families_for(PROBLEM):
+        assert worker.measure(PROBLEM, family.NAME, family.DEFAULT).ok, family.NAME
