@@ -1,0 +1,239 @@
+"""The ladder: which record serves a problem, rung by rung, and what is left out."""
+
+from __future__ import annotations
+
+import timeit
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tuned_samples import INFO, LIMITS, SQUARE, config, record
+
+from oclgen.families import ConfigError, config_from_dict, config_to_json, gemm_register
+from oclgen.keys import parse_conv, parse_gemm
+from oclgen.limits import DeviceInfo, Limits
+from oclgen.problem import GemmProblem, Problem
+from tuned_db import Chooser, NoVariantError, Record, choose
+
+NEW_DRIVER = replace(INFO, driver_version="9.9")
+SIBLING = replace(INFO, name="Imaginary GPU Mini", compute_units=2)
+COUSIN = replace(SIBLING, architecture="imaginary 2")
+STRANGER = replace(INFO, name="Imaginary CPU", kind="cpu", architecture="imaginary cpu")
+
+
+class Shelf:
+    """Winners without a database, and how often they were read."""
+
+    def __init__(self, *records: Record) -> None:
+        self.records, self.reads = list(records), 0
+
+    def all_winners(self) -> list[Record]:
+        self.reads += 1
+        return self.records
+
+
+@pytest.fixture(autouse=True)
+def shipped(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
+    """Replace the records that come with the package by a list that a test may fill."""
+    records: list[Record] = []
+    monkeypatch.setattr(choose, "shipped_records", lambda: tuple(records))
+    return records
+
+
+def chooser(*records: Record, info: DeviceInfo = INFO) -> Chooser:
+    return Chooser(Shelf(*records), info, LIMITS)
+
+
+def with_item_m(item_m: int, problem: Problem = SQUARE, **changes: Any) -> Record:
+    """A record that is told apart by its config."""
+    return record(problem, config=config_to_json(config(item_m=item_m)), **changes)
+
+
+def test_nothing_known_is_the_default() -> None:
+    choice = Chooser(None, INFO, LIMITS).choose(SQUARE)
+    assert (choice.rung, choice.ms, choice.source_key) == ("default", None, "")
+    assert choice.config.why_not(SQUARE, LIMITS) is None
+
+
+def test_every_rung_serves_where_the_ones_above_are_missing(shipped: list[Record]) -> None:
+    near, far = GemmProblem(64, 64, 128), GemmProblem(512, 512, 512)
+    ladder = [
+        ("exact", with_item_m(1)),
+        ("stale", with_item_m(2, device=NEW_DRIVER)),
+        ("nearest", with_item_m(3, near, device=NEW_DRIVER)),
+        ("nearest", with_item_m(4, far)),
+        ("architecture", with_item_m(5, device=SIBLING)),
+        ("architecture", with_item_m(6, near, device=SIBLING)),
+    ]
+    shipped_ladder = [
+        ("shipped", with_item_m(7, device=SIBLING)),
+        ("shipped", with_item_m(8, near, device=SIBLING)),
+        ("shipped", with_item_m(9, device=COUSIN)),
+        ("shipped", with_item_m(10, near, device=COUSIN)),
+    ]
+    for start in range(len(ladder) + 1):
+        shipped[:] = [one for _, one in shipped_ladder]
+        got = chooser(*(one for _, one in ladder[start:])).choose(SQUARE)
+        rung, want = (*ladder, *shipped_ladder)[start]
+        assert (got.rung, got.config.item_m, got.source_key) == (rung, start + 1, want.problem)
+    for start in range(1, len(shipped_ladder)):
+        shipped[:] = [one for _, one in shipped_ladder[start:]]
+        assert chooser().choose(SQUARE).config.item_m == 7 + start
+    shipped[:] = [with_item_m(11, device=STRANGER)]
+    assert chooser().choose(SQUARE).rung == "default"
+
+
+def test_the_time_is_told_only_where_this_device_ran_this_problem() -> None:
+    assert chooser(record()).choose(SQUARE).ms == 1.25
+    assert chooser(record(device=NEW_DRIVER)).choose(SQUARE).ms == 1.25
+    assert chooser(record(device=SIBLING)).choose(SQUARE).ms is None
+    assert chooser(record(GemmProblem(64, 64, 65))).choose(SQUARE).ms is None
+
+
+@pytest.mark.parametrize("same", ["generator", "driver"])
+def test_among_stale_records_this_generator_comes_first_and_then_the_faster(same: str) -> None:
+    older = with_item_m(1, generator="0", samples=(0.5,))
+    slow = with_item_m(2, device=NEW_DRIVER, samples=(3.0,))
+    fast = with_item_m(3, device=replace(INFO, driver_version="0.1"), samples=(2.0,))
+    records = [older, slow, fast] if same == "generator" else [older]
+    choice = chooser(*records).choose(SQUARE)
+    assert choice.rung == "stale"
+    assert choice.config.item_m == (3 if same == "generator" else 1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "nearer", "farther"),
+    [
+        ("100x100x100", "128x128x128", "256x100x100"),
+        ("64x64x64", "64x64x64:nn", "4096x64x64"),
+        ("1x4096x4096", "1x1000x2048", "4096x4096x4096"),
+        ("64x64x64", "32x64x64", "64x64x256"),
+    ],
+)
+def test_the_nearest_product(wanted: str, nearer: str, farther: str) -> None:
+    far = with_item_m(1, parse_gemm(farther), samples=(0.001,))
+    near = with_item_m(2, parse_gemm(nearer))
+    assert chooser(far, near).choose(replace(parse_gemm(wanted), bias="n")).config.item_m == 2
+
+
+@pytest.mark.parametrize("other", ["64x64x64:fp16", "64x64x64:nt", "64x64x64:tn"])
+def test_other_dtypes_and_transposes_are_never_near(other: str) -> None:
+    assert chooser(record(parse_gemm(other))).choose(SQUARE).rung == "default"
+
+
+def conv_record(text: str, **changes: Any) -> Record:
+    values = config_to_json(conv_default())
+    return record(parse_conv(text), family="conv_gemm", config=values, **changes)
+
+
+def conv_default() -> Any:
+    from oclgen.families import FAMILIES
+
+    return FAMILIES["conv_gemm"].DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("wanted", "served"),
+    [
+        ("8,64,56,56,64,5,5,1,2", "8,64,56,56,64,7,7,1,3"),
+        ("8,64,56,56,64,3,3,2,1", "8,64,56,56,64,7,7,2,3"),
+        ("8,64,56,56,64,3,3,1,1", "1,32,28,28,16,3,3,1,0"),
+        ("8,64,56,56,64,1,1", "8,256,14,14,64,1,1"),
+        ("8,64,56,56,64,3,3,1,1,1,4", "8,32,56,56,64,3,3,1,1,1,2"),
+    ],
+)
+def test_convolutions_of_one_kind_serve_each_other(wanted: str, served: str) -> None:
+    choice = chooser(conv_record(served)).choose(parse_conv(wanted))
+    assert (choice.rung, choice.source_key) == ("nearest", parse_conv(served).key())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "8,64,56,56,64,3,3,1,1:bwd_data",
+        "8,64,56,56,64,3,3,1,1:fp16",
+        "8,64,56,56,64,1,1",
+        "8,64,56,56,64,3,3,2,1",
+        "8,64,56,56,64,3,3,1,1,1,64",
+        "8,64,56,56,64,3,3,1,1,1,2",
+    ],
+)
+def test_convolutions_of_other_kinds_do_not(other: str) -> None:
+    choice = chooser(conv_record(other)).choose(parse_conv("8,64,56,56,64,3,3,1,1"))
+    assert choice.rung == "default"
+
+
+def test_a_config_that_does_not_fit_this_device_is_stepped_over() -> None:
+    large = config(local_m=16, local_n=16)
+    small = Limits(kind="gpu", max_work_group=64)
+    assert large.why_not(SQUARE, small)
+    known = record(config=config_to_json(large))
+    assert Chooser(Shelf(known), INFO, LIMITS).choose(SQUARE).config == large
+    assert Chooser(Shelf(known), INFO, small).choose(SQUARE).rung == "default"
+
+
+def test_records_that_no_longer_parse_are_counted_and_stepped_over(shipped: list[Record]) -> None:
+    shipped[:] = [record(family="gone")]
+    alien = record(config='{"tile":8}', generator="0")
+    unreadable = record("gemm:1x1:of-the-future", generator="99")
+    got = chooser(alien, unreadable, with_item_m(2))
+    assert got.choose(SQUARE).config.item_m == 2
+    assert len(got.skipped) == 3
+    assert "unknown parameters ['tile']" in got.skipped[0]
+    assert "of generator 99" in got.skipped[1]
+    assert "family 'gone' is unknown" in got.skipped[2]
+
+
+def test_a_rejected_variant_gives_way_to_the_next_rung() -> None:
+    got = chooser(with_item_m(1), with_item_m(2, GemmProblem(64, 64, 128)))
+    first = got.choose(SQUARE)
+    second = got.reject(first)
+    assert (first.rung, second.rung) == ("exact", "nearest")
+    assert got.choose(SQUARE) is second
+    choice = got.reject(second)
+    assert choice.rung == "default"
+    with pytest.raises(NoVariantError, match=r"nothing computes gemm:64x64x64.* failed here"):
+        for _ in range(10):
+            choice = got.reject(choice)
+
+
+def test_choices_are_remembered_until_refresh() -> None:
+    shelf = Shelf()
+    got = Chooser(shelf, INFO, LIMITS)
+    default = got.choose(SQUARE)
+    shelf.records.append(with_item_m(2))
+    assert got.choose(GemmProblem(64, 64, 64)) is default
+    assert shelf.reads == 1
+    got.refresh()
+    assert got.choose(SQUARE).rung == "exact"
+
+
+def test_starts_are_the_best_guesses_without_repetition() -> None:
+    near = GemmProblem(64, 64, 128)
+    got = chooser(with_item_m(1), with_item_m(1, near), with_item_m(2, near, device=SIBLING))
+    starts = got.starts(SQUARE, count=2)
+    assert starts == [
+        (gemm_register.NAME, config(item_m=1)),
+        (gemm_register.NAME, config(item_m=2)),
+    ]
+
+
+def test_a_remembered_choice_costs_a_dictionary_lookup() -> None:
+    got = chooser(record())
+    got.choose(SQUARE)
+    again = GemmProblem(64, 64, 64)
+    once = {SQUARE: None}
+    ours = min(timeit.repeat(lambda: got.choose(again), number=2000, repeat=9))
+    lookup = min(timeit.repeat(lambda: once[again], number=2000, repeat=9))
+    assert ours < 3 * lookup
+
+
+def test_configs_are_read_back_strictly() -> None:
+    with pytest.raises(ConfigError, match="item_m is 'x'"):
+        config_from_dict(gemm_register.NAME, {**vars_of(config()), "item_m": "x"})
+
+
+def vars_of(one: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(one)

@@ -1,0 +1,200 @@
+"""Export and import: the same bytes again, and every bad line refused by its number."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
+
+from oclgen.problem import GemmProblem
+from tuned_db import ImportFileError, Record, RecordError, open_store, read_records, write_records
+from tuned_db.exchange import LINE_LIMIT, SCHEMA_LINE
+from tuned_db.shipped import shipped_records
+
+
+def export(records: list[Record]) -> bytes:
+    stream = io.BytesIO()
+    assert write_records(records, stream) == len(records)
+    return stream.getvalue()
+
+
+def lines(*records: Record) -> list[dict[str, Any]]:
+    return [json.loads(one.to_line()) for one in records]
+
+
+def read(*after_schema: Any) -> list[Record]:
+    texts = [one if isinstance(one, str) else json.dumps(one) for one in after_schema]
+    return read_records("file.jsonl", io.BytesIO("\n".join([SCHEMA_LINE, *texts]).encode()))
+
+
+def test_export_import_export_gives_the_same_bytes(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "one.sqlite")
+    mine, other = store.of(INFO), store.of(replace(INFO, name="Another", driver_version="ü 2"))
+    for size in (64, 7, 1000):
+        mine.record(GemmProblem(size, 3, 5), FAMILY, config(), timed(1 / 3, 0.1, 0.123456789))
+        mine.record(GemmProblem(size, 3, 5), FAMILY, config(item_m=2), timed(2.0))
+        other.record(GemmProblem(size, 3, 5), FAMILY, config(), timed(1.0))
+    first = export(store.all_winners())
+    assert first.count(b"\n") == 7
+    again = open_store(tmp_path / "two.sqlite")
+    assert again.merge(read_records("x", io.BytesIO(first))).improved == 6
+    assert export(again.all_winners()) == first
+    assert again.merge(read_records("x", io.BytesIO(first))).improved == 0
+    assert export(again.all_winners()) == first
+    assert again.of(INFO).trials(GemmProblem(7, 3, 5)) == 2
+
+
+def test_the_order_of_lines_does_not_depend_on_the_order_of_records() -> None:
+    records = [record(GemmProblem(size, 1, 1)) for size in (3, 1, 2)]
+    records.append(record(device=replace(INFO, name="A")))
+    assert export(records) == export(records[::-1])
+
+
+@given(
+    st.lists(st.floats(0, 1e6), min_size=1, max_size=5),
+    st.none() | st.floats(0, 1),
+    st.integers(0, 2**31 - 1),
+    st.text(
+        st.characters(categories=["L", "N", "P", "Zs"], exclude_characters="\u2028"), max_size=9
+    ),
+)
+def test_a_line_gives_the_record_back(
+    samples: list[float], error: float | None, trials: int, name: str
+) -> None:
+    try:
+        device = replace(INFO, name=name)
+        one = record(samples=tuple(samples), error=error, trials=trials, device=device)
+    except RecordError:
+        assert not name.isprintable()
+        return
+    assert Record.from_line(one.to_line()) == one
+    assert "\n" not in one.to_line()
+
+
+def test_what_another_generator_wrote_is_kept_as_it_is() -> None:
+    alien = record(family="wgmma_of_2031", config='{"stages":4}', generator="77")
+    assert read(*lines(alien)) == [alien]
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+BAD_LINES: list[tuple[Any, str]] = [
+    ("", "not JSON"),
+    ("{", "not JSON"),
+    ("[]", "a JSON list instead of an object"),
+    ("3", "a JSON int instead of an object"),
+    (DEEP[: LINE_LIMIT - 1], "not JSON"),
+    ('{"a":' * 9000 + "1" + "}" * 9000, "not JSON"),
+    ("x" * (LINE_LIMIT + 10), f"longer than {LINE_LIMIT} bytes"),
+    ({"problem": "x"}, "missing ['config', 'created', 'device'"),
+    ({"extra": 1}, "unknown fields ['extra']"),
+    ({"problem": 7}, "problem is '7'"),
+    ({"problem": "gemm:1x2"}, "'gemm:1x2' is no problem key"),
+    ({"problem": "gemm:1x2x3:fp99:nn:b1:-:-:none"}, "dtype 'fp99' is unknown"),
+    ({"family": "no_such"}, "family 'no_such' is unknown"),
+    ({"family": ["gemm"]}, "family is"),
+    ({"config": 3}, "a JSON int instead of an object"),
+    ({"config": {"item_m": [1]}}, "config: item_m is '[1]'"),
+    ({"config": {"item_m": 1.5}}, "config: item_m is '1.5'"),
+    ({"config": {"tile": 8}}, "unknown parameters ['tile']"),
+    ({"samples": []}, "samples are empty"),
+    ({"samples": 1.5}, "samples are 1.5, not a list"),
+    ({"samples": ["fast"]}, "samples hold 'fast'"),
+    ({"samples": [True]}, "samples hold 'True'"),
+    ({"samples": [-1]}, "samples hold '-1'"),
+    ({"error": "small"}, "error is 'small'"),
+    ({"trials": -1}, "trials is -1"),
+    ({"trials": 1.0}, "trials is 1.0"),
+    ({"trials": 2**31}, "trials is 2147483648"),
+    ({"device": "GPU"}, "device is 'GPU', not an object"),
+    ({"device": {}}, "device: unknown fields [], missing ['architecture'"),
+    ({"device": {"serial": 1}}, "device: unknown fields ['serial']"),
+    ({"device": {"compute_units": "8"}}, "device compute_units is 8"),
+    ({"device": {"kind": "tpu"}}, "device kind is 'tpu'"),
+    ({"device": {"name": "a\nb"}}, "device name is 'a\\nb'"),
+    ({"device": {"vendor": "v" * 1000}}, "device vendor is 'vvv"),
+    ({"created": "yesterday"}, "created is 'yesterday'"),
+    ({"generator": None}, "generator is 'None'"),
+]
+
+
+def damaged(change: dict[str, Any]) -> dict[str, Any]:
+    (good,) = lines(record())
+    if list(change) == ["problem"] and change["problem"] == "x":
+        return change
+    for name, value in change.items():
+        if name == "device" and isinstance(value, dict) and value:
+            value = good["device"] | value
+        good[name] = value
+    return good
+
+
+@pytest.mark.parametrize(("bad", "message"), BAD_LINES, ids=range(len(BAD_LINES)))
+def test_a_bad_line_is_named_by_its_number(bad: Any, message: str) -> None:
+    line = bad if isinstance(bad, str) else damaged(bad)
+    with pytest.raises(ImportFileError) as caught:
+        read(*lines(record(), record()), line, *lines(record()))
+    assert str(caught.value).startswith("file.jsonl, line 4: ")
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def test_numbers_that_json_does_not_know_are_refused() -> None:
+    line = record().to_line().replace("1.25", "NaN")
+    with pytest.raises(ImportFileError, match="line 2: not JSON: NaN is no number"):
+        read(line)
+    with pytest.raises(ImportFileError, match="line 2: samples hold"):
+        read(record().to_line().replace("1.25", "1e999"))
+    with pytest.raises(ImportFileError, match="line 2: not JSON"):
+        read(record().to_line().replace("1.25", "1" * 5000))
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        (b"", "line 1: this is no export of oclgen"),
+        (b"\n", "line 1: this is no export of oclgen"),
+        (b"PNG\x89\xff", "line 1: not UTF-8"),
+        (b'{"format":"something else","schema":1}', "line 1: this is no export of oclgen"),
+        (b'{"format":"oclgen records","schema":2}', "has schema 2, this version of oclgen reads"),
+    ],
+)
+def test_files_that_are_no_export(start: bytes, message: str) -> None:
+    with pytest.raises(ImportFileError) as caught:
+        read_records("file", io.BytesIO(start))
+    assert message in str(caught.value)
+
+
+def test_a_record_says_nothing_of_people_or_machines() -> None:
+    (line,) = lines(record())
+    assert set(line) == {
+        "problem", "family", "config", "samples", "error", "trials", "device", "generator",
+        "created", "version",
+    }  # fmt: skip
+    assert set(line["device"]) == set(INFO.__dataclass_fields__)
+
+
+def test_shipped_records_are_well_formed_and_sorted() -> None:
+    records = list(shipped_records())
+    for one in records:
+        one.check()
+    assert len({one.order for one in records}) == len(records)
+
+
+def test_merging_keeps_the_faster_and_the_larger_count(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "db.sqlite")
+    store.merge([record(samples=(2.0,), trials=5)])
+    slower = record(samples=(3.0,), trials=9, created="2026-01-02T03:04:06Z")
+    assert store.merge([slower]).kept == 1
+    assert store.all_winners() == [record(samples=(2.0,), trials=9)]
+    faster = record(samples=(1.0,), trials=1, created="2026-01-02T03:04:07Z")
+    assert store.merge([faster]).improved == 1
+    assert store.all_winners() == [replace(faster, trials=9)]
+    assert store.of(INFO).measured(SQUARE).keys() == {(FAMILY, faster.config)}

@@ -1,0 +1,156 @@
+"""The store: one winner per device, driver, generator and problem, and a history behind it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+import pytest
+from tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
+
+from oclgen.families import config_to_json
+from oclgen.measurement import Measurement
+from oclgen.problem import GemmProblem
+from tuned_db import Store, open_store
+from tuned_db.database import locate
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "tuned.sqlite")
+
+
+def test_the_faster_wins_and_the_history_stays(store: Store) -> None:
+    device = store.of(INFO)
+    assert device.record(SQUARE, FAMILY, config(item_m=1), timed(2.0, 2.5, 3.0))
+    assert not device.record(SQUARE, FAMILY, config(item_m=2), timed(2.5))
+    assert device.record(SQUARE, FAMILY, config(item_m=3), timed(1.0))
+    assert device.incumbent(SQUARE) == (FAMILY, config(item_m=3), 1.0)
+    assert sorted(device.measured(SQUARE).values()) == [1.0, 2.5, 2.5]
+    assert device.trials(SQUARE) == 3
+
+
+def test_a_failure_is_remembered_and_never_wins(store: Store) -> None:
+    device = store.of(INFO)
+    failure = Measurement(invalidity="compile", reason="error: " + "x" * 100_000)
+    assert not device.record(SQUARE, FAMILY, config(), failure)
+    assert device.winner(SQUARE) is None
+    assert device.measured(SQUARE) == {(FAMILY, config_to_json(config())): inf}
+    assert device.trials(SQUARE) == 1
+    with pytest.raises(ValueError, match="a failure cannot win: compile"):
+        device.promote(SQUARE, FAMILY, config(), failure)
+
+
+def test_measuring_again_is_no_new_trial(store: Store) -> None:
+    device = store.of(INFO)
+    for ms in (2.0, 3.0, 1.0):
+        device.record(SQUARE, FAMILY, config(), timed(ms))
+    assert device.trials(SQUARE) == 1
+    assert device.measured(SQUARE) == {(FAMILY, config_to_json(config())): 1.0}
+
+
+def test_who_won_side_by_side_wins_even_if_another_was_luckier_before(store: Store) -> None:
+    device = store.of(INFO)
+    device.record(SQUARE, FAMILY, config(item_m=1), timed(1.0))
+    device.promote(SQUARE, FAMILY, config(item_m=2), timed(1.1, 1.2))
+    assert device.incumbent(SQUARE) == (FAMILY, config(item_m=2), pytest.approx(1.15))
+
+
+def test_devices_drivers_and_problems_are_kept_apart(store: Store) -> None:
+    other = store.of(replace(INFO, driver_version="2"))
+    store.of(INFO).record(SQUARE, FAMILY, config(), timed(1.0))
+    assert other.winner(SQUARE) is None
+    assert other.measured(SQUARE) == {}
+    assert store.of(INFO).winner(GemmProblem(1, 1, 1)) is None
+    other.record(SQUARE, FAMILY, config(), timed(5.0))
+    assert [one.ms for one in store.all_winners()] == [1.0, 5.0]
+
+
+def test_a_winner_of_another_generator_is_no_winner_here(store: Store) -> None:
+    store.merge([record(generator="0"), record(family="gone", generator="99")])
+    assert store.of(INFO).winner(SQUARE) is None
+    assert len(store.all_winners()) == 2
+
+
+def test_an_incumbent_that_no_longer_parses_is_none(store: Store) -> None:
+    store.merge([record(config='{"tile":1}')])
+    assert store.of(INFO).winner(SQUARE) is not None
+    assert store.of(INFO).incumbent(SQUARE) is None
+
+
+def test_a_winner_tells_all_of_its_provenance(store: Store) -> None:
+    store.of(INFO).record(SQUARE, FAMILY, config(), timed(0.1234567891, 1.0, 0.5))
+    won = store.of(INFO).winner(SQUARE)
+    assert won is not None
+    assert (won.device, won.problem, won.trials) == (INFO, SQUARE.key(), 1)
+    assert won.samples == (0.123457, 1.0, 0.5)
+    assert won.error == 1e-7
+    won.check()
+
+
+def test_threads_share_a_store(store: Store) -> None:
+    def work(number: int) -> None:
+        problem = GemmProblem(1 + number % 3, 1, 1)
+        store.of(INFO).record(problem, FAMILY, config(item_m=1 + number), timed(1.0 + number))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(24)))
+    assert [one.ms for one in store.all_winners()] == [1.0, 2.0, 3.0]
+    assert sum(one.trials for one in store.all_winners()) == 24
+
+
+WRITER = """
+import sys
+from dataclasses import replace
+from tuned_samples import FAMILY, INFO, config, timed
+from oclgen.problem import GemmProblem
+from tuned_db import open_store
+path, number = sys.argv[1], int(sys.argv[2])
+device = open_store(path).of(INFO)  # the file is made by whoever comes first
+for trial in range(15):
+    variant = config(item_m=1 + trial, unroll_k=1 + number)
+    device.record(GemmProblem(8, 8, 8), FAMILY, variant, timed(100.0 - trial - 20 * number))
+"""
+
+
+def test_many_processes_at_once_lose_nothing(tmp_path: Path) -> None:
+    path, here = tmp_path / "shared.sqlite", str(Path(__file__).parent)
+    program = f"import sys; sys.path.insert(0, {here!r})\n{WRITER}"
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(path), str(number)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    errors = [writer.communicate(timeout=120)[1] for writer in writers]
+    assert errors == [""] * 4
+    device = open_store(path).of(INFO)
+    assert device.trials(GemmProblem(8, 8, 8)) == 60
+    assert len(device.measured(GemmProblem(8, 8, 8))) == 60
+    won = device.winner(GemmProblem(8, 8, 8))
+    assert won is not None
+    assert won.ms == 100.0 - 14 - 60
+
+
+def test_the_environment_and_the_user_folder_locate_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OCLGEN_DB", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    default = locate().database or ""
+    assert default.startswith(str(tmp_path))
+    assert default.endswith("tuned.sqlite")
+    monkeypatch.setenv("OCLGEN_DB", str(tmp_path / "elsewhere" / "mine.db"))
+    assert open_store().all_winners() == []
+    assert (tmp_path / "elsewhere" / "mine.db").is_file()
+    monkeypatch.setenv("OCLGEN_DB", f"sqlite:///{tmp_path}/by_url.db")
+    open_store()
+    assert (tmp_path / "by_url.db").is_file()
+    assert locate(tmp_path / "given.db").database == str(tmp_path / "given.db")

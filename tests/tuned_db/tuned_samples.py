@@ -1,0 +1,54 @@
+"""Devices, problems and records for the tests of the database; no OpenCL is needed for any."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from oclgen import GENERATOR_VERSION
+from oclgen.families import config_to_json, gemm_register
+from oclgen.limits import DeviceInfo, Limits
+from oclgen.measurement import Measurement
+from oclgen.problem import GemmProblem, Problem
+from tuned_db import Record
+
+INFO = DeviceInfo(
+    name="Imaginary GPU",
+    vendor="Imagination Works",
+    kind="gpu",
+    architecture="imaginary 1",
+    runtime="Imaginary OpenCL",
+    runtime_version="OpenCL 3.0",
+    driver_version="1.2.3",
+    compute_units=8,
+)
+LIMITS = Limits(kind="gpu", local_bytes=48 * 1024, max_work_group=256, max_work_items=(256,) * 3)
+SQUARE = GemmProblem(64, 64, 64)
+FAMILY = gemm_register.NAME
+
+
+def config(**changes: Any) -> Any:
+    """A valid config, told apart by its changes."""
+    return replace(gemm_register.DEFAULT, **changes)
+
+
+def timed(*samples: float) -> Measurement:
+    """A measurement that went well."""
+    return Measurement(samples=samples, error=1e-7)
+
+
+def record(problem: Problem | str = SQUARE, **changes: Any) -> Record:
+    """A valid record with these changes."""
+    values: dict[str, Any] = {
+        "problem": problem if isinstance(problem, str) else problem.key(),
+        "family": FAMILY,
+        "config": config_to_json(gemm_register.DEFAULT),
+        "samples": (1.0, 1.25, 1.5),
+        "error": 2e-7,
+        "trials": 20,
+        "device": INFO,
+        "generator": GENERATOR_VERSION,
+        "created": "2026-01-02T03:04:05Z",
+        "version": "0.1.0",
+    }
+    return Record(**(values | changes))
