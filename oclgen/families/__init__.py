@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, fields
 from typing import Any, Protocol, get_type_hints
 
-from oclgen.families import conv_gemm, gemm_register, winograd_blocked, winograd_staged
+from oclgen.families import conv_gemm, gemm_register, gemm_staged, winograd_blocked, winograd_staged
 from oclgen.plan import Plan
 from oclgen.problem import Problem
 
@@ -33,7 +33,7 @@ class Family(Protocol):
         ...
 
 
-_MODULES: tuple[Family, ...] = (gemm_register, conv_gemm, winograd_blocked, winograd_staged)
+_MODULES: tuple[Family, ...] = (gemm_register, gemm_staged, conv_gemm, winograd_blocked, winograd_staged)
 
 FAMILIES: dict[str, Family] = {module.NAME: module for module in _MODULES}
 """Every family by name, in the order in which an untuned problem prefers them."""
