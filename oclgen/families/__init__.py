@@ -33,7 +33,13 @@ class Family(Protocol):
         ...
 
 
-_MODULES: tuple[Family, ...] = (gemm_register, gemm_staged, conv_gemm, winograd_blocked, winograd_staged)
+_MODULES: tuple[Family, ...] = (
+    gemm_register,
+    gemm_staged,
+    conv_gemm,
+    winograd_blocked,
+    winograd_staged,
+)
 
 FAMILIES: dict[str, Family] = {module.NAME: module for module in _MODULES}
 """Every family by name, in the order in which an untuned problem prefers them."""
