@@ -7,6 +7,7 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 
 from search_spaces.progress import Progress as Trial
 
@@ -20,10 +21,10 @@ class TuningBar:
         self._begin, self._seconds = time.monotonic(), seconds
         self._made, self._shown = 0, -1
         self._bar = Progress(
+            TextColumn("{task.fields[left]}", table_column=Column(min_width=10)),
+            BarColumn(bar_width=10),
+            TextColumn("{task.fields[best]}", table_column=Column(min_width=36)),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[best]}"),
-            TextColumn("{task.fields[left]}"),
             console=out,
             transient=True,
         )
@@ -52,13 +53,13 @@ class TuningBar:
         best = "nothing works yet"
         if trial.best:
             rate = trial.problem.flops / trial.best.ms / 1e6
-            best = f"{trial.best.family} {trial.best.ms:.4g} ms, {rate:.0f} GFLOP/s"
+            best = f"{trial.best.ms:.4g} ms, {rate:.0f} GFLOP/s"
         made = trial.index * trial.trials + trial.trial
         self._bar.update(
             self._task,
             completed=made,
             description=f"{trial.index + 1}/{trial.count} {trial.problem.key()}",
-            best=f"{trial.trial}/{trial.trials}  best {best}",
+            best=f"{trial.trial}/{trial.trials} best {best}",
             left=self._left(self._total - made),
         )
 

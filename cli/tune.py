@@ -151,19 +151,19 @@ def _starts(device: Any, store: Any) -> Any:
 
 
 def _table(results: Sequence[TuneResult], peak_gflops: float) -> Table:
-    table = Table("problem", "family", "config", "ms", "GFLOP/s", "of peak", "trials")
+    """Return one row per problem; family and config stand below it, for narrow terminals."""
+    table = Table("problem\nfamily: config", "ms", "GFLOP/s", "of peak", "trials", show_lines=True)
     for result in results:
         trials = ", ".join(f"{n} {_outcome(kind)}" for kind, n in sorted(result.outcomes.items()))
-        trials = f"{result.status}: {trials}" if trials else result.status
+        trials = f"{result.status}\n{trials}" if trials else result.status
+        key = result.problem.key()
         if result.best is None:
-            table.add_row(result.problem.key(), "", result.reason[:200], "", "", "", trials)
+            table.add_row(f"{key}\n{result.reason[:200]}", "", "", "", trials)
             continue
         rate = result.problem.flops / result.best.ms / 1e6
         config = " ".join(f"{key}={value}" for key, value in asdict(result.best.config).items())
         table.add_row(
-            result.problem.key(),
-            result.best.family,
-            config,
+            f"{key}\n{result.best.family}: {config}",
             f"{result.best.ms:.4g}",
             f"{rate:.1f}",
             f"{rate / peak_gflops:.0%}",
