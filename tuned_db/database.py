@@ -84,9 +84,19 @@ def open_database(url: URL) -> Database:
     with translated(name):
         if url.get_backend_name() == "sqlite":
             return Database(_open_sqlite(url, name), name)
-        engine = create_engine(url, pool_pre_ping=True)
+        engine = _server_engine(url, name)
         _bring_up_to_date(engine)
         return Database(engine, name)
+
+
+def _server_engine(url: URL, name: str) -> Engine:
+    try:
+        return create_engine(url, pool_pre_ping=True)
+    except ImportError as error:
+        driver = url.get_driver_name()
+        raise DatabaseError(
+            f"{name} needs a driver that is not installed ({error}): pip install {driver}"
+        ) from error
 
 
 def _open_sqlite(url: URL, name: str) -> Engine:
@@ -179,7 +189,7 @@ def translated(name: str) -> Iterator[None]:
         raise DatabaseError(_sentence(name, _reason(error))) from error
     except NoSuchModuleError as error:
         raise DatabaseError(f"{name}: SQLAlchemy knows no such kind of database.") from error
-    except (SQLAlchemyError, ImportError) as error:
+    except SQLAlchemyError as error:
         raise DatabaseError(f"{name}: {error}") from error
 
 
