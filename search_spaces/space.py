@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
 from oclgen.problem import Problem
+from search_spaces import gemm
 
 Value = int | bool | str
 Values = Callable[[Any, Limits], Mapping[str, tuple[Value, ...]]]
@@ -28,7 +29,10 @@ Seeds = Callable[[Any, Limits], list[Any]]
 PRODUCT_LIMIT = 400_000
 """Configs that are looked at before a family's values are called too many."""
 
-SPACES: dict[str, tuple[Values, Seeds]] = {}
+SPACES: dict[str, tuple[Values, Seeds]] = {
+    "gemm_register": (gemm.register_values, gemm.register_seeds),
+    "gemm_staged": (gemm.staged_values, gemm.staged_seeds),
+}
 """What is worth trying, by family; a family that is missing here is tried at its `DEFAULT`."""
 
 

@@ -58,7 +58,7 @@ class Config:
 
 DEFAULT = Config(
     item_m=4, item_n=4, vec_n=4, local_m=4, local_n=16, unroll_k=1,
-    pack_a=False, pack_b=False, loop_m=1, order="m", split_k=1,
+    pack_a=False, pack_b=False, loop_m=1, order="n", split_k=1,
 )  # fmt: skip
 
 

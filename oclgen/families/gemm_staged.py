@@ -24,7 +24,7 @@ LOAD_WIDTHS = (4, 2, 1)
 
 
 class Fetch(NamedTuple):
-    """How a work-group copies one operand's tile: each work-item moves `count` vectors.
+    """How a work-group copies one operand's tile: each work-item moves `vectors` of `width` elements.
 
     A tile in memory has rows of `length` neighbours; with `along_k` these are steps of the
     reduction, and the copy transposes.
@@ -33,7 +33,7 @@ class Fetch(NamedTuple):
     along_k: bool
     length: int
     width: int
-    count: int
+    vectors: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ class Config:
         for width in LOAD_WIDTHS:
             fits = length % width == 0 and (not trans or pad % width == 0)
             if fits and tile * self.tile_k % (self.work_items * width) == 0:
-                count = tile * self.tile_k // (self.work_items * width)
-                return Fetch(not trans, length, width, count)
+                vectors = tile * self.tile_k // (self.work_items * width)
+                return Fetch(not trans, length, width, vectors)
         return None
 
     def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:

@@ -112,7 +112,7 @@ float element(__global const elem_t *from, const int row, const int column,
 
 <%def name="fetch()">\
 % for side, (tile, stride, how) in sides.items():
-% for i in range(how.count):
+% for i in range(how.vectors):
             fetched_${side}${i} = ALIGNED_LOAD${how.width}(from_${side}${i});
             from_${side}${i} += step_${side};
 % endfor
@@ -120,7 +120,7 @@ float element(__global const elem_t *from, const int row, const int column,
 </%def>\
 <%def name="put(copy)">\
 % for side, (tile, stride, how) in sides.items():
-% for i in range(how.count):
+% for i in range(how.vectors):
 % if how.along_k:
 % for s in range(how.width):
             to_${side}${i}[${copy} * ${tile_k * stride} + ${s * stride}] = ${lane(f"fetched_{side}{i}", how.width, s)};
@@ -220,7 +220,7 @@ void gemm_staged(
     per_row = how.length // how.width
 %>\
         const long step_${side} = ${tile_k if how.along_k else f"{tile_k} * (long)ld_{side}"};
-% for i in range(how.count):
+% for i in range(how.vectors):
         ${vector(how.width)} fetched_${side}${i};
         const int row_${side}${i} = (id + ${i * work_items}) / ${per_row};
         const int column_${side}${i} = (id + ${i * work_items}) % ${per_row} * ${how.width};

@@ -1,0 +1,193 @@
+"""What is worth trying for the GEMM families, and why, with configs to begin with.
+
+It says nothing about what is valid; that is each family's `why_not`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from oclgen.families import gemm_register, gemm_staged
+from oclgen.limits import Limits
+from oclgen.plan import ceil_div
+from oclgen.problem import GemmProblem
+
+Value = int | bool | str
+BOTH = (False, True)
+
+GROUPS_PER_UNIT = 2
+"""Work-groups a GPU's compute unit wants in flight; with fewer the reduction is worth splitting."""
+
+
+def register_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
+    """Return the values worth trying for each parameter of `gemm_register`."""
+    if limits.kind == "cpu":
+        return _register_on_cpu(problem, limits)
+    return {
+        "item_m": _up_to(problem.m, 1, 2, 4, 8),
+        "item_n": _up_to(problem.n, 1, 2, 4, 8),
+        "vec_n": _up_to(problem.n, 1, 2, 4),
+        "local_m": _up_to(problem.m, 1, 4, 8, 16),
+        "local_n": (8, 16, 32, 64),
+        "unroll_k": (1, 4, 8),
+        # panels suit a cache that one core has to itself; on GPUs they cost coalescing
+        "pack_a": (False,),
+        "pack_b": (False,),
+        "loop_m": (1,),
+        # neighbouring work-items have to read neighbouring columns of B
+        "order": ("n",),
+        "split_k": _splits(problem, limits, 1, 2, 4, 8, 16, 32),
+    }
+
+
+def _register_on_cpu(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
+    width = _width(problem, limits)
+    return {
+        # 16 to 28 vectors of accumulators fill the register file and hide the latency of mad
+        "item_m": _up_to(problem.m, 1, 2, 4, 6, 8, 12, 14),
+        "item_n": _up_to(problem.n, *(width * count for count in (1, 2, 3, 4))),
+        "vec_n": (width,),
+        # a work-group of one: neighbours would only compete for the same registers
+        "local_m": (1,),
+        "local_n": (1,),
+        "unroll_k": (1, 2, 4),
+        # packing pays where rows lie apart by a multiple of the cache's size, and for nt
+        "pack_a": BOTH,
+        "pack_b": BOTH,
+        # a work-group costs some 0.2 us to start: several blocks of a short k share it
+        "loop_m": _up_to(ceil_div(problem.m, 4), 1, 4, 8, 16),
+        "order": ("m", "n"),
+        "split_k": _splits(problem, limits, 1, 2, 4, 8),
+    }
+
+
+def register_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_register.Config]:
+    """Return start points for `gemm_register`, best guess first; some may not be valid."""
+    if limits.kind == "cpu":
+        return _register_cpu_seeds(problem, limits)
+    split = _fill(problem, limits, 8, 256)
+    shapes = ((min(problem.m, 8), 4, 4), (1, 4, 4), (min(problem.m, 4), 1, 1))
+    return [
+        gemm_register.Config(
+            item_m=item_m, item_n=item_n, vec_n=vec_n, local_m=1, local_n=64, unroll_k=4,
+            pack_a=False, pack_b=False, loop_m=1, order="n", split_k=split_k,
+        )
+        for item_m, item_n, vec_n in shapes
+        for split_k in dict.fromkeys((split, max(split // 2, 1)))
+    ]  # fmt: skip
+
+
+def _register_cpu_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_register.Config]:
+    width = _width(problem, limits)
+    # 6 x 4 asks for the fewest loads per mad, 12 x 2 for the shortest rows of B, 8 x 2 is for
+    # register files of 16 vectors and for m that only 8 divides
+    shapes = ((6, 4), (12, 2), (8, 2)) if problem.m > 4 else ((problem.m, 4), (problem.m, 2))
+    packs = ((False, problem.trans_b), (False, True), (True, True))
+    narrow = problem.m < 64 and problem.k >= 1024
+    return [
+        gemm_register.Config(
+            item_m=item_m, item_n=vectors * width, vec_n=width, local_m=1, local_n=1, unroll_k=1,
+            pack_a=pack_a, pack_b=pack_b, loop_m=8 if problem.m >= 16 * item_m else 1, order="m",
+            split_k=2 * limits.compute_units if narrow and problem.n <= 1024 else 1,
+        )
+        for pack_a, pack_b in dict.fromkeys(packs)
+        for item_m, vectors in shapes
+    ]  # fmt: skip
+
+
+def staged_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
+    """Return the values worth trying for each parameter of `gemm_staged`.
+
+    On a CPU none but the default: its local memory is ordinary memory.
+    """
+    if limits.kind == "cpu":
+        return {}
+    tiles_m = _up_to(problem.m, 16, 32, 64, 128)
+    tiles_n = _up_to(problem.n, 16, 32, 64, 128)
+    values: dict[str, tuple[Value, ...]] = {
+        "tile_m": tiles_m[-3:],
+        "tile_n": (*tiles_n[-3:], 256) if problem.n >= 1024 else tiles_n[-3:],
+        "tile_k": _up_to(problem.k, 8, 16, 32),
+        "local_m": (8, 16),
+        "local_n": (8, 16),
+        # 128 bits is the widest read of local memory; half of that has fewer registers in flight
+        "vec_m": (2, 4),
+        "vec_n": (2, 4),
+        # an operand whose rows are broadcast may come straight through the cache
+        "stage_a": BOTH,
+        "stage_b": (True,),
+        # only a copy that transposes meets bank conflicts
+        "pad_a": (0,) if problem.trans_a else (0, 4),
+        "pad_b": (0, 4) if problem.trans_b else (0,),
+        "double_buffer": BOTH,
+        "prefetch": BOTH,
+        "unroll_k": (4, 8, 16),
+        "split_k": _splits(problem, limits, 1, 2, 4, 8, 16),
+        "group_m": (1, 8),
+    }
+    # skinny problems want splits more than they want every shape of a tile
+    while prod(len(each) for each in values.values()) > 100_000:
+        longest = max(("tile_n", "tile_m", "unroll_k"), key=lambda name: len(values[name]))
+        values[longest] = values[longest][1:]
+    return values
+
+
+def staged_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_staged.Config]:
+    """Return start points for `gemm_staged`, best guess first; some may not be valid.
+
+    128 x 128 with 8 x 8 per work-item reads 16 words of local memory for 64 mads, which is what
+    keeps current GPUs busy; smaller tiles are for problems that would leave compute units idle.
+    """
+    if limits.kind == "cpu":
+        return []
+    shapes = (
+        (128, 128, 16, 16, 16), (128, 128, 8, 16, 16), (128, 256, 8, 16, 16),
+        (128, 64, 16, 16, 8), (64, 64, 16, 8, 8), (64, 64, 16, 16, 16), (32, 64, 16, 8, 8),
+        (32, 32, 32, 8, 8), (16, 64, 32, 4, 16),
+    )  # fmt: skip
+    units = limits.compute_units
+    fills = [s for s in shapes if _tiles(problem, s[0], s[1]) >= units] or list(shapes[4:])
+    return [
+        gemm_staged.Config(
+            tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
+            vec_m=4, vec_n=4, stage_a=True, stage_b=True,
+            pad_a=0 if problem.trans_a else 4, pad_b=4 if problem.trans_b else 0,
+            double_buffer=True, prefetch=True, unroll_k=min(tile_k, 16),
+            split_k=_fill(problem, limits, tile_m, tile_n), group_m=8,
+        )
+        for tile_m, tile_n, tile_k, local_m, local_n in fills
+    ]  # fmt: skip
+
+
+def _width(problem: GemmProblem, limits: Limits) -> int:
+    """Return the device's vector width, or less where n has fewer columns."""
+    width = limits.native_float_width
+    while width > 1 and width >= 2 * problem.n:
+        width //= 2
+    return width
+
+
+def _up_to(extent: int, *values: int) -> tuple[int, ...]:
+    """Return the ascending values that are not larger than `extent`, and one more to cover it."""
+    below = [value for value in values if value < extent]
+    return (*below, *values[len(below) : len(below) + 1])
+
+
+def _tiles(problem: GemmProblem, tile_m: int, tile_n: int) -> int:
+    return problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n)
+
+
+def _fill(problem: GemmProblem, limits: Limits, tile_m: int, tile_n: int) -> int:
+    """Return the power of two by which k has to be split for every compute unit to have work."""
+    wanted, split = GROUPS_PER_UNIT * limits.compute_units, 1
+    while split * _tiles(problem, tile_m, tile_n) < wanted and problem.k >= 128 * split:
+        split *= 2
+    return split
+
+
+def _splits(problem: GemmProblem, limits: Limits, *values: int) -> tuple[int, ...]:
+    """Return the splits that leave slices of 64 steps, only one where C has enough tiles."""
+    if _tiles(problem, 64, 64) >= 4 * limits.compute_units and problem.k < 4096:
+        return (1,)
+    return tuple(value for value in values if value == 1 or problem.k >= 64 * value)
