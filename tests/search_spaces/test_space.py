@@ -1,0 +1,131 @@
+"""Enumeration: all valid configs, no other, each once, and quickly."""
+
+from __future__ import annotations
+
+import time
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+from synthetic import VALUES, Config
+
+from oclgen.families import FAMILIES, families_for
+from oclgen.keys import parse_conv, parse_gemm
+from oclgen.limits import Limits
+from oclgen.problem import Problem
+from search_spaces.space import PRODUCT_LIMIT, SPACES, Space, enumerate_space, seeds_of, space_of
+
+CPU = Limits("cpu", 32768, 4096, (4096,) * 3, 2**31, 2**33, 2, 16)
+GPU = Limits("gpu", 47 * 1024, 1024, (1024, 1024, 64), 2**34, 2**36, 132, 1)
+PROBLEMS: list[Problem] = [
+    parse_gemm("1024x1024x1024"),
+    parse_gemm("1x4096x4096:nt"),
+    parse_conv("8,64,56,56,64,3,3,1,1"),
+    parse_conv("8,64,56,56,64,3,3,1,1:bwd_data"),
+    parse_conv("8,64,56,56,64,3,3,1,1:bwd_weights"),
+    parse_conv("8,3,224,224,64,7,7,2,3"),
+    parse_conv("8,256,14,14,64,1,1"),
+    parse_conv("8,96,56,56,96,3,3,1,1,1,96"),
+]
+
+
+@pytest.fixture(scope="module")
+def space() -> Space:
+    return enumerate_space(Config, VALUES, lambda config: config.valid)
+
+
+def test_every_valid_config_is_there_once_and_no_other(space: Space) -> None:
+    everything = [Config(*values) for values in product(*VALUES.values())]
+    valid = {config for config in everything if config.valid}
+    assert {space.config(row) for row in range(len(space))} == valid
+    assert len(space) == len(valid) < len(everything)
+
+
+def test_rows_and_configs_name_each_other(space: Space) -> None:
+    for row in range(0, len(space), 97):
+        assert space.row_of(space.config(row)) == row
+    assert space.row_of(Config(128, 128, 1, 1, 0, False, "m")) is None  # invalid
+    assert space.row_of(Config(8, 8, 1, 3, 0, False, "m")) is None  # 3 is no value
+
+
+def test_integers_are_ordered_and_names_and_flags_are_not(space: Space) -> None:
+    assert dict(zip(space.names, space.ordered, strict=True)) == {
+        "tile_m": True, "tile_n": True, "vec": True, "unroll": True, "pad": True,
+        "stage": False, "order": False,
+    }  # fmt: skip
+    mixed = enumerate_space(
+        Config, {**VALUES, "tile_m": (64, 8, 64, 16)}, lambda config: config.valid
+    )
+    assert mixed.values[0] == (8, 16, 64)
+
+
+def test_the_nearest_free_row(space: Space) -> None:
+    wanted = space.row_of(Config(32, 32, 4, 4, 1, True, "n"))
+    assert wanted is not None
+    free = np.ones(len(space), dtype=np.bool_)
+    point = space.points[wanted].tolist()
+    assert space.nearest(point, free) == wanted
+    free[wanted] = False
+    near = space.config(space.nearest(point, free))
+    changed = [
+        name for name in space.names if getattr(near, name) != point_value(space, point, name)
+    ]
+    assert len(changed) == 1
+    assert changed[0] in ("tile_m", "tile_n", "unroll")  # the finest steps
+
+
+def point_value(space: Space, point: list[int], name: str) -> object:
+    index = space.names.index(name)
+    return space.values[index][point[index]]
+
+
+def test_an_invalid_point_moves_to_a_valid_one(space: Space) -> None:
+    free = np.ones(len(space), dtype=np.bool_)
+    point = [4, 4, 2, 2, 1, 1, 0]  # 128 x 128 is too large
+    assert space.row_at(point) is None
+    near = space.config(space.nearest(point, free))
+    assert near.valid
+    assert {near.tile_m, near.tile_n} == {64, 128}
+
+
+def test_values_that_are_too_many_or_no_parameters_are_refused() -> None:
+    many = {**VALUES, "unroll": tuple(range(1000))}
+    with pytest.raises(ValueError, match="configs are too many to enumerate; at most"):
+        enumerate_space(Config, many, lambda config: config.valid)
+    with pytest.raises(ValueError, match="are not the parameters"):
+        enumerate_space(Config, {**VALUES, "tile": (1,)}, lambda config: config.valid)
+
+
+def test_a_space_without_a_valid_config_is_empty() -> None:
+    assert len(enumerate_space(Config, VALUES, lambda _: False)) == 0
+
+
+def test_three_hundred_thousand_configs_in_seconds() -> None:
+    many = {**VALUES, "unroll": tuple(range(1, 150))}
+    assert prod(len(values) for values in many.values()) > 250_000
+    begin = time.perf_counter()
+    space = enumerate_space(Config, many, lambda config: config.valid)
+    assert time.perf_counter() - begin < 10
+    free = np.ones(len(space), dtype=np.bool_)
+    begin = time.perf_counter()
+    space.nearest([0] * 7, free)
+    assert time.perf_counter() - begin < 1
+
+
+def test_every_family_says_what_is_worth_trying() -> None:
+    assert set(SPACES) == set(FAMILIES)
+
+
+@pytest.mark.parametrize("limits", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
+def test_the_spaces_of_the_families(problem: Problem, limits: Limits) -> None:
+    for family in families_for(problem):
+        space = space_of(family.NAME, problem, limits)
+        assert len(space) > 0
+        assert prod(len(values) for values in space.values) <= PRODUCT_LIMIT
+        for row in range(0, len(space), max(len(space) // 10, 1)):
+            assert space.config(row).why_not(problem, limits) is None
+        seeds = seeds_of(family.NAME, problem, limits)
+        assert len(seeds) == len(set(seeds)) > 0
+        assert all(seed.why_not(problem, limits) is None for seed in seeds)
