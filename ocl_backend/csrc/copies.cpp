@@ -3,8 +3,9 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <torch/library.h>
 
+#include "operators.h"
+#include "pinned.h"
 #include "transfer.h"
 
 namespace ocl {
@@ -25,13 +26,6 @@ bool overlap(const Tensor& a, const Tensor& b) {
   const auto* first = static_cast<const char*>(a.const_data_ptr());
   const auto* second = static_cast<const char*>(b.const_data_ptr());
   return first < second + b.nbytes() && second < first + a.nbytes();
-}
-
-void strided_copy(const Tensor& source, const Tensor& target) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("ocl::strided_copy", "")
-                             .typed<void(const Tensor&, const Tensor&)>();
-  op.call(source, target);
 }
 
 void within_device(const Tensor& source, const Tensor& target) {
@@ -68,7 +62,7 @@ void to_host(const Tensor& source, const Tensor& target) {
 
 void to_device(const Tensor& source, const Tensor& target, bool non_blocking) {
   if (same_layout(source, target)) {
-    const bool stays = non_blocking && source.is_pinned();
+    const bool stays = non_blocking && is_pinned(source.const_data_ptr());
     write(target.data_ptr(), source.const_data_ptr(), target.nbytes(), stays);
     return;
   }
@@ -81,6 +75,8 @@ void to_device(const Tensor& source, const Tensor& target, bool non_blocking) {
   write(landed.data_ptr(), dense.const_data_ptr(), dense.nbytes(), false);
   within_device(landed, target);
 }
+
+}  // namespace
 
 Tensor copy_from(const Tensor& self, const Tensor& target, bool non_blocking) {
   const Tensor source = self.sizes() == target.sizes() ? self : self.expand_as(target);
@@ -111,18 +107,6 @@ at::Scalar local_scalar_dense(const Tensor& self) {
   const Tensor host = at::empty({}, self.options().device(at::kCPU));
   read(host.data_ptr(), self.const_data_ptr(), self.itemsize());
   return at::_local_scalar_dense(host);
-}
-
-}  // namespace
-
-TORCH_LIBRARY_FRAGMENT(ocl, library) {
-  library.def("strided_copy(Tensor source, Tensor(a!) target) -> ()");
-}
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
-  library.impl("_copy_from", TORCH_FN(copy_from));
-  library.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
-  library.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
 }
 
 }  // namespace ocl

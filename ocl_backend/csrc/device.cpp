@@ -5,8 +5,9 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/library.h>
 
+#include "operators.h"
+#include "pinned.h"
 #include "transfer.h"
 
 namespace ocl {
@@ -150,6 +151,8 @@ struct GeneratorImpl final : c10::GeneratorImpl {
   uint64_t offset_ = 0;
 };
 
+}  // namespace
+
 const at::Generator& default_generator(c10::DeviceIndex index) {
   static auto* all = [] {
     auto* list = new std::vector<at::Generator>();
@@ -159,6 +162,8 @@ const at::Generator& default_generator(c10::DeviceIndex index) {
   }();
   return (*all)[size_t(checked(index < 0 ? current_device() : index))];
 }
+
+namespace {
 
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
@@ -186,6 +191,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
     return at::make_generator<GeneratorImpl>(checked(index < 0 ? current_device() : index));
   }
+  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
+  at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     resize_storage(*storage.unsafeGetStorageImpl(), bytes);
   }
@@ -214,8 +221,3 @@ void register_device() {
 }  // namespace ocl
 
 extern "C" void ocl_register_device() { ocl::register_device(); }
-
-TORCH_LIBRARY_FRAGMENT(ocl, library) {
-  library.def("default_generator(int device) -> Generator?",
-              [](int64_t index) { return ocl::default_generator(c10::DeviceIndex(index)); });
-}

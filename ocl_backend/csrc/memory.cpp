@@ -3,6 +3,8 @@
 // block may be handed out again while the last kernel that used it is still running.
 #include "memory.h"
 
+#include "pinned.h"
+
 #include <pthread.h>
 
 #include <cstdlib>
@@ -215,6 +217,7 @@ struct Allocator final : c10::DeviceAllocator {
   bool initialized() override { return device_count() > 0; }
   void emptyCache(c10::MempoolId_t = {0, 0}) override {
     for (int index = 0; index < device_count(); ++index) ocl::empty_cache(c10::DeviceIndex(index));
+    empty_pinned_cache();
   }
   // One in-order queue per device: a block is never reused ahead of its last reader.
   void recordStream(const c10::DataPtr&, c10::Stream) override {}

@@ -1,14 +1,9 @@
 // The operators only C++ can write: creating tensors, viewing and resizing them.
 #include <ATen/EmptyTensor.h>
-#include <ATen/ops/_reshape_alias_native.h>
-#include <ATen/ops/as_strided_native.h>
-#include <ATen/ops/set_native.h>
-#include <ATen/ops/unfold_native.h>
-#include <ATen/ops/view_native.h>
 #include <ATen/native/Resize.h>
 #include <c10/core/DeviceGuard.h>
-#include <torch/library.h>
 
+#include "operators.h"
 #include "transfer.h"
 
 namespace ocl {
@@ -37,6 +32,13 @@ c10::Device chosen(std::optional<c10::Device> device) {
   return device && device->has_index() ? *device : c10::Device(kType, current_device());
 }
 
+void grow_storage(const Tensor& self, size_t bytes) {
+  auto* storage = self.storage().unsafeGetStorageImpl();
+  if (bytes > storage->nbytes()) resize_storage(*storage, bytes);
+}
+
+}  // namespace
+
 Tensor empty(IntArrayRef size, std::optional<at::ScalarType> dtype,
              std::optional<at::Layout> layout, std::optional<at::Device> device,
              std::optional<bool> pinned, std::optional<at::MemoryFormat> format) {
@@ -55,11 +57,6 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<at::Sca
   return at::detail::empty_strided_generic(size, stride, allocator(),
                                            c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                            checked_dtype(dtype));
-}
-
-void grow_storage(const Tensor& self, size_t bytes) {
-  auto* storage = self.storage().unsafeGetStorageImpl();
-  if (bytes > storage->nbytes()) resize_storage(*storage, bytes);
 }
 
 const Tensor& resize_(const Tensor& self, IntArrayRef size,
@@ -100,22 +97,6 @@ Tensor& set_empty_(Tensor& self) {
   const c10::DeviceGuard guard(self.device());
   at::Storage storage(at::Storage::use_byte_size_t(), 0, allocator(), true);
   return set_storage_(self, std::move(storage), 0, {0}, {});
-}
-
-}  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
-  library.impl("empty.memory_format", TORCH_FN(empty));
-  library.impl("empty_strided", TORCH_FN(empty_strided));
-  library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
-  library.impl("view", TORCH_FN(at::native::view));
-  library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
-  library.impl("unfold", TORCH_FN(at::native::unfold));
-  library.impl("resize_", TORCH_FN(resize_));
-  library.impl("set_", TORCH_FN(set_empty_));
-  library.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
-  library.impl("set_.source_Storage", TORCH_FN(set_whole_storage_));
-  library.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_));
 }
 
 }  // namespace ocl

@@ -1,13 +1,20 @@
-// Runs what has no kernel here on the CPU and counts it by operator.
-// The policy (warn once, or refuse) belongs to the Python module `ocl_backend.fallback`.
+// What goes through torch's dispatcher: the table of the shim's operators, and the fallback that
+// runs an operator without a kernel on the CPU and counts it. It alone includes torch/library.h,
+// which takes longer to compile than everything else here.
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/set_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_native.h>
 #include <torch/library.h>
 
 #include <map>
 #include <mutex>
 #include <sstream>
+
+#include "operators.h"
 
 namespace {
 
@@ -51,7 +58,7 @@ void replace_generators(const c10::OperatorHandle& op, torch::jit::Stack& stack)
     if (chosen && chosen->device().is_cpu()) continue;
     at::Generator source =
         chosen ? *chosen
-               : at::detail::getPrivateUse1Hooks().getDefaultGenerator(device_of(stack).index());
+               : ocl::default_generator(device_of(stack).index());
     const std::lock_guard<std::mutex> lock(source.mutex());
     // the offset of a multiple of 4 keeps the counter's alignment for the kernels that share it
     const uint64_t offset = source.get_offset();
@@ -73,6 +80,41 @@ void to_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 }  // namespace
+
+namespace ocl {
+
+void strided_copy(const at::Tensor& source, const at::Tensor& target) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("ocl::strided_copy", "")
+                             .typed<void(const at::Tensor&, const at::Tensor&)>();
+  op.call(source, target);
+}
+
+}  // namespace ocl
+
+TORCH_LIBRARY(ocl, library) {
+  library.def("strided_copy(Tensor source, Tensor(a!) target) -> ()");
+  library.def("default_generator(int device) -> Generator?", [](int64_t index) {
+    return ocl::default_generator(c10::DeviceIndex(index));
+  });
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("empty.memory_format", TORCH_FN(ocl::empty));
+  library.impl("empty_strided", TORCH_FN(ocl::empty_strided));
+  library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
+  library.impl("view", TORCH_FN(at::native::view));
+  library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
+  library.impl("unfold", TORCH_FN(at::native::unfold));
+  library.impl("resize_", TORCH_FN(ocl::resize_));
+  library.impl("set_", TORCH_FN(ocl::set_empty_));
+  library.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
+  library.impl("set_.source_Storage", TORCH_FN(ocl::set_whole_storage_));
+  library.impl("set_.source_Storage_storage_offset", TORCH_FN(ocl::set_storage_));
+  library.impl("_copy_from", TORCH_FN(ocl::copy_from));
+  library.impl("_copy_from_and_resize", TORCH_FN(ocl::copy_from_and_resize));
+  library.impl("_local_scalar_dense", TORCH_FN(ocl::local_scalar_dense));
+}
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&to_cpu>());
