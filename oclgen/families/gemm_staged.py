@@ -24,7 +24,7 @@ LOAD_WIDTHS = (4, 2, 1)
 
 
 class Fetch(NamedTuple):
-    """How a work-group copies one operand's tile: each work-item moves `vectors` of `width` elements.
+    """How a work-group copies one operand's tile: a work-item moves `vectors` of `width`.
 
     A tile in memory has rows of `length` neighbours; with `along_k` these are steps of the
     reduction, and the copy transposes.
