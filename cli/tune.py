@@ -99,8 +99,8 @@ def run(
     device: Any,
     problems: Sequence[Problem],
     budget: Any,
-    families: frozenset[str] | None,
-    where: str | None,
+    families: frozenset[str] | None = None,
+    where: str | None = None,
 ) -> list[TuneResult]:
     """Tune with a bar, print the table, and return the results."""
     from oclgen import peak

@@ -1,0 +1,87 @@
+"""Tunes a small CNN's kernels on device 0, keeps the winners, and trains it on real digits.
+
+The digits are the 1,797 of the UCI set that scikit-learn brings: nothing is downloaded. Run again,
+it finds its shapes tuned and goes straight to training.
+"""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.optim import Adam, Optimizer
+
+from ocl_backend.tuned import reload_tuned
+from oclgen.device import devices
+from oclgen.keys import parse_key
+from oclgen_cli.tune import run
+from search_spaces.progress import Budget
+
+BATCH, EPOCHS, HELD_OUT = 64, 15, 360
+BUDGET = Budget(trials=32, seconds=120)
+
+
+def network() -> nn.Module:
+    """Return a CNN for 1 x 8 x 8 images and 10 classes."""
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
+        nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(64 * 2 * 2, 128), nn.ReLU(), nn.Linear(128, 10),
+    )  # fmt: skip
+
+
+def step(model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor) -> None:
+    """Make one step of training."""
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(images), labels).backward()
+    optimizer.step()
+
+
+def tune_for(model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor) -> None:
+    """Tune every product and convolution that a step of training calls, and use the winners."""
+    seen = torch.ocl.explain(step, model, optimizer, images, labels)
+    problems = list(dict.fromkeys(parse_key(row.problem) for row in seen.rows))
+    run(devices()[0], problems, BUDGET)
+    reload_tuned()
+
+
+def train(model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor) -> None:
+    """Train for all epochs, in an order drawn anew for each."""
+    for _ in range(EPOCHS):
+        for chosen in torch.randperm(len(images)).split(BATCH):
+            if len(chosen) == BATCH:
+                step(model, optimizer, images[chosen.to("ocl")], labels[chosen.to("ocl")])
+    torch.ocl.synchronize()
+
+
+def main() -> None:
+    """Tune, train, and print the accuracy and the variants that ran."""
+    torch.manual_seed(0)
+    digits = load_digits()
+    order = torch.randperm(len(digits.target))
+    images = (torch.tensor(digits.images, dtype=torch.float32)[order, None] / 16).to("ocl")
+    labels = torch.tensor(digits.target)[order].to("ocl")
+    model = network().to("ocl")
+    optimizer = Adam(model.parameters(), lr=2e-3)
+    first = images[HELD_OUT : HELD_OUT + BATCH], labels[HELD_OUT : HELD_OUT + BATCH]
+
+    tune_for(model, optimizer, *first)
+    begin = time.perf_counter()
+    train(model, optimizer, images[HELD_OUT:], labels[HELD_OUT:])
+    seconds = time.perf_counter() - begin
+
+    print("\nWhat a step of training runs:")
+    print(torch.ocl.explain(step, model, optimizer, *first))
+    model.eval()
+    with torch.no_grad():
+        right = (model(images[:HELD_OUT]).argmax(1) == labels[:HELD_OUT]).sum().item()
+    print(f"\nfallbacks to the CPU: {torch.ocl.fallbacks() or 'none'}")
+    print(f"{EPOCHS} epochs in {seconds:.1f} s on {torch.ocl.get_device_name(0)}")
+    print(f"accuracy on {HELD_OUT} digits not trained on: {right / HELD_OUT:.1%}")
+
+
+if __name__ == "__main__":
+    main()
