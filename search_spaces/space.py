@@ -88,16 +88,15 @@ class Space:
         row = int(np.searchsorted(self._codes, code))
         return row if row < len(self) and self._codes[row] == code else None
 
-    def nearest(self, point: list[int], free: NDArray[np.bool_]) -> int:
-        """Return the row nearest to `point` among the `free` ones, of which there must be one.
+    def nearest(self, point: list[int], free: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the rows nearest to `point` among the `free` ones, of which there must be one.
 
-        The distance is the sum over the parameters: the part of the way through the values for
-        ordered ones, 1 where unordered ones differ.
+        The distance is the number of steps: from one value to the next where they are ordered,
+        to any other where they are not.
         """
         apart = np.abs(self.points - np.asarray(point))
-        ways = np.maximum(np.array(self._shape) - 1, 1)
-        distance = np.where(self.ordered, apart / ways, apart > 0).sum(axis=1)
-        return int(np.argmin(np.where(free, distance, np.inf)))
+        steps = np.where(self.ordered, apart, apart > 0).sum(axis=1)
+        return np.flatnonzero(free & (steps == steps[free].min()))
 
 
 def space_of(family: str, problem: Problem, limits: Limits) -> Space:

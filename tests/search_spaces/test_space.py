@@ -65,14 +65,14 @@ def test_the_nearest_free_row(space: Space) -> None:
     assert wanted is not None
     free = np.ones(len(space), dtype=np.bool_)
     point = space.points[wanted].tolist()
-    assert space.nearest(point, free) == wanted
+    assert space.nearest(point, free).tolist() == [wanted]
     free[wanted] = False
-    near = space.config(space.nearest(point, free))
-    changed = [
-        name for name in space.names if getattr(near, name) != point_value(space, point, name)
-    ]
-    assert len(changed) == 1
-    assert changed[0] in ("tile_m", "tile_n", "unroll")  # the finest steps
+    near = [space.config(row) for row in space.nearest(point, free)]
+    for config in near:
+        changed = [n for n in space.names if getattr(config, n) != point_value(space, point, n)]
+        assert len(changed) == 1
+    assert {config.tile_m for config in near} == {16, 32, 64}  # neighbours, not 8 and not 128
+    assert {config.order for config in near} == {"m", "n", "z"}  # no order, all are neighbours
 
 
 def point_value(space: Space, point: list[int], name: str) -> object:
@@ -84,9 +84,9 @@ def test_an_invalid_point_moves_to_a_valid_one(space: Space) -> None:
     free = np.ones(len(space), dtype=np.bool_)
     point = [4, 4, 2, 2, 1, 1, 0]  # 128 x 128 is too large
     assert space.row_at(point) is None
-    near = space.config(space.nearest(point, free))
-    assert near.valid
-    assert {near.tile_m, near.tile_n} == {64, 128}
+    near = [space.config(row) for row in space.nearest(point, free)]
+    assert all(config.valid for config in near)
+    assert {(config.tile_m, config.tile_n) for config in near} == {(64, 128), (128, 64)}
 
 
 def test_values_that_are_too_many_or_no_parameters_are_refused() -> None:
