@@ -1,0 +1,163 @@
+"""Measures the GEMM families against torch's matrix product, side by side in one run.
+
+It keeps nothing; `oclgen tune` is what fills the database. Each shape is searched with a few
+variants, then the fastest and the peer take turns, so that a busy machine slows both.
+
+    python benchmarks/gemm.py --device 0 --trials 30 --only squares,skinny
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from math import exp, inf, log
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from oclgen import peak
+from oclgen.device import Device, select
+from oclgen.families import FAMILIES, config_to_json, families_for
+from oclgen.measure import Bench, time_samples
+from oclgen.problem import DTYPES, GemmProblem
+from search_spaces.contest import contest
+from search_spaces.search import Search
+from search_spaces.space import seeds_of, space_of
+
+ROUNDS = 3
+"""Turns of ours and the peer; the median is over all their samples."""
+
+
+def shapes(kind: str) -> dict[str, list[GemmProblem]]:
+    """Return the problems by group; GPUs get larger squares."""
+    sizes = (1024, 2048, 4096, 8192) if kind == "gpu" else (256, 512, 1024, 2048)
+    side = sizes[2]
+    return {
+        "squares": [GemmProblem(size, size, size) for size in sizes],
+        "transposes": [
+            GemmProblem(side, side, side, trans_a=trans_a, trans_b=trans_b)
+            for trans_a, trans_b in ((False, True), (True, False), (True, True))
+        ],
+        "skinny": [
+            GemmProblem(1, 4096, 4096),
+            GemmProblem(16, 4096, 4096),
+            GemmProblem(128, 4096, 4096),
+            GemmProblem(64, 1000, 2048),
+            GemmProblem(4096, 4096, 64),
+        ],
+        "batched": [GemmProblem(256, 256, 256, batch=16)],
+    }
+
+
+class Ours(NamedTuple):
+    """The fastest variant found: family, config, and its plan ready to run."""
+
+    family: str
+    config: Any
+    prepared: Any
+
+
+class Peer:
+    """torch in a process of its own."""
+
+    def __init__(self) -> None:
+        script = Path(__file__).with_name("torch_gemm.py")
+        self._process = subprocess.Popen(
+            [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.name: str = self._answer()
+
+    def samples(self, problem: GemmProblem) -> list[float]:
+        """Return torch's times in milliseconds."""
+        assert self._process.stdin
+        self._process.stdin.write(problem.key() + "\n")
+        self._process.stdin.flush()
+        return list(self._answer())
+
+    def _answer(self) -> Any:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("torch's process ended; its message stands above")
+        return json.loads(line)
+
+
+def fastest(device: Device, problem: GemmProblem, trials: int, names: list[str]) -> Ours:
+    """Search `names` with `trials` variants and return the fastest right one."""
+    bench = Bench(device, problem)
+    searches = {
+        name: Search(space_of(name, problem, device.limits), seeds_of(name, problem, device.limits))
+        for name in names
+    }
+    best_ms, best = inf, None
+    for name in contest(searches, trials, lambda: inf):
+        config = searches[name].ask()
+        plan = FAMILIES[name].plan(problem, config)
+        measurement = bench.measure(plan, best_ms)
+        searches[name].tell(config, measurement.ms)
+        if measurement.ms < best_ms:
+            best_ms, best = measurement.ms, (name, config, plan)
+        elif not measurement.ok:
+            print(f"  {name} {config_to_json(config)}: {measurement.reason[:200]}", flush=True)
+    if best is None:
+        raise RuntimeError(f"none of {trials} variants of {problem.key()} works on {device.name}")
+    output = device.empty(4 * problem.batch * problem.m * problem.n)
+    return Ours(*best[:2], device.prepare(best[2], {**bench.buffers, "c": output}))
+
+
+def compare(
+    device: Device, peer: Peer, problem: GemmProblem, trials: int, names: list[str]
+) -> float:
+    """Print one line for `problem`; return how many times faster than the peer ours is."""
+    ours = fastest(device, problem, trials, names or [f.NAME for f in families_for(problem)])
+    mine: list[float] = []
+    theirs: list[float] = []
+    for _ in range(ROUNDS):
+        mine += time_samples(ours.prepared)
+        theirs += peer.samples(problem)
+    rate = problem.flops / median(mine) * 1e-6
+    ratio = median(theirs) / median(mine)
+    print(
+        f"{problem.key():<44} {median(mine):9.4f} ms {rate:9.1f} GFLOP/s "
+        f"{rate / peak.measure(device).gflops:5.0%} of peak  peer {median(theirs):9.4f} ms "
+        f"{problem.flops / median(theirs) * 1e-6:9.1f} GFLOP/s  ratio {ratio:5.2f} "
+        f"(best of samples {min(theirs) / min(mine):5.2f})\n"
+        f"  {ours.family} {config_to_json(ours.config)}",
+        flush=True,
+    )
+    return ratio
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """Return the geometric mean."""
+    logs = [log(value) for value in values]
+    return exp(sum(logs) / len(logs))
+
+
+def main() -> None:
+    """Run the groups that were asked for and print a line per shape and a mean per group."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="0", help="index or part of the name")
+    parser.add_argument("--trials", type=int, default=24, help="variants per shape")
+    parser.add_argument("--only", default="", help="groups, with commas between them")
+    parser.add_argument("--family", action="append", default=[], help="only this one; repeatable")
+    parser.add_argument("--dtype", default="fp32", choices=sorted(DTYPES))
+    options = parser.parse_args()
+    device, peer = select(options.device), Peer()
+    print(f"{device.name} ({device.info.runtime}) against {peer.name}")
+    print(f"measured fp32 peak: {peak.measure(device).gflops:.1f} GFLOP/s\n")
+    groups = shapes(device.limits.kind)
+    for group in options.only.split(",") if options.only else groups:
+        ratios = [
+            compare(device, peer, replace(p, dtype=options.dtype), options.trials, options.family)
+            for p in groups[group]
+        ]
+        print(f"{group}: {geometric_mean(ratios):.2f} times the peer\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
