@@ -31,11 +31,12 @@ MAX_TEXT = 4000
 class Config:
     """Parameters of the kernel; the legend stands at the head of its template."""
 
+    images: int
     item_x: int
     vec: int
     vecs: int
     unroll: int
-    rows_outer: bool
+    taps_outer: bool
     channels_fastest: bool
 
     @property
@@ -47,11 +48,14 @@ class Config:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
         if self.vec not in VECTOR_WIDTHS:
             return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
-        if self.item_x * self.vecs > MAX_ACCUMULATORS:
+        vectors = self.images * self.item_x * self.vecs
+        if vectors > MAX_ACCUMULATORS:
             return (
-                f"item_x={self.item_x} vecs={self.vecs} needs {self.item_x * self.vecs} vectors "
-                f"of accumulators; at most {MAX_ACCUMULATORS} stay in registers"
+                f"images={self.images} item_x={self.item_x} vecs={self.vecs} needs {vectors} "
+                f"vectors of accumulators; at most {MAX_ACCUMULATORS} stay in registers"
             )
+        if problem.batch % self.images:
+            return f"images={self.images} does not divide the batch of {problem.batch}"
         parts = parts_of(problem)
         widest = max(part.cols.results for part in parts)
         if self.item_x > max(widest, DEFAULT.item_x):
@@ -65,11 +69,24 @@ class Config:
         return None
 
     def _written_out(self, cols: Axis) -> int:
-        reached = (len(tap) for variant in variants(cols, self.item_x) for tap in variant.reached)
-        return sum(reached) * self.vecs
+        runs = (run for variant in variants(cols, self.item_x) for run in variant.runs)
+        return (
+            self.images
+            * self.vecs
+            * sum(len(run.positions) * (len(run.taps) if self.taps_outer else 1) for run in runs)
+        )
 
 
-DEFAULT = Config(item_x=8, vec=8, vecs=1, unroll=1, rows_outer=False, channels_fastest=False)
+DEFAULT = Config(
+    images=1, item_x=8, vec=8, vecs=1, unroll=1, taps_outer=False, channels_fastest=False
+)
+
+
+class Run(NamedTuple):
+    """Neighbouring taps of a row that reach the same positions of a block of results."""
+
+    taps: range
+    positions: tuple[int, ...]
 
 
 class Variant(NamedTuple):
@@ -77,7 +94,7 @@ class Variant(NamedTuple):
 
     blocks: tuple[int, ...] | None
     count: int
-    reached: tuple[tuple[int, ...], ...]
+    runs: tuple[Run, ...]
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -107,20 +124,28 @@ def packing(part: Correlation, problem: ConvProblem, config: Config) -> Packing:
 
 def variants(cols: Axis, item_x: int) -> list[Variant]:
     """Return the pieces of code that a row's blocks of `item_x` results need, commonest last."""
-    blocks: dict[tuple[int, tuple[tuple[int, ...], ...]], list[int]] = {}
+    blocks: dict[tuple[int, tuple[Run, ...]], list[int]] = {}
     for block in range(ceil_div(cols.results, item_x)):
         first = block * item_x
         count = min(item_x, cols.results - first)
-        reach = [cols.reach(first + x) for x in range(count)]
-        reached = tuple(
-            tuple(x for x in range(count) if tap in reach[x]) for tap in range(cols.taps)
-        )
-        blocks.setdefault((count, reached), []).append(block)
+        blocks.setdefault((count, _runs(cols, first, count)), []).append(block)
     ranked = sorted(blocks.items(), key=lambda entry: len(entry[1]))
     return [
         Variant(None if at == len(ranked) - 1 else tuple(where), *code)
         for at, (code, where) in enumerate(ranked)
     ]
+
+
+def _runs(cols: Axis, first: int, count: int) -> tuple[Run, ...]:
+    reach = [cols.reach(first + x) for x in range(count)]
+    runs: list[Run] = []
+    for tap in range(cols.taps):
+        positions = tuple(x for x in range(count) if tap in reach[x])
+        if runs and runs[-1].positions == positions:
+            runs[-1] = Run(range(runs[-1].taps.start, tap + 1), positions)
+        else:
+            runs.append(Run(range(tap, tap + 1), positions))
+    return tuple(run for run in runs if run.positions)
 
 
 def parts_of(problem: ConvProblem) -> tuple[Correlation, ...]:
@@ -143,7 +168,7 @@ def _flat(part: Correlation) -> Correlation:
 def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: Packing) -> Launch:
     read, written = operands(problem)[1:]
     columns = ceil_div(part.cols.results, config.item_x)
-    grid = (packed.blocks * part.groups, part.batch * part.rows.results * columns)
+    grid = (packed.blocks * part.groups, part.batch // config.images * part.rows.results * columns)
     source = render(
         NAME,
         preamble=dtype_preamble(problem.dtype),

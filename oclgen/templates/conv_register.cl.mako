@@ -1,18 +1,19 @@
 <%doc>
 Direct correlation in registers for CPUs: vector lanes are channels of the result, no local memory.
 
-A work-item computes vecs * vec channels of item_x neighbouring results of one row: weights, packed
+A work-item computes vecs * vec channels of item_x neighbouring results of a row: weights, packed
 so that lanes are channels, are loaded as vectors and each input element is broadcast against them.
 Results are transposed before they are stored. What lies in the padding is left out of the text:
 blocks of columns that reach the same taps share one piece of code, and rows are skipped whole.
 
 dtype, activation   storage type of input, output, bias (accumulation is fp32); epilogue
 sizes               names and values of the correlation's sizes
-variants            pieces of code: blocks (None: all others), count of results, per tap their list
-item_x              results along the row per work-item
+variants            pieces of code: blocks (None: all others), count of results, and runs of taps
+                    that reach the same positions among them
+images, item_x      images, and results along the row in each, per work-item
 vec, vecs           lanes of a vector; vectors of channels per work-item
 unroll              channels that are summed over per loop iteration
-rows_outer          loop over kernel rows outside the channels; else inside
+taps_outer          loop over kernel taps outside the channels; else inside
 channels_fastest    neighbouring work-items differ in channels, else in positions
 bias                add bias[channel]
 store_step          distance of neighbouring results in the output
@@ -29,9 +30,12 @@ transpose           text of the function transpose(rows)
                 out.append((start, width))
                 start += width
         return out
-    def weights_at(j, u):
-        at = f"weights + wt + {j} * PACKED_W * BLOCK + {u * vec}"
+    def weights_at(u):
+        at = f"weights + wt + {u * vec}"
         return f"*({at})" if vec == 1 else f"vload{vec}(0, {at})"
+    def accumulators(n, u, start, count):
+        names = (f"acc{n}_{x}_{u}" if x < count else "0.0f" for x in range(start, start + vec))
+        return ", ".join(names)
     def part(text, start, width):
         if width == vec:
             return text
@@ -49,6 +53,8 @@ ${activation}
 #define BLOCKS ((CHANNELS + BLOCK - 1) / BLOCK)
 #define READ_PLANE (READ_H * READ_W)
 #define WRITTEN_PLANE (WRITTEN_H * WRITTEN_W)
+#define READ_IMAGE (GROUPS * DEPTH * READ_PLANE)
+#define WRITTEN_IMAGE (GROUPS * CHANNELS * WRITTEN_PLANE)
 
 ${transpose}
 
@@ -73,40 +79,41 @@ void store${count}(
 }
 
 % endfor
-<%def name="tap_row(v)">\
-                // input row h of channel c, against kernel row i
-                const int at = c * READ_PLANE + h * READ_W + w0;
-                const int wt = (c * PACKED_IN + i * PACKED_H) * BLOCK;
-% for j, reached in enumerate(v.reached):
-% if reached:
-                {
+<%def name="tap(positions, j, indent)">\
+${indent}const int wt = (c * PACKED_IN + i * PACKED_H + ${j} * PACKED_W) * BLOCK;
+${indent}const int at = c * READ_PLANE + h * READ_W + w0 + ${j} * TAP_STEP_W;
 % for u in range(vecs):
-                    const ${vf} w${u} = ${weights_at(j, u)};
+${indent}const ${vf} w${u} = ${weights_at(u)};
 % endfor
-% for x in reached:
-                    const float x${x} = LOAD1(in + at + (${x} * STEP_W + ${j} * TAP_STEP_W));
+% for n in range(images):
+% for x in positions:
+${indent}const float x${n}_${x} = LOAD1(in + at + ${n} * READ_IMAGE + ${x} * STEP_W);
 % for u in range(vecs):
-                    acc${x}_${u} = mad((${vf})(x${x}), w${u}, acc${x}_${u});
+${indent}acc${n}_${x}_${u} = mad((${vf})(x${n}_${x}), w${u}, acc${n}_${x}_${u});
 % endfor
 % endfor
-                }
-% endif
 % endfor
 </%def>\
 <%def name="block(v)">\
+% for n in range(images):
 % for x in range(v.count):
-        ${vf} ${", ".join(f"acc{x}_{u} = 0.0f" for u in range(vecs))};
+        ${vf} ${", ".join(f"acc{n}_{x}_{u} = 0.0f" for u in range(vecs))};
 % endfor
-% if rows_outer:
+% endfor
+% if taps_outer:
         for (int i = 0; i < TAPS_H; ++i) {
             const int h = h0 + i * TAP_STEP_H;
             if (h < 0 || h >= READ_H) {
                 continue;
             }
+% for run in v.runs:
+% for j in run.taps:
 #pragma unroll ${unroll}
             for (int c = 0; c < DEPTH; ++c) {
-${tap_row(v)}\
+${tap(run.positions, j, " " * 16)}\
             }
+% endfor
+% endfor
         }
 % else:
 #pragma unroll ${unroll}
@@ -116,21 +123,29 @@ ${tap_row(v)}\
                 if (h < 0 || h >= READ_H) {
                     continue;
                 }
-${tap_row(v)}\
+% for run in v.runs:
+                // not unrolled: compilers would keep what taps share in registers and spill
+#pragma unroll 1
+                for (int j = ${run.taps[0]}; j < ${run.taps[-1] + 1}; ++j) {
+${tap(run.positions, "j", " " * 20)}\
+                }
+% endfor
             }
         }
 % endif
 % for u in range(vecs):
-% for start in range(0, v.count, vec):
-<%
-    rows = [f"acc{x}_{u}" if x < v.count else "0.0f" for x in range(start, start + vec)]
-%>\
         if (channel + ${u * vec} < CHANNELS) {
-            ${vf} rows[${vec}] = {${", ".join(rows)}};
-            store${min(vec, v.count - start)}(
-                rows, out + ${u * vec} * WRITTEN_PLANE + ${start * store_step},${f" bias + {u * vec}," if bias else ""} CHANNELS - channel - ${u * vec});
-        }
+% for n in range(images):
+% for start in range(0, v.count, vec):
+            {
+                ${vf} rows[${vec}] = {${accumulators(n, u, start, v.count)}};
+                store${min(vec, v.count - start)}(
+                    rows, out + ${n} * WRITTEN_IMAGE + ${u * vec} * WRITTEN_PLANE + ${start * store_step},
+                    ${f"bias + {u * vec}, " if bias else ""}CHANNELS - channel - ${u * vec});
+            }
 % endfor
+% endfor
+        }
 % endfor
 </%def>\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -148,14 +163,14 @@ void conv_register(
     const int channel = block % BLOCKS * BLOCK;
     const int column = position % COLUMNS;
     const int row = position / COLUMNS % RESULTS_H;
-    const long image = position / (COLUMNS * RESULTS_H);
+    const long image = position / (COLUMNS * RESULTS_H) * ${images};
     const int h0 = row * STEP_H + ORIGIN_H;
     const int w0 = column * ${item_x} * STEP_W + ORIGIN_W;
 
-    in += offset_in + (image * GROUPS + group) * DEPTH * READ_PLANE;
+    in += offset_in + image * READ_IMAGE + group * DEPTH * READ_PLANE;
     weights += offset_weights + (long)block % BLOCKS * PACKED_BLOCK * BLOCK
         + (long)group * PACKED_GROUP * BLOCK + (KERNEL_FIRST_H * KERNEL_W + KERNEL_FIRST_W) * BLOCK;
-    out += offset_out + ((image * GROUPS + group) * CHANNELS + channel) * WRITTEN_PLANE
+    out += offset_out + image * WRITTEN_IMAGE + (group * CHANNELS + channel) * WRITTEN_PLANE
         + (FIRST_H + row * STORE_STEP_H) * WRITTEN_W + FIRST_W + column * ${item_x * store_step};
 % if bias:
     bias += offset_bias + group * CHANNELS + channel;
