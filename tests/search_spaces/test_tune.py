@@ -1,0 +1,307 @@
+"""Tuning: what is measured, kept, skipped, promoted, and when it stops; with made-up times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from math import inf, log2
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import Clock, Memory
+
+from oclgen.families import config_to_json, gemm_register, gemm_staged
+from oclgen.keys import parse_conv, parse_gemm
+from oclgen.limits import DeviceInfo, Limits
+from oclgen.measurement import Measurement
+from oclgen.problem import Problem
+from search_spaces import space
+from search_spaces.progress import Budget, Progress, Results
+from search_spaces.tune import Tuner, tune
+from tuned_db import open_store
+
+GPU = Limits("gpu", 47 * 1024, 1024, (1024, 1024, 64), 2**34, 2**36, 132, 1)
+PROBLEM = parse_gemm("512x512x512")
+OTHER = parse_gemm("64x1000x2048:nt")
+REGISTER, STAGED = gemm_register.NAME, gemm_staged.NAME
+
+
+def fake_ms(family: str, config: Any) -> float:
+    """The register family has its optimum at 4 x 8 and is twice as slow as the staged one."""
+    if family == REGISTER:
+        return 2 + abs(log2(config.item_m / 4)) + abs(log2(config.item_n / 8))
+    return 1 + abs(log2(config.tile_m / 64)) + abs(log2(config.tile_n / 64))
+
+
+@dataclass
+class Lab:
+    """A measure that takes a second of a clock that only it moves, and remembers its calls."""
+
+    clock: Clock = field(default_factory=Clock)
+    calls: list[tuple[Problem, str, Any, float]] = field(default_factory=list)
+    spell: dict[int, Exception | BaseException | Measurement] = field(default_factory=dict)
+    """What happens at the call of that number instead."""
+
+    def measure(self, problem: Problem, family: str, config: Any, best_ms: float) -> Measurement:
+        self.calls.append((problem, family, config, best_ms))
+        self.clock.now += 1
+        event = self.spell.get(len(self.calls))
+        if isinstance(event, BaseException):
+            raise event
+        return event or Measurement((fake_ms(family, config),), error=1e-7)
+
+    def variants(self, problem: Problem = PROBLEM) -> list[tuple[str, str]]:
+        return [(f, config_to_json(c)) for p, f, c, _ in self.calls if p == problem]
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab()
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+def tuner(lab: Lab, memory: Results, budget: Budget, **more: Any) -> Tuner:
+    return Tuner(GPU, lab.measure, memory, budget, clock=lab.clock, **more)
+
+
+def test_the_budget_is_spent_on_distinct_variants_and_the_best_wins(
+    lab: Lab, memory: Memory
+) -> None:
+    (result,) = tune(tuner(lab, memory, Budget(trials=60)), [PROBLEM])
+    tried = lab.variants()[:60]
+    assert len(set(tried)) == 60 == result.trials
+    assert (result.status, result.outcomes) == ("tuned", Counter({"none": 60}))
+    assert result.best is not None
+    assert (result.best.family, result.best.ms) == (STAGED, 1.0)
+    assert memory.winners[PROBLEM] == (STAGED, result.best.config, 1.0)
+    assert len(memory.asked) == 60
+    # the rest were measured again, side by side
+    assert set(lab.variants()[60:]) <= set(tried)
+
+
+def test_more_trials_go_to_the_faster_family(lab: Lab, memory: Memory) -> None:
+    tune(tuner(lab, memory, Budget(trials=60)), [PROBLEM])
+    counts = Counter(family for family, _ in lab.variants()[:60])
+    assert counts == {REGISTER: 15, STAGED: 45}
+
+
+def test_measure_hears_the_best_time_so_far(lab: Lab, memory: Memory) -> None:
+    tune(tuner(lab, memory, Budget(trials=20)), [PROBLEM])
+    best = inf
+    for _, family, config, heard in lab.calls[:20]:
+        assert heard == best
+        best = min(best, fake_ms(family, config))
+    assert {heard for *_, heard in lab.calls[20:]} <= {inf}
+
+
+def test_the_same_seed_tries_the_same() -> None:
+    labs = [Lab(), Lab(), Lab()]
+    for lab, seed in zip(labs, (3, 3, 4), strict=True):
+        tune(tuner(lab, Memory(), Budget(trials=50, seed=seed)), [PROBLEM])
+    assert labs[0].variants() == labs[1].variants() != labs[2].variants()
+
+
+def test_a_second_run_finds_it_done_and_a_larger_one_goes_on(lab: Lab, memory: Memory) -> None:
+    tune(tuner(lab, memory, Budget(trials=20)), [PROBLEM])
+    first = len(lab.calls)
+    (again,) = tune(tuner(lab, memory, Budget(trials=20)), [PROBLEM])
+    assert (again.status, again.trials, len(lab.calls)) == ("already done", 0, first)
+    assert again.best is not None
+    (more,) = tune(tuner(lab, memory, Budget(trials=30)), [PROBLEM])
+    assert (more.status, more.trials) == ("tuned", 10)
+    assert len({text for _, _, text, _ in memory.asked}) == 30
+
+
+def test_trials_made_elsewhere_count(lab: Lab, memory: Memory) -> None:
+    memory.foreign_trials = 25
+    (result,) = tune(tuner(lab, memory, Budget(trials=20)), [PROBLEM])
+    assert (result.status, lab.calls) == ("already done", [])
+
+
+def test_a_space_smaller_than_the_budget_is_done_when_it_is_exhausted(
+    lab: Lab, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow = {"item_m": (1, 2), "item_n": (4, 8)}
+    monkeypatch.setitem(space.SPACES, REGISTER, (lambda p, li: narrow, lambda p, li: []))
+    only = tuner(lab, memory, Budget(trials=50), families=frozenset({REGISTER}))
+    (result,) = tune(only, [PROBLEM])
+    assert (result.status, result.trials) == ("tuned", 5)  # four and the DEFAULT
+    (again,) = tune(only, [PROBLEM])
+    assert (again.status, again.trials) == ("already done", 0)
+
+
+def test_only_the_families_asked_for_are_tried_and_counted(lab: Lab, memory: Memory) -> None:
+    tune(tuner(lab, memory, Budget(trials=8), families=frozenset({STAGED})), [PROBLEM])
+    assert {family for family, _ in lab.variants()} == {STAGED}
+    only = tuner(lab, memory, Budget(trials=8), families=frozenset({REGISTER}))
+    (result,) = tune(only, [PROBLEM])
+    assert (result.status, result.trials) == ("tuned", 8)
+    assert result.best is not None
+    assert result.best.family == STAGED  # the winner of the problem, whoever was tried now
+
+
+def test_starts_are_tried_first_where_they_fit(lab: Lab, memory: Memory) -> None:
+    good = gemm_staged.DEFAULT
+    bad = gemm_register.Config(**{**vars_of(gemm_register.DEFAULT), "item_m": 10**6})
+    starts = [(REGISTER, bad), (STAGED, good), ("gone", good)]
+    tune(tuner(lab, memory, Budget(trials=4), starts=lambda _: starts), [PROBLEM])
+    assert (STAGED, config_to_json(good)) in lab.variants()[:2]
+    assert all(config != bad for _, _, config, _ in lab.calls)
+
+
+def vars_of(config: Any) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in config.__dataclass_fields__}
+
+
+def test_failures_and_exceptions_are_outcomes(lab: Lab, memory: Memory) -> None:
+    lab.spell = {
+        1: Measurement(invalidity="compile", reason="error: no such type"),
+        2: ZeroDivisionError("by zero"),
+        3: Measurement(invalidity="correctness", reason="off by 3"),
+    }
+    (result,) = tune(tuner(lab, memory, Budget(trials=10)), [PROBLEM])
+    assert result.outcomes == {"compile": 1, "runtime": 1, "correctness": 1, "none": 7}
+    assert result.reason == "error: no such type"
+    assert memory.asked[1][3].reason == "ZeroDivisionError: by zero"
+    assert result.best is not None
+
+
+def test_a_problem_on_which_everything_fails_has_no_variant(lab: Lab, memory: Memory) -> None:
+    failure = Measurement(invalidity="compile", reason="the compiler crashed")
+    lab.spell = dict.fromkeys(range(1, 100), failure)
+    (result,) = tune(tuner(lab, memory, Budget(trials=10)), [PROBLEM])
+    assert (result.status, result.best, result.trials) == ("no variant", None, 10)
+    assert result.reason == "the compiler crashed"
+    assert len(lab.calls) == 10
+
+
+def test_a_problem_that_no_family_serves(lab: Lab, memory: Memory) -> None:
+    none = tuner(lab, memory, Budget(), families=frozenset({"gone"}))
+    (result,) = tune(none, [PROBLEM])
+    assert (result.status, result.trials) == ("no variant", 0)
+
+
+def test_interrupted_by_hand_what_was_measured_is_kept(lab: Lab, memory: Memory) -> None:
+    lab.spell = {7: KeyboardInterrupt()}
+    first, second, third = tune(
+        tuner(lab, memory, Budget(trials=10)), [PROBLEM, OTHER, parse_conv("1,8,9,9,8,3,3")]
+    )
+    assert (first.status, first.trials) == ("interrupted", 6)
+    assert first.best is not None
+    assert len(memory.asked) == 6
+    assert second.status == third.status == "not reached"
+    assert second.best is None
+
+
+def test_seconds_are_dealt_out_evenly(lab: Lab, memory: Memory) -> None:
+    problems = [PROBLEM, OTHER, parse_gemm("96x96x96")]
+    results = tune(tuner(lab, memory, Budget(trials=1000, seconds=120)), problems)
+    assert lab.clock.now <= 120 + 9
+    assert [result.status for result in results] == ["tuned"] * 3
+    assert all(30 <= result.trials <= 45 for result in results)
+    assert all(35 <= result.seconds <= 46 for result in results)
+
+
+def test_seconds_that_one_problem_leaves_go_to_the_others(
+    lab: Lab, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = space.SPACES[STAGED]
+    values = lambda p, li: {} if p == PROBLEM else wide[0](p, li)  # noqa: E731
+    monkeypatch.setitem(space.SPACES, STAGED, (values, lambda p, li: []))
+    only = tuner(lab, memory, Budget(1000, 40), families=frozenset({STAGED}))
+    first, second = tune(only, [PROBLEM, OTHER])
+    assert (first.trials, first.seconds) == (1, 1)
+    assert second.trials >= 34
+    assert lab.clock.now <= 40 + 3
+
+
+def test_problems_beyond_the_time_are_not_reached(lab: Lab, memory: Memory) -> None:
+    problems = [parse_gemm(f"{size}x8x8") for size in range(1, 8)]
+    results = tune(tuner(lab, memory, Budget(trials=50, seconds=3)), problems)
+    assert lab.clock.now <= 3 + 1
+    assert [result.trials for result in results] == [1, 1, 1, 0, 0, 0, 0]
+    assert results[-1].status == "not reached"
+    assert results[0].status == "tuned"
+
+
+def test_progress_is_told_after_every_trial(lab: Lab, memory: Memory) -> None:
+    told: list[Progress] = []
+    lab.spell = {1: Measurement(invalidity="compile", reason="no")}
+    tune(tuner(lab, memory, Budget(12, 100), report=told.append), [PROBLEM, OTHER])
+    assert [one.trial for one in told] == [*range(1, 13)] * 2
+    assert [one.index for one in told] == [0] * 12 + [1] * 12
+    assert {(one.count, one.trials) for one in told} == {(2, 12)}
+    assert told[0].best is None
+    assert told[11].best is not None
+    assert told[11].best.ms == min(fake_ms(f, c) for _, f, c, _ in lab.calls[1:12])
+    assert told[11].outcomes == {"compile": 1, "none": 11}
+    assert told[0].seconds_left > told[11].seconds_left > 0
+
+
+class Drifting(Lab):
+    """A machine on which everything gets slower with time, and one variant was lucky once."""
+
+    def measure(self, problem: Problem, family: str, config: Any, best_ms: float) -> Measurement:
+        measurement = super().measure(problem, family, config, best_ms)
+        lucky = 0.93 if len(self.calls) == 4 else 1.0
+        ms = measurement.ms * lucky * (1 + 0.001 * len(self.calls))
+        return Measurement((ms,), error=1e-7)
+
+
+def test_the_winner_is_decided_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab, memory = Drifting(), Memory()
+    monkeypatch.setattr(f"{__name__}.fake_ms", lambda family, config: 1.0 + 0.01 * config.item_m)
+    values = {"item_m": (1, 2, 4, 8)}
+    monkeypatch.setitem(space.SPACES, REGISTER, (lambda p, li: values, lambda p, li: []))
+    seeds = [
+        (REGISTER, gemm_register.Config(**{**vars_of(gemm_register.DEFAULT), "item_m": m}))
+        for m in (1, 2, 4, 8)
+    ]
+    only = tuner(lab, memory, Budget(4), families=frozenset({REGISTER}), starts=lambda _: seeds)
+    (result,) = tune(only, [PROBLEM])
+    assert memory.asked[-1][3].ms == min(one[3].ms for one in memory.asked)  # the lucky one
+    (promoted,) = memory.promoted
+    assert promoted[1].item_m == 1
+    assert len(promoted[2].samples) == 3
+    assert result.best is not None
+    assert result.best.config.item_m == 1
+
+
+def test_an_incumbent_that_is_still_faster_keeps_its_place(lab: Lab, memory: Memory) -> None:
+    best = gemm_register.Config(**{**vars_of(gemm_register.DEFAULT), "item_m": 4, "item_n": 8})
+    assert best.why_not(PROBLEM, GPU) is None
+    memory.winners[PROBLEM] = (REGISTER, best, 1.9)
+    (result,) = tune(tuner(lab, memory, Budget(3), families=frozenset({REGISTER})), [PROBLEM])
+    assert (REGISTER, config_to_json(best)) in lab.variants()[3:]
+    assert result.best is not None
+    assert result.best.config == best
+
+
+def test_a_variant_that_fails_when_it_is_measured_again_cannot_win(
+    lab: Lab, memory: Memory
+) -> None:
+    tune(tuner(lab, memory, Budget(60)), [PROBLEM])
+    again = len(lab.calls) - 60
+    assert again >= 2
+    other = Lab(spell={61: Measurement(invalidity="runtime", reason="lost the device")})
+    fresh = Memory()
+    tune(tuner(other, fresh, Budget(60)), [PROBLEM])
+    failed = other.variants()[60]
+    assert (fresh.promoted[0][0], config_to_json(fresh.promoted[0][1])) != failed
+
+
+def test_the_database_serves_as_results(tmp_path: Path, lab: Lab) -> None:
+    info = DeviceInfo("Imaginary", "None", "gpu", "imaginary 1", "OpenCL", "3.0", "1.0", 132)
+    device = open_store(tmp_path / "tuned.sqlite").of(info)
+    (result,) = tune(tuner(lab, device, Budget(6)), [PROBLEM])
+    assert result.status == "tuned"
+    assert device.trials(PROBLEM) == 6
+    assert result.best is not None
+    assert device.incumbent(PROBLEM) == (result.best.family, result.best.config, result.best.ms)
+    (again,) = tune(tuner(lab, device, Budget(6)), [PROBLEM])
+    assert again.status == "already done"
