@@ -22,7 +22,9 @@ NAME = "winograd_blocked"
 MAX_ACCUMULATORS = 512
 """Private floats per work-item past which every compiler tried here spills to memory."""
 LANES = 16
-"""Widest vector, and the floats of a cache line."""
+"""Widest vector."""
+CHANNELS_PER_ITEM = 16
+"""Channels a work-item of the filter transform takes: all that its cache lines of w hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +108,14 @@ class Scratch:
             "TILE_ROWS": geo.batch * geo.tiles_h,
             "BLOCK": self.block,
             "LINE": line,
-            "LINES": round_up(line * geo.in_tile, LANES),
+            "LINES": round_up(line * geo.in_tile, common.CACHE_LINE),
             "V_TILES": v_tiles,
-            "V_POINT": odd_lines(geo.channels * v_tiles),
-            "M_POINT": odd_lines(self.block * item_k),
+            "V_POINT": common.odd_lines(geo.channels * v_tiles),
+            "M_POINT": common.odd_lines(self.block * item_k),
         }
         inside = self.config.filters_inside
-        panels = 1 if inside else ceil_div(geo.filters, item_k)
-        u_point = panels * geo.channels * item_k
-        sizes["U_POINT"] = odd_lines(u_point) if inside else u_point
+        filters = common.FilterLayout(geo, item_k, skewed=True).point
+        sizes["U_POINT"] = common.odd_lines(geo.channels * item_k) if inside else filters
         sizes["SLOT"] = sizes["LINES"] + geo.points * (
             sizes["V_POINT"] + sizes["M_POINT"] + (sizes["U_POINT"] if inside else 0)
         )
@@ -125,11 +126,6 @@ class Scratch:
         return "\n".join(f"#define {name} {value}" for name, value in self.sizes().items())
 
 
-def odd_lines(floats: int) -> int:
-    """Return the next odd number of cache lines, in floats: points must not share cache sets."""
-    return LANES * (ceil_div(floats, LANES) | 1)
-
-
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: the filter transform, unless it is inside, and the convolution."""
     geo = common.geometry(problem, config.out_tile)
@@ -137,11 +133,12 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     scratch = ("scratch", FLOAT * slots * Scratch(geo, config).sizes()["SLOT"])
     if config.filters_inside:
         return Plan((_convolution(problem, geo, config),), (scratch,))
+    filters = common.FilterLayout(geo, config.item_k, skewed=True)
     launches = (
-        common.filter_launch(problem.dtype, geo, config.item_k, config.vec_k, local_k=1),
+        common.filter_launch(problem.dtype, filters, config.vec_k, 1, CHANNELS_PER_ITEM),
         _convolution(problem, geo, config),
     )
-    return Plan(launches, (("u", common.filter_bytes(geo, config.item_k)), scratch))
+    return Plan(launches, (("u", filters.bytes), scratch))
 
 
 def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:

@@ -15,11 +15,10 @@ from oclgen.render import dtype_preamble, render, vector
 from oclgen.winograd_matrices import Matrix, cook_toom, statements
 
 OUT_TILES = (2, 4, 6)
+CACHE_LINE = 16
+"""Floats of a cache line of 64 bytes."""
 FLOAT = 4
 """Bytes of a workspace element: transformed data is fp32 whatever the problem stores."""
-
-CHANNELS_PER_ITEM = 4
-"""Channels one work-item of the filter transform takes: enough to hide what a work-item costs."""
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -145,34 +144,63 @@ def filter_tile(geo: Geometry, width: int) -> str:
     )
 
 
-def filter_launch(dtype: str, geo: Geometry, panel: int, vec_k: int, local_k: int) -> Launch:
-    """Return the launch that writes U [points][filters / panel][channels][panel] from w.
+@dataclass(frozen=True, slots=True)
+class FilterLayout:
+    """U as [points][filters / panel][channels][panel], the points `point` floats apart.
 
     A panel that the filters do not fill repeats the last filter; its results are never stored.
-    One work-item transforms `vec_k` filters of some channels; `local_k` of them are a group.
     """
+
+    geo: Geometry
+    panel: int
+    skewed: bool = False
+    """Keep the points from sharing cache sets; dense otherwise, as a GEMM wants its batches."""
+
+    @property
+    def point(self) -> int:
+        """Floats from one point to the next."""
+        dense = round_up(self.geo.filters, self.panel) * self.geo.channels
+        return odd_lines(dense) if self.skewed else dense
+
+    @property
+    def bytes(self) -> int:
+        """Size of the workspace."""
+        return FLOAT * self.geo.points * self.point
+
+
+def odd_lines(floats: int) -> int:
+    """Return the next odd number of cache lines, in floats: powers of two share cache sets."""
+    return CACHE_LINE * (ceil_div(floats, CACHE_LINE) | 1)
+
+
+def filter_launch(
+    dtype: str, layout: FilterLayout, vec_k: int, local_k: int, channels_per_item: int
+) -> Launch:
+    """Return the launch that writes U from w.
+
+    One work-item transforms `vec_k` filters of `channels_per_item` channels; `local_k` of them
+    are a group.
+    """
+    geo = layout.geo
     source = render(
         "winograd_filter",
         preamble=dtype_preamble(dtype),
         defines=geo.defines(),
         filter_tile=filter_tile(geo, vec_k),
-        panel=panel,
+        panel=layout.panel,
+        point=layout.point,
         vec_k=vec_k,
         local_k=local_k,
+        channels_per_item=channels_per_item,
     )
-    items_k = ceil_div(geo.filters, panel) * panel // vec_k
+    items_k = round_up(geo.filters, layout.panel) // vec_k
     return Launch(
         source=source,
         kernel="winograd_filter",
-        global_size=(round_up(items_k, local_k), ceil_div(geo.channels, CHANNELS_PER_ITEM)),
+        global_size=(round_up(items_k, local_k), ceil_div(geo.channels, channels_per_item)),
         local_size=(local_k, 1),
         args=(*buffer("w"), *buffer("u")),
     )
-
-
-def filter_bytes(geo: Geometry, panel: int) -> int:
-    """Return the bytes of U in panels of `panel` filters."""
-    return FLOAT * geo.points * ceil_div(geo.filters, panel) * panel * geo.channels
 
 
 def too_large(plan: Plan, limits: Limits) -> str | None:

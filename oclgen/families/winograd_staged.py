@@ -103,16 +103,17 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: filter transform, input transform, product, inverse transform."""
     geo = common.geometry(problem, config.out_tile)
     family, gemm_config = parse_gemm(config.gemm)
+    filters = common.FilterLayout(geo, panel=geo.filters)
     product: Plan = GEMMS[family].plan(gemm_problem(geo), gemm_config)
     tiles = round_up(geo.tiles, TILE_STEP)
     launches = (
-        common.filter_launch(problem.dtype, geo, geo.filters, config.vec_k, config.local_k),
+        common.filter_launch(problem.dtype, filters, config.vec_k, config.local_k, 1),
         _input_launch(problem, geo, config),
         *(_renamed(launch) for launch in product.launches),
         _output_launch(problem, geo, config),
     )
     workspaces = (
-        ("u", common.filter_bytes(geo, geo.filters)),
+        ("u", filters.bytes),
         ("v", FLOAT * geo.points * geo.channels * tiles),
         ("m", FLOAT * geo.points * geo.filters * tiles),
     )

@@ -262,9 +262,9 @@ void winograd_blocked(
         for (int k0 = share * ${item_k}; k0 < FILTERS; k0 += ${split_k * item_k}) {
 % if filters_inside:
             for (int c = 0; c < CHANNELS; ++c) {
-% for j in vectors:
-                filter_tile(w + offset_w, k0 + ${j * vec_k}, c, own + c * ${item_k} + ${j * vec_k}, U_POINT);
-% endfor
+                for (int k = 0; k < ${item_k}; k += ${vec_k}) {
+                    filter_tile(w + offset_w, k0 + k, c, own + c * ${item_k} + k, U_POINT);
+                }
             }
 % else:
             __global const float *own = u + offset_u + (long)k0 * CHANNELS;
@@ -274,18 +274,13 @@ void winograd_blocked(
             }
             for (int t = 0; t < BLOCK && first + t / TILES_W < TILE_ROWS; ++t) {
                 const int tile_row = first + t / TILES_W;
-% for j in vectors:
-% if edge_k:
-                if (k0 + ${j * vec_k} < FILTERS)
-% endif
-                {
-                    const int k = k0 + ${j * vec_k};
-                    output_tile(m + t * ${item_k} + ${j * vec_k}, k,
+                __global elem_t *image = target + offset_target
+                    + (long)(tile_row / TILES_H) * FILTERS * (OUT_H * OUT_W);
+                for (int k = k0; k < ${f"min(k0 + {item_k}, FILTERS)" if edge_k else f"k0 + {item_k}"}; k += ${vec_k}) {
+                    output_tile(m + t * ${item_k} + k - k0, k,
                         tile_row % TILES_H * OUT_TILE, t % TILES_W * OUT_TILE,
-                        ${"bias + offset_bias, " if bias else ""}target + offset_target
-                            + ((long)(tile_row / TILES_H) * FILTERS + k) * (OUT_H * OUT_W));
+                        ${"bias + offset_bias, " if bias else ""}image + (long)k * (OUT_H * OUT_W));
                 }
-% endfor
             }
         }
     }
