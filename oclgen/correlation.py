@@ -10,8 +10,10 @@ divisibility and none needs atomics.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import gcd, prod
+from typing import NamedTuple
 
 from oclgen.problem import ConvProblem
 
@@ -36,6 +38,15 @@ class Axis:
     first: int = 0
     kernel_first: int = 0
     kernel_step: int = 1
+
+    @property
+    def copies(self) -> bool:
+        """Whether result `q` reads element `q` alone, of as many as there are results."""
+        return (
+            self.results == self.read == self.written
+            and (self.taps, self.step, self.origin) == (1, 1, 0)
+            and (self.kernel_first, self.first, self.store_step) == (0, 0, 1)
+        )
 
     def reach(self, q: int) -> range:
         """Return the taps of result `q` that fall inside what is read; never a gap between."""
@@ -75,6 +86,33 @@ class Correlation:
     def results(self) -> int:
         """Results per image and channel."""
         return self.rows.results * self.cols.results
+
+    def strung(self) -> Correlation:
+        """Return this with rows strung together to one, where one tap reads them without gaps."""
+        rows, cols = self.rows, self.cols
+        if not (rows.copies and cols.copies):
+            return self
+        one = replace(rows, results=1, read=1, written=1)
+        every = replace(cols, results=self.results, read=self.results, written=self.results)
+        return replace(self, rows=one, cols=every)
+
+
+class Run(NamedTuple):
+    """Neighbours along an axis (`span`) that all reach the same of something else."""
+
+    span: range
+    reached: tuple[int, ...]
+
+
+def runs_of(reached: Sequence[tuple[int, ...]]) -> tuple[Run, ...]:
+    """Return the runs of equal entries, less those that reach nothing."""
+    runs: list[Run] = []
+    for at, entry in enumerate(reached):
+        if runs and runs[-1].reached == entry:
+            runs[-1] = Run(range(runs[-1].span.start, at + 1), entry)
+        else:
+            runs.append(Run(range(at, at + 1), entry))
+    return tuple(run for run in runs if run.reached)
 
 
 def correlations(problem: ConvProblem) -> tuple[Correlation, ...]:

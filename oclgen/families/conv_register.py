@@ -5,10 +5,10 @@ It is not made for GPUs, where `conv_gemm` shares what it loads through local me
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import NamedTuple, TypeGuard
 
-from oclgen.correlation import Axis, Correlation, correlations, operands
+from oclgen.correlation import Axis, Correlation, Run, correlations, operands, runs_of
 from oclgen.limits import Limits
 from oclgen.pack import PACKED, Packing, transpose_text
 from oclgen.plan import Launch, Plan, buffer, ceil_div
@@ -73,20 +73,13 @@ class Config:
         return (
             self.images
             * self.vecs
-            * sum(len(run.positions) * (len(run.taps) if self.taps_outer else 1) for run in runs)
+            * sum(len(run.reached) * (len(run.span) if self.taps_outer else 1) for run in runs)
         )
 
 
 DEFAULT = Config(
     images=1, item_x=8, vec=8, vecs=1, unroll=1, taps_outer=False, channels_fastest=False
 )
-
-
-class Run(NamedTuple):
-    """Neighbouring taps of a row that reach the same positions of a block of results."""
-
-    taps: range
-    positions: tuple[int, ...]
 
 
 class Variant(NamedTuple):
@@ -138,31 +131,13 @@ def variants(cols: Axis, item_x: int) -> list[Variant]:
 
 def _runs(cols: Axis, first: int, count: int) -> tuple[Run, ...]:
     reach = [cols.reach(first + x) for x in range(count)]
-    runs: list[Run] = []
-    for tap in range(cols.taps):
-        positions = tuple(x for x in range(count) if tap in reach[x])
-        if runs and runs[-1].positions == positions:
-            runs[-1] = Run(range(runs[-1].taps.start, tap + 1), positions)
-        else:
-            runs.append(Run(range(tap, tap + 1), positions))
-    return tuple(run for run in runs if run.positions)
+    reached = [tuple(x for x in range(count) if tap in reach[x]) for tap in range(cols.taps)]
+    return runs_of(reached)
 
 
 def parts_of(problem: ConvProblem) -> tuple[Correlation, ...]:
     """Return the correlations, each with rows strung together where that is possible."""
-    return tuple(_flat(part) for part in correlations(problem))
-
-
-def _flat(part: Correlation) -> Correlation:
-    """Return `part` with its rows strung together where one tap reads them without gaps."""
-    rows, cols = part.rows, part.cols
-    plain = Axis(cols.results, cols.read, cols.written, 1, 1, cols.tap_step, 0)
-    if cols != plain or rows != Axis(rows.results, rows.read, rows.written, 1, 1, rows.tap_step, 0):
-        return part
-    length = part.results
-    return replace(
-        part, rows=Axis(1, 1, 1, 1, 1, 1, 0), cols=Axis(length, length, length, 1, 1, 1, 0)
-    )
+    return tuple(part.strung() for part in correlations(problem))
 
 
 def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: Packing) -> Launch:

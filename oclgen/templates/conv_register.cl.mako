@@ -107,10 +107,10 @@ ${indent}acc${n}_${x}_${u} = mad((${vf})(x${n}_${x}), w${u}, acc${n}_${x}_${u});
                 continue;
             }
 % for run in v.runs:
-% for j in run.taps:
+% for j in run.span:
 #pragma unroll ${unroll}
             for (int c = 0; c < DEPTH; ++c) {
-${tap(run.positions, j, " " * 16)}\
+${tap(run.reached, j, " " * 16)}\
             }
 % endfor
 % endfor
@@ -126,8 +126,8 @@ ${tap(run.positions, j, " " * 16)}\
 % for run in v.runs:
                 // not unrolled: compilers would keep what taps share in registers and spill
 #pragma unroll 1
-                for (int j = ${run.taps[0]}; j < ${run.taps[-1] + 1}; ++j) {
-${tap(run.positions, "j", " " * 20)}\
+                for (int j = ${run.span[0]}; j < ${run.span[-1] + 1}; ++j) {
+${tap(run.reached, "j", " " * 20)}\
                 }
 % endfor
             }

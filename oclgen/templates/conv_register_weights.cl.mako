@@ -1,0 +1,122 @@
+<%doc>
+Gradient of the weights in registers for CPUs: vector lanes are output channels, no local memory.
+
+A work-item sums vecs * vec output channels x item_c input channels x all taps of one kernel row
+over the rows of one plane. y, packed so that lanes are channels, is loaded as vectors and each
+element of x is broadcast against them. Positions whose taps lie in the padding have loops of their
+own that leave those taps out.
+
+dtype               storage type of x and w (accumulation is fp32)
+sizes               names and values of the problem's sizes
+runs                neighbouring positions of a row that reach the same taps
+item_c              input channels per work-item
+vec, vecs           lanes of a vector; vectors of output channels per work-item
+unroll              positions that are summed over per loop iteration
+split               planes over which rows of all images are split (summed by sum_planes)
+outputs_fastest     neighbouring work-items differ in output channels, else in input channels
+edge                item_c does not divide the input channels of a group
+</%doc>
+<%
+    vf = "float" if vec == 1 else f"float{vec}"
+    output_dim, input_dim = (0, 1) if outputs_fastest else (1, 0)
+    out_type = "float" if split > 1 else "elem_t"
+    def packed_at(u):
+        at = f"packed + at_y + {u * vec}"
+        return f"*({at})" if vec == 1 else f"vload{vec}(0, {at})"
+%>\
+${preamble}
+
+% for name, value in sizes.items():
+#define ${name} ${value}
+% endfor
+#define BLOCK ${vec * vecs}
+#define BLOCKS ((CHANNELS + BLOCK - 1) / BLOCK)
+#define READ_PLANE (READ_H * READ_W)
+#define FILTER (DEPTH * TAPS_H * TAPS_W)
+
+// Stores one weight of up to ${vec} output channels.
+void scatter(const ${vf} value, __global ${out_type} *out, int channels)
+{
+    float lanes[${vec}];
+    ${"lanes[0] = value" if vec == 1 else f"vstore{vec}(value, 0, lanes)"};
+    for (int i = 0; i < min(channels, ${vec}); ++i) {
+        ${"out[i * FILTER] = lanes[i]" if split > 1 else "STORE1(lanes[i], out + i * FILTER)"};
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void conv_register_weights(
+    __global const float *restrict packed, const long offset_packed,
+    __global const elem_t *restrict x, const long offset_x,
+    __global ${out_type} *restrict out, const long offset_out)
+{
+    const int block = (int)get_global_id(${output_dim}) % BLOCKS;
+    const int group = (int)get_global_id(${output_dim}) / BLOCKS;
+    const int tap_row = (int)get_global_id(${input_dim}) % TAPS_H;
+    const int first_c = (int)get_global_id(${input_dim}) / TAPS_H * ${item_c};
+% for i in range(item_c):
+    const int c${i} = ${f"min(first_c + {i}, DEPTH - 1)" if edge else f"first_c + {i}"};
+% endfor
+% if split > 1:
+    const int plane = get_global_id(2);
+    const int first_row = plane * ROWS_PER_PLANE;
+    const int end_row = min(first_row + ROWS_PER_PLANE, ROWS);
+% else:
+    const int first_row = 0;
+    const int end_row = ROWS;
+% endif
+    packed += offset_packed;
+    x += offset_x;
+% for i in range(item_c):
+% for s in range(taps):
+    ${vf} ${", ".join(f"acc{i}_{s}_{u} = 0.0f" for u in range(vecs))};
+% endfor
+% endfor
+
+    for (int row = first_row; row < end_row; ++row) {
+        const long image = row / RESULTS_H * GROUPS + group;
+        const int h = row % RESULTS_H * STEP_H + tap_row * TAP_STEP_H + ORIGIN_H;
+        if (h < 0 || h >= READ_H) {
+            continue;
+        }
+        const long y_row = ((image * BLOCKS + block) * RESULTS_H + row % RESULTS_H) * RESULTS_W * BLOCK;
+        const long x_row = image * DEPTH * READ_PLANE + h * READ_W + ORIGIN_W;
+% for run in runs:
+#pragma unroll ${unroll}
+        for (int q = ${run.span[0]}; q < ${run.span[-1] + 1}; ++q) {
+            const long at_y = y_row + q * BLOCK;
+            const long at_x = x_row + q * STEP_W;
+% for u in range(vecs):
+            const ${vf} y${u} = ${packed_at(u)};
+% endfor
+% for i in range(item_c):
+% for s in run.reached:
+            const float x${i}_${s} = LOAD1(x + at_x + c${i} * READ_PLANE + ${s} * TAP_STEP_W);
+% for u in range(vecs):
+            acc${i}_${s}_${u} = mad((${vf})(x${i}_${s}), y${u}, acc${i}_${s}_${u});
+% endfor
+% endfor
+% endfor
+        }
+% endfor
+    }
+
+    const int channel = block * BLOCK;
+    out += offset_out + ((long)group * CHANNELS + channel) * FILTER
+        + (first_c * TAPS_H + tap_row) * TAPS_W;
+% if split > 1:
+    out += plane * (long)GROUPS * CHANNELS * FILTER;
+% endif
+% for i in range(item_c):
+% if edge:
+    if (first_c + ${i} < DEPTH)
+% endif
+    {
+% for s in range(taps):
+% for u in range(vecs):
+        scatter(acc${i}_${s}_${u}, out + ${u * vec} * FILTER + ${i} * TAPS_H * TAPS_W + ${s}, CHANNELS - channel - ${u * vec});
+% endfor
+% endfor
+    }
+% endfor
+}
