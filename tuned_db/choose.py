@@ -93,10 +93,9 @@ class Chooser:
         return choice
 
     def starts(self, problem: Problem, count: int = 10) -> list[tuple[str, Any]]:
-        """Return the `count` best guesses for `problem`, family and config, to tune from."""
-        choices = self.candidates(problem)
-        unique = dict.fromkeys((choice.family, choice.config) for choice in choices)
-        return list(unique)[:count]
+        """Return the `count` best records' family and config for `problem`, to tune from."""
+        known = (choice for choice in self.candidates(problem) if choice.rung != "default")
+        return list(dict.fromkeys((choice.family, choice.config) for choice in known))[:count]
 
     def reject(self, choice: Choice) -> Choice:
         """Return the next best variant, after `choice` failed to build or to run here.
