@@ -1,0 +1,111 @@
+"""Rules of the repository that no other tool holds: what is shipped, who imports what."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+SETUPTOOLS: dict[str, Any] = PROJECT["tool"]["setuptools"]
+FOLDERS = ("oclgen", "search_spaces", "tuned_db", "ocl_backend", "cli")
+PYOPENCL_USERS = {
+    "oclgen/device.py",
+    "oclgen/health.py",
+    "ocl_backend/copies.py",
+    "ocl_backend/launch.py",
+    "ocl_backend/memory.py",
+}
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 60
+
+
+def sources() -> list[Path]:
+    return sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports(tree: ast.AST) -> set[str]:
+    """The top-level names of every package that a module imports, wherever it does."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def test_every_package_is_installed() -> None:
+    found = {
+        path.parent.relative_to(ROOT).as_posix().replace("/", ".")
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("__init__.py")
+    }
+    listed = {"cli" if name == "oclgen_cli" else name for name in SETUPTOOLS["packages"]}
+    assert listed == {name for name in found if name != "tuned_db.migrations.versions"}
+
+
+def test_every_data_file_is_shipped() -> None:
+    data: dict[str, list[str]] = SETUPTOOLS["package-data"]
+    for folder in FOLDERS:
+        package = "oclgen_cli" if folder == "cli" else folder
+        shipped = {p for glob in data.get(package, []) for p in (ROOT / folder).glob(glob)}
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and path.suffix not in (".py", ".pyc"):
+                assert path in shipped, f"{name_of(path)} is in no package-data"
+
+
+def test_only_the_doors_to_opencl_import_pyopencl() -> None:
+    users = {name_of(p) for p in sources() if "pyopencl" in imports(ast.parse(p.read_text()))}
+    assert users <= PYOPENCL_USERS, "these go through oclgen.device or ocl_backend.launch"
+
+
+@pytest.mark.parametrize("module", ["oclgen.families", "oclgen.measurement", "search_spaces.tune"])
+def test_everything_left_of_the_measurement_works_without_opencl(module: str) -> None:
+    code = f"import sys; sys.modules['pyopencl'] = None; import {module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path", sources(), ids=name_of)
+def test_files_and_functions_stay_short(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= LONGEST_FILE
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= LONGEST_FUNCTION, f"{node.name} has {length} lines"
+
+
+def test_every_template_has_a_legend() -> None:
+    for path in sorted((ROOT / "oclgen/templates").glob("*.mako")):
+        assert path.read_text().startswith("<%doc>"), f"{path.name}: say what its parameters are"
+
+
+def test_the_readme_shows_commands_that_exist() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for script in re.findall(r"(?:examples|benchmarks|docs)/\w+\.(?:py|md)", readme):
+        assert (ROOT / script).is_file(), script
+    helped = subprocess.run(
+        [sys.executable, "-m", "oclgen_cli", "--help"], capture_output=True, text=True, check=True
+    )
+    for command in set(re.findall(r"^oclgen ([a-z-]+)", readme, flags=re.MULTILINE)):
+        assert re.search(rf"^  {command} ", helped.stdout, flags=re.MULTILINE), command
+
+
+def test_extras_named_in_the_readme_exist() -> None:
+    readme = (ROOT / "README.md").read_text()
+    extras = {e for found in re.findall(r"\.\[([a-z,]+)\]", readme) for e in found.split(",")}
+    assert extras
+    assert extras <= set(PROJECT["project"]["optional-dependencies"])
