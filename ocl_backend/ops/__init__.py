@@ -11,10 +11,12 @@ import torch
 
 MODULES = (
     "pointwise",
+    "reductions",
     "matmul",
     "convolution",
     "pooling",
     "batch_norm",
+    "layer_norm",
     "loss",
     "optim",
 )

@@ -263,7 +263,8 @@ def _kernel(
 def _expression(op: Op, compute: torch.dtype) -> str:
     if compute is torch.bool and op.boolean:
         return op.boolean
-    return op.expression if compute.is_floating_point else op.integer or op.expression
+    text = op.expression if compute.is_floating_point else op.integer or op.expression
+    return text.replace("BITS", str(8 * compute.itemsize))
 
 
 def _default(call: Call, name: str, dtype: torch.dtype) -> str:
@@ -333,7 +334,6 @@ def _is_ours(name: str) -> bool:
 COMPOSITE = (
     "CompositeImplicitAutograd",
     "CompositeExplicitAutograd",
-    "CompositeExplicitAutogradNonFunctional",
 )
 
 OPERATORS = _operators()

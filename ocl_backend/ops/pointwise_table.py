@@ -37,7 +37,7 @@ SAME, FLOAT, BOOL = Rule
 
 PROMOTING = (
     *("self", "other", "exponent", "min", "max", "end", "weight", "tensor1", "tensor2", "values"),
-    *("output", "grad_output", "grad_out", "grad", "self_or_result"),
+    *("output", "grad_output", "grad_out", "self_or_result"),
 )
 """Arguments whose dtype counts; other numbers (alpha, slopes, bounds of activations) do not."""
 
@@ -51,7 +51,7 @@ UNARY = {
     "trunc": Op("trunc(self)", integer="self"),
     "round": Op("rint(self)", integer="self"),
     "frac": Op("self - trunc(self)"),
-    "bitwise_not": Op("~self", integer="~self", boolean="self == (T)(0)"),
+    "bitwise_not": Op("~self", integer="~self", boolean="self ^ (T)(1)"),
     "sqrt": Op("sqrt(self)", FLOAT),
     "rsqrt": Op("rsqrt(self)", FLOAT),
     "reciprocal": Op("(T)(1) / self", FLOAT),
@@ -157,16 +157,22 @@ BINARY = {
     "bitwise_and": Op("", integer="self & other"),
     "bitwise_or": Op("", integer="self | other"),
     "bitwise_xor": Op("", integer="self ^ other"),
-    "bitwise_left_shift": Op("", integer="self << other"),
-    "bitwise_right_shift": Op("", integer="self >> other"),
+    "bitwise_left_shift": Op(
+        "", integer="other < (T)(0) || other >= (T)(BITS) ? (T)(0) : self << other"
+    ),
+    "bitwise_right_shift": Op(
+        "", integer="self >> (other < (T)(0) || other >= (T)(BITS) ? (T)(BITS - 1) : other)"
+    ),
 }
 BINARY["floor_divide"] = BINARY["div:floor"]
 
 TERNARY = {
-    "clamp": Op("self < min ? min : self > max ? max : self"),
+    "clamp": Op("const T raised = self < min ? min : self; raised > max ? max : raised"),
     "clamp_min": Op("self < min ? min : self"),
     "clamp_max": Op("self > max ? max : self"),
     "where": Op("condition != (T)(0) ? self : other"),
+    "fill": Op("value"),
+    "zero": Op("(T)(0)"),
     "masked_fill": Op("mask != (T)(0) ? value : self"),
     "lerp": Op(
         "fabs(weight) < 0.5 ? self + weight * (end - self) : end - (end - self) * ((T)(1) - weight)"
@@ -213,13 +219,13 @@ BACKWARD = {
     "gelu_backward": Op(
         "const T cdf = 0.5 * ((T)(1) + erf(self * 0.70710678118654752440));"
         " const T pdf = 0.39894228040143267794 * exp(-0.5 * self * self);"
-        " grad * (cdf + self * pdf)"
+        " grad_output * (cdf + self * pdf)"
     ),
     "gelu_backward:tanh": Op(
         "const T u = 0.79788456080286535588 * (self + 0.044715 * self * self * self);"
         " const T t = tanh(u);"
         " const T du = 0.79788456080286535588 * ((T)(1) + 0.134145 * self * self);"
-        " grad * 0.5 * ((T)(1) + t + self * ((T)(1) - t * t) * du)"
+        " grad_output * 0.5 * ((T)(1) + t + self * ((T)(1) - t * t) * du)"
     ),
     "threshold_backward": Op("self <= threshold ? (T)(0) : grad_output"),
     "leaky_relu_backward": Op("self > (T)(0) ? grad_output : grad_output * negative_slope"),

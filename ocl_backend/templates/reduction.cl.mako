@@ -1,0 +1,183 @@
+<%doc>
+Reduces some dimensions of a tensor: each output combines the mapped items of its span.
+
+name      the kernel's name
+prelude   what the dtypes need
+source    DType of the input; x is one of its items as a T
+center    DType of a second input with the output's shape, or None
+target    DType of the output
+value     T, the C type combined in; X, of x and center, may be another
+map       T of x, center and position (row-major over the reduced dimensions)
+combine   T of a and b
+initial   T: the neutral element
+finish    T of acc and count
+kept      number of dimensions that stay and are taken apart for each output
+reduced   number of dimensions that go: the innermost one has `items`, all others are `rows`
+columns   vectors run along the innermost dimension that stays (dense), not along the items
+width     items per vector
+lanes     work-items that share an output, a power of two; `across` of them lie along the items
+index     type of sizes and strides
+typed     (expression, width) -> the expression with T replaced by a type of that width
+load      (dtype, name, at, width) -> that many dense items as T (one repeated for center)
+stored    (expression, width) -> statements that write it to target_at
+
+A span is cut into pieces, one per get_global_id(1). Piece s writes s * target_piece further on,
+and a second launch over the pieces completes the reduction.
+</%doc>\
+<%def name="take_apart(pad, number, kind, count, operands)">
+${pad}INDEX rest_${number} = ${number};
+% for d in range(count - 1, 0, -1):
+${pad}const INDEX ${kind}_${d} = rest_${number} % ${kind}_size_${d};
+${pad}rest_${number} /= ${kind}_size_${d};
+% endfor
+% for operand, start in operands:
+${pad}const INDEX ${operand}_${kind} = ${start} + rest_${number} * ${operand}_${kind}_0\
+% for d in range(1, count):
+ + ${kind}_${d} * ${operand}_${kind}_${d}\
+% endfor
+;
+% endfor
+</%def>\
+<%def name="span(pad, width, dense)">
+## combines one piece of one output, or of `width` neighbouring ones, into acc
+${pad}${typed("T", width)} acc = (${typed("T", width)})(${initial});
+% if center:
+${pad}const ${typed("X", width)} center = ${load(center, "center_data", "center_at", width, columns)};
+% endif
+${pad}for (INDEX row = first_row + lane / ${across}; row < last_row; row += ${lanes // across}) {
+${take_apart(pad + "    ", "row", "reduced", reduced, [("source", "source_at")])}\
+${pad}    INDEX i = first_item + lane % ${across} * ${dense};
+${pad}    for (; i + ${dense} <= last_item; i += ${across * dense}) {
+${item(pad + "        ", width, "acc")}\
+${pad}    }
+% if dense > 1:
+${pad}    for (; i < last_item; ++i) {
+${item(pad + "        ", 1, "tail")}\
+${pad}    }
+% endif
+${pad}}
+</%def>\
+<%def name="item(pad, width, acc)">
+% if "position" in map:
+${pad}const long position = (long)row * items + i;
+% endif
+${pad}const ${typed("X", width)} x = ${load(source, "source_data", "source_reduced + i * source_item" if width == 1 or columns else "source_reduced + i", width, True)};
+${pad}${acc} = combine_${width}(${acc}, ${typed(map, width).replace("center", "center.s0" if acc == "tail" else "center")});
+</%def>\
+${prelude}
+typedef ${index} INDEX;
+
+% for w in ([1, width] if columns and width > 1 else [w for w in (1, 2, 4, 8, 16) if w <= width]):
+${typed("T", w)} combine_${w}(const ${typed("T", w)} a, const ${typed("T", w)} b)
+{
+    return ${typed(combine, w)};
+}
+
+% endfor
+__kernel void ${name}(
+    const __global ${source.storage} *source_data, const long source_start,
+% if center:
+    const __global ${center.storage} *center_data, const long center_start,
+% endif
+    __global ${target.storage} *target_data, const long target_start,
+    const ${value} count, const INDEX outputs, const INDEX outputs_per_item,
+    const INDEX rows, const INDEX row_span, const INDEX items, const INDEX item_span,
+    const INDEX item_spans, const INDEX source_item, const INDEX target_piece,
+% if columns:
+    const INDEX columns,
+% endif
+% for d in range(1, kept):
+    const INDEX kept_size_${d},
+% endfor
+% for d in range(kept):
+    const INDEX source_kept_${d}, const INDEX target_kept_${d},${" const INDEX center_kept_%d," % d if center else ""}
+% endfor
+% for d in range(1, reduced):
+    const INDEX reduced_size_${d},
+% endfor
+% for d in range(reduced):
+    const INDEX source_reduced_${d}${"," if d + 1 < reduced else ""}
+% endfor
+)
+{
+    source_data += source_start;
+    target_data += target_start;
+% if center:
+    center_data += center_start;
+% endif
+    const INDEX piece = get_global_id(1);
+    const INDEX first_row = piece / item_spans * row_span;
+    const INDEX last_row = min(first_row + row_span, rows);
+    const INDEX first_item = piece % item_spans * item_span;
+    const INDEX last_item = min(first_item + item_span, items);
+    const INDEX lane = get_local_id(0) % ${lanes};
+% if lanes > 1:
+    __local ${value} partial[${256}];
+% endif
+    for (INDEX n = 0; n < outputs_per_item; ++n) {
+        const INDEX number = get_global_id(0) / ${lanes} * outputs_per_item + n;
+% if lanes == 1:
+        if (number >= outputs)
+            break;
+% endif
+% if columns:
+        const INDEX blocks = (columns + ${width - 1}) / ${width};
+        const INDEX column = number % blocks * ${width};
+        const INDEX output = number / blocks;
+% else:
+        const INDEX column = 0;
+        const INDEX output = min(number, outputs - 1);
+% endif
+${take_apart("        ", "output", "kept", kept, [(name, "0") for name in (["source", "target", "center"] if center else ["source", "target"])])}\
+        INDEX source_at = source_kept + column;
+        INDEX target_at = target_kept + column + piece * target_piece;
+% if center:
+        INDEX center_at = center_kept + column;
+% endif
+% if columns and width > 1:
+        if (column + ${width} <= columns) {
+${span("            ", width, 1)}\
+% for line in stored(finish, width):
+            ${line}
+% endfor
+            continue;
+        }
+        for (INDEX c = column; c < columns; ++c, ++source_at, ++target_at${", ++center_at" if center else ""}) {
+${span("            ", 1, 1)}\
+% for line in stored(finish, 1):
+            ${line}
+% endfor
+        }
+% else:
+% if width > 1:
+        ${value} tail = ${initial};
+% endif
+${span("        ", width, width)}\
+% if width > 1:
+<% w = width // 2 %>\
+% while w > 0:
+        const ${typed("T", w)} acc_${w} = combine_${w}(${"acc" if w == width // 2 else "acc_%d" % (2 * w)}.lo, ${"acc" if w == width // 2 else "acc_%d" % (2 * w)}.hi);
+<% w //= 2 %>\
+% endwhile
+        ${value} total = combine_1(acc_1, tail);
+% else:
+        ${value} total = acc;
+% endif
+% if lanes > 1:
+        partial[get_local_id(0)] = total;
+        for (int reach = ${lanes // 2}; reach > 0; reach /= 2) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (lane < reach)
+                partial[get_local_id(0)] =
+                    combine_1(partial[get_local_id(0)], partial[get_local_id(0) + reach]);
+        }
+        total = partial[get_local_id(0)];
+        if (lane > 0 || number >= outputs)
+            continue;
+% endif
+% for line in stored(finish.replace("acc", "total"), 1):
+        ${line}
+% endfor
+% endif
+    }
+}
