@@ -94,6 +94,7 @@ def _flags() -> tuple[str, ...]:
     include = Path(torch.__file__).parent / "include"
     abi = int(torch.compiled_with_cxx11_abi())
     return (*FLAGS, f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
+            f"-ffile-prefix-map={SOURCES.parent}=ocl_backend",
             f"-I{include}", f"-I{include}/torch/csrc/api/include")  # fmt: skip
 
 

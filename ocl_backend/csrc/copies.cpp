@@ -22,19 +22,26 @@ bool same_layout(const Tensor& a, const Tensor& b) {
   return a.strides() == b.strides() && a.is_non_overlapping_and_dense();
 }
 
+// The bytes from a tensor's first to its last item.
+size_t span(const Tensor& tensor) {
+  int64_t last = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  return size_t(last + 1) * tensor.itemsize();
+}
+
 bool overlap(const Tensor& a, const Tensor& b) {
   const auto* first = static_cast<const char*>(a.const_data_ptr());
   const auto* second = static_cast<const char*>(b.const_data_ptr());
-  return first < second + b.nbytes() && second < first + a.nbytes();
+  return first < second + span(b) && second < first + span(a);
 }
 
 void within_device(const Tensor& source, const Tensor& target) {
-  if (!same_layout(source, target)) {
-    strided_copy(source, target);
-  } else if (overlap(source, target)) {
+  if (overlap(source, target)) {
     within_device(source.clone(), target);
-  } else {
+  } else if (same_layout(source, target)) {
     copy(target.data_ptr(), source.const_data_ptr(), target.nbytes());
+  } else {
+    strided_copy(source, target);
   }
 }
 

@@ -1,0 +1,199 @@
+"""Copies: every dtype into every other, any layout, between host and devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+import ocl_backend  # noqa: F401  (registers the device)
+from ocl_backend.copies import collapse
+from ocl_backend.dtypes import DTYPES
+
+NUMBERS = [0.0, 1.0, -1.5, 2.75, 100.0, -100.25, 65504.0, 1e-3, -0.0, 3.999]
+SPECIAL = [float("inf"), -float("inf"), float("nan"), 1e38, 1e-40, 6e-8, 1.00390625, 65519.9]
+
+
+def place(device: Any) -> Any:
+    return torch.device("ocl", device.index)
+
+
+def skip_without(device: Any, *dtypes: Any) -> None:
+    if torch.float64 in dtypes and "cl_khr_fp64" not in device.limits.extensions:
+        pytest.skip("this device has no fp64")
+
+
+def sample(dtype: Any) -> Any:
+    """Numbers that `dtype` and every narrower integer dtype can hold, so conversions agree."""
+    if dtype.is_floating_point:
+        return torch.tensor(NUMBERS, dtype=torch.float64).to(dtype)
+    return torch.tensor([0, 1, 2, 3, 100, 127, 0, 5, 64, 1]).to(dtype)
+
+
+@pytest.mark.parametrize("target", DTYPES, ids=str)
+@pytest.mark.parametrize("source", DTYPES, ids=str)
+def test_every_dtype_converts_as_on_the_cpu(device: Any, source: Any, target: Any) -> None:
+    skip_without(device, source, target)
+    x = sample(source)
+    if x.dtype.is_floating_point and not target.is_floating_point and target is not torch.bool:
+        x = x.abs().clamp(max=100)  # elsewhere C leaves the result undefined
+    assert torch.equal(x.to(place(device)).to(target).cpu(), x.to(target))
+
+
+@pytest.mark.parametrize("target", [torch.float16, torch.bfloat16, torch.bool], ids=str)
+def test_infinities_nan_and_rounding_survive(device: Any, target: Any) -> None:
+    x = torch.tensor(SPECIAL)
+    torch.testing.assert_close(
+        x.to(place(device)).to(target).cpu(), x.to(target), rtol=0, atol=0, equal_nan=True
+    )
+
+
+def test_bfloat16_rounds_to_nearest_even_everywhere(device: Any) -> None:
+    bits = torch.arange(0x3F7F_0000, 0x3F82_0000, 997, dtype=torch.int32)
+    x = bits.view(torch.float32)
+    assert torch.equal(x.to(place(device)).bfloat16().cpu(), x.bfloat16())
+
+
+def layouts(x: Any) -> dict[str, Any]:
+    """Views of a (4, 6, 5, 8) tensor, or of its storage, with unusual strides."""
+    return {
+        "as it is": x,
+        "transposed": x.transpose(0, 3),
+        "permuted": x.permute(2, 0, 3, 1),
+        "sliced": x[1:3, ::2, :, 1:],
+        "strided rows": x[:, :, ::3, ::2],
+        "broadcast": x[:1].expand(7, 6, 5, 8),
+        "one item": x[1, 2, 3, 4:5],
+        "channels last": x.contiguous(memory_format=torch.channels_last),
+        "windows": x.reshape(-1).unfold(0, 7, 3),
+    }
+
+
+@pytest.mark.parametrize("name", layouts(torch.zeros(4, 6, 5, 8)))
+def test_any_layout_becomes_contiguous(device: Any, name: str) -> None:
+    x = torch.randn(4, 6, 5, 8)
+    ours, theirs = layouts(x.to(place(device)))[name], layouts(x)[name]
+    assert ours.stride() == theirs.stride()
+    assert torch.equal(ours.contiguous().cpu(), theirs)
+    assert torch.equal(ours.cpu(), theirs)
+
+
+@pytest.mark.parametrize("name", [n for n in layouts(torch.zeros(4, 6, 5, 8)) if n not in
+                                  ("broadcast", "windows")])  # fmt: skip
+@pytest.mark.parametrize("where", ["host", "device"])
+def test_any_layout_can_be_written(device: Any, name: str, where: str) -> None:
+    base = torch.zeros(4, 6, 5, 8)
+    ours = base.to(place(device))
+    target, expected = layouts(ours)[name], layouts(base)[name]
+    values = torch.randn(expected.shape)
+    target.copy_(values if where == "host" else values.to(place(device)))
+    expected.copy_(values)
+    if name != "channels last":  # a copy of its own
+        assert torch.equal(ours.cpu(), base)
+    assert torch.equal(target.cpu(), expected)
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_random_permutations_and_slices(device: Any, data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=5))
+    order = data.draw(st.permutations(range(len(shape))))
+    steps = [data.draw(st.integers(1, 3)) for _ in shape]
+    x = torch.randn(shape)
+    index = tuple(slice(None, None, step) for step in steps)
+    expected = x[index].permute(order)
+    actual = x.to(place(device))[index].permute(order)
+    assert torch.equal(actual.contiguous().cpu(), expected)
+
+
+def test_collapse_merges_what_lies_together() -> None:
+    assert collapse((2, 3, 4), (12, 4, 1), (12, 4, 1)) == [(24, 1, 1)]
+    assert collapse((64, 64), (1, 64), (64, 1)) == [(64, 64, 1), (64, 1, 64)]
+    assert collapse((100, 3), (3, 1), (3, 1)) == [(300, 1, 1)]
+    assert collapse((100, 3), (1, 100), (3, 1)) == [(100, 1, 3), (3, 100, 1)]
+    assert collapse((1, 1), (7, 9), (3, 2)) == [(1, 0, 0)]
+
+
+def test_host_and_device_trade_dtypes_and_layouts(device: Any) -> None:
+    x = torch.randn(5, 7)
+    target = torch.zeros(7, 5, dtype=torch.float16, device=place(device)).t()
+    target.copy_(x)
+    assert torch.equal(target.cpu(), x.half())
+    back = torch.zeros(7, 5, dtype=torch.int64).t()
+    back.copy_(target)
+    assert torch.equal(back, x.half().long())
+
+
+def test_a_source_is_broadcast(device: Any) -> None:
+    target = torch.zeros(3, 4, device=place(device))
+    target.copy_(torch.arange(4.0).to(place(device)))
+    assert target.cpu()[2].tolist() == [0, 1, 2, 3]
+    target.copy_(torch.tensor(5.0))
+    assert target.cpu().unique().tolist() == [5.0]
+
+
+@pytest.mark.parametrize("size", [1, 1000, 200_000])
+def test_the_source_may_change_after_a_copy(device: Any, size: int) -> None:
+    x = torch.full((size,), 1.0)
+    copied = x.to(place(device), non_blocking=True)
+    x.fill_(2.0)
+    assert copied.cpu().unique().tolist() == [1.0]
+
+
+def test_many_small_copies_keep_their_order(device: Any) -> None:
+    target = torch.zeros(8, device=place(device))
+    for value in range(500):
+        target.copy_(torch.full((8,), float(value)))
+    assert target.cpu().unique().tolist() == [499.0]
+
+
+def test_overlapping_ranges_copy_as_if_through_a_buffer(device: Any) -> None:
+    x = torch.arange(10.0).to(place(device))
+    x[2:].copy_(x[:8])
+    assert x.cpu().tolist() == [0, 1, 0, 1, 2, 3, 4, 5, 6, 7]
+
+
+def test_overlapping_strided_ranges_copy_as_if_through_a_buffer(device: Any) -> None:
+    x = torch.arange(64.0).reshape(8, 8).to(place(device))
+    expected = x.cpu().t().contiguous()
+    x.copy_(x.t())
+    assert torch.equal(x.cpu(), expected)
+
+
+def test_devices_trade_tensors(device: Any) -> None:
+    x = torch.randn(6, 5)
+    for index in range(torch.ocl.device_count()):
+        there = x.to(place(device)).to(f"ocl:{index}")
+        assert there.device.index == index
+        assert torch.equal(there.cpu(), x)
+        half = torch.zeros(5, 6, dtype=torch.float16, device=f"ocl:{index}").t()
+        half.copy_(x.to(place(device)))
+        assert torch.equal(half.cpu(), x.half())
+
+
+def test_item_reads_one_number_of_each_dtype(device: Any) -> None:
+    for dtype in DTYPES:
+        x = torch.tensor([0, 1, 1]).to(dtype)
+        assert x.to(place(device))[2].item() == x[2].item()
+
+
+def test_numpy_raises_torchs_own_error(device: Any) -> None:
+    with pytest.raises(TypeError, match=r"can't convert ocl:\d device type tensor to numpy"):
+        torch.zeros(2, device=place(device)).numpy()
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_complex_numbers_are_refused_with_a_remedy(device: Any, dtype: Any) -> None:
+    with pytest.raises(TypeError, match="view_as_real"):
+        torch.zeros(2, dtype=dtype, device=place(device))
+    with pytest.raises(TypeError, match="view_as_real"):
+        torch.zeros(2, dtype=dtype).to(place(device))
+
+
+def test_a_dtype_without_kernels_is_refused_with_the_list(device: Any) -> None:
+    with pytest.raises(NotImplementedError, match=r"float8_e4m3fn.*they know float32"):
+        torch.zeros(2, device=place(device)).to(torch.float8_e4m3fn)
