@@ -1,0 +1,108 @@
+"""Products and configs that between them meet every edge: shared by the GEMM families' tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from oclgen.families import gemm_register, gemm_staged
+from oclgen.problem import ACTIVATIONS, DTYPES, GemmProblem
+
+SIZES = ((1, 1, 1), (1, 37, 64), (29, 1, 7), (7, 13, 5), (16, 32, 16), (33, 65, 17), (64, 64, 40))
+
+BASE = GemmProblem(17, 24, 19)
+LAYOUTS = tuple(
+    replace(BASE, trans_a=trans_a, trans_b=trans_b, dtype=dtype)
+    for dtype in DTYPES
+    for trans_a in (False, True)
+    for trans_b in (False, True)
+)
+BATCHES = tuple(
+    replace(BASE, batch=3, shared_a=shared_a, shared_b=shared_b)
+    for shared_a in (False, True)
+    for shared_b in (False, True)
+)
+EPILOGUES = tuple(
+    replace(BASE, bias=bias, activation=activation)
+    for bias in ("none", "m", "n")
+    for activation in ACTIVATIONS
+)
+
+REGISTER = gemm_register.Config(
+    item_m=3, item_n=8, vec_n=4, local_m=2, local_n=1, unroll_k=2,
+    pack_a=False, pack_b=False, loop_m=1, order="m", split_k=1,
+)  # fmt: skip
+REGISTERS = (
+    REGISTER,
+    replace(REGISTER, item_n=1, vec_n=1, order="n"),
+    replace(REGISTER, pack_a=True, loop_m=2),
+    replace(REGISTER, pack_b=True, split_k=3, item_n=16, vec_n=16),
+    replace(REGISTER, pack_a=True, pack_b=True, unroll_k=1, order="n", split_k=2),
+)
+
+STAGED = gemm_staged.Config(
+    tile_m=16, tile_n=16, tile_k=8, local_m=4, local_n=4, vec_m=2, vec_n=4, stage_a=True,
+    stage_b=True, pad_a=0, pad_b=0, double_buffer=False, prefetch=False, unroll_k=4, split_k=1,
+    group_m=1,
+)  # fmt: skip
+STAGEDS = (
+    STAGED,
+    replace(STAGED, double_buffer=True, prefetch=True, unroll_k=8, pad_a=2, pad_b=4, group_m=2),
+    replace(STAGED, prefetch=True, stage_a=False, split_k=2),
+    replace(STAGED, double_buffer=True, stage_b=False, vec_m=1, vec_n=1),
+    replace(STAGED, stage_a=False, stage_b=False, local_m=8, local_n=2, split_k=3),
+)
+
+CONFIGS = [("gemm_register", config) for config in REGISTERS]
+CONFIGS += [("gemm_staged", config) for config in STAGEDS]
+DEFAULTS = [("gemm_register", gemm_register.DEFAULT), ("gemm_staged", gemm_staged.DEFAULT)]
+
+
+def label(case: Any) -> str:
+    """Return a test's name for a problem or for (family, config)."""
+    return case.key() if isinstance(case, GemmProblem) else ""
+
+
+def problems(largest: int = 40) -> st.SearchStrategy[GemmProblem]:
+    """Return any product up to `largest` in each size."""
+    size = st.integers(1, largest)
+    return st.builds(
+        GemmProblem,
+        m=size, n=size, k=size,
+        dtype=st.sampled_from(sorted(DTYPES)),
+        trans_a=st.booleans(), trans_b=st.booleans(),
+        batch=st.integers(1, 3), shared_a=st.booleans(), shared_b=st.booleans(),
+        bias=st.sampled_from(("none", "m", "n")),
+        activation=st.sampled_from(ACTIVATIONS),
+    )  # fmt: skip
+
+
+def one_of(**values: tuple[Any, ...]) -> dict[str, st.SearchStrategy[Any]]:
+    """Return a strategy per parameter."""
+    return {name: st.sampled_from(choices) for name, choices in values.items()}
+
+
+BOTH = (False, True)
+REGISTER_CONFIGS = st.builds(
+    gemm_register.Config,
+    **one_of(
+        item_m=(1, 2, 5), item_n=(1, 4, 8, 12), vec_n=(1, 4, 8), local_m=(1, 4), local_n=(1, 3),
+        unroll_k=(1, 3), pack_a=BOTH, pack_b=BOTH, loop_m=(1, 3), order=("m", "n"),
+        split_k=(1, 2, 5),
+    ),
+)  # fmt: skip
+STAGED_CONFIGS = st.builds(
+    gemm_staged.Config,
+    **one_of(
+        tile_m=(8, 16, 32), tile_n=(8, 16, 32), tile_k=(4, 8), local_m=(2, 4, 8),
+        local_n=(2, 4, 8), vec_m=(1, 2, 4), vec_n=(1, 2, 4), stage_a=BOTH, stage_b=BOTH,
+        pad_a=(0, 4), pad_b=(0, 4), double_buffer=BOTH, prefetch=BOTH, unroll_k=(1, 4),
+        split_k=(1, 2), group_m=(1, 2, 8),
+    ),
+)  # fmt: skip
+ANY_CONFIG = st.one_of(
+    st.tuples(st.just("gemm_register"), REGISTER_CONFIGS),
+    st.tuples(st.just("gemm_staged"), STAGED_CONFIGS),
+)

@@ -1,0 +1,107 @@
+"""The GEMM families compute what numpy does, on every device, at every edge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gemm_cases import (
+    ANY_CONFIG,
+    BATCHES,
+    CONFIGS,
+    DEFAULTS,
+    EPILOGUES,
+    LAYOUTS,
+    SIZES,
+    label,
+    problems,
+)
+from hypothesis import HealthCheck, assume, given, settings
+
+from oclgen.device import Device
+from oclgen.families import FAMILIES
+from oclgen.measure import TOLERANCE, Bench, compare
+from oclgen.plan import Plan
+from oclgen.problem import GemmProblem
+
+families = pytest.mark.parametrize(("family", "config"), DEFAULTS, ids=["register", "staged"])
+
+
+def assert_right(device: Device, problem: GemmProblem, family: str, config: Any) -> None:
+    """Compare with float64; a limit of nothing leaves out the timing."""
+    measurement = Bench(device, problem).measure(FAMILIES[family].plan(problem, config), 0.0)
+    assert measurement.ok, f"{problem.key()} {config}: {measurement.reason}"
+
+
+@families
+@pytest.mark.parametrize("problem", LAYOUTS, ids=label)
+def test_layouts_and_dtypes(device: Device, problem: GemmProblem, family: str, config: Any) -> None:
+    assert_right(device, problem, family, config)
+
+
+@families
+@pytest.mark.parametrize("problem", BATCHES, ids=label)
+def test_batches(device: Device, problem: GemmProblem, family: str, config: Any) -> None:
+    assert_right(device, problem, family, config)
+
+
+@pytest.mark.parametrize("problem", EPILOGUES, ids=label)
+def test_epilogues(device: Device, problem: GemmProblem) -> None:
+    assert_right(device, problem, *DEFAULTS[0])
+
+
+@pytest.mark.parametrize("problem", EPILOGUES[1::5], ids=label)
+def test_epilogue_of_other_kernels(device: Device, problem: GemmProblem) -> None:
+    for family, config in (DEFAULTS[1], CONFIGS[3]):  # staged; register with a split reduction
+        assert_right(device, problem, family, config)
+
+
+@pytest.mark.parametrize(("family", "config"), CONFIGS)
+def test_sizes(device: Device, family: str, config: Any) -> None:
+    served = [
+        problem
+        for problem in (GemmProblem(*size) for size in SIZES)
+        if config.why_not(problem, device.limits) is None
+    ]
+    assert len(served) >= 3
+    for problem in served:
+        assert_right(device, problem, family, config)
+
+
+@pytest.mark.parametrize(("family", "config"), [*DEFAULTS, CONFIGS[3], CONFIGS[7]])
+def test_offsets_and_strides_of_views(device: Device, family: str, config: Any) -> None:
+    problem = GemmProblem(17, 24, 19, batch=2, trans_a=True)
+    rng = np.random.default_rng(0)
+    large = {
+        role: rng.standard_normal((shape[0], shape[1] + 2, shape[2] + 5), dtype=np.float32)
+        for role, shape in problem.buffers.items()
+    }
+    views = {
+        role: array[:, 1 : 1 + problem.buffers[role][1], 3 : 3 + problem.buffers[role][2]]
+        for role, array in large.items()
+    }
+    strides = {f"ld_{role}": array.shape[2] for role, array in large.items()}
+    strides |= {f"batch_{role}": array[0].size for role, array in large.items()}
+    offsets = {role: array.shape[2] + 3 for role, array in large.items()}
+    plan: Plan = FAMILIES[family].plan(problem, config)
+    buffers = {role: device.upload(array) for role, array in large.items()}
+    device.prepare(plan, buffers, offsets, strides).run()
+
+    want = large["c"].astype(np.float64)
+    product = views["a"].swapaxes(1, 2).astype(np.float64) @ views["b"]
+    want[:, 1 : 1 + problem.m, 3 : 3 + problem.n] = product
+    # what lies around the view has to stay as it was
+    _, reason = compare(device.download(buffers["c"], large["c"]), want, TOLERANCE["fp32"])
+    assert not reason
+
+
+@settings(
+    max_examples=6, deadline=None, derandomize=True,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+@given(problem=problems(), variant=ANY_CONFIG)
+def test_any_valid_variant(device: Device, problem: GemmProblem, variant: tuple[str, Any]) -> None:
+    family, config = variant
+    assume(config.why_not(problem, device.limits) is None)
+    assert_right(device, problem, family, config)

@@ -1,0 +1,142 @@
+"""What the GEMM families say and generate, where no device is needed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+from math import prod
+from typing import Any
+
+import pytest
+from gemm_cases import ANY_CONFIG, CONFIGS, DEFAULTS, REGISTER, STAGED, problems
+from hypothesis import assume, given, settings
+
+from oclgen.families import FAMILIES, config_from_dict
+from oclgen.limits import KIB, Limits
+from oclgen.plan import Buffer, Plan, Scalar
+from oclgen.problem import GemmProblem
+from search_spaces.space import seeds_of, space_of
+
+SMALLEST = Limits()
+CPU = Limits("cpu", 256 * KIB, 8192, (8192,) * 3, 2**30, 2**33, 2, 16)
+GPU = Limits("gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1)
+ODD = GemmProblem(37, 53, 29)
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "gemm_register": {
+        "item_m": 2, "item_n": 4, "vec_n": 8, "local_m": 4, "local_n": 2, "unroll_k": 1,
+        "pack_a": True, "pack_b": True, "loop_m": 2, "order": "n", "split_k": 2,
+    },
+    "gemm_staged": {
+        "tile_m": 32, "tile_n": 32, "tile_k": 16, "local_m": 8, "local_n": 2, "vec_m": 4,
+        "vec_n": 2, "stage_a": False, "stage_b": False, "pad_a": 2, "pad_b": 4,
+        "double_buffer": True, "prefetch": True, "unroll_k": 2, "split_k": 2, "group_m": 2,
+    },
+}  # fmt: skip
+
+
+def texts(plan: Plan) -> list[str]:
+    return [launch.source for launch in plan.launches]
+
+
+@pytest.mark.parametrize(("family", "base"), [("gemm_register", REGISTER), ("gemm_staged", STAGED)])
+def test_every_parameter_changes_the_text(family: str, base: Any) -> None:
+    assert set(CHANGES[family]) == {field.name for field in fields(base)}
+    before = texts(FAMILIES[family].plan(ODD, base))
+    for name, value in CHANGES[family].items():
+        changed = replace(base, **{name: value})
+        assert changed.why_not(ODD, CPU) is None, (name, changed.why_not(ODD, CPU))
+        assert texts(FAMILIES[family].plan(ODD, changed)) != before, name
+
+
+@pytest.mark.parametrize(("family", "config"), CONFIGS)
+def test_one_program_serves_many_sizes(family: str, config: Any) -> None:
+    sizes = (GemmProblem(96, 96, 96), GemmProblem(192, 384, 96))
+    first, second = (texts(FAMILIES[family].plan(problem, config)) for problem in sizes)
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("config", "problem", "words"),
+    [
+        (replace(REGISTER, vec_n=3), ODD, ("vec_n=3",)),
+        (replace(REGISTER, item_n=6), ODD, ("item_n=6", "vec_n=4")),
+        (replace(REGISTER, item_m=100), ODD, ("800", "512")),
+        (replace(REGISTER, order="k"), ODD, ("'k'",)),
+        (replace(REGISTER, split_k=40), ODD, ("split_k=40", "k=29", "split_k=15")),
+        (replace(REGISTER, local_m=64, local_n=2), ODD, ("128", "64")),
+        (replace(REGISTER, pack_b=True), GemmProblem(1, 8192, 8192), ("268435456", "134217728")),
+        (replace(STAGED, tile_m=20), ODD, ("tile_m=20", "4 x 2 = 8")),
+        (replace(STAGED, tile_m=256, tile_n=256), ODD, ("4096", "256")),
+        (replace(STAGED, unroll_k=3), ODD, ("unroll_k=3", "tile_k=8")),
+        (replace(STAGED, pad_a=1), ODD, ("pad_a=1", "multiple of 2")),
+        (replace(STAGED, pad_a=2, stage_a=False), ODD, ("pad_a=2", "stage_a=0")),
+        (replace(STAGED, tile_n=64, tile_k=1, unroll_k=1, local_m=8, tile_m=8, vec_m=1), ODD,
+         ("tile of a", "8 x tile_k=1", "32 work-items")),
+        (replace(STAGED, tile_k=128), ODD, ("16384", "16384")),
+        (replace(STAGED, stage_a=False, stage_b=False, prefetch=True), ODD, ("stage_a=stage_b=0",)),
+        (replace(STAGED, split_k=9), ODD, ("split_k=9", "k=29", "split_k=4")),
+    ],
+)  # fmt: skip
+def test_refusals_name_the_numbers(
+    config: Any, problem: GemmProblem, words: tuple[str, ...]
+) -> None:
+    limits = replace(SMALLEST, local_bytes=16 * KIB - 4)
+    reason = config.why_not(problem, limits)
+    assert reason is not None
+    assert all(word in reason for word in words), reason
+
+
+@pytest.mark.parametrize(("family", "config"), DEFAULTS)
+def test_defaults_serve_the_smallest_device(family: str, config: Any) -> None:
+    del family
+    for size in (1, 7, 1000):
+        assert config.why_not(GemmProblem(size, size, size), SMALLEST) is None
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(problem=problems(300), variant=ANY_CONFIG)
+def test_launches_are_whole(problem: GemmProblem, variant: tuple[str, Any]) -> None:
+    """Local sizes divide global ones, every buffer is given, and C is covered."""
+    family, config = variant
+    assume(config.why_not(problem, CPU) is None)
+    plan = FAMILIES[family].plan(problem, config)
+    known = set(problem.buffers) | {role for role, _ in plan.workspaces}
+    for launch in plan.launches:
+        assert f"void {launch.kernel}(" in launch.source
+        pairs = zip(launch.global_size, launch.local_size, strict=True)
+        assert all(size % local == 0 for size, local in pairs)
+        assert {arg.role for arg in launch.args if isinstance(arg, Buffer)} <= known
+        assert launch.source.count("\n\n\n") == 0
+    product = next(launch for launch in plan.launches if launch.kernel == family)
+    if family == "gemm_register":
+        each = config.item_m * config.item_n * config.loop_m
+    else:
+        each = config.item_m * config.item_n
+    computed = prod(product.global_size) * each
+    assert computed >= problem.batch * config.split_k * problem.m * problem.n
+    named = {a.name for p in plan.launches for a in p.args if isinstance(a, Scalar) and a.name}
+    assert named == {f"{what}_{role}" for what in ("ld", "batch") for role in "abc"}
+
+
+@pytest.mark.parametrize("limits", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("family", ["gemm_register", "gemm_staged"])
+@pytest.mark.parametrize(
+    "problem",
+    [GemmProblem(1, 1, 1), GemmProblem(1, 4096, 4096), GemmProblem(1024, 1024, 1024, trans_b=True)],
+    ids=GemmProblem.key,
+)
+def test_seeds_are_valid_and_the_space_is_small(
+    problem: GemmProblem, family: str, limits: Limits
+) -> None:
+    seeds = seeds_of(family, problem, limits)
+    assert len(seeds) >= 1
+    assert len(seeds) >= 3 or (family, limits.kind) == ("gemm_staged", "cpu")
+    assert all(config_from_dict(family, asdict(seed)) == seed for seed in seeds)
+    if problem.m < 1024:  # enumerating the largest takes seconds
+        assert 1 <= len(space_of(family, problem, limits)) <= 100_000
+
+
+def test_a_splitting_gpu_gets_enough_work_groups() -> None:
+    config = seeds_of("gemm_staged", GemmProblem(16, 4096, 4096), GPU)[0]
+    launch = FAMILIES["gemm_staged"].plan(GemmProblem(16, 4096, 4096), config).launches[0]
+    assert prod(launch.global_size) // prod(launch.local_size) >= GPU.compute_units
