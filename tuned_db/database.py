@@ -194,7 +194,7 @@ def translated(name: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    return str(getattr(error, "orig", error))
+    return " ".join(str(getattr(error, "orig", error)).split())
 
 
 _SENTENCES = {

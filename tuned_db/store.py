@@ -16,6 +16,7 @@ from math import inf, isfinite, nan
 from typing import Any
 
 from sqlalchemy import Connection, Select, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from oclgen import GENERATOR_VERSION
 from oclgen.families import ConfigError, config_from_dict, config_to_json
@@ -176,15 +177,26 @@ def _is_device(info: DeviceInfo) -> list[Any]:
 
 
 def _tuning_id(connection: Connection, info: DeviceInfo, generator: str, problem: str) -> int:
-    """Return the row of a tuning, made if it is not there; inside a writing transaction."""
-    device = connection.execute(select(DeviceRow.id).where(*_is_device(info))).scalar()
-    if device is None:
-        device = _inserted(connection, insert(DeviceRow).values(**asdict(info)))
+    """Return the row of a tuning, made if it is not there and locked until the transaction ends."""
+    device = _row_id(connection, DeviceRow, asdict(info))
     values = {"device_id": device, "generator": generator, "problem": problem}
-    tuning = connection.execute(select(TuningRow.id).filter_by(**values)).scalar()
-    if tuning is None:
-        tuning = _inserted(connection, insert(TuningRow).values(**values, trials=0))
+    tuning = _row_id(connection, TuningRow, values, trials=0)
+    # SQLite has locked the file already and knows no row locks; a server needs this one
+    connection.execute(select(TuningRow.id).filter_by(id=tuning).with_for_update())
     return tuning
+
+
+def _row_id(connection: Connection, table: Any, key: dict[str, Any], **more: Any) -> int:
+    """Return the id of the row with this unique key, inserted if it is not there."""
+    asked = select(table.id).filter_by(**key)
+    found = connection.execute(asked).scalar()
+    if found is None:
+        try:
+            with connection.begin_nested():
+                return _inserted(connection, insert(table).values(**key, **more))
+        except IntegrityError:  # another writer was faster
+            found = connection.execute(asked).scalar_one()
+    return int(found)
 
 
 def _inserted(connection: Connection, statement: Any) -> int:
