@@ -1,0 +1,76 @@
+"""Runs small problems of every family once; started under oclgrind by `test_oclgrind`.
+
+Every case prints its name first, so that a report of oclgrind stands below the case it is about.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from oclgen.device import Device, select
+from oclgen.families import FAMILIES, Family, config_to_json
+from oclgen.measure import TOLERANCE, Bench, compare
+from oclgen.problem import ConvProblem, GemmProblem, Problem
+from search_spaces.space import SPACES, seeds_of, space_of
+
+OTHER_CONFIGS = 2
+
+PROBLEMS: tuple[Problem, ...] = (
+    GemmProblem(19, 21, 9, trans_b=True, bias="n", activation="relu"),
+    GemmProblem(17, 34, 11, trans_a=True, batch=2, shared_b=True),
+    ConvProblem(1, 3, 7, 9, 5, 3, 3, pad_h=1, pad_w=1, bias=True),
+    ConvProblem(2, 4, 5, 6, 3, 3, 3, pad_h=1, pad_w=1, direction="bwd_data"),
+    ConvProblem(2, 3, 6, 5, 4, 3, 3, 2, 1, 1, 2, 1, 2, direction="fwd"),
+    ConvProblem(1, 4, 7, 7, 6, 3, 3, 2, 2, 1, 1, groups=2, direction="bwd_data"),
+    ConvProblem(2, 3, 7, 6, 5, 3, 3, 2, 2, 1, 1, direction="bwd_weights"),
+    ConvProblem(2, 5, 4, 3, 7, 1, 1, bias=True),
+    ConvProblem(1, 6, 9, 8, 6, 3, 3, 2, 2, 1, 1, groups=6, bias=True),
+    ConvProblem(1, 6, 9, 8, 6, 3, 3, pad_h=1, pad_w=1, groups=6, direction="bwd_data"),
+    ConvProblem(2, 6, 7, 8, 6, 3, 3, pad_h=1, pad_w=1, groups=6, direction="bwd_weights"),
+)
+
+
+def configs(device: Device, family: Family, problem: Problem) -> Iterator[Any]:
+    """The default, and valid others: a seed of the family and any point of its space."""
+    yield family.DEFAULT
+    if family.NAME not in SPACES:
+        return
+    seeds = seeds_of(family.NAME, problem, device.limits)
+    space = space_of(family.NAME, problem, device.limits)
+    rows = random.Random(problem.key()).sample(range(len(space)), min(OTHER_CONFIGS, len(space)))
+    yield from [*seeds[:1], *(space.config(row) for row in rows)][:OTHER_CONFIGS]
+
+
+def run(device: Device, problem: Problem, family: Family, config: Any) -> None:
+    """Run one variant once and compare it with float64."""
+    print(f"case {problem.key()} {family.NAME} {config_to_json(config)}", flush=True)
+    if config.why_not(problem, device.limits):
+        return
+    bench = Bench(device, problem)
+    like = np.empty(bench.expected.shape, np.float32)
+    out = device.upload(np.full_like(like, np.nan))
+    buffers = {**bench.buffers, problem.output: out}
+    device.prepare(family.plan(problem, config), buffers).run()
+    _, wrong = compare(device.download(out, like), bench.expected, TOLERANCE[problem.dtype])
+    if wrong:
+        print(f"WRONG: {wrong}", flush=True)
+
+
+def main(name: str) -> None:
+    """Run every problem that the family of this name serves, and say how many ran."""
+    device, family, count = select("oclgrind"), FAMILIES[name], 0
+    for problem in PROBLEMS:
+        if family.serves(problem):
+            for config in configs(device, family, problem):
+                run(device, problem, family, config)
+                count += 1
+    print(f"done {count}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

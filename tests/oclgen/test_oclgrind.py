@@ -1,0 +1,71 @@
+"""Every family's kernels stay inside their buffers and do not race: oclgrind watches them run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oclgen.families import FAMILIES
+
+RUNTIME = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
+"""Debian's and Ubuntu's place for oclgrind as an OpenCL runtime of its own."""
+CASES = Path(__file__).with_name("oclgrind_cases.py")
+
+pytestmark = pytest.mark.skipif(
+    not RUNTIME.exists(), reason="oclgrind is not installed (Debian, Ubuntu: apt install oclgrind)"
+)
+
+RACE = """
+from oclgen.device import select
+from oclgen.plan import Launch, Plan, buffer
+source = '''
+__kernel void race(__global float *out, const long offset)
+{
+    __local float tile[8];
+    tile[get_local_id(0)] = 1.0f;
+    out[offset + get_local_id(0)] = tile[7 - get_local_id(0)];
+}
+'''
+device = select("oclgrind")
+plan = Plan((Launch(source, "race", (8,), (8,), buffer("out")),))
+device.prepare(plan, {"out": device.empty(32)}).run()
+"""
+
+
+def under_oclgrind(tmp_path: Path, *arguments: str) -> str:
+    """Run Python with oclgrind as the only runtime; return all that was printed."""
+    (tmp_path / "oclgrind.icd").write_text(f"{RUNTIME}\n")
+    watched = {
+        "OCL_ICD_VENDORS": str(tmp_path),
+        "OCLGEN_RUNTIMES": "oclgrind",
+        "OCLGRIND_DATA_RACES": "1",
+        "OCLGRIND_MAX_ERRORS": "20",
+        "PYOPENCL_NO_CACHE": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, **watched},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.stdout
+
+
+def test_oclgrind_sees_a_race(tmp_path: Path) -> None:
+    assert "data race" in under_oclgrind(tmp_path, "-c", RACE)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_kernels_neither_race_nor_leave_their_buffers(tmp_path: Path, family: str) -> None:
+    lines = [line for line in under_oclgrind(tmp_path, str(CASES), family).splitlines() if line]
+    reports = [line for line in lines if not line.startswith(("case ", "done "))]
+    first = next((n for n, line in enumerate(lines) if line in reports), 0)
+    assert not reports, "\n".join(lines[max(first - 1, 0) : first + 40])
+    assert lines[-1].startswith("done ")
+    assert int(lines[-1].split()[1]) >= 1
