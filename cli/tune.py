@@ -107,7 +107,7 @@ def run(
     from oclgen.worker import Worker
     from search_spaces.tune import Tuner
     from search_spaces.tune import tune as search
-    from tuned_db import open_store
+    from tuned_db import Chooser, open_store
 
     from .progress import TuningBar
 
@@ -126,28 +126,12 @@ def run(
             results=store.of(device.info),
             budget=budget,
             families=families,
-            starts=_starts(device, store),
+            starts=Chooser(store, device.info, device.limits).starts,
             report=bar.report,
         )
         results = search(tuner, problems)
     out.print(_table(results, best.gflops))
     return results
-
-
-def _starts(device: Any, store: Any) -> Any:
-    """Return what serves a problem now as the search's first try, unless it is a default."""
-    from tuned_db import Chooser, NoVariantError
-
-    chooser = Chooser(store, device.info, device.limits)
-
-    def starts(problem: Problem) -> list[tuple[str, Any]]:
-        try:
-            choice = chooser.choose(problem)
-        except NoVariantError:
-            return []
-        return [] if choice.rung == "default" else [(choice.family, choice.config)]
-
-    return starts
 
 
 def _table(results: Sequence[TuneResult], peak_gflops: float) -> Table:

@@ -93,7 +93,11 @@ class Chooser:
         return choice
 
     def starts(self, problem: Problem, count: int = 10) -> list[tuple[str, Any]]:
-        """Return the `count` best records' family and config for `problem`, to tune from."""
+        """Return the `count` best records' family and config for `problem`, to tune from.
+
+        Reads the winners anew: what was tuned a minute ago is a good start for the next shape.
+        """
+        self.refresh()
         known = (choice for choice in self.candidates(problem) if choice.rung != "default")
         return list(dict.fromkeys((choice.family, choice.config) for choice in known))[:count]
 

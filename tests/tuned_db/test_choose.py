@@ -217,6 +217,13 @@ def test_starts_are_the_best_guesses_without_repetition() -> None:
     assert chooser().starts(SQUARE) == []
 
 
+def test_starts_know_what_was_tuned_meanwhile() -> None:
+    shelf = Shelf()
+    got = Chooser(shelf, INFO, LIMITS)
+    shelf.records.append(with_item_m(2, GemmProblem(64, 64, 128)))
+    assert got.starts(SQUARE) == [(gemm_register.NAME, config(item_m=2))]
+
+
 def test_a_remembered_choice_costs_a_dictionary_lookup() -> None:
     got = chooser(record())
     got.choose(SQUARE)
