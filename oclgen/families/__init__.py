@@ -10,7 +10,17 @@ import json
 from dataclasses import asdict, fields
 from typing import Any, Protocol, get_type_hints
 
-from oclgen.families import conv_gemm, gemm_register, gemm_staged, winograd_blocked, winograd_staged
+from oclgen.families import (
+    conv_gemm,
+    conv_register,
+    conv_register_weights,
+    depthwise,
+    gemm_register,
+    gemm_staged,
+    winograd_blocked,
+    winograd_staged,
+)
+from oclgen.families.conv_as_gemm import conv_as_gemm
 from oclgen.plan import Plan
 from oclgen.problem import Problem
 
@@ -36,9 +46,14 @@ class Family(Protocol):
 _MODULES: tuple[Family, ...] = (
     gemm_register,
     gemm_staged,
+    depthwise,
+    conv_register,
+    conv_register_weights,
     conv_gemm,
     winograd_blocked,
     winograd_staged,
+    conv_as_gemm(gemm_register),
+    conv_as_gemm(gemm_staged),
 )
 
 FAMILIES: dict[str, Family] = {module.NAME: module for module in _MODULES}

@@ -7,6 +7,7 @@ is the faster one.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import TypeGuard
 
 from oclgen.correlation import Correlation, correlations, operands, output_elements
@@ -196,6 +197,7 @@ def _one_tap(problem: ConvProblem) -> bool:
     return problem.kernel_h * problem.kernel_w == 1
 
 
+@lru_cache(maxsize=64)
 def _reduction(problem: ConvProblem) -> int:
     """Return the depth of the deepest implicit product."""
     if problem.direction == "bwd_weights":

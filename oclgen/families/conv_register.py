@@ -6,6 +6,7 @@ It is not made for GPUs, where `conv_gemm` shares what it loads through local me
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import NamedTuple, TypeGuard
 
 from oclgen.correlation import Axis, Correlation, Run, correlations, operands, runs_of
@@ -46,6 +47,8 @@ class Config:
 
     def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if limits.kind == "gpu":
+            return f"{NAME} gives each work-item whole vectors of channels; GPUs take conv_gemm"
         if self.vec not in VECTOR_WIDTHS:
             return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
         vectors = self.images * self.item_x * self.vecs
@@ -78,7 +81,7 @@ class Config:
 
 
 DEFAULT = Config(
-    images=1, item_x=8, vec=8, vecs=1, unroll=1, taps_outer=False, channels_fastest=False
+    images=1, item_x=8, vec=16, vecs=1, unroll=1, taps_outer=False, channels_fastest=False
 )
 
 
@@ -115,6 +118,7 @@ def packing(part: Correlation, problem: ConvProblem, config: Config) -> Packing:
     return Packing(part.groups * part.depth, part.channels, taps, config.vec, config.block)
 
 
+@lru_cache(maxsize=256)
 def variants(cols: Axis, item_x: int) -> list[Variant]:
     """Return the pieces of code that a row's blocks of `item_x` results need, commonest last."""
     blocks: dict[tuple[int, tuple[Run, ...]], list[int]] = {}
@@ -135,6 +139,7 @@ def _runs(cols: Axis, first: int, count: int) -> tuple[Run, ...]:
     return runs_of(reached)
 
 
+@lru_cache(maxsize=64)
 def parts_of(problem: ConvProblem) -> tuple[Correlation, ...]:
     """Return the correlations, each with rows strung together where that is possible."""
     return tuple(part.strung() for part in correlations(problem))

@@ -6,6 +6,7 @@ It is not made for GPUs; the forward and backward-data directions are `conv_regi
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import TypeGuard
 
 from oclgen.correlation import Correlation, Run, correlations, runs_of
@@ -38,6 +39,8 @@ class Config:
 
     def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if limits.kind == "gpu":
+            return f"{NAME} gives each work-item whole vectors of channels; GPUs take conv_gemm"
         if self.vec not in VECTOR_WIDTHS:
             return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
         vectors = self.item_c * self.vecs * problem.kernel_w
@@ -59,7 +62,7 @@ class Config:
         return None
 
 
-DEFAULT = Config(item_c=1, vec=8, vecs=1, unroll=1, split=1, outputs_fastest=False)
+DEFAULT = Config(item_c=1, vec=16, vecs=1, unroll=1, split=1, outputs_fastest=False)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -81,6 +84,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     return Plan((*launches, sum_planes(problem, config.split)), spaces)
 
 
+@lru_cache(maxsize=64)
 def _windows(problem: ConvProblem) -> Correlation:
     """Return the forward correlation, whose positions are summed over here."""
     return correlations(replace(problem, direction="fwd"))[0].strung()

@@ -29,3 +29,16 @@ EPILOGUES = tuple(
 STORED = tuple(
     replace(SHAPES[1], dtype=dtype, direction=d) for dtype in DTYPES for d in DIRECTIONS
 )
+DEPTHWISE_SHAPES = (
+    ConvProblem(1, 4, 9, 11, 4, 3, 3, 1, 1, 1, 1, groups=4),
+    ConvProblem(3, 5, 13, 35, 5, 3, 3, 2, 2, 1, 1, groups=5),
+    ConvProblem(2, 3, 7, 7, 6, 5, 3, 1, 1, 2, 1, groups=3),
+    ConvProblem(1, 2, 17, 16, 6, 3, 5, 3, 3, 1, 2, groups=2),
+    ConvProblem(1, 2, 12, 19, 2, 3, 3, 2, 1, 2, 3, 2, 3, groups=2),
+    ConvProblem(1, 1, 1, 1, 1, 3, 3, 1, 1, 1, 1),
+)
+DEPTHWISE = (
+    *(replace(shape, direction=d) for shape in DEPTHWISE_SHAPES for d in DIRECTIONS),
+    *(replace(DEPTHWISE_SHAPES[1], bias=True, activation=a) for a in ACTIVATIONS),
+    *(replace(DEPTHWISE_SHAPES[1], dtype=t, direction=d) for t in DTYPES for d in DIRECTIONS),
+)

@@ -1,0 +1,109 @@
+"""1x1 convolutions served by the GEMM families: y[image] = w x[image], without a copy.
+
+It has no kernel and no parameters of its own; each GEMM family gets a convolution's face here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from oclgen.limits import Limits
+from oclgen.plan import Arg, Buffer, Offset, Plan
+from oclgen.problem import ConvProblem, GemmProblem, Problem
+
+if TYPE_CHECKING:
+    from oclgen.families import Family
+
+
+@lru_cache(maxsize=64)
+def lowered(problem: ConvProblem) -> GemmProblem | None:
+    """Return the product that `problem` is, or None if it is none.
+
+    Per image y [out_channels, h * w] = w [out_channels, in_channels] · x [in_channels, h * w], and
+    the gradient of x is the transpose of w times that of y. w is shared by all images; the bias
+    runs along m.
+    """
+    kernel = (problem.kernel_h, problem.kernel_w, problem.stride_h, problem.stride_w)
+    if kernel != (1, 1, 1, 1) or problem.pad_h or problem.pad_w or problem.groups != 1:
+        return None
+    if problem.direction == "bwd_weights":
+        return None
+    fwd = problem.direction == "fwd"
+    return GemmProblem(
+        m=problem.out_channels if fwd else problem.in_channels,
+        n=problem.height * problem.width,
+        k=problem.in_channels if fwd else problem.out_channels,
+        dtype=problem.dtype,
+        trans_a=not fwd,
+        batch=problem.batch,
+        shared_a=True,
+        bias="m" if problem.bias else "none",
+        activation=problem.activation,
+    )
+
+
+@dataclass(eq=False)
+class ConvAsGemm:
+    """A family like any other: the configs are those of `gemm`, the problems convolutions."""
+
+    gemm: Family
+    NAME: str
+    Config: Any
+    DEFAULT: Any
+
+    def serves(self, problem: Problem, /) -> bool:
+        """Say whether the family can compute the problem at all."""
+        if not isinstance(problem, ConvProblem):
+            return False
+        product = lowered(problem)
+        return product is not None and self.gemm.serves(product)
+
+    def plan(self, problem: ConvProblem, config: Any, /) -> Plan:
+        """Return the GEMM family's launches with the convolution's buffers."""
+        roles = dict(zip("abc", _ROLES[problem.direction], strict=True))
+        plan = self.gemm.plan(_product(problem), config)
+        launches = tuple(
+            replace(launch, args=tuple(_renamed(arg, roles) for arg in launch.args))
+            for launch in plan.launches
+        )
+        return replace(plan, launches=launches)
+
+
+_ROLES = {"fwd": ("w", "x", "y"), "bwd_data": ("w", "y", "x")}
+
+
+def conv_as_gemm(gemm: Family) -> ConvAsGemm:
+    """Return the family `conv_as_...` that serves 1x1 convolutions by `gemm`."""
+
+    class Config(gemm.Config):  # type: ignore[misc,name-defined]
+        """The GEMM family's parameters; asked about a convolution, they answer for its product."""
+
+        __slots__ = ()
+
+        def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+            """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+            why: str | None = super().why_not(_product(problem), limits)
+            return why
+
+    default = Config(**{name: getattr(gemm.DEFAULT, name) for name in _names(gemm)})
+    return ConvAsGemm(gemm, f"conv_as_{gemm.NAME}", Config, default)
+
+
+def _names(gemm: Family) -> list[str]:
+    return [field.name for field in fields(gemm.Config)]
+
+
+def _product(problem: ConvProblem) -> GemmProblem:
+    product = lowered(problem)
+    assert product is not None, f"{problem.key()} is no matrix product; ask `serves` first"
+    return product
+
+
+def _renamed(arg: Arg, roles: dict[str, str]) -> Arg:
+    return (
+        arg._replace(role=roles.get(arg.role, arg.role))
+        if isinstance(arg, Buffer | Offset)
+        else arg
+    )
