@@ -1,0 +1,149 @@
+"""The commands do what they say, on every OpenCL device where they need one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_runs import Process, Run
+
+from oclgen.device import Device
+from oclgen_cli.options import parse_problem
+
+GEMM = ["--gemm", "24x16x8"]
+
+
+def test_help_names_every_command(run: Run) -> None:
+    text = run("--help").output
+    for command in ("devices", "doctor", "tune", "show-source", "db"):
+        assert f"  {command} " in text
+
+
+def test_source_needs_no_opencl(process: Process) -> None:
+    done = process("show-source", "64x32x16:fp16:nt", OCLGEN_RUNTIMES="none")
+    assert done.returncode == 0
+    assert "__kernel" in done.stdout
+    assert "// gemm:64x32x16:fp16:nt:b1:-:-:none" in done.stdout
+    assert "global size" in done.stdout
+
+
+def test_source_follows_family_and_config(run: Run) -> None:
+    base = run("show-source", "64x32x16", "--family", "gemm_register")
+    other = run("show-source", "64x32x16", "--family", "gemm_register", "--config", '{"item_m": 2}')
+    assert base.exit_code == other.exit_code == 0
+    assert '"item_m":2' in other.output
+    assert base.output != other.output
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("8x9x10", "gemm:8x9x10:fp32:nn:b1:-:-:none"),
+        ("gemm:8x9x10:fp32:nn:b1:-:-:none", "gemm:8x9x10:fp32:nn:b1:-:-:none"),
+        ("1,2,8,8,4,3,3,1,1:bwd_data", "conv:1,2,8,8,4,3,3:s1,1:p1,1:d1,1:g1:fp32:bwd_data:-:none"),
+    ],
+)
+def test_problems_are_read_in_short_and_in_full(text: str, key: str) -> None:
+    assert parse_problem(text).key() == key
+
+
+def test_devices_are_listed(run: Run, device: Device) -> None:
+    text = run("devices").output
+    assert device.name[:12] in text
+    assert device.info.driver_version[:12] in text
+
+
+def test_a_device_is_found_by_its_name(run: Run, device: Device) -> None:
+    result = run("show-source", "8x8x8", "--device", f"{device.name} {device.info.runtime}")
+    assert result.exit_code == 0, result.stderr
+
+
+def test_an_unknown_device_lists_what_there_is(run: Run, device: Device) -> None:
+    for unknown in ("99", "no such thing"):
+        result = run("show-source", "8x8x8", "--device", unknown)
+        assert result.exit_code == 1
+        assert device.name in result.stderr
+
+
+def test_tuning_is_kept_and_not_repeated(run: Run, device: Device) -> None:
+    arguments = ["tune", "--device", str(device.index), *GEMM, "--trials", "3"]
+    first = run(*arguments)
+    assert first.exit_code == 0, first.stderr
+    assert "3 timed" in first.output
+    assert "GFLOP/s" in first.output
+    second = run(*arguments)
+    assert second.exit_code == 0
+    assert "already done" in second.output
+    assert "timed" not in second.output
+    assert "24x16x8" in run("db", "list").output
+    assert device.info.driver_version[:12] in run("db", "stats").output
+
+
+def test_one_family_alone_is_tried(run: Run, device: Device) -> None:
+    arguments = ["tune", "--device", str(device.index), *GEMM, "--trials", "2"]
+    result = run(*arguments, "--family", "gemm_register")
+    assert result.exit_code == 0, result.stderr
+    assert "gemm_register: " in result.output
+
+
+def test_what_dispatch_runs_can_be_shown(run: Run, device: Device) -> None:
+    index = str(device.index)
+    run("tune", "--device", index, *GEMM, "--trials", "2", "--family", "gemm_register")
+    assert "// gemm_register {" in run("show-source", "24x16x8", "--device", index).output
+
+
+def test_export_import_export_gives_the_same_bytes(
+    run: Run, device: Device, tmp_path: Path
+) -> None:
+    run("tune", "--device", str(device.index), *GEMM, "--trials", "2")
+    one, two, other = tmp_path / "1.jsonl", tmp_path / "2.jsonl", str(tmp_path / "other.sqlite")
+    assert run("db", "export", str(one)).exit_code == 0
+    assert "1 records taken into" in run("db", "import", str(one), "--db", other).output
+    assert "1 were known or not faster" in run("db", "import", str(one), "--db", other).output
+    assert run("db", "export", str(two), "--db", other).exit_code == 0
+    assert one.read_bytes() == two.read_bytes()
+    assert one.read_bytes().count(b"\n") == 2
+
+
+def test_a_bad_line_changes_nothing(run: Run, device: Device, tmp_path: Path) -> None:
+    run("tune", "--device", str(device.index), *GEMM, "--trials", "1")
+    file, other = tmp_path / "1.jsonl", str(tmp_path / "other.sqlite")
+    run("db", "export", str(file))
+    file.write_text(file.read_text() + "{}\n")
+    result = run("db", "import", str(file), "--db", other)
+    assert result.exit_code == 1
+    assert "line 3: " in result.stderr
+    assert ": 0 winners" in run("db", "stats", "--db", other).output
+
+
+def test_interrupting_keeps_what_is_done(run: Run, device: Device, own_database: Path) -> None:
+    command = [sys.executable, "-m", "oclgen_cli", "tune", "--device", str(device.index)]
+    tuning = subprocess.Popen(
+        [*command, "--gemm", "96x96x96", "--trials", "5000", "--time-budget", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=dict(os.environ),
+    )
+    deadline = time.monotonic() + 120
+    while ": 0 winners" in run("db", "stats").output and time.monotonic() < deadline:
+        time.sleep(0.2)
+    tuning.send_signal(signal.SIGINT)
+    output, _ = tuning.communicate(timeout=60)
+    assert tuning.returncode == 1, output
+    assert "interrupted" in output
+    assert "Traceback" not in output
+    assert ": 1 winners" in run("db", "stats").output
+
+
+def test_doctor_says_what_works(process: Process, device: Device) -> None:
+    done = process("doctor")
+    assert done.returncode == 0, done.stdout
+    assert "builds and runs kernels" in done.stdout
+    assert device.name[:12] in done.stdout
+    assert "database file" in done.stdout
