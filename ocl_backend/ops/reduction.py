@@ -232,7 +232,7 @@ def _launch(device: int, spec: Spec, layout: Arrangement, piece: int) -> Launch:
     groups = -(-layout.blocks // (per_group * layout.outputs_per_item))
     pieces = layout.row_spans * layout.item_spans
     size = (groups * layout.group, pieces)
-    return prepare(device, text, spec.reduction.name, size, arguments, (layout.group, 1))
+    return prepare(device, text, f"reduce_{spec.reduction.name}", size, arguments, (layout.group, 1))
 
 
 def _numbers(layout: Arrangement, piece: int) -> list[int]:

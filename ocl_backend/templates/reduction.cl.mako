@@ -74,7 +74,7 @@ ${typed("T", w)} combine_${w}(const ${typed("T", w)} a, const ${typed("T", w)} b
 }
 
 % endfor
-__kernel void ${name}(
+__kernel void reduce_${name}(
     const __global ${source.storage} *source_data, const long source_start,
 % if center:
     const __global ${center.storage} *center_data, const long center_start,
