@@ -15,7 +15,7 @@ from oclgen.families import FAMILIES, ConfigError, config_from_dict, families_fo
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.problem import Problem, ProblemError
-from tuned_db.nearest import distance, kind_of
+from tuned_db.nearest import NEAR, distance, kind_of
 from tuned_db.record import Record
 from tuned_db.shipped import shipped_records
 
@@ -119,7 +119,7 @@ class Chooser:
         here = _Pool(e for e in mine if _same_device(e.record.device, self.info))
         relatives = _Pool(e for e in mine if self._is_relative(e.record.device))
         close = _Pool(e for e in shipped if self._is_relative(e.record.device))
-        far = _Pool(e for e in shipped if e.record.device.kind == self.info.kind)
+        kin = _Pool(e for e in shipped if e.record.device.kind == self.info.kind)
         self._ladder = [
             ("exact", _Pool.same, _Pool(e for e in mine if self._is_exact(e.record))),
             ("stale", _Pool.same, here),
@@ -128,8 +128,13 @@ class Chooser:
             ("architecture", _Pool.near, relatives),
             ("shipped", _Pool.same, close),
             ("shipped", _Pool.near, close),
-            ("shipped", _Pool.same, far),
-            ("shipped", _Pool.near, far),
+            ("shipped", _Pool.same, kin),
+            ("shipped", _Pool.near, kin),
+            # one odd shape that was tuned here must not hide what the package knows
+            ("nearest", _Pool.far, here),
+            ("architecture", _Pool.far, relatives),
+            ("shipped", _Pool.far, close),
+            ("shipped", _Pool.far, kin),
         ]
         self._memo = {}
 
@@ -190,9 +195,19 @@ class _Pool:
         return self._same.get(problem, [])
 
     def near(self, problem: Problem) -> list[_Entry]:
-        """Return the entries for problems of the same kind, nearest first."""
+        """Return the entries for similar problems, nearest first."""
+        return [entry for apart, entry in self._by_distance(problem) if apart <= NEAR]
+
+    def far(self, problem: Problem) -> list[_Entry]:
+        """Return the other entries for problems of the same kind, nearest first."""
+        return [entry for apart, entry in self._by_distance(problem) if apart > NEAR]
+
+    def _by_distance(self, problem: Problem) -> list[tuple[float, _Entry]]:
         entries = self._kinds.get(kind_of(problem), [])
-        return sorted(entries, key=lambda entry: distance(entry.problem, problem))
+        return sorted(
+            ((distance(entry.problem, problem), entry) for entry in entries),
+            key=lambda pair: pair[0],
+        )
 
 
 _Look = Callable[[_Pool, Problem], list[_Entry]]

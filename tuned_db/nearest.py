@@ -11,6 +11,9 @@ from oclgen.problem import ConvProblem, GemmProblem, Problem
 
 SMALL = 0.125
 """Weight of what changes the kernel a little: padding, dilation, bias, activation."""
+NEAR = 4.0
+"""Distance up to which a record is trusted before less closely related devices are asked: a
+factor of 16 over all sizes, as between neighbouring stages of a ResNet."""
 
 
 def kind_of(problem: Problem) -> tuple[object, ...]:

@@ -56,12 +56,12 @@ def test_nothing_known_is_the_default() -> None:
 
 
 def test_every_rung_serves_where_the_ones_above_are_missing(shipped: list[Record]) -> None:
-    near, far = GemmProblem(64, 64, 128), GemmProblem(512, 512, 512)
+    near, nearly = GemmProblem(64, 64, 128), GemmProblem(64, 64, 1024)
     ladder = [
         ("exact", with_item_m(1)),
         ("stale", with_item_m(2, device=NEW_DRIVER)),
         ("nearest", with_item_m(3, near, device=NEW_DRIVER)),
-        ("nearest", with_item_m(4, far)),
+        ("nearest", with_item_m(4, nearly)),
         ("architecture", with_item_m(5, device=SIBLING)),
         ("architecture", with_item_m(6, near, device=SIBLING)),
     ]
@@ -114,6 +114,16 @@ def test_the_nearest_product(wanted: str, nearer: str, farther: str) -> None:
     far = with_item_m(1, parse_gemm(farther), samples=(0.001,))
     near = with_item_m(2, parse_gemm(nearer))
     assert chooser(far, near).choose(replace(parse_gemm(wanted), bias="n")).config.item_m == 2
+
+
+def test_a_shape_far_away_comes_after_what_others_know(shipped: list[Record]) -> None:
+    odd = with_item_m(1, GemmProblem(1, 64, 4096))
+    shipped[:] = [with_item_m(2, GemmProblem(32, 64, 64), device=COUSIN)]
+    assert chooser(odd).choose(SQUARE).rung == "shipped"
+    shipped.clear()
+    assert chooser(odd).choose(SQUARE).rung == "nearest"
+    shipped[:] = [with_item_m(2, GemmProblem(1, 64, 4096), device=COUSIN)]
+    assert chooser().choose(SQUARE).rung == "shipped"
 
 
 @pytest.mark.parametrize("other", ["64x64x64:fp16", "64x64x64:nt", "64x64x64:tn"])

@@ -188,6 +188,23 @@ def test_shipped_records_are_well_formed_and_sorted() -> None:
     assert len({one.order for one in records}) == len(records)
 
 
+def test_shipped_files_are_read_in_order_and_never_stop_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "shipped"
+    folder.mkdir()
+    removed = record(family="removed_since")
+    (folder / "b.jsonl").write_bytes(export([removed]))
+    (folder / "a.jsonl").write_bytes(export([record()]))
+    (folder / "README").write_text("no records")
+    monkeypatch.setattr("tuned_db.shipped.resources.files", lambda _: tmp_path)
+    shipped_records.cache_clear()
+    try:
+        assert shipped_records() == (record(), removed)
+    finally:
+        shipped_records.cache_clear()
+
+
 def test_merging_keeps_the_faster_and_the_larger_count(tmp_path: Path) -> None:
     store = open_store(tmp_path / "db.sqlite")
     store.merge([record(samples=(2.0,), trials=5)])
