@@ -12,6 +12,11 @@ import torch
 MODULES = (
     "pointwise",
     "reductions",
+    "softmax",
+    "factories",
+    "indexing",
+    "shape",
+    "scans",
     "matmul",
     "convolution",
     "pooling",

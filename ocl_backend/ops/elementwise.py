@@ -8,18 +8,20 @@ numbers and ranges (a `position` is an index without a buffer).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ocl_backend.dtypes import DType, dtype_of
 from ocl_backend.launch import Argument, Pointer, Varying, prepare
 from ocl_backend.ops import vectors
-from ocl_backend.ops.layout import Layout, Sizes, collapse
+from ocl_backend.ops.layout import Layout, Sizes, broadcast_strides, collapse
 from oclgen.device import devices
 from oclgen.limits import Limits
 from oclgen.render import render
@@ -35,8 +37,8 @@ class Operand:
     """A tensor of the kernel, or a position.
 
     `input` is loaded before the body, `output` stored after it, `inout` both; `address` gives the
-    body a pointer `name_data` and an item index `name_at`; `position` gives the index alone, as
-    the variable `name`. `value` is the C type in registers ("": the kernel's), `result` the
+    body an item index `name_at`, the pointer `name_data` and the macros `LOAD_name(at)` and
+    `STORE_name(at, value)`; `position` gives the index alone, as the variable `name`. `value` is the C type in registers ("": the kernel's), `result` the
     variable that is stored ("": `name`).
     """
 
@@ -150,6 +152,49 @@ def prepare_elementwise(device: int, kernel: Kernel, shape: Sizes, strides: Sequ
     )
 
 
+def launch(
+    kernel: Kernel,
+    shape: Sizes,
+    given: Sequence[Tensor | float],
+    strides: Mapping[str, Sizes] | None = None,
+) -> None:
+    """Run `kernel` over `shape` on tensors and numbers in the order of its parameters.
+
+    Tensors are broadcast to `shape`; `strides` say how the named operands move instead, which
+    addresses and positions need.
+    """
+    named = strides or {}
+    tensors = [value for value in given if isinstance(value, Tensor)]
+    rest = iter(tensors)
+    walked = []
+    for operand in kernel.operands:
+        tensor = None if operand.role == "position" else next(rest)
+        if operand.name in named or tensor is None:
+            walked.append(tuple(named[operand.name]))
+        else:
+            walked.append(broadcast_strides(shape, tensor.shape, tensor.stride()))
+    run = _remembered(tensors[0].get_device(), kernel, tuple(shape), tuple(walked))
+    numbers = iter(kernel.scalars)
+    run(*(v.data_ptr() if isinstance(v, Tensor) else encode(next(numbers).value, v) for v in given))
+
+
+def encode(value: str, number: float) -> float:
+    """Return `number` as a launch takes it for a scalar of C type `value`."""
+    if value == "float":
+        return float(number)
+    if value == "double":
+        bits: int = struct.unpack("q", struct.pack("d", number))[0]
+        return bits
+    return int(number)
+
+
+@lru_cache(maxsize=8192)
+def _remembered(
+    device: int, kernel: Kernel, shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]
+) -> Run:
+    return prepare_elementwise(device, kernel, shape, strides)
+
+
 def _arguments(
     kernel: Kernel,
     layout: Layout,
@@ -191,6 +236,7 @@ def source(
         steps=steps,
         index="long" if wide else "int",
         block=lambda width: _block(kernel, inner, width),
+        accessors=_accessors(kernel),
     )
 
 
@@ -220,6 +266,22 @@ def _block(kernel: Kernel, inner: Sequence[str], width: int) -> list[str]:
     for operand, kind in pairs:
         if operand.role in ("output", "inout"):
             lines += _store(operand, kernel, kind, width)
+    return lines
+
+
+def _accessors(kernel: Kernel) -> list[str]:
+    """Return the macros with which a body reads and writes items of an `address` operand."""
+    lines = []
+    for operand in kernel.operands:
+        if operand.role == "address":
+            data, item = f"{operand.name}_data", operand.type
+            value = operand.value or kernel.value
+            load = vectors.convert(item.value, value, item.load(data, "(at)"), 1)
+            kept = vectors.to_dtype(item, value, "(value)", 1)
+            lines.append(f"#define LOAD_{operand.name}(at) ({load})")
+            lines.append(
+                f"#define STORE_{operand.name}(at, value) {item.store(data, '(at)', kept)}"
+            )
     return lines
 
 

@@ -7,7 +7,6 @@ pointers. What an operator computes is in `pointwise_table`, how items are walke
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,15 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as PROMOTE
 from torch._prims_common import compute_elementwise_output_strides, elementwise_dtypes
 
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.ops.elementwise import Kernel, Operand, Role, Run, Scalar, prepare_elementwise
+from ocl_backend.ops.elementwise import (
+    Kernel,
+    Operand,
+    Role,
+    Run,
+    Scalar,
+    encode,
+    prepare_elementwise,
+)
 from ocl_backend.ops.layout import broadcast_strides
 from ocl_backend.ops.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Rule
 from ocl_backend.ops.vectors import SIGNED
@@ -97,7 +104,8 @@ def implementation(call: Call) -> Callable[..., Tensor]:
             bound = call.bind(args, kwargs)
             if _resized(call, bound):
                 return run(*args, **kwargs)
-            plan = plans[signature] = _plan(call, bound)
+            names = (*call.arguments[: len(args)], *kwargs)
+            plan = plans[signature] = _plan(call, bound, names)
         if plan.values is not None:
             values = plan.values(given)
         if plan.fresh is None:
@@ -163,7 +171,7 @@ def _check_written(call: Call, out: Tensor) -> None:
         )
 
 
-def _plan(call: Call, bound: Bound) -> Plan:
+def _plan(call: Call, bound: Bound, names: Sequence[str]) -> Plan:
     """Prepare the launch that serves a call with these arguments."""
     row = _row(call, bound)
     op = POINTWISE[row]
@@ -187,7 +195,7 @@ def _plan(call: Call, bound: Bound) -> Plan:
         for operand in kernel.operands
     ]
     run = prepare_elementwise(device.index, kernel, shape, walked)
-    return Plan(run, _values(bound, kernel), fresh)
+    return Plan(run, _values(bound, names, kernel), fresh)
 
 
 def _row(call: Call, bound: Bound) -> str:
@@ -255,7 +263,7 @@ def _kernel(
     helper = ""
     if op.helper and op.helper in text:
         helper = re.sub(r"\bT\b", value, HELPERS[op.helper])
-    name = re.sub(r"\W+", "_", call.row).strip("_")
+    name = "pointwise_" + re.sub(r"\W+", "_", call.row).strip("_")  # `abs` is a built-in
     body = "\n".join(lines)
     return Kernel(name, value, tuple(parameters), body, helper, bool(helper), truth)
 
@@ -276,22 +284,24 @@ def _default(call: Call, name: str, dtype: torch.dtype) -> str:
     return repr(ABSENT[name] if given is None else given)
 
 
-def _values(bound: Bound, kernel: Kernel) -> Callable[[Sequence[Any]], list[Any]] | None:
-    """Return what turns the arguments of a call into the launch's values, None if nothing does."""
+def _values(
+    bound: Bound, names: Sequence[str], kernel: Kernel
+) -> Callable[[Sequence[Any]], list[Any]] | None:
+    """Return what turns a call's arguments `names` into the launch's values; None: nothing must."""
     types = {scalar.name: scalar.value for scalar in kernel.scalars}
-    named = {operand.name for operand in kernel.operands}
-    given = {name: value for name, value in bound.items() if value is not None}
+    tensors = {operand.name for operand in kernel.operands}
     steps: list[tuple[int, Callable[[Any], Any]]] = []
-    plain = True
-    for index, (name, value) in enumerate(given.items()):
-        if name in named:
+    plain = "double" not in types.values()
+    for index, name in enumerate(names):
+        value = bound[name]
+        if name in tensors:
             steps.append((index, Tensor.data_ptr))
         elif name in types:
             steps.append((index, _number(types[name], isinstance(value, Tensor))))
             plain &= type(value) is (float if types[name] == "float" else int)
         else:
             plain = False
-    if plain and "double" not in types.values():
+    if plain:
         return None
     return lambda arguments: [take(arguments[index]) for index, take in steps]
 
@@ -299,11 +309,7 @@ def _values(bound: Bound, kernel: Kernel) -> Callable[[Sequence[Any]], list[Any]
 def _number(value: str, boxed: bool) -> Callable[[Any], float]:
     """Return what makes a launch's value for a scalar of C type `value` from an argument."""
     unbox: Callable[[Any], float] = Tensor.item if boxed else lambda number: number
-    if value == "float":
-        return unbox
-    if value == "double":
-        return lambda number: struct.unpack("q", struct.pack("d", unbox(number)))[0]
-    return lambda number: int(unbox(number))
+    return lambda number: encode(value, unbox(number))
 
 
 def _operators() -> dict[str, Callable[..., Tensor]]:

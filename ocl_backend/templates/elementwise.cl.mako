@@ -9,6 +9,7 @@ width     items per vector
 steps     vectors each work-item handles, a work-group's width apart
 index     type of sizes and strides: int where every item index fits, else long
 block     width -> statements for that many items
+accessors macros for operands that the body addresses itself
 
 Dimension 0 is the innermost one and is walked without a division; a row, which is all other
 dimensions together, is taken apart by size_2, size_3, ...: the last of these varies fastest.
@@ -43,6 +44,10 @@ ${rows}}
 </%def>\
 ${prelude}
 typedef ${index} INDEX;
+
+% for line in accessors:
+${line}
+% endfor
 
 ${kernel.helpers}
 

@@ -1,0 +1,156 @@
+"""Reading and writing items at computed places: the one kernel behind all indexing operators.
+
+Which places an operator means is decided in `indexing`; here they are walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
+
+Combine = Literal["assign", "add", "prod", "amax", "amin"]
+
+COMBINE = {
+    "add": "before + value",
+    "prod": "before * value",
+    "amax": "before > value || before != before ? before : value",
+    "amin": "before < value || before != before ? before : value",
+}
+
+NARROW = {
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+    torch.int8: torch.int32,
+    torch.uint8: torch.int32,
+    torch.int16: torch.int32,
+    torch.bool: torch.int32,
+}
+"""Dtypes too narrow for atomics, and what they are combined in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Items of a tensor: walk `shape` with `strides`, and add index k's value times `steps[k]`.
+
+    `indices` broadcast to `shape`; negative values count from the end, `sizes[k]`. A value out of
+    range is moved to the nearest item: a kernel cannot raise, and must not leave the tensor.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    indices: tuple[Tensor, ...]
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+Locate = Callable[[Tensor], Places]
+"""Says where in a tensor an operator's places are; it may be asked for a copy of it."""
+
+
+def read(source: Tensor, locate: Locate, out: Tensor) -> Tensor:
+    """Write the items of `source` at the places to `out`, which has the places' shape."""
+    places = locate(source)
+    kernel = Kernel(
+        "gather",
+        dtype_of(source.dtype).value,
+        (
+            Operand("target", source.dtype, "address"),
+            *_parameters(places),
+            Operand("out", out.dtype, "output"),
+        ),
+        f"const T out = LOAD_target({_at(places)});",
+        PLACE,
+        scalar_only=True,
+    )
+    given = (source, *places.indices, *places.sizes, *places.steps, out)
+    launch(kernel, places.shape, given, {"target": places.strides})
+    return out
+
+
+def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combine) -> None:
+    """Put `value`, broadcast to the places, into `target`, or combine it with what is there.
+
+    Where places meet, `assign` keeps one of the values; the others combine all, in any order:
+    sums of floats then differ in the last bits from run to run.
+    """
+    if combine != "assign" and target.dtype in NARROW:
+        wide = target.to(NARROW[target.dtype])
+        write(wide, locate, value, combine)
+        target.copy_(wide)
+        return
+    places = locate(target)
+    kernel = _writer(target.dtype, places, value, combine)
+    given = (target, *places.indices, *places.sizes, *places.steps, value)
+    launch(kernel, places.shape, given, {"target": places.strides})
+
+
+def _writer(dtype: torch.dtype, places: Places, value: Tensor | float, combine: Combine) -> Kernel:
+    register = dtype_of(dtype).value
+    given: Operand | Scalar = Scalar("value", register)
+    if isinstance(value, Tensor):
+        given = Operand("value", value.dtype)
+    body = f"const long at = {_at(places)};\n"
+    if combine == "assign":
+        body += "STORE_target(at, value)"
+        helpers = PLACE
+    else:
+        body += "update(target_data + at, value);"
+        helpers = PLACE + _update(register, dtype.itemsize, combine)
+    parameters = (Operand("target", dtype, "address"), *_parameters(places), given)
+    return Kernel(f"scatter_{combine}", register, parameters, body, helpers, scalar_only=True)
+
+
+def _parameters(places: Places) -> list[Operand | Scalar]:
+    numbers = range(len(places.indices))
+    return [
+        *(Operand(f"index_{k}", places.indices[k].dtype, "input", "long") for k in numbers),
+        *(Scalar(f"size_of_{k}", "long") for k in numbers),
+        *(Scalar(f"step_of_{k}", "long") for k in numbers),
+    ]
+
+
+def _at(places: Places) -> str:
+    terms = (f"place(index_{k}, size_of_{k}) * step_of_{k}" for k in range(len(places.indices)))
+    return " + ".join(["target_at", *terms])
+
+
+PLACE = """\
+long place(const long index, const long size)
+{
+    return clamp(index < 0 ? index + size : index, 0L, size - 1);
+}
+"""
+
+UPDATE = """
+%(pragma)s
+// OpenCL C has no atomics on every type: compare and swap bits until nobody came between
+void update(volatile __global %(value)s *place, const %(value)s value)
+{
+    volatile __global %(bits)s *bits = (volatile __global %(bits)s *)place;
+    while (true) {
+        const %(bits)s seen = *bits;
+        const %(value)s before = as_%(value)s(seen);
+        const %(value)s after = %(combine)s;
+        if (%(swap)s(bits, seen, as_%(bits)s(after)) == seen)
+            return;
+    }
+}
+"""
+
+
+def _update(value: str, item_bytes: int, combine: Combine) -> str:
+    wide = item_bytes == 8
+    return UPDATE % {
+        "value": value,
+        "bits": "long" if wide else "int",
+        "swap": "atom_cmpxchg" if wide else "atomic_cmpxchg",
+        "pragma": "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable" if wide else "",
+        "combine": COMBINE[combine],
+    }
