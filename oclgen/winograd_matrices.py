@@ -87,7 +87,8 @@ def statements(matrix: Matrix, inputs: list[str], outputs: list[str], kind: str)
     """Return OpenCL C statements that set outputs = matrix · inputs.
 
     Pairs of inputs that several rows share are computed once, into temporaries of type `kind`.
-    Zeros cost nothing, ±1 no multiplication; everything else is written a * b + c, which the compiler may contract.
+    Zeros cost nothing, ±1 no multiplication; everything else is written a * b + c, which the
+    compiler may contract.
     """
     terms = [{i: c for i, c in enumerate(row) if c} for row in matrix]
     names = list(inputs)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
 from oclgen.problem import Problem
-from search_spaces import gemm
+from search_spaces import gemm, winograd
 
 Value = int | bool | str
 Values = Callable[[Any, Limits], Mapping[str, tuple[Value, ...]]]
@@ -30,8 +30,12 @@ PRODUCT_LIMIT = 400_000
 """Configs that are looked at before a family's values are called too many."""
 
 SPACES: dict[str, tuple[Values, Seeds]] = {
+    "gemm_dot": (gemm.dot_values, gemm.dot_seeds),
     "gemm_register": (gemm.register_values, gemm.register_seeds),
     "gemm_staged": (gemm.staged_values, gemm.staged_seeds),
+    "winograd_blocked": (winograd.blocked_values, winograd.blocked_seeds),
+    "winograd_fused": (winograd.fused_values, winograd.fused_seeds),
+    "winograd_staged": (winograd.staged_values, winograd.staged_seeds),
 }
 """What is worth trying, by family; a family that is missing here is tried at its `DEFAULT`."""
 

@@ -15,9 +15,11 @@ from oclgen.families import (
     conv_register,
     conv_register_weights,
     depthwise,
+    gemm_dot,
     gemm_register,
     gemm_staged,
     winograd_blocked,
+    winograd_fused,
     winograd_staged,
 )
 from oclgen.families.conv_as_gemm import conv_as_gemm
@@ -46,11 +48,13 @@ class Family(Protocol):
 _MODULES: tuple[Family, ...] = (
     gemm_register,
     gemm_staged,
+    gemm_dot,
     depthwise,
+    winograd_blocked,
     conv_register,
     conv_register_weights,
     conv_gemm,
-    winograd_blocked,
+    winograd_fused,
     winograd_staged,
     conv_as_gemm(gemm_register),
     conv_as_gemm(gemm_staged),

@@ -43,6 +43,11 @@ class Config:
 
     def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if limits.kind == "gpu":
+            return (
+                "a block has a work-group of 1 work-item, which leaves a GPU idle. "
+                "Try winograd_fused or winograd_staged."
+            )
         if self.out_tile not in common.OUT_TILES:
             return f"out_tile={self.out_tile} has no matrices; use one of {common.OUT_TILES}"
         if self.vec_k not in VECTOR_WIDTHS:
@@ -55,20 +60,15 @@ class Config:
                 f"accumulators; at most {MAX_ACCUMULATORS} stay in registers"
             )
         geo = common.geometry(problem, self.out_tile)
-        rows, panels = geo.batch * geo.tiles_h, ceil_div(geo.filters, self.item_k)
-        if self.tile_rows * self.workers >= rows + self.tile_rows:
-            return (
-                f"tile_rows={self.tile_rows} workers={self.workers} leaves workers idle: there "
-                f"are {rows} rows of tiles"
-            )
+        panels = ceil_div(geo.filters, self.item_k)
         if self.split_k > panels:
             return f"split_k={self.split_k} exceeds the {panels} panels of item_k={self.item_k}"
-        return common.too_large(plan(problem, self), limits)
+        return common.too_large(workspaces(problem, self), limits)
 
 
 DEFAULT = Config(
-    out_tile=4, tile_rows=1, item_t=4, item_k=16, vec_k=16, unroll_c=1,
-    workers=1, split_k=1, filters_inside=False,
+    out_tile=4, tile_rows=1, item_t=7, item_k=16, vec_k=16, unroll_c=1,
+    workers=16, split_k=1, filters_inside=False,
 )  # fmt: skip
 
 
@@ -126,19 +126,25 @@ class Scratch:
         return "\n".join(f"#define {name} {value}" for name, value in self.sizes().items())
 
 
-def plan(problem: ConvProblem, config: Config) -> Plan:
-    """Return the launches: the filter transform, unless it is inside, and the convolution."""
+def workspaces(problem: ConvProblem, config: Config) -> common.Workspaces:
+    """Return role and bytes of every workspace: each work-item's scratch, and U."""
     geo = common.geometry(problem, config.out_tile)
     slots = config.workers * config.split_k
     scratch = ("scratch", FLOAT * slots * Scratch(geo, config).sizes()["SLOT"])
     if config.filters_inside:
-        return Plan((_convolution(problem, geo, config),), (scratch,))
-    filters = common.FilterLayout(geo, config.item_k, skewed=True)
-    launches = (
-        common.filter_launch(problem.dtype, filters, config.vec_k, 1, CHANNELS_PER_ITEM),
-        _convolution(problem, geo, config),
-    )
-    return Plan(launches, (("u", filters.bytes), scratch))
+        return (scratch,)
+    return (scratch, ("u", common.FilterLayout(geo, config.item_k, skewed=True).bytes))
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return the launches: the filter transform, unless it is inside, and the convolution."""
+    geo = common.geometry(problem, config.out_tile)
+    launches = [_convolution(problem, geo, config)]
+    if not config.filters_inside:
+        filters = common.FilterLayout(geo, config.item_k, skewed=True)
+        first = common.filter_launch(problem.dtype, filters, config.vec_k, 1, CHANNELS_PER_ITEM)
+        launches.insert(0, first)
+    return Plan(tuple(launches), workspaces(problem, config))
 
 
 def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:

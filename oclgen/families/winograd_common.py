@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.plan import Launch, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem
 from oclgen.render import dtype_preamble, render, vector
 from oclgen.winograd_matrices import Matrix, cook_toom, statements
 
+Workspaces = tuple[tuple[str, int], ...]
+"""Role and bytes of each."""
 OUT_TILES = (2, 4, 6)
 CACHE_LINE = 16
 """Floats of a cache line of 64 bytes."""
@@ -203,17 +205,18 @@ def filter_launch(
     )
 
 
-def too_large(plan: Plan, limits: Limits) -> str | None:
-    """Say with numbers why the plan's workspaces do not fit the device, or None."""
-    for role, size in plan.workspaces:
+def too_large(workspaces: Workspaces, limits: Limits) -> str | None:
+    """Say with numbers why these workspaces do not fit the device, or None."""
+    for role, size in workspaces:
         if size > limits.max_alloc_bytes:
             return (
                 f"workspace {role} needs {size} B; one allocation of the device is at most "
-                f"{limits.max_alloc_bytes} B. Try a larger out_tile or another family."
+                f"{limits.max_alloc_bytes} B. Try another out_tile or family."
             )
-    if plan.workspace_bytes > limits.global_bytes // 2:
+    total = sum(size for _, size in workspaces)
+    if total > limits.global_bytes // 2:
         return (
-            f"the workspaces need {plan.workspace_bytes} B of the device's "
-            f"{limits.global_bytes} B; at most half is given to workspaces. Try another family."
+            f"the workspaces need {total} B of the device's {limits.global_bytes} B; at most "
+            "half is given to workspaces. Try another out_tile or family."
         )
     return None

@@ -6,9 +6,10 @@ The product itself is not written here: any GEMM family's plan does it, in_tile^
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from typing import Any
 
-from oclgen.families import gemm_register
+from oclgen.families import gemm_register, gemm_staged
 from oclgen.families import winograd_common as common
 from oclgen.families.winograd_common import FLOAT, Geometry, serves
 from oclgen.limits import Limits
@@ -20,7 +21,7 @@ __all__ = ["DEFAULT", "NAME", "Config", "gemm_problem", "gemm_text", "plan", "se
 
 NAME = "winograd_staged"
 
-GEMMS: dict[str, Any] = {module.NAME: module for module in (gemm_register,)}
+GEMMS: dict[str, Any] = {module.NAME: module for module in (gemm_register, gemm_staged)}
 """The families that can do the product."""
 TILE_STEP = 16
 """Tiles are padded to a multiple of this: no vector of them is ever split."""
@@ -60,7 +61,7 @@ class Config:
         reason: str | None = config.why_not(gemm_problem(geo), limits)
         if reason:
             return f"the product by {family}: {reason}"
-        return common.too_large(plan(problem, self), limits)
+        return common.too_large(workspaces(geo), limits)
 
 
 def gemm_problem(geo: Geometry) -> GemmProblem:
@@ -74,6 +75,7 @@ def gemm_text(family: str, config: Any) -> str:
     return f"{family}:" + ",".join(f"{name}={value}" for name, value in asdict(config).items())
 
 
+@cache
 def parse_gemm(text: str) -> tuple[str, Any]:
     """Return the family's name and the config that `gemm_text` wrote.
 
@@ -103,21 +105,30 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: filter transform, input transform, product, inverse transform."""
     geo = common.geometry(problem, config.out_tile)
     family, gemm_config = parse_gemm(config.gemm)
-    filters = common.FilterLayout(geo, panel=geo.filters)
+    filters = _filters(geo)
     product: Plan = GEMMS[family].plan(gemm_problem(geo), gemm_config)
-    tiles = round_up(geo.tiles, TILE_STEP)
     launches = (
         common.filter_launch(problem.dtype, filters, config.vec_k, config.local_k, 1),
         _input_launch(problem, geo, config),
         *(_renamed(launch) for launch in product.launches),
         _output_launch(problem, geo, config),
     )
-    workspaces = (
-        ("u", filters.bytes),
+    return Plan(launches, (*workspaces(geo), *product.workspaces))
+
+
+def workspaces(geo: Geometry) -> common.Workspaces:
+    """Return role and bytes of U, V and M; the product may have its own besides."""
+    tiles = round_up(geo.tiles, TILE_STEP)
+    return (
+        ("u", _filters(geo).bytes),
         ("v", FLOAT * geo.points * geo.channels * tiles),
         ("m", FLOAT * geo.points * geo.filters * tiles),
     )
-    return Plan(launches, (*workspaces, *product.workspaces))
+
+
+def _filters(geo: Geometry) -> common.FilterLayout:
+    """Return U as the product wants it: dense [points, channels, filters]."""
+    return common.FilterLayout(geo, panel=geo.filters)
 
 
 def _renamed(launch: Launch) -> Launch:
