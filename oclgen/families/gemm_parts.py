@@ -5,10 +5,12 @@ It is no family; a family combines these launches with a kernel of its own.
 
 from __future__ import annotations
 
+from functools import cache
+
 from oclgen.limits import Limits
 from oclgen.plan import Arg, Launch, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import GemmProblem
-from oclgen.render import activation_preamble, dtype_preamble, render
+from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
 
 PACK_STEPS = 64
 """Steps of the reduction one work-item packs: enough to hide what starting it costs on a CPU."""
@@ -96,6 +98,32 @@ class Packed:
                 Scalar(self.problem.k),
             ),
         )
+
+
+@cache
+def aligned_preamble(dtype: str) -> str:
+    """Return `IS_ALIGNED(p, ld, bytes, width)` and `ALIGNED_LOAD{w}`, `ALIGNED_STORE{w}` macros.
+
+    `vload4` promises an element's alignment alone, and compilers for GPUs make four loads of it;
+    these promise the vector's, behind a test of pointer and row stride.
+    """
+    lines = [
+        "#define IS_ALIGNED(p, ld, bytes, width) "
+        "((((size_t)(p) | (size_t)(ld) * (bytes)) & ((bytes) * (width) - 1)) == 0)",
+        "#define ALIGNED_LOAD1(p) LOAD1(p)",
+        "#define ALIGNED_STORE1(v, p) STORE1(v, p)",
+    ]
+    for width in VECTOR_WIDTHS[1:]:
+        load, store = {
+            "fp32": (f"(*(__global const float{width} *)(p))",
+                     f"(*(__global float{width} *)(p) = (v))"),
+            "fp16": (f"vloada_half{width}(0, (p))", f"vstorea_half{width}_rte((v), 0, (p))"),
+            "bf16": (f"bf16_to_float{width}(*(__global const ushort{width} *)(p))",
+                     f"(*(__global ushort{width} *)(p) = bf16_from_float{width}(v))"),
+        }[dtype]  # fmt: skip
+        lines += [f"#define ALIGNED_LOAD{width}(p) {load}"]
+        lines += [f"#define ALIGNED_STORE{width}(v, p) {store}"]
+    return "\n".join(lines)
 
 
 def planes(problem: GemmProblem) -> tuple[Arg, ...]:

@@ -77,31 +77,14 @@ fetch_a, fetch_b    how a work-group copies a tile: see `Fetch`
             return ""
         index = row(i // vec_m, i % vec_m) if bias == "m" else column(j, x)
         return f" + LOAD{1 if bias == 'm' else width}(bias + {index})"
-    def act(value):
-        return value if split else f"ACT({value})"
+    def store(pointer):
+        if split:
+            return f"*(__global {vector(vec_n)} *)({pointer}) = value"
+        return f"ALIGNED_STORE{vec_n}(ACT(value), {pointer})"
 %>\
 ${preamble}
 % if not split:
 ${activation}
-% endif
-#define IS_ALIGNED(pointer, ld, bytes, width) \
-    ((((size_t)(pointer) | (size_t)(ld) * (bytes)) & ((bytes) * (width) - 1)) == 0)
-% for w in (2, 4):
-% if dtype == "fp32":
-#define ALIGNED_LOAD${w}(p) (*(__global const float${w} *)(p))
-% elif dtype == "fp16":
-#define ALIGNED_LOAD${w}(p) vloada_half${w}(0, (p))
-% else:
-#define ALIGNED_LOAD${w}(p) bf16_to_float${w}(*(__global const ushort${w} *)(p))
-% endif
-% endfor
-#define ALIGNED_LOAD1(p) LOAD1(p)
-% if c_type == "float" or dtype == "fp32":
-#define ALIGNED_STORE(v, p) (*(__global ${vector(vec_n)} *)(p) = (v))
-% elif dtype == "fp16":
-#define ALIGNED_STORE(v, p) ${"STORE1((v), (p))" if vec_n == 1 else f"vstorea_half{vec_n}_rte((v), 0, (p))"}
-% else:
-#define ALIGNED_STORE(v, p) (*(__global ushort${"" if vec_n == 1 else vec_n} *)(p) = bf16_from_float${"" if vec_n == 1 else vec_n}(v))
 % endif
 
 float element(__global const elem_t *from, const int row, const int column,
@@ -318,7 +301,7 @@ ${step("q", True)}\
 % for j in chunks_n:
         if (wide) {
             const ${vector(vec_n)} value = acc${i}_${j}${plus_bias(vec_n, i, j, 0)};
-            ALIGNED_STORE(${act("value")}, out + ${column(j, 0)});
+            ${store(f"out + {column(j, 0)}")};
         } else {
 % for x in range(vec_n):
             if (${column(j, x)} < n) {

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from oclgen.families import gemm_register, gemm_staged
+from oclgen.families import gemm_dot, gemm_register, gemm_staged
 from oclgen.problem import ACTIVATIONS, DTYPES, GemmProblem
 
 SIZES = ((1, 1, 1), (1, 37, 64), (29, 1, 7), (7, 13, 5), (16, 32, 16), (33, 65, 17), (64, 64, 40))
@@ -55,9 +55,21 @@ STAGEDS = (
     replace(STAGED, stage_a=False, stage_b=False, local_m=8, local_n=2, split_k=3),
 )
 
+DOT = gemm_dot.Config(item_m=2, item_n=3, vec_k=4, local_k=4, local_n=2, split_k=1)
+DOTS = (
+    DOT,
+    replace(DOT, local_k=1, local_n=1, vec_k=16, split_k=2),
+    replace(DOT, item_m=1, item_n=1, vec_k=1, local_k=8),
+)
+
 CONFIGS = [("gemm_register", config) for config in REGISTERS]
 CONFIGS += [("gemm_staged", config) for config in STAGEDS]
-DEFAULTS = [("gemm_register", gemm_register.DEFAULT), ("gemm_staged", gemm_staged.DEFAULT)]
+CONFIGS += [("gemm_dot", config) for config in DOTS]
+DEFAULTS = [
+    ("gemm_register", gemm_register.DEFAULT),
+    ("gemm_staged", gemm_staged.DEFAULT),
+    ("gemm_dot", gemm_dot.DEFAULT),
+]
 
 
 def label(case: Any) -> str:
@@ -102,7 +114,15 @@ STAGED_CONFIGS = st.builds(
         split_k=(1, 2), group_m=(1, 2, 8),
     ),
 )  # fmt: skip
+DOT_CONFIGS = st.builds(
+    gemm_dot.Config,
+    **one_of(
+        item_m=(1, 2, 5), item_n=(1, 2, 7), vec_k=(1, 4, 8), local_k=(1, 2, 16), local_n=(1, 3),
+        split_k=(1, 2),
+    ),
+)  # fmt: skip
 ANY_CONFIG = st.one_of(
+    st.tuples(st.just("gemm_dot"), DOT_CONFIGS),
     st.tuples(st.just("gemm_register"), REGISTER_CONFIGS),
     st.tuples(st.just("gemm_staged"), STAGED_CONFIGS),
 )

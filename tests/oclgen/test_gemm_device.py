@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,20 @@ from oclgen.families import FAMILIES
 from oclgen.measure import TOLERANCE, Bench, compare
 from oclgen.plan import Plan
 from oclgen.problem import GemmProblem
+from oclgen.reference import reference
 
-families = pytest.mark.parametrize(("family", "config"), DEFAULTS, ids=["register", "staged"])
+families = pytest.mark.parametrize(
+    ("family", "config"), DEFAULTS, ids=[family for family, _ in DEFAULTS]
+)
 
 
 def assert_right(device: Device, problem: GemmProblem, family: str, config: Any) -> None:
-    """Compare with float64; a limit of nothing leaves out the timing."""
+    """Compare with float64; a limit of nothing leaves out the timing.
+
+    Where the family asks for operands along k, the problem has them.
+    """
+    if not FAMILIES[family].serves(problem):
+        problem = replace(problem, trans_a=False, trans_b=True)
     measurement = Bench(device, problem).measure(FAMILIES[family].plan(problem, config), 0.0)
     assert measurement.ok, f"{problem.key()} {config}: {measurement.reason}"
 
@@ -53,7 +62,8 @@ def test_epilogues(device: Device, problem: GemmProblem) -> None:
 
 @pytest.mark.parametrize("problem", EPILOGUES[1::5], ids=label)
 def test_epilogue_of_other_kernels(device: Device, problem: GemmProblem) -> None:
-    for family, config in (DEFAULTS[1], CONFIGS[3]):  # staged; register with a split reduction
+    # staged, dot, register with a split reduction
+    for family, config in (*DEFAULTS[1:], CONFIGS[3]):
         assert_right(device, problem, family, config)
 
 
@@ -69,9 +79,10 @@ def test_sizes(device: Device, family: str, config: Any) -> None:
         assert_right(device, problem, family, config)
 
 
-@pytest.mark.parametrize(("family", "config"), [*DEFAULTS, CONFIGS[3], CONFIGS[7]])
+@pytest.mark.parametrize(("family", "config"), [*DEFAULTS, *CONFIGS[3:10:4]])
 def test_offsets_and_strides_of_views(device: Device, family: str, config: Any) -> None:
-    problem = GemmProblem(17, 24, 19, batch=2, trans_a=True)
+    dot = family == "gemm_dot"
+    problem = GemmProblem(17, 24, 19, batch=2, trans_a=not dot, trans_b=dot)
     rng = np.random.default_rng(0)
     large = {
         role: rng.standard_normal((shape[0], shape[1] + 2, shape[2] + 5), dtype=np.float32)
@@ -89,11 +100,18 @@ def test_offsets_and_strides_of_views(device: Device, family: str, config: Any) 
     device.prepare(plan, buffers, offsets, strides).run()
 
     want = large["c"].astype(np.float64)
-    product = views["a"].swapaxes(1, 2).astype(np.float64) @ views["b"]
-    want[:, 1 : 1 + problem.m, 3 : 3 + problem.n] = product
+    want[:, 1 : 1 + problem.m, 3 : 3 + problem.n] = reference(problem, views)
     # what lies around the view has to stay as it was
     _, reason = compare(device.download(buffers["c"], large["c"]), want, TOLERANCE["fp32"])
     assert not reason
+
+
+@pytest.mark.parametrize(
+    "problem", [GemmProblem(1, 9, 70, trans_a=True, trans_b=True), GemmProblem(9, 1, 70)], ids=label
+)
+def test_a_single_column_lies_along_k(device: Device, problem: GemmProblem) -> None:
+    assert FAMILIES["gemm_dot"].serves(problem)
+    assert_right(device, problem, *DEFAULTS[2])
 
 
 @settings(

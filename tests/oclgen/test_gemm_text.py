@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import pytest
-from gemm_cases import ANY_CONFIG, CONFIGS, DEFAULTS, REGISTER, STAGED, problems
+from gemm_cases import ANY_CONFIG, CONFIGS, DEFAULTS, DOT, REGISTER, STAGED, problems
 from hypothesis import assume, given, settings
 
 from oclgen.families import FAMILIES, config_from_dict
@@ -19,12 +19,15 @@ from search_spaces.space import seeds_of, space_of
 SMALLEST = Limits()
 CPU = Limits("cpu", 256 * KIB, 8192, (8192,) * 3, 2**30, 2**33, 2, 16)
 GPU = Limits("gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1)
-ODD = GemmProblem(37, 53, 29)
+ODD = GemmProblem(37, 53, 29, trans_b=True)
 
 CHANGES: dict[str, dict[str, Any]] = {
     "gemm_register": {
         "item_m": 2, "item_n": 4, "vec_n": 8, "local_m": 4, "local_n": 2, "unroll_k": 1,
         "pack_a": True, "pack_b": True, "loop_m": 2, "order": "n", "split_k": 2,
+    },
+    "gemm_dot": {
+        "item_m": 1, "item_n": 2, "vec_k": 8, "local_k": 8, "local_n": 1, "split_k": 2,
     },
     "gemm_staged": {
         "tile_m": 32, "tile_n": 32, "tile_k": 16, "local_m": 8, "local_n": 2, "vec_m": 4,
@@ -38,7 +41,10 @@ def texts(plan: Plan) -> list[str]:
     return [launch.source for launch in plan.launches]
 
 
-@pytest.mark.parametrize(("family", "base"), [("gemm_register", REGISTER), ("gemm_staged", STAGED)])
+@pytest.mark.parametrize(
+    ("family", "base"),
+    [("gemm_register", REGISTER), ("gemm_staged", STAGED), ("gemm_dot", DOT)],
+)
 def test_every_parameter_changes_the_text(family: str, base: Any) -> None:
     assert set(CHANGES[family]) == {field.name for field in fields(base)}
     before = texts(FAMILIES[family].plan(ODD, base))
@@ -65,6 +71,9 @@ def test_one_program_serves_many_sizes(family: str, config: Any) -> None:
         (replace(REGISTER, split_k=40), ODD, ("split_k=40", "k=29", "split_k=15")),
         (replace(REGISTER, local_m=64, local_n=2), ODD, ("128", "64")),
         (replace(REGISTER, pack_b=True), GemmProblem(1, 8192, 8192), ("268435456", "134217728")),
+        (replace(DOT, local_k=6), ODD, ("local_k=6",)),
+        (replace(DOT, item_m=20, item_n=20), ODD, ("1600", "512")),
+        (replace(DOT, local_k=64, local_n=16, item_m=4), ODD, ("49152", "16380")),
         (replace(STAGED, tile_m=20), ODD, ("tile_m=20", "4 x 2 = 8")),
         (replace(STAGED, tile_m=256, tile_n=256), ODD, ("4096", "256")),
         (replace(STAGED, unroll_k=3), ODD, ("unroll_k=3", "tile_k=8")),
@@ -111,7 +120,7 @@ def test_launches_are_whole(problem: GemmProblem, variant: tuple[str, Any]) -> N
     if family == "gemm_register":
         each = config.item_m * config.item_n * config.loop_m
     else:
-        each = config.item_m * config.item_n
+        each = config.item_m * config.item_n / getattr(config, "local_k", 1)
     computed = prod(product.global_size) * each
     assert computed >= problem.batch * config.split_k * problem.m * problem.n
     named = {a.name for p in plan.launches for a in p.args if isinstance(a, Scalar) and a.name}
@@ -119,7 +128,7 @@ def test_launches_are_whole(problem: GemmProblem, variant: tuple[str, Any]) -> N
 
 
 @pytest.mark.parametrize("limits", [CPU, GPU], ids=["cpu", "gpu"])
-@pytest.mark.parametrize("family", ["gemm_register", "gemm_staged"])
+@pytest.mark.parametrize("family", ["gemm_register", "gemm_staged", "gemm_dot"])
 @pytest.mark.parametrize(
     "problem",
     [GemmProblem(1, 1, 1), GemmProblem(1, 4096, 4096), GemmProblem(1024, 1024, 1024, trans_b=True)],
