@@ -89,7 +89,7 @@ class Variant(NamedTuple):
     """Code for blocks of columns that reach the same taps; `blocks` None stands for the rest."""
 
     blocks: tuple[int, ...] | None
-    count: int
+    results: int
     runs: tuple[Run, ...]
 
 

@@ -86,7 +86,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
     return (
         isinstance(problem, ConvProblem)
-        and problem.groups == problem.in_channels
+        and problem.groups == problem.in_channels > 1
         and problem.direction != "bwd_weights"
     )
 

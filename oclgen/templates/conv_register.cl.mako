@@ -41,7 +41,7 @@ transpose           text of the function transpose(rows)
             return text
         lanes = "".join(f"{i:x}" for i in range(start, start + width))
         return f"{text}.s{lanes}"
-    counts = sorted({min(vec, v.count - start) for v in variants for start in range(0, v.count, vec)})
+    counts = sorted({min(vec, v.results - start) for v in variants for start in range(0, v.results, vec)})
 %>\
 ${preamble}
 ${activation}
@@ -96,7 +96,7 @@ ${indent}acc${n}_${x}_${u} = mad((${vf})(x${n}_${x}), w${u}, acc${n}_${x}_${u});
 </%def>\
 <%def name="block(v)">\
 % for n in range(images):
-% for x in range(v.count):
+% for x in range(v.results):
         ${vf} ${", ".join(f"acc{n}_{x}_{u} = 0.0f" for u in range(vecs))};
 % endfor
 % endfor
@@ -136,10 +136,10 @@ ${tap(run.reached, "j", " " * 20)}\
 % for u in range(vecs):
         if (channel + ${u * vec} < CHANNELS) {
 % for n in range(images):
-% for start in range(0, v.count, vec):
+% for start in range(0, v.results, vec):
             {
-                ${vf} rows[${vec}] = {${accumulators(n, u, start, v.count)}};
-                store${min(vec, v.count - start)}(
+                ${vf} rows[${vec}] = {${accumulators(n, u, start, v.results)}};
+                store${min(vec, v.results - start)}(
                     rows, out + ${n} * WRITTEN_IMAGE + ${u * vec} * WRITTEN_PLANE + ${start * store_step},
                     ${f"bias + {u * vec}, " if bias else ""}CHANNELS - channel - ${u * vec});
             }

@@ -1,0 +1,135 @@
+"""Gradient of a depthwise convolution's weights: groups equal the input channels.
+
+The forward and backward-data directions are `depthwise`'s, whose windows and blocks it shares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import TypeGuard
+
+from oclgen.correlation import Correlation, correlations
+from oclgen.families.depthwise import MAX_GUARDED, MAX_WINDOW, blocks, window
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.planes import PLANES, planes_bytes, sum_planes
+from oclgen.problem import ConvProblem, Problem
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
+
+NAME = "depthwise_weights"
+
+MAX_TAPS = 64
+"""Taps of a kernel, each of which has an accumulator of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    patch_h: int
+    patch_w: int
+    vec: int
+    guarded: bool
+    local_size: int
+    split: int
+
+    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if self.vec not in VECTOR_WIDTHS:
+            return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
+        if self.local_size > min(limits.max_work_group, limits.max_work_items[0]):
+            return f"local_size={self.local_size}; the device allows {limits.max_work_group}"
+        part = _windows(problem)
+        rows, cols = window(part.rows, self.patch_h), window(part.cols, self.lanes)
+        size = rows.elements * cols.elements + self.patch_h * self.lanes
+        allowed = MAX_GUARDED if self.guarded else MAX_WINDOW
+        if size > allowed:
+            return (
+                f"patch_h={self.patch_h} patch_w={self.patch_w} copies {size} elements; at most "
+                f"{allowed} stay close with guarded={self.guarded}"
+            )
+        if not 1 <= self.split <= (count := patches(part, self)):
+            return f"split={self.split}, but there are only {count} patches to be split"
+        size = planes_bytes(problem, self.split)
+        if self.split > 1 and size > limits.max_alloc_bytes:
+            return f"split={self.split} needs {size} B; the device allows {limits.max_alloc_bytes}"
+        return None
+
+    @property
+    def lanes(self) -> int:
+        """Elements of y along a row, with the idle lanes of the last vector."""
+        return round_up(self.patch_w, self.vec)
+
+
+DEFAULT = Config(patch_h=1, patch_w=4, vec=4, guarded=True, local_size=32, split=1)
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether the family can compute the problem at all."""
+    return (
+        isinstance(problem, ConvProblem)
+        and problem.groups == problem.in_channels > 1
+        and problem.direction == "bwd_weights"
+        and problem.kernel_h * problem.kernel_w <= MAX_TAPS
+    )
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return the launch that sums over patches, and the sum of the planes if there are any."""
+    launch = _launch(problem, config, _windows(problem))
+    if config.split == 1:
+        return Plan((launch,))
+    size = planes_bytes(problem, config.split)
+    return Plan((launch, sum_planes(problem, config.split)), ((PLANES, size),))
+
+
+def patches(part: Correlation, config: Config) -> int:
+    """Return how many patches of y one channel has in all images."""
+    bands = ceil_div(part.rows.results, config.patch_h)
+    return part.batch * bands * ceil_div(part.cols.results, config.patch_w)
+
+
+@lru_cache(maxsize=64)
+def _windows(problem: ConvProblem) -> Correlation:
+    """Return the forward correlation, whose positions are summed over here."""
+    return correlations(replace(problem, direction="fwd"))[0]
+
+
+def _launch(problem: ConvProblem, config: Config, part: Correlation) -> Launch:
+    step = part.cols.step
+    reach = ceil_div(window(part.cols, config.lanes).elements, step)
+    offsets = [tap * part.cols.tap_step for tap in range(part.cols.taps)]
+    source = render(
+        NAME,
+        preamble=dtype_preamble(problem.dtype),
+        sizes=_sizes(part, config),
+        blocks=() if config.guarded else blocks(part.cols, config.patch_w, config.vec),
+        taps=[at % step * reach + at // step for at in offsets],
+        taps_h=part.rows.taps,
+        step_w=step,
+        **asdict(config),
+    )
+    return Launch(
+        source=source,
+        kernel=NAME,
+        global_size=(round_up(problem.out_channels * config.split, config.local_size), 1, 1),
+        local_size=(config.local_size, 1, 1),
+        args=(*buffer("y"), *buffer("x"), *buffer(PLANES if config.split > 1 else "w")),
+    )
+
+
+def _sizes(part: Correlation, config: Config) -> dict[str, int]:
+    rows, cols, count = part.rows, part.cols, patches(part, config)
+    return {
+        "GROUPS": part.groups, "CHANNELS": part.channels,
+        "RESULTS_H": rows.results, "RESULTS_W": cols.results,
+        "READ_H": rows.read, "READ_W": cols.read, "STEP_H": rows.step, "STEP_W": cols.step,
+        "TAP_STEP_H": rows.tap_step, "COLUMNS": ceil_div(cols.results, config.patch_w),
+        "BANDS": ceil_div(rows.results, config.patch_h),
+        "PATCHES": count, "PATCHES_PER_PLANE": ceil_div(count, config.split),
+        "WINDOW_H": window(rows, config.patch_h).elements,
+        "WINDOW_W": ceil_div(window(cols, config.lanes).elements, cols.step),
+        "WINDOW_ELEMENTS": window(cols, config.patch_w).elements,
+        "WINDOW_FIRST_H": rows.origin, "WINDOW_FIRST_W": cols.origin,
+    }  # fmt: skip

@@ -1,0 +1,165 @@
+<%doc>
+Gradient of depthwise weights (one input channel per group), with lanes along the row.
+
+A work-item sums all taps of one channel over the patches of one plane. A patch is patch_h x patch_w
+elements of y and the window of x that they met, both copied to private memory with zeros around;
+columns that are step apart lie side by side there, so that every tap is a plain vector load.
+
+dtype               storage type of x, y and w (accumulation is fp32)
+sizes               names and values of the problem's and the window's sizes
+patch_h, patch_w    elements of y that are copied at a time
+vec                 lanes of a vector
+guarded             test each copied element for the edges at run time (GPUs); else each of the
+                    blocks of columns that differ at the edges has its own text (CPUs)
+local_size          work-items per group
+split               planes over which the patches of a channel are split (summed by sum_planes)
+blocks              that text: which columns (None: all others), elements of x and y to copy
+taps                for each tap of a row where it begins in a row of the window
+taps_h              taps along a column
+step_w              distance of the columns of x that neighbouring elements of y met
+</%doc>
+<%
+    vf = "float" if vec == 1 else f"float{vec}"
+    vectors = -(-patch_w // vec)
+    unroll = "#pragma unroll\n" if guarded else ""
+    def stored(value, at, width):
+        return f"{at} = {value}" if width == 1 else f"vstore{width}({value}, 0, &{at})"
+    def loaded(at):
+        return at if vec == 1 else f"vload{vec}(0, &{at})"
+    def kept(name, at):
+        value = name if vec == 1 else f"total{vec}({name})"
+        return f"out[{at}] = {value}" if split > 1 else f"STORE1({value}, out + {at})"
+    def total(name, width):
+        """Sum of a vector's lanes, halves first."""
+        if width == 1:
+            return name
+        if width == 2:
+            return f"{name}.s0 + {name}.s1"
+        return f"total{width // 2}({name}.lo + {name}.hi)"
+%>\
+${preamble}
+
+% for name, value in sizes.items():
+#define ${name} ${value}
+% endfor
+
+% for width in (2, 4, 8, 16):
+% if width <= vec:
+float total${width}(const float${width} v)
+{
+    return ${total("v", width)};
+}
+
+% endif
+% endfor
+__kernel __attribute__((reqd_work_group_size(${local_size}, 1, 1)))
+void depthwise_weights(
+    __global const elem_t *restrict y, const long offset_y,
+    __global const elem_t *restrict x, const long offset_x,
+    __global ${"float" if split > 1 else "elem_t"} *restrict out, const long offset_out)
+{
+    const int id = get_global_id(0);
+    const int channel = id % (GROUPS * CHANNELS);
+    const int plane = id / (GROUPS * CHANNELS);
+    if (plane >= ${split}) {
+        return;
+    }
+    y += offset_y;
+    x += offset_x;
+    float window[WINDOW_H][STEP_W * WINDOW_W];
+    float grad[${patch_h}][${vectors * vec}];
+% for i in range(taps_h):
+    ${vf} ${", ".join(f"acc{i}_{s} = 0.0f" for s in range(len(taps)))};
+% endfor
+
+    const int end = min((plane + 1) * PATCHES_PER_PLANE, PATCHES);
+    for (int patch = plane * PATCHES_PER_PLANE; patch < end; ++patch) {
+        const int column = patch % COLUMNS;
+        const int row0 = patch / COLUMNS % BANDS * ${patch_h};
+        const int image = patch / (COLUMNS * BANDS);
+        const int h0 = row0 * STEP_H + WINDOW_FIRST_H;
+        const int w0 = column * ${patch_w} * STEP_W + WINDOW_FIRST_W;
+        const long x_plane = (long)(image * GROUPS + channel / CHANNELS) * READ_H * READ_W + w0;
+        const long y_plane = (long)(image * GROUPS * CHANNELS + channel) * RESULTS_H * RESULTS_W
+            + column * ${patch_w};
+${unroll}\
+        for (int t = 0; t < WINDOW_H; ++t) {
+            const int h = h0 + t;
+            __global const elem_t *row = x + x_plane + h * READ_W;
+${unroll}\
+            for (int e = 0; e < STEP_W * WINDOW_W; ++e) {
+                window[t][e] = 0.0f;
+            }
+            if (h < 0 || h >= READ_H) {
+                continue;
+            }
+% if guarded:
+#pragma unroll
+            for (int e = 0; e < WINDOW_ELEMENTS; ++e) {
+                const bool inside = w0 + e >= 0 && w0 + e < READ_W;
+                window[t][e % STEP_W * WINDOW_W + e / STEP_W] = inside ? LOAD1(row + e) : 0.0f;
+            }
+% else:
+% for block in blocks:
+            ${"" if loop.first else "else "}${f"if ({' || '.join(f'column == {b}' for b in block.columns)}) " if block.columns is not None else ""}{
+% for e, width in block.copies:
+% if step_w == 1:
+                ${stored(f"LOAD{width}(row + {e})", f"window[t][{e}]", width)};
+% elif width == 1:
+                window[t][${e % step_w} * WINDOW_W + ${e // step_w}] = LOAD1(row + ${e});
+% else:
+                const float${width} v${e} = LOAD${width}(row + ${e});
+                ${stored(f"v{e}.even", f"window[t][{e // 2}]", width // 2)};
+                ${stored(f"v{e}.odd", f"window[t][WINDOW_W + {e // 2}]", width // 2)};
+% endif
+% endfor
+            }
+% endfor
+% endif
+        }
+${unroll}\
+        for (int r = 0; r < ${patch_h}; ++r) {
+            __global const elem_t *row = y + y_plane + (row0 + r) * RESULTS_W;
+${unroll}\
+            for (int e = 0; e < ${vectors * vec}; ++e) {
+                grad[r][e] = 0.0f;
+            }
+            if (row0 + r >= RESULTS_H) {
+                continue;
+            }
+% if guarded:
+#pragma unroll
+            for (int e = 0; e < ${patch_w}; ++e) {
+                grad[r][e] = column * ${patch_w} + e < RESULTS_W ? LOAD1(row + e) : 0.0f;
+            }
+% else:
+% for block in blocks:
+            ${"" if loop.first else "else "}${f"if ({' || '.join(f'column == {b}' for b in block.columns)}) " if block.columns is not None else ""}{
+% for e, width in block.stores:
+                ${stored(f"LOAD{width}(row + {e})", f"grad[r][{e}]", width)};
+% endfor
+            }
+% endfor
+% endif
+        }
+${unroll}\
+        for (int r = 0; r < ${patch_h}; ++r) {
+${unroll}\
+            for (int e = 0; e < ${vectors * vec}; e += ${vec}) {
+                const ${vf} g = ${loaded("grad[r][e]")};
+% for i in range(taps_h):
+% for s, start in enumerate(taps):
+                acc${i}_${s} = mad(g, ${loaded(f"window[r * STEP_H + {i} * TAP_STEP_H][e + {start}]")}, acc${i}_${s});
+% endfor
+% endfor
+            }
+        }
+    }
+
+    out += offset_out + (plane * (GROUPS * CHANNELS) + channel) * ${taps_h * len(taps)};
+% for i in range(taps_h):
+% for s in range(len(taps)):
+    ${kept(f"acc{i}_{s}", i * len(taps) + s)};
+% endfor
+% endfor
+}
