@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from oclgen.families import FAMILIES
+
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SETUPTOOLS: dict[str, Any] = PROJECT["tool"]["setuptools"]
@@ -102,6 +104,12 @@ def test_the_readme_shows_commands_that_exist() -> None:
     )
     for command in set(re.findall(r"^oclgen ([a-z-]+)", readme, flags=re.MULTILINE)):
         assert re.search(rf"^  {command} ", helped.stdout, flags=re.MULTILINE), command
+
+
+def test_the_design_names_every_family() -> None:
+    text = (ROOT / "docs/design.md").read_text()
+    for name in FAMILIES:
+        assert "conv_as_gemm" in name or f"`{name}`" in text, name
 
 
 def test_extras_named_in_the_readme_exist() -> None:
