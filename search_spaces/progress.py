@@ -23,7 +23,10 @@ class Measure(Protocol):
     def __call__(
         self, problem: Problem, family: str, config: Any, best_ms: float, /
     ) -> Measurement:
-        """Return times or why there are none; may give up on what is far slower than `best_ms`."""
+        """Return times or why there are none; may give up on what is far slower than `best_ms`.
+
+        A variant that fails is a value; an exception says that nothing can be measured at all.
+        """
         ...
 
 

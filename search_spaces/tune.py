@@ -65,7 +65,8 @@ def tune(tuner: Tuner, problems: Sequence[Problem]) -> list[TuneResult]:
 
     Trials count per problem and over all runs; seconds are dealt out evenly among the problems
     that are left. A `KeyboardInterrupt` ends the tuning: what was measured is kept, and the
-    results so far are returned. What `tuner.results` raises is passed on.
+    results so far are returned. What `tuner.measure` and `tuner.results` raise is passed on: it is
+    not the fault of a variant, and is not held against one.
     """
     end = tuner.clock() + tuner.budget.seconds
     done = [tuner.tried(problem) >= tuner.budget.trials for problem in problems]
@@ -121,7 +122,7 @@ class _Run:
         for name in contest(searches, left, lambda: self.end - reserve - self.tuner.clock()):
             config = searches[name].ask()
             best_ms = min((best.ms for best in self.known), default=inf)
-            measurement = self._measure(name, config, best_ms)
+            measurement = self.tuner.measure(self.problem, name, config, best_ms)
             searches[name].tell(config, measurement.ms)
             self.tuner.results.record(self.problem, name, config, measurement)
             self._count(Best(name, config, measurement.ms), measurement)
@@ -148,13 +149,6 @@ class _Run:
                     searches[name].tell(config, ms)
                     self.known.append(Best(name, config, ms))
         return searches
-
-    def _measure(self, family: str, config: Any, best_ms: float = inf) -> Measurement:
-        """Measure; whatever goes wrong is a failure of the variant, not of the tuning."""
-        try:
-            return self.tuner.measure(self.problem, family, config, best_ms)
-        except Exception as error:
-            return Measurement(invalidity="runtime", reason=f"{type(error).__name__}: {error}")
 
     def _count(self, variant: Best, measurement: Measurement) -> None:
         self.known.append(variant)
@@ -185,7 +179,7 @@ class _Run:
             return
         won = duel(
             contenders,
-            lambda one: self._measure(one.family, one.config),
+            lambda one: self.tuner.measure(self.problem, one.family, one.config, inf),
             lambda: self.tuner.clock() < self.end,
         )
         if won is not None:

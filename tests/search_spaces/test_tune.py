@@ -55,6 +55,13 @@ class Lab:
         return [(f, config_to_json(c)) for p, f, c, _ in self.calls if p == problem]
 
 
+@pytest.fixture(autouse=True)
+def two_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let two families serve, whatever others there are by now."""
+    serving = (gemm_register, gemm_staged)
+    monkeypatch.setattr("search_spaces.tune.families_for", lambda problem: serving)
+
+
 @pytest.fixture
 def lab() -> Lab:
     return Lab()
@@ -158,17 +165,29 @@ def vars_of(config: Any) -> dict[str, Any]:
     return {name: getattr(config, name) for name in config.__dataclass_fields__}
 
 
-def test_failures_and_exceptions_are_outcomes(lab: Lab, memory: Memory) -> None:
+def test_failures_are_outcomes(lab: Lab, memory: Memory) -> None:
     lab.spell = {
         1: Measurement(invalidity="compile", reason="error: no such type"),
-        2: ZeroDivisionError("by zero"),
         3: Measurement(invalidity="correctness", reason="off by 3"),
     }
     (result,) = tune(tuner(lab, memory, Budget(trials=10)), [PROBLEM])
-    assert result.outcomes == {"compile": 1, "runtime": 1, "correctness": 1, "none": 7}
+    assert result.outcomes == {"compile": 1, "correctness": 1, "none": 8}
     assert result.reason == "error: no such type"
-    assert memory.asked[1][3].reason == "ZeroDivisionError: by zero"
+    assert memory.asked[0][3].invalidity == "compile"
     assert result.best is not None
+
+
+def test_a_measure_that_raises_ends_the_tuning_and_blames_no_variant(
+    lab: Lab, memory: Memory
+) -> None:
+    lab.spell = {4: OSError("the machine has no memory left")}
+    with pytest.raises(OSError, match="no memory left"):
+        tune(tuner(lab, memory, Budget(trials=10)), [PROBLEM])
+    assert len(memory.asked) == 3
+    assert PROBLEM in memory.winners
+    (result,) = tune(tuner(lab, memory, Budget(trials=10)), [PROBLEM])
+    assert result.trials == 7
+    assert lab.variants()[3] in lab.variants()[4:]  # it is tried again
 
 
 def test_a_problem_on_which_everything_fails_has_no_variant(lab: Lab, memory: Memory) -> None:
