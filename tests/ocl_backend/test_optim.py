@@ -1,0 +1,98 @@
+"""Optimiser steps: the formulas against the CPU, many tensors in few launches, chosen unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from cpu_twin import place, relative
+from torch.optim import SGD, Adam, AdamW
+
+SIZES = [(3,), (4, 3, 7, 7), (1,), (17, 33), (40000,), (), (0, 3), *[(5,)] * 20]
+
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    "sgd": lambda p: SGD(p, lr=0.1),
+    "momentum": lambda p: SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-2),
+    "nesterov": lambda p: SGD(p, lr=0.1, momentum=0.9, nesterov=True, maximize=True),
+    "dampening": lambda p: SGD(p, lr=0.1, momentum=0.9, dampening=0.2),
+    "adam": lambda p: Adam(p, lr=0.1),
+    "amsgrad": lambda p: Adam(p, lr=0.1, weight_decay=0.1, amsgrad=True),
+    "adamw": lambda p: AdamW(p, lr=0.1, weight_decay=0.1),
+    "lr is a tensor": lambda p: AdamW(p, lr=torch.tensor(0.1)),
+    "foreach": lambda p: Adam(p, lr=0.1, foreach=True),
+}
+
+
+def twins(device: Any, sizes: list[tuple[int, ...]]) -> tuple[list[Any], list[Any]]:
+    theirs = [torch.randn(size).requires_grad_() for size in sizes]
+    return theirs, [t.detach().to(place(device)).requires_grad_() for t in theirs]
+
+
+def give_gradients(theirs: list[Any], ours: list[Any]) -> None:
+    for their, our in zip(theirs, ours, strict=True):
+        their.grad = torch.randn(their.shape)
+        our.grad = their.grad.to(our.device)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_four_steps_follow_the_cpu(device: Any, name: str) -> None:
+    torch.ocl.reset_fallbacks()
+    theirs, ours = twins(device, SIZES)
+    their_optimizer, our_optimizer = OPTIMIZERS[name](theirs), OPTIMIZERS[name](ours)
+    for _ in range(4):
+        give_gradients(theirs, ours)
+        their_optimizer.step()
+        our_optimizer.step()
+    for their, our in zip(theirs, ours, strict=True):
+        assert relative(our, their) <= 3e-6
+    assert torch.ocl.fallbacks() == {}
+    assert our_optimizer.param_groups[0]["fused"] is (None if name == "foreach" else True)
+
+
+def test_the_cpu_keeps_its_own_choice() -> None:
+    optimizer = Adam([torch.zeros(2, requires_grad=True)])
+    optimizer.step()
+    assert optimizer.param_groups[0]["fused"] is None
+
+
+def test_a_state_saved_on_the_cpu_goes_on_here(device: Any) -> None:
+    theirs, ours = twins(device, [(5, 3)])
+    their_optimizer, our_optimizer = Adam(theirs), Adam(ours)
+    give_gradients(theirs, ours)
+    their_optimizer.step()
+    ours[0].data.copy_(theirs[0].data)
+    our_optimizer.load_state_dict(deepcopy(their_optimizer.state_dict()))
+    give_gradients(theirs, ours)
+    their_optimizer.step()
+    our_optimizer.step()
+    assert relative(ours[0], theirs[0]) <= 3e-6
+
+
+def test_parameters_that_are_not_dense(device: Any) -> None:
+    x = torch.randn(4, 5, 6, 7).to(memory_format=torch.channels_last)
+    theirs, ours = [x.clone().requires_grad_()], [x.to(place(device)).requires_grad_()]
+    their_optimizer, our_optimizer = Adam(theirs, lr=0.1), Adam(ours, lr=0.1)
+    for _ in range(2):
+        give_gradients(theirs, ours)
+        their_optimizer.step()
+        our_optimizer.step()
+    assert ours[0].stride() == theirs[0].stride()
+    assert relative(ours[0], theirs[0]) <= 3e-6
+
+
+def test_a_scaled_gradient_is_unscaled_and_an_infinite_one_skipped(device: Any) -> None:
+    scale, none, found = (torch.tensor(v, device=place(device)) for v in (4.0, 0.0, 1.0))
+    p, grad = torch.ones(3, device=place(device)), torch.full((3,), 8.0, device=place(device))
+    numbers = {
+        "weight_decay": 0.0, "momentum": 0.0, "lr": 0.5, "dampening": 0.0, "nesterov": False,
+        "maximize": False, "is_first_step": False, "grad_scale": scale,
+    }  # fmt: skip
+    torch._fused_sgd_([p], [grad], [], **numbers, found_inf=found)
+    assert p.tolist() == [1.0, 1.0, 1.0]
+    torch._fused_sgd_([p], [grad], [], **numbers, found_inf=none)
+    assert p.tolist() == [0.0, 0.0, 0.0]

@@ -1,0 +1,68 @@
+"""Pooling: windows that overlap, miss items, hang over the edge, or adapt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from cpu_twin import check, place
+from torch import nn
+from torch.nn import functional
+
+WINDOWS: list[dict[str, Any]] = [
+    {"kernel_size": 2},
+    {"kernel_size": 3, "stride": 2, "padding": 1},
+    {"kernel_size": 3, "stride": 2, "ceil_mode": True},
+    {"kernel_size": 2, "stride": 3},
+    {"kernel_size": (3, 2), "stride": (1, 2), "padding": (1, 0), "ceil_mode": True},
+]
+SHAPES = [(2, 3, 13, 11), (3, 8, 8), (1, 1, 3, 3)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_maximum(device: Any, window: dict[str, Any], shape: tuple[int, ...]) -> None:
+    check(device, nn.MaxPool2d(**window), torch.randn(shape))
+
+
+def test_maximum_dilated_and_in_one_dimension(device: Any) -> None:
+    check(device, nn.MaxPool2d(3, stride=1, padding=1, dilation=2), torch.randn(2, 3, 9, 9))
+    check(device, nn.MaxPool1d(3, stride=2), torch.randn(2, 3, 9))
+
+
+def test_maximum_says_where_it_lay_and_a_nan_wins(device: Any) -> None:
+    x = torch.randn(2, 3, 8, 8)
+    x[0, 0, 3, 3] = float("nan")
+    x[1] = 1.0  # ties: the first one counts
+    y, indices = functional.max_pool2d(x, 3, 2, return_indices=True)
+    ours, our_indices = functional.max_pool2d(x.to(place(device)), 3, 2, return_indices=True)
+    torch.testing.assert_close(ours.cpu(), y, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(our_indices.cpu(), indices)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_average(device: Any, window: dict[str, Any], counts: bool) -> None:
+    check(device, nn.AvgPool2d(**window, count_include_pad=counts), torch.randn(2, 3, 13, 11))
+
+
+def test_average_with_a_divisor_and_in_one_dimension(device: Any) -> None:
+    check(device, nn.AvgPool2d(3, divisor_override=4), torch.randn(2, 3, 9, 9))
+    check(device, nn.AvgPool1d(3, stride=2, padding=1), torch.randn(2, 3, 9))
+
+
+@pytest.mark.parametrize("size", [1, 2, (6, 6), (5, None), 17], ids=str)
+def test_adaptive_average(device: Any, size: Any) -> None:
+    check(device, nn.AdaptiveAvgPool2d(size), torch.randn(2, 3, 13, 11))
+
+
+def test_layouts_dtypes_and_nothing(device: Any) -> None:
+    pool = nn.MaxPool2d(2)
+    check(device, pool, torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last))
+    check(device, lambda x: pool(x.mT), torch.randn(2, 3, 8, 6))
+    check(device, pool, torch.randn(2, 3, 8, 8).half())
+    check(device, nn.AvgPool2d(2), torch.randn(2, 3, 8, 8).bfloat16(), tolerance=1e-2)
+    check(device, pool, torch.randn(0, 3, 8, 8))

@@ -1,0 +1,110 @@
+"""The choice at dispatch: what is reported, what a variant that fails leads to, what is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from cpu_twin import place
+
+from ocl_backend import tuned
+from oclgen.device import BuildError
+from oclgen.families import FAMILIES, config_to_json
+from oclgen.measure import Measurement
+from oclgen.problem import GemmProblem
+from tuned_db import open_store
+
+
+@pytest.fixture(autouse=True)
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A database of the test's own, and nothing remembered before or after."""
+    path = tmp_path / "tuned.sqlite"
+    monkeypatch.setenv("OCLGEN_DB", str(path))
+    torch.ocl.reload_tuned()
+    yield path
+    monkeypatch.undo()
+    torch.ocl.reload_tuned()
+
+
+def factors(device: Any, m: int = 6, n: int = 5, k: int = 7) -> tuple[Any, Any]:
+    return torch.randn(m, k).to(place(device)), torch.randn(k, n).to(place(device))
+
+
+def test_explain_names_operator_problem_variant_and_rung(device: Any) -> None:
+    a, b = factors(device)
+
+    def twice_and_once() -> Any:
+        torch.mm(a, b)
+        torch.mm(a, b)
+        return torch.conv2d(a.view(1, 1, 6, 7), b.view(1, 1, 7, 5)[:, :, :3, :3])
+
+    report = torch.ocl.explain(twice_and_once)
+    mm, conv = report.rows
+    assert (mm.calls, mm.operator, mm.problem) == (2, "mm", "gemm:6x5x7:fp32:nn:b1:-:-:none")
+    assert (conv.calls, conv.operator) == (1, "convolution_overrideable")
+    assert set(json.loads(mm.config)) and mm.family in FAMILIES
+    assert report.result.shape == (1, 1, 4, 5)
+    assert all(text in str(report) for text in (mm.problem, conv.problem, mm.family, "rung"))
+
+
+def test_explain_sees_the_backward_pass_too(device: Any) -> None:
+    layer = torch.nn.Conv2d(2, 3, 3).to(place(device))
+    x = torch.randn(1, 2, 5, 5).to(place(device)).requires_grad_()
+    report = torch.ocl.explain(lambda: layer(x).sum().backward())
+    directions = [row.problem.split(":")[6] for row in report.rows]
+    assert directions == ["fwd", "bwd_data", "bwd_weights"]
+    assert torch.ocl.explain(lambda: None).rows == ()
+
+
+def test_a_record_is_chosen_and_said_to_be_exact(device: Any) -> None:
+    problem, family = GemmProblem(6, 5, 7), FAMILIES["gemm_register"]
+    open_store().of(device.info).record(
+        problem, family.NAME, family.DEFAULT, Measurement(samples=(0.001,), error=0.0)
+    )
+    torch.ocl.reload_tuned()
+    a, b = factors(device)
+    (row,) = torch.ocl.explain(torch.mm, a, b).rows
+    assert (row.rung, row.family) == ("exact", family.NAME)
+    assert row.config == config_to_json(family.DEFAULT)
+    torch.testing.assert_close(torch.mm(a, b).cpu(), a.cpu() @ b.cpu(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_variant_that_does_not_build_gives_way_to_the_next(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare_plan, failed = tuned.prepare_plan, []
+
+    def fails_at_first(*args: Any) -> Any:
+        if not failed:
+            failed.append(args)
+            raise BuildError("the compiler crashed")
+        return prepare_plan(*args)
+
+    monkeypatch.setattr(tuned, "prepare_plan", fails_at_first)
+    a, b = factors(device)
+    with pytest.warns(UserWarning, match="does not build and the next best is taken"):
+        product = torch.mm(a, b)
+    torch.testing.assert_close(product.cpu(), a.cpu() @ b.cpu(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_damaged_database_is_warned_of_and_not_used(device: Any, database: Path) -> None:
+    database.write_bytes(b"no database at all" * 100)
+    a, b = factors(device)
+    with pytest.warns(UserWarning, match="shipped and default variants"):
+        product = torch.mm(a, b)
+    torch.testing.assert_close(product.cpu(), a.cpu() @ b.cpu(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_problem_is_prepared_once(device: Any) -> None:
+    a, b = factors(device)
+    torch.mm(a, b)
+    before = tuned.tuned_call.cache_info().misses
+    torch.mm(a, b)
+    torch.mm(b.t(), a.t())
+    assert tuned.tuned_call.cache_info().misses == before + 1
