@@ -17,6 +17,8 @@ MODULES = (
     "indexing",
     "shape",
     "scans",
+    "sorting",
+    "random",
     "matmul",
     "convolution",
     "pooling",

@@ -38,8 +38,9 @@ class Operand:
 
     `input` is loaded before the body, `output` stored after it, `inout` both; `address` gives the
     body an item index `name_at`, the pointer `name_data` and the macros `LOAD_name(at)` and
-    `STORE_name(at, value)`; `position` gives the index alone, as the variable `name`. `value` is the C type in registers ("": the kernel's), `result` the
-    variable that is stored ("": `name`).
+    `STORE_name(at, value)`; `position` gives the index alone, as the variable `name`.
+    `value` is the C type in registers ("": the kernel's), `result` the variable that is stored
+    ("": `name`).
     """
 
     name: str
@@ -145,7 +146,7 @@ def prepare_elementwise(device: int, kernel: Kernel, shape: Sizes, strides: Sequ
     return prepare(
         device,
         text,
-        kernel.name,
+        f"{kernel.name}_kernel",
         geometry.global_size(layout),
         _arguments(kernel, layout, geometry, inner, np.int64 if wide else np.int32),
         geometry.local,
@@ -248,7 +249,7 @@ def _block(kernel: Kernel, inner: Sequence[str], width: int) -> list[str]:
         value = operand.value or kernel.value
         stride = f"{operand.name}_stride_0" if kind == "s" else kind
         at = f"{operand.name}_row" + (
-            "" if kind == "0" else " + i" + f" * {stride}" * (kind == "s")
+            "" if kind == "0" else " + inner" + f" * {stride}" * (kind == "s")
         )
         if operand.role == "position":
             lines.append(f"const long {operand.name} = {at};")

@@ -251,6 +251,7 @@ BACKWARD = {
         "self_or_result <= (T)(0) ? grad_output * input_scale * (self_or_result + alpha * scale)"
         " : grad_output * scale"
     ),
+    "native_dropout_backward": Op("grad_output * mask * scale"),
     "logit_backward": Op(
         "const T low = (T)(eps);"
         " low < (T)(0) ? (self < (T)(0) || self > (T)(1) ? (T)(NAN)"

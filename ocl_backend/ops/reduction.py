@@ -31,7 +31,16 @@ GROUP = 256
 PIECE = 4096
 """Items worth a work-item of their own on a CPU, or a work-group on a GPU."""
 
-NUMBERS = {"float": np.float32, "double": np.float64}
+NUMBERS: dict[str, type[np.generic]] = {
+    "float": np.float32,
+    "double": np.float64,
+    "long": np.int64,
+    "int": np.int32,
+    "short": np.int16,
+    "char": np.int8,
+    "uchar": np.uint8,
+}
+"""The numpy scalar of each C type combined in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,16 +232,18 @@ def _launch(device: int, spec: Spec, layout: Arrangement, piece: int) -> Launch:
         layout.across, wide,
     )  # fmt: skip
     pointers = [dtype for dtype in (spec.dtypes[0], spec.dtypes[2], spec.dtypes[1]) if dtype]
-    count = NUMBERS.get(spec.value, getattr(np, VALUE_DTYPES[spec.value].__str__()[6:], None))
+    count = NUMBERS[spec.value]
     number = np.int64 if wide else np.int32
     arguments: list[Argument] = [Pointer(dtype.itemsize) for dtype in pointers]
-    arguments.append(count(spec.count))
+    arguments.append(count(spec.count if "count" in spec.reduction.finish else 0))
     arguments += [number(value) for value in _numbers(layout, piece)]
     per_group = layout.group // layout.lanes
     groups = -(-layout.blocks // (per_group * layout.outputs_per_item))
     pieces = layout.row_spans * layout.item_spans
     size = (groups * layout.group, pieces)
-    return prepare(device, text, f"reduce_{spec.reduction.name}", size, arguments, (layout.group, 1))
+    return prepare(
+        device, text, f"reduce_{spec.reduction.name}", size, arguments, (layout.group, 1)
+    )
 
 
 def _numbers(layout: Arrangement, piece: int) -> list[int]:

@@ -136,7 +136,7 @@ def cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
-    """log of the cumulative sum of exponentials."""
+    """Return the log of the cumulative sum of exponentials."""
     return scan("logcumsumexp", x, dim, x.dtype)
 
 

@@ -1,7 +1,8 @@
 <%doc>
 Walks all items of one iteration space: loads the inputs, runs a body, stores the outputs.
 
-kernel    ops.elementwise.Kernel: operands, scalars, body, helpers
+kernel    ops.elementwise.Kernel: name (_kernel follows it: OpenCL has its own `exp`), operands,
+          scalars, body, helpers
 prelude   what the dtypes need
 outer     number of collapsed dimensions besides the innermost
 inner     per operand its stride along the innermost: 0, 1 or s (an argument)
@@ -17,8 +18,8 @@ dimensions together, is taken apart by size_2, size_3, ...: the last of these va
 <%def name="walk(rows)">
 % if width == 1:
 ${rows}for (int step = 0; step < ${steps}; ++step) {
-${rows}    const INDEX i = start + step * (INDEX)get_local_size(0);
-${rows}    if (i >= size_0)
+${rows}    const INDEX inner = start + step * (INDEX)get_local_size(0);
+${rows}    if (inner >= size_0)
 ${rows}        break;
 % for line in block(1):
 ${rows}    ${line}
@@ -26,14 +27,14 @@ ${rows}    ${line}
 ${rows}}
 % else:
 ${rows}for (int step = 0; step < ${steps}; ++step) {
-${rows}    INDEX i = start + step * (INDEX)get_local_size(0) * ${width};
-${rows}    if (i + ${width} <= size_0) {
+${rows}    INDEX inner = start + step * (INDEX)get_local_size(0) * ${width};
+${rows}    if (inner + ${width} <= size_0) {
 % for line in block(width):
 ${rows}        ${line}
 % endfor
 ${rows}        continue;
 ${rows}    }
-${rows}    for (; i < size_0; ++i) {
+${rows}    for (; inner < size_0; ++inner) {
 % for line in block(1):
 ${rows}        ${line}
 % endfor
@@ -51,7 +52,7 @@ ${line}
 
 ${kernel.helpers}
 
-__kernel void ${kernel.name}(
+__kernel void ${kernel.name}_kernel(
 % for p in kernel.parameters:
 % if p in kernel.scalars:
     const ${p.argument.type} ${p.name}_given,

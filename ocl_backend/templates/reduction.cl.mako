@@ -1,7 +1,7 @@
 <%doc>
 Reduces some dimensions of a tensor: each output combines the mapped items of its span.
 
-name      the kernel's name
+name      the kernel's name (_kernel follows it: OpenCL has its own `any`)
 prelude   what the dtypes need
 source    DType of the input; x is one of its items as a T
 center    DType of a second input with the output's shape, or None

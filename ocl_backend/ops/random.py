@@ -1,0 +1,291 @@
+"""Random numbers by Philox4x32-10; where they are used is not known here.
+
+Counter-based (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): item i of a draw
+depends on the generator's seed and offset and on i alone, so the numbers are the same for every
+launch geometry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.ops.outputs import into
+
+Number = int | float
+Generator = torch.Generator | None
+
+PHILOX = """\
+uint4 philox(const ulong seed, const ulong counter)
+{
+    uint4 c = (uint4)((uint)counter, (uint)(counter >> 32), 0, 0);
+    uint2 key = (uint2)((uint)seed, (uint)(seed >> 32));
+    for (int round = 0; round < 10; ++round) {
+        const uint high_0 = mul_hi(0xD2511F53u, c.s0), low_0 = 0xD2511F53u * c.s0;
+        const uint high_1 = mul_hi(0xCD9E8D57u, c.s2), low_1 = 0xCD9E8D57u * c.s2;
+        c = (uint4)(high_1 ^ c.s1 ^ key.s0, low_1, high_0 ^ c.s3 ^ key.s1, low_0);
+        key += (uint2)(0x9E3779B9u, 0xBB67AE85u);
+    }
+    return c;
+}
+"""
+
+DRAW = """\
+// 24 or 53 bits: every value is exact, 1 is never reached
+float4 uniform(const uint4 r)
+{
+    return convert_float4(r >> 8) * 0x1p-24f;
+}
+
+// Box and Muller 1958: a pair of uniforms, the first not 0, becomes a pair of normals
+float4 normal(const uint4 r)
+{
+    const float2 radius = sqrt(-2.0f * log(1.0f - uniform(r).even));
+    const float2 angle = 2.0f * uniform(r).odd;
+    const float2 x = radius * cospi(angle), y = radius * sinpi(angle);
+    return (float4)(x.s0, y.s0, x.s1, y.s1);
+}
+"""
+
+DRAW_DOUBLE = """\
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+double2 uniform(const uint4 r)
+{
+    return convert_double2((convert_ulong2(r.even) << 32 | convert_ulong2(r.odd)) >> 11) * 0x1p-53;
+}
+
+double2 normal(const uint4 r)
+{
+    const double2 u = uniform(r);
+    const double radius = sqrt(-2.0 * log(1.0 - u.s0));
+    return radius * (double2)(cospi(2.0 * u.s1), sinpi(2.0 * u.s1));
+}
+"""
+
+BODY = """\
+const uint4 r = philox(seed, offset + draw);
+const %(vector)s drawn = %(expression)s;
+const %(type)s values[%(items)d] = {%(list)s};
+for (int k = 0; k < min((long)%(items)d, count - draw * %(items)d); ++k)
+    STORE_out(out_at + k, values[k]);
+"""
+
+EXPRESSION = {
+    "uniform": "uniform(r) * (b - a) + a",
+    "normal": "normal(r) * b + a",
+    "exponential": "-log((T)(1) - uniform(r)) / a",
+    "cauchy": "a + b * tanpi(uniform(r) - (T)(0.5))",
+    "log_normal": "exp(normal(r) * b + a)",
+    "geometric": "ceil(log((T)(1) - uniform(r)) / log((T)(1) - a))",
+}
+
+INTEGERS = "convert_long4(convert_ulong4(r)) * range >> 32"
+WIDE_INTEGERS = """\
+convert_long2((convert_ulong2(r.even) << 32 | convert_ulong2(r.odd)) % (ulong2)(range))"""
+
+
+def draw(
+    name: str, out: Tensor, generator: Generator, numbers: dict[str, Number], expression: str,
+    kind: str, items: int,
+) -> Tensor:  # fmt: skip
+    """Fill `out` with `expression` of Philox's words: vectors of `items` numbers of type `kind`.
+
+    `numbers` are the expression's scalars. The generator moves on by the counters used.
+    """
+    if not out.numel():
+        return out
+    dense = out if out.is_contiguous() else torch.empty_like(out, memory_format=CONTIGUOUS)
+    count = out.numel()
+    draws = -(-count // items)
+    seed, offset = _reserve(out, generator, draws)
+    labels = ", ".join(f"drawn.s{k}" for k in range(items))
+    vector = f"{kind}{items}"
+    fields = {"vector": vector, "type": kind, "items": items, "list": labels}
+    text = BODY % {**fields, "expression": expression.replace("(T)", f"({vector})")}
+    helpers = PHILOX + {"double": DRAW_DOUBLE, "float": DRAW}.get(kind, "")
+    kernel = Kernel(
+        name,
+        kind,
+        (
+            Operand("draw", role="position"),
+            Operand("out", out.dtype, "address"),
+            *(Scalar(label, "long") for label in ("seed", "offset", "count")),
+            *(Scalar(label, kind) for label in numbers),
+        ),
+        text,
+        helpers,
+        scalar_only=True,
+    )
+    given = (dense, seed, offset, count, *numbers.values())
+    launch(kernel, (draws,), given, {"draw": (1,), "out": (items,)})
+    return out if dense is out else out.copy_(dense)
+
+
+CONTIGUOUS = torch.contiguous_format
+
+
+def _reserve(out: Tensor, generator: Generator, draws: int) -> tuple[int, int]:
+    """Return seed and first counter of a draw, as signed 64-bit numbers, and move on."""
+    source = generator or torch.ops.ocl.default_generator(out.get_device())
+    if source.device.type != out.device.type:
+        raise RuntimeError(
+            f"a generator of device {source.device} cannot fill a tensor on {out.device}; "
+            f"use torch.Generator('{out.device.type}')"
+        )
+    seed, offset = source.initial_seed(), source.get_offset()
+    source.set_offset(offset + draws)
+    return seed - (seed >> 63 << 64), offset
+
+
+def _floats(name: str, out: Tensor, generator: Generator, a: Number, b: Number = 0) -> Tensor:
+    double = out.dtype is torch.float64
+    kind, items = ("double", 2) if double else ("float", 4)
+    return draw(name, out, generator, {"a": a, "b": b}, EXPRESSION[name], kind, items)
+
+
+def uniform_(x: Tensor, low: float = 0, high: float = 1, *, generator: Generator = None) -> Tensor:
+    """Fill with uniform numbers of [low, high)."""
+    if not low <= high:
+        raise RuntimeError(f"uniform_ from {low} to {high}: the ends are in the wrong order")
+    return _floats("uniform", x, generator, low, high)
+
+
+def normal_(x: Tensor, mean: float = 0, std: float = 1, *, generator: Generator = None) -> Tensor:
+    """Fill with normal numbers."""
+    if std < 0:
+        raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
+    return _floats("normal", x, generator, mean, std)
+
+
+def exponential_(x: Tensor, rate: float = 1, *, generator: Generator = None) -> Tensor:
+    """Fill with exponential numbers of a rate."""
+    return _floats("exponential", x, generator, rate)
+
+
+def cauchy_(
+    x: Tensor, median: float = 0, scale: float = 1, *, generator: Generator = None
+) -> Tensor:
+    """Fill with Cauchy numbers."""
+    return _floats("cauchy", x, generator, median, scale)
+
+
+def log_normal_(
+    x: Tensor, mean: float = 1, std: float = 2, *, generator: Generator = None
+) -> Tensor:
+    """Fill with the exponentials of normal numbers."""
+    return _floats("log_normal", x, generator, mean, std)
+
+
+def geometric_(x: Tensor, p: float, *, generator: Generator = None) -> Tensor:
+    """Fill with the number of trials up to the first success of probability p."""
+    return _floats("geometric", x, generator, p)
+
+
+def bernoulli_(x: Tensor, p: Tensor | float = 0.5, *, generator: Generator = None) -> Tensor:
+    """Fill with 1 with probability p, else 0."""
+    chance = torch.empty(x.shape, dtype=torch.float32, device=x.device)
+    return x.copy_(uniform_(chance, generator=generator) < p)
+
+
+def bernoulli(p: Tensor, *, generator: Generator = None) -> Tensor:
+    """Return 1 with probability p, else 0, in p's dtype."""
+    return bernoulli_(torch.empty_like(p), p, generator=generator)
+
+
+def random_from_(x: Tensor, low: int, high: int | None, *, generator: Generator = None) -> Tensor:
+    """Fill with integers of [low, high); without `high` up to what the dtype holds."""
+    end = _largest(x.dtype) + 1 if high is None else high
+    if end <= low:
+        raise RuntimeError(f"random_ from {low} to {end}: there is no integer between")
+    span = min(end - low, 2**63 - 1)
+    narrow = span <= 2**31
+    expression = INTEGERS if narrow else WIDE_INTEGERS
+    items = 4 if narrow else 2
+    numbers = {"low": low, "range": span}
+    return draw("integers", x, generator, numbers, f"({expression}) + low", "long", items)
+
+
+def random_(x: Tensor, *, generator: Generator = None) -> Tensor:
+    """Fill with integers from 0 to what the dtype holds exactly."""
+    return random_from_(x, 0, None, generator=generator)
+
+
+def random_to_(x: Tensor, high: int, *, generator: Generator = None) -> Tensor:
+    """Fill with integers of [0, high)."""
+    return random_from_(x, 0, high, generator=generator)
+
+
+def _largest(dtype: torch.dtype) -> int:
+    """Return the largest integer up to which a dtype holds all."""
+    if dtype.is_floating_point:
+        return int(2 / torch.finfo(dtype).eps)
+    return 1 if dtype is torch.bool else torch.iinfo(dtype).max
+
+
+def randperm_out(n: int, *, generator: Generator = None, out: Tensor) -> Tensor:
+    """Write a random order of 0 ... n - 1 to `out`."""
+    keys = torch.empty(n, dtype=torch.int64, device=out.device)
+    order = random_(keys, generator=generator).argsort()
+    return out.resize_((n,)).copy_(order)
+
+
+def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    """Return x with items dropped with probability p and the rest scaled, and the mask kept."""
+    if train is False:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    mask = bernoulli_(torch.empty_like(x, dtype=torch.bool), 1 - p)
+    scale = 1 / (1 - p) if p < 1 else 0.0
+    return torch.ops.aten.native_dropout_backward(x, mask, scale), mask
+
+
+def multinomial(
+    p: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator = None
+) -> Tensor:
+    """Draw positions along the last dimension with probability proportional to p, as int64."""
+    if replacement:
+        cumulative = p.float().cumsum(-1)
+        u = torch.empty(*p.shape[:-1], num_samples, device=p.device)
+        u = uniform_(u, generator=generator) * cumulative[..., -1:]
+        return (u.unsqueeze(-1) >= cumulative.unsqueeze(-2)).sum(-1)
+    # the largest p / exponential are a weighted sample without replacement
+    race = exponential_(torch.empty(p.shape, device=p.device), generator=generator)
+    return (p / race).topk(num_samples, -1)[1]
+
+
+def normal_of(
+    mean: Tensor | float, std: Tensor | float = 1.0, *, generator: Generator = None
+) -> Tensor:
+    """Return normal numbers with a mean and deviation for each item."""
+    tensors = [value for value in (mean, std) if isinstance(value, Tensor)]
+    shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
+    out = torch.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
+    return normal_(out, generator=generator).mul_(std).add_(mean)
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "uniform_": uniform_,
+    "normal_": normal_,
+    "exponential_": exponential_,
+    "cauchy_": cauchy_,
+    "log_normal_": log_normal_,
+    "geometric_": geometric_,
+    "bernoulli_.float": bernoulli_,
+    "bernoulli_.Tensor": bernoulli_,
+    "bernoulli": bernoulli,
+    "bernoulli.out": into(bernoulli),
+    "random_": random_,
+    "random_.to": random_to_,
+    "random_.from": random_from_,
+    "randperm.generator_out": randperm_out,
+    "native_dropout": native_dropout,
+    "multinomial": multinomial,
+    "multinomial.out": into(multinomial),
+    "normal.Tensor_Tensor": normal_of,
+    "normal.Tensor_float": normal_of,
+    "normal.float_Tensor": normal_of,
+}
+"""Implementations by aten name."""
