@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import gcd, prod
 from typing import NamedTuple
 
@@ -115,6 +116,7 @@ def runs_of(reached: Sequence[tuple[int, ...]]) -> tuple[Run, ...]:
     return tuple(run for run in runs if run.reached)
 
 
+@lru_cache(maxsize=64)
 def correlations(problem: ConvProblem) -> tuple[Correlation, ...]:
     """Return the correlations that together write every element of `problem`'s output once.
 
@@ -130,6 +132,18 @@ def correlations(problem: ConvProblem) -> tuple[Correlation, ...]:
             for cols in _phases(*_width(problem))
         )
     raise ValueError("bwd_weights is no correlation; plan it on its own")
+
+
+@lru_cache(maxsize=64)
+def windows(problem: ConvProblem) -> Correlation:
+    """Return the forward correlation of a problem of any direction: what a filter meets where."""
+    return _forward(problem)
+
+
+@lru_cache(maxsize=64)
+def strung_windows(problem: ConvProblem) -> Correlation:
+    """Return `windows` with rows strung together where that is possible."""
+    return _forward(problem).strung()
 
 
 def operands(problem: ConvProblem) -> tuple[str, str, str]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
 from oclgen.problem import Problem
-from search_spaces import gemm, winograd
+from search_spaces import conv, gemm, winograd
 
 Value = int | bool | str
 Values = Callable[[Any, Limits], Mapping[str, tuple[Value, ...]]]
@@ -30,6 +30,7 @@ PRODUCT_LIMIT = 400_000
 """Configs that are looked at before a family's values are called too many."""
 
 SPACES: dict[str, tuple[Values, Seeds]] = {
+    **conv.SPACES,
     "gemm_dot": (gemm.dot_values, gemm.dot_seeds),
     "gemm_register": (gemm.register_values, gemm.register_seeds),
     "gemm_staged": (gemm.staged_values, gemm.staged_seeds),

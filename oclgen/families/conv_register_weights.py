@@ -5,11 +5,10 @@ It is not made for GPUs; the forward and backward-data directions are `conv_regi
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
-from oclgen.correlation import Correlation, Run, correlations, runs_of
+from oclgen.correlation import Correlation, Run, runs_of, strung_windows
 from oclgen.limits import Limits
 from oclgen.pack import PACKED, Packing
 from oclgen.plan import Launch, Plan, buffer, ceil_div
@@ -52,7 +51,7 @@ class Config:
         depth = problem.in_channels // problem.groups
         if self.item_c > depth:
             return f"item_c={self.item_c} is more than the {depth} input channels of a group"
-        rows = problem.batch * _windows(problem).rows.results
+        rows = problem.batch * strung_windows(problem).rows.results
         if not 1 <= self.split <= rows:
             return f"split={self.split}, but there are only {rows} rows to be split"
         planes = planes_bytes(problem, self.split) if self.split > 1 else 0
@@ -84,12 +83,6 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     return Plan((*launches, sum_planes(problem, config.split)), spaces)
 
 
-@lru_cache(maxsize=64)
-def _windows(problem: ConvProblem) -> Correlation:
-    """Return the forward correlation, whose positions are summed over here."""
-    return correlations(replace(problem, direction="fwd"))[0].strung()
-
-
 def _packing(problem: ConvProblem, config: Config) -> Packing:
     return Packing(
         batch=problem.batch * problem.groups,
@@ -101,7 +94,7 @@ def _packing(problem: ConvProblem, config: Config) -> Packing:
 
 
 def _launch(problem: ConvProblem, config: Config, packed: Packing) -> Launch:
-    windows = _windows(problem)
+    windows = strung_windows(problem)
     inputs = ceil_div(windows.depth, config.item_c) * windows.rows.taps
     grid = (packed.blocks * windows.groups, inputs)
     source = render(

@@ -6,7 +6,6 @@ The gradient of its weights is `depthwise_weights`'.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import NamedTuple, TypeGuard
 
 from oclgen.correlation import Axis, Correlation, correlations, operands
@@ -45,7 +44,7 @@ class Config:
 
     def _patch_why_not(self, problem: ConvProblem) -> str | None:
         allowed = MAX_GUARDED if self.guarded else MAX_WINDOW
-        for part in _parts(problem):
+        for part in correlations(problem):
             rows, cols = window(part.rows, self.patch_h), window(part.cols, self.lanes)
             if (size := rows.elements * cols.elements) > allowed:
                 return (
@@ -93,12 +92,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return one launch per correlation."""
-    return Plan(tuple(_launch(problem, config, part) for part in _parts(problem)))
-
-
-@lru_cache(maxsize=64)
-def _parts(problem: ConvProblem) -> tuple[Correlation, ...]:
-    return correlations(problem)
+    return Plan(tuple(_launch(problem, config, part) for part in correlations(problem)))
 
 
 def window(axis: Axis, results: int) -> Window:

@@ -5,11 +5,10 @@ The forward and backward-data directions are `depthwise`'s, whose windows and bl
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
-from oclgen.correlation import Correlation, correlations
+from oclgen.correlation import Correlation, windows
 from oclgen.families.depthwise import MAX_GUARDED, MAX_WINDOW, blocks, window
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
@@ -40,7 +39,7 @@ class Config:
             return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
         if self.local_size > min(limits.max_work_group, limits.max_work_items[0]):
             return f"local_size={self.local_size}; the device allows {limits.max_work_group}"
-        part = _windows(problem)
+        part = windows(problem)
         rows, cols = window(part.rows, self.patch_h), window(part.cols, self.lanes)
         size = rows.elements * cols.elements + self.patch_h * self.lanes
         allowed = MAX_GUARDED if self.guarded else MAX_WINDOW
@@ -77,7 +76,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launch that sums over patches, and the sum of the planes if there are any."""
-    launch = _launch(problem, config, _windows(problem))
+    launch = _launch(problem, config, windows(problem))
     if config.split == 1:
         return Plan((launch,))
     size = planes_bytes(problem, config.split)
@@ -88,12 +87,6 @@ def patches(part: Correlation, config: Config) -> int:
     """Return how many patches of y one channel has in all images."""
     bands = ceil_div(part.rows.results, config.patch_h)
     return part.batch * bands * ceil_div(part.cols.results, config.patch_w)
-
-
-@lru_cache(maxsize=64)
-def _windows(problem: ConvProblem) -> Correlation:
-    """Return the forward correlation, whose positions are summed over here."""
-    return correlations(replace(problem, direction="fwd"))[0]
 
 
 def _launch(problem: ConvProblem, config: Config, part: Correlation) -> Launch:

@@ -1,0 +1,306 @@
+"""What is worth trying for the convolution families, and why, with configs to begin with.
+
+It says nothing about what is valid; that is each family's `why_not`. Winograd has its own file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from itertools import product
+from typing import Any
+
+from oclgen.correlation import Correlation, correlations, strung_windows
+from oclgen.families import (
+    FAMILIES,
+    conv_gemm,
+    conv_register,
+    conv_register_weights,
+    depthwise,
+    depthwise_weights,
+)
+from oclgen.families.conv_as_gemm import lowered
+from oclgen.limits import Limits
+from oclgen.plan import ceil_div, round_up
+from oclgen.problem import ConvProblem
+from search_spaces import gemm
+
+Value = int | bool | str
+Values = Mapping[str, tuple[Value, ...]]
+ValuesOf = Callable[[Any, Limits], Values]
+SeedsOf = Callable[[Any, Limits], list[Any]]
+BOTH = (False, True)
+
+REGISTERS = 28
+"""Vectors of accumulators that leave room for operands in a file of 32."""
+VECS = (1, 2, 3, 4)
+SEEDS = 8
+"""Start points per family: more would leave a short search nothing to find."""
+GROUPS_PER_UNIT = 2
+"""Work-groups a GPU's compute unit wants in flight; with fewer the reduction is worth splitting."""
+
+
+def register_values(problem: ConvProblem, limits: Limits) -> Values:
+    """Return the values worth trying for each parameter of `conv_register`; none on GPUs."""
+    if limits.kind == "gpu":
+        return {}
+    part = _largest(problem)
+    return {
+        # images share weights, which pays where a row has few results
+        "images": _shared(problem),
+        "item_x": _even_cuts(part.cols.results),
+        "vec": _vectors(part.channels, limits),
+        "vecs": VECS,
+        "unroll": (1, 2),
+        "taps_outer": BOTH,
+        # weights that outgrow the second cache want positions fastest, large images channels
+        "channels_fastest": BOTH,
+    }
+
+
+def register_seeds(problem: ConvProblem, limits: Limits) -> list[conv_register.Config]:
+    """Return start points for `conv_register`, best guess first; some may not be valid."""
+    if limits.kind == "gpu":
+        return []
+    part = _largest(problem)
+    shapes = [
+        (
+            _cost(n * x, vecs) * waste(part.cols.results, x) * _lanes(part, vec, vecs),
+            n,
+            x,
+            vec,
+            vecs,
+        )
+        for n, x, vec, vecs in product(
+            _shared(problem), _even_cuts(part.cols.results), _vectors(part.channels, limits), VECS
+        )
+        if n * x * vecs <= REGISTERS
+    ]
+    return [
+        conv_register.Config(n, x, vec, vecs, 1, taps_outer, channels_fastest)
+        for _, n, x, vec, vecs in sorted(shapes)[: SEEDS // 2]
+        for taps_outer, channels_fastest in ((False, False), (True, True))
+    ]
+
+
+def register_weights_values(problem: ConvProblem, limits: Limits) -> Values:
+    """Return the values worth trying for each parameter of `conv_register_weights`."""
+    if limits.kind == "gpu":
+        return {}
+    part = strung_windows(problem)
+    return {
+        "item_c": _inputs(part),
+        "vec": _vectors(part.channels, limits),
+        "vecs": VECS,
+        "unroll": (1, 2),
+        # more planes balance the units and keep packed y in the second cache
+        "split": tuple(s for s in (1, 2, 4, 8, 16, 32) if s <= part.batch * part.rows.results),
+        "outputs_fastest": BOTH,
+    }
+
+
+def register_weights_seeds(
+    problem: ConvProblem, limits: Limits
+) -> list[conv_register_weights.Config]:
+    """Return start points for `conv_register_weights`, ranked as those of `conv_register`."""
+    if limits.kind == "gpu":
+        return []
+    part = strung_windows(problem)
+    taps = part.cols.taps
+    shapes = [
+        (_cost(c * taps, vecs) * waste(part.depth, c) * _lanes(part, vec, vecs), c, vec, vecs)
+        for c, vec, vecs in product(_inputs(part), _vectors(part.channels, limits), VECS)
+        if c * vecs * taps <= REGISTERS
+    ]
+    return [
+        conv_register_weights.Config(c, vec, vecs, 1, split, False)
+        for _, c, vec, vecs in sorted(shapes)[: SEEDS // 2]
+        for split in (1, min(problem.batch, 8))
+    ]
+
+
+def gemm_values(problem: ConvProblem, limits: Limits) -> Values:
+    """Return the values worth trying for each parameter of `conv_gemm`; one config on CPUs."""
+    if limits.kind == "cpu":
+        return {}
+    return {
+        "tile_m": (16, 32, 64, 128),
+        "tile_n": (32, 64, 128),
+        "tile_k": (8, 16),
+        "local_m": (8, 16),
+        "local_n": (8, 16),
+        # 128 bits is the widest read of local memory
+        "vec_m": (2, 4),
+        "vec_n": (2, 4),
+        "stage_a": (True,),
+        "stage_b": (True,),
+        # tiles that are filled along k meet bank conflicts; a pad of 4 keeps vectors aligned
+        "pad": (0, 4),
+        "buffers": (1, 2),
+        "prefetch": BOTH,
+        "unroll_k": (8,),
+        "taps_outer": BOTH,
+        "split_k": _splits(problem, limits, 64, 64),
+        "m_fastest": BOTH,
+    }
+
+
+def gemm_seeds(problem: ConvProblem, limits: Limits) -> list[conv_gemm.Config]:
+    """Return start points for `conv_gemm`, large tiles first; some may not be valid."""
+    if limits.kind == "cpu":
+        return []
+    shapes = ((128, 128, 8, 16, 16), (64, 128, 8, 8, 16), (64, 64, 16, 8, 8), (32, 64, 16, 8, 8))
+    return [
+        conv_gemm.Config(
+            tile_m=m, tile_n=n, tile_k=k, local_m=local_m, local_n=local_n, vec_m=4, vec_n=4,
+            stage_a=True, stage_b=True, pad=4, buffers=2, prefetch=True, unroll_k=8,
+            taps_outer=False, split_k=split, m_fastest=True,
+        )
+        for m, n, k, local_m, local_n in shapes
+        for split in dict.fromkeys((1, _splits(problem, limits, m, n)[-1]))
+    ]  # fmt: skip
+
+
+def depthwise_values(problem: ConvProblem, limits: Limits) -> Values:
+    """Return the values worth trying for each parameter of `depthwise`."""
+    return _patch_values(max(part.cols.results for part in correlations(problem)), limits)
+
+
+def depthwise_seeds(problem: ConvProblem, limits: Limits) -> list[depthwise.Config]:
+    """Return start points for `depthwise`, best guess first; some may not be valid."""
+    width = max(part.cols.results for part in correlations(problem))
+    return [depthwise.Config(*patch) for patch in _patches(width, limits)]
+
+
+def depthwise_weights_values(problem: ConvProblem, limits: Limits) -> Values:
+    """Return the values worth trying for each parameter of `depthwise_weights`."""
+    splits = (1, 2, 4, 8) if limits.kind == "cpu" else (1, 8, 32, 128, 512)
+    return {**_patch_values(problem.out_w, limits), "split": splits}
+
+
+def depthwise_weights_seeds(problem: ConvProblem, limits: Limits) -> list[depthwise_weights.Config]:
+    """Return start points for `depthwise_weights`, best guess first; some may not be valid."""
+    splits = (1,) if limits.kind == "cpu" else (128, 32)
+    return [
+        depthwise_weights.Config(*patch, split)
+        for patch in _patches(problem.out_w, limits)
+        for split in splits
+    ]
+
+
+def as_gemm(family: str, values: ValuesOf, seeds: SeedsOf) -> tuple[ValuesOf, SeedsOf]:
+    """Return the values and seeds of a 1x1 convolution's `family` from those of its product's."""
+
+    def lowered_values(problem: ConvProblem, limits: Limits) -> Values:
+        return values(lowered(problem), limits)
+
+    def lowered_seeds(problem: ConvProblem, limits: Limits) -> list[Any]:
+        kind = FAMILIES[family].Config
+        return [kind(**asdict(seed)) for seed in seeds(lowered(problem), limits)]
+
+    return lowered_values, lowered_seeds
+
+
+SPACES: dict[str, tuple[ValuesOf, SeedsOf]] = {
+    "conv_register": (register_values, register_seeds),
+    "conv_register_weights": (register_weights_values, register_weights_seeds),
+    "conv_gemm": (gemm_values, gemm_seeds),
+    "depthwise": (depthwise_values, depthwise_seeds),
+    "depthwise_weights": (depthwise_weights_values, depthwise_weights_seeds),
+    "conv_as_gemm_register": as_gemm(
+        "conv_as_gemm_register", gemm.register_values, gemm.register_seeds
+    ),
+    "conv_as_gemm_staged": as_gemm("conv_as_gemm_staged", gemm.staged_values, gemm.staged_seeds),
+}
+"""Values and seeds of every family here."""
+
+
+def waste(extent: int, block: int) -> float:
+    """Return what is computed over what is wanted when `extent` is cut into whole blocks."""
+    return round_up(extent, block) / extent
+
+
+def _largest(problem: ConvProblem) -> Correlation:
+    """Return the correlation with the most work."""
+    return max(conv_register.parts_of(problem), key=lambda part: part.results * part.reduction)
+
+
+def _cost(broadcasts: int, vecs: int) -> float:
+    """Return an estimate of the time per multiply-add: one, plus what the loads add.
+
+    Vectors come from the second cache and count four times a broadcast from the first.
+    """
+    return 1 + (2 * vecs + broadcasts / 2) / (broadcasts * vecs)
+
+
+def _lanes(part: Correlation, vec: int, vecs: int) -> float:
+    """Return the time per channel, which idle lanes of the last vectors lengthen."""
+    return waste(part.channels, vec * vecs) / vec
+
+
+def _shared(problem: ConvProblem) -> tuple[int, ...]:
+    """Return how many images may share loaded weights."""
+    return tuple(n for n in (1, 2, 4) if problem.batch % n == 0)
+
+
+def _inputs(part: Correlation) -> tuple[int, ...]:
+    """Return numbers of input channels whose taps have accumulators in registers."""
+    most = min(max(REGISTERS // part.cols.taps, 1), part.depth)
+    return tuple(c for c in (*range(1, 9), 10, 12, 14) if c <= most)
+
+
+def _even_cuts(width: int) -> tuple[int, ...]:
+    """Return block sizes from 4 to 28 that cut a row most evenly: the longest of the best ones."""
+    sizes = sorted(
+        range(min(4, width), min(REGISTERS, width) + 1), key=lambda x: (waste(width, x), -x)
+    )
+    return tuple(sorted(sizes[:6]))
+
+
+def _vectors(channels: int, limits: Limits) -> tuple[int, ...]:
+    """Return the device's vector width and its half, or less where there are fewer channels."""
+    width = limits.native_float_width
+    while width > 1 and width >= 2 * channels:
+        width //= 2
+    return (width, width // 2) if width > 4 else (width,)
+
+
+def _splits(problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int) -> tuple[int, ...]:
+    """Return planes up to what gives every compute unit its work-groups."""
+    if problem.direction == "bwd_weights":
+        m, n = problem.out_channels, problem.in_channels * problem.kernel_h * problem.kernel_w
+    else:
+        part = _largest(problem)
+        m, n = problem.groups * part.channels, part.batch * part.results
+    tiles = ceil_div(m, tile_m) * ceil_div(n, tile_n)
+    wanted = GROUPS_PER_UNIT * limits.compute_units / tiles
+    return tuple(split for split in (1, 2, 4, 8, 16, 32, 64) if split == 1 or split <= 2 * wanted)
+
+
+def _patch_values(width: int, limits: Limits) -> dict[str, tuple[Value, ...]]:
+    if limits.kind == "cpu":
+        lanes = limits.native_float_width
+        return {
+            "patch_h": (1, 2, 4, 7, 8, 14),
+            # whole rows have static edges; halves keep the window of wide rows in the first cache
+            "patch_w": tuple({min(width, 128), min(ceil_div(width, 2), 64)}),
+            "vec": tuple({lanes, max(lanes // 2, 1)}),
+            "guarded": (False,),
+            # a work-group costs some 0.2 us to start: small planes share it
+            "local_size": (1, 4, 16),
+        }
+    return {
+        "patch_h": (1, 2, 4, 7, 8),
+        "patch_w": (1, 2, 4, 7, 8),
+        "vec": (1, 2, 4),
+        "guarded": BOTH,
+        "local_size": (32, 64, 128, 256),
+    }
+
+
+def _patches(width: int, limits: Limits) -> list[tuple[int, int, int, bool, int]]:
+    """Return (patch_h, patch_w, vec, guarded, local_size) to begin with."""
+    if limits.kind == "cpu":
+        lanes = limits.native_float_width
+        return [(h, min(width, 128), lanes, False, local) for h in (4, 7, 14) for local in (1, 4)]
+    return [(h, w, 1, True, 128) for h, w in ((4, 4), (2, 4), (4, 2), (1, 4), (7, 7))]
