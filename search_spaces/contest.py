@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from math import ceil, isfinite, log2
+from typing import Protocol
 
-from search_spaces.search import Search
+
+class Contestant(Protocol):
+    """What counts of a search: `search_spaces.search.Search` is one."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing is left to try."""
+        ...
+
+    @property
+    def best_ms(self) -> float:
+        """The best time so far."""
+        ...
 
 
 def contest(
-    searches: Mapping[str, Search], trials: int, seconds_left: Callable[[], float]
+    searches: Mapping[str, Contestant], trials: int, seconds_left: Callable[[], float]
 ) -> Iterator[str]:
     """Yield the family that may try next, until trials or seconds are spent or all is tried.
 
@@ -19,7 +32,7 @@ def contest(
     family has at least 1 / (ceil(log2 n) + 1) of the trials for itself. If the last are exhausted,
     retired families take over what is left.
     """
-    alive = list(searches)
+    alive = [name for name, search in searches.items() if not search.exhausted]
     rounds = ceil(log2(len(alive))) + 1 if alive else 0
     for remaining in range(rounds, 0, -1):
         share = ceil(trials / remaining)
@@ -36,6 +49,6 @@ def contest(
         alive = sorted(alive, key=lambda name: searches[name].best_ms)[: ceil(len(alive) / 2)]
 
 
-def _ready(searches: Mapping[str, Search], alive: list[str]) -> list[str]:
+def _ready(searches: Mapping[str, Contestant], alive: list[str]) -> list[str]:
     ready = [name for name in alive if not searches[name].exhausted]
     return ready or [name for name, search in searches.items() if not search.exhausted]

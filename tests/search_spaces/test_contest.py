@@ -1,0 +1,123 @@
+"""How trials and seconds are dealt out to families, and who wins side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+import pytest
+from synthetic import Clock
+
+from oclgen.measurement import Measurement
+from search_spaces.contest import contest
+from search_spaces.duel import duel, finalists
+from search_spaces.progress import Best
+
+
+@dataclass
+class Contestant:
+    """A family with so many configs and such a best time."""
+
+    ms: float
+    left: int = 10**6
+    best_ms: float = inf
+
+    @property
+    def exhausted(self) -> bool:
+        return self.left == 0
+
+    def try_one(self) -> None:
+        assert not self.exhausted
+        self.left -= 1
+        self.best_ms = self.ms
+
+
+def held(
+    families: dict[str, Contestant], trials: int, seconds_left: Callable[[], float] = lambda: inf
+) -> list[str]:
+    order = []
+    for name in contest(families, trials, seconds_left):
+        families[name].try_one()
+        order.append(name)
+    return order
+
+
+def test_the_slower_half_retires_after_each_round() -> None:
+    order = held(
+        {"a": Contestant(4), "b": Contestant(1), "c": Contestant(3), "d": Contestant(2)}, 24
+    )
+    assert order[:8] == list("abcd" * 2)
+    assert order[8:16] == list("bd" * 4)
+    assert order[16:] == ["b"] * 8
+
+
+@pytest.mark.parametrize("trials", [1, 2, 3, 5, 17, 100])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+def test_all_trials_are_dealt_out(trials: int, count: int) -> None:
+    assert len(held({str(n): Contestant(n + 1) for n in range(count)}, trials)) == trials
+
+
+def test_what_an_exhausted_family_leaves_goes_to_the_others() -> None:
+    order = held({"small": Contestant(1, left=3), "large": Contestant(2)}, 20)
+    assert Counter(order) == {"small": 3, "large": 17}
+    assert len(held({"a": Contestant(1, left=2), "b": Contestant(2, left=3)}, 20)) == 5
+    assert held({"none": Contestant(1, left=0)}, 20) == []
+    assert held({}, 20) == []
+
+
+def test_every_round_has_its_part_of_the_seconds() -> None:
+    clock = Clock()
+    families = {"slow": Contestant(2), "fast": Contestant(1)}
+    order = []
+    for name in contest(families, 1000, lambda: 40 - clock.now):
+        families[name].try_one()
+        order.append(name)
+        clock.now += 1
+    assert len(order) == 40
+    assert Counter(order[:20]) == {"slow": 10, "fast": 10}
+    assert set(order[22:]) == {"fast"}
+
+
+def times(**samples: list[float]) -> Callable[[Best], Measurement]:
+    """A measure that gives each family its next time; None stands for a failure."""
+    left = {name: iter(each) for name, each in samples.items()}
+
+    def measure(one: Best) -> Measurement:
+        ms = next(left[one.family])
+        return Measurement((ms,)) if ms < inf else Measurement(invalidity="runtime", reason="lost")
+
+    return measure
+
+
+ONE, TWO, THREE = Best("one", 1, 1.0), Best("two", 2, 1.05), Best("three", 3, 1.5)
+
+
+def test_only_close_ones_and_the_incumbent_meet() -> None:
+    assert finalists([ONE, TWO, THREE], None) == [ONE, TWO]
+    assert finalists([ONE, THREE], None) == [ONE]
+    assert finalists([ONE, TWO, THREE], THREE) == [ONE, TWO, THREE]
+    assert finalists([ONE, TWO], ONE) == [ONE, TWO]
+    assert finalists([], None) == []
+
+
+def test_the_lowest_median_wins() -> None:
+    measure = times(one=[1.2, 1.2, 0.1], two=[1.1, 1.1, 9.0])
+    won = duel([ONE, TWO], measure, lambda: True)
+    assert won is not None
+    assert won[0] == Best("two", 2, 1.1)
+    assert won[1].samples == (1.1, 1.1, 9.0)
+
+
+def test_who_fails_is_out() -> None:
+    won = duel([ONE, TWO], times(one=[0.1, inf], two=[2.0, 2.0, 2.0]), lambda: True)
+    assert won is not None
+    assert won[0] == Best("two", 2, 2.0)
+    assert duel([ONE], times(one=[inf]), lambda: True) is None
+
+
+def test_a_duel_ends_with_the_time_after_a_full_round() -> None:
+    won = duel([ONE, TWO], times(one=[2.0], two=[1.0]), lambda: False)
+    assert won is not None
+    assert won[1].samples == (1.0,)
