@@ -141,7 +141,8 @@ def synchronize(device: DeviceLike = None) -> None:
     Raises:
         RuntimeError: an earlier command failed; the message names the last kernel launched.
     """
-    accelerator.synchronize(_index(device))
+    # not accelerator.synchronize, which returns at once under torch 2.11 with CUDA
+    accelerator.current_stream(_index(device)).synchronize()
 
 
 def get_device_properties(device: DeviceLike = None) -> OpenCLDevice:
