@@ -26,6 +26,7 @@ MODULES = (
     "layer_norm",
     "loss",
     "optim",
+    "decompositions",
 )
 
 LIBRARY = torch.library.Library("aten", "IMPL")
