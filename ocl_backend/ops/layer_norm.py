@@ -124,9 +124,7 @@ def _kind(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor |
     inner = prod(shape)
     rows = x.numel() // inner if inner else 0
     param = x.dtype if weight is None else weight.dtype
-    return Kind(
-        x.get_device(), x.dtype, param, rows, inner, weight is not None, bias is not None
-    )
+    return Kind(x.get_device(), x.dtype, param, rows, inner, weight is not None, bias is not None)
 
 
 @lru_cache(maxsize=1024)

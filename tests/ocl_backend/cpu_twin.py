@@ -53,10 +53,9 @@ def check(
     assert torch.ocl.fallbacks() == {}
 
 
-def check_module(
-    device: Any, module: nn.Module, x: Tensor, tolerance: float = TOLERANCE
-) -> nn.Module:
-    """As `check`, for a module: its parameters' gradients and its buffers too; returns the twin."""
+def check_module(device: Any, module: nn.Module, x: Tensor, tolerance: float = TOLERANCE) -> None:
+    """As `check`, for a module: its parameters' gradients and its buffers too."""
+    module = deepcopy(module)  # gradients and averages start anew for every device
     twin = deepcopy(module).to(place(device))
     by_device = {"cpu": module, "ocl": twin}
     check(device, lambda x: by_device[x.device.type](x), x, tolerance=tolerance)
@@ -66,4 +65,3 @@ def check_module(
     for name, parameter in module.named_parameters():
         ours, theirs = twin.get_parameter(name).grad, parameter.grad
         assert relative(ours, theirs) <= tolerance, f"gradient of {name}"
-    return twin

@@ -1,0 +1,64 @@
+"""Convolutions and all their gradients, plain and transposed, against the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from cpu_twin import check, check_module, place
+from torch import nn
+
+CASES = {
+    "3x3": nn.Conv2d(4, 6, 3, padding=1),
+    "no bias": nn.Conv2d(4, 6, 3, bias=False),
+    "1x1": nn.Conv2d(4, 6, 1),
+    "1x1 strided": nn.Conv2d(4, 6, 1, stride=2),
+    "7x7 strided": nn.Conv2d(4, 6, 7, stride=2, padding=3),
+    "uneven": nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(0, 1), dilation=(1, 2)),
+    "groups": nn.Conv2d(4, 6, 3, groups=2),
+    "depthwise": nn.Conv2d(4, 8, 3, groups=4, padding=1),
+    "transposed": nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1),
+    "transposed groups": nn.ConvTranspose2d(4, 6, (2, 3), groups=2, dilation=2, bias=False),
+    "same": nn.Conv2d(4, 6, (4, 3), padding="same"),
+    "reflected": nn.Conv2d(4, 6, 3, padding=1, padding_mode="circular"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_against_the_cpu(device: Any, case: str) -> None:
+    check_module(device, CASES[case], torch.randn(2, 4, 11, 9))
+
+
+def test_one_dimension(device: Any) -> None:
+    check_module(device, nn.Conv1d(4, 6, 3, stride=2, padding=1), torch.randn(2, 4, 11))
+    check_module(device, nn.ConvTranspose1d(4, 6, 3, stride=2), torch.randn(2, 4, 5))
+
+
+def test_no_batch_dimension_and_no_items(device: Any) -> None:
+    check_module(device, nn.Conv2d(4, 6, 3), torch.randn(4, 7, 7))
+    check_module(device, nn.Conv2d(4, 6, 3), torch.randn(0, 4, 7, 7))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 4e-3), (torch.bfloat16, 3e-2)])
+def test_narrow_storage(device: Any, dtype: Any, tolerance: float) -> None:
+    layer = nn.Conv2d(4, 6, 3, padding=1).to(dtype)
+    check_module(device, layer, torch.randn(2, 4, 8, 8).to(dtype), tolerance=tolerance)
+
+
+def test_inputs_need_not_be_dense(device: Any) -> None:
+    def convolve(x: Any, w: Any) -> Any:
+        return torch.conv2d(x.mT, w.flip(2).transpose(0, 1))
+
+    check(device, convolve, torch.randn(2, 4, 7, 9), torch.randn(4, 6, 3, 3))
+    x = torch.randn(2, 4, 7, 9).to(memory_format=torch.channels_last)
+    check(device, torch.conv2d, x, torch.randn(6, 4, 3, 3))
+
+
+def test_what_is_not_served_is_refused_in_the_forward_pass(device: Any) -> None:
+    with pytest.raises(NotImplementedError, match="3 dimensions"):
+        nn.Conv3d(2, 2, 3).to(place(device))(torch.ones(1, 2, 5, 5, 5, device=place(device)))
+    with pytest.raises(RuntimeError, match="channels"):
+        nn.Conv2d(3, 2, 3).to(place(device))(torch.ones(1, 2, 5, 5, device=place(device)))

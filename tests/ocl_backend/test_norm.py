@@ -1,0 +1,101 @@
+"""Batch, layer and group normalisation: statistics, gradients, running averages, both divisions."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from cpu_twin import check_module, place
+from torch import nn
+
+from ocl_backend.ops import batch_norm
+from oclgen.limits import Limits
+
+BATCH_SHAPES = [(8, 6, 7, 7), (3, 5, 4, 4), (5, 7), (16, 3, 33), (2, 4, 20, 20)]
+TOLERANCE = 3e-5
+
+
+def filled(module: Any) -> Any:
+    for parameter in module.parameters():
+        nn.init.uniform_(parameter, 0.5, 1.5)
+    return module
+
+
+def batch_norm_for(shape: tuple[int, ...], **options: Any) -> Any:
+    kind = nn.BatchNorm2d if len(shape) == 4 else nn.BatchNorm1d
+    return filled(kind(shape[1], **options))
+
+
+@pytest.mark.parametrize("trains", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("shape", BATCH_SHAPES, ids=str)
+def test_batch_norm(device: Any, shape: tuple[int, ...], trains: bool) -> None:
+    module = batch_norm_for(shape).train(trains)
+    check_module(device, module, torch.randn(shape) * 3 + 10, tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("trains", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("options", [(False, True), (True, False), (False, False)], ids=str)
+def test_batch_norm_without_parameters_or_averages(
+    device: Any, options: tuple[bool, bool], trains: bool
+) -> None:
+    affine, tracks = options
+    module = nn.BatchNorm1d(5, affine=affine, track_running_stats=tracks).train(trains)
+    check_module(device, module, torch.randn(4, 5, 9) * 3 + 10, tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("trains", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("shape", BATCH_SHAPES, ids=str)
+def test_batch_norm_divided_as_on_a_gpu(
+    device: Any, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], trains: bool
+) -> None:
+    divide = batch_norm.division
+    local = min(64, device.limits.max_work_group)
+    gpu = replace(Limits(), kind="gpu", compute_units=4, max_work_group=local)
+    monkeypatch.setattr(batch_norm, "division", lambda kind, limits: divide(kind, gpu))
+    batch_norm.prepared.cache_clear()
+    module = batch_norm_for(shape).train(trains)
+    check_module(device, module, torch.randn(shape) * 3 + 10, tolerance=TOLERANCE)
+    batch_norm.prepared.cache_clear()
+
+
+def test_batch_norm_with_cumulative_averages_over_several_batches(device: Any) -> None:
+    module = nn.BatchNorm2d(4, momentum=None)
+    twin = deepcopy(module).to(place(device))
+    for _ in range(2):
+        x = torch.randn(3, 4, 5, 5) + 2
+        module(x)
+        twin(x.to(place(device)))
+    torch.testing.assert_close(twin.running_var.cpu(), module.running_var, rtol=1e-5, atol=1e-5)
+    assert int(twin.num_batches_tracked) == 2
+
+
+def test_batch_norm_of_narrow_items_with_wide_parameters(device: Any) -> None:
+    x = torch.randn(4, 6, 5, 5)
+    module = batch_norm_for(x.shape)
+    expected = module(x.bfloat16().float())
+    twin = batch_norm_for(x.shape)
+    twin.load_state_dict(module.state_dict())
+    ours = twin.to(place(device))(x.bfloat16().to(place(device)))
+    assert ours.dtype is torch.bfloat16
+    torch.testing.assert_close(ours.cpu().float(), expected, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"elementwise_affine": False}], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "normalized"),
+    [((4, 7, 64), (64,)), ((3, 33), (33,)), ((70, 5, 6), (5, 6)), ((1, 8), (8,))],
+)
+def test_layer_norm(
+    device: Any, shape: tuple[int, ...], normalized: tuple[int, ...], options: dict[str, Any]
+) -> None:
+    module = filled(nn.LayerNorm(normalized, **options))
+    check_module(device, module, torch.randn(shape) * 2 + 5, tolerance=TOLERANCE)
+
+
+def test_group_norm(device: Any) -> None:
+    check_module(device, filled(nn.GroupNorm(3, 6)), torch.randn(4, 6, 5, 7), tolerance=TOLERANCE)
