@@ -6,6 +6,7 @@ Each module names its implementations in `OPERATORS`; this is the one list of th
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import torch
 
@@ -29,7 +30,8 @@ MODULES = (
     "decompositions",
 )
 
-LIBRARY = torch.library.Library("aten", "IMPL")
+_open: Any = torch.library.Library  # untyped in torch
+LIBRARY = _open("aten", "IMPL")
 
 
 def register() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 
 from ocl_backend.ops.outputs import into
+from ocl_backend.ops.reductions import vector_norm
 
 TORCH = (
     *("binary_cross_entropy", "binary_cross_entropy_backward", "mse_loss", "mse_loss_backward"),
@@ -157,8 +158,8 @@ def prelu_backward(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Ten
 
 
 def cdist(a: Tensor, b: Tensor, p: float, mode: int | None) -> Tensor:
-    """Return the p-norm distance of each row of a [.., m, k] to each of b [.., n, k]: [.., m, n]."""
-    return torch.linalg.vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
+    """Return p-norm distances of the rows of a [.., m, k] and b [.., n, k]: [.., m, n]."""
+    return vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
 
 
 def bilinear_backward(

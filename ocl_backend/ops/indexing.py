@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ocl_backend.ops.layout import broadcast_shapes
 from ocl_backend.ops.outputs import into
 from ocl_backend.ops.scatter import Combine, Locate, Places, read, write
 
@@ -48,7 +49,7 @@ def locate_indices(shape: Sequence[int], indices: Indices) -> tuple[tuple[int, .
     known = {dim: index for dim, index in enumerate(_expanded(indices)) if index is not None}
     if len(shape) <= max(known):
         raise IndexError(f"{max(known) + 1} indices for a tensor of {len(shape)} dimensions")
-    common = tuple(torch.broadcast_shapes(*(index.shape for index in known.values())))
+    common = broadcast_shapes(*(index.shape for index in known.values()))
     first, last = min(known), max(known)
     front = 0 if len(known) < last - first + 1 else first
     others = [dim for dim in range(len(shape)) if dim not in known]

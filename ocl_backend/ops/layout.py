@@ -62,6 +62,25 @@ def _continues(outer: tuple[int, ...], inner: tuple[int, ...]) -> bool:
     return all(a == inner[0] * b for a, b in zip(outer[1:], inner[1:], strict=True))
 
 
+def broadcast_shapes(*shapes: Sizes) -> tuple[int, ...]:
+    """Return the common shape of tensors that are walked together.
+
+    Raises:
+        RuntimeError: two sizes of a dimension differ and neither is 1.
+    """
+    rank = max((len(shape) for shape in shapes), default=0)
+    result = [1] * rank
+    for shape in shapes:
+        for dim, size in enumerate(shape, start=rank - len(shape)):
+            if size != 1 and result[dim] not in (1, size):
+                raise RuntimeError(
+                    f"shapes {', '.join(str(tuple(s)) for s in shapes)} cannot be broadcast: "
+                    f"sizes {result[dim]} and {size} in dimension {dim}. One must be 1"
+                )
+            result[dim] = size if size != 1 else result[dim]
+    return tuple(result)
+
+
 def broadcast_strides(shape: Sizes, own: Sizes, strides: Sizes) -> tuple[int, ...]:
     """Return the strides that let a tensor of sizes `own` be walked as `shape` (0: repeated)."""
     missing = len(shape) - len(own)

@@ -26,7 +26,7 @@ from ocl_backend.ops.elementwise import (
     encode,
     prepare_elementwise,
 )
-from ocl_backend.ops.layout import broadcast_strides
+from ocl_backend.ops.layout import broadcast_shapes, broadcast_strides
 from ocl_backend.ops.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Rule
 from ocl_backend.ops.vectors import SIGNED
 
@@ -158,7 +158,7 @@ def _resized(call: Call, bound: Bound) -> bool:
 
 def _shape(call: Call, bound: Bound) -> tuple[int, ...]:
     shapes = [tensor.shape for tensor in _inputs(call, bound).values()]
-    return tuple(torch.broadcast_shapes(*shapes))
+    return broadcast_shapes(*shapes)
 
 
 def _check_written(call: Call, out: Tensor) -> None:
@@ -230,7 +230,8 @@ def _device(call: Call, inputs: dict[str, Tensor], bound: Bound) -> torch.device
             f"{call.row}: expected all tensors to be on the same device, but found {names}. "
             "Move them with .to()."
         )
-    return found.pop()
+    device: torch.device = found.pop()
+    return device
 
 
 def _kernel(

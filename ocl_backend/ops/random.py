@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.ops.layout import broadcast_shapes
 from ocl_backend.ops.outputs import into
 
 Number = int | float
@@ -205,7 +206,7 @@ def random_from_(x: Tensor, low: int, high: int | None, *, generator: Generator 
     narrow = span <= 2**31
     expression = INTEGERS if narrow else WIDE_INTEGERS
     items = 4 if narrow else 2
-    numbers = {"low": low, "range": span}
+    numbers: dict[str, Number] = {"low": low, "range": span}
     return draw("integers", x, generator, numbers, f"({expression}) + low", "long", items)
 
 
@@ -261,7 +262,7 @@ def normal_of(
 ) -> Tensor:
     """Return normal numbers with a mean and deviation for each item."""
     tensors = [value for value in (mean, std) if isinstance(value, Tensor)]
-    shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
+    shape = broadcast_shapes(*(tensor.shape for tensor in tensors))
     out = torch.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
     return normal_(out, generator=generator).mul_(std).add_(mean)
 

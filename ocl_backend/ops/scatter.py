@@ -69,7 +69,7 @@ def read(source: Tensor, locate: Locate, out: Tensor) -> Tensor:
         PLACE,
         scalar_only=True,
     )
-    given = (source, *places.indices, *places.sizes, *places.steps, out)
+    given: list[Tensor | float] = [source, *places.indices, *places.sizes, *places.steps, out]
     launch(kernel, places.shape, given, {"target": places.strides})
     return out
 
@@ -87,7 +87,7 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
         return
     places = locate(target)
     kernel = _writer(target.dtype, places, value, combine)
-    given = (target, *places.indices, *places.sizes, *places.steps, value)
+    given = [target, *places.indices, *places.sizes, *places.steps, value]
     launch(kernel, places.shape, given, {"target": places.strides})
 
 

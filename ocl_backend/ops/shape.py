@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
-from ocl_backend.ops.layout import contiguous_strides
+from ocl_backend.ops.layout import broadcast_shapes, contiguous_strides
 from ocl_backend.ops.outputs import into
 
 
@@ -122,8 +122,8 @@ SELECT = Kernel(
 
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """Return the items of x where `mask` holds, both broadcast, in row-major order."""
-    wide, where = torch.broadcast_tensors(x, mask)
-    return wide.reshape(-1).index_select(0, _positions(where))
+    shape = broadcast_shapes(x.shape, mask.shape)
+    return x.expand(shape).reshape(-1).index_select(0, _positions(mask.expand(shape)))
 
 
 def masked_scatter_(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
