@@ -95,10 +95,9 @@ def prepare(
 
     Raises:
         BuildError: the compiler refused the text.
-        LaunchError: an argument does not fit the kernel.
+        LaunchError: the text has no such kernel, or an argument does not fit it.
     """
-    target = devices()[device]
-    built = cl.Kernel(target.build(source), kernel)
+    built = _kernel(devices()[device].build(source), kernel)
     changing: list[tuple[int, Pointer | Varying]] = []
     index = 0
     for argument in arguments:
@@ -190,6 +189,16 @@ def _plan_arguments(
             arguments.append(SCALAR_TYPES[arg.type](scalars.get(arg.name, arg.value)))
         # an Offset follows its Buffer and belongs to the Pointer
     return arguments
+
+
+def _kernel(program: Any, name: str) -> Any:
+    try:
+        return cl.Kernel(program, name)
+    except cl.Error as error:
+        raise LaunchError(
+            f"kernel {name}: {error}. The program has no kernel of that name, or it is the name "
+            "of an OpenCL built-in, which some runtimes refuse."
+        ) from error
 
 
 def _set_fixed(built: Any, kernel: str, index: int, value: np.generic) -> None:

@@ -33,10 +33,22 @@ def register() -> None:
     ops.register()
     optim.prefer_fused()
     fallback.configure()
-    atexit.register(_finish_all)
+    atexit.register(_settle)
 
 
-def _finish_all() -> None:
-    """Let the devices come to rest before the interpreter takes their queues down."""
+_last: list[torch.Tensor] = []
+
+
+def _settle() -> None:
+    """Let devices and autograd's threads come to rest before the interpreter goes down.
+
+    A backward pass returns before its threads have dropped their last tensors. Where a Python
+    kernel made those, dropping needs the interpreter, and without one the process aborts. A pass
+    that runs no Python goes behind the last one in each thread's queue; what it holds is kept.
+    """
     for index in range(module.device_count()):
+        leaf = torch.empty(1, device=torch.device("ocl", index), requires_grad=True)
+        result, gradient = leaf.view(1), leaf.detach().clone()
+        _last.extend((leaf, result, gradient))
+        result.backward(gradient)
         module.synchronize(index)

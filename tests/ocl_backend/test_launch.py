@@ -60,7 +60,9 @@ def test_a_cpu_pointer_is_refused_by_name(device: Any) -> None:
         [Pointer(4), Pointer(4), np.float32(1), np.int32(0), np.int64(0)],
     )  # fmt: skip
     y = on(device, [0.0])
-    with pytest.raises(LaunchError, match=r"kernel axpy, global size \(1\).*argument 0: not memory"):
+    with pytest.raises(
+        LaunchError, match=r"kernel axpy, global size \(1\).*argument 0: not memory"
+    ):
         axpy(torch.ones(1).data_ptr(), y.data_ptr())
     with pytest.raises(LaunchError, match=r"argument 2: starts at byte 1, which is no multiple"):
         axpy(y.data_ptr(), y.data_ptr() + 1)
@@ -95,6 +97,11 @@ def test_a_program_that_does_not_build_shows_the_log(device: Any) -> None:
 def test_the_number_of_arguments_is_checked(device: Any) -> None:
     with pytest.raises(LaunchError, match="takes 7 arguments, 4 were described"):
         prepare(device.index, AXPY, "axpy", (1,), [Pointer(4), Pointer(4)])
+
+
+def test_a_missing_kernel_is_named(device: Any) -> None:
+    with pytest.raises(LaunchError, match=r"kernel axpby: .*no kernel of that name"):
+        prepare(device.index, AXPY, "axpby", (1,), [])
 
 
 def test_threads_share_a_launch(device: Any) -> None:

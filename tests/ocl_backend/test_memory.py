@@ -118,7 +118,13 @@ def test_out_of_memory_names_the_figures_and_loses_nothing(ocl: Any) -> None:
     with pytest.raises(torch.OutOfMemoryError) as caught:
         torch.empty(64 * MIB, dtype=torch.uint8, device=ocl)
     text = str(caught.value)
-    for part in (f"ocl:{ocl.index}", "64.00 MiB (67108864 B)", "reserved", "limit", "smaller batch"):
+    for part in (
+        f"ocl:{ocl.index}",
+        "64.00 MiB (67108864 B)",
+        "reserved",
+        "limit",
+        "smaller batch",
+    ):
         assert part in text
     assert torch.ocl.memory_stats()["num_ooms"] >= 1
     assert kept.cpu().min() == 3.0

@@ -1,0 +1,92 @@
+"""Operators without a kernel run on the CPU: counted, warned of once, refused on demand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import ocl_backend  # noqa: F401  (registers the device)
+
+MISSING = "aten::special_modified_bessel_k1.out"
+"""An operator that nobody will write a kernel for; the tests below notice if that changes."""
+
+
+def call(device: Any) -> Any:
+    return torch.special.modified_bessel_k1(torch.ones(3).to(torch.device("ocl", device.index)))
+
+
+def test_it_runs_is_counted_and_warned_of_once(device: Any) -> None:
+    torch.ocl.reset_fallbacks()
+    with pytest.warns(UserWarning, match=rf"{MISSING} has no ocl kernel.*OCLGEN_FALLBACK=error"):
+        first = call(device)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(device)
+    assert first.device.index == device.index
+    assert torch.equal(first.cpu(), torch.special.modified_bessel_k1(torch.ones(3)))
+    assert torch.ocl.fallbacks()[MISSING] == 2
+    torch.ocl.reset_fallbacks()
+    assert MISSING not in torch.ocl.fallbacks()
+
+
+def test_it_works_in_place_and_into_out(device: Any) -> None:
+    place = torch.device("ocl", device.index)
+    x = torch.tensor([7.0, 3.0], device=place)
+    alias = x.view(2, 1)
+    x.put_(torch.tensor([0], device=place), torch.tensor([5.0], device=place))
+    assert alias.cpu().flatten().tolist() == [5.0, 3.0]
+    out = torch.empty(0, device=place)
+    torch.special.modified_bessel_k1(x, out=out)
+    assert torch.equal(out.cpu(), torch.special.modified_bessel_k1(x.cpu()))
+
+
+def test_gradients_pass_through_it(device: Any) -> None:
+    place = torch.device("ocl", device.index)
+    x = torch.tensor([0.3, 0.6], device=place, requires_grad=True)
+    torch.special.erfcx(x).sum().backward()
+    y = x.detach().cpu().requires_grad_()
+    torch.special.erfcx(y).sum().backward()
+    torch.testing.assert_close(x.grad.cpu(), y.grad)
+
+
+def run(policy: str, program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", f"import ocl_backend, torch\n{program}"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OCLGEN_FALLBACK": policy},
+    )
+
+
+CALL = "torch.special.modified_bessel_k1(torch.ones(2).to('ocl'))"
+
+
+def test_the_variable_turns_it_into_an_error() -> None:
+    done = run("error", CALL)
+    assert done.returncode == 1
+    assert f"NotImplementedError: {MISSING} has no ocl kernel" in done.stderr
+
+
+def test_copies_and_views_never_fall_back() -> None:
+    done = run(
+        "error",
+        "x = torch.arange(24.).reshape(2, 3, 4).to('ocl')\n"
+        "y = x.permute(2, 0, 1).contiguous().half().view(8, 3)[::2].unfold(0, 2, 1).clone()\n"
+        "y.resize_(3); y.copy_(torch.ones(3)); y.set_(x.half())\n"
+        "print(y.cpu().sum().item(), x[1, 2, 3].item())",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "276.0 23.0\n"
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    done = run("maybe", "")
+    assert done.returncode == 1
+    assert "OCLGEN_FALLBACK='maybe'; it must be one of warn, error" in done.stderr
