@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,8 @@ def translated(name: str) -> Iterator[None]:
         raise DatabaseError(f"{name} {error}, or choose another with --db.") from error
     except (DBAPIError, sqlite3.Error) as error:
         raise DatabaseError(_sentence(name, _reason(error))) from error
+    except (UnicodeDecodeError, JSONDecodeError) as error:  # a text that nobody wrote
+        raise DatabaseError(_sentence(name, f"malformed text: {error}")) from error
     except NoSuchModuleError as error:
         raise DatabaseError(f"{name}: SQLAlchemy knows no such kind of database.") from error
     except SQLAlchemyError as error:

@@ -131,6 +131,6 @@ def records_of(connection: Connection, query: Query) -> Iterator[Record]:
     for row in connection.execute(query).mappings():
         values = dict(row)
         device = DeviceInfo(**{name: values.pop(name) for name in _DEVICE})
-        values["samples"] = tuple(values["samples"])
-        with suppress(RecordError):
+        with suppress(RecordError, TypeError):
+            values["samples"] = tuple(values["samples"])
             yield Record(device=device, **values)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 from tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
@@ -60,6 +61,26 @@ def test_a_file_that_was_cut_short(path: Path) -> None:
     path.write_bytes(content)
     assert "is damaged; move it away" in refusal(path)
     assert path.read_bytes() == content
+
+
+def test_bytes_that_flipped_are_a_sentence_at_worst(path: Path, tmp_path: Path) -> None:
+    """Whatever a disk does to a file, it is read, or refused with a `DatabaseError`."""
+    content, random = path.read_bytes(), Random(0)
+    refused = 0
+    for number in range(80):
+        broken = bytearray(content)
+        for _ in range(random.choice((1, 5, 50))):
+            broken[random.randrange(len(broken))] = random.randrange(256)
+        file = tmp_path / f"broken{number}.sqlite"
+        file.write_bytes(broken)
+        try:
+            store = open_store(file)
+            store.all_winners()
+            store.of(INFO).measured(SQUARE)
+            store.of(INFO).record(SQUARE, FAMILY, config(), timed(1.0))
+        except DatabaseError:
+            refused += 1
+    assert 0 < refused < 80
 
 
 def test_a_file_of_another_program(tmp_path: Path) -> None:
