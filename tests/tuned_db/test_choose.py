@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import timeit
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tuned_samples import INFO, LIMITS, SQUARE, config, record
+from tuned_samples import INFO, LIMITS, SQUARE, config, record, timed
 
 from oclgen.families import ConfigError, config_from_dict, config_to_json, gemm_register
 from oclgen.keys import parse_conv, parse_gemm
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.problem import GemmProblem, Problem
-from tuned_db import Chooser, NoVariantError, Record, choose
+from tuned_db import (
+    Chooser,
+    NoVariantError,
+    Record,
+    choose,
+    open_store,
+    read_records,
+    write_records,
+)
 
 NEW_DRIVER = replace(INFO, driver_version="9.9")
 SIBLING = replace(INFO, name="Imaginary GPU Mini", compute_units=2)
@@ -205,6 +215,23 @@ def test_a_rejected_variant_gives_way_to_the_next_rung() -> None:
     with pytest.raises(NoVariantError, match=r"nothing computes gemm:64x64x64.* failed here"):
         for _ in range(10):
             choice = got.reject(choice)
+
+
+def test_an_export_taken_into_an_empty_database_gives_the_same_choices(tmp_path: Path) -> None:
+    store, export = open_store(tmp_path / "one.sqlite"), io.BytesIO()
+    for item_m, size in enumerate((64, 100, 7), start=1):
+        problem = GemmProblem(size, size, size)
+        store.of(INFO).record(problem, gemm_register.NAME, config(item_m=item_m), timed(1.0))
+        store.of(SIBLING).record(problem, gemm_register.NAME, config(item_m=9), timed(1.0))
+    write_records(store.all_winners(), export)
+    export.seek(0)
+    again = open_store(tmp_path / "two.sqlite")
+    again.merge(read_records("export", export))
+    before, after = Chooser(store, INFO, LIMITS), Chooser(again, INFO, LIMITS)
+    for size in (64, 100, 7, 8, 70, 4096):
+        problem = GemmProblem(size, size, size)
+        assert after.choose(problem) == before.choose(problem)
+    assert after.choose(GemmProblem(7, 7, 7)).config.item_m == 3
 
 
 def test_choices_are_remembered_until_refresh() -> None:

@@ -146,6 +146,34 @@ def test_a_bad_line_is_named_by_its_number(bad: Any, message: str) -> None:
     assert len(str(caught.value)) < 1000
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from(sorted(Record.__dataclass_fields__)), JSON)
+def test_any_value_in_any_field_is_taken_or_named(field: str, value: Any) -> None:
+    (line,) = lines(record())
+    try:
+        (one,) = read(line | {field: value})
+    except ImportFileError as error:
+        assert str(error).startswith("file.jsonl, line 2: ")
+    else:
+        assert Record.from_line(one.to_line()) == one
+
+
+@given(st.binary(min_size=1, max_size=3), st.integers(0, 10**6))
+def test_any_bytes_in_any_place_are_taken_or_named(noise: bytes, place: int) -> None:
+    content = export([record(), record(GemmProblem(1, 2, 3))])
+    place %= len(content)
+    try:
+        read_records("f", io.BytesIO(content[:place] + noise + content[place + len(noise) :]))
+    except ImportFileError as error:
+        assert str(error).startswith("f, line ")
+
+
 def test_numbers_that_json_does_not_know_are_refused() -> None:
     line = record().to_line().replace("1.25", "NaN")
     with pytest.raises(ImportFileError, match="line 2: not JSON: NaN is no number"):
