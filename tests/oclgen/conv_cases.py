@@ -1,44 +1,88 @@
-"""Small convolutions that between them meet every edge: shared by the families' tests."""
+"""Small convolutions that between them meet every edge, and configs far from the default."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from oclgen.problem import ACTIVATIONS, DIRECTIONS, DTYPES, ConvProblem
+from oclgen.families import FAMILIES, families_for
+from oclgen.problem import DIRECTIONS, ConvProblem
 
 SHAPES = (
-    ConvProblem(1, 3, 7, 9, 5, 3, 3, pad_h=1, pad_w=1),
     ConvProblem(3, 4, 11, 8, 6, 3, 3, 2, 2, 1, 1),
-    ConvProblem(1, 2, 13, 17, 3, 5, 2, 3, 2, 2, 0),
+    ConvProblem(1, 2, 7, 9, 3, 5, 2, 3, 1, 2, 0),
     ConvProblem(2, 6, 9, 9, 4, 3, 3, 1, 1, 2, 2, 2, 2, groups=2),
-    ConvProblem(1, 4, 10, 12, 8, 3, 3, 2, 3, 1, 2, 2, 2, groups=4),
+    ConvProblem(1, 8, 6, 5, 4, 3, 3, 2, 1, 1, 2, 2, 2, groups=4),
     ConvProblem(3, 5, 6, 5, 7, 1, 1),
     ConvProblem(1, 3, 7, 6, 2, 1, 1, 2, 2),
-    ConvProblem(1, 1, 1, 1, 1, 1, 1),
+    # one element, of which a kernel tap meets nothing but padding
     ConvProblem(1, 1, 1, 1, 1, 1, 1, 2, 2, 1, 1),
-    ConvProblem(2, 3, 19, 21, 4, 7, 7, 2, 2, 3, 3),
-    ConvProblem(1, 2, 23, 23, 3, 11, 11, 4, 4, 2, 2),
     ConvProblem(1, 17, 5, 4, 33, 3, 3, pad_h=1, pad_w=1),
 )
-DIRECTED = tuple(replace(shape, direction=d) for shape in SHAPES for d in DIRECTIONS)
-EPILOGUES = tuple(
-    replace(SHAPES[0], bias=bias, activation=activation)
-    for bias in (False, True)
-    for activation in ACTIVATIONS
-)
-STORED = tuple(
-    replace(SHAPES[1], dtype=dtype, direction=d) for dtype in DTYPES for d in DIRECTIONS
-)
 DEPTHWISE_SHAPES = (
-    ConvProblem(1, 4, 9, 11, 4, 3, 3, 1, 1, 1, 1, groups=4),
-    ConvProblem(3, 5, 13, 35, 5, 3, 3, 2, 2, 1, 1, groups=5),
+    ConvProblem(3, 5, 9, 35, 5, 3, 3, 2, 2, 1, 1, groups=5),
     ConvProblem(2, 3, 7, 7, 6, 5, 3, 1, 1, 2, 1, groups=3),
-    ConvProblem(1, 2, 17, 16, 6, 3, 5, 3, 3, 1, 2, groups=2),
-    ConvProblem(1, 2, 12, 19, 2, 3, 3, 2, 1, 2, 3, 2, 3, groups=2),
-    ConvProblem(1, 1, 1, 1, 1, 3, 3, 1, 1, 1, 1),
 )
-DEPTHWISE = (
-    *(replace(shape, direction=d) for shape in DEPTHWISE_SHAPES for d in DIRECTIONS),
-    *(replace(DEPTHWISE_SHAPES[1], bias=True, activation=a) for a in ACTIVATIONS),
-    *(replace(DEPTHWISE_SHAPES[1], dtype=t, direction=d) for t in DTYPES for d in DIRECTIONS),
+EVERY_WAY = tuple(
+    replace(shape, direction=direction)
+    for shape in (*SHAPES, *DEPTHWISE_SHAPES)
+    for direction in DIRECTIONS
 )
+EPILOGUES = tuple(
+    replace(shape, bias=True, activation=activation)
+    for shape, activation in ((SHAPES[4], "gelu"), (DEPTHWISE_SHAPES[1], "relu"))
+)
+HALVES = tuple(
+    replace(shape, dtype=dtype, direction=direction)
+    for shape, dtype, direction in (
+        (SHAPES[4], "bf16", "fwd"),
+        (SHAPES[0], "fp16", "bwd_weights"),
+        (DEPTHWISE_SHAPES[0], "fp16", "fwd"),
+        (DEPTHWISE_SHAPES[0], "bf16", "bwd_weights"),
+    )
+)
+OWN = (
+    "depthwise", "depthwise_weights", "conv_register", "conv_register_weights", "conv_gemm",
+    "conv_as_gemm_register", "conv_as_gemm_staged",
+)  # fmt: skip
+
+VARIED: dict[str, dict[str, Any]] = {
+    "depthwise": {"patch_h": 2, "patch_w": 5, "vec": 2, "guarded": False, "local_size": 4},
+    "depthwise_weights": {
+        "patch_h": 2, "patch_w": 5, "vec": 2, "guarded": False, "local_size": 4, "split": 2,
+    },
+    "conv_register": {
+        "images": 2, "item_x": 3, "vec": 4, "vecs": 2, "unroll": 2, "taps_outer": True,
+        "channels_fastest": True,
+    },
+    "conv_register_weights": {
+        "item_c": 2, "vec": 4, "vecs": 2, "unroll": 2, "split": 3, "outputs_fastest": True,
+    },
+    "conv_gemm": {
+        "tile_m": 8, "tile_n": 16, "tile_k": 4, "local_m": 4, "local_n": 4, "vec_m": 2,
+        "vec_n": 4, "stage_a": False, "stage_b": False, "pad": 4, "buffers": 2, "prefetch": True,
+        "unroll_k": 2, "taps_outer": True, "split_k": 2, "m_fastest": True,
+    },
+}  # fmt: skip
+"""For each family another value of every parameter."""
+
+
+def label(value: object) -> str:
+    return value.key() if isinstance(value, ConvProblem) else str(value)
+
+
+def pairs(problems: tuple[ConvProblem, ...]) -> list[Any]:
+    """Return (family name, problem) for each of this folder's families that serves."""
+    return [(f.NAME, p) for p in problems for f in families_for(p) if f.NAME in OWN]
+
+
+def variants(name: str, problem: ConvProblem) -> list[Any]:
+    """Return configs that differ from the default in all that can be changed together."""
+    base, changes = FAMILIES[name].DEFAULT, VARIED[name]
+    if name == "conv_register":
+        return [replace(base, **{**changes, "images": 2 - problem.batch % 2})]
+    if name != "conv_gemm":
+        return [replace(base, **changes)]
+    staged = {**changes, "stage_a": True, "stage_b": True, "taps_outer": False}
+    mixed = {**staged, "stage_a": False, "buffers": 1, "split_k": 1, "prefetch": False}
+    return [replace(base, **staged), replace(base, **mixed)]

@@ -1,0 +1,80 @@
+"""The convolution families on every OpenCL device, against the float64 reference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+from conv_cases import (
+    DEPTHWISE_SHAPES,
+    EPILOGUES,
+    EVERY_WAY,
+    HALVES,
+    SHAPES,
+    label,
+    pairs,
+    variants,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oclgen.device import Device
+from oclgen.families import FAMILIES
+from oclgen.measure import Bench
+from oclgen.problem import DIRECTIONS, ConvProblem
+from search_spaces.space import Space, space_of
+
+VARIED = tuple(
+    replace(shape, direction=direction)
+    for shape in (SHAPES[2], DEPTHWISE_SHAPES[1])
+    for direction in DIRECTIONS
+)
+
+
+def check(device: Device, name: str, problem: ConvProblem, config: Any) -> None:
+    if reason := config.why_not(problem, device.limits):
+        pytest.skip(reason)
+    # a best time of 0 makes it stop after the one verified run
+    result = Bench(device, problem).measure(FAMILIES[name].plan(problem, config), limit_ms=0.0)
+    assert result.ok, f"{problem.key()} {config}: {result.invalidity}: {result.reason}"
+
+
+@pytest.mark.parametrize(("name", "problem"), pairs((*EVERY_WAY, *EPILOGUES, *HALVES)), ids=label)
+def test_the_default(device: Device, name: str, problem: ConvProblem) -> None:
+    check(device, name, problem, FAMILIES[name].DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "config"),
+    [
+        (name, problem, config)
+        for name, problem in pairs(VARIED)
+        if "as_gemm" not in name
+        for config in variants(name, problem)
+    ],
+    ids=label,
+)
+def test_variants(device: Device, name: str, problem: ConvProblem, config: Any) -> None:
+    check(device, name, problem, config)
+
+
+@pytest.mark.parametrize("problem", VARIED, ids=label)
+def test_random_configs(device: Device, problem: ConvProblem) -> None:
+    names = [name for name, _ in pairs((problem,))]
+
+    @settings(max_examples=2, deadline=None, derandomize=True, database=None)
+    @given(st.sampled_from(names), st.data())
+    def holds(name: str, data: st.DataObject) -> None:
+        space = valid(device, name, problem)
+        if len(space):
+            row = data.draw(st.integers(0, len(space) - 1))
+            check(device, name, problem, space.config(row))
+
+    holds()
+
+
+@cache
+def valid(device: Device, name: str, problem: ConvProblem) -> Space:
+    return space_of(name, problem, device.limits)

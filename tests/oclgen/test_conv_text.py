@@ -1,0 +1,176 @@
+"""What the convolution families say and generate, where no device is needed."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from conv_cases import DEPTHWISE_SHAPES, EVERY_WAY, OWN, SHAPES, VARIED, label, pairs
+
+from oclgen.correlation import correlations, windows
+from oclgen.families import FAMILIES, config_from_dict, families_for
+from oclgen.families.conv_as_gemm import lowered
+from oclgen.limits import Limits
+from oclgen.plan import Buffer, Plan
+from oclgen.problem import ConvProblem, GemmProblem
+from search_spaces.space import seeds_of, space_of
+
+CPU = Limits("cpu", 1 << 18, 4096, (4096,) * 3, 1 << 33, 1 << 34, 2, 16)
+GPU = Limits("gpu", 47 * 1024, 1024, (1024, 1024, 64), 1 << 34, 1 << 37, 132, 1)
+LAYER = ConvProblem(8, 64, 56, 56, 128, 3, 3, 2, 2, 1, 1)
+POINTWISE = ConvProblem(8, 64, 56, 56, 128, 1, 1, bias=True, activation="relu")
+DEPTHWISE = ConvProblem(8, 96, 112, 112, 96, 3, 3, 2, 2, 1, 1, groups=96)
+
+
+def of(name: str, problem: ConvProblem = LAYER) -> ConvProblem:
+    return replace(problem, direction="bwd_weights") if name.endswith("_weights") else problem
+
+
+def problem_of(name: str) -> ConvProblem:
+    return of(name, DEPTHWISE if name.startswith("depthwise") else LAYER)
+
+
+def texts(plan: Plan) -> list[str]:
+    return [launch.source for launch in plan.launches]
+
+
+@pytest.mark.parametrize("name", VARIED)
+def test_every_parameter_changes_the_text(name: str) -> None:
+    problem, base = problem_of(name), FAMILIES[name].DEFAULT
+    assert set(VARIED[name]) == {field.name for field in fields(base)}
+    before = texts(FAMILIES[name].plan(problem, base))
+    for parameter, value in VARIED[name].items():
+        changed = replace(base, **{parameter: value})
+        assert texts(FAMILIES[name].plan(problem, changed)) != before, parameter
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("conv_register", {"vec": 3}, ("vec=3", "16")),
+        ("conv_register", {"item_x": 14, "vecs": 4}, ("item_x=14", "56", "40")),
+        ("conv_register", {"images": 3}, ("images=3", "8")),
+        ("conv_register", {"item_x": 29}, ("item_x=29", "28")),
+        ("conv_register_weights", {"item_c": 7, "vecs": 2}, ("item_c=7", "42", "40")),
+        ("conv_register_weights", {"split": 999}, ("split=999", "224")),
+        ("conv_gemm", {"tile_m": 20}, ("tile_m=20", "8")),
+        ("conv_gemm", {"tile_k": 3, "unroll_k": 2}, ("tile_k=3",)),
+        ("conv_gemm", {"local_m": 32, "local_n": 32, "tile_k": 32}, ("1024", "256")),
+        ("conv_gemm", {"tile_m": 256, "tile_k": 256, "local_n": 16}, ("296960", "262144")),
+        ("conv_gemm", {"split_k": 1000}, ("split_k=1000", "72")),
+        ("conv_gemm", {"buffers": 3}, ("buffers=3",)),
+        ("conv_gemm", {"stage_a": False, "stage_b": False}, ("pad=1",)),
+        ("depthwise", {"local_size": 9999}, ("local_size=9999", "4096")),
+        ("depthwise", {"patch_h": 16, "patch_w": 16}, ("patch_h=16", "1089", "256")),
+        ("depthwise_weights", {"split": 99999}, ("split=99999", "6272")),
+        ("depthwise_weights", {"patch_h": 16, "patch_w": 16}, ("patch_w=16", "1345", "256")),
+    ],
+)
+def test_refusals_name_the_numbers(
+    name: str, change: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    limits = replace(CPU, max_work_group=256) if "local_m" in change else CPU
+    reason = replace(FAMILIES[name].DEFAULT, **change).why_not(problem_of(name), limits)
+    assert reason is not None
+    assert all(word in reason for word in words), reason
+
+
+@pytest.mark.parametrize(("name", "problem"), pairs(EVERY_WAY), ids=label)
+def test_the_default_serves_the_smallest_device(name: str, problem: ConvProblem) -> None:
+    assert FAMILIES[name].DEFAULT.why_not(problem, Limits()) is None
+
+
+@pytest.mark.parametrize("name", ["conv_register", "conv_register_weights"])
+def test_gpus_are_sent_elsewhere(name: str) -> None:
+    reason = FAMILIES[name].DEFAULT.why_not(problem_of(name), GPU)
+    assert reason is not None
+    assert "conv_gemm" in reason
+
+
+def test_every_convolution_is_served() -> None:
+    wide = ConvProblem(1, 1, 40, 40, 1, 31, 31, 7, 5, 3, 2)
+    for problem in (*EVERY_WAY, wide):
+        assert "conv_gemm" in [family.NAME for family in families_for(problem)]
+    assert [family.NAME for family in families_for(wide)] == ["conv_gemm"]
+
+
+@pytest.mark.parametrize("limits", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("problem", [LAYER, POINTWISE, DEPTHWISE], ids=label)
+def test_spaces_and_seeds(problem: ConvProblem, limits: Limits) -> None:
+    tried = {}
+    for family in families_for(problem):
+        if family.NAME in OWN:
+            space = space_of(family.NAME, problem, limits)
+            seeds = seeds_of(family.NAME, problem, limits)
+            assert all(seed.why_not(problem, limits) is None for seed in seeds)
+            assert all(space.row_of(seed) is not None for seed in seeds[:1])
+            tried[family.NAME] = len(space)
+    assert max(tried.values()) > 50, tried
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, *DEPTHWISE_SHAPES], ids=label)
+def test_phases_write_every_element_once(shape: ConvProblem) -> None:
+    problem = replace(shape, direction="bwd_data")
+    written = [
+        (part.rows.first + y * part.rows.store_step, part.cols.first + x * part.cols.store_step)
+        for part in correlations(problem)
+        for y in range(part.rows.results)
+        for x in range(part.cols.results)
+    ]
+    assert sorted(written) == [(y, x) for y in range(shape.height) for x in range(shape.width)]
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, *DEPTHWISE_SHAPES], ids=label)
+def test_phases_read_what_forward_writes(shape: ConvProblem) -> None:
+    """Result q of a phase must meet y at p through tap r if and only if p meets it through r."""
+    forward = windows(shape).cols
+    pairs_forward = {
+        (p * forward.step + tap * forward.tap_step + forward.origin, p, tap)
+        for p in range(forward.results)
+        for tap in forward.reach(p)
+    }
+    parts = {part.cols for part in correlations(replace(shape, direction="bwd_data"))}
+    pairs_backward = {
+        (
+            cols.first + q * cols.store_step,
+            q * cols.step + tap * cols.tap_step + cols.origin,
+            cols.kernel_first + tap * cols.kernel_step,
+        )
+        for cols in parts
+        for q in range(cols.results)
+        for tap in cols.reach(q)
+    }
+    assert pairs_backward == pairs_forward
+
+
+def test_strung_rows_only_where_nothing_is_between() -> None:
+    strung = windows(POINTWISE).strung()
+    assert (strung.rows.results, strung.cols.results) == (1, 56 * 56)
+    for change in ({"stride_w": 2}, {"pad_h": 1}, {"kernel_w": 3}):
+        part = windows(replace(POINTWISE, **change))
+        assert part.strung() == part
+
+
+def test_pointwise_convolutions_are_products() -> None:
+    assert lowered(POINTWISE) == GemmProblem(
+        128, 56 * 56, 64, batch=8, shared_a=True, bias="m", activation="relu"
+    )
+    backward = replace(POINTWISE, bias=False, activation="none", direction="bwd_data")
+    assert lowered(backward) == GemmProblem(64, 56 * 56, 128, batch=8, shared_a=True, trans_a=True)
+    assert lowered(LAYER) is None
+    assert lowered(replace(backward, direction="bwd_weights")) is None
+
+
+@pytest.mark.parametrize("name", ["conv_as_gemm_register", "conv_as_gemm_staged"])
+def test_a_product_borrows_the_convolutions_buffers(name: str) -> None:
+    plan = FAMILIES[name].plan(POINTWISE, FAMILIES[name].DEFAULT)
+    roles = {arg.role for launch in plan.launches for arg in launch.args if isinstance(arg, Buffer)}
+    assert roles - {role for role, _ in plan.workspaces} == {"w", "x", "y", "bias"}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_stored_config_comes_back(name: str) -> None:
+    default = FAMILIES[name].DEFAULT
+    values = {field.name: getattr(default, field.name) for field in fields(default)}
+    assert config_from_dict(name, values) == default
