@@ -42,13 +42,15 @@ _last: list[torch.Tensor] = []
 def _settle() -> None:
     """Let devices and autograd's threads come to rest before the interpreter goes down.
 
-    A backward pass returns before its threads have dropped their last tensors. Where a Python
-    kernel made those, dropping needs the interpreter, and without one the process aborts. A pass
-    that runs no Python goes behind the last one in each thread's queue; what it holds is kept.
+    A backward pass returns before its threads have dropped what they held of it. Some of that are
+    Python objects, whose dropping needs the interpreter, and without one the process aborts. A
+    pass without Python goes behind the last one in each thread's queue, and what it uses is kept.
+    It enters the engine directly: `Tensor.backward` leaves a Python object in every pass.
     """
+    engine = torch.autograd.Variable._execution_engine
     for index in range(module.device_count()):
         leaf = torch.empty(1, device=torch.device("ocl", index), requires_grad=True)
         result, gradient = leaf.view(1), leaf.detach().clone()
         _last.extend((leaf, result, gradient))
-        result.backward(gradient)
+        engine.run_backward((result,), (gradient,), False, False, (), True, accumulate_grad=True)
         module.synchronize(index)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-import ocl_backend  # noqa: F401  (registers the device)
+import ocl_backend  # noqa: F401 (registers the device)
 from ocl_backend.copies import collapse
 from ocl_backend.dtypes import DTYPES
 

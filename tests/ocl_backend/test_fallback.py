@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import ocl_backend  # noqa: F401  (registers the device)
+import ocl_backend  # noqa: F401 (registers the device)
 
 MISSING = "aten::special_modified_bessel_k1.out"
 """An operator that nobody will write a kernel for; the tests below notice if that changes."""

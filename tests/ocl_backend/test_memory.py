@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import multiprocessing
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-import ocl_backend  # noqa: F401  (registers the device)
+import ocl_backend  # noqa: F401 (registers the device)
 from ocl_backend import memory
 
 MIB = 1 << 20
@@ -38,7 +39,7 @@ def test_live_tensors_have_disjoint_addresses(ocl: Any) -> None:
         (t.data_ptr(), t.data_ptr() + t.nbytes)
         for t in [torch.empty(n, dtype=torch.uint8, device=ocl) for n in (1, 513, MIB, 7)]
     )
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
 def test_empty_tensors_take_no_memory(ocl: Any) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import ocl_backend  # noqa: F401  (registers the device)
+import ocl_backend  # noqa: F401 (registers the device)
 
 
 def place(device: Any) -> Any:
