@@ -85,8 +85,10 @@ def compile_shim(target: Path) -> None:
             list(workers.map(compile_one, sources, objects))
         linked = Path(folder) / target.name
         torch_libraries = Path(torch.__file__).parent / "lib"
-        _run([compiler, "-shared", *map(str, objects), "-o", str(linked),
-              f"-L{torch_libraries}", "-ltorch_cpu", "-lc10", "-ldl", "-pthread"])  # fmt: skip
+        # torch's libstdc++ by its runtime name: where only libstdc++.a is installed, a second copy
+        # of its locale tables would crash the first formatted number
+        _run([compiler, "-shared", *map(str, objects), "-o", str(linked), f"-L{torch_libraries}",
+              "-ltorch_cpu", "-lc10", "-ldl", "-l:libstdc++.so.6", "-pthread"])  # fmt: skip
         linked.replace(target)
 
 
