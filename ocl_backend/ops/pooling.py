@@ -18,6 +18,7 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, prepare
 from ocl_backend.ops.convolution import Pair, pair
+from oclgen.device import devices
 from oclgen.render import render
 
 Name = Literal["max", "avg", "adaptive"]
@@ -202,15 +203,21 @@ def _kind(kind: Name, backward: bool, x: Tensor, y: Tensor, window: Window) -> K
 @lru_cache(maxsize=4096)
 def _prepared(kind: Kind) -> Launch:
     dtype = dtype_of(kind.dtype)
+    # sums in narrow storage would round at every step
+    exact = dtype.storage == dtype.value
+    on_cpu = devices()[kind.device].limits.kind == "cpu"
+    scatters = kind.backward and kind.kind == "max" and exact and on_cpu
     source = render(
         "pool_backward" if kind.backward else "pool", package="ocl_backend",
-        kind=kind.kind, dtype=dtype, height=kind.height, width=kind.width,
+        scatters=scatters, kind=kind.kind, dtype=dtype, height=kind.height, width=kind.width,
         out_h=kind.out_h, out_w=kind.out_w, **asdict(kind.window),
     )  # fmt: skip
     image, indices = Pointer(dtype.item_bytes), Pointer(torch.int64.itemsize)
     arguments: list[Argument] = [image, indices, image] if kind.kind == "max" else [image, image]
     name = f"pool_{kind.kind}{'_backward' if kind.backward else ''}"
     shape = (kind.width, kind.height) if kind.backward else (kind.out_w, kind.out_h)
+    if scatters:
+        shape = (1, 1)
     return prepare(kind.device, source, name, (*shape, kind.planes), arguments)
 
 

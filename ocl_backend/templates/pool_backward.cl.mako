@@ -1,12 +1,13 @@
 <%doc>
-Gradient of 2-d pooling: every input item gathers from the windows it lies in, so that nothing is
-added atomically and the sum has one order.
+Gradient of 2-d pooling, without atomic additions, so that the sum has one order: every input item
+gathers from the windows it lies in or, `scatters`, a work-item adds up a whole plane by itself.
 
 kind        "max", "avg" or "adaptive", as in pool.cl.mako, whose parameters these are
+scatters    for maxima on CPUs, where a plane stays in cache and its indices are read but once
 dtype       DType of the gradients
 height, width, out_h, out_w, kernel, stride, pad, dilation, count_pad, divisor    as there
 
-Global size is width x height x planes.
+Global size is width x height x planes, or 1 x 1 x planes.
 </%doc>
 <%
     real = dtype.value
@@ -24,10 +25,22 @@ __kernel void pool_${kind}_backward(
 % endif
     __global ${dtype.storage} *restrict grad_x, const long grad_x_start)
 {
-    const int w = get_global_id(0);
-    const int h = get_global_id(1);
     const long plane = get_global_id(2);
     grad += grad_start + plane * ${out_h * out_w};
+    grad_x += grad_x_start + plane * ${height * width};
+% if kind == "max":
+    indices += indices_start + plane * ${out_h * out_w};
+% endif
+% if scatters:
+    for (int at = 0; at < ${height * width}; ++at) {
+        grad_x[at] = 0;
+    }
+    for (int at = 0; at < ${out_h * out_w}; ++at) {
+        grad_x[indices[at]] += grad[at];
+    }
+% else:
+    const int w = get_global_id(0);
+    const int h = get_global_id(1);
     ${real} sum = 0;
 % if kind == "adaptive":
     const int oh_end = ((long)(h + 1) * ${out_h} + ${height - 1}) / ${height};
@@ -42,9 +55,6 @@ __kernel void pool_${kind}_backward(
         }
     }
 % else:
-% if kind == "max":
-    indices += indices_start + plane * ${out_h * out_w};
-% endif
     const int last_oh = (h + ${pad_h}) / ${stride_h};
     const int last_ow = (w + ${pad_w}) / ${stride_w};
     for (int i = 0; i < ${reach_h}; ++i) {
@@ -72,6 +82,6 @@ __kernel void pool_${kind}_backward(
         }
     }
 % endif
-    grad_x += grad_x_start + (plane * ${height} + h) * ${width} + w;
-    ${dtype.store("grad_x", "0", "sum")}
+    ${dtype.store("grad_x", f"h * {width} + w", "sum")}
+% endif
 }
