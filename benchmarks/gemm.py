@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from math import exp, inf, log
+from math import exp, inf, log, prod
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from oclgen import peak
 from oclgen.device import Device, select
 from oclgen.families import FAMILIES, config_to_json, families_for
 from oclgen.measure import Bench, time_samples
-from oclgen.problem import DTYPES, GemmProblem
+from oclgen.problem import DTYPES, GemmProblem, Problem
 from search_spaces.contest import contest
 from search_spaces.search import Search
 from search_spaces.space import seeds_of, space_of
@@ -64,14 +64,14 @@ class Ours(NamedTuple):
 class Peer:
     """torch in a process of its own."""
 
-    def __init__(self) -> None:
-        script = Path(__file__).with_name("torch_gemm.py")
+    def __init__(self, script: str) -> None:
+        path = Path(__file__).with_name(script)
         self._process = subprocess.Popen(
-            [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.name: str = self._answer()
 
-    def samples(self, problem: GemmProblem) -> list[float]:
+    def samples(self, problem: Problem) -> list[float]:
         """Return torch's times in milliseconds."""
         assert self._process.stdin
         self._process.stdin.write(problem.key() + "\n")
@@ -86,7 +86,7 @@ class Peer:
         return json.loads(line)
 
 
-def fastest(device: Device, problem: GemmProblem, trials: int, names: list[str]) -> Ours:
+def fastest(device: Device, problem: Problem, trials: int, names: list[str]) -> Ours:
     """Search `names` with `trials` variants and return the fastest right one."""
     bench = Bench(device, problem)
     searches = {
@@ -105,13 +105,11 @@ def fastest(device: Device, problem: GemmProblem, trials: int, names: list[str])
             print(f"  {name} {config_to_json(config)}: {measurement.reason[:200]}", flush=True)
     if best is None:
         raise RuntimeError(f"none of {trials} variants of {problem.key()} works on {device.name}")
-    output = device.empty(4 * problem.batch * problem.m * problem.n)
-    return Ours(*best[:2], device.prepare(best[2], {**bench.buffers, "c": output}))
+    output = device.empty(4 * prod(problem.buffers[problem.output]))
+    return Ours(*best[:2], device.prepare(best[2], {**bench.buffers, problem.output: output}))
 
 
-def compare(
-    device: Device, peer: Peer, problem: GemmProblem, trials: int, names: list[str]
-) -> float:
+def compare(device: Device, peer: Peer, problem: Problem, trials: int, names: list[str]) -> float:
     """Print one line for `problem`; return how many times faster than the peer ours is."""
     ours = fastest(device, problem, trials, names or [f.NAME for f in families_for(problem)])
     mine: list[float] = []
@@ -147,7 +145,7 @@ def main() -> None:
     parser.add_argument("--family", action="append", default=[], help="only this one; repeatable")
     parser.add_argument("--dtype", default="fp32", choices=sorted(DTYPES))
     options = parser.parse_args()
-    device, peer = select(options.device), Peer()
+    device, peer = select(options.device), Peer("torch_gemm.py")
     print(f"{device.name} ({device.info.runtime}) against {peer.name}")
     print(f"measured fp32 peak: {peak.measure(device).gflops:.1f} GFLOP/s\n")
     groups = shapes(device.limits.kind)

@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -47,16 +48,25 @@ def cuda_ms(run: Callable[[], object]) -> float:
     return float(begin.elapsed_time(end))
 
 
+def device_name() -> str:
+    """Return torch's name of what it runs on here."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def samples(problem: GemmProblem) -> list[float]:
     """Return times in milliseconds after a warm-up."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    once = cuda_ms if device == "cuda" else cpu_ms
-    a, b = operands(problem, device)
+    a, b = operands(problem, device_name())
     out = torch.matmul(a, b)
 
     def run() -> object:
         return torch.matmul(a, b, out=out)
 
+    return timed(run)
+
+
+def timed(run: Callable[[], object]) -> list[float]:
+    """Return times in milliseconds of a few calls after a warm-up."""
+    once = cuda_ms if device_name() == "cuda" else cpu_ms
     for _ in range(3):
         once(run)
     times: list[float] = []
@@ -68,12 +78,15 @@ def samples(problem: GemmProblem) -> list[float]:
 def main() -> None:
     """Answer every line on stdin; the first line out names the peer."""
     torch.backends.cuda.matmul.allow_tf32 = False
+    serve(samples)
+
+
+def serve(answer: Callable[[Any], list[float]]) -> None:
+    """Name the peer, then answer every line with the times of its problem."""
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     print(json.dumps(f"torch {torch.__version__} {name}"), flush=True)
     for line in sys.stdin:
-        problem = parse_key(line.strip())
-        assert isinstance(problem, GemmProblem)
-        print(json.dumps(samples(problem)), flush=True)
+        print(json.dumps(answer(parse_key(line.strip()))), flush=True)
 
 
 if __name__ == "__main__":
