@@ -3,7 +3,7 @@ Register-tiled GEMM without local memory: C = act(op(A) op(B) + bias), batched, 
 
 One work-item computes item_m x item_n of C in private memory; a column of A is broadcast against
 vectors of B. Rows past the edge read the last row again and are not stored; a column block that
-crosses the edge takes a path of single elements. Packed operands need neither: their panels are
+crosses the edge takes the vectors that do in single elements. Packed operands need neither: their panels are
 padded with zeros.
 
 dtype, activation   storage type of A, B, C, bias (accumulation is fp32); epilogue
@@ -31,6 +31,8 @@ bias                "none", "m" or "n"
     guard_rows = edge_m and not pack_a
     guard_columns = edge_n and not pack_b
     split = split_k > 1
+    c_type = "float" if split else "elem_t"
+    bias_parameter = ", __global const elem_t *bias" if bias == "n" else ""
 
     def load_a(i, u):
         if pack_a:
@@ -43,20 +45,15 @@ bias                "none", "m" or "n"
         if pack_b:
             at = f"pb + {u * item_n + j}"
             return f"*({at})" if vec_n == 1 else f"vload{vec_n}(0, {at})"
-        if not (guarded or trans_b):
-            return f"LOAD{vec_n}(pb + {u} * (long)ld_b + {j})"
-        single = []
-        for s in range(j, j + vec_n):
-            column = f"min({s}, n - 1 - n0)" if guarded else s
-            at = f"{column} * (long)ld_b + {u}" if trans_b else f"{u} * (long)ld_b + {column}"
-            single.append(f"LOAD1(pb + {at})")
-        return lanes(single)
-    def lane(value, s):
-        return value if vec_n == 1 else f"{value}.s{s:x}"
-    def plus_bias(width, j):
-        if bias == "none":
-            return ""
-        return f" + LOAD1(bias + row)" if bias == "m" else f" + LOAD{width}(bias + n0 + {j})"
+        at = f"pb + {j} * (long)ld_b + {u}" if trans_b else f"pb + {u} * (long)ld_b + {j}"
+        if guarded:
+            return f"load_part({at}, {'ld_b' if trans_b else 1}, n - n0 - {j})"
+        if not trans_b:
+            return f"LOAD{vec_n}({at})"
+        return lanes(f"LOAD1(pb + {s} * (long)ld_b + {u})" for s in range(j, j + vec_n))
+    bias_m = " + LOAD1(bias + row)" if bias == "m" else ""
+    def bias_n(width, at):
+        return f" + LOAD{width}({at})" if bias == "n" else ""
     def store(width, value, pointer):
         if not split:
             return f"STORE{width}(ACT({value}), {pointer});"
@@ -67,6 +64,32 @@ ${preamble}
 ${activation}
 % endif
 
+% if guard_columns:
+${vf} load_part(__global const elem_t *p, const long stride, const int count)
+{
+    if (stride == 1 && count >= ${vec_n}) {
+        return LOAD${vec_n}(p);
+    }
+    float part[${vec_n}];
+    for (int s = 0; s < ${vec_n}; ++s) {
+        part[s] = s < count ? LOAD1(p + s * stride) : 0.0f;
+    }
+    return ${"part[0]" if vec_n == 1 else f"vload{vec_n}(0, part)"};
+}
+
+% endif
+% if edge_n:
+void store_part(__global ${c_type} *p, const ${vf} value, const int count${bias_parameter})
+{
+    float part[${vec_n}];
+    ${"part[0] = value" if vec_n == 1 else f"vstore{vec_n}(value, 0, part)"};
+    for (int s = 0; s < min(count, ${vec_n}); ++s) {
+        const float one = part[s]${bias_n(1, "bias + s")};
+        ${store(1, "one", "p + s")}
+    }
+}
+
+% endif
 <%def name="step(u, guarded)">\
 % for j in columns:
                 const ${vf} b${j} = ${load_b(j, u, guarded)};
@@ -111,7 +134,7 @@ void gemm_register(
     const int ld_a, const long batch_a,
     __global const ${"float" if pack_b else "elem_t"} *restrict b, const long offset_b,
     const int ld_b, const long batch_b,
-    __global ${"float" if split else "elem_t"} *restrict c, const long offset_c,
+    __global ${c_type} *restrict c, const long offset_c,
     const int ld_c, const long batch_c,
 % if bias != "none":
     __global const elem_t *restrict bias, const long offset_bias,
@@ -180,21 +203,17 @@ ${reduction(False)}\
 % endif
         {
             const int row = m0 + ${i};
-            __global ${"float" if split else "elem_t"} *out = c + row * (long)ld_c + n0;
+            __global ${c_type} *out = c + row * (long)ld_c + n0;
 % for j in columns:
+            const ${vf} value${j} = acc${i}_${j}${bias_m};
 % if edge_n:
             if (n0 + ${j + vec_n} > n) {
-% for s in range(vec_n):
-                if (n0 + ${j + s} < n) {
-                    const float value = ${lane(f"acc{i}_{j}", s)}${plus_bias(1, j + s)};
-                    ${store(1, "value", f"out + {j + s}")}
-                }
-% endfor
+                store_part(out + ${j}, value${j}, n - n0 - ${j}${f", bias + n0 + {j}" if bias == "n" else ""});
             } else
 % endif
             {
-                const ${vf} value = acc${i}_${j}${plus_bias(vec_n, j)};
-                ${store(vec_n, "value", f"out + {j}")}
+                const ${vf} whole = value${j}${bias_n(vec_n, f"bias + n0 + {j}")};
+                ${store(vec_n, "whole", f"out + {j}")}
             }
 % endfor
         }

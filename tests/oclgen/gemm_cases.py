@@ -18,6 +18,7 @@ LAYOUTS = tuple(
     for dtype in DTYPES
     for trans_a in (False, True)
     for trans_b in (False, True)
+    if dtype == "fp32" or trans_a == trans_b
 )
 BATCHES = tuple(
     replace(BASE, batch=3, shared_a=shared_a, shared_b=shared_b)
@@ -26,8 +27,7 @@ BATCHES = tuple(
 )
 EPILOGUES = tuple(
     replace(BASE, bias=bias, activation=activation)
-    for bias in ("none", "m", "n")
-    for activation in ACTIVATIONS
+    for bias, activation in zip(("none", "m", "n") * 2, ACTIVATIONS, strict=True)
 )
 
 REGISTER = gemm_register.Config(
