@@ -8,6 +8,8 @@ input_axis    the function that multiplies one axis by B^T
 </%doc>
 <%
     vf = "float" if vec_t == 1 else f"float{vec_t}"
+    # private arrays are registers on GPUs, which take single tiles; on CPUs they stay in memory
+    unroll = "#pragma unroll" if vec_t == 1 else ""
     pixels = [f"pixel(plane{s}, row{s} + i, column{s} + j)" for s in range(vec_t)]
     store = "*out = d[p]" if vec_t == 1 else f"vstore{vec_t}(d[p], 0, out)"
 %>\
@@ -42,9 +44,9 @@ void winograd_input(
 % endfor
 
     ${vf} d[POINTS];
-#pragma unroll
+${unroll}
     for (int i = 0; i < IN_TILE; ++i) {
-#pragma unroll
+${unroll}
         for (int j = 0; j < IN_TILE; ++j) {
 % if vec_t == 1:
             d[i * IN_TILE + j] = ${pixels[0]};
@@ -56,16 +58,16 @@ void winograd_input(
 % endif
         }
     }
-#pragma unroll
+${unroll}
     for (int j = 0; j < IN_TILE; ++j) {
         input_axis(d + j, IN_TILE);
     }
-#pragma unroll
+${unroll}
     for (int i = 0; i < IN_TILE; ++i) {
         input_axis(d + i * IN_TILE, 1);
     }
     __global float *out = v + offset_v + (long)c * TILES_PADDED + t;
-#pragma unroll
+${unroll}
     for (int p = 0; p < POINTS; ++p, out += (long)CHANNELS * TILES_PADDED) {
         ${store};
     }

@@ -11,6 +11,8 @@ output_axis   the function that multiplies one axis by A^T
 </%doc>
 <%
     vf = "float" if vec_t == 1 else f"float{vec_t}"
+    # private arrays are registers on GPUs, which take single tiles; on CPUs they stay in memory
+    unroll = "#pragma unroll" if vec_t == 1 else ""
     load = "*in" if vec_t == 1 else f"vload{vec_t}(0, in)"
     def lane(value, s):
         return value if vec_t == 1 else f"{value}.s{s:x}"
@@ -36,15 +38,15 @@ void winograd_output(
     }
     ${vf} d[POINTS];
     __global const float *in = m + offset_m + (long)k * TILES_PADDED + t;
-#pragma unroll
+${unroll}
     for (int p = 0; p < POINTS; ++p, in += (long)FILTERS * TILES_PADDED) {
         d[p] = ${load};
     }
-#pragma unroll
+${unroll}
     for (int j = 0; j < IN_TILE; ++j) {
         output_axis(d + j, IN_TILE);
     }
-#pragma unroll
+${unroll}
     for (int i = 0; i < OUT_TILE; ++i) {
         output_axis(d + i * IN_TILE, 1);
     }
@@ -58,9 +60,9 @@ void winograd_output(
         const int column = tile % TILES_W * OUT_TILE;
         __global elem_t *out = target + offset_target
             + ((long)(tile / (TILES_H * TILES_W)) * FILTERS + k) * (OUT_H * OUT_W);
-#pragma unroll
+${unroll}
         for (int i = 0; i < OUT_TILE; ++i) {
-#pragma unroll
+${unroll}
             for (int j = 0; j < OUT_TILE; ++j) {
                 if (row + i < OUT_H && column + j < OUT_W) {
                     const float value = ${lane("d[i * IN_TILE + j]", s)}${" + shift" if bias else ""};

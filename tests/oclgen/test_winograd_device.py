@@ -1,0 +1,79 @@
+"""The Winograd families compute what numpy does, on every device, at every edge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from winograd_cases import (
+    BASES,
+    CONFIGS,
+    DIRECTED,
+    EPILOGUES,
+    EVEN,
+    SHAPES,
+    STORED,
+    VARIANTS,
+    label,
+    problems,
+    run,
+)
+
+from oclgen.device import Device
+from oclgen.limits import KIB, Limits
+from oclgen.measure import TOLERANCE
+from oclgen.problem import ConvProblem
+
+CPU = Limits("cpu", 16 * KIB, 256, (256,) * 3, 2**27, 2**29, 2, 16)
+"""Any device the tests run on has as much; a simulator that calls itself a GPU is used as a CPU."""
+
+
+def assert_right(device: Device, problem: ConvProblem, config: Any) -> None:
+    assert config.why_not(problem, CPU) is None, config.why_not(problem, CPU)
+    error, reason = run(device, problem, config)
+    assert not reason, f"{problem.key()} {config}: {reason}"
+    assert error <= TOLERANCE[problem.dtype]
+
+
+@pytest.mark.parametrize("config", BASES.values(), ids=BASES)
+@pytest.mark.parametrize("problem", DIRECTED, ids=label)
+def test_sizes_and_directions(device: Device, problem: ConvProblem, config: Any) -> None:
+    assert_right(device, problem, config)
+
+
+@pytest.mark.parametrize(("config", "problem"), [*EPILOGUES, *STORED], ids=label)
+def test_epilogues_and_dtypes(device: Device, problem: ConvProblem, config: Any) -> None:
+    assert_right(device, problem, config)
+
+
+@pytest.mark.parametrize("config", VARIANTS, ids=label)
+def test_variants(device: Device, config: Any) -> None:
+    assert_right(device, replace(SHAPES[2], bias=True, activation="relu"), config)
+    assert_right(device, replace(EVEN, direction="bwd_data"), config)
+
+
+@settings(
+    max_examples=5,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+@given(problem=problems(), config=st.one_of(*CONFIGS.values()))
+def test_any_valid_config(device: Device, problem: ConvProblem, config: Any) -> None:
+    assume(config.why_not(problem, CPU) is None)
+    assert_right(device, problem, config)
+
+
+@pytest.mark.parametrize(("out_tile", "bound"), [(2, 8e-7), (4, 3e-6), (6, 9e-6)])
+def test_accuracy_at_256_channels(
+    device: Device, out_tile: int, bound: float, record_property: Any
+) -> None:
+    """The published order of errors: about 5e-7, 2e-6 and 6e-6."""
+    problem = ConvProblem(1, 256, 12, 12, 16, 3, 3, pad_h=1, pad_w=1)
+    error, _ = run(device, problem, replace(BASES["winograd_blocked"], out_tile=out_tile))
+    record_property(f"relative L2 of F({out_tile}x{out_tile}, 3x3)", error)
+    print(f"F({out_tile}x{out_tile}, 3x3): relative L2 {error:.2e}")
+    assert error < bound < TOLERANCE["fp32"]

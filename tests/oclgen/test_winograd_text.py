@@ -1,0 +1,164 @@
+"""What the Winograd families say and generate, where no device is needed."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from winograd_cases import (
+    BASES,
+    BLOCKED,
+    CONFIGS,
+    FUSED,
+    SHAPES,
+    STAGED,
+    STAGED_PRODUCT,
+    family_of,
+    label,
+    problems,
+)
+
+from oclgen.families import FAMILIES, gemm_register
+from oclgen.families.winograd_blocked import phases
+from oclgen.families.winograd_common import geometry
+from oclgen.families.winograd_staged import gemm_text, parse_gemm
+from oclgen.limits import KIB, Limits
+from oclgen.plan import Buffer, Plan
+from oclgen.problem import ConvProblem
+from search_spaces.space import seeds_of, space_of
+
+SMALLEST = Limits()
+CPU = Limits("cpu", 256 * KIB, 8192, (8192,) * 3, 2**30, 2**33, 2, 16)
+GPU = Limits("gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1)
+ODD = ConvProblem(2, 20, 15, 13, 24, 3, 3, pad_h=1, pad_w=1)
+LAYER = ConvProblem(8, 64, 56, 56, 64, 3, 3, pad_h=1, pad_w=1)
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "winograd_blocked": {
+        "out_tile": 2, "tile_rows": 3, "item_t": 4, "item_k": 4, "vec_k": 2, "unroll_c": 2,
+        "workers": 3, "split_k": 2, "filters_inside": True,
+    },
+    "winograd_fused": {
+        "out_tile": 2, "tile_t": 16, "tile_k": 16, "tile_c": 4, "item_t": 4, "item_k": 4,
+        "vec": 2, "stage_u": False, "pad_v": 0, "pad_u": 4, "pad_m": 0, "pass_k": 2,
+    },
+    "winograd_staged": {
+        "out_tile": 2, "vec_t": 4, "local_t": 8, "vec_k": 2, "local_k": 4,
+        "gemm": STAGED_PRODUCT,
+    },
+}  # fmt: skip
+
+
+def texts(plan: Plan) -> list[str]:
+    return [launch.source for launch in plan.launches]
+
+
+@pytest.mark.parametrize("base", BASES.values(), ids=BASES)
+def test_every_parameter_changes_the_text(base: Any) -> None:
+    family = FAMILIES[family_of(base)]
+    assert set(CHANGES[family.NAME]) == {field.name for field in fields(base)}
+    before = texts(family.plan(ODD, base))
+    for name, value in CHANGES[family.NAME].items():
+        changed = replace(base, **{name: value})
+        assert changed.why_not(ODD, CPU) is None, (name, changed.why_not(ODD, CPU))
+        assert texts(family.plan(ODD, changed)) != before, name
+
+
+@pytest.mark.parametrize(
+    ("config", "limits", "words"),
+    [
+        (replace(BLOCKED, out_tile=3), CPU, ("out_tile=3", "(2, 4, 6)")),
+        (replace(BLOCKED, vec_k=3), CPU, ("vec_k=3",)),
+        (replace(BLOCKED, item_k=6), CPU, ("item_k=6", "vec_k=4")),
+        (replace(BLOCKED, item_t=80), CPU, ("640", "512")),
+        (replace(BLOCKED, split_k=4), CPU, ("split_k=4", "3 panels")),
+        (BLOCKED, GPU, ("1 work-item", "winograd_fused")),
+        (BLOCKED, replace(CPU, max_alloc_bytes=KIB), ("scratch", "1024 B")),
+        (replace(FUSED, tile_t=12), GPU, ("tile_t=12", "item_t=8")),
+        (replace(FUSED, item_t=32, tile_t=32), GPU, ("256", "160")),
+        (replace(FUSED, tile_t=64, tile_k=64), GPU, ("2304", "1024")),
+        (replace(FUSED, tile_c=64), GPU, ("184320", "48128")),
+        (replace(FUSED, stage_u=False, pad_u=4), GPU, ("pad_u=4",)),
+        (replace(FUSED, vec=3), GPU, ("vec=3",)),
+        (replace(STAGED, vec_k=16), CPU, ("vec_k=16", "24 filters")),
+        (replace(STAGED, local_t=2048), GPU, ("local_t=2048", "1024")),
+        (replace(STAGED, gemm="gemm_magic:a=1"), CPU, ("gemm_magic", "gemm_staged")),
+        (replace(STAGED, gemm="gemm_register:a=1"), CPU, ("a=1", "item_m")),
+        (replace(STAGED, gemm=STAGED.gemm.replace("item_n=4", "item_n=6")), CPU, ("item_n=6",)),
+        (STAGED, replace(CPU, global_bytes=KIB), ("1024 B", "half")),
+    ],
+)  # fmt: skip
+def test_refusals_name_the_numbers(config: Any, limits: Limits, words: tuple[str, ...]) -> None:
+    reason = config.why_not(ODD, limits)
+    assert reason is not None
+    assert all(word in reason for word in words), reason
+
+
+@pytest.mark.parametrize("family", BASES)
+def test_defaults_serve_the_smallest_device(family: str) -> None:
+    for problem in (*SHAPES, ODD, LAYER):
+        assert FAMILIES[family].DEFAULT.why_not(problem, SMALLEST) is None
+
+
+def test_they_serve_three_by_three_alone() -> None:
+    others: list[dict[str, Any]] = [
+        {"kernel_h": 1}, {"stride_w": 2}, {"dilation_h": 2}, {"groups": 4}, {"pad_h": 3},
+        {"direction": "bwd_weights"},
+    ]  # fmt: skip
+    for family in BASES:
+        assert FAMILIES[family].serves(ODD)
+        assert not any(FAMILIES[family].serves(replace(ODD, **change)) for change in others)
+
+
+def test_backward_data_swaps_roles_and_padding() -> None:
+    geo = geometry(replace(ODD, pad_h=0, direction="bwd_data"), 4)
+    assert (geo.source, geo.target, geo.channels, geo.filters) == ("y", "x", 24, 20)
+    assert (geo.in_h, geo.out_h, geo.pad_h, geo.pad_w) == (13, 15, 2, 1)
+
+
+def test_a_product_survives_its_text() -> None:
+    text = gemm_text("gemm_register", gemm_register.DEFAULT)
+    assert parse_gemm(text) == ("gemm_register", gemm_register.DEFAULT)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4, 16])
+@pytest.mark.parametrize("out_tile", [2, 4, 6])
+def test_phases_pick_every_pixel_once(out_tile: int, lanes: int) -> None:
+    statements, names = phases(geometry(ODD, out_tile), lanes)
+    assert len(names) == out_tile + 2
+    assert len(set(names)) == len(names)
+    assert len(statements) == len(set(statements))
+
+
+@settings(
+    max_examples=60, deadline=None, derandomize=True,
+    suppress_health_check=[HealthCheck.filter_too_much],
+)  # fmt: skip
+@given(problem=problems(), config=st.one_of(*CONFIGS.values()))
+def test_launches_are_whole(problem: ConvProblem, config: Any) -> None:
+    """Local sizes divide global ones, and every buffer is the problem's or a workspace."""
+    assume(config.why_not(problem, CPU) is None)
+    plan = FAMILIES[family_of(config)].plan(problem, config)
+    known = set(problem.buffers) | {role for role, _ in plan.workspaces}
+    for launch in plan.launches:
+        assert f"void {launch.kernel}(" in launch.source
+        pairs = zip(launch.global_size, launch.local_size, strict=True)
+        assert all(size % local == 0 for size, local in pairs)
+        assert {arg.role for arg in launch.args if isinstance(arg, Buffer)} <= known
+
+
+@pytest.mark.parametrize("limits", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("problem", [LAYER, replace(LAYER, direction="bwd_data")], ids=label)
+def test_seeds_are_valid_and_the_space_is_small(problem: ConvProblem, limits: Limits) -> None:
+    for family in BASES:
+        if family == "winograd_blocked" and limits is GPU:
+            continue
+        seeds = seeds_of(family, problem, limits)
+        assert FAMILIES[family].DEFAULT in seeds
+        assert all(seed.why_not(problem, limits) is None for seed in seeds)
+        assert 1 <= len(space_of(family, problem, limits)) <= 100_000
+    best = "winograd_blocked" if limits is CPU else "winograd_fused"
+    assert len(seeds_of(best, problem, limits)) > 4
