@@ -204,6 +204,8 @@ def _row(call: Call, bound: Bound) -> str:
         return "clamp_min" if bound["max"] is None else "clamp_max"
     if "is_result" in bound:
         return f"{call.row}:{'result' if bound['is_result'] else 'input'}"
+    if bound.get("decimals") is not None:
+        return f"{call.row}:decimals"
     option = bound.get("rounding_mode") or bound.get("approximate")
     return call.row if option in (None, "none") else f"{call.row}:{option}"
 

@@ -50,6 +50,11 @@ UNARY = {
     "ceil": Op("ceil(self)", integer="self"),
     "trunc": Op("trunc(self)", integer="self"),
     "round": Op("rint(self)", integer="self"),
+    "round:decimals": Op(
+        "const T unit = exp10(fabs(decimals));"
+        " decimals < (T)(0) ? rint(self / unit) * unit : rint(self * unit) / unit",
+        integer="self",
+    ),
     "frac": Op("self - trunc(self)"),
     "bitwise_not": Op("~self", integer="~self", boolean="self ^ (T)(1)"),
     "sqrt": Op("sqrt(self)", FLOAT),
@@ -251,7 +256,7 @@ BACKWARD = {
         "self_or_result <= (T)(0) ? grad_output * input_scale * (self_or_result + alpha * scale)"
         " : grad_output * scale"
     ),
-    "native_dropout_backward": Op("grad_output * mask * scale"),
+    "native_dropout_backward": Op("grad_output * mask * scale", FLOAT),
     "logit_backward": Op(
         "const T low = (T)(eps);"
         " low < (T)(0) ? (self < (T)(0) || self > (T)(1) ? (T)(NAN)"

@@ -1,0 +1,80 @@
+"""Losses, padding and resampling that are composed of other operators, with gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from agreement import agree, sample
+from cpu_twin import check
+from torch.nn import functional
+
+torch.manual_seed(0)
+X = torch.randn(3, 5, 6, 8)
+TARGET = torch.rand(3, 5, 6, 8)
+
+LOSSES: dict[str, Any] = {
+    "mse": functional.mse_loss,
+    "l1": functional.l1_loss,
+    "smooth_l1": functional.smooth_l1_loss,
+    "huber": functional.huber_loss,
+    "cross entropy of two": lambda x, t, reduction: functional.binary_cross_entropy(
+        x.sigmoid(), t, reduction=reduction
+    ),
+    "with logits": functional.binary_cross_entropy_with_logits,
+}
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses(device: Any, name: str, reduction: str) -> None:
+    sample(device, LOSSES, name)
+    target = TARGET.to(f"ocl:{device.index}")
+    by_device = {"cpu": TARGET, "ocl": target}
+    check(
+        device,
+        lambda x: LOSSES[name](x, by_device[x.device.type], reduction=reduction),
+        X,
+        tolerance=1e-4,
+    )
+
+
+RESHAPED: dict[str, Any] = {
+    **{
+        f"pad {mode}": lambda x, mode=mode: functional.pad(x, (2, 1, 1, 2), mode=mode)
+        for mode in ("reflect", "replicate", "constant", "circular")
+    },
+    **{
+        f"twice {mode}": lambda x, mode=mode: functional.interpolate(x, scale_factor=2, mode=mode)
+        for mode in ("nearest", "bilinear", "nearest-exact")
+    },
+    "other sizes": lambda x: functional.interpolate(x, size=(11, 5)),
+    "corners": lambda x: functional.interpolate(
+        x, size=(11, 5), mode="bilinear", align_corners=True
+    ),
+    "line": lambda x: functional.interpolate(x[0], size=13, mode="linear"),
+    "unfold": lambda x: functional.unfold(x, 3),
+    "fold": lambda x: functional.fold(functional.unfold(x, 3), (6, 8), 3),
+    "pixel_shuffle": lambda x: functional.pixel_shuffle(x.reshape(3, 20, 6, 2), 2),
+    "glu": lambda x: functional.glu(x, -1),
+    "group_norm": lambda x: functional.group_norm(x, 5),
+    "normalize": lambda x: functional.normalize(x, dim=1),
+    "prelu": lambda x: functional.prelu(x, x[0, :, 0, 0]),
+    "cross_entropy": lambda x: functional.cross_entropy(x[:, :, 0, 0], x[0, 0, 0, :3].long().abs()),
+}
+
+
+@pytest.mark.parametrize("name", RESHAPED)
+def test_composed_operators(device: Any, name: str) -> None:
+    sample(device, RESHAPED, name, every=5)
+    check(device, RESHAPED[name], X, tolerance=1e-4)
+
+
+def test_counting_and_searching(device: Any) -> None:
+    agree(device, lambda x: x.round().unique_consecutive(return_counts=True), X)
+    agree(device, lambda x: torch.isin(x.round(), x[0, 0, 0].round()), X)
+    agree(device, lambda x: torch.cdist(x[0, 0], x[0, 1]), X, tolerance=1e-4)
+    agree(device, lambda x: x[0, 0].trace(), X)

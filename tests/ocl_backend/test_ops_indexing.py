@@ -1,0 +1,176 @@
+"""Indexing, concatenation, ranges, scans and sorting against torch's CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from agreement import agree, place, sample
+from cpu_twin import check
+
+torch.manual_seed(0)
+X = torch.randn(6, 10, 8)
+ROWS = torch.randint(-6, 6, (4, 3))
+COLUMNS = torch.randint(0, 8, (3,))
+CHOICE = torch.randn(6, 10) > 0
+ALONG = torch.randint(0, 10, (6, 4, 8))
+
+READS: dict[str, Any] = {
+    "one index": lambda x, i, j, m, a: x[i],
+    "middle": lambda x, i, j, m, a: x[:, j],
+    "neighbours": lambda x, i, j, m, a: x[i, j],
+    "apart": lambda x, i, j, m, a: x[j, :, j],
+    "last two": lambda x, i, j, m, a: x[:, j, j],
+    "mask": lambda x, i, j, m, a: x[m],
+    "mask of items": lambda x, i, j, m, a: x[x > 0],
+    "of a view": lambda x, i, j, m, a: x.transpose(0, 2)[:, ::2][j],
+    "gather": lambda x, i, j, m, a: x.gather(1, a),
+    "index_select": lambda x, i, j, m, a: x.index_select(2, j),
+    "take": lambda x, i, j, m, a: x.take(i),
+    "masked_select": lambda x, i, j, m, a: x.masked_select(m.unsqueeze(2)),
+    "nonzero": lambda x, i, j, m, a: m.nonzero(),
+    "where": lambda x, i, j, m, a: torch.where(x > 1),
+}
+
+WRITES: dict[str, Any] = {
+    "put": lambda x, i, j, m, a: x.index_put((j.unique(),), x[0, 0, 0]),
+    "accumulate": lambda x, i, j, m, a: x.index_put((i, j), x[:4, :3], accumulate=True),
+    "scatter": lambda x, i, j, m, a: x.scatter(1, a[:, :1], x[:, :1]),
+    "scatter number": lambda x, i, j, m, a: x.scatter(1, a, 3.0),
+    "scatter_add": lambda x, i, j, m, a: x.scatter_add(1, a, x[:, :4]),
+    "index_add": lambda x, i, j, m, a: x.index_add(2, j, x[:, :, :3], alpha=2),
+    "index_copy": lambda x, i, j, m, a: x.index_copy(2, j.unique(), x[:, :, : len(j.unique())]),
+    "index_fill": lambda x, i, j, m, a: x.index_fill(2, j, 5),
+    "masked_fill": lambda x, i, j, m, a: x.masked_fill(m.unsqueeze(2), -1),
+    "masked_scatter": lambda x, i, j, m, a: x.masked_scatter(m.unsqueeze(2), x * 2),
+}
+
+MOVES: dict[str, Any] = {
+    "cat": lambda x: torch.cat([x, x * 2, x[:, :3]], 1),
+    "cat of dtypes": lambda x: torch.cat([x.int(), x]),
+    "stack": lambda x: torch.stack([x, x + 1], 1),
+    "flip": lambda x: x.flip(0, 2),
+    "roll": lambda x: x.roll((2, -3), (0, 1)),
+    "roll all": lambda x: x.roll(5),
+    "pad": lambda x: torch.nn.functional.pad(x, (1, 2, 0, 3), value=1.5),
+    "repeat": lambda x: x.repeat(2, 1, 3),
+    "repeat_interleave": lambda x: x.repeat_interleave(3, dim=1),
+    "tril": lambda x: x.tril(1),
+    "triu": lambda x: x.transpose(1, 2).triu(-1),
+    "unfold": lambda x: x.unfold(1, 3, 2).contiguous(),
+    "rot90": lambda x: x.rot90(),
+    "diff": lambda x: x.diff(dim=1),
+}
+
+
+@pytest.mark.parametrize("name", [*READS, *WRITES])
+def test_indexing(device: Any, name: str) -> None:
+    sample(device, [*READS, *WRITES], name)
+    function = {**READS, **WRITES}[name]
+    agree(device, function, X, ROWS, COLUMNS, CHOICE, ALONG)
+
+
+@pytest.mark.parametrize("name", ["neighbours", "mask", "gather", "index_select", "scatter_add"])
+def test_gradients_of_indexing(device: Any, name: str) -> None:
+    function = {**READS, **WRITES}[name]
+    check(device, function, X, ROWS, COLUMNS, CHOICE, ALONG)
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_moving_items(device: Any, name: str) -> None:
+    sample(device, MOVES, name)
+    agree(device, MOVES[name], X)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int8, torch.int64, torch.float64], ids=str)
+def test_items_that_meet_are_all_added(device: Any, dtype: Any) -> None:
+    if dtype is torch.float64 and "cl_khr_fp64" not in device.limits.extensions:
+        pytest.skip("this device has no fp64")
+    index = torch.arange(1000) % 7
+    ones = torch.ones(1000).to(dtype)
+    agree(device, lambda x, i: x[:7].zero_().index_add_(0, i, torch.ones_like(i, dtype=x.dtype)),
+          ones[:700] if dtype is torch.int8 else ones, index)  # fmt: skip
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+def test_scatter_reduce(device: Any, reduce: str, include_self: bool) -> None:
+    agree(
+        device,
+        lambda x, a: x.scatter_reduce(1, a, x, reduce, include_self=include_self),
+        X, ALONG, tolerance=1e-4,
+    )  # fmt: skip
+
+
+def test_embedding_and_its_gradient(device: Any) -> None:
+    table, words = torch.randn(20, 7), torch.randint(0, 20, (5, 6))
+    check(
+        device,
+        lambda t, w: torch.nn.functional.embedding(w, t, padding_idx=3, scale_grad_by_freq=True),
+        table,
+        words,
+    )
+
+
+def test_ranges(device: Any) -> None:
+    def ranges(x: Any) -> tuple[Any, ...]:
+        where = x.device
+        return (
+            torch.arange(3, 17, 2, device=where),
+            torch.arange(0, 1, 0.1, device=where),
+            torch.arange(5, 0, -1, dtype=torch.float16, device=where),
+            torch.linspace(0, 1, 7, device=where),
+            torch.eye(4, 6, device=where),
+            torch.full((3,), 2.5, device=where),
+            torch.zeros(2, 2, dtype=torch.int8, device=where),
+        )
+
+    agree(device, ranges, X, tolerance=1e-6)
+    with pytest.raises(RuntimeError, match="never arrives"):
+        torch.arange(0, 5, -1, device=place(device))
+
+
+@pytest.mark.parametrize("size", [1, 100, 5000, 20_000])
+def test_long_scans(device: Any, size: int) -> None:
+    agree(device, lambda x: x.cumsum(0), torch.rand(size), tolerance=1e-4)
+    agree(device, lambda x: (x > 0).cumsum(0), torch.randn(size))
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_scans(device: Any, dim: int) -> None:
+    agree(device, lambda x: (x.cumsum(dim), x.cumprod(dim), x.logcumsumexp(dim)), X, tolerance=1e-4)
+    agree(device, lambda x: (*x.cummax(dim), *x.cummin(dim)), X)
+    check(device, lambda x: x.cumsum(dim), X, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_sorting(device: Any, dim: int, descending: bool) -> None:
+    agree(device, lambda x: x.sort(dim, descending), X)
+    agree(device, lambda x: x.topk(3, dim, largest=descending), X)
+    agree(device, lambda x: x.kthvalue(2, dim), X)
+
+
+def test_ties_keep_their_order_and_nan_is_largest(device: Any) -> None:
+    few = torch.randint(-3, 3, (5, 300), dtype=torch.int32)
+    agree(device, lambda x: x.sort(dim=1, stable=True), few)
+    agree(device, lambda x: x.sort(dim=1, stable=True, descending=True), few)
+    special = torch.tensor([1.0, float("nan"), 3.0, -float("inf"), float("inf")])
+    agree(device, lambda x: (*x.sort(), *x.sort(descending=True)), special)
+
+
+def test_what_follows_from_sorting(device: Any) -> None:
+    few = torch.randint(-3, 3, (5, 30))
+    agree(device, lambda x: x.unique(return_inverse=True, return_counts=True), few)
+    agree(device, lambda x: (x.median(), x.median(1)[0], x.quantile(0.3)), X)
+    agree(device, lambda x: torch.searchsorted(x.sort()[0], x), X[0, 0])
+    agree(device, lambda x: torch.bincount(x.flatten() + 3), few)
+
+
+def test_an_index_out_of_range_stays_inside(device: Any) -> None:
+    x = torch.arange(5.0, device=place(device))
+    index = torch.tensor([99, -99], device=place(device))
+    assert x[index].tolist() == [4.0, 0.0]

@@ -1,0 +1,153 @@
+"""Reductions and softmax: dimensions, layouts and sizes that take every path of the generator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from agreement import agree, place, sample
+from cpu_twin import check
+from torch import Tensor
+
+INPUTS: dict[str, Any] = {
+    "three dimensions": lambda: torch.randn(5, 7, 33),
+    "transposed": lambda: torch.randn(4, 40, 9).transpose(0, 2),
+    "long rows": lambda: torch.randn(3, 9001),
+    "one dimension": lambda: torch.randn(100_003),
+    "tall": lambda: torch.randn(20_000, 24),
+    "channels last": lambda: torch.randn(2, 8, 5, 5).to(memory_format=torch.channels_last),
+    "sliced": lambda: torch.randn(9, 50, 6)[::2, 3:40:3],
+}
+
+
+def dims_of(x: Tensor) -> list[tuple[int, ...]]:
+    single = [(dim,) for dim in range(x.dim())]
+    return [*single, tuple(range(x.dim())), (0, x.dim() - 1)][: 2 * x.dim()]
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_every_dimension_of_every_layout(device: Any, name: str) -> None:
+    sample(device, INPUTS, name)
+    torch.manual_seed(0)
+    x = INPUTS[name]()
+    for dims in {tuple(sorted(set(dims))) for dims in dims_of(x)}:
+        agree(device, lambda x, d=dims: x.mean(d), x)
+        agree(device, lambda x, d=dims: x.amax(d, keepdim=True), x)
+        agree(device, lambda x, d=dims: torch.var_mean(x, d), x, tolerance=1e-4)
+        agree(device, lambda x, d=dims: torch.linalg.vector_norm(x, 2, d), x, tolerance=1e-4)
+    for dim in range(x.dim()):
+        agree(device, lambda x, d=dim: (*x.max(d), *x.min(d, keepdim=True)), x)
+
+
+REDUCTIONS: dict[str, Any] = {
+    "sum": lambda x: (x.sum(), x.sum(0), x.sum((0, 1), keepdim=True)),
+    "prod": lambda x: (x.prod(), x.prod(1)),
+    "amax": lambda x: (x.amax(), x.amax(1), x.max()),
+    "amin": lambda x: (x.amin(), x.amin(0), x.min()),
+    "any and all": lambda x: (x.any(), x.any(0), x.all(1, keepdim=True), (x == x).all()),
+    "count_nonzero": lambda x: x.count_nonzero(),
+}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8, torch.bool], ids=str)
+def test_integers(device: Any, dtype: Any, name: str) -> None:
+    sample(device, REDUCTIONS, name)
+    x = (torch.randn(13, 50) * 2).abs().to(dtype)
+    agree(device, REDUCTIONS[name], x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_narrow_floats_are_summed_in_float32(device: Any, dtype: Any) -> None:
+    x = torch.randn(13, 5000).to(dtype)
+    eps = float(torch.finfo(dtype).eps)
+    agree(device, lambda x: (x.sum(1), x.mean(0), x.std(1), *x.max(1)), x, tolerance=4 * eps)
+    ones = torch.ones(5000, dtype=dtype)
+    agree(device, lambda x: x.sum(dtype=torch.float32), ones)
+
+
+def test_a_long_sum_keeps_its_precision(device: Any) -> None:
+    x = torch.rand(2_000_000)
+    ours = x.to(place(device)).sum().item()
+    assert ours == pytest.approx(x.double().sum().item(), rel=1e-6)
+
+
+def test_nothing_to_reduce(device: Any) -> None:
+    x = torch.randn(3, 0, 4)
+    agree(device, lambda x: (x.sum(), x.sum(1), x.mean(1), x.prod(1), x.any(1), x.all(1)), x)
+    agree(device, lambda x: (x.sum(0), x.amax(0)), x)
+    with pytest.raises(IndexError, match="no items"):
+        x.to(place(device)).amax(1)
+    agree(device, lambda x: (x.sum(), x.mean(0), x.amax()), torch.tensor(3.0))
+
+
+def test_not_a_number_wins(device: Any) -> None:
+    x = torch.randn(4, 40)
+    x[1, 7] = float("nan")
+    x[2, 3] = float("inf")
+    agree(device, lambda x: (x.amax(1), x.amin(0), *x.max(1), x.sum(1), x.nansum(1)), x)
+
+
+def test_the_first_of_equal_items_is_found(device: Any) -> None:
+    x = torch.tensor([[1.0, 3.0, 3.0, 0.0], [2.0, 2.0, 2.0, 2.0]])
+    agree(device, lambda x: (x.argmax(1), x.argmin(1), x.argmax(), x.t().argmax(0)), x)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 3, float("inf"), -float("inf")])
+def test_norms(device: Any, order: float) -> None:
+    x = torch.randn(6, 50)
+    agree(device, lambda x: torch.linalg.vector_norm(x, order, 1), x, tolerance=1e-4)
+    agree(device, lambda x: torch.norm(x, p=order, dim=0), x, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_softmax_and_its_gradients(device: Any, dim: int) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(6, 11, 35) * 3
+    check(device, lambda x: x.softmax(dim), x)
+    check(device, lambda x: x.log_softmax(dim), x)
+    check(device, lambda x: x.logsumexp(dim), x)
+    check(device, lambda x: x.transpose(0, 2).softmax(dim), x)
+
+
+def test_softmax_of_large_numbers(device: Any) -> None:
+    x = torch.tensor([[1e4, 1e4 + 1, -1e30], [float("-inf"), 0.0, 1.0]])
+    agree(device, lambda x: (x.softmax(1), x.log_softmax(1)), x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.sum(1),
+        lambda x: x.mean((0, 2)),
+        lambda x: x.amax(1),
+        lambda x: x.max(2)[0],
+        lambda x: x.var(1),
+        lambda x: x.std((0, 1)),
+        lambda x: x.prod(2),
+        lambda x: torch.linalg.vector_norm(x, 2, 1),
+    ],
+)
+def test_gradients(device: Any, function: Any) -> None:
+    torch.manual_seed(0)
+    check(device, function, torch.randn(4, 5, 9) + 2, tolerance=1e-4)
+
+
+def test_wrong_dimensions_are_named(device: Any) -> None:
+    x = torch.ones(2, 3, device=place(device))
+    with pytest.raises(IndexError, match="dimension 2 is out of range"):
+        x.sum(2)
+    with pytest.raises(RuntimeError, match="twice"):
+        x.sum((0, -2))
+    with pytest.raises(RuntimeError, match="float32"):
+        x.long().mean(0)
+
+
+def test_outputs_are_written(device: Any) -> None:
+    x = torch.randn(5, 6)
+    out = torch.empty(0, device=place(device))
+    torch.sum(x.to(place(device)), 1, out=out)
+    torch.testing.assert_close(out.cpu(), x.sum(1))
