@@ -91,41 +91,41 @@ void store_part(__global ${c_type} *p, const ${vf} value, const int count${bias_
 
 % endif
 <%def name="step(u, guarded)">\
+                {
 % for j in columns:
-                const ${vf} b${j} = ${load_b(j, u, guarded)};
+                    const ${vf} b${j} = ${load_b(j, u, guarded)};
 % endfor
 % for i in rows:
-                const ${vf} a${i} = (${vf})(${load_a(i, u)});
+                    const ${vf} a${i} = (${vf})(${load_a(i, u)});
 % for j in columns:
-                acc${i}_${j} = mad(a${i}, b${j}, acc${i}_${j});
+                    acc${i}_${j} = mad(a${i}, b${j}, acc${i}_${j});
 % endfor
 % endfor
+                }
 </%def>\
 <%def name="advance(steps)">\
 % if pack_a:
-            pa += ${steps * item_m};
+                pa += ${steps * item_m};
 % else:
 % for i in rows:
-            pa${i} += ${f"{steps} * (long)ld_a" if trans_a else steps};
+                pa${i} += ${f"{steps} * (long)ld_a" if trans_a else steps};
 % endfor
 % endif
-            pb += ${steps * item_n if pack_b else steps if trans_b else f"{steps} * (long)ld_b"};
+                pb += ${steps * item_n if pack_b else steps if trans_b else f"{steps} * (long)ld_b"};
 </%def>\
 <%def name="reduction(guarded)">\
-        int p = k_first;
-        for (; p + ${unroll_k} <= k_last; p += ${unroll_k}) {
+            int p = k_first;
+            for (; p + ${unroll_k} <= k_last; p += ${unroll_k}) {
 % for u in range(unroll_k):
-            {
 ${step(u, guarded)}\
-            }
 % endfor
 ${advance(unroll_k)}\
-        }
+            }
 % if edge_k:
-        for (; p < k_last; ++p) {
+            for (; p < k_last; ++p) {
 ${step(0, guarded)}\
 ${advance(1)}\
-        }
+            }
 % endif
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${f"{local_m}, {local_n}" if order == "m" else f"{local_n}, {local_m}"}, 1)))

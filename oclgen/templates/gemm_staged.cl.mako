@@ -93,53 +93,53 @@ float element(__global const elem_t *from, const int row, const int column,
     return row < rows && column < columns ? LOAD1(from + row * (long)ld + column) : 0.0f;
 }
 
-<%def name="fetch()">\
+<%def name="fetch(condition)">\
+            ${f"if ({condition}) " if condition else ""}{
 % for side, (tile, stride, how) in sides.items():
 % for i in range(how.vectors):
-            fetched_${side}${i} = ALIGNED_LOAD${how.width}(from_${side}${i});
-            from_${side}${i} += step_${side};
+                fetched_${side}${i} = ALIGNED_LOAD${how.width}(from_${side}${i});
+                from_${side}${i} += step_${side};
 % endfor
 % endfor
+            }
 </%def>\
-<%def name="put(copy)">\
+<%def name="put(copy, condition)">\
+            ${f"if ({condition}) " if condition else ""}{
 % for side, (tile, stride, how) in sides.items():
 % for i in range(how.vectors):
 % if how.along_k:
 % for s in range(how.width):
-            to_${side}${i}[${copy} * ${tile_k * stride} + ${s * stride}] = ${lane(f"fetched_{side}{i}", how.width, s)};
+                to_${side}${i}[${copy} * ${tile_k * stride} + ${s * stride}] = ${lane(f"fetched_{side}{i}", how.width, s)};
 % endfor
 % else:
-            *(__local ${vector(how.width)} *)(to_${side}${i} + ${copy} * ${tile_k * stride}) = fetched_${side}${i};
+                *(__local ${vector(how.width)} *)(to_${side}${i} + ${copy} * ${tile_k * stride}) = fetched_${side}${i};
 % endif
 % endfor
 % endfor
+            }
 </%def>\
 <%def name="step(k, guarded)">\
+                {
 % for c in chunks_m:
-                const ${vector(vec_m)} a${c} = ${operand("a", c, k, guarded)};
+                    const ${vector(vec_m)} a${c} = ${operand("a", c, k, guarded)};
 % endfor
 % for c in chunks_n:
-                const ${vector(vec_n)} b${c} = ${operand("b", c, k, guarded)};
+                    const ${vector(vec_n)} b${c} = ${operand("b", c, k, guarded)};
 % endfor
 % for i in range(item_m):
 % for j in chunks_n:
-                acc${i}_${j} = mad((${vector(vec_n)})(${lane(f"a{i // vec_m}", vec_m, i % vec_m)}), b${j}, acc${i}_${j});
+                    acc${i}_${j} = mad((${vector(vec_n)})(${lane(f"a{i // vec_m}", vec_m, i % vec_m)}), b${j}, acc${i}_${j});
 % endfor
 % endfor
+                }
 </%def>\
 <%def name="compute(copy)">\
 % for side, (tile, stride, how) in sides.items():
             __local const float *read_${side} = base_${side} + ${copy} * ${tile_k * stride};
 % endfor
-% if unroll_k < tile_k:
-            for (int q = 0; q < ${tile_k}; q += ${unroll_k}) {
-% else:
-            {
-% endif
+            ${f"for (int q = 0; q < {tile_k}; q += {unroll_k}) " if unroll_k < tile_k else ""}{
 % for u in range(unroll_k):
-            {
 ${step(f"(q + {u})" if unroll_k < tile_k else u, False)}\
-            }
 % endfor
             }
 </%def>\
@@ -216,44 +216,35 @@ void gemm_staged(
 % endif
 % endfor
 % endfor
+<% more = f"p + {tile_k} < whole" %>\
 % if double_buffer:
         int copy = 0;
-        if (p < whole) {
-${fetch()}\
-${put(0)}\
-        }
+${fetch("p < whole")}\
+${put(0, "p < whole")}\
         barrier(CLK_LOCAL_MEM_FENCE);
 % elif prefetch:
-        if (p < whole) {
-${fetch()}\
-        }
+${fetch("p < whole")}\
 % endif
         for (; p < whole; p += ${tile_k}) {
 % if double_buffer:
-            if (p + ${tile_k} < whole) {
-${fetch()}\
-% if not prefetch:
-${put("(copy ^ 1)")}\
-% endif
-            }
-${compute("copy")}\
+${fetch(more)}\
 % if prefetch:
-            if (p + ${tile_k} < whole) {
-${put("(copy ^ 1)")}\
-            }
+${compute("copy")}\
+${put("(copy ^ 1)", more)}\
+% else:
+${put("(copy ^ 1)", more)}\
+${compute("copy")}\
 % endif
             barrier(CLK_LOCAL_MEM_FENCE);
             copy ^= 1;
 % elif staged:
 % if not prefetch:
-${fetch()}\
+${fetch("")}\
 % endif
-${put(0)}\
+${put(0, "")}\
             barrier(CLK_LOCAL_MEM_FENCE);
 % if prefetch:
-            if (p + ${tile_k} < whole) {
-${fetch()}\
-            }
+${fetch(more)}\
 % endif
 ${compute(0)}\
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -285,9 +276,7 @@ ${compute(0)}\
 % for side in sides:
             __local const float *read_${side} = base_${side};
 % endfor
-            {
 ${step("q", True)}\
-            }
         }
 % if staged:
         barrier(CLK_LOCAL_MEM_FENCE);
