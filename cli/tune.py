@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from rich.table import Table
 
 from oclgen.families import FAMILIES, ConfigError, families_for
-from oclgen.keys import CONV_FORM, GEMM_FORM, parse_conv, parse_gemm
+from oclgen.keys import CONV_FORM, GEMM_FORM, parse_conv, parse_gemm, parse_key
 from oclgen.problem import Problem
 
 from .console import console
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 @device_option
 @click.option("--gemm", "gemms", multiple=True, metavar="SHAPE", help=f"{GEMM_FORM}. Repeatable.")
 @click.option("--conv", "convs", multiple=True, metavar="SHAPE", help=f"{CONV_FORM}. Repeatable.")
+@click.option(
+    "--problems",
+    "listed",
+    type=click.File(),
+    help="File with one problem per line, written as torch.ocl.explain prints them; - is stdin.",
+)
 @click.option(
     "--trials",
     default=64,
@@ -55,6 +61,7 @@ def tune(
     device: str,
     gemms: Sequence[str],
     convs: Sequence[str],
+    listed: TextIO | None,
     trials: int,
     time_budget: float,
     seed: int,
@@ -71,6 +78,7 @@ def tune(
     from search_spaces.workloads import default_problems
 
     problems: list[Problem] = [*map(parse_gemm, gemms), *map(parse_conv, convs)]
+    problems += [parse_key(line.strip()) for line in listed or () if line.strip()]
     opened = select(device)
     problems = problems or default_problems(opened.limits)
     _require_families(families, problems)
