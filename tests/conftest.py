@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 
+NO_DEVICE = "no OpenCL device here; pip install 'oclgen[cpu]' brings one"
+
+
 def _devices() -> list[Any]:
     """Every OpenCL device present; none where even pyopencl cannot be imported."""
     try:
@@ -22,11 +25,18 @@ def _id(device: Any) -> str:
     return f"{device.index}-{words[:32].strip('-')}"
 
 
+@pytest.fixture
+def any_device() -> None:
+    """Skip a test that needs some OpenCL device, in a process of its own for instance."""
+    if not _devices():
+        pytest.skip(NO_DEVICE)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run every test that asks for `device` once per OpenCL device, or skip it with the reason."""
     if "device" not in metafunc.fixturenames:
         return
     found = [pytest.param(d, id=_id(d), marks=pytest.mark.device) for d in _devices()]
-    skip = pytest.mark.skip(reason="no OpenCL device here; pip install 'oclgen[cpu]' brings one")
+    skip = pytest.mark.skip(reason=NO_DEVICE)
     none = pytest.param(None, id="no-device", marks=skip)
     metafunc.parametrize("device", found or [none], scope="session")

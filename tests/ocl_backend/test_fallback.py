@@ -68,12 +68,14 @@ def run(policy: str, program: str) -> subprocess.CompletedProcess[str]:
 CALL = "torch.special.modified_bessel_k1(torch.ones(2).to('ocl'))"
 
 
+@pytest.mark.usefixtures("any_device")
 def test_the_variable_turns_it_into_an_error() -> None:
     done = run("error", CALL)
     assert done.returncode == 1
     assert f"NotImplementedError: {MISSING} has no ocl kernel" in done.stderr
 
 
+@pytest.mark.usefixtures("any_device")
 def test_copies_and_views_never_fall_back() -> None:
     done = run(
         "error",

@@ -119,6 +119,7 @@ def test_a_generator_of_ones_own_leaves_the_default_alone(device: Any) -> None:
     assert own.seed() == own.initial_seed()
 
 
+@pytest.mark.usefixtures("any_device")
 def test_seed_all_gives_every_device_the_same_new_seed() -> None:
     number = torch.ocl.seed_all()
     assert {g.initial_seed() for g in torch.ocl.default_generators()} <= {number}
@@ -255,6 +256,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.usefixtures("any_device")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_process_ends_cleanly(name: str) -> None:
     program = f"import ocl_backend, torch\n{PROGRAMS[name]}\nprint('done')"
