@@ -49,6 +49,10 @@ def shapes(kind: str) -> dict[str, list[GemmProblem]]:
             GemmProblem(64, 1000, 2048),
             GemmProblem(4096, 4096, 64),
         ],
+        "linear": [
+            GemmProblem(rows, columns, k, trans_b=True)
+            for rows, columns, k in ((1, 4096, 4096), (8, 4096, 4096), (8, 1000, 512))
+        ],
         "batched": [GemmProblem(256, 256, 256, batch=16)],
     }
 
