@@ -38,7 +38,7 @@ class WorkerError(RuntimeError):
 class Worker:
     """Measures on the device with this global index; close it, or use it as a context manager.
 
-    The child is started when it is first needed, and again after it died.
+    The child is started on entry or when it is first needed, and again after it died.
     """
 
     index: int
@@ -92,6 +92,8 @@ class Worker:
         self._process = self._pipe = None
 
     def __enter__(self) -> Worker:
+        """Start the child, so that one that cannot be had is no failure of a variant."""
+        self._start()
         return self
 
     def __exit__(self, *_: object) -> None:

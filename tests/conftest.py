@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-
 NO_DEVICE = "no OpenCL device here; pip install 'oclgen[cpu]' brings one"
 
 

@@ -106,6 +106,12 @@ def test_the_readme_shows_commands_that_exist() -> None:
         assert re.search(rf"^  {command} ", helped.stdout, flags=re.MULTILINE), command
 
 
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/design.md"])
+def test_documents_name_files_that_exist(document: str) -> None:
+    for name in re.findall(r"`(\w+/[\w/]+\.(?:py|md|mako))`", (ROOT / document).read_text()):
+        assert "NAME" in name or (ROOT / name).is_file(), name
+
+
 def test_the_design_names_every_family() -> None:
     text = (ROOT / "docs/design.md").read_text()
     for name in FAMILIES:
