@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,6 +74,17 @@ def test_a_long_sum_keeps_its_precision(device: Any) -> None:
     x = torch.rand(2_000_000)
     ours = x.to(place(device)).sum().item()
     assert ours == pytest.approx(x.double().sum().item(), rel=1e-6)
+
+
+def test_lanes_and_pieces_for_gpus(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU is given computes the same on any device; sizes are ones no other test uses."""
+    monkeypatch.setattr(device, "limits", replace(device.limits, kind="gpu", max_work_group=256))
+    torch.manual_seed(0)
+    for shape in ((3, 70_001), (4001, 19), (6, 7, 131), (257,)):
+        x = torch.randn(shape)
+        for dim in range(x.dim()):
+            agree(device, lambda x, d=dim: (x.mean(d), *x.max(d)), x)
+        agree(device, lambda x: (x.var(), x.softmax(-1), x[..., ::2] * 2), x, tolerance=1e-4)
 
 
 def test_nothing_to_reduce(device: Any) -> None:
