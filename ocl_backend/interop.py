@@ -36,7 +36,8 @@ def _declare_operators() -> None:
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError("torchvision is not installed: pip install torchvision")
     text = Path(spec.submodule_search_locations[0], "_meta_registrations.py").read_text()
-    library = torch.library.Library("torchvision", "FRAGMENT")
+    new_library: Any = torch.library.Library  # torch types neither the class nor its methods
+    library = new_library("torchvision", "FRAGMENT")
     for names in sorted(set(_REGISTERED.findall(text))):
         library.define(f"{''.join(names)}() -> Tensor")
     _kept.append(library)
