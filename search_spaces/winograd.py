@@ -24,6 +24,8 @@ BOTH = (False, True)
 
 REGISTERS = 28
 """Vectors of accumulators that leave room for operands in a file of 32."""
+BLOCK = 14
+"""Tiles that are enough for a block."""
 VARIED_GEMMS = 2
 """Products whose neighbours are tried as well."""
 
@@ -62,10 +64,13 @@ def blocked_seeds(problem: ConvProblem, limits: Limits) -> list[winograd_blocked
 
 
 def _blocked_seeds(geo: Geometry, limits: Limits) -> Iterator[winograd_blocked.Config]:
-    """Yield blocks of one row and of some 16 tiles, with one and two vectors of filters."""
+    """Yield blocks of some 14 tiles and of one row, with one and two vectors of filters.
+
+    Fewer tiles read U more often than they use it; more of them push V out of the cache.
+    """
     width, units = limits.native_float_width, limits.compute_units
     rows = geo.batch * geo.tiles_h
-    for tile_rows in dict.fromkeys((1, min(ceil_div(16, geo.tiles_w), rows))):
+    for tile_rows in dict.fromkeys((min(ceil_div(BLOCK, geo.tiles_w), rows), 1)):
         blocks = ceil_div(rows, tile_rows)
         few = blocks < 2 * units
         for vectors in (1, 2):

@@ -67,7 +67,7 @@ class Config:
 
 
 DEFAULT = Config(
-    out_tile=4, tile_rows=1, item_t=7, item_k=16, vec_k=16, unroll_c=1,
+    out_tile=4, tile_rows=4, item_t=8, item_k=16, vec_k=16, unroll_c=1,
     workers=16, split_k=1, filters_inside=False,
 )  # fmt: skip
 
