@@ -27,6 +27,8 @@ bias                add bias[channel]
 <%
     staged = [name for name, on in (("a", stage_a), ("b", stage_b)) if on]
     m_dim, n_dim = (0, 1) if m_fastest else (1, 0)
+    local_order = "LOCAL_M, LOCAL_N" if m_fastest else "LOCAL_N, LOCAL_M"
+    axis_of = {"a": "M", "b": "N"}
 %>\
 ${preamble}
 ${activation}
@@ -54,7 +56,7 @@ ${activation}
 
 ${operands}
 
-__kernel __attribute__((reqd_work_group_size(${"LOCAL_M, LOCAL_N" if m_fastest else "LOCAL_N, LOCAL_M"}, 1)))
+__kernel __attribute__((reqd_work_group_size(${local_order}, 1)))
 void conv_gemm(
     __global const elem_t *restrict a, const long offset_a,
     __global const elem_t *restrict b, const long offset_b,
@@ -82,7 +84,7 @@ void conv_gemm(
     const int id = id_n * LOCAL_M + id_m;
 % endif
 % for name in staged:
-    __local float tile_${name}[${buffers}][TILE_K][TILE_${name.replace("a", "M").replace("b", "N")} + ${pad}];
+    __local float tile_${name}[${buffers}][TILE_K][TILE_${axis_of[name]} + ${pad}];
     float next_${name}[LOADS_${name.upper()}];
 % endfor
     float acc[ITEM_M][ITEM_N];
@@ -126,19 +128,24 @@ void conv_gemm(
 % endif
 </%def>\
 <%def name="read(name, width, axis, staged_here)">\
+<%
+    at, id = ("ROW", "id_m") if axis == "M" else ("COL", "id_n")
+    first = "m0" if axis == "M" else "n0"
+%>\
 #pragma unroll
             for (int i = 0; i < ITEM_${axis}; i += VEC_${axis}) {
 % if staged_here and width > 1:
-                const float${width} v = vload${width}(0, &tile_${name}[slot][kk][${"ROW" if axis == "M" else "COL"}(i, id_${axis.lower()})]);
+                const float${width} v = vload${width}(0, &tile_${name}[slot][kk][${at}(i, ${id})]);
 % for s in range(width):
                 item_${name}[i + ${s}] = v.s${f"{s:x}"};
 % endfor
 % elif staged_here:
-                item_${name}[i] = tile_${name}[slot][kk][${"ROW" if axis == "M" else "COL"}(i, id_${axis.lower()})];
+                item_${name}[i] = tile_${name}[slot][kk][${at}(i, ${id})];
 % else:
 #pragma unroll
                 for (int s = 0; s < VEC_${axis}; ++s) {
-                    item_${name}[i + s] = load_${name}(${name}, group, ${axis.lower()}0 + ${"ROW" if axis == "M" else "COL"}(i + s, id_${axis.lower()}), k0 + kk, k_end);
+                    const int at = ${first} + ${at}(i + s, ${id});
+                    item_${name}[i + s] = load_${name}(${name}, group, at, k0 + kk, k_end);
                 }
 % endif
             }

@@ -24,8 +24,8 @@ void conv_pack(
     const int row = (int)get_global_id(1) * ${vec};
     const long matrix = get_global_id(2);
     matrices += offset_matrices + (matrix * ${rows} + row) * ${cols} + col;
-    packed += offset_packed
-        + ((matrix * ${-(-rows // block)} + row / ${block}) * ${cols} + col) * ${block} + row % ${block};
+    const long of_block = matrix * ${-(-rows // block)} + row / ${block};
+    packed += offset_packed + (of_block * ${cols} + col) * ${block} + row % ${block};
     const int live = min(${vec}, ${rows} - row);
 
     float${"" if vec == 1 else vec} tile[${vec}];
@@ -37,7 +37,11 @@ void conv_pack(
         transpose(tile);
 #pragma unroll
         for (int i = 0; i < ${vec}; ++i) {
-            ${"packed[i * %d] = tile[i]" % block if vec == 1 else "vstore%d(tile[i], 0, packed + i * %d)" % (vec, block)};
+% if vec == 1:
+            packed[i * ${block}] = tile[i];
+% else:
+            vstore${vec}(tile[i], 0, packed + i * ${block});
+% endif
         }
         return;
     }

@@ -41,7 +41,14 @@ transpose           text of the function transpose(rows)
             return text
         lanes = "".join(f"{i:x}" for i in range(start, start + width))
         return f"{text}.s{lanes}"
-    counts = sorted({min(vec, v.results - start) for v in variants for start in range(0, v.results, vec)})
+    starts = ((v, start) for v in variants for start in range(0, v.results, vec))
+    counts = sorted({min(vec, v.results - start) for v, start in starts})
+    def branch(first, columns):
+        """The condition under which a piece of code is for this column."""
+        if columns is None:
+            return "" if first else "else "
+        tests = " || ".join(f"column == {b}" for b in columns)
+        return f"{'' if first else 'else '}if ({tests}) "
 %>\
 ${preamble}
 ${activation}
@@ -61,7 +68,11 @@ ${transpose}
 % for count in counts:
 // Stores ${count} results of up to ${vec} channels, which come as rows of lanes.
 void store${count}(
-    ${vf} rows[${vec}], __global elem_t *out,${" __global const elem_t *bias," if bias else ""} int channels)
+    ${vf} rows[${vec}], __global elem_t *out,
+% if bias:
+    __global const elem_t *bias,
+% endif
+    int channels)
 {
     transpose(rows);
     for (int i = 0; i < min(channels, ${vec}); ++i) {
@@ -83,13 +94,13 @@ void store${count}(
 ${indent}const int wt = (c * PACKED_IN + i * PACKED_H + ${j} * PACKED_W) * BLOCK;
 ${indent}const int at = c * READ_PLANE + h * READ_W + w0 + ${j} * TAP_STEP_W;
 % for u in range(vecs):
-${indent}const ${vf} w${u} = ${weights_at(u)};
+${indent}const ${vf} weight${u} = ${weights_at(u)};
 % endfor
 % for n in range(images):
 % for x in positions:
 ${indent}const float x${n}_${x} = LOAD1(in + at + ${n} * READ_IMAGE + ${x} * STEP_W);
 % for u in range(vecs):
-${indent}acc${n}_${x}_${u} = mad((${vf})(x${n}_${x}), w${u}, acc${n}_${x}_${u});
+${indent}acc${n}_${x}_${u} = mad((${vf})(x${n}_${x}), weight${u}, acc${n}_${x}_${u});
 % endfor
 % endfor
 % endfor
@@ -140,8 +151,12 @@ ${tap(run.reached, "j", " " * 20)}\
             {
                 ${vf} rows[${vec}] = {${accumulators(n, u, start, v.results)}};
                 store${min(vec, v.results - start)}(
-                    rows, out + ${n} * WRITTEN_IMAGE + ${u * vec} * WRITTEN_PLANE + ${start * store_step},
-                    ${f"bias + {u * vec}, " if bias else ""}CHANNELS - channel - ${u * vec});
+                    rows,
+                    out + ${n} * WRITTEN_IMAGE + ${u * vec} * WRITTEN_PLANE + ${start * store_step},
+% if bias:
+                    bias + ${u * vec},
+% endif
+                    CHANNELS - channel - ${u * vec});
             }
 % endfor
 % endfor
@@ -176,7 +191,7 @@ void conv_register(
     bias += offset_bias + group * CHANNELS + channel;
 % endif
 % for v in variants:
-    ${"" if loop.first else "else "}${f"if ({' || '.join(f'column == {b}' for b in v.blocks)}) " if v.blocks is not None else ""}{
+    ${branch(loop.first, v.blocks)}{
 ${block(v)}\
     }
 % endfor

@@ -79,7 +79,8 @@ void conv_register_weights(
         if (h < 0 || h >= READ_H) {
             continue;
         }
-        const long y_row = ((image * BLOCKS + block) * RESULTS_H + row % RESULTS_H) * RESULTS_W * BLOCK;
+        const long of_block = (image * BLOCKS + block) * RESULTS_H + row % RESULTS_H;
+        const long y_row = of_block * RESULTS_W * BLOCK;
         const long x_row = image * DEPTH * READ_PLANE + h * READ_W + ORIGIN_W;
 % for run in runs:
 #pragma unroll ${unroll}
@@ -114,7 +115,9 @@ void conv_register_weights(
     {
 % for s in range(taps):
 % for u in range(vecs):
-        scatter(acc${i}_${s}_${u}, out + ${u * vec} * FILTER + ${i} * TAPS_H * TAPS_W + ${s}, CHANNELS - channel - ${u * vec});
+        scatter(
+            acc${i}_${s}_${u}, out + ${u * vec} * FILTER + ${i} * TAPS_H * TAPS_W + ${s},
+            CHANNELS - channel - ${u * vec});
 % endfor
 % endfor
     }

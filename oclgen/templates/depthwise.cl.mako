@@ -22,9 +22,17 @@ bias                add bias[channel]
     vf = "float" if vec == 1 else f"float{vec}"
     vectors = range(-(-patch_w // vec))
     unroll = "#pragma unroll\n" if guarded else ""
+    added = " + LOAD1(bias + offset_bias + channel)" if bias else ""
     def lanes(text, start, width, of):
         """Lanes start to start + width of a vector that has `of` of them."""
-        return text if width == of else f"{text}.s{''.join(f'{i:x}' for i in range(start, start + width))}"
+        names = "".join(f"{i:x}" for i in range(start, start + width))
+        return text if width == of else f"{text}.s{names}"
+    def branch(first, columns):
+        """The condition under which a piece of code is for this column."""
+        if columns is None:
+            return "" if first else "else "
+        tests = " || ".join(f"column == {b}" for b in columns)
+        return f"{'' if first else 'else '}if ({tests}) "
     def stored(value, at, width):
         return f"{at} = {value}" if width == 1 else f"vstore{width}({value}, 0, &{at})"
     def loaded(at):
@@ -94,7 +102,7 @@ ${unroll}\
             }
 % else:
 % for block in blocks:
-            ${"" if loop.first else "else "}${f"if ({' || '.join(f'column == {b}' for b in block.columns)}) " if block.columns is not None else ""}{
+            ${branch(loop.first, block.columns)}{
 % for e, width in block.copies:
 % if step_w == 1:
                 ${stored(f"LOAD{width}(row + {e})", f"window[t][{e}]", width)};
@@ -118,11 +126,13 @@ ${unroll}\
 ${unroll}\
             for (int i = 0; i < TAPS_H; ++i) {
                 const int t = y * STEP_H + i * TAP_STEP_H - LOWEST_TAP_H;
-                __global const elem_t *taps = weights + d * WEIGHT_IN + i * KERNEL_STEP_H * KERNEL_W;
+                __global const elem_t *taps =
+                    weights + d * WEIGHT_IN + i * KERNEL_STEP_H * KERNEL_W;
 % for s, start in enumerate(taps):
                 const float tap${s} = LOAD1(taps + ${s} * KERNEL_STEP_W);
 % for v in vectors:
-                sum${v} = mad((${vf})(tap${s}), ${loaded(f"window[t][{start} + {v * vec}]")}, sum${v});
+                sum${v} = mad(
+                    (${vf})(tap${s}), ${loaded(f"window[t][{start + v * vec}]")}, sum${v});
 % endfor
 % endfor
             }
@@ -139,7 +149,7 @@ ${unroll}\
             continue;
         }
 % for v in vectors:
-        const ${vf} value${v} = ${f"ACT(acc[y][{v}] + LOAD1(bias + offset_bias + channel))" if bias else f"ACT(acc[y][{v}])"};
+        const ${vf} value${v} = ACT(acc[y][${v}]${added});
 % endfor
 % if guarded:
 % for x in range(patch_w):
@@ -149,9 +159,10 @@ ${unroll}\
 % endfor
 % else:
 % for block in blocks:
-        ${"" if loop.first else "else "}${f"if ({' || '.join(f'column == {b}' for b in block.columns)}) " if block.columns is not None else ""}{
+        ${branch(loop.first, block.columns)}{
 % for x, width in block.stores:
-            STORE${width}(${lanes(f"value{x // vec}", x % vec, width, vec)}, row + ${x * store_step});
+            STORE${width}(
+                ${lanes(f"value{x // vec}", x % vec, width, vec)}, row + ${x * store_step});
 % endfor
         }
 % endfor

@@ -22,6 +22,12 @@ step_w              distance of the columns of x that neighbouring elements of y
     vf = "float" if vec == 1 else f"float{vec}"
     vectors = -(-patch_w // vec)
     unroll = "#pragma unroll\n" if guarded else ""
+    def branch(first, columns):
+        """The condition under which a piece of code is for this column."""
+        if columns is None:
+            return "" if first else "else "
+        tests = " || ".join(f"column == {b}" for b in columns)
+        return f"{'' if first else 'else '}if ({tests}) "
     def stored(value, at, width):
         return f"{at} = {value}" if width == 1 else f"vstore{width}({value}, 0, &{at})"
     def loaded(at):
@@ -101,7 +107,7 @@ ${unroll}\
             }
 % else:
 % for block in blocks:
-            ${"" if loop.first else "else "}${f"if ({' || '.join(f'column == {b}' for b in block.columns)}) " if block.columns is not None else ""}{
+            ${branch(loop.first, block.columns)}{
 % for e, width in block.copies:
 % if step_w == 1:
                 ${stored(f"LOAD{width}(row + {e})", f"window[t][{e}]", width)};
@@ -134,7 +140,7 @@ ${unroll}\
             }
 % else:
 % for block in blocks:
-            ${"" if loop.first else "else "}${f"if ({' || '.join(f'column == {b}' for b in block.columns)}) " if block.columns is not None else ""}{
+            ${branch(loop.first, block.columns)}{
 % for e, width in block.stores:
                 ${stored(f"LOAD{width}(row + {e})", f"grad[r][{e}]", width)};
 % endfor
@@ -149,7 +155,9 @@ ${unroll}\
                 const ${vf} g = ${loaded("grad[r][e]")};
 % for i in range(taps_h):
 % for s, start in enumerate(taps):
-                acc${i}_${s} = mad(g, ${loaded(f"window[r * STEP_H + {i} * TAP_STEP_H][e + {start}]")}, acc${i}_${s});
+                acc${i}_${s} = mad(
+                    g, ${loaded(f"window[r * STEP_H + {i} * TAP_STEP_H][e + {start}]")},
+                    acc${i}_${s});
 % endfor
 % endfor
             }
