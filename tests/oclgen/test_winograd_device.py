@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -17,15 +18,18 @@ from winograd_cases import (
     SHAPES,
     STORED,
     VARIANTS,
+    family_of,
     label,
     problems,
     run,
 )
 
 from oclgen.device import Device
+from oclgen.families import FAMILIES
 from oclgen.limits import KIB, Limits
-from oclgen.measure import TOLERANCE
+from oclgen.measure import TOLERANCE, compare
 from oclgen.problem import ConvProblem
+from oclgen.reference import random_inputs, reference
 
 CPU = Limits("cpu", 16 * KIB, 256, (256,) * 3, 2**27, 2**29, 2, 16)
 """Any device the tests run on has as much; a simulator that calls itself a GPU is used as a CPU."""
@@ -53,6 +57,25 @@ def test_epilogues_and_dtypes(device: Device, problem: ConvProblem, config: Any)
 def test_variants(device: Device, config: Any) -> None:
     assert_right(device, replace(SHAPES[2], bias=True, activation="relu"), config)
     assert_right(device, replace(EVEN, direction="bwd_data"), config)
+
+
+@pytest.mark.parametrize("config", BASES.values(), ids=BASES)
+def test_tensors_may_start_inside_their_storage(device: Device, config: Any) -> None:
+    problem = replace(SHAPES[1], bias=True)
+    inputs = random_inputs(problem, seed=1)
+    poison = np.full(problem.buffers["y"], np.nan, np.float32)
+    offsets = {role: 1 + n for n, role in enumerate(problem.buffers)}
+    stored = {
+        role: np.concatenate([np.full(offsets[role], np.nan, np.float32), array.ravel()])
+        for role, array in {**inputs, "y": poison}.items()
+    }
+    buffers = {role: device.upload(array) for role, array in stored.items()}
+    plan = FAMILIES[family_of(config)].plan(problem, config)
+    device.prepare(plan, buffers, offsets).run()
+    got = device.download(buffers["y"], stored["y"])
+    assert np.isnan(got[: offsets["y"]]).all()
+    result = got[offsets["y"] :].reshape(poison.shape)
+    assert not compare(result, reference(problem, inputs), TOLERANCE["fp32"])[1]
 
 
 @settings(
