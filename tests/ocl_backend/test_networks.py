@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("torchvision", exc_type=ImportError, reason="torchvision is not installed")
+if find_spec("torchvision") is None:
+    pytest.skip("torchvision is not installed", allow_module_level=True)
 
 from cpu_twin import place, relative
 from torch import nn
