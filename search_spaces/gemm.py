@@ -44,7 +44,7 @@ def register_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[
 def _register_on_cpu(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
     width = _width(problem, limits)
     return {
-        # 16 to 28 vectors of accumulators fill the register file and hide the latency of mad
+        # 16 to 28 vectors of accumulators fill the register file and hide its latency
         "item_m": _up_to(problem.m, 1, 2, 4, 6, 8, 12, 14),
         "item_n": _up_to(problem.n, *(width * count for count in (1, 2, 3, 4))),
         "vec_n": (width,),
@@ -80,7 +80,7 @@ def register_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_register.C
 
 def _register_cpu_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_register.Config]:
     width = _width(problem, limits)
-    # 6 x 4 asks for the fewest loads per mad, 12 x 2 for the shortest rows of B, 8 x 2 is for
+    # 6 x 4 asks for the fewest loads per multiply-add, 12 x 2 for the shortest rows of B, 8 x 2 is for
     # register files of 16 vectors and for m that only 8 divides
     shapes = ((6, 4), (12, 2), (8, 2)) if problem.m > 4 else ((problem.m, 4), (problem.m, 2))
     packs = ((False, problem.trans_b), (False, True), (True, True))
@@ -136,7 +136,7 @@ def staged_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Va
 def staged_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_staged.Config]:
     """Return start points for `gemm_staged`, best guess first; some may not be valid.
 
-    128 x 128 with 8 x 8 per work-item reads 16 words of local memory for 64 mads, which is what
+    128 x 128 with 8 x 8 per work-item reads 16 words of local memory for 64 multiply-adds, which is what
     keeps current GPUs busy; smaller tiles are for problems that would leave compute units idle.
     """
     if limits.kind == "cpu":

@@ -52,7 +52,7 @@ ${activation}
 % for i in rows:
             const ${vf} x${i} = ${load(vec_k, "a", i, load_name)};
 % for j in columns:
-            acc${i}_${j} = mad(x${i}, y${j}, acc${i}_${j});
+            acc${i}_${j} = x${i} * y${j} + acc${i}_${j};
 % endfor
 % endfor
 </%def>\
@@ -113,7 +113,7 @@ ${step("LOAD")}\
     p = k_first + (k_last - k_first) / ${vec_k} * ${vec_k} + lane;
     for (; p < k_last; p += ${local_k}) {
 % for i, j in elements:
-        sum${i}_${j} = mad(${load(1, "a", i)}, ${load(1, "b", j)}, sum${i}_${j});
+        sum${i}_${j} = ${load(1, "a", i)} * ${load(1, "b", j)} + sum${i}_${j};
 % endfor
     }
 % endif

@@ -4,7 +4,8 @@ Register-tiled GEMM without local memory: C = act(op(A) op(B) + bias), batched, 
 One work-item computes item_m x item_n of C in private memory; a column of A is broadcast against
 vectors of B. Rows past the edge read the last row again and are not stored; a column block that
 crosses the edge takes the vectors that do in single elements. Packed operands need neither: their panels are
-padded with zeros.
+padded with zeros. Products are written a * b + c, which every compiler tried contracts to a fused
+multiply-add; PoCL 3.1 makes a multiplication and an addition of mad().
 
 dtype, activation   storage type of A, B, C, bias (accumulation is fp32); epilogue
 item_m, item_n      rows and columns of C per work-item; item_n is a multiple of vec_n
@@ -98,7 +99,7 @@ void store_part(__global ${c_type} *p, const ${vf} value, const int count${bias_
 % for i in rows:
                     const ${vf} a${i} = (${vf})(${load_a(i, u)});
 % for j in columns:
-                    acc${i}_${j} = mad(a${i}, b${j}, acc${i}_${j});
+                    acc${i}_${j} = a${i} * b${j} + acc${i}_${j};
 % endfor
 % endfor
                 }

@@ -128,7 +128,7 @@ float element(__global const elem_t *from, const int row, const int column,
 % endfor
 % for i in range(item_m):
 % for j in chunks_n:
-                    acc${i}_${j} = mad((${vector(vec_n)})(${lane(f"a{i // vec_m}", vec_m, i % vec_m)}), b${j}, acc${i}_${j});
+                    acc${i}_${j} = ${lane(f"a{i // vec_m}", vec_m, i % vec_m)} * b${j} + acc${i}_${j};
 % endfor
 % endfor
                 }
