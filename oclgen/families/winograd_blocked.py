@@ -164,7 +164,7 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
         block=scratch.block,
         vec_t=scratch.vec_t,
         vec_x=scratch.vec_x,
-        edge_w=geo.out_w % geo.out_tile != 0,
+        rest=geo.out_w % geo.out_tile,
         edge_k=geo.filters % config.item_k != 0,
         bias=problem.bias,
         phases=statements,

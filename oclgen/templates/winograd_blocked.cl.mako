@@ -18,7 +18,8 @@ unroll_c         channels written out per iteration of the product
 workers          work-items that share the blocks
 split_k          work-items that share the filters of a block; each transforms the input itself
 filters_inside   transform a panel's filters here, not in a launch of its own: w is read, not u
-edge_w, edge_k   out_tile does not divide the width, item_k does not divide the filters
+rest             columns of the last tile of a row where out_tile does not divide the width, or 0
+edge_k           item_k does not divide the filters
 bias, dtype, activation   epilogue and storage types
 pixels_axis, tiles_axis, output_axis, filter_tile   functions of the transforms
 phases, phase_names       statements that pick every out_tile-th pixel, and their results
@@ -39,6 +40,17 @@ phases, phase_names       statements that pick every out_tile-th pixel, and thei
         first = s % run * out_tile
         swizzle = "".join(f"{first + j:x}" for j in range(out_tile))
         return f"q{s // run}" if run == 1 else f"q{s // run}.s{swizzle}"
+    def plane_of(s):
+        return f"to + {s} * (OUT_H * OUT_W)"
+    def single(s):
+        return [f"STORE1({lane(f'y{j}', s)}, {plane_of(s)} + {j});" for j in range(out_tile)]
+    def run_of(s):
+        return [f"STORE{out_tile}({pixels_of(s)}, {plane_of(s)});"] if transposed else single(s)
+    def guarded(s, statements):
+        if not edge_k:
+            return statements
+        return [f"if (k + {s} < FILTERS) {{", *(f"    {each}" for each in statements), "}"]
+    last_k = f"min(k0 + {item_k}, FILTERS)" if edge_k else f"k0 + {item_k}"
 %>\
 ${preamble}
 ${activation}
@@ -190,34 +202,29 @@ static void output_tile(
 % for j in range(out_tile):
         const ${vf(vec_k)} y${j} = ACT(d[i * IN_TILE + ${j}]${" + shift" if bias else ""});
 % endfor
-% if transposed:
-% if edge_w:
+% if rest:
         if (column + OUT_TILE <= OUT_W)
 % endif
         {
-% if out_tile == 4:
+% if transposed and out_tile == 4:
             const ${vf(vec_k)} low02 = zip_low(y0, y2), high02 = zip_high(y0, y2);
             const ${vf(vec_k)} low13 = zip_low(y1, y3), high13 = zip_high(y1, y3);
             const ${vf(vec_k)} q0 = zip_low(low02, low13), q1 = zip_high(low02, low13);
             const ${vf(vec_k)} q2 = zip_low(high02, high13), q3 = zip_high(high02, high13);
-% else:
+% elif transposed:
             const ${vf(vec_k)} q0 = zip_low(y0, y1), q1 = zip_high(y0, y1);
 % endif
 % for s in range(vec_k):
-            ${f"if (k + {s} < FILTERS) " if edge_k else ""}STORE${out_tile}(${pixels_of(s)}, to + ${s} * (OUT_H * OUT_W));
+% for line in guarded(s, run_of(s)):
+            ${line}
+% endfor
 % endfor
         }
-% if edge_w:
-        else
-% endif
-% endif
-% if edge_w or not transposed:
-        {
+% if rest:
+        else {
 % for s in range(vec_k):
-% for j in range(out_tile):
-            if (${f"k + {s} < FILTERS && " if edge_k else ""}column + ${j} < OUT_W) {
-                STORE1(${lane(f"y{j}", s)}, to + ${s} * (OUT_H * OUT_W) + ${j});
-            }
+% for line in guarded(s, single(s)[:rest]):
+            ${line}
 % endfor
 % endfor
         }
@@ -276,7 +283,7 @@ void winograd_blocked(
                 const int tile_row = first + t / TILES_W;
                 __global elem_t *image = target + offset_target
                     + (long)(tile_row / TILES_H) * FILTERS * (OUT_H * OUT_W);
-                for (int k = k0; k < ${f"min(k0 + {item_k}, FILTERS)" if edge_k else f"k0 + {item_k}"}; k += ${vec_k}) {
+                for (int k = k0; k < ${last_k}; k += ${vec_k}) {
                     output_tile(m + t * ${item_k} + k - k0, k,
                         tile_row % TILES_H * OUT_TILE, t % TILES_W * OUT_TILE,
                         ${"bias + offset_bias, " if bias else ""}image + (long)k * (OUT_H * OUT_W));

@@ -1,10 +1,11 @@
 <%doc>
-Filter transform: U = G g G^T, from w to panels of filters, [points][filters / panel][channels][panel].
+Filter transform: U = G g G^T, from w to panels of filters,
+[points][filters / panel][channels][panel].
 
 local_k       work-items per group, along the filters
 vec_k         filters per work-item; panel is a multiple of it
 channels_per_item   channels that one work-item takes, one after the other
-panel         filters that lie side by side; with all filters in one panel U is [points, channels, filters]
+panel         filters that lie side by side; if all do, U is [points, channels, filters]
 point         floats from one point of U to the next
 filter_tile   the function that transforms vec_k filters of one channel
 </%doc>

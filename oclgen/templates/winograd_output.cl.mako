@@ -14,6 +14,7 @@ output_axis   the function that multiplies one axis by A^T
     # private arrays are registers on GPUs, which take single tiles; on CPUs they stay in memory
     unroll = "#pragma unroll" if vec_t == 1 else ""
     load = "*in" if vec_t == 1 else f"vload{vec_t}(0, in)"
+    shifted = " + shift" if bias else ""
     def lane(value, s):
         return value if vec_t == 1 else f"{value}.s{s:x}"
 %>\
@@ -65,7 +66,7 @@ ${unroll}
 ${unroll}
             for (int j = 0; j < OUT_TILE; ++j) {
                 if (row + i < OUT_H && column + j < OUT_W) {
-                    const float value = ${lane("d[i * IN_TILE + j]", s)}${" + shift" if bias else ""};
+                    const float value = ${lane("d[i * IN_TILE + j]", s)}${shifted};
                     STORE1(ACT(value), out + (row + i) * OUT_W + column + j);
                 }
             }
