@@ -75,6 +75,16 @@ for (int k = 0; k < min((long)%(items)d, count - draw * %(items)d); ++k)
     STORE_out(out_at + k, values[k]);
 """
 
+DROPOUT = """\
+const float4 u = uniform(philox(seed, offset + draw));
+const float drawn[4] = {u.s0, u.s1, u.s2, u.s3};
+for (int k = 0; k < min(4L, count - draw * 4); ++k) {
+    const uchar kept = drawn[k] < chance;
+    STORE_mask(mask_at + k, kept);
+    STORE_out(out_at + k, kept ? LOAD_self(self_at + k) * scale : (T)(0));
+}
+"""
+
 EXPRESSION = {
     "uniform": "uniform(r) * (b - a) + a",
     "normal": "normal(r) * b + a",
@@ -238,9 +248,35 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Ten
     """Return x with items dropped with probability p and the rest scaled, and the mask kept."""
     if train is False:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
-    mask = bernoulli_(torch.empty_like(x, dtype=torch.bool), 1 - p)
-    scale = 1 / (1 - p) if p < 1 else 0.0
-    return torch.ops.aten.native_dropout_backward(x, mask, scale), mask
+    x = x.contiguous()
+    out, mask = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
+    draws = -(-x.numel() // 4)
+    if draws:
+        seed, offset = _reserve(x, None, draws)
+        numbers = (seed, offset, x.numel(), 1 - p, 1 / (1 - p) if p < 1 else 0.0)
+        walked = {"draw": (1,), "self": (4,), "out": (4,), "mask": (4,)}
+        launch(_dropout(x.dtype), (draws,), (x, out, mask, *numbers), walked)
+    return out, mask
+
+
+def _dropout(dtype: torch.dtype) -> Kernel:
+    value = "double" if dtype is torch.float64 else "float"
+    return Kernel(
+        "dropout",
+        value,
+        (
+            Operand("draw", role="position"),
+            Operand("self", dtype, "address"),
+            Operand("out", dtype, "address"),
+            Operand("mask", torch.bool, "address", "uchar"),
+            *(Scalar(label, "long") for label in ("seed", "offset", "count")),
+            Scalar("chance", "float"),
+            Scalar("scale", value),
+        ),
+        DROPOUT,
+        PHILOX + DRAW,
+        scalar_only=True,
+    )
 
 
 def multinomial(

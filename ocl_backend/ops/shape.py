@@ -36,9 +36,25 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     )
     start = 0
     for part in parts:
-        out.narrow(axis, start, part.shape[axis]).copy_(part)
+        _copy(part, out.narrow(axis, start, part.shape[axis]))
         start += part.shape[axis]
     return out
+
+
+def _copy(source: Tensor, target: Tensor) -> None:
+    """Copy in vectors: a part of a concatenation is long runs with gaps."""
+    if source.device != target.device:
+        raise RuntimeError(
+            f"cat: expected all tensors to be on the same device, but found {source.device} and "
+            f"{target.device}. Move them with .to()."
+        )
+    kernel = Kernel(
+        "copy",
+        dtype_of(target.dtype).value,
+        (Operand("self", source.dtype), Operand("out", target.dtype, "output")),
+        "const T out = self;",
+    )
+    launch(kernel, target.shape, (source, target))
 
 
 def _common_format(tensors: Sequence[Tensor]) -> torch.memory_format:
