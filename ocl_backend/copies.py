@@ -5,9 +5,11 @@ Copies of bytes, and those between host and device, are the shim's; it calls `st
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +17,11 @@ import torch
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Launch, Pointer, prepare
 from oclgen import render
+from oclgen.device import devices
+from oclgen.plan import round_up
+
+TILE = 16
+"""Side of the tiles by which dimensions that cross are copied."""
 
 INNER_ITEMS = 16
 """A contiguous dimension shorter than this leaves vector units idle: the longest goes innermost."""
@@ -44,6 +51,14 @@ def strided_copy(source: torch.Tensor, target: torch.Tensor) -> None:
     launch(source.data_ptr(), target.data_ptr())
 
 
+class Dim(NamedTuple):
+    """A dimension both tensors walk: its size, and the items from one step to the next."""
+
+    size: int
+    source: int
+    target: int
+
+
 @lru_cache(maxsize=4096)
 def _prepared(
     device: int,
@@ -54,54 +69,67 @@ def _prepared(
     target_strides: tuple[int, ...],
 ) -> Launch:
     dims = collapse(shape, source_strides, target_strides)
-    reach = max(
-        sum((size - 1) * stride for size, stride, _ in dims),
-        sum((size - 1) * stride for size, _, stride in dims),
-    )
+    reach = max(sum((dim.size - 1) * dim[side] for dim in dims) for side in (1, 2))
     wide = reach >= 2**31
-    number = np.int64 if wide else np.int32
-    (inner, *inner_strides), *outer = dims
+    crossed = crossing(dims)
+    tiles = crossed is not None and devices()[device].limits.max_work_group >= TILE * TILE
+    walked = crossed if crossed and tiles else (_inner(dims),)
+    outer = [dim for dim in dims if dim not in walked]
+    numbers = [number for dim in (*walked, *outer) for number in dim]
+    rest = prod(dim.size for dim in outer)
     arguments = [
         Pointer(source.itemsize),
         Pointer(target.itemsize),
-        *(number(stride) for stride in inner_strides),
-        *(number(value) for dim in outer for value in dim),
+        *map(np.int64 if wide else np.int32, numbers),
     ]
-    text = _source(source, target, len(outer), wide)
-    global_size = (inner, prod(size for size, _, _ in outer))
-    return prepare(device, text, "strided_copy", global_size, arguments)
+    template = "strided_transpose" if tiles else "strided_copy"
+    text = _source(template, source, target, len(outer), wide)
+    if not tiles:
+        return prepare(device, text, template, (walked[0].size, rest), arguments)
+    sizes = (*(round_up(dim.size, TILE) for dim in walked), rest)
+    return prepare(device, text, template, sizes, arguments, (TILE, TILE, 1))
 
 
 @cache
-def _source(source: torch.dtype, target: torch.dtype, outer: int, wide: bool) -> str:
+def _source(template: str, source: torch.dtype, target: torch.dtype, outer: int, wide: bool) -> str:
     return render.render(
-        "strided_copy",
+        template,
         package="ocl_backend",
         source=dtype_of(source),
         target=dtype_of(target),
         outer=outer,
+        tile=TILE,
         index="long" if wide else "int",
     )
 
 
-def collapse(
-    shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...]
-) -> list[tuple[int, int, int]]:
-    """Return the (size, source stride, target stride) of the fewest dimensions that do the copy.
-
-    The first is the inner one; the rest are ordered from the slowest to the fastest.
-    """
-    dims = [dim for dim in zip(shape, source, target, strict=True) if dim[0] != 1]
-    dims.sort(key=lambda dim: (dim[2], dim[1]), reverse=True)
+def collapse(shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...]) -> list[Dim]:
+    """Return the fewest dimensions that do the copy, from the target's slowest to its fastest."""
+    dims = [Dim(*dim) for dim in zip(shape, source, target, strict=True) if dim[0] != 1]
+    dims.sort(key=lambda dim: (dim.target, dim.source), reverse=True)
     if not dims:
-        return [(1, 0, 0)]
+        return [Dim(1, 0, 0)]
     merged = [dims[0]]
     for outer, inner in pairwise(dims):
-        if outer[1] == inner[0] * inner[1] and outer[2] == inner[0] * inner[2]:
-            merged[-1] = (merged[-1][0] * inner[0], inner[1], inner[2])
+        together = (inner.size * inner.source, inner.size * inner.target)
+        if (outer.source, outer.target) == together:
+            merged[-1] = inner._replace(size=merged[-1].size * inner.size)
         else:
             merged.append(inner)
-    fastest = merged[-1]
-    inner_dim = fastest if fastest[0] >= INNER_ITEMS else max(merged)
-    merged.remove(inner_dim)
-    return [inner_dim, *merged]
+    return merged
+
+
+def crossing(dims: Sequence[Dim]) -> tuple[Dim, Dim] | None:
+    """Return the fastest dimension of the target and that of the source, if they differ.
+
+    None as well where either is too short for tiles to pay, or the source is broadcast.
+    """
+    a, b = dims[-1], min(dims, key=lambda dim: dim.source)
+    if a is b or b.source == 0 or min(a.size, b.size) < TILE // 2:
+        return None
+    return a, b
+
+
+def _inner(dims: Sequence[Dim]) -> Dim:
+    fastest = dims[-1]
+    return fastest if fastest.size >= INNER_ITEMS else max(dims)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import Any
 
 from oclgen.device import Device, devices  # before pyopencl: it prepares the loader
 
@@ -34,22 +33,13 @@ def open_devices() -> tuple[Device, ...]:
         limits = device.limits
         library.ocl_add_device(
             ctypes.c_void_p(device.context.int_ptr),
-            ctypes.c_void_p(queue(device.index).int_ptr),
+            ctypes.c_void_p(device.queue.int_ptr),
             device.name.encode(),
             ctypes.c_size_t(limits.global_bytes),
             ctypes.c_size_t(limits.max_alloc_bytes),
         )
     library.ocl_register_device()
     return found
-
-
-@cache
-def queue(index: int) -> Any:
-    """Return the in-order queue torch's work on device `index` goes to.
-
-    It is not the device's own queue, which records event times and so costs more per launch.
-    """
-    return cl.CommandQueue(devices()[index].context)
 
 
 def set_limit(index: int, size: int) -> None:

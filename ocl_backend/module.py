@@ -1,6 +1,6 @@
 """The module `torch.ocl`: devices, memory figures, random numbers and fallbacks, as torch.cuda has.
 
-It forwards to torch.accelerator and the shim and holds no state of its own.
+It forwards to torch.accelerator and the shim, which hold all state.
 """
 
 from __future__ import annotations
@@ -207,27 +207,32 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
     memory.set_limit(index, int(fraction * memory.open_devices()[index].limits.global_bytes))
 
 
-def default_generators() -> tuple[torch.Generator, ...]:
-    """Return the generator each device draws from when an operator is given none."""
+default_generators: tuple[torch.Generator, ...] = ()
+"""The generator each device draws from when an operator is given none."""
+
+
+def open_generators() -> None:
+    """Fill `default_generators`; the devices must be open."""
+    global default_generators
     get: Callable[[int], torch.Generator] = torch.ops.ocl.default_generator
-    return tuple(get(index) for index in range(device_count()))
+    default_generators = tuple(get(index) for index in range(device_count()))
 
 
 def manual_seed(seed: int) -> None:
     """Seed the current device's generator."""
     if is_available():
-        default_generators()[current_device()].manual_seed(seed)
+        default_generators[current_device()].manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
     """Seed the generators of all devices."""
-    for generator in default_generators():
+    for generator in default_generators:
         generator.manual_seed(seed)
 
 
 def seed() -> int:
     """Seed the current device's generator at random and return the seed."""
-    return default_generators()[current_device()].seed()
+    return default_generators[current_device()].seed()
 
 
 def seed_all() -> int:
@@ -239,22 +244,22 @@ def seed_all() -> int:
 
 def initial_seed() -> int:
     """Return the seed of the current device's generator."""
-    return default_generators()[current_device()].initial_seed()
+    return default_generators[current_device()].initial_seed()
 
 
 def get_rng_state(device: DeviceLike = "ocl") -> torch.Tensor:
     """Return the state of a device's generator: 16 bytes on the CPU, seed and offset."""
-    return default_generators()[_index(device)].get_state()
+    return default_generators[_index(device)].get_state()
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
     """Return the states of all generators."""
-    return [generator.get_state() for generator in default_generators()]
+    return [generator.get_state() for generator in default_generators]
 
 
 def set_rng_state(new_state: torch.Tensor, device: DeviceLike = "ocl") -> None:
     """Set the state of a device's generator to what `get_rng_state` returned."""
-    default_generators()[_index(device)].set_state(new_state)
+    default_generators[_index(device)].set_state(new_state)
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

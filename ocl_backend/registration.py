@@ -26,6 +26,7 @@ def register() -> None:
     """
     backend_registration.rename_privateuse1_backend("ocl")
     memory.open_devices()
+    module.open_generators()
     register_module: Callable[..., None] = torch._register_device_module
     register_module("ocl", module)
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)

@@ -114,6 +114,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_copy_from", TORCH_FN(ocl::copy_from));
   library.impl("_copy_from_and_resize", TORCH_FN(ocl::copy_from_and_resize));
   library.impl("_local_scalar_dense", TORCH_FN(ocl::local_scalar_dense));
+  // each device has one in-order queue: no block is reused ahead of its readers
+  library.impl("record_stream", [](at::Tensor&, c10::Stream) {});
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {

@@ -12,7 +12,7 @@ ${source.prelude}${target.prelude if target is not source else ""}\
 __kernel void strided_copy(
     const __global ${source.storage} *restrict source, const long source_start,
     __global ${target.storage} *restrict target, const long target_start,
-    const ${index} source_stride_0, const ${index} target_stride_0\
+    const ${index} size_0, const ${index} source_stride_0, const ${index} target_stride_0\
 % for d in range(1, outer + 1):
 ,
     const ${index} size_${d}, const ${index} source_stride_${d}, const ${index} target_stride_${d}\

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
-from ocl_backend.copies import collapse
+from ocl_backend.copies import Dim, collapse, crossing
 from ocl_backend.dtypes import DTYPES
 
 NUMBERS = [0.0, 1.0, -1.5, 2.75, 100.0, -100.25, 65504.0, 1e-3, -0.0, 3.999]
@@ -112,10 +112,28 @@ def test_random_permutations_and_slices(device: Any, data: st.DataObject) -> Non
 
 def test_collapse_merges_what_lies_together() -> None:
     assert collapse((2, 3, 4), (12, 4, 1), (12, 4, 1)) == [(24, 1, 1)]
-    assert collapse((64, 64), (1, 64), (64, 1)) == [(64, 64, 1), (64, 1, 64)]
-    assert collapse((100, 3), (3, 1), (3, 1)) == [(300, 1, 1)]
-    assert collapse((100, 3), (1, 100), (3, 1)) == [(100, 1, 3), (3, 100, 1)]
+    assert collapse((64, 32), (1, 64), (32, 1)) == [(64, 1, 32), (32, 64, 1)]
+    assert collapse((2, 3, 4), (12, 4, 1), (4, 8, 1)) == [(3, 4, 8), (2, 12, 4), (4, 1, 1)]
     assert collapse((1, 1), (7, 9), (3, 2)) == [(1, 0, 0)]
+
+
+def test_crossing_dimensions_are_found() -> None:
+    assert crossing([Dim(64, 1, 32), Dim(32, 64, 1)]) == (Dim(32, 64, 1), Dim(64, 1, 32))
+    assert crossing([Dim(64, 32, 32), Dim(32, 1, 1)]) is None
+    assert crossing([Dim(3, 1, 32), Dim(32, 3, 1)]) is None  # too short for tiles
+    assert crossing([Dim(64, 0, 32), Dim(32, 1, 1)]) is None  # broadcast
+    assert crossing([Dim(64, 1, 32), Dim(32, 0, 1)]) is None
+
+
+@pytest.mark.parametrize(
+    "shape", [(16, 16), (17, 33), (100, 9), (8, 8), (3, 40, 23), (2, 5, 9, 31)]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64], ids=str)
+def test_tiles_cover_every_edge(device: Any, shape: tuple[int, ...], dtype: Any) -> None:
+    x = torch.arange(1000).repeat(20)[: torch.Size(shape).numel()].view(shape).float()
+    for first, second in ((-1, -2), (0, -1)):
+        actual = x.to(place(device)).transpose(first, second).to(dtype).contiguous()
+        assert torch.equal(actual.cpu(), x.transpose(first, second).to(dtype))
 
 
 def test_host_and_device_trade_dtypes_and_layouts(device: Any) -> None:

@@ -33,6 +33,7 @@ def test_the_device_is_torchs_accelerator(device: Any) -> None:
 def test_every_public_name_exists_and_is_documented() -> None:
     for name in torch.ocl.__all__:
         assert getattr(torch.ocl, name).__doc__, name
+    assert len(torch.ocl.default_generators) == torch.ocl.device_count()
 
 
 def test_properties_are_those_of_the_opencl_device(device: Any) -> None:
@@ -122,7 +123,7 @@ def test_a_generator_of_ones_own_leaves_the_default_alone(device: Any) -> None:
 @pytest.mark.usefixtures("any_device")
 def test_seed_all_gives_every_device_the_same_new_seed() -> None:
     number = torch.ocl.seed_all()
-    assert {g.initial_seed() for g in torch.ocl.default_generators()} <= {number}
+    assert {g.initial_seed() for g in torch.ocl.default_generators} <= {number}
 
 
 def test_events_and_streams_order_and_wait(device: Any) -> None:
@@ -137,7 +138,22 @@ def test_events_and_streams_order_and_wait(device: Any) -> None:
         while not stream.query():  # it asks by a marker of its own
             time.sleep(0.001)
         event.wait(stream)
+        x.record_stream(stream)
         assert x.cpu().sum() == 1000
+
+
+def test_events_time_what_lies_between_them(device: Any) -> None:
+    with torch.ocl.device(device.index):
+        start, end = (torch.Event(device="ocl", enable_timing=True) for _ in range(2))
+        x = torch.ones(1 << 20, device="ocl")
+        began = time.perf_counter()
+        start.record()
+        for _ in range(10):
+            x = x + 1
+        end.record()
+        end.synchronize()
+        waited = (time.perf_counter() - began) * 1e3
+    assert 0 < start.elapsed_time(end) <= waited * 1.1
 
 
 def test_a_module_moves_and_is_copied(device: Any) -> None:
