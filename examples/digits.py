@@ -20,7 +20,7 @@ from oclgen_cli.tune import run
 from search_spaces.progress import Budget
 
 BATCH, EPOCHS, HELD_OUT = 64, 15, 360
-BUDGET = Budget(trials=32, seconds=120)
+BUDGET = Budget(trials=12, seconds=120)
 
 
 def network() -> nn.Module:
