@@ -80,8 +80,8 @@ def register_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_register.C
 
 def _register_cpu_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_register.Config]:
     width = _width(problem, limits)
-    # 6 x 4 asks for the fewest loads per multiply-add, 12 x 2 for the shortest rows of B, 8 x 2 is for
-    # register files of 16 vectors and for m that only 8 divides
+    # 6 x 4 asks for the fewest loads per multiply-add, 12 x 2 for the shortest rows of B; 8 x 2 is
+    # for register files of 16 vectors and for m that only 8 divides
     shapes = ((6, 4), (12, 2), (8, 2)) if problem.m > 4 else ((problem.m, 4), (problem.m, 2))
     packs = ((False, problem.trans_b), (False, True), (True, True))
     narrow = problem.m < 64 and problem.k >= 1024
@@ -136,8 +136,8 @@ def staged_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Va
 def staged_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_staged.Config]:
     """Return start points for `gemm_staged`, best guess first; some may not be valid.
 
-    128 x 128 with 8 x 8 per work-item reads 16 words of local memory for 64 multiply-adds, which is what
-    keeps current GPUs busy; smaller tiles are for problems that would leave compute units idle.
+    128 x 128 with 8 x 8 per work-item reads 16 words of local memory for 64 multiply-adds, which
+    keeps current GPUs busy; smaller tiles are for problems that leave compute units idle.
     """
     if limits.kind == "cpu":
         return []
