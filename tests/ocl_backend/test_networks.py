@@ -21,6 +21,10 @@ from ocl_backend.interop import torchvision_models
 NETWORKS = ["alexnet", "resnet18", "mobilenet_v2", "vgg16"]
 SEEDS = 3
 """An input of a ReLU within rounding of zero flips, and a gradient with it: not with every seed."""
+GRADIENT_TOLERANCE = 1e-3
+OWN_ERRORS = 10
+"""A gradient that is zero but for rounding (of a bias before a batch normalisation) differs wholly;
+it is judged by the CPU's own distance from float64 and may have ten times as much."""
 
 
 def build(name: str) -> Any:
@@ -38,12 +42,17 @@ def gradients(network: Any, x: Any, labels: Any) -> list[Any]:
     return [parameter.grad for parameter in network.parameters()]
 
 
-def worst_gradient(network: Any, twin: Any, device: Any, seed: int) -> float:
+def gradients_agree(network: Any, twin: Any, device: Any, seed: int) -> bool:
     torch.manual_seed(seed)
     x, labels = torch.randn(2, 3, 64, 64), torch.randint(0, 1000, (2,))
+    exact = gradients(deepcopy(network).double(), x.double(), labels)
     theirs = gradients(network, x, labels)
     ours = gradients(twin, x.to(place(device)), labels.to(place(device)))
-    return max(relative(our, their) for our, their in zip(ours, theirs, strict=True))
+    return all(
+        relative(our, their)
+        <= max(GRADIENT_TOLERANCE, OWN_ERRORS * relative(their.double(), truth))
+        for our, their, truth in zip(ours, theirs, exact, strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -57,7 +66,7 @@ def test_scores_and_gradients(device: Any, name: str) -> None:
     with torch.no_grad():
         scores, ours = network.eval()(x), twin.eval()(x.to(place(device)))
     assert relative(ours, scores) <= 1e-4
-    assert any(worst_gradient(network, twin, device, seed) <= 1e-3 for seed in range(SEEDS))
+    assert any(gradients_agree(network, twin, device, seed) for seed in range(SEEDS))
     assert torch.ocl.fallbacks() == {}
 
 
