@@ -91,10 +91,11 @@ class Config:
                 f"work-item; at most {MAX_ACCUMULATORS} stay in registers"
             )
         if self.local_bytes > limits.local_bytes:
+            remedy = "buffers=1" if self.buffers > 1 else "a smaller tile_k"
             return (
                 f"tile_m={self.tile_m} tile_n={self.tile_n} tile_k={self.tile_k} "
                 f"buffers={self.buffers} needs {self.local_bytes} B of local memory; the device "
-                f"has {limits.local_bytes}. Try buffers=1 or a smaller tile_k"
+                f"has {limits.local_bytes}. Try {remedy}"
             )
         return None
 
