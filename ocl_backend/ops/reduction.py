@@ -31,6 +31,9 @@ GROUP = 256
 PIECE = 4096
 """Items worth a work-item of their own on a CPU, or a work-group on a GPU."""
 
+WIDE, STRIP = 1024, 64
+"""Columns from which on a CPU reduces strips of rows, and the rows of a strip."""
+
 NUMBERS: dict[str, type[np.generic]] = {
     "float": np.float32,
     "double": np.float64,
@@ -197,6 +200,10 @@ class Arrangement:
         room = limits.compute_units * (2 if cpu else 8) // max(groups, 1)
         worth = terms * (width if columns else 1) // PIECE
         pieces = 1 if whole else max(1, min(room, worth))
+        if columns and not whole and kept.inner >= WIDE and terms >= 4 * STRIP:
+            # few rows at a time: a column of a wide matrix touches a new page with every item
+            pieces = max(pieces, terms // STRIP)
+            per_item = max(1, PIECE // (STRIP * width))
         row_spans = min(pieces, reduced.rows)
         across = min(lanes, _power(reduced.inner))
         return Arrangement(
