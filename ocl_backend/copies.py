@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.launch import Launch, Pointer, prepare
+from ocl_backend.launch import Argument, Launch, Pointer, prepare
 from oclgen import render
 from oclgen.device import devices
 from oclgen.plan import round_up
@@ -77,7 +77,7 @@ def _prepared(
     outer = [dim for dim in dims if dim not in walked]
     numbers = [number for dim in (*walked, *outer) for number in dim]
     rest = prod(dim.size for dim in outer)
-    arguments = [
+    arguments: list[Argument] = [
         Pointer(source.itemsize),
         Pointer(target.itemsize),
         *map(np.int64 if wide else np.int32, numbers),
