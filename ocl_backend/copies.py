@@ -80,7 +80,7 @@ def _prepared(
     arguments: list[Argument] = [
         Pointer(source.itemsize),
         Pointer(target.itemsize),
-        *map(np.int64 if wide else np.int32, numbers),
+        *(np.int64(number) if wide else np.int32(number) for number in numbers),
     ]
     template = "strided_transpose" if tiles else "strided_copy"
     text = _source(template, source, target, len(outer), wide)
