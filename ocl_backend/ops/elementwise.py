@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -312,4 +313,4 @@ def _body(kernel: Kernel, width: int) -> list[str]:
     text = re.sub(r"\bR\b", vectors.vector(kernel.truth, width), text)
     if kernel.value == "float":
         text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)|\d+\.\d+)(?![\w.])", r"\1f", text)
-    return [line.strip() for line in text.strip().splitlines()]
+    return textwrap.dedent(text).strip().splitlines()

@@ -131,7 +131,7 @@ SELECT = Kernel(
         Operand("out", torch.int64, "address"),
     ),
     """if (mask)
-        STORE_out(rank - 1, position)""",
+    STORE_out(rank - 1, position);""",
     scalar_only=True,
 )
 
