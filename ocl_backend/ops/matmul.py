@@ -46,6 +46,7 @@ class ShapeKey(NamedTuple):
     activation: Activation
 
 
+@lru_cache(maxsize=8192)
 def layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> Matrix | None:
     """Return how a batch of matrices of these strides is read in place, or None if it cannot be."""
     (*batch, rows, columns), (*steps, by_row, by_column) = shape, strides
