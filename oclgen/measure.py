@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oclgen.device import BuildError, Device, LaunchError, PreparedPlan
+from oclgen.excerpt import Excerpt, excerpt
 from oclgen.measurement import Measurement
 from oclgen.plan import Plan
 from oclgen.problem import DTYPES, Problem
@@ -26,16 +27,21 @@ MIN_SAMPLES, MAX_SAMPLES = 5, 50
 
 
 class Bench:
-    """Inputs, reference and poisoned output of one problem on one device, for many variants."""
+    """Inputs, reference and poisoned output of one problem on one device, for many variants.
+
+    Of a problem too large for a float64 reference in seconds an excerpt is compared (see
+    `oclgen.excerpt`), drawn anew by `seed`; that every element was written is checked always.
+    """
 
     def __init__(self, device: Device, problem: Problem, seed: int = 0) -> None:
         self.device, self.problem = device, problem
-        self._inputs, self.expected = _case(problem, seed)
-        self._storage = {role: encode(a, problem.dtype) for role, a in self._inputs.items()}
+        inputs, self.excerpt, self.expected = _case(problem, seed)
         self._poison = encode(
             np.full(problem.buffers[problem.output], np.nan, np.float32), problem.dtype
         )
-        self.buffers = {role: device.upload(a) for role, a in self._storage.items()}
+        self.buffers = {
+            role: device.upload(encode(array, problem.dtype)) for role, array in inputs.items()
+        }
 
     def measure(self, plan: Plan, limit_ms: float = float("inf")) -> Measurement:
         """Verify `plan`, then time it; give up early when it is slower than 3 x `limit_ms`.
@@ -51,20 +57,34 @@ class Bench:
             return Measurement(invalidity="compile", reason=str(error))
         except LaunchError as error:
             return Measurement(invalidity="runtime", reason=str(error))
-        distance, reason = compare(got, self.expected, TOLERANCE[self.problem.dtype])
+        distance, reason = self._judge(got)
         if reason:
             return Measurement(invalidity="correctness", reason=reason, error=distance)
+        if first > 3 * limit_ms:
+            # the first launch also pays for what runtimes put off until then
+            first = min(first, prepared.run())
         samples = (first,) if first > 3 * limit_ms else time_samples(prepared)
         return Measurement(samples=samples, error=distance)
 
+    def _judge(self, got: NDArray[Any]) -> tuple[float, str]:
+        """Return the error against the reference, and why the output is wrong or ""."""
+        unwritten = got.size - int(np.count_nonzero(np.isfinite(got)))
+        if unwritten:
+            return float("inf"), f"{unwritten} of {got.size} elements are not finite"
+        part = self.excerpt.of(self.problem.output, got)
+        return compare(part, self.expected, TOLERANCE[self.problem.dtype])
 
-@lru_cache(maxsize=4)
-def _case(problem: Problem, seed: int) -> tuple[Mapping[str, NDArray[Any]], NDArray[Any]]:
+
+@lru_cache(maxsize=2)
+def _case(problem: Problem, seed: int) -> tuple[Mapping[str, NDArray[Any]], Excerpt, NDArray[Any]]:
+    """Return the inputs as the dtype stores them, the part to compare, and its reference."""
     inputs = {
         role: decode(encode(array, problem.dtype), problem.dtype)
         for role, array in random_inputs(problem, seed).items()
     }
-    return inputs, reference(problem, inputs)
+    part = excerpt(problem, seed)
+    cut = {role: part.of(role, array) for role, array in inputs.items()}
+    return inputs, part, reference(part.problem, cut)
 
 
 def time_samples(prepared: PreparedPlan) -> tuple[float, ...]:
@@ -84,8 +104,6 @@ def _repeat(run: Callable[[], float], times: int) -> list[float]:
 def compare(got: NDArray[Any], want: NDArray[Any], tolerance: float) -> tuple[float, str]:
     """Return (relative L2 error, why it is wrong or "")."""
     difference = np.abs(got.astype(np.float64) - want)
-    if not np.isfinite(difference).all():
-        return float("inf"), f"{int((~np.isfinite(difference)).sum())} of {want.size} not finite"
     norm = float(np.linalg.norm(want)) or 1.0
     error = float(np.linalg.norm(difference)) / norm
     worst = float(difference.max()) / (float(np.abs(want).max()) or 1.0)
@@ -101,11 +119,11 @@ def encode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
         return np.where(np.isnan(array), 0x7FC0, rounded).astype(np.uint16)
     assert DTYPES[dtype] in (2, 4)
-    return array.astype(np.float16 if dtype == "fp16" else np.float32)
+    return array.astype(np.float16 if dtype == "fp16" else np.float32, copy=False)
 
 
 def decode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
     """Return stored values as float32; the inverse of `encode`."""
     if dtype == "bf16":
         return (array.astype(np.uint32) << 16).view(np.float32)
-    return array.astype(np.float32)
+    return array.astype(np.float32, copy=False)

@@ -14,11 +14,16 @@ from oclgen.problem import Activation, ConvProblem, GemmProblem, Problem
 Array = NDArray[Any]
 
 
+PERIOD = 4_194_301
+"""Random numbers drawn per input; larger inputs repeat them. A prime, so that no two rows, planes
+or batch items are alike."""
+
+
 def random_inputs(problem: Problem, seed: int) -> dict[str, Array]:
     """Return fresh standard-normal fp32 inputs by role; the output's role is left out."""
     rng = np.random.default_rng(seed)
     return {
-        role: rng.standard_normal(shape, dtype=np.float32)
+        role: np.resize(rng.standard_normal(min(math.prod(shape), PERIOD), np.float32), shape)
         for role, shape in problem.buffers.items()
         if role != problem.output
     }

@@ -128,12 +128,17 @@ class _Run:
             self._count(Best(name, config, measurement.ms), measurement)
 
     def _searches(self) -> dict[str, Search]:
-        """Return a search per family that knows what was measured before."""
+        """Return a search per family that knows what was measured before.
+
+        Families that won nearby come first: they have their turn even if seconds are short.
+        """
         tuner, problem = self.tuner, self.problem
-        starts: dict[str, list[Any]] = {name: [] for name in tuner.serving(problem)}
+        serving = tuner.serving(problem)
+        starts: dict[str, list[Any]] = {}
         for name, config in tuner.starts(problem):
-            if name in starts and config.why_not(problem, tuner.limits) is None:
-                starts[name].append(config)
+            if name in serving and config.why_not(problem, tuner.limits) is None:
+                starts.setdefault(name, []).append(config)
+        starts |= {name: [] for name in serving if name not in starts}
         searches = {
             name: Search(
                 space_of(name, problem, tuner.limits),

@@ -1,0 +1,96 @@
+"""Cuts a smaller problem out of a large one, whose float64 reference is affordable.
+
+What is cut is independent of the rest: batch items, rows of C, output channels, groups. So the
+excerpt's output is exactly that part of the whole output. No device and no numbers here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oclgen.problem import ConvProblem, GemmProblem, Problem
+
+AFFORDABLE = 8e9
+"""Work of a float64 reference that is computed whole: some seconds in numpy."""
+WORK_PER_ELEMENT = 100
+"""An element read or written costs numpy about as much as so many operations of a product."""
+
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A part of a problem: the smaller problem, and per role the axis and indices it takes."""
+
+    problem: Problem
+    cuts: dict[str, tuple[int, Indices]]
+
+    def of(self, role: str, array: NDArray[Any]) -> NDArray[Any]:
+        """Return the part of the buffer with this role, shaped like the smaller problem's."""
+        if role not in self.cuts:
+            return array
+        axis, indices = self.cuts[role]
+        return array.take(indices, axis=axis)
+
+
+def excerpt(problem: Problem, seed: int) -> Excerpt:
+    """Return all of `problem` if it is affordable, else a random part with both ends of the axis.
+
+    The part is drawn from `seed` along the widest independent axis.
+    """
+    elements = sum(int(np.prod(shape)) for shape in problem.buffers.values())
+    work = problem.flops + WORK_PER_ELEMENT * elements
+    if work <= AFFORDABLE:
+        return Excerpt(problem, {})
+    share = AFFORDABLE / work
+    if isinstance(problem, GemmProblem):
+        return _of_gemm(problem, share, seed)
+    return _of_conv(problem, share, seed)
+
+
+def _draw(extent: int, share: float, seed: int) -> Indices:
+    """Return sorted indices below `extent`, about `share` of them, the first and last always."""
+    inner = np.random.default_rng(seed).permutation(np.arange(1, max(extent - 1, 1)))
+    wanted = max(int(extent * share) - 2, 0)
+    return np.unique(np.concatenate(([0, extent - 1], inner[:wanted])))
+
+
+def _of_gemm(problem: GemmProblem, share: float, seed: int) -> Excerpt:
+    if problem.batch > 1:
+        items = _draw(problem.batch, share, seed)
+        cuts = {"c": (0, items)}
+        cuts |= {} if problem.shared_a else {"a": (0, items)}
+        cuts |= {} if problem.shared_b else {"b": (0, items)}
+        return Excerpt(replace(problem, batch=len(items)), cuts)
+    rows = _draw(problem.m, share, seed)
+    cuts = {"a": (2 if problem.trans_a else 1, rows), "c": (1, rows)}
+    if problem.bias == "m":
+        cuts["bias"] = (0, rows)
+    return Excerpt(replace(problem, m=len(rows)), cuts)
+
+
+def _of_conv(problem: ConvProblem, share: float, seed: int) -> Excerpt:
+    if problem.direction != "bwd_weights":
+        items = _draw(problem.batch, share, seed)
+        cuts = {"x": (0, items), "y": (0, items)}
+        return Excerpt(replace(problem, batch=len(items)), cuts)
+    if problem.groups == 1:
+        filters = _draw(problem.out_channels, share, seed)
+        cuts = {"y": (1, filters), "w": (0, filters)}
+        return Excerpt(replace(problem, out_channels=len(filters)), cuts)
+    groups = _draw(problem.groups, share, seed)
+    inputs = _members(groups, problem.in_channels // problem.groups)
+    outputs = _members(groups, problem.out_channels // problem.groups)
+    smaller = replace(
+        problem, groups=len(groups), in_channels=len(inputs), out_channels=len(outputs)
+    )
+    return Excerpt(smaller, {"x": (1, inputs), "y": (1, outputs), "w": (0, outputs)})
+
+
+def _members(groups: Indices, size: int) -> Indices:
+    """Return the channels of these groups of `size`."""
+    return (groups[:, None] * size + np.arange(size)).ravel()
