@@ -24,7 +24,7 @@ BOTH = (False, True)
 
 REGISTERS = 28
 """Vectors of accumulators that leave room for operands in a file of 32."""
-BLOCK = 14
+BLOCK = 16
 """Tiles that are enough for a block."""
 VARIED_GEMMS = 2
 """Products whose neighbours are tried as well."""
@@ -64,15 +64,16 @@ def blocked_seeds(problem: ConvProblem, limits: Limits) -> list[winograd_blocked
 
 
 def _blocked_seeds(geo: Geometry, limits: Limits) -> Iterator[winograd_blocked.Config]:
-    """Yield blocks of some 14 tiles and of one row, with one and two vectors of filters.
+    """Yield blocks of some 16 tiles and of one row, with one and two vectors of filters.
 
     Fewer tiles read U more often than they use it; more of them push V out of the cache.
     """
     width, units = limits.native_float_width, limits.compute_units
     rows = geo.batch * geo.tiles_h
-    for tile_rows in dict.fromkeys((min(ceil_div(BLOCK, geo.tiles_w), rows), 1)):
-        blocks = ceil_div(rows, tile_rows)
-        few = blocks < 2 * units
+    usual = min(max(round(BLOCK / geo.tiles_w), 1), rows)
+    # where all tiles make one block, the cores share the filters and transform their own once
+    few = ceil_div(rows, usual) < 2 * units and rows * geo.tiles_w <= 4 * BLOCK
+    for tile_rows in dict.fromkeys((rows if few else usual, usual, 1)):
         for vectors in (1, 2):
             yield winograd_blocked.Config(
                 out_tile=geo.out_tile, tile_rows=tile_rows,
