@@ -38,6 +38,7 @@ def contest(
         share = ceil(trials / remaining)
         seconds = seconds_left()
         pause = seconds * (remaining - 1) / remaining if isfinite(seconds) else 0.0
+        turns = dict.fromkeys(searches, 0)
         for turn in count():
             ready = _ready(searches, alive)
             if not ready or seconds_left() <= 0:
@@ -45,7 +46,10 @@ def contest(
             if turn >= share or seconds_left() < pause:
                 break
             trials -= 1
-            yield ready[turn % len(ready)]
+            # fewest turns first: one that is exhausted must not take the others' place in the row
+            name = min(ready, key=turns.__getitem__)
+            turns[name] += 1
+            yield name
         alive = sorted(alive, key=lambda name: searches[name].best_ms)[: ceil(len(alive) / 2)]
 
 

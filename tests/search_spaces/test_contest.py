@@ -121,3 +121,23 @@ def test_a_duel_ends_with_the_time_after_a_full_round() -> None:
     won = duel([ONE, TWO], times(one=[2.0], two=[1.0]), lambda: False)
     assert won is not None
     assert won[1].samples == (1.0,)
+
+
+def test_a_family_with_one_config_takes_nobodys_turn() -> None:
+    left = {"first": 9, "single": 1, "last": 9}
+
+    class Family:
+        best_ms = 1.0
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        @property
+        def exhausted(self) -> bool:
+            return left[self.name] == 0
+
+    order = []
+    for name in contest({name: Family(name) for name in left}, 9, lambda: inf):
+        left[name] -= 1
+        order.append(name)
+    assert order[:3] == ["first", "single", "last"]
