@@ -12,7 +12,7 @@ from functools import cache
 import torch
 from torch.utils import backend_registration
 
-from ocl_backend import copies, fallback, memory, module, ops
+from ocl_backend import autocast, copies, fallback, memory, module, ops
 from ocl_backend.ops import optim
 
 
@@ -31,6 +31,7 @@ def register() -> None:
     register_module("ocl", module)
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     copies.register()
+    autocast.register()
     ops.register()
     optim.prefer_fused()
     fallback.configure()
