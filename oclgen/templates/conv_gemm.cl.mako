@@ -177,7 +177,7 @@ ${read("b", vec_n, "N", stage_b)}\
             for (int i = 0; i < ITEM_M; ++i) {
 #pragma unroll
                 for (int j = 0; j < ITEM_N; ++j) {
-                    acc[i][j] = mad(item_a[i], item_b[j], acc[i][j]);
+                    acc[i][j] = item_a[i] * item_b[j] + acc[i][j];
                 }
             }
         }

@@ -100,7 +100,7 @@ ${indent}const ${vf} weight${u} = ${weights_at(u)};
 % for x in positions:
 ${indent}const float x${n}_${x} = LOAD1(in + at + ${n} * READ_IMAGE + ${x} * STEP_W);
 % for u in range(vecs):
-${indent}acc${n}_${x}_${u} = mad((${vf})(x${n}_${x}), weight${u}, acc${n}_${x}_${u});
+${indent}acc${n}_${x}_${u} = (${vf})(x${n}_${x}) * weight${u} + acc${n}_${x}_${u};
 % endfor
 % endfor
 % endfor

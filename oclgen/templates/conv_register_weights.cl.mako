@@ -94,7 +94,7 @@ void conv_register_weights(
 % for s in run.reached:
             const float x${i}_${s} = LOAD1(x + at_x + c${i} * READ_PLANE + ${s} * TAP_STEP_W);
 % for u in range(vecs):
-            acc${i}_${s}_${u} = mad((${vf})(x${i}_${s}), y${u}, acc${i}_${s}_${u});
+            acc${i}_${s}_${u} = (${vf})(x${i}_${s}) * y${u} + acc${i}_${s}_${u};
 % endfor
 % endfor
 % endfor

@@ -131,8 +131,7 @@ ${unroll}\
 % for s, start in enumerate(taps):
                 const float tap${s} = LOAD1(taps + ${s} * KERNEL_STEP_W);
 % for v in vectors:
-                sum${v} = mad(
-                    (${vf})(tap${s}), ${loaded(f"window[t][{start + v * vec}]")}, sum${v});
+                sum${v} = (${vf})(tap${s}) * ${loaded(f"window[t][{start + v * vec}]")} + sum${v};
 % endfor
 % endfor
             }

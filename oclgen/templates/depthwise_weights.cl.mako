@@ -155,9 +155,8 @@ ${unroll}\
                 const ${vf} g = ${loaded("grad[r][e]")};
 % for i in range(taps_h):
 % for s, start in enumerate(taps):
-                acc${i}_${s} = mad(
-                    g, ${loaded(f"window[r * STEP_H + {i} * TAP_STEP_H][e + {start}]")},
-                    acc${i}_${s});
+                acc${i}_${s} =
+                    g * ${loaded(f"window[r * STEP_H + {i} * TAP_STEP_H][e + {start}]")} + acc${i}_${s};
 % endfor
 % endfor
             }

@@ -17,7 +17,7 @@ __kernel void peak_fma(__global float *restrict out, const long offset_out, cons
 % endfor
     for (int i = 0; i < steps; ++i) {
 % for c in chain:
-        a${c} = mad(a${c}, x, y);
+        a${c} = a${c} * x + y;
 % endfor
     }
     const ${vf} sum = ${" + ".join(f"a{c}" for c in chain)};

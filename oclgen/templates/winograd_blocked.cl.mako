@@ -137,7 +137,7 @@ static void input_row(
 % endfor
 % for i in range(count):
 % for j in vectors:
-            acc${i}_${j} = mad((${vf(vec_k)})(a[${i}]), b${j}, acc${i}_${j});
+            acc${i}_${j} = (${vf(vec_k)})(a[${i}]) * b${j} + acc${i}_${j};
 % endfor
 % endfor
         }

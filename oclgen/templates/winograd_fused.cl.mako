@@ -174,7 +174,7 @@ void winograd_fused(
             for (int k = 0; k < ${item_k}; ++k) {
 #pragma unroll
                 for (int t = 0; t < ${item_t}; ++t) {
-                    acc[k][t] = mad(a[t], b[k], acc[k][t]);
+                    acc[k][t] = a[t] * b[k] + acc[k][t];
                 }
             }
         }
