@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from copy import deepcopy
+from importlib import import_module
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -69,10 +70,8 @@ def run_side(side: str, name: str) -> dict[str, Any]:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Return median milliseconds by mode and, on our side, notes on errors and fallbacks."""
-    from ocl_backend.interop import torchvision_models  # registers `ocl`, or CUDA would not start
-
     torch.manual_seed(0)
-    network = getattr(torchvision_models(), options.networks)(weights=None)
+    network = getattr(models_for(options.side), options.networks)(weights=None)
     images = torch.randn(options.batch, 3, options.size, options.size)
     labels = torch.randint(0, 1000, (options.batch,))
     ours = options.side == "ocl"
@@ -88,6 +87,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if ours:
         notes["train"] += f"fallbacks {torch.ocl.fallbacks()}"
     return {**found, "notes": notes}
+
+
+def models_for(side: str) -> Any:
+    """Return torchvision's models; beside CUDA `ocl` stays out, for torch has one accelerator."""
+    if side == "cuda":
+        return import_module("torchvision.models")
+    from ocl_backend.interop import torchvision_models
+
+    return torchvision_models()
 
 
 def evaluation(model: nn.Module, images: Tensor, device: torch.device) -> Callable[[], object]:

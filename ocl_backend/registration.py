@@ -6,6 +6,7 @@ What the device does is in the other modules.
 from __future__ import annotations
 
 import atexit
+from contextlib import suppress
 from collections.abc import Callable
 from functools import cache
 
@@ -49,10 +50,15 @@ def _settle() -> None:
     pass without Python goes behind the last one in each thread's queue, and what it uses is kept.
     It enters the engine directly: `Tensor.backward` leaves a Python object in every pass.
     """
-    engine = torch.autograd.Variable._execution_engine
     for index in range(module.device_count()):
-        leaf = torch.empty(1, device=torch.device("ocl", index), requires_grad=True)
-        result, gradient = leaf.view(1), leaf.detach().clone()
-        _last.extend((leaf, result, gradient))
-        engine.run_backward((result,), (gradient,), False, False, (), True, accumulate_grad=True)
+        with suppress(torch.OutOfMemoryError):  # without 4 bytes left, the rest is not worth more
+            _pass_through(torch.device("ocl", index))
         module.synchronize(index)
+
+
+def _pass_through(device: torch.device) -> None:
+    engine = torch.autograd.Variable._execution_engine
+    leaf = torch.empty(1, device=device, requires_grad=True)
+    result, gradient = leaf.view(1), leaf.detach().clone()
+    _last.extend((leaf, result, gradient))
+    engine.run_backward((result,), (gradient,), False, False, (), True, accumulate_grad=True)
