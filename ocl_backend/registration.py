@@ -6,8 +6,8 @@ What the device does is in the other modules.
 from __future__ import annotations
 
 import atexit
-from contextlib import suppress
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 
 import torch
