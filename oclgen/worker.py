@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
@@ -58,7 +58,7 @@ class Worker:
         pipe = self._pipe or self._start()
         stage: Stage = "preparing"
         try:
-            pipe.send((problem, family, config, best_ms))
+            pipe.send((problem, family, asdict(config), best_ms))
             while True:
                 answer = self._receive(stage)
                 if isinstance(answer, Measurement):
@@ -157,22 +157,24 @@ def serve(pipe: Connection, index: int) -> None:
     bench: Bench | None = None
     while True:
         try:
-            problem, family, config, best_ms = pipe.recv()
+            problem, family, values, best_ms = pipe.recv()
         except EOFError:
             return
         if bench is None or bench.problem != problem:
             device.forget_programs()
             bench = Bench(device, problem)
-        pipe.send(_answer(pipe, bench, family, config, best_ms))
+        pipe.send(_answer(pipe, bench, family, values, best_ms))
 
 
-def _answer(pipe: Connection, bench: Any, family: str, config: Any, best_ms: float) -> Measurement:
+def _answer(
+    pipe: Connection, bench: Any, family: str, values: dict[str, Any], best_ms: float
+) -> Measurement:
     """Measure one variant and tell the stages; what it raises is a failure of the variant."""
     from oclgen.device import BuildError
-    from oclgen.families import FAMILIES
+    from oclgen.families import FAMILIES, config_from_dict
 
     try:
-        plan = FAMILIES[family].plan(bench.problem, config)
+        plan = FAMILIES[family].plan(bench.problem, config_from_dict(family, values))
         pipe.send("compiling")
         for launch in plan.launches:
             bench.device.build(launch.source)

@@ -1,0 +1,33 @@
+"""Every family's configs survive the two ways they travel: as JSON and to another process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from oclgen.families import FAMILIES, config_from_dict, config_to_json
+from oclgen.problem import ConvProblem
+from oclgen.worker import Worker
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_config_is_read_back_from_its_json(name: str) -> None:
+    default = FAMILIES[name].DEFAULT
+    assert config_from_dict(name, json.loads(config_to_json(default))) == default
+    assert config_from_dict(name, asdict(default)) == default
+
+
+def test_every_family_that_serves_is_measured_in_the_child(any_device: Any) -> None:
+    problem = ConvProblem(1, 4, 5, 5, 4, 1, 1)
+    served = [
+        family
+        for family in FAMILIES.values()
+        if family.serves(problem) and family.DEFAULT.why_not(problem, any_device.limits) is None
+    ]
+    assert {"conv_gemm", "conv_as_gemm_register"} <= {family.NAME for family in served}
+    with Worker(any_device.index, any_device.info) as worker:
+        for family in served:
+            assert worker.measure(problem, family.NAME, family.DEFAULT).ok, family.NAME
