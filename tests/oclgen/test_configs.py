@@ -20,14 +20,14 @@ def test_a_config_is_read_back_from_its_json(name: str) -> None:
     assert config_from_dict(name, asdict(default)) == default
 
 
-def test_every_family_that_serves_is_measured_in_the_child(any_device: Any) -> None:
+def test_every_family_that_serves_is_measured_in_the_child(device: Any) -> None:
     problem = ConvProblem(1, 4, 5, 5, 4, 1, 1)
     served = [
         family
         for family in FAMILIES.values()
-        if family.serves(problem) and family.DEFAULT.why_not(problem, any_device.limits) is None
+        if family.serves(problem) and family.DEFAULT.why_not(problem, device.limits) is None
     ]
     assert {"conv_gemm", "conv_as_gemm_register"} <= {family.NAME for family in served}
-    with Worker(any_device.index, any_device.info) as worker:
+    with Worker(device.index, device.info) as worker:
         for family in served:
             assert worker.measure(problem, family.NAME, family.DEFAULT).ok, family.NAME
