@@ -75,11 +75,7 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the product and, where k is split, the launch that adds its planes."""
-    if config.split_k == 1:
-        return Plan((_product(problem, config),))
-    workspace = ("planes", parts.planes_bytes(problem, config.split_k))
-    launches = (_product(problem, config), parts.reduce_planes(problem, config.split_k))
-    return Plan(launches, (workspace,))
+    return parts.with_planes(_product(problem, config), problem, config.split_k)
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 from oclgen.limits import Limits
-from oclgen.plan import Arg, Launch, Scalar, buffer, ceil_div, round_up
+from oclgen.plan import Arg, Launch, Plan, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import GemmProblem
 from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
 
@@ -134,6 +134,14 @@ def planes(problem: GemmProblem) -> tuple[Arg, ...]:
 def planes_bytes(problem: GemmProblem, split_k: int) -> int:
     """Return the bytes of that workspace; none if the reduction is not split."""
     return 0 if split_k == 1 else split_k * problem.batch * problem.m * problem.n * FLOAT_BYTES
+
+
+def with_planes(product: Launch, problem: GemmProblem, split_k: int) -> Plan:
+    """Return `product` alone or, where k is split, with the launch that adds its planes."""
+    if split_k == 1:
+        return Plan((product,))
+    workspace = ("planes", planes_bytes(problem, split_k))
+    return Plan((product, reduce_planes(problem, split_k)), (workspace,))
 
 
 def reduce_planes(problem: GemmProblem, split_k: int) -> Launch:
