@@ -1,0 +1,136 @@
+"""Compares the device with the CPU over torch's whole OpInfo database and prints a table.
+
+    python -m tests.conformance [--only 'linalg*,sort'] [--samples 5] [--jobs 2] [--json FILE]
+
+It judges against the lists beside it, in both directions; pytest runs a sample of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+from collections import Counter
+from concurrent.futures import TimeoutError as TookTooLong
+from concurrent.futures import as_completed
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from pebble import ProcessExpired, ProcessPool
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from tests.conformance import cases, lists
+
+SECONDS = 600
+"""After so long an operator is stopped and counted as failed."""
+
+
+def options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.conformance")
+    parser.add_argument("--only", default="*", help="names or patterns of OpInfos, by commas")
+    parser.add_argument("--samples", type=int, help="at most so many samples of each; all")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--device", type=int, default=0, help="index of the OpenCL device")
+    parser.add_argument("--json", type=Path, help="write every outcome there")
+    return parser.parse_args()
+
+
+def outcomes(arguments: argparse.Namespace) -> list[cases.Outcome]:
+    """Run every operator asked for; a crash or a hang costs that operator alone."""
+    patterns = arguments.only.split(",")
+    asked = [
+        (name, str(dtype).removeprefix("torch."))
+        for name, info in cases.operators().items()
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
+        for dtype in cases.dtypes(info)
+    ]
+    done = []
+    spawn = multiprocessing.get_context("spawn")  # no OpenCL device survives a fork
+    with ProcessPool(max_workers=arguments.jobs, context=spawn) as pool:
+        futures = {
+            pool.schedule(
+                cases.run, (*one, arguments.samples, arguments.device), timeout=SECONDS
+            ): one
+            for one in asked
+        }
+        for future in track(as_completed(futures), "operators", total=len(futures)):
+            try:
+                done.append(future.result())
+            except (ProcessExpired, TookTooLong) as error:
+                failure = f"the process died or hung: {type(error).__name__} {error}"
+                done.append(cases.Outcome(*futures[future], samples=1, failures=[failure]))
+    return sorted(done, key=lambda one: (one.name, one.dtype))
+
+
+def complaints(done: list[cases.Outcome], whole: bool) -> list[str]:
+    """Return what contradicts the lists; entries nobody needed count only in a whole run."""
+    found = []
+    needed: dict[str, set[str]] = {"unsupported": set(), "fallbacks": set()}
+    for one in done:
+        entry = lists.entry("unsupported", one.name)
+        if one.failures and entry:
+            needed["unsupported"].add(entry)
+        elif one.failures:
+            found.append(f"{one.name} {one.dtype}: {one.failures[0]} ({len(one.failures)} in all)")
+        for operator in one.fallbacks:
+            entry = lists.entry("fallbacks", operator)
+            if entry is None:
+                found.append(f"{one.name} {one.dtype}: {operator} fell back and is not declared")
+            else:
+                needed["fallbacks"].add(entry)
+    if whole:
+        for kind, used in needed.items():
+            unused = sorted(set(lists.declared(kind)) - used)
+            found += [f"{kind}.toml: {name} is not needed any more" for name in unused]
+    return found
+
+
+def status(one: cases.Outcome) -> str:
+    """Return an outcome's column in the table."""
+    failed = one.status == "failed"
+    return "unsupported" if failed and lists.entry("unsupported", one.name) else one.status
+
+
+def table(done: list[cases.Outcome]) -> Table:
+    """Return how many operators did how, by dtype, and over all dtypes at once."""
+    columns = ("native", "decomposed", "fallback", "unsupported", "failed", "no sample")
+    drawn = Table("dtype", *columns, title="torch's OpInfo database on ocl")
+    for dtype in sorted({one.dtype for one in done}):
+        count = Counter(status(one) for one in done if one.dtype == dtype)
+        drawn.add_row(dtype, *(str(count[column]) for column in columns))
+    return drawn
+
+
+def without_fallback(done: list[cases.Outcome]) -> int:
+    """Return how many operator names are right on the device alone, at every dtype they have."""
+    good: dict[str, bool] = {}
+    for one in done:
+        if one.status != "no sample":
+            name = cases.operators()[one.name].name
+            good[name] = good.get(name, True) and one.status in ("native", "decomposed")
+    return sum(good.values())
+
+
+def main() -> None:
+    """Run, print the table and every complaint, and exit with 1 if there is one."""
+    arguments = options()
+    done = outcomes(arguments)
+    console = Console()
+    console.print(table(done))
+    console.print(f"operator names without any fallback: {without_fallback(done)}")
+    if arguments.json:
+        rows = [{**asdict(one), "status": status(one)} for one in done]
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+    found = complaints(done, whole=arguments.only == "*" and arguments.samples is None)
+    for line in found:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()

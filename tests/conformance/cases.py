@@ -1,0 +1,184 @@
+"""Runs the samples of one OpInfo on the device and on the CPU and says how the device did.
+
+It judges one operator at one dtype; which operators are asked for and what the lists allow is
+`conformance.__main__`'s and `test_sample`'s.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_leaves, tree_map
+
+import ocl_backend  # noqa: F401  (registers the device)
+from tests.conformance import lists
+
+DTYPES = (torch.float32, torch.int64, torch.bool)
+TOLERANCE = 1e-3
+"""Absolute and relative: what torch's own `TestCommon.test_compare_cpu` allows any device."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How one operator did at one dtype, over `samples` samples."""
+
+    name: str
+    dtype: str
+    samples: int = 0
+    failures: list[str] = field(default_factory=list)
+    fallbacks: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def status(self) -> str:
+        """Return `failed`, `fallback`, `native`, `decomposed`, or `no sample` the CPU can do."""
+        if self.failures:
+            return "failed"
+        if not self.samples:
+            return "no sample"
+        if self.fallbacks:
+            return "fallback"
+        return "native" if has_kernel(operators()[self.name]) else "decomposed"
+
+
+@cache
+def operators() -> dict[str, Any]:
+    """Return every OpInfo by its full name."""
+    return {info.full_name: info for info in op_db}
+
+
+def has_kernel(info: Any) -> bool:
+    """Whether the device has a kernel of its own under the operator's aten name."""
+    name = f"aten::{info.aten_name or info.name}"
+    overloads = torch._C._dispatch_get_registrations_for_dispatch_key("PrivateUse1")
+    return any(known == name or known.startswith(f"{name}.") for known in overloads)
+
+
+def dtypes(info: Any) -> list[torch.dtype]:
+    """Return those of `DTYPES` that the CPU supports for the operator."""
+    supported = info.supported_dtypes("cpu")
+    return [dtype for dtype in DTYPES if dtype in supported]
+
+
+def moved(value: Any, device: torch.device) -> Any:
+    """Return `value` with its tensors, generators' devices and device arguments on `device`."""
+
+    def move(leaf: Any) -> Any:
+        if isinstance(leaf, Tensor):
+            return leaf.detach().to(device).requires_grad_(leaf.requires_grad)
+        if isinstance(leaf, torch.device) or (isinstance(leaf, str) and leaf == "cpu"):
+            return device
+        return leaf
+
+    return tree_map(move, value)
+
+
+def differentiable(result: Any) -> list[Tensor]:
+    """Return the tensors of a result through which gradients flow."""
+    return [
+        leaf
+        for leaf in tree_leaves(result)
+        if isinstance(leaf, Tensor) and leaf.requires_grad and leaf.is_floating_point()
+    ]
+
+
+def cotangents(outputs: list[Tensor]) -> list[Tensor]:
+    """Return one gradient per output, the same numbers on every device."""
+    generator = torch.Generator().manual_seed(1)
+    return [
+        torch.randn(out.shape, generator=generator).to(out.dtype).to(out.device) for out in outputs
+    ]
+
+
+def evaluate(info: Any, sample: Any, gradient: bool) -> tuple[Any, list[Tensor | None]]:
+    """Return the result and the gradients of all inputs that ask for one."""
+    result = info(sample.input, *sample.args, **sample.kwargs)
+    result = sample.output_process_fn_grad(result)
+    outputs = differentiable(result) if gradient else []
+    if not outputs:
+        return result, []
+    leaves = tree_leaves((sample.input, sample.args, sample.kwargs))
+    inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.requires_grad]
+    grads = torch.autograd.grad(outputs, inputs, cotangents(outputs), allow_unused=True)
+    return result, list(grads)
+
+
+def compare(ours: Any, theirs: Any, values: bool) -> None:
+    """Raise AssertionError where the device's result differs from the CPU's."""
+    left, right = tree_leaves(ours), tree_leaves(theirs)
+    assert len(left) == len(right), f"{len(left)} results, {len(right)} expected"
+    for mine, reference in zip(left, right, strict=True):
+        if not isinstance(reference, Tensor):
+            assert not values or mine == reference or mine != mine, f"{mine} is not {reference}"
+            continue
+        assert mine.device.type == "ocl", f"a result lies on {mine.device}"
+        assert mine.shape == reference.shape, f"shape {mine.shape}, expected {reference.shape}"
+        assert mine.dtype == reference.dtype, f"dtype {mine.dtype}, expected {reference.dtype}"
+        if values:
+            torch.testing.assert_close(
+                mine.detach().cpu(),
+                reference.detach(),
+                atol=TOLERANCE,
+                rtol=TOLERANCE,
+                equal_nan=True,
+            )
+
+
+def samples(info: Any, dtype: torch.dtype, limit: int | None) -> Iterator[Any]:
+    """Yield the operator's samples on the CPU, drawn from a fixed seed."""
+    torch.manual_seed(0)
+    gradient = dtype.is_floating_point and info.supports_autograd
+    return islice(info.sample_inputs("cpu", dtype, requires_grad=gradient), limit)
+
+
+def run(name: str, dtype_name: str, limit: int | None, device: int) -> Outcome:
+    """Compare up to `limit` samples of the OpInfo `name` on OpenCL device number `device`."""
+    info, dtype = operators()[name], getattr(torch, dtype_name)
+    outcome = Outcome(name, dtype_name)
+    place = torch.device("ocl", device)
+    values = lists.entry("incomparable", name) is None
+    started = time.perf_counter()
+    gradient = dtype.is_floating_point and info.supports_autograd
+    torch.ocl.reset_fallbacks()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for index, sample in enumerate(samples(info, dtype, limit)):
+            twin = deepcopy(sample)  # some operators write to their arguments
+            try:
+                theirs = evaluate(info, sample, gradient)
+            except (RuntimeError, NotImplementedError, AttributeError):
+                continue  # the CPU cannot do it
+            outcome.samples += 1
+            failure = _failure(info, twin, place, theirs, gradient, values)
+            if failure:
+                outcome.failures.append(f"sample {index}: {failure}")
+    outcome.fallbacks = torch.ocl.fallbacks()
+    outcome.seconds = time.perf_counter() - started
+    return outcome
+
+
+def _failure(
+    info: Any, sample: Any, place: torch.device, theirs: Any, gradient: bool, values: bool
+) -> str:
+    """Return why the result on `place` is not the CPU's, or nothing."""
+    try:
+        twin = type(sample)(
+            moved(sample.input, place),
+            args=moved(sample.args, place),
+            kwargs=moved(sample.kwargs, place),
+            output_process_fn_grad=sample.output_process_fn_grad,
+        )
+        compare(evaluate(info, twin, gradient), theirs, values)
+    except Exception as error:  # whatever an operator raises is its failure, told in a line
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return ""
