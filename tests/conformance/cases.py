@@ -135,10 +135,16 @@ def compare(ours: Any, theirs: Any, values: bool) -> None:
 
 
 def samples(info: Any, dtype: torch.dtype, limit: int | None) -> Iterator[Any]:
-    """Yield the operator's samples on the CPU, drawn from a fixed seed."""
+    """Yield the operator's dense samples on the CPU, drawn from a fixed seed."""
     torch.manual_seed(0)
     gradient = dtype.is_floating_point and info.supports_autograd
-    return islice(info.sample_inputs("cpu", dtype, requires_grad=gradient), limit)
+    return islice(filter(dense, info.sample_inputs("cpu", dtype, requires_grad=gradient)), limit)
+
+
+def dense(sample: Any) -> bool:
+    """Whether all of a sample's tensors are strided: the device holds no others."""
+    leaves = tree_leaves((sample.input, sample.args, sample.kwargs))
+    return all(leaf.layout is torch.strided for leaf in leaves if isinstance(leaf, Tensor))
 
 
 def run(name: str, dtype_name: str, limit: int | None, device: int) -> Outcome:
