@@ -33,8 +33,8 @@ class NoVariantError(LookupError):
 class Winners(Protocol):
     """What a chooser reads: `tuned_db.store.Store` is one."""
 
-    def all_winners(self) -> list[Record]:
-        """Return every winner there is."""
+    def relatives(self, info: DeviceInfo, /) -> list[Record]:
+        """Return the winners of devices of the same architecture and kind."""
         ...
 
 
@@ -43,7 +43,8 @@ class Choice:
     """The variant for a problem. `config` is the family's `Config` and valid for the problem.
 
     `ms` is the time measured for this very problem on this device, None where it was not;
-    `source_key` is the key of the problem whose record was used, empty for a `DEFAULT`.
+    `source_key` is the key of the problem whose record was used, empty for a `DEFAULT`. `verified`
+    is False where the record was imported or pulled and was not measured here since.
     """
 
     problem: Problem
@@ -52,6 +53,12 @@ class Choice:
     rung: Rung
     ms: float | None
     source_key: str
+    verified: bool = True
+
+    @property
+    def source(self) -> str:
+        """The rung, and whether what it rests on is unverified: how people are told."""
+        return self.rung if self.verified else f"{self.rung}, unverified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,7 @@ class Chooser:
         self.skipped: list[str] = []
         self._store = store
         self._memo: dict[Problem, Choice] = {}
+        self._claimed: list[Problem] = []
         self._rejected: set[tuple[Problem, str, Any]] = set()
         self._ladder: list[tuple[Rung, _Look, _Pool]] = []
         self.refresh()
@@ -114,10 +122,10 @@ class Chooser:
     def refresh(self) -> None:
         """Read the winners anew and forget what was chosen, after a tuning or an import."""
         self.skipped = []
-        mine = list(self._read(self._store.all_winners() if self._store else ()))
+        mine = list(self._read(self._store.relatives(self.info) if self._store else ()))
         shipped = list(self._read(shipped_records()))
         here = _Pool(e for e in mine if _same_device(e.record.device, self.info))
-        relatives = _Pool(e for e in mine if self._is_relative(e.record.device))
+        relatives = _Pool(mine)
         close = _Pool(e for e in shipped if self._is_relative(e.record.device))
         kin = _Pool(e for e in shipped if e.record.device.kind == self.info.kind)
         self._ladder = [
@@ -136,7 +144,13 @@ class Chooser:
             ("shipped", _Pool.far, close),
             ("shipped", _Pool.far, kin),
         ]
+        self._claimed = list(dict.fromkeys(e.problem for e in mine if not e.record.verified))
         self._memo = {}
+
+    def unverified(self) -> list[Choice]:
+        """Return the choices that rest on what was imported or pulled and was not checked here."""
+        choices = (next(self.candidates(problem), None) for problem in self._claimed)
+        return [choice for choice in choices if choice and not choice.verified]
 
     def _read(self, records: Iterable[Record]) -> Iterator[_Entry]:
         for record in records:
@@ -158,8 +172,15 @@ class Chooser:
             for entry in look(pool, problem):
                 if self._fits(problem, entry.record.family, entry.config):
                     ms = entry.record.ms if rung in ("exact", "stale") else None
-                    source = entry.record.problem
-                    yield Choice(problem, entry.record.family, entry.config, rung, ms, source)
+                    yield Choice(
+                        problem,
+                        entry.record.family,
+                        entry.config,
+                        rung,
+                        ms,
+                        entry.record.problem,
+                        entry.record.verified,
+                    )
         for family in families_for(problem):
             if self._fits(problem, family.NAME, family.DEFAULT):
                 yield Choice(problem, family.NAME, family.DEFAULT, "default", None, "")

@@ -11,7 +11,9 @@ from typing import IO
 
 from tuned_db.record import Record, RecordError, json_object
 
-SCHEMA_LINE = json.dumps({"format": "oclgen records", "schema": 1}, separators=(",", ":"))
+SCHEMA = 2
+"""What is written: schema 2 has the device's peak in every record. Schema 1 is read as well."""
+SCHEMA_LINE = json.dumps({"format": "oclgen records", "schema": SCHEMA}, separators=(",", ":"))
 LINE_LIMIT = 64 * 1024
 """Longest line that is read, in bytes; a record has about one thousand."""
 
@@ -73,16 +75,16 @@ def _text(raw: bytes) -> str:
 
 
 def _check_schema(line: str) -> None:
-    if line.rstrip("\n") == SCHEMA_LINE:
-        return
-    known = json.loads(SCHEMA_LINE)
     try:
         found = json_object(line)
     except RecordError:
         found = {}
-    if found.get("format") == known["format"] and type(found.get("schema")) is int:
+    schema = found.get("schema")
+    if found == {"format": "oclgen records", "schema": schema} and type(schema) is int:
+        if 1 <= schema <= SCHEMA:
+            return
         raise RecordError(
-            f"the file has schema {found['schema']}, this version of oclgen reads schema "
-            f"{known['schema']}; update oclgen, or export the file again"
+            f"the file has schema {schema}, this version of oclgen reads schema 1 to {SCHEMA}; "
+            "update oclgen, or export the file again"
         )
     raise RecordError(f"this is no export of oclgen; the first line of one is {SCHEMA_LINE}")

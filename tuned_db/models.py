@@ -1,7 +1,8 @@
 """The tables, typed; `tuned_db/migrations` creates them, and `tuned_db.store` asks them.
 
 A device (with its driver) has tunings, one per generator and problem; a tuning has measurements,
-failures among them so that none is tried twice, and at most one winner.
+failures among them so that none is tried twice, and at most one winner. Tokens let people write
+to a database that is served to others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ class Base(DeclarativeBase):
 
 
 class DeviceRow(Base):
-    """A device as `oclgen.limits.DeviceInfo` has it; another driver is another row."""
+    """A device as `oclgen.limits.DeviceInfo` has it; another driver is another row.
+
+    The peaks are what `oclgen.peak` measured there: fp32 GFLOP/s, and GB/s of a copy.
+    """
 
     __tablename__ = "oclgen_devices"
     __table_args__ = (
@@ -34,6 +38,8 @@ class DeviceRow(Base):
     runtime_version: Mapped[str] = mapped_column(String(400))
     driver_version: Mapped[str] = mapped_column(String(400))
     compute_units: Mapped[int]
+    peak_gflops: Mapped[float | None] = mapped_column(Float)
+    peak_gbytes: Mapped[float | None] = mapped_column(Float)
 
 
 class TuningRow(Base):
@@ -45,6 +51,7 @@ class TuningRow(Base):
     __tablename__ = "oclgen_tunings"
     __table_args__ = (
         UniqueConstraint("device_id", "generator", "problem", name="oclgen_one_tuning"),
+        Index("oclgen_by_device", "device_id", "id"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -56,7 +63,11 @@ class TuningRow(Base):
 
 
 class MeasurementRow(Base):
-    """One variant measured once: times in milliseconds, or why there are none."""
+    """One variant measured once: times in milliseconds, or why there are none.
+
+    `origin` is empty for what was measured by those who write to this database; else it says how
+    the row came here ("import", "push by alice"), and its times are claims.
+    """
 
     __tablename__ = "oclgen_measurements"
     __table_args__ = (Index("oclgen_by_tuning", "tuning_id", "family"),)
@@ -73,3 +84,19 @@ class MeasurementRow(Base):
     reason: Mapped[str] = mapped_column(Text)
     created: Mapped[str] = mapped_column(String(20))
     version: Mapped[str] = mapped_column(String(400))
+    origin: Mapped[str] = mapped_column(String(100), server_default="")
+
+
+class TokenRow(Base):
+    """Who may write to a database that is served; the token itself is not kept, its SHA-256 is."""
+
+    __tablename__ = "oclgen_tokens"
+    __table_args__ = (
+        UniqueConstraint("name", name="oclgen_one_token"),
+        UniqueConstraint("digest", name="oclgen_one_digest"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(64))
+    digest: Mapped[str] = mapped_column(String(64))
+    created: Mapped[str] = mapped_column(String(20))

@@ -14,8 +14,9 @@ from importlib.metadata import version
 from math import isfinite
 from typing import Any
 
-from sqlalchemy import Connection, Select, insert, select, update
+from sqlalchemy import Connection, Select, and_, exists, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import aliased
 
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Measurement
@@ -26,12 +27,14 @@ Query = Select[*tuple[Any, ...]]
 
 _REASON_LIMIT = 2000
 """Characters of a failure's reason that are kept: a compiler's log can be megabytes."""
-_MEASURED = ("family", "config", "samples", "error", "created", "version")
+_MEASURED = ("family", "config", "samples", "error", "created", "version", "origin")
 _DEVICE = tuple(field.name for field in fields(DeviceInfo))
 _PLACE = (
     TuningRow.problem,
     TuningRow.trials,
     TuningRow.generator,
+    DeviceRow.peak_gflops,
+    DeviceRow.peak_gbytes,
     *(getattr(DeviceRow, name) for name in _DEVICE),
 )
 
@@ -69,7 +72,9 @@ def _inserted(connection: Connection, statement: Any) -> int:
     return int(result.inserted_primary_key[0])
 
 
-def columns_of(family: str, config: str, measurement: Measurement) -> dict[str, Any]:
+def columns_of(
+    family: str, config: str, measurement: Measurement, origin: str = ""
+) -> dict[str, Any]:
     """Return a measurement as columns; times are kept to the nanosecond that devices count in."""
     return {
         "family": family,
@@ -80,9 +85,15 @@ def columns_of(family: str, config: str, measurement: Measurement) -> dict[str, 
         "error": measurement.error if isfinite(measurement.error) else None,
         "invalidity": measurement.invalidity,
         "reason": measurement.reason[:_REASON_LIMIT],
-        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "created": now(),
         "version": _version(),
+        "origin": origin,
     }
+
+
+def now() -> str:
+    """Return the time as it is kept: UTC in ISO 8601, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @cache
@@ -107,6 +118,53 @@ def is_known(connection: Connection, tuning: int, row: dict[str, Any], *names: s
     return connection.execute(asked).scalar() is not None
 
 
+def set_peak(
+    connection: Connection, info: DeviceInfo, peak: tuple[float, float], *, replace: bool
+) -> None:
+    """Keep what a device reaches at most; without `replace`, only where nothing is known yet."""
+    _row_id(connection, DeviceRow, asdict(info))
+    where = [*is_device(info)] if replace else [*is_device(info), DeviceRow.peak_gflops.is_(None)]
+    values = {"peak_gflops": peak[0], "peak_gbytes": peak[1]}
+    connection.execute(update(DeviceRow).where(*where).values(**values))
+
+
+def winner_is_claim(
+    connection: Connection, tuning: int, variant: tuple[str, str] | None = None
+) -> bool:
+    """Say whether the winner (if it is `variant`: family, config) was not measured here."""
+    asked = (
+        select(MeasurementRow.family, MeasurementRow.config)
+        .join(TuningRow, TuningRow.winner_id == MeasurementRow.id)
+        .where(TuningRow.id == tuning, MeasurementRow.origin != "")
+    )
+    claim = connection.execute(asked).first()
+    return claim is not None and variant in (None, tuple(claim))
+
+
+def crown_best(connection: Connection, tuning: int) -> int | None:
+    """Make the fastest measurement the winner, none if there is none; return its id.
+
+    A claim counts as long as nobody here has measured the same variant.
+    """
+    checked = aliased(MeasurementRow)
+    same = and_(
+        checked.tuning_id == tuning,
+        checked.family == MeasurementRow.family,
+        checked.config == MeasurementRow.config,
+        checked.origin == "",
+    )
+    asked = (
+        select(MeasurementRow.id)
+        .where(MeasurementRow.tuning_id == tuning, MeasurementRow.ms.is_not(None))
+        .where(or_(MeasurementRow.origin == "", ~exists().where(same)))
+        .order_by(MeasurementRow.ms, MeasurementRow.id)
+        .limit(1)
+    )
+    best = connection.execute(asked).scalar()
+    set_tuning(connection, tuning, winner_id=best)
+    return best
+
+
 def crown_if_faster(connection: Connection, tuning: int, key: int, ms: float) -> bool:
     """Make a measurement the winner if it is faster than the one there is; say whether it is."""
     asked = select(MeasurementRow.ms).join(TuningRow, TuningRow.winner_id == MeasurementRow.id)
@@ -126,11 +184,31 @@ def winners() -> Query:
     )
 
 
+def successes() -> Query:
+    """Return the query of every measurement that went well, winners among them."""
+    return (
+        select(*(MeasurementRow.__table__.c[name] for name in _MEASURED), *_PLACE)
+        .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
+        .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
+        .where(MeasurementRow.ms.is_not(None))
+    )
+
+
 def records_of(connection: Connection, query: Query) -> Iterator[Record]:
     """Yield the records of a query of winners; a row that is no record is stepped over."""
     for row in connection.execute(query).mappings():
-        values = dict(row)
-        device = DeviceInfo(**{name: values.pop(name) for name in _DEVICE})
         with suppress(RecordError, TypeError):
-            values["samples"] = tuple(values["samples"])
-            yield Record(device=device, **values)
+            yield record_of(dict(row))
+
+
+def record_of(values: dict[str, Any]) -> Record:
+    """Return the record in a row of `winners` or `successes`.
+
+    Raises:
+        RecordError, TypeError: the row holds none.
+    """
+    device = DeviceInfo(**{name: values.pop(name) for name in _DEVICE})
+    gflops, gbytes = values.pop("peak_gflops"), values.pop("peak_gbytes")
+    values["peak"] = None if gflops is None or gbytes is None else (gflops, gbytes)
+    values["samples"] = tuple(values["samples"])
+    return Record(device=device, **values)

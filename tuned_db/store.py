@@ -23,6 +23,8 @@ from tuned_db.database import Database, locate, open_database
 from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import Record, json_object
 
+_VARIANT = ("family", "config")
+
 
 def open_store(where: str | os.PathLike[str] | None = None) -> Store:
     """Open the database at a URL or path, else at $OCLGEN_DB, else in the user's data folder.
@@ -51,30 +53,46 @@ class Store:
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
 
     @property
     def name(self) -> str:
         """What and where the database is, for messages."""
-        return self._database.name
+        return self.database.name
 
     def of(self, info: DeviceInfo) -> DeviceStore:
         """Return the part that belongs to one device, its driver and this generator."""
-        return DeviceStore(self._database, info)
+        return DeviceStore(self.database, info)
 
     def all_winners(self) -> list[Record]:
         """Return every readable winner, sorted by device, generator and problem."""
-        with self._database.reading() as connection:
-            records = list(rows.records_of(connection, rows.winners()))
-        return sorted(records, key=lambda record: record.order)
+        return self._sorted(rows.winners())
 
-    def merge(self, records: Iterable[Record]) -> Merge:
+    def relatives(self, info: DeviceInfo) -> list[Record]:
+        """Return the winners of devices of one architecture and kind, `info` itself among them."""
+        same = (DeviceRow.architecture == info.architecture, DeviceRow.kind == info.kind)
+        return self._sorted(rows.winners().where(*same))
+
+    def history(self) -> list[Record]:
+        """Return every measurement that went well as a record, in the order of `all_winners`."""
+        return self._sorted(rows.successes())
+
+    def _sorted(self, query: rows.Query) -> list[Record]:
+        with self.database.reading() as connection:
+            records = list(rows.records_of(connection, query))
+        return sorted(records, key=lambda record: (record.order, record.created, record.ms))
+
+    def merge(self, records: Iterable[Record], origin: str = "import") -> Merge:
         """Take in `records` in one transaction and keep the faster where both sides have one.
 
+        What is taken in is a claim that came by `origin`: it serves, but as unverified, until it
+        is measured here. One about a variant that was measured here already changes no winner.
         The history keeps a record that was not known; the trials become the larger count.
         """
-        with self._database.writing() as connection:
-            improved = [_merge(connection, record) for record in records]
+        with self.database.writing() as connection:
+            # in one order everywhere, so that two who write to a server cannot wait for each other
+            ordered = sorted(records, key=lambda record: record.order)
+            improved = [_merge(connection, record, origin) for record in ordered]
         return Merge(sum(improved), len(improved) - sum(improved))
 
 
@@ -89,9 +107,11 @@ class DeviceStore:
         with self._database.writing() as connection:
             tuning = self._tuning(connection, problem)
             row = rows.columns_of(family, config_to_json(config), measurement)
-            if not rows.is_known(connection, tuning, row, "family", "config"):
+            if not rows.is_known(connection, tuning, row, *_VARIANT):
                 rows.set_tuning(connection, tuning, trials=TuningRow.trials + 1)
             key = rows.add_measurement(connection, tuning, row)
+            if rows.winner_is_claim(connection, tuning, (family, row["config"])):
+                return rows.crown_best(connection, tuning) == key
             return measurement.ok and rows.crown_if_faster(connection, tuning, key, row["ms"])
 
     def promote(self, problem: Problem, family: str, config: Any, measurement: Measurement) -> None:
@@ -107,6 +127,11 @@ class DeviceStore:
             row = rows.columns_of(family, config_to_json(config), measurement)
             key = rows.add_measurement(connection, tuning, row)
             rows.set_tuning(connection, tuning, winner_id=key)
+
+    def note_peak(self, gflops: float, gbytes: float) -> None:
+        """Keep what the device was measured to reach at most: fp32 GFLOP/s, GB/s of a copy."""
+        with self._database.writing() as connection:
+            rows.set_peak(connection, self._info, (gflops, gbytes), replace=True)
 
     def winner(self, problem: Problem) -> Record | None:
         """Return the winner for exactly this problem, or None."""
@@ -125,11 +150,12 @@ class DeviceStore:
         return record.family, config, record.ms
 
     def measured(self, problem: Problem) -> dict[tuple[str, str], float]:
-        """Return milliseconds by (family, config JSON) of all that was tried; failures: inf."""
+        """Return milliseconds by (family, config JSON) of what was tried here; failures: inf."""
         asked = (
             select(MeasurementRow.family, MeasurementRow.config, MeasurementRow.ms)
             .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
             .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
+            .where(MeasurementRow.origin == "")
         )
         found: dict[tuple[str, str], float] = {}
         with self._database.reading() as connection:
@@ -139,10 +165,19 @@ class DeviceStore:
         return found
 
     def trials(self, problem: Problem) -> int:
-        """Return how many distinct variants were tried, here or where the winner came from."""
-        asked = select(TuningRow.trials).join(DeviceRow, DeviceRow.id == TuningRow.device_id)
+        """Return how many distinct variants were tried, here or where the winner came from.
+
+        A winner that was not measured here is one trial that is still to be made.
+        """
+        asked = select(TuningRow.id, TuningRow.trials).join(
+            DeviceRow, DeviceRow.id == TuningRow.device_id
+        )
         with self._database.reading() as connection:
-            return connection.execute(self._only(asked, problem)).scalar() or 0
+            found = connection.execute(self._only(asked, problem)).first()
+            if found is None:
+                return 0
+            unchecked = rows.winner_is_claim(connection, found.id)
+        return max(int(found.trials) - unchecked, 0)
 
     def _tuning(self, connection: Connection, problem: Problem) -> int:
         return rows.tuning_id(connection, self._info, GENERATOR_VERSION, problem.key())
@@ -156,16 +191,18 @@ class DeviceStore:
         )
 
 
-def _merge(connection: Connection, record: Record) -> bool:
+def _merge(connection: Connection, record: Record, origin: str) -> bool:
     """Take in one record and say whether it became the winner."""
     tuning = rows.tuning_id(connection, record.device, record.generator, record.problem)
+    if record.peak is not None:
+        rows.set_peak(connection, record.device, record.peak, replace=False)
     trials = connection.execute(select(TuningRow.trials).filter_by(id=tuning)).scalar_one()
     rows.set_tuning(connection, tuning, trials=max(trials, record.trials))
     measurement = Measurement(record.samples, error=nan if record.error is None else record.error)
-    row = rows.columns_of(record.family, record.config, measurement)
+    row = rows.columns_of(record.family, record.config, measurement, origin)
     row |= {"created": record.created, "version": record.version}
-    if rows.is_known(connection, tuning, row, "family", "config", "ms", "created"):
+    if rows.is_known(connection, tuning, row, *_VARIANT, "ms", "created"):
         return False
-    return rows.crown_if_faster(
-        connection, tuning, rows.add_measurement(connection, tuning, row), row["ms"]
-    )
+    measured_here = rows.is_known(connection, tuning, row | {"origin": ""}, *_VARIANT, "origin")
+    key = rows.add_measurement(connection, tuning, row)
+    return not measured_here and rows.crown_if_faster(connection, tuning, key, row["ms"])

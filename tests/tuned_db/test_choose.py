@@ -37,9 +37,10 @@ class Shelf:
     def __init__(self, *records: Record) -> None:
         self.records, self.reads = list(records), 0
 
-    def all_winners(self) -> list[Record]:
+    def relatives(self, info: DeviceInfo) -> list[Record]:
         self.reads += 1
-        return self.records
+        same = (info.architecture, info.kind)
+        return [r for r in self.records if (r.device.architecture, r.device.kind) == same]
 
 
 @pytest.fixture(autouse=True)
@@ -230,7 +231,7 @@ def test_an_export_taken_into_an_empty_database_gives_the_same_choices(tmp_path:
     before, after = Chooser(store, INFO, LIMITS), Chooser(again, INFO, LIMITS)
     for size in (64, 100, 7, 8, 70, 4096):
         problem = GemmProblem(size, size, size)
-        assert after.choose(problem) == before.choose(problem)
+        assert after.choose(problem) == replace(before.choose(problem), verified=False)
     assert after.choose(GemmProblem(7, 7, 7)).config.item_m == 3
 
 

@@ -99,7 +99,7 @@ def test_a_file_of_a_newer_version(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE oclgen_schema SET version_num = '9999'")
         connection.commit()
-    assert "has schema 9999, newer than 0001" in refusal(path)
+    assert f"has schema 9999, newer than {schema.revisions()[-1]}" in refusal(path)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM oclgen_measurements").fetchone() == (1,)
 
@@ -110,12 +110,13 @@ def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
     assert open_store(file).all_winners() == []
 
 
-NEXT = """
+NEWEST = schema.revisions()[-1]
+NEXT = f"""
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "9000"
+down_revision = "{NEWEST}"
 
 
 def upgrade() -> None:
@@ -129,14 +130,14 @@ def test_an_older_file_is_upgraded_and_keeps_its_rows(
 ) -> None:
     folder = tmp_path / "migrations"
     shutil.copytree(str(schema.MIGRATIONS), folder)
-    (folder / "versions" / "0002_watts.py").write_text(NEXT)
+    (folder / "versions" / "9000_watts.py").write_text(NEXT)
     monkeypatch.setattr(schema, "MIGRATIONS", folder)
     winners = open_store(path).all_winners()
     assert [one.ms for one in winners] == [1.0]
     with closing(sqlite3.connect(path)) as connection:
         columns = connection.execute("SELECT watts FROM oclgen_measurements").fetchall()
         assert columns == [(None,)]
-        assert connection.execute("SELECT * FROM oclgen_schema").fetchall() == [("0002",)]
+        assert connection.execute("SELECT * FROM oclgen_schema").fetchall() == [("9000",)]
 
 
 def test_a_failed_upgrade_changes_nothing(
@@ -145,7 +146,7 @@ def test_a_failed_upgrade_changes_nothing(
     folder = tmp_path / "migrations"
     shutil.copytree(str(schema.MIGRATIONS), folder)
     broken = f"{NEXT}    op.execute('INSERT INTO no_such_table VALUES (1)')\n"
-    (folder / "versions" / "0002_broken.py").write_text(broken)
+    (folder / "versions" / "9000_broken.py").write_text(broken)
     with monkeypatch.context() as patch:
         patch.setattr(schema, "MIGRATIONS", folder)
         assert "no such table" in refusal(path)

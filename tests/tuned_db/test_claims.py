@@ -1,0 +1,101 @@
+"""Records that came from elsewhere: they serve at once, are told apart, and are settled here."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
+
+from oclgen.families import config_to_json
+from oclgen.measurement import Measurement
+from oclgen.problem import GemmProblem
+from tuned_db import Chooser, Record, Store, open_store, read_records, write_records
+
+WRONG = Measurement(invalidity="correctness", reason="error 0.7")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "tuned.sqlite")
+
+
+def claim(item_m: int, ms: float) -> Record:
+    return record(config=config_to_json(config(item_m=item_m)), samples=(ms,))
+
+
+def winner(store: Store) -> tuple[int, float, bool]:
+    known = store.of(INFO).winner(SQUARE)
+    assert known is not None
+    incumbent = store.of(INFO).incumbent(SQUARE)
+    assert incumbent is not None
+    return incumbent[1].item_m, known.ms, known.verified
+
+
+def test_a_claim_serves_at_once_and_is_told_apart(store: Store) -> None:
+    store.merge([claim(2, 1.0)])
+    choice = Chooser(store, INFO, LIMITS).choose(SQUARE)
+    assert (choice.rung, choice.verified, choice.source) == ("exact", False, "exact, unverified")
+    near = Chooser(store, INFO, LIMITS).choose(GemmProblem(64, 64, 128))
+    assert near.source == "nearest, unverified"
+    assert Chooser(store, INFO, LIMITS).unverified() == [choice]
+
+
+def test_measuring_a_claim_makes_it_a_fact_even_if_it_is_slower(store: Store) -> None:
+    store.of(INFO).record(SQUARE, FAMILY, config(item_m=1), timed(3.0))
+    store.merge([claim(2, 1.0)])
+    assert winner(store) == (2, 1.0, False)
+    assert store.of(INFO).record(SQUARE, FAMILY, config(item_m=2), timed(2.0))
+    assert winner(store) == (2, 2.0, True)
+    assert Chooser(store, INFO, LIMITS).unverified() == []
+
+
+def test_a_claim_that_is_slower_here_gives_its_place_back(store: Store) -> None:
+    store.of(INFO).record(SQUARE, FAMILY, config(item_m=1), timed(3.0))
+    store.merge([claim(2, 1.0)])
+    assert not store.of(INFO).record(SQUARE, FAMILY, config(item_m=2), timed(4.0))
+    assert winner(store) == (1, 3.0, True)
+
+
+def test_a_wrong_claim_loses_its_place_and_does_not_come_back(store: Store) -> None:
+    store.merge([claim(2, 1.0), claim(3, 2.0)])
+    assert not store.of(INFO).record(SQUARE, FAMILY, config(item_m=2), WRONG)
+    assert winner(store) == (3, 2.0, False)
+    assert not store.of(INFO).record(SQUARE, FAMILY, config(item_m=3), WRONG)
+    assert store.of(INFO).winner(SQUARE) is None
+    again = replace(claim(2, 0.5), created="2026-05-05T05:05:05Z")
+    assert store.merge([again]).improved == 0
+    assert store.of(INFO).winner(SQUARE) is None
+
+
+def test_a_tuning_has_one_trial_left_for_a_claim(store: Store) -> None:
+    store.merge([replace(claim(2, 1.0), trials=64)])
+    mine = store.of(INFO)
+    assert (mine.trials(SQUARE), mine.measured(SQUARE)) == (63, {})
+    mine.record(SQUARE, FAMILY, config(item_m=2), timed(1.1))
+    assert mine.trials(SQUARE) == 64
+    assert mine.measured(SQUARE) == {(FAMILY, config_to_json(config(item_m=2))): 1.1}
+
+
+def test_the_peak_travels_and_is_not_overwritten(store: Store, tmp_path: Path) -> None:
+    store.of(INFO).note_peak(1000.0, 100.0)
+    store.of(INFO).record(SQUARE, FAMILY, config(), timed(1.0))
+    stream = io.BytesIO()
+    write_records(store.all_winners(), stream)
+    stream.seek(0)
+    other = open_store(tmp_path / "other.sqlite")
+    other.merge(read_records("export", stream))
+    assert [one.peak for one in other.all_winners()] == [(1000.0, 100.0)]
+    other.of(INFO).note_peak(900.0, 90.0)
+    stream.seek(0)
+    other.merge(read_records("export", stream))
+    assert [one.peak for one in other.all_winners()] == [(900.0, 90.0)]
+
+
+def test_the_history_has_every_success_and_no_failure(store: Store) -> None:
+    mine = store.of(INFO)
+    for item_m, measurement in ((1, timed(2.0)), (2, WRONG), (3, timed(1.0))):
+        mine.record(SQUARE, FAMILY, config(item_m=item_m), measurement)
+    assert sorted(one.ms for one in store.history()) == [1.0, 2.0]
