@@ -2,7 +2,7 @@
 
 Every one of them is one `ConvProblem` in one of its three directions; a transposed convolution is
 another one's gradient (Dumoulin and Visin, arXiv:1603.07285). How it is computed is the families'
-business.
+business; three dimensions and other dtypes are unfolded first, by `convolution_unfolded`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ocl_backend.ops import convolution_unfolded as unfolded
 from ocl_backend.tuned import STORAGE, TunedCall, remember, tuned_call
 from oclgen.problem import ConvProblem, Direction
 
@@ -60,11 +61,14 @@ def convolution(
     w is [out_channels, in_channels / groups, kernel_h, kernel_w], or, transposed,
     [in_channels, out_channels / groups, kernel_h, kernel_w].
 
+    Other dimensions and dtypes are unfolded into these.
+
     Raises:
-        NotImplementedError: three dimensions, or a dtype other than float32, float16, bfloat16.
         ProblemError: the sizes contradict each other.
     """
-    _require_served(x)
+    if not _served(x):
+        y = _unfolded_forward(x, w, stride, padding, dilation, transposed, output_padding, groups)
+        return y if bias is None else y.add_(bias.view(-1, *[1] * (x.dim() - 2)))
     geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
     y = x.new_empty(output_shape(x.shape, w.shape, geometry))
     if y.numel() == 0:
@@ -98,6 +102,10 @@ def convolution_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Return the gradients of x, w and bias that `output_mask` asks for, None for the others."""
+    if not _served(x):
+        return _unfolded_backward(
+            grad, x, w, stride, padding, dilation, transposed, groups, output_mask
+        )
     geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
     grad, x, w = grad.contiguous(), x.contiguous(), w.contiguous()
     grad_bias = grad.sum((0, 2, 3)) if output_mask[2] else None
@@ -138,15 +146,49 @@ def pair(values: Sequence[int]) -> Pair:
     return (values[0], values[-1])
 
 
-def _require_served(x: Tensor) -> None:
-    if x.dim() != 4:
-        raise NotImplementedError(
-            f"convolution of {x.dim() - 2} dimensions has no ocl kernel; 1 and 2 have. "
-            "Move the tensors to the CPU for it."
-        )
-    if x.dtype not in STORAGE:
-        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in STORAGE)
-        raise NotImplementedError(f"convolution of {x.dtype} has no ocl kernel; {names} have.")
+def _served(x: Tensor) -> bool:
+    """Whether the families know these dimensions and this dtype."""
+    return x.dim() == 4 and x.dtype in STORAGE
+
+
+def _unfolded_forward(
+    x: Tensor,
+    w: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
+    steps = stride, padding, dilation
+    if not transposed:
+        return unfolded.forward(unfolded.describe(x.shape, w.shape, *steps, groups, x.dtype), x, w)
+    shape = unfolded.transposed_shape(x.shape, w.shape, *steps, output_padding, groups)
+    return unfolded.backward_data(unfolded.describe(shape, w.shape, *steps, groups, x.dtype), x, w)
+
+
+def _unfolded_backward(
+    grad: Tensor,
+    x: Tensor,
+    w: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    wide, narrow = (grad, x) if transposed else (x, grad)
+    plan = unfolded.describe(wide.shape, w.shape, stride, padding, dilation, groups, x.dtype)
+    grad_x = grad_w = None
+    if output_mask[0]:
+        by = unfolded.forward if transposed else unfolded.backward_data
+        grad_x = by(plan, grad, w)
+    if output_mask[1]:
+        grad_w = unfolded.backward_weights(plan, narrow, wide)
+    dims = [dim for dim in range(x.dim()) if dim != 1]
+    return grad_x, grad_w, grad.sum(dims) if output_mask[2] else None
 
 
 def _call(

@@ -57,8 +57,34 @@ def test_inputs_need_not_be_dense(device: Any) -> None:
     check(device, torch.conv2d, x, torch.randn(6, 4, 3, 3))
 
 
-def test_what_is_not_served_is_refused_in_the_forward_pass(device: Any) -> None:
-    with pytest.raises(NotImplementedError, match="3 dimensions"):
-        nn.Conv3d(2, 2, 3).to(place(device))(torch.ones(1, 2, 5, 5, 5, device=place(device)))
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv3d(4, 6, (3, 2, 2), stride=(2, 1, 1), padding=1, dilation=(1, 2, 1), groups=2),
+        nn.ConvTranspose3d(4, 6, 2, stride=2, padding=1, output_padding=1),
+    ],
+    ids=["plain", "transposed"],
+)
+def test_three_dimensions(device: Any, layer: nn.Module) -> None:
+    check_module(device, layer, torch.randn(2, 4, 5, 6, 4))
+    check_module(device, layer, torch.randn(0, 4, 5, 6, 4))
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d(4, 6, 3, 2, 1, groups=2), nn.ConvTranspose1d(4, 6, 3)])
+def test_double_precision(device: Any, layer: nn.Module) -> None:
+    if "cl_khr_fp64" not in device.limits.extensions:
+        pytest.skip("this device has no fp64")
+    sizes = (7, 6) if isinstance(layer, nn.Conv2d) else (7,)
+    x = torch.randn(2, 4, *sizes, dtype=torch.float64)
+    check_module(device, layer.double(), x, tolerance=1e-12)
+
+
+def test_integers(device: Any) -> None:
+    x, w = torch.randint(-9, 9, (2, 4, 7, 6)), torch.randint(-9, 9, (6, 2, 3, 2))
+    ours = torch.conv2d(x.to(place(device)), w.to(place(device)), padding=1, groups=2)
+    assert torch.equal(ours.cpu(), torch.conv2d(x, w, padding=1, groups=2))
+
+
+def test_channels_that_do_not_fit_are_refused_in_the_forward_pass(device: Any) -> None:
     with pytest.raises(RuntimeError, match="channels"):
         nn.Conv2d(3, 2, 3).to(place(device))(torch.ones(1, 2, 5, 5, device=place(device)))
