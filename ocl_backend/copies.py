@@ -40,6 +40,9 @@ def strided_copy(source: torch.Tensor, target: torch.Tensor) -> None:
     Raises:
         NotImplementedError: a dtype has no kernel.
     """
+    if source.is_complex() or target.is_complex():
+        _complex_copy(source, target)
+        return
     launch = _prepared(
         target.device.index,
         source.dtype,
@@ -49,6 +52,18 @@ def strided_copy(source: torch.Tensor, target: torch.Tensor) -> None:
         target.stride(),
     )
     launch(source.data_ptr(), target.data_ptr())
+
+
+def _complex_copy(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Copy real and imaginary parts; a real source has none, and a real target drops it."""
+    if not target.is_complex():
+        target.copy_(torch.view_as_real(source)[..., 0])
+    elif source.is_complex():
+        torch.view_as_real(target).copy_(torch.view_as_real(source))
+    else:
+        real, imaginary = torch.view_as_real(target).unbind(-1)
+        real.copy_(source)
+        imaginary.zero_()
 
 
 class Dim(NamedTuple):

@@ -78,13 +78,17 @@ ushort to_bfloat16(float value)
 """
 
 
+class UnsupportedDtypeError(NotImplementedError):
+    """No kernel can be written for a dtype: the call is one for the CPU."""
+
+
 def dtype_of(dtype: torch.dtype) -> DType:
     """Return how `dtype` is handled.
 
     Raises:
-        NotImplementedError: no kernel can be written for it.
+        UnsupportedDtypeError: no kernel can be written for it.
     """
     if dtype not in DTYPES:
         names = ", ".join(str(known).removeprefix("torch.") for known in DTYPES)
-        raise NotImplementedError(f"{dtype} is not supported on ocl devices; they know {names}.")
+        raise UnsupportedDtypeError(f"{dtype} is not supported on ocl devices; they know {names}.")
     return DTYPES[dtype]

@@ -1,14 +1,23 @@
-"""Operators that run on the CPU because no kernel is registered: the counts and the policy.
+"""Operators that run on the CPU because no kernel serves them: the counts and the policy.
 
-The calls themselves are made by the shim; nothing here decides which operators have kernels.
+Calls of operators without any kernel are made by the shim, those whose kernel lacks the dtype by
+`serving`. Nothing here decides which operators have kernels.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
 
 from ocl_backend import shim
+from ocl_backend.dtypes import UnsupportedDtypeError
 
 VARIABLE = "OCLGEN_FALLBACK"
 POLICIES = ("warn", "error")
@@ -37,3 +46,52 @@ def fallbacks() -> dict[str, int]:
 def reset_fallbacks() -> None:
     """Forget the counts; every operator warns once again."""
     shim.library().ocl_fallback_reset()
+
+
+def serving(overload: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `kernel`, relieved by the CPU where it raises `UnsupportedDtypeError`."""
+
+    @wraps(kernel)
+    def serve(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return kernel(*args, **kwargs)
+        except UnsupportedDtypeError:
+            return on_cpu(overload, args, kwargs)
+
+    return serve
+
+
+def on_cpu(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Run `overload` on the CPU, with copies both ways, and count it.
+
+    Raises:
+        NotImplementedError: `OCLGEN_FALLBACK=error` forbids it.
+    """
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    mark = " complex" if any(tensor.is_complex() for tensor in tensors) else ""
+    torch.ops.ocl.note_fallback(overload.name() + mark)
+    device = next(tensor.device for tensor in tensors if tensor.device.type == "ocl")
+    twins = {id(tensor): tensor.cpu() for tensor in tensors}
+
+    def move(leaf: Any) -> Any:
+        return twins[id(leaf)] if isinstance(leaf, Tensor) else leaf
+
+    result = overload(*tree_map(move, args), **tree_map(move, kwargs))
+    written = {}
+    for target in _written(overload, args, kwargs):
+        twin = twins[id(target)]
+        target.resize_(twin.shape).copy_(twin)
+        written[id(twin)] = target
+
+    def move_back(leaf: Any) -> Any:
+        return written.get(id(leaf), leaf.to(device)) if isinstance(leaf, Tensor) else leaf
+
+    return tree_map(move_back, result)
+
+
+def _written(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
+    """Return the tensors that a call writes to."""
+    arguments = overload._schema.arguments
+    named = {**dict(zip((a.name for a in arguments), args, strict=False)), **kwargs}
+    changed = [a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    return [leaf for leaf in tree_leaves([named.get(name) for name in changed]) if leaf is not None]

@@ -1,6 +1,8 @@
 // Operators that move bytes: between host and device, within and between devices.
 // Copies that change dtype or layout are handed to the Python operator `ocl::strided_copy`.
+#include <ATen/ops/_conj.h>
 #include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/_neg_view.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
@@ -83,11 +85,24 @@ void to_device(const Tensor& source, const Tensor& target, bool non_blocking) {
   within_device(landed, target);
 }
 
+// The same memory without torch's lazy conjugation and negation: what the bytes say.
+Tensor as_stored(const Tensor& tensor) {
+  const Tensor plain = tensor.is_conj() ? at::_conj(tensor) : tensor;
+  return plain.is_neg() ? at::_neg_view(plain) : plain;
+}
+
 }  // namespace
 
 Tensor copy_from(const Tensor& self, const Tensor& target, bool non_blocking) {
   const Tensor source = self.sizes() == target.sizes() ? self : self.expand_as(target);
   if (target.numel() == 0) return target;
+  if (source.is_conj() || source.is_neg() || target.is_conj() || target.is_neg()) {
+    Tensor stored = as_stored(target);
+    copy_from(as_stored(source), stored, non_blocking);
+    if (source.is_conj() != target.is_conj()) stored.conj_physical_();
+    if (source.is_neg() != target.is_neg()) stored.neg_();
+    return target;
+  }
   const bool from_device = source.device().type() == kType;
   const bool to_ocl = target.device().type() == kType;
   if (from_device && to_ocl) {

@@ -7,6 +7,8 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 #include <torch/library.h>
 
@@ -67,14 +69,26 @@ void replace_generators(const c10::OperatorHandle& op, torch::jit::Stack& stack)
   }
 }
 
-void to_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const std::string name = c10::toString(op.operator_name());
+// Refuses a run on the CPU, or counts it and warns the first time.
+void note(const std::string& name) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       !refuse, name, " has no ocl kernel and OCLGEN_FALLBACK=error forbids running it on the CPU. "
       "Unset the variable, or register a kernel for it.");
   if (count(name))
     TORCH_WARN(name, " has no ocl kernel yet and runs on the CPU, with copies both ways. "
                "torch.ocl.fallbacks() counts such calls; OCLGEN_FALLBACK=error forbids them.");
+}
+
+// An operator on complex numbers counts apart: it may have a kernel for real ones.
+const char* mark(const torch::jit::Stack& stack) {
+  for (const auto& value : stack)
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().is_complex())
+      return " complex";
+  return "";
+}
+
+void to_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  note(c10::toString(op.operator_name()) + mark(*stack));
   replace_generators(op, *stack);
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }
@@ -94,6 +108,7 @@ void strided_copy(const at::Tensor& source, const at::Tensor& target) {
 
 TORCH_LIBRARY(ocl, library) {
   library.def("strided_copy(Tensor source, Tensor(a!) target) -> ()");
+  library.def("note_fallback(str name) -> ()", [](const std::string& name) { note(name); });
   library.def("default_generator(int device) -> Generator?", [](int64_t index) {
     return ocl::default_generator(c10::DeviceIndex(index));
   });
@@ -105,6 +120,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
+  library.impl("view_as_real", TORCH_FN(at::native::view_as_real));
+  library.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
   library.impl("unfold", TORCH_FN(at::native::unfold));
   library.impl("resize_", TORCH_FN(ocl::resize_));
   library.impl("set_", TORCH_FN(ocl::set_empty_));
@@ -116,6 +133,15 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_local_scalar_dense", TORCH_FN(ocl::local_scalar_dense));
   // each device has one in-order queue: no block is reused ahead of its readers
   library.impl("record_stream", [](at::Tensor&, c10::Stream) {});
+}
+
+// torch would clone a lazily conjugated or negated tensor before a copy, and clone by this copy
+TORCH_LIBRARY_IMPL(aten, Conjugate, library) {
+  library.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+TORCH_LIBRARY_IMPL(aten, Negative, library) {
+  library.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {

@@ -16,9 +16,8 @@ constexpr auto kType = c10::DeviceType::PrivateUse1;
 
 at::ScalarType checked_dtype(std::optional<at::ScalarType> dtype) {
   const at::ScalarType type = dtype.value_or(c10::typeMetaToScalarType(at::get_default_dtype()));
-  TORCH_CHECK_TYPE(!at::isComplexType(type) && !at::isQIntType(type), "ocl devices hold real ",
-                   "numbers; ", type, " is not supported. Keep this tensor on the CPU, or split it",
-                   " into real and imaginary parts with torch.view_as_real.");
+  TORCH_CHECK_TYPE(!at::isQIntType(type), "ocl devices hold no quantized tensors; ", type,
+                   " is not supported. Keep this tensor on the CPU, or call dequantize().");
   return type;
 }
 

@@ -10,8 +10,11 @@ from typing import Any
 
 import torch
 
+from ocl_backend.fallback import serving
+
 MODULES = (
     "pointwise",
+    "complex",
     "reductions",
     "softmax",
     "factories",
@@ -38,4 +41,10 @@ def register() -> None:
     """Register every operator of every module with torch, for the device's dispatch key."""
     for name in MODULES:
         for operator, implementation in import_module(f"{__name__}.{name}").OPERATORS.items():
-            LIBRARY.impl(operator, implementation, "PrivateUse1")
+            LIBRARY.impl(operator, serving(overload(operator), implementation), "PrivateUse1")
+
+
+def overload(operator: str) -> Any:
+    """Return torch's overload called `operator`, such as `add.Tensor`."""
+    name, _, label = operator.partition(".")
+    return getattr(getattr(torch.ops.aten, name), label or "default")

@@ -204,12 +204,32 @@ def test_numpy_raises_torchs_own_error(device: Any) -> None:
         torch.zeros(2, device=place(device)).numpy()
 
 
+@pytest.mark.parametrize("view", ["plain", "t", "conj", "imag", "conj_imag"])
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
-def test_complex_numbers_are_refused_with_a_remedy(device: Any, dtype: Any) -> None:
-    with pytest.raises(TypeError, match="view_as_real"):
-        torch.zeros(2, dtype=dtype, device=place(device))
-    with pytest.raises(TypeError, match="view_as_real"):
-        torch.zeros(2, dtype=dtype).to(place(device))
+def test_complex_numbers_travel_and_keep_their_views(device: Any, dtype: Any, view: str) -> None:
+    skip_without(device, torch.float64)
+    seen = {
+        "plain": lambda x: x,
+        "t": torch.t,
+        "conj": torch.conj,
+        "imag": torch.imag,
+        "conj_imag": lambda x: x.conj().imag,
+    }[view]
+    x = torch.randn(3, 4, dtype=dtype)
+    ours = x.to(place(device))
+    assert torch.equal(seen(ours).cpu(), seen(x))
+    assert torch.equal(seen(ours).contiguous().cpu(), seen(x).contiguous())
+    target = torch.zeros_like(ours)
+    seen(target).copy_(seen(x).to(place(device)))
+    assert torch.equal(seen(target).cpu(), seen(x))
+
+
+@pytest.mark.parametrize("target", [torch.complex128, torch.float32, torch.int32], ids=str)
+def test_complex_numbers_convert_as_on_the_cpu(device: Any, target: Any) -> None:
+    skip_without(device, torch.float64)
+    x = torch.randn(5, dtype=torch.complex64) * 10
+    assert torch.equal(x.to(place(device)).to(target).cpu(), x.to(target))
+    assert torch.equal(x.real.to(place(device)).to(x.dtype).cpu(), x.real.to(x.dtype))
 
 
 def test_a_dtype_without_kernels_is_refused_with_the_list(device: Any) -> None:
