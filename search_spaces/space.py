@@ -37,6 +37,7 @@ SPACES: dict[str, tuple[Values, Seeds]] = {
     "winograd_blocked": (winograd.blocked_values, winograd.blocked_seeds),
     "winograd_fused": (winograd.fused_values, winograd.fused_seeds),
     "winograd_staged": (winograd.staged_values, winograd.staged_seeds),
+    "winograd_weights": (winograd.weights_values, winograd.weights_seeds),
 }
 """What is worth trying, by family; a family that is missing here is tried at its `DEFAULT`."""
 
@@ -93,15 +94,10 @@ class Space:
         row = int(np.searchsorted(self._codes, code))
         return row if row < len(self) and self._codes[row] == code else None
 
-    def nearest(self, point: list[int], free: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the rows nearest to `point` among the `free` ones, of which there must be one.
-
-        The distance is the number of steps: from one value to the next where they are ordered,
-        to any other where they are not.
-        """
-        apart = np.abs(self.points - np.asarray(point))
-        steps = np.where(self.ordered, apart, apart > 0).sum(axis=1)
-        return np.flatnonzero(free & (steps == steps[free].min()))
+    def near(self, row: int, steps: int) -> NDArray[np.intp]:
+        """Return the rows that differ from `row` in at most `steps` parameters."""
+        differing = np.count_nonzero(self.points != self.points[row], axis=1)
+        return np.flatnonzero(differing <= steps)
 
 
 def space_of(family: str, problem: Problem, limits: Limits) -> Space:

@@ -39,6 +39,25 @@ def test_the_same_seed_asks_the_same(space: Space) -> None:
     assert run(Search(space, [], 5), 30) != run(Search(space, [], 6), 30)
 
 
+def test_many_may_be_asked_for_before_the_first_is_told(space: Space) -> None:
+    """As while variants are built ahead; what is under way is not asked for again."""
+    search = Search(space, [], 2)
+    waiting, asked = [search.ask() for _ in range(4)], []
+    for _ in range(60):
+        asked.append(waiting.pop(0))
+        waiting.append(search.ask())
+        search.tell(asked[-1], cost(asked[-1]))
+    assert len(set(asked + waiting)) == 64
+    assert min(map(cost, asked)) < 1.2 * min(cost(space.config(row)) for row in range(len(space)))
+
+
+def test_a_later_failure_does_not_undo_a_time(space: Space) -> None:
+    search = Search(space, [], 3)
+    search.tell(space.config(5), 2.0)
+    search.tell(space.config(5), inf)
+    assert search.best_ms == 2.0
+
+
 def test_seeds_come_first_even_those_that_are_no_point(space: Space) -> None:
     off_grid = replace(space.config(0), unroll=3)
     seeds = [space.config(70), off_grid, space.config(70), space.config(7)]
@@ -68,7 +87,7 @@ def test_failures_are_told_and_avoided(space: Space) -> None:
         failed.append(config.stage)
         search.tell(config, inf if config.stage else cost(config))
     assert sum(failed[40:]) <= sum(failed[:40])
-    assert sum(failed[40:]) < 15
+    assert sum(failed[40:]) < 10
     assert search.best_ms < 2.5
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from itertools import product
 from math import prod
 
-import numpy as np
 import pytest
 from synthetic import VALUES, Config
 
@@ -60,33 +60,14 @@ def test_integers_are_ordered_and_names_and_flags_are_not(space: Space) -> None:
     assert mixed.values[0] == (8, 16, 64)
 
 
-def test_the_nearest_free_row(space: Space) -> None:
-    wanted = space.row_of(Config(32, 32, 4, 4, 1, True, "n"))
-    assert wanted is not None
-    free = np.ones(len(space), dtype=np.bool_)
-    point = space.points[wanted].tolist()
-    assert space.nearest(point, free).tolist() == [wanted]
-    free[wanted] = False
-    near = [space.config(row) for row in space.nearest(point, free)]
-    for config in near:
-        changed = [n for n in space.names if getattr(config, n) != point_value(space, point, n)]
-        assert len(changed) == 1
-    assert {config.tile_m for config in near} == {16, 32, 64}  # neighbours, not 8 and not 128
-    assert {config.order for config in near} == {"m", "n", "z"}  # no order, all are neighbours
-
-
-def point_value(space: Space, point: list[int], name: str) -> object:
-    index = space.names.index(name)
-    return space.values[index][point[index]]
-
-
-def test_an_invalid_point_moves_to_a_valid_one(space: Space) -> None:
-    free = np.ones(len(space), dtype=np.bool_)
-    point = [4, 4, 2, 2, 1, 1, 0]  # 128 x 128 is too large
-    assert space.row_at(point) is None
-    near = [space.config(row) for row in space.nearest(point, free)]
-    assert all(config.valid for config in near)
-    assert {(config.tile_m, config.tile_n) for config in near} == {(64, 128), (128, 64)}
+def test_rows_that_differ_in_few_parameters(space: Space) -> None:
+    config = Config(32, 32, 4, 4, 1, True, "n")
+    row = space.row_of(config)
+    assert row is not None
+    assert space.near(row, 0).tolist() == [row]
+    near = {space.config(one) for one in space.near(row, 1)}
+    alone = {replace(config, **{n: v}) for n, values in VALUES.items() for v in values}
+    assert near == {one for one in alone if one.valid}
 
 
 def test_values_that_are_too_many_or_no_parameters_are_refused() -> None:
@@ -107,9 +88,8 @@ def test_three_hundred_thousand_configs_in_seconds() -> None:
     begin = time.perf_counter()
     space = enumerate_space(Config, many, lambda config: config.valid)
     assert time.perf_counter() - begin < 10
-    free = np.ones(len(space), dtype=np.bool_)
     begin = time.perf_counter()
-    space.nearest([0] * 7, free)
+    space.near(0, 2)
     assert time.perf_counter() - begin < 1
 
 

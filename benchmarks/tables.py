@@ -1,0 +1,145 @@
+"""Exhaustively measured search spaces: read from files, and made on a device of our own.
+
+What is searched in them is `benchmarks/replay.py`. A table of ours is CSV under gzip: a column per
+parameter and `ms`, infinite for a variant that failed. Tables of the auto-tuning community's hub
+(https://github.com/AutoTuningAssociation/benchmark_hub, MIT) are read in both of its formats: the
+caches of Kernel Tuner and T4 (Hozzova et al. 2024, doi:10.1145/3629527.3651429).
+
+    python benchmarks/tables.py 256x256x256 gemm_register benchmarks/tables/gemm_register.csv.gz
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, make_dataclass
+from functools import cached_property
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search_spaces.space import Space, Value
+
+Row = tuple[Mapping[str, Value], float]
+"""A config and its milliseconds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A space of which every config's time is known: `ms[row]`, infinite for failures."""
+
+    name: str
+    space: Space
+    ms: NDArray[np.float64]
+
+    @cached_property
+    def optimum(self) -> float:
+        """The best time there is."""
+        return float(self.ms.min())
+
+    def time(self, config: Any) -> float:
+        """Return the milliseconds of a config of this space."""
+        row = self.space.row_of(config)
+        assert row is not None
+        return float(self.ms[row])
+
+    def best(self, count: int) -> list[Any]:
+        """Return the `count` fastest configs."""
+        return [self.space.config(int(row)) for row in np.argsort(self.ms)[:count]]
+
+    def fitting(self, config: Any) -> Any | None:
+        """Return the config with the same values of another device's table, None without one."""
+        values = asdict(config)
+        if not set(self.space.names) <= set(values):
+            return None
+        ours = self.space.kind(**{name: values[name] for name in self.space.names})
+        return ours if self.space.row_of(ours) is not None else None
+
+
+def read_table(path: Path) -> Table:
+    """Return the table in a file of one of the three formats, told apart by their content."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        rows = list(_rows_of_csv(file) if path.name.endswith(".csv.gz") else _rows_of_json(file))
+    return _table(f"{path.parent.name}/{path.name.split('.')[0]}", rows)
+
+
+def _rows_of_csv(file: Iterable[str]) -> Iterable[Row]:
+    for line in csv.DictReader(file):
+        ms = float(line.pop("ms"))
+        yield {name: _value(text) for name, text in line.items()}, ms
+
+
+def _value(text: str) -> Value:
+    if text in ("True", "False"):
+        return text == "True"
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
+def _rows_of_json(file: Any) -> Iterable[Row]:
+    content = json.load(file)
+    if "cache" in content:
+        names = content["tune_params_keys"]
+        for entry in content["cache"].values():
+            yield {name: entry[name] for name in names}, _time(entry["time"])
+        return
+    for entry in content["results"]:
+        fine = entry["invalidity"] == "correct"
+        yield entry["configuration"], _time(entry["measurements"][0]["value"]) if fine else inf
+
+
+def _time(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float)) else inf
+
+
+def _table(name: str, rows: list[Row]) -> Table:
+    """Return the table with rows in the order of the product; what never varies is left out."""
+    values = {n: sorted({config[n] for config, _ in rows}) for n in rows[0][0]}
+    values = {n: choices for n, choices in values.items() if len(choices) > 1}
+    points = np.array([[v.index(config[n]) for n, v in values.items()] for config, _ in rows])
+    order = np.lexsort(points.T[::-1])
+    kind = make_dataclass("Config", list(values), frozen=True)
+    lists = tuple(tuple(choices) for choices in values.values())
+    space = Space(kind, tuple(values), lists, points[order].astype(np.int64))
+    return Table(name, space, np.array([ms for _, ms in rows], dtype=np.float64)[order])
+
+
+def measure_table(key: str, family: str, device: str, path: Path) -> None:
+    """Measure every config of a family's space and write the table; minutes to hours."""
+    from oclgen.device import select
+    from oclgen.keys import parse_gemm
+    from oclgen.worker import Worker
+    from search_spaces.space import space_of
+
+    problem, opened = parse_gemm(key), select(device)
+    space = space_of(family, problem, opened.limits)
+    with Worker(opened.index, opened.info) as worker, gzip.open(path, "wt", newline="") as file:
+        out = csv.writer(file)
+        varied = [n for n, choices in zip(space.names, space.values, strict=True) if choices[1:]]
+        out.writerow([*varied, "ms"])
+        for row in range(len(space)):
+            config = space.config(row)
+            ms = worker.measure(problem, family, config).ms
+            out.writerow([*(getattr(config, name) for name in varied), f"{ms:.6g}"])
+            print(f"\r{row + 1} of {len(space)}", end="", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Measure a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("problem", help="a product, such as 256x256x256")
+    parser.add_argument("family")
+    parser.add_argument("path", type=Path, help="the file to write, .csv.gz")
+    parser.add_argument("--device", default="0", help="index or part of the name")
+    arguments = parser.parse_args()
+    measure_table(arguments.problem, arguments.family, arguments.device, arguments.path)
+
+
+if __name__ == "__main__":
+    main()
