@@ -6,9 +6,11 @@ from typing import Any
 
 import click
 
+from .compare import compare
 from .database import database
 from .devices import devices
 from .doctor import doctor
+from .report import report
 from .source import show_source
 from .tune import tune
 
@@ -34,9 +36,13 @@ def is_users(error: Exception) -> bool:
         return (error.name or "").split(".")[0] not in OWN_PACKAGES
     from oclgen.families import ConfigError
     from oclgen.problem import ProblemError
+    from oclgen.recording import RecordingError
     from tuned_db import DatabaseError, ImportFileError, NoVariantError, RecordError
 
-    kinds = (ConfigError, DatabaseError, ImportFileError, NoVariantError, ProblemError, RecordError)
+    kinds = (
+        ConfigError, DatabaseError, ImportFileError, NoVariantError, ProblemError, RecordError,
+        RecordingError,
+    )  # fmt: skip
     return isinstance(error, kinds) or _is_devices(error)
 
 
@@ -55,5 +61,5 @@ def main() -> None:
     """Generate, tune and keep GEMM and convolution kernels for any OpenCL device."""
 
 
-for command in (devices, doctor, tune, show_source, database):
+for command in (devices, doctor, tune, show_source, database, report, compare):
     main.add_command(command)

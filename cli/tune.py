@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import inf
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
 
 from oclgen.families import FAMILIES, ConfigError, families_for
-from oclgen.keys import CONV_FORM, GEMM_FORM, parse_conv, parse_gemm, parse_key
 from oclgen.problem import Problem
 
 from .console import console
 from .options import db_option, device_option
+from .workload import Workload, gather, workload_options
 
 if TYPE_CHECKING:
     from search_spaces.progress import TuneResult
@@ -23,14 +24,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @device_option
-@click.option("--gemm", "gemms", multiple=True, metavar="SHAPE", help=f"{GEMM_FORM}. Repeatable.")
-@click.option("--conv", "convs", multiple=True, metavar="SHAPE", help=f"{CONV_FORM}. Repeatable.")
-@click.option(
-    "--problems",
-    "listed",
-    type=click.File(),
-    help="File with one problem per line, written as torch.ocl.explain prints them; - is stdin.",
-)
+@workload_options
 @click.option(
     "--trials",
     default=64,
@@ -58,37 +52,57 @@ if TYPE_CHECKING:
 @click.pass_context
 def tune(
     ctx: click.Context,
+    /,
     device: str,
-    gemms: Sequence[str],
-    convs: Sequence[str],
-    listed: TextIO | None,
     trials: int,
     time_budget: float,
     seed: int,
     families: Sequence[str],
     where: str | None,
+    **asked: Any,
 ) -> None:
     """Search the fastest kernels for the given shapes, or for a default set of them.
 
     Every variant is verified before its time counts, and is kept at once: Ctrl-C loses nothing,
-    and a later run goes on where this one ended.
+    and a later run goes on where this one ended. With a model or a recording, trials go where its
+    time goes.
     """
     from oclgen.device import select
     from search_spaces.progress import Budget
-    from search_spaces.workloads import default_problems
+    from tuned_db.database import ENVIRONMENT
 
-    problems: list[Problem] = [*map(parse_gemm, gemms), *map(parse_conv, convs)]
-    problems += [parse_key(line.strip()) for line in listed or () if line.strip()]
     opened = select(device)
-    problems = problems or default_problems(opened.limits)
-    _require_families(families, problems)
+    if where:
+        os.environ[ENVIRONMENT] = where  # a model's own dispatch reads the same database
+    workload = gather(opened.limits, f"ocl:{opened.index}", **asked)
+    _require_families(families, workload.problems)
     budget = Budget(trials, time_budget or inf, seed)
-    results = run(opened, problems, budget, frozenset(families) or None, where)
+    results = _with_gain(opened, workload, budget, frozenset(families) or None, where)
     statuses = {result.status for result in results}
     if "interrupted" in statuses:
         raise click.Abort
     if "no variant" in statuses:
         ctx.exit(1)
+
+
+def _with_gain(
+    device: Any, workload: Workload, budget: Any, families: frozenset[str] | None, where: str | None
+) -> list[TuneResult]:
+    """Tune; of a network, say what it gained."""
+
+    def tuned() -> list[TuneResult]:
+        return run(device, workload.problems, budget, families, where, workload.calls)
+
+    if workload.network is None:
+        return tuned()
+    from tuned_db import open_store
+
+    from .gain import Before
+
+    before = Before.of(workload.network, workload.calls, device.index)
+    results = tuned()
+    console().print(before.compare(results, open_store(where).of(device.info)))
+    return results
 
 
 def _require_families(families: Sequence[str], problems: Sequence[Problem]) -> None:
@@ -109,10 +123,15 @@ def run(
     budget: Any,
     families: frozenset[str] | None = None,
     where: str | None = None,
+    calls: Mapping[Problem, int] | None = None,
 ) -> list[TuneResult]:
-    """Tune with a bar, print the table, and return the results."""
+    """Tune with a bar, print the table, and return the results.
+
+    `calls` are how often a network runs each problem; without them all count the same.
+    """
     from oclgen import peak
     from oclgen.worker import Worker
+    from search_spaces.network import tune_network
     from search_spaces.tune import Tuner
     from search_spaces.tune import tune as search
     from tuned_db import Chooser, open_store
@@ -137,7 +156,7 @@ def run(
             starts=Chooser(store, device.info, device.limits).starts,
             report=bar.report,
         )
-        results = search(tuner, problems)
+        results = tune_network(tuner, calls) if calls else search(tuner, problems)
     out.print(_table(results, best.gflops))
     return results
 

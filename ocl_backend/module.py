@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import accelerator
 
-from ocl_backend import memory
+from ocl_backend import memory, tunable
 from ocl_backend.fallback import fallbacks, reset_fallbacks
 from ocl_backend.tuned import explain, reload_tuned
 from oclgen.device import Device as OpenCLDevice
@@ -50,6 +50,7 @@ __all__ = [
     "set_per_process_memory_fraction",
     "set_rng_state",
     "synchronize",
+    "tunable",
 ]
 
 DeviceLike = torch.device | str | int | None

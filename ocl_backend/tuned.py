@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import torch
 
@@ -61,21 +61,49 @@ class Explanation:
 class TunedCall:
     """A problem's chosen variant, ready to launch; call it with data pointers in role order."""
 
-    __slots__ = ("_launch", "choice", "operator")
+    __slots__ = ("__weakref__", "_launch", "choice", "device", "operator")
 
-    def __init__(self, operator: str, choice: Choice, launch: PreparedPlan) -> None:
+    def __init__(self, operator: str, device: int, choice: Choice, launch: PreparedPlan) -> None:
         self.operator = operator
+        self.device = device
         self.choice = choice
         self._launch = launch
+        _prepared_calls.add(self)
 
     def __call__(self, *pointers: int) -> None:
         """Enqueue the variant; raises as `ocl_backend.launch.PreparedPlan`."""
         self._launch(*pointers)
-        if _trace is not None:
-            _trace.append(self)
+        for notice in _observers:
+            notice(self)
 
 
-_trace: list[TunedCall] | None = None
+_prepared_calls: WeakSet[TunedCall] = WeakSet()
+_observers: list[Callable[[TunedCall], None]] = []
+_tune_first: Callable[[int, Problem], None] | None = None
+
+
+def prepared_calls() -> list[TunedCall]:
+    """Return the calls that are ready to launch."""
+    return list(_prepared_calls)
+
+
+def observe(notice: Callable[[TunedCall], None], on: bool = True) -> None:
+    """Call `notice` after every tuned call from now on; with `on` False, no longer."""
+    if on and notice not in _observers:
+        _observers.append(notice)
+    elif not on and notice in _observers:
+        _observers.remove(notice)
+
+
+def tune_when_met(tune: Callable[[int, Problem], None] | None) -> None:
+    """Let `tune(device, problem)` run before an untuned problem is first served; None: no longer.
+
+    What is prepared is forgotten, so that problems met before are met again.
+    """
+    global _tune_first
+    if tune is not _tune_first:
+        _tune_first = tune
+        reload_tuned()
 
 
 @cache
@@ -108,12 +136,16 @@ def tuned_call(
         NoVariantError: no family serves the problem, or none of them builds here.
     """
     choice = chooser(device).choose(problem)
+    if _tune_first is not None and choice.rung != "exact":
+        _tune_first(device, problem)
+        chooser(device).refresh()
+        choice = chooser(device).choose(problem)
     while True:
         try:
             plan = FAMILIES[choice.family].plan(problem, choice.config)
             roles, size = tuple(problem.buffers), DTYPES[problem.dtype]
             launch = prepare_plan(device, plan, roles, size, dict(scalars))
-            return TunedCall(operator, choice, launch)
+            return TunedCall(operator, device, choice, launch)
         except (BuildError, LaunchError) as error:
             warnings.warn(
                 f"{problem.key()}: {choice.family} from rung {choice.rung!r} does not build and "
@@ -150,31 +182,22 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
 
     Rows are in order of first call. Calls that other threads make meanwhile are counted too.
     """
-    with _tracing() as calls:
+    calls: list[TunedCall] = []
+    observe(notice := calls.append)
+    try:
         result = function(*args, **kwargs)
+    finally:
+        observe(notice, on=False)
     counts = Counter((call.operator, call.choice) for call in calls)
     rows = (
         ExplainRow(
             count,
             operator,
             choice.problem.key(),
-            choice.rung,
+            choice.source,
             choice.family,
             config_to_json(choice.config),
         )
         for (operator, choice), count in counts.items()
     )
     return Explanation(result, tuple(rows))
-
-
-@contextmanager
-def _tracing() -> Iterator[list[TunedCall]]:
-    global _trace
-    outer, _trace = _trace, []
-    calls = _trace
-    try:
-        yield calls
-    finally:
-        _trace = outer
-        if outer is not None:
-            outer.extend(calls)

@@ -147,3 +147,35 @@ def test_doctor_says_what_works(process: Process, device: Device) -> None:
     assert "builds and runs kernels" in done.stdout
     assert device.name[:12] in done.stdout
     assert "database file" in done.stdout
+
+
+def test_a_recording_is_tuned_by_its_calls(run: Run, device: Device, tmp_path: Path) -> None:
+    file = tmp_path / "untuned.jsonl"
+    file.write_text('{"problem": "gemm:24x16x8:fp32:nn:b1:-:-:none", "calls": 7}\n')
+    arguments = ["tune", "--device", str(device.index), "--trials", "2", "--recorded", str(file)]
+    result = run(*arguments)
+    assert result.exit_code == 0, result.stderr
+    assert "2 timed" in result.output
+    assert "already done" in run(*arguments).output
+    both = run(*arguments, *GEMM)
+    assert both.exit_code == 2
+    assert "not several of them" in both.stderr
+
+
+def test_a_model_is_tuned_and_its_gain_is_told(
+    process: Process, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "mine.py").write_text(
+        "import torch\ndef make_model():\n    return torch.nn.Linear(24, 16), torch.ones(8, 24)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    arguments = ["tune", "--device", str(device.index), "--trials", "2", "--model"]
+    result = process(*arguments, "mine:make_model", "--train")
+    assert result.returncode == 0, result.stderr
+    assert "gemm:8x16x24" in result.stdout
+    assert "gemm:16x24x8" in result.stdout  # the weights' gradient
+    assert "ms measured" in result.stdout
+    missing = process(*arguments, "mine:no_model")
+    assert missing.returncode == 1
+    assert "mine:no_model cannot be had" in missing.stderr

@@ -1,0 +1,121 @@
+"""A PyTorch model on the device: which problems it runs, how often, and how long it takes.
+
+It decides nothing about tuning; `oclgen tune --model` does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import click
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+import ocl_backend  # noqa: F401  (registers the device)
+from ocl_backend import module as ocl
+from ocl_backend.interop import torchvision_models
+from oclgen.keys import parse_key
+from oclgen.problem import Problem
+
+from .workload import MODEL_FORM
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+class ModelError(click.ClickException):
+    """The model cannot be made as asked; the message says why."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model and inputs for it; `train` adds the gradients of all parameters to a run."""
+
+    model: torch.nn.Module
+    inputs: tuple[Any, ...]
+    train: bool
+
+    def run(self) -> None:
+        """Run the model once."""
+        self.model.train(self.train)
+        with torch.set_grad_enabled(self.train):
+            result = self.model(*self.inputs)
+            if self.train:
+                tensors = [one for one in tree_leaves(result) if isinstance(one, torch.Tensor)]
+                loss = torch.stack([one.float().square().mean() for one in tensors]).sum()
+                loss.backward()  # type: ignore[no-untyped-call]
+                self.model.zero_grad()
+
+    def calls(self) -> Counter[Problem]:
+        """Return how often one run asks for each tuned problem."""
+        counts: Counter[Problem] = Counter()
+        for row in ocl.explain(self.run).rows:
+            counts[parse_key(row.problem)] += row.calls
+        return counts
+
+    def milliseconds(self, repeats: int = 5) -> float:
+        """Return the median milliseconds of a run, after one to warm up."""
+        self.run()
+        samples = []
+        for _ in range(repeats):
+            ocl.synchronize()
+            start = perf_counter()
+            self.run()
+            ocl.synchronize()
+            samples.append(1e3 * (perf_counter() - start))
+        return median(samples)
+
+    def to(self, device: str) -> Network:
+        """Return the network on `device`; the memory it leaves on another is given back."""
+        inputs = tree_map(lambda one: one.to(device) if torch.is_tensor(one) else one, self.inputs)
+        moved = Network(self.model.to(device), inputs, self.train)
+        ocl.empty_cache()
+        return moved
+
+
+def load(spec: str, batch: int, shape: Sequence[int], dtype: str, train: bool) -> Network:
+    """Return the network that `spec` names, with random weights, on the CPU.
+
+    Inputs are random, [batch, *shape], unless the function brings its own.
+
+    Raises:
+        ModelError: there is no such model.
+    """
+    torch.manual_seed(0)
+    source, _, name = spec.partition(":")
+    if not source or not name:
+        raise ModelError(f"{spec!r} is no model; one is {MODEL_FORM}")
+    made = _torchvision(name) if source == "torchvision" else _function(source, name)()
+    model, *inputs = made if isinstance(made, tuple) else (made,)
+    if not isinstance(model, torch.nn.Module):
+        raise ModelError(f"{spec} returned a {type(model).__name__}, not a torch.nn.Module")
+    wanted = DTYPES[dtype]
+    given = tuple(inputs) or (torch.randn(batch, *shape).to(wanted),)
+    return Network(model.to(wanted), given, train)
+
+
+def _torchvision(name: str) -> torch.nn.Module:
+    models = torchvision_models()
+    if name not in models.list_models(module=models):
+        raise ModelError(f"torchvision has no model {name!r}; torchvision.models.list_models() has")
+    model: torch.nn.Module = models.get_model(name, weights=None)
+    return model
+
+
+def _function(module: str, name: str) -> Callable[[], Any]:
+    """Return a function of a module, which may lie in the working directory."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        made: Callable[[], Any] = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ModelError(f"{module}:{name} cannot be had: {error}") from error
+    finally:
+        sys.path.pop(0)
+    return made

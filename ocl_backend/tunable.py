@@ -1,0 +1,244 @@
+"""`torch.ocl.tunable`: notice untuned problems while an application runs, and tune them.
+
+Named and shaped like `torch.cuda.tunable`. Tuned records serve whether or not it is enabled: it
+governs what happens to problems without one. The search runs in a process of its own,
+`oclgen tune`, and knows nothing of torch.
+
+    torch.ocl.tunable.enable()
+    torch.ocl.tunable.tuning_enable(False)
+    torch.ocl.tunable.record_untuned_enable()
+    model(images)
+    torch.ocl.tunable.write_untuned()  # as at exit
+    torch.ocl.tunable.tune_in_file("oclgen_untuned0.jsonl")
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from ocl_backend import tuned
+from oclgen import GENERATOR_VERSION, recording
+from oclgen.device import devices
+from oclgen.problem import Problem
+
+__all__ = [
+    "enable",
+    "get_filename",
+    "get_max_tuning_duration",
+    "get_max_tuning_iterations",
+    "get_results",
+    "get_validators",
+    "is_enabled",
+    "record_untuned_enable",
+    "record_untuned_is_enabled",
+    "set_filename",
+    "set_max_tuning_duration",
+    "set_max_tuning_iterations",
+    "tune_in_file",
+    "tuning_enable",
+    "tuning_is_enabled",
+    "write_untuned",
+]
+
+PREFIX = "OCLGEN_TUNABLE_"
+"""Environment variables: `ENABLED`, `TUNING`, `RECORD_UNTUNED` (0 or 1), `UNTUNED_FILENAME`,
+`MAX_TUNING_DURATION_MS`, `MAX_TUNING_ITERATIONS`; read once, when `ocl_backend` is imported."""
+
+
+def _number(name: str, default: int) -> int:
+    """Return an environment variable's value.
+
+    Raises:
+        ValueError: it is no integer of at least 0.
+    """
+    text = os.environ.get(PREFIX + name, str(default))
+    if not text.isdecimal():
+        raise ValueError(f"{PREFIX}{name}={text!r} must be an integer of at least 0")
+    return int(text)
+
+
+@dataclass
+class _State:
+    """The switches, and what was noticed per device."""
+
+    enabled: bool
+    tuning: bool
+    recording: bool
+    filename: str
+    duration_ms: int
+    iterations: int
+    untuned: dict[int, Counter[Problem]]
+
+    @staticmethod
+    def of_environment() -> _State:
+        """Return the switches as the environment sets them; as torch has it, tuning is on."""
+        return _State(
+            bool(_number("ENABLED", 0)),
+            bool(_number("TUNING", 1)),
+            bool(_number("RECORD_UNTUNED", 0)),
+            os.environ.get(PREFIX + "UNTUNED_FILENAME", "oclgen_untuned%d.jsonl"),
+            _number("MAX_TUNING_DURATION_MS", 30_000),
+            _number("MAX_TUNING_ITERATIONS", 24),
+            {},
+        )
+
+
+_state = _State.of_environment()
+
+
+def enable(val: bool = True) -> None:
+    """Switch recording and tuning of untuned problems on or off, as the two others say."""
+    _state.enabled = val
+    _apply()
+
+
+def is_enabled() -> bool:
+    """Return whether untuned problems are recorded or tuned at all."""
+    return _state.enabled
+
+
+def tuning_enable(val: bool = True) -> None:
+    """Tune a problem when it is first met, which takes up to the maximal duration."""
+    _state.tuning = val
+    _apply()
+
+
+def tuning_is_enabled() -> bool:
+    """Return whether problems are tuned when first met."""
+    return _state.tuning
+
+
+def record_untuned_enable(val: bool = True) -> None:
+    """Count the calls of untuned problems, to be tuned later from the file they are written to."""
+    _state.recording = val
+    _apply()
+
+
+def record_untuned_is_enabled() -> bool:
+    """Return whether calls of untuned problems are counted."""
+    return _state.recording
+
+
+def set_max_tuning_duration(duration: int) -> None:
+    """Spend at most `duration` milliseconds on one problem; 0: no limit."""
+    _state.duration_ms = _at_least_zero("duration", duration)
+
+
+def get_max_tuning_duration() -> int:
+    """Return the milliseconds one problem may take."""
+    return _state.duration_ms
+
+
+def set_max_tuning_iterations(iterations: int) -> None:
+    """Try at most `iterations` variants of one problem."""
+    _state.iterations = _at_least_zero("iterations", iterations)
+
+
+def get_max_tuning_iterations() -> int:
+    """Return the variants one problem may try."""
+    return _state.iterations
+
+
+def set_filename(filename: str, insert_device_ordinal: bool = False) -> None:
+    """Write untuned problems to `filename`; `%d` in it, or the end of its stem, is the device."""
+    path = Path(filename)
+    marked = path.with_name(f"{path.stem}%d{path.suffix}")
+    _state.filename = str(marked) if insert_device_ordinal else filename
+
+
+def get_filename() -> str:
+    """Return the file that untuned problems are written to, with its `%d`."""
+    return _state.filename
+
+
+def get_validators() -> tuple[tuple[str, str], ...]:
+    """Return what a record must agree with to serve at rung `exact`, per device."""
+    drivers = tuple((f"DRIVER_{d.index}", f"{d.name}: {d.info.driver_version}") for d in devices())
+    return (
+        ("OCLGEN_VERSION", version("oclgen")),
+        ("GENERATOR_VERSION", GENERATOR_VERSION),
+        *drivers,
+    )
+
+
+def get_results() -> tuple[tuple[str, str, str, float], ...]:
+    """Return (operator, problem, family, milliseconds) of every tuned problem met so far."""
+    rows = {
+        (call.operator, call.choice.problem.key(), call.choice.family, call.choice.ms)
+        for call in tuned.prepared_calls()
+        if call.choice.rung == "exact"
+    }
+    return tuple(sorted((op, key, family, ms or 0.0) for op, key, family, ms in rows))
+
+
+def write_untuned() -> list[Path]:
+    """Write the calls counted so far, a file per device, and return the files."""
+    written = []
+    for device, calls in _state.untuned.items():
+        path = Path(_state.filename.replace("%d", str(device)))
+        recording.dump(calls, path)
+        written.append(path)
+    return written
+
+
+def tune_in_file(filename: str, device: int = 0) -> None:
+    """Tune the problems of a recording on `device`, as `oclgen tune --recorded` does.
+
+    Raises:
+        RuntimeError: the tuning failed; the message is the command's.
+    """
+    calls = recording.load(Path(filename).read_text().splitlines())
+    _tune(calls, device)
+    tuned.reload_tuned()
+
+
+def _at_least_zero(name: str, value: int) -> int:
+    if value < 0:
+        raise ValueError(f"{name}={value} must be at least 0")
+    return value
+
+
+def _apply() -> None:
+    """Let the dispatch notice what the switches ask for; prepared calls are made anew."""
+    tuned.observe(_count, _state.enabled and _state.recording)
+    tuned.tune_when_met(_tune_one if _state.enabled and _state.tuning else None)
+
+
+def _count(call: tuned.TunedCall) -> None:
+    if call.choice.rung != "exact":
+        _state.untuned.setdefault(call.device, Counter())[call.choice.problem] += 1
+
+
+def _tune_one(device: int, problem: Problem) -> None:
+    """Tune; what goes wrong is told, and the problem runs as it would without."""
+    try:
+        _tune(Counter([problem]), device)
+    except RuntimeError as error:
+        warnings.warn(f"{problem.key()} stays untuned: {error}", stacklevel=2)
+
+
+def _tune(calls: Counter[Problem], device: int) -> None:
+    command = [sys.executable, "-m", "oclgen_cli", "tune", "--recorded", "-"]
+    command += ["--device", str(device), "--trials", str(_state.iterations or 10**6)]
+    command += ["--time-budget", str(_state.duration_ms * len(calls) / 1000)]
+    lines = "\n".join(problem.key() for problem in calls)
+    ended = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed: {ended.stderr.strip()[-500:]}")
+
+
+@atexit.register
+def _write_at_exit() -> None:
+    if _state.enabled and _state.recording:
+        write_untuned()
+
+
+_apply()
