@@ -26,6 +26,7 @@ MODULES = (
     "matmul",
     "convolution",
     "pooling",
+    "pooling_windows",
     "batch_norm",
     "layer_norm",
     "loss",

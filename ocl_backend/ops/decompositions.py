@@ -26,6 +26,8 @@ TORCH = (
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
     *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"),
     *("grid_sampler_2d", "im2col", "col2im", "unfold_backward", "native_group_norm_backward"),
+    *("max_unpool2d", "max_unpool3d", "channel_shuffle", "tril_indices", "triu_indices"),
+    *("multi_margin_loss", "multilabel_margin_loss_forward"),
     *("addbmm", "_euclidean_dist", "trace", "isin", "index_reduce", "renorm", "linalg_cross"),
 )
 """Operators whose decomposition by torch reaches kernels of this device."""

@@ -66,3 +66,45 @@ def test_layouts_dtypes_and_nothing(device: Any) -> None:
     check(device, pool, torch.randn(2, 3, 8, 8).half())
     check(device, nn.AvgPool2d(2), torch.randn(2, 3, 8, 8).bfloat16(), tolerance=1e-2)
     check(device, pool, torch.randn(0, 3, 8, 8))
+
+
+VOLUMES: dict[str, nn.Module] = {
+    "max": nn.MaxPool3d(3, 2, padding=1, dilation=(1, 2, 1), ceil_mode=True),
+    "average": nn.AvgPool3d((2, 3, 2), (2, 1, 2), padding=1, count_include_pad=False),
+    "average by divisor": nn.AvgPool3d(2, divisor_override=5),
+    "adaptive average": nn.AdaptiveAvgPool3d((3, 4, 9)),
+    "adaptive maximum": nn.AdaptiveMaxPool3d((3, 4, 2)),
+}
+
+
+@pytest.mark.parametrize("kind", VOLUMES)
+def test_three_dimensions(device: Any, kind: str) -> None:
+    check(device, VOLUMES[kind], torch.randn(2, 3, 6, 7, 9))
+
+
+def test_adaptive_maximum(device: Any) -> None:
+    check(device, nn.AdaptiveMaxPool2d((5, 3)), torch.randn(2, 3, 13, 11).mT)
+    check(device, nn.AdaptiveMaxPool1d(4), torch.randn(2, 3, 13))
+
+
+def test_fractional_maximum(device: Any) -> None:
+    samples = torch.rand(2, 3, 2)
+    check(
+        device,
+        lambda x: functional.fractional_max_pool2d(x, 2, (4, 5), _random_samples=samples.to(x)),
+        torch.randn(2, 3, 9, 8),
+    )
+    samples = torch.rand(2, 3, 3)
+    check(
+        device,
+        lambda x: functional.fractional_max_pool3d(x, 2, (4, 5, 3), _random_samples=samples.to(x)),
+        torch.randn(2, 3, 9, 8, 7),
+    )
+
+
+def test_a_maximum_put_back(device: Any) -> None:
+    def there_and_back(x: torch.Tensor) -> torch.Tensor:
+        y, indices = functional.max_pool3d(x, 2, return_indices=True)
+        return functional.max_unpool3d(y, indices, 2)
+
+    check(device, there_and_back, torch.randn(2, 3, 4, 6, 8))
