@@ -1,37 +1,36 @@
-"""`oclgen db`: look at the database, take records out of it and into it."""
+"""`oclgen db`: take records out of the database and into it, and tidy it up."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import click
-from rich.table import Table
 
-from oclgen import GENERATOR_VERSION
-
-from .console import console
 from .options import db_option
+from .records import list_, stats
+from .sharing import pull, push, serve, token
+from .verify import verify
 
 
 @click.group("db")
 def database() -> None:
-    """Export, import and list what was tuned."""
+    """Look at what was tuned, share it, check it, tidy it up."""
 
 
 @database.command("export")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
+@click.option("--history", is_flag=True, help="Write every measurement that went well.")
 @db_option
-def export(file: Path, where: str | None) -> None:
+def export(file: Path, history: bool, where: str | None) -> None:
     """Write every winner to FILE as JSON lines, sorted ("-": standard output)."""
     from tuned_db import open_store, write_records
 
     store = open_store(where)
-    records = store.all_winners()
+    records = store.history() if history else store.all_winners()
     if str(file) == "-":
         write_records(records, sys.stdout.buffer)
         return
@@ -50,7 +49,10 @@ def export(file: Path, where: str | None) -> None:
 @click.argument("file", type=click.Path(allow_dash=True, path_type=Path))
 @db_option
 def import_(file: Path, where: str | None) -> None:
-    """Take in the records of FILE where they are faster; none if one line is bad."""
+    """Take in the records of FILE where they are faster; none if one line is bad.
+
+    They serve at once, but as unverified until `oclgen db verify` or `oclgen tune` measured them.
+    """
     from tuned_db import open_store, read_records
 
     try:
@@ -69,49 +71,50 @@ def _input(file: Path) -> IO[bytes] | nullcontext[IO[bytes]]:
     return nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb")
 
 
-@database.command("list")
-@click.option("--limit", default=50, show_default=True, help="Lines to print; 0 for all.")
+@database.command("merge")
+@click.argument("others", nargs=-1, required=True, metavar="DATABASE...")
+@click.option(
+    "--trusted",
+    is_flag=True,
+    help="Their measurements were made on this machine: take them as verified.",
+)
 @db_option
-def list_(limit: int, where: str | None) -> None:
-    """List the winners: device, problem, family, config, time."""
-    from oclgen.keys import parse_key
-    from oclgen.problem import ProblemError
-    from tuned_db import open_store
+def merge(others: tuple[str, ...], trusted: bool, where: str | None) -> None:
+    """Take in all that other databases (URLs or files) hold, failures and history too."""
+    from tuned_db import open_existing, open_store
+    from tuned_db.upkeep import absorb
 
+    sources = [open_existing(other) for other in others]
     store = open_store(where)
-    records = store.all_winners()
-    table = Table("device", "problem", "family", "config", "ms", "GFLOP/s", "trials")
-    for record in records[: limit or None]:
-        try:
-            rate = f"{parse_key(record.problem).flops / record.ms / 1e6:.1f}"
-        except ProblemError:  # of another generator version
-            rate = "?"
-        ms, trials = f"{record.ms:.4g}", str(record.trials)
-        config = record.config.replace('"', "")
-        table.add_row(record.device.name, record.problem, record.family, config, ms, rate, trials)
-    out = console()
-    out.print(f"{store.name}: {len(records)} winners")
-    if records:
-        out.print(table)
-    if limit and len(records) > limit:
-        out.print(f"... and {len(records) - limit} more; --limit 0 prints all")
-
-
-@database.command("stats")
-@db_option
-def stats(where: str | None) -> None:
-    """Count the winners by device, driver and generator version."""
-    from tuned_db import open_store
-
-    store = open_store(where)
-    counts = Counter((r.device, r.generator) for r in store.all_winners())
-    out = console()
-    out.print(f"{store.name}: {counts.total()} winners")
-    table = Table("device", "runtime", "driver", "generator", "winners")
-    for (device, generator), count in counts.items():
-        stale = "" if generator == GENERATOR_VERSION else " (this is another)"
-        table.add_row(
-            device.name, device.runtime, device.driver_version, generator + stale, str(count)
+    for source in sources:
+        came = absorb(store, source, trusted=trusted)
+        click.echo(
+            f"{came.new} measurements of {source.name} taken into {store.name}, {came.improved} "
+            f"of them new winners; {came.known} were known"
         )
-    if counts:
-        out.print(table)
+
+
+@database.command("prune")
+@click.option("--failures", is_flag=True, help="Variants that did not work; they are tried again.")
+@click.option("--history", is_flag=True, help="All that is no winner.")
+@click.option("--unverified", "claims", is_flag=True, help="What was not measured here.")
+@click.option("--other-generators", is_flag=True, help="What another generator version measured.")
+@click.option("--origin", default="", help="What came this way, as `db list` shows it.")
+@click.option("--dry-run", is_flag=True, help="Only say how many measurements would go.")
+@db_option
+def prune(dry_run: bool, where: str | None, **wanted: Any) -> None:
+    """Drop measurements for which any of the options holds; the next best becomes the winner."""
+    from tuned_db import open_store
+    from tuned_db.upkeep import Prune
+    from tuned_db.upkeep import prune as drop
+
+    what = Prune(**wanted)
+    if what == Prune():
+        raise click.UsageError("Say what is to be dropped, such as --failures; see --help.")
+    store = open_store(where)
+    count = drop(store, what, dry_run=dry_run)
+    click.echo(f"{count} measurements {'would go' if dry_run else 'dropped'} from {store.name}")
+
+
+for command in (list_, stats, push, pull, serve, token, verify):
+    database.add_command(command)

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import click
 from rich.table import Table
 
 from .console import console
+from .options import json_option
 
 GIB = 2**30
 
 
 @click.command()
-def devices() -> None:
+@json_option
+def devices(as_json: bool) -> None:
     """List the OpenCL devices that work, GPUs first, with the index that --device takes."""
     from oclgen.device import devices as found
     from oclgen.device import select
 
     if not found():
         select(0)  # raises the error that says what to install
+    if as_json:
+        rows = [
+            {"index": d.index}
+            | asdict(d.info)
+            | {"memory_bytes": d.limits.global_bytes, "local_bytes": d.limits.local_bytes}
+            for d in found()
+        ]
+        click.echo(json.dumps(rows, indent=1))
+        return
     table = Table("index", "name", "kind", "runtime", "driver", "units", "memory", "local memory")
     for device in found():
         info, limits = device.info, device.limits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ from rich.table import Table
 from oclgen.runtimes import CHOICE, Runtime, examine
 
 from .console import console
-from .options import db_option
+from .options import db_option, json_option
 
 OLDEST_TORCH = (2, 11)
 SHIM_TIMEOUT_S = 300
@@ -36,22 +37,30 @@ class Finding(NamedTuple):
 
 
 @click.command()
+@json_option
 @db_option
 @click.pass_context
-def doctor(ctx: click.Context, where: str | None) -> None:
+def doctor(ctx: click.Context, as_json: bool, where: str | None) -> None:
     """Try every runtime, the compiler, torch and the database; say what to do about failures.
 
     Exit code 1 if no OpenCL device works.
     """
     runtimes = list(_runtimes())
     findings = [*runtimes, _gcc(), *_torch(), _database(where)]
+    if as_json:
+        click.echo(json.dumps([finding._asdict() for finding in findings], indent=1))
+    else:
+        _print(findings)
+    if not any(f.verdict == "ok" and f.what.startswith("device") for f in runtimes):
+        click.echo("No OpenCL device works here.", err=True)
+        ctx.exit(1)
+
+
+def _print(findings: list[Finding]) -> None:
     table = Table("what", "", "found", "what to do", show_lines=True)
     for what, verdict, found, remedy in findings:
         table.add_row(what, f"[{COLOURS[verdict]}]{verdict}[/]", found, remedy)
     console().print(table)
-    if not any(f.verdict == "ok" and f.what.startswith("device") for f in runtimes):
-        click.echo("No OpenCL device works here.", err=True)
-        ctx.exit(1)
 
 
 def _runtimes() -> Iterator[Finding]:

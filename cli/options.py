@@ -23,6 +23,10 @@ db_option = click.option(
     help="Database: an SQLAlchemy URL or a file. Default: $OCLGEN_DB, else the user's data folder.",
 )
 
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, for programs, instead of a table."
+)
+
 
 def parse_problem(text: str) -> Problem:
     """Return the product or convolution that a short form or a key describes.

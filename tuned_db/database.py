@@ -26,6 +26,10 @@ BUSY_MS = 30_000
 """How long a SQLite writer waits for the others before it gives up."""
 
 
+MOST_CONNECTIONS = 50
+"""At once, beyond the few that are kept open; a service answers 40 requests at a time."""
+
+
 class DatabaseError(RuntimeError):
     """A database that cannot be opened, read or written; the message is one sentence for people."""
 
@@ -85,16 +89,22 @@ def open_database(url: URL) -> Database:
     with translated(name):
         if url.get_backend_name() == "sqlite":
             return Database(_open_sqlite(url, name), name)
-        engine = _server_engine(url, name)
+        engine = _server_engine(_with_driver(url), name)
         _bring_up_to_date(engine)
         return Database(engine, name)
 
 
+def _with_driver(url: URL) -> URL:
+    """Name PostgreSQL's current driver where none is named; what SQLAlchemy means by it varies."""
+    plain = url.drivername in ("postgresql", "postgres")
+    return url.set(drivername="postgresql+psycopg") if plain else url
+
+
 def _server_engine(url: URL, name: str) -> Engine:
     try:
-        return create_engine(url, pool_pre_ping=True)
+        return create_engine(url, pool_pre_ping=True, max_overflow=MOST_CONNECTIONS)
     except ImportError as error:
-        driver = url.get_driver_name()
+        driver = "'oclgen[postgres]'" if "psycopg" in url.drivername else url.get_driver_name()
         raise DatabaseError(
             f"{name} needs a driver that is not installed ({error}): pip install {driver}"
         ) from error
@@ -157,7 +167,8 @@ def _make_folder(folder: Path, name: str) -> None:
 
 
 def _sqlite_engine(url: URL) -> Engine:
-    engine = create_engine(url)
+    overflow = {} if url.database in (None, "", ":memory:") else {"max_overflow": MOST_CONNECTIONS}
+    engine = create_engine(url, **overflow)
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _: Any) -> None:

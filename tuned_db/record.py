@@ -77,6 +77,11 @@ class Record:
         return median(self.samples)
 
     @property
+    def parameters(self) -> dict[str, Any]:
+        """The config as values by name."""
+        return json_object(self.config)
+
+    @property
     def verified(self) -> bool:
         """Whether who owns the database measured it, so that the times are no mere claim."""
         return not self.origin

@@ -28,6 +28,7 @@ Query = Select[*tuple[Any, ...]]
 _REASON_LIMIT = 2000
 """Characters of a failure's reason that are kept: a compiler's log can be megabytes."""
 _MEASURED = ("family", "config", "samples", "error", "created", "version", "origin")
+VARIANT = ("family", "config")
 _DEVICE = tuple(field.name for field in fields(DeviceInfo))
 _PLACE = (
     TuningRow.problem,
@@ -173,6 +174,22 @@ def crown_if_faster(connection: Connection, tuning: int, key: int, ms: float) ->
         return False
     set_tuning(connection, tuning, winner_id=key)
     return True
+
+
+def take(connection: Connection, tuning: int, row: dict[str, Any]) -> bool | None:
+    """Take in a measurement from elsewhere; None if it was known, else whether it won.
+
+    A claim about a variant that was measured here already changes no winner.
+    """
+    if is_known(connection, tuning, row, *VARIANT, "ms", "created"):
+        return None
+    settled = row["origin"] and is_known(
+        connection, tuning, row | {"origin": ""}, *VARIANT, "origin"
+    )
+    key = add_measurement(connection, tuning, row)
+    if settled or row["ms"] is None:
+        return False
+    return crown_if_faster(connection, tuning, key, row["ms"])
 
 
 def winners() -> Query:

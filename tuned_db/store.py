@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf, nan
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -19,11 +20,9 @@ from oclgen.limits import DeviceInfo
 from oclgen.measurement import Measurement
 from oclgen.problem import Problem
 from tuned_db import rows
-from tuned_db.database import Database, locate, open_database
+from tuned_db.database import Database, DatabaseError, locate, open_database
 from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import Record, json_object
-
-_VARIANT = ("family", "config")
 
 
 def open_store(where: str | os.PathLike[str] | None = None) -> Store:
@@ -36,6 +35,18 @@ def open_store(where: str | os.PathLike[str] | None = None) -> Store:
         DatabaseError: it is damaged, something else's, of a newer schema, or out of reach.
     """
     return Store(open_database(locate(where)))
+
+
+def open_existing(where: str | os.PathLike[str] | None = None) -> Store:
+    """Open a database as `open_store` does, but make no file that is not there.
+
+    Raises:
+        DatabaseError: there is none, or it cannot be opened.
+    """
+    url = locate(where)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+        raise DatabaseError(f"there is no database file {url.database}")
+    return open_store(where)
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,7 @@ class DeviceStore:
         with self._database.writing() as connection:
             tuning = self._tuning(connection, problem)
             row = rows.columns_of(family, config_to_json(config), measurement)
-            if not rows.is_known(connection, tuning, row, *_VARIANT):
+            if not rows.is_known(connection, tuning, row, *rows.VARIANT):
                 rows.set_tuning(connection, tuning, trials=TuningRow.trials + 1)
             key = rows.add_measurement(connection, tuning, row)
             if rows.winner_is_claim(connection, tuning, (family, row["config"])):
@@ -201,8 +212,4 @@ def _merge(connection: Connection, record: Record, origin: str) -> bool:
     measurement = Measurement(record.samples, error=nan if record.error is None else record.error)
     row = rows.columns_of(record.family, record.config, measurement, origin)
     row |= {"created": record.created, "version": record.version}
-    if rows.is_known(connection, tuning, row, *_VARIANT, "ms", "created"):
-        return False
-    measured_here = rows.is_known(connection, tuning, row | {"origin": ""}, *_VARIANT, "origin")
-    key = rows.add_measurement(connection, tuning, row)
-    return not measured_here and rows.crown_if_faster(connection, tuning, key, row["ms"])
+    return bool(rows.take(connection, tuning, row))

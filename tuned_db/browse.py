@@ -1,0 +1,172 @@
+"""What people look at: devices, winners and histories, page by page, for any size of database.
+
+Pages follow a key, not an offset, so that the last one costs no more than the first. What the
+numbers mean is `tuned_db.analysis`, how they are drawn `tuned_db.charts`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Connection, func, select
+
+from oclgen.limits import DeviceInfo
+from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
+from tuned_db.record import Record, RecordError
+from tuned_db.rows import Query, record_of, winners
+
+Item = TypeVar("Item")
+
+_INFO = tuple(field.name for field in fields(DeviceInfo))
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSummary:
+    """A device with its driver: how many problems were tuned there, with how many trials."""
+
+    id: int
+    device: DeviceInfo
+    peak_gflops: float | None
+    peak_gbytes: float | None
+    tunings: int
+    winners: int
+    trials: int
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The fastest variant of a tuning; `id` is the tuning's, and pages follow it."""
+
+    id: int
+    device_id: int
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One measurement of a tuning; `ms` is None for a failure, and `invalidity` says which."""
+
+    id: int
+    family: str
+    config: str
+    ms: float | None
+    spread: float | None
+    error: float | None
+    invalidity: str
+    created: str
+    verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which winners are asked for; None and "" ask for all. `text` is a part of the problem."""
+
+    device: int | None = None
+    op: str = ""
+    family: str = ""
+    text: str = ""
+    architecture: str = ""
+    kind: str = ""
+
+    def conditions(self) -> list[Any]:
+        """Return what the tables must fulfil; texts are bound, never pasted into SQL."""
+        given = [
+            (self.device, TuningRow.device_id == self.device),
+            (self.op, TuningRow.problem.startswith(f"{self.op}:", autoescape=True)),
+            (self.family, MeasurementRow.family == self.family),
+            (self.text, TuningRow.problem.contains(self.text, autoescape=True)),
+            (self.architecture, DeviceRow.architecture == self.architecture),
+            (self.kind, DeviceRow.kind == self.kind),
+        ]
+        return [condition for value, condition in given if value]
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """Some of what was asked for, and the key after which the next page begins, if there is one."""
+
+    items: list[Item]
+    next: int | None
+
+
+def list_devices(connection: Connection, after: int = 0, limit: int = 100) -> Page[DeviceSummary]:
+    """Return devices by id, those after `after`."""
+    asked = _summaries().where(DeviceRow.id > after).order_by(DeviceRow.id).limit(limit)
+    rows = connection.execute(asked).all()
+    return Page([_summary(row) for row in rows], _next([row.id for row in rows], limit))
+
+
+def find_device(connection: Connection, device: int) -> DeviceSummary | None:
+    """Return the device with this id, or None."""
+    row = connection.execute(_summaries().where(DeviceRow.id == device)).first()
+    return None if row is None else _summary(row)
+
+
+def _summaries() -> Query:
+    trials = func.coalesce(func.sum(TuningRow.trials), 0)
+    return (
+        select(DeviceRow, func.count(TuningRow.id), func.count(TuningRow.winner_id), trials)
+        .outerjoin(TuningRow, TuningRow.device_id == DeviceRow.id)
+        .group_by(DeviceRow.id)
+    )
+
+
+def _summary(row: Any) -> DeviceSummary:
+    info = DeviceInfo(**{name: getattr(row, name) for name in _INFO})
+    tunings, won, trials = row[-3:]
+    return DeviceSummary(row.id, info, row.peak_gflops, row.peak_gbytes, tunings, won, int(trials))
+
+
+def list_winners(
+    connection: Connection, wanted: Filter, after: int = 0, limit: int = 100
+) -> Page[Winner]:
+    """Return the winners that `wanted` asks for, of tunings after `after`."""
+    asked = _with_ids().where(TuningRow.id > after, *wanted.conditions())
+    rows = connection.execute(asked.order_by(TuningRow.id).limit(limit)).mappings().all()
+    found = [winner for row in rows if (winner := _winner(dict(row)))]
+    return Page(found, _next([row["tuning_id"] for row in rows], limit))
+
+
+def find_winner(connection: Connection, tuning: int) -> Winner | None:
+    """Return the winner of a tuning, None if there is no such tuning or nothing works there."""
+    row = connection.execute(_with_ids().where(TuningRow.id == tuning)).mappings().first()
+    return None if row is None else _winner(dict(row))
+
+
+def list_trials(
+    connection: Connection, tuning: int, after: int = 0, limit: int = 100
+) -> Page[Trial]:
+    """Return the measurements of a tuning in the order in which they were kept."""
+    names = [field.name for field in fields(Trial)][:-1]
+    asked = (
+        select(*(getattr(MeasurementRow, name) for name in names), MeasurementRow.origin)
+        .where(MeasurementRow.tuning_id == tuning, MeasurementRow.id > after)
+        .order_by(MeasurementRow.id)
+        .limit(limit)
+    )
+    trials = [_trial(dict(row)) for row in connection.execute(asked).mappings()]
+    return Page(trials, _next([trial.id for trial in trials], limit))
+
+
+def _trial(values: dict[str, Any]) -> Trial:
+    origin = values.pop("origin")
+    return Trial(**values, verified=not origin)
+
+
+def _with_ids() -> Query:
+    ids = (TuningRow.id.label("tuning_id"), TuningRow.device_id.label("device_id"))
+    return winners().add_columns(*ids)
+
+
+def _winner(values: dict[str, Any]) -> Winner | None:
+    """Return the winner in a row, None if it holds no record: such a row is stepped over."""
+    tuning, device = values.pop("tuning_id"), values.pop("device_id")
+    with suppress(RecordError, TypeError):
+        return Winner(tuning, device, record_of(values))
+    return None
+
+
+def _next(keys: list[int], limit: int) -> int | None:
+    return keys[-1] if len(keys) == limit else None

@@ -1,0 +1,28 @@
+"""Renders the HTML templates of the page and the report; every value is escaped by default.
+
+What a template is given is decided by `tuned_db.service.pages` and `tuned_db.report`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+from mako.lookup import TemplateLookup
+
+
+def render(template: str, **values: object) -> str:
+    """Return the text of `templates/{template}.html.mako`; undefined names are errors."""
+    text: str = _lookup().get_template(f"{template}.html.mako").render_unicode(**values)
+    return text
+
+
+def style() -> str:
+    """Return the style sheet of all pages."""
+    return resources.files("tuned_db").joinpath("templates", "style.css").read_text()
+
+
+@cache
+def _lookup() -> TemplateLookup:
+    folder = str(resources.files("tuned_db").joinpath("templates"))
+    return TemplateLookup([folder], strict_undefined=True, default_filters=["h"])

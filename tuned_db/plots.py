@@ -1,0 +1,60 @@
+"""The charts that the page and the report show, made of what `tuned_db.browse` returns.
+
+How a chart is drawn is `tuned_db.charts`; what the numbers mean is `tuned_db.analysis`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from tuned_db.analysis import Effect, Variant, best_over_trials, rate_of
+from tuned_db.browse import Trial
+from tuned_db.charts import Bars, Chart, Series
+from tuned_db.record import Record
+
+MOST_BARS = 12
+"""Parameters shown: those that matter least are left out."""
+
+
+def peak_chart(records: Iterable[Record]) -> Chart:
+    """Return rate over size, one colour per family: part of the fp32 peak where that is known."""
+    known = [(record, rate) for record in records if (rate := rate_of(record))]
+    relative = bool(known) and all(rate.of_peak is not None for _, rate in known)
+    points: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    notes: dict[str, list[str]] = defaultdict(list)
+    for record, rate in known:
+        height = (rate.of_peak or 0.0) if relative else rate.gflops
+        points[record.family].append((float(rate.flops), height))
+        notes[record.family].append(f"{record.problem}: {record.ms:.4g} ms, {rate.gflops:.4g}")
+    series = [Series(name, tuple(points[name]), tuple(notes[name])) for name in sorted(points)]
+    unit = "part of the fp32 peak" if relative else "GFLOP/s"
+    title = "Winners: how near the peak" if relative else "Winners: rate (peak unknown)"
+    return Chart(title, "floating-point operations of the problem", unit, tuple(series), log_x=True)
+
+
+def progress_chart(trials: Sequence[Trial]) -> Chart:
+    """Return the best time so far over the trials, and every time that was measured."""
+    times = [trial.ms for trial in trials]
+    best = tuple((float(number), ms) for number, ms in best_over_trials(times))
+    if best:
+        best = (*best, (float(len(times)), best[-1][1]))
+    dots = [(float(n), trial) for n, trial in enumerate(trials, start=1) if trial.ms is not None]
+    measured = Series(
+        "measured",
+        tuple((number, trial.ms or 0.0) for number, trial in dots),
+        tuple(f"{trial.family} {trial.config}: {trial.ms:.4g} ms" for _, trial in dots),
+    )
+    series = (measured, Series("best so far", best, style="steps"))
+    return Chart("Best over trials", "trial", "ms", series, log_y=True)
+
+
+def importance_chart(found: Sequence[Effect]) -> Bars:
+    """Return how much of the variation of time each parameter explains, in percent."""
+    bars = [(f"{one.family}.{one.parameter}", 100 * one.importance) for one in found[:MOST_BARS]]
+    return Bars("What explains the differences", tuple(bars), "%")
+
+
+def variants_of(trials: Iterable[Trial]) -> list[Variant]:
+    """Return the variants that went well, for `tuned_db.analysis.effects`."""
+    return [(trial.family, trial.config, trial.ms) for trial in trials if trial.ms is not None]

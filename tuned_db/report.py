@@ -1,0 +1,95 @@
+"""A report on what was tuned: one HTML file that needs nothing else, and its charts for PNG.
+
+It is written from what `tuned_db.browse` returns; which problems should have been tuned is told
+by the caller, since the search knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from oclgen.limits import DeviceInfo
+from tuned_db import browse
+from tuned_db.analysis import Effect, Rate, effects, rate_of
+from tuned_db.charts import Bars, Chart, svg
+from tuned_db.html import render, style
+from tuned_db.plots import importance_chart, peak_chart, variants_of
+from tuned_db.store import Store
+
+MOST_TRIALS = 1000
+"""Trials of a problem that are looked at for what parameters do."""
+PAGE = 500
+
+Wanted = Callable[[DeviceInfo], list[str]]
+"""The keys of the problems that should be tuned on a device."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the report says of one device: winners far from the bound first, effects, gaps."""
+
+    summary: browse.DeviceSummary
+    rows: list[tuple[browse.Winner, Rate | None]]
+    effects: list[Effect]
+    untuned: list[str]
+
+    @property
+    def charts(self) -> list[Chart | Bars]:
+        """The charts of the section."""
+        peak = peak_chart(winner.record for winner, _ in self.rows)
+        return [peak, importance_chart(self.effects)] if self.effects else [peak]
+
+
+def sections(store: Store, wanted: Wanted, text: str = "") -> list[Section]:
+    """Return a section per device that has winners and `text` in its name or driver."""
+    with store.database.reading() as connection:
+        return [
+            _section(connection, summary, wanted)
+            for summary in _devices(connection)
+            if summary.winners and text.lower() in _texts(summary.device)
+        ]
+
+
+def to_html(found: list[Section]) -> str:
+    """Return the report as one HTML page; it names no file, host or person."""
+    pairs = [(section, [svg(chart) for chart in section.charts]) for section in found]
+    return render("report", style=style(), sections=pairs)
+
+
+def _texts(device: DeviceInfo) -> str:
+    return f"{device.name} {device.runtime} {device.driver_version}".lower()
+
+
+def _devices(connection: Connection) -> Iterator[browse.DeviceSummary]:
+    after: int | None = 0
+    while after is not None:
+        page = browse.list_devices(connection, after, PAGE)
+        yield from page.items
+        after = page.next
+
+
+def _winners(connection: Connection, device: int) -> Iterator[browse.Winner]:
+    after: int | None = 0
+    while after is not None:
+        page = browse.list_winners(connection, browse.Filter(device), after, PAGE)
+        yield from page.items
+        after = page.next
+
+
+def _section(connection: Connection, summary: browse.DeviceSummary, wanted: Wanted) -> Section:
+    winners = list(_winners(connection, summary.id))
+    rated = [(winner, rate_of(winner.record)) for winner in winners]
+    rated.sort(key=lambda pair: _nearness(pair[1]))
+    trials = (browse.list_trials(connection, one.id, limit=MOST_TRIALS).items for one in winners)
+    tuned = {winner.record.problem for winner in winners}
+    untuned = [key for key in wanted(summary.device) if key not in tuned]
+    return Section(summary, rated, effects(map(variants_of, trials)), untuned)
+
+
+def _nearness(rate: Rate | None) -> float:
+    if rate is None:
+        return float("inf")
+    return rate.gflops if rate.of_bound is None else rate.of_bound

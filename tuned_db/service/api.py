@@ -1,0 +1,270 @@
+"""Routes for programs: devices, winners, histories as JSON, and records as export files.
+
+What a page of the browser shows is `tuned_db.service.pages`; limits are `tuned_db.service.guard`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from threading import Lock
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel
+
+from tuned_db import browse
+from tuned_db.analysis import rate_of
+from tuned_db.exchange import ImportFileError, read_records, write_records
+from tuned_db.store import Store
+from tuned_db.tokens import holder_of
+
+LARGEST = 2**63 - 1
+"""The largest key that a database counts to."""
+JSONL = "application/jsonl"
+
+After = Annotated[int, Query(ge=0, le=LARGEST, description="Key after which the page begins.")]
+Limit = Annotated[int, Query(ge=1, le=500, description="Most items of a page.")]
+Key = Annotated[int, Path(ge=1, le=LARGEST)]
+Word = Annotated[str, Query(max_length=64, pattern=r"^\w*$")]
+Text = Annotated[str, Query(max_length=400, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class Detail(BaseModel):
+    """Why a request was refused."""
+
+    detail: str
+
+
+class Device(BaseModel):
+    """A device with its driver. Peaks: fp32 GFLOP/s and GB/s of a copy, as measured there."""
+
+    id: int
+    name: str
+    vendor: str
+    kind: str
+    architecture: str
+    runtime: str
+    runtime_version: str
+    driver_version: str
+    compute_units: int
+    peak_gflops: float | None
+    peak_gbytes: float | None
+    tunings: int
+    winners: int
+    trials: int
+
+
+class Devices(BaseModel):
+    """A page of devices; `next` is the next page's `after`, null on the last."""
+
+    items: list[Device]
+    next: int | None
+
+
+class Winner(BaseModel):
+    """The fastest variant known for a problem on a device; `id` names its history."""
+
+    id: int
+    device_id: int
+    problem: str
+    family: str
+    config: dict[str, Any]
+    ms: float
+    gflops: float | None
+    of_peak: float | None
+    trials: int
+    generator: str
+    created: str
+    verified: bool
+
+
+class Winners(BaseModel):
+    """A page of winners; `next` is the next page's `after`, null on the last."""
+
+    items: list[Winner]
+    next: int | None
+
+
+class Trial(BaseModel):
+    """One measurement; `ms` is null for a failure, and `invalidity` says which kind it is."""
+
+    id: int
+    family: str
+    config: str
+    ms: float | None
+    spread: float | None
+    error: float | None
+    invalidity: str
+    created: str
+    verified: bool
+
+
+class Trials(BaseModel):
+    """A page of measurements; `next` is the next page's `after`, null on the last."""
+
+    items: list[Trial]
+    next: int | None
+
+
+class Merged(BaseModel):
+    """What came of an upload: records that became winners, and those that were not faster."""
+
+    improved: int
+    kept: int
+
+
+REFUSED: dict[int | str, dict[str, Any]] = {
+    429: {"model": Detail, "description": "Too many requests; Retry-After says when to come back."},
+    503: {"model": Detail, "description": "The database cannot be used at the moment."},
+}
+UPLOAD_REFUSED: dict[int | str, dict[str, Any]] = {
+    400: {"model": Detail, "description": "A line is bad; nothing was taken in."},
+    401: {"model": Detail, "description": "No token, or one that is not known."},
+    408: {"model": Detail, "description": "The body took too long."},
+    413: {"model": Detail, "description": "The body is too large."},
+}
+MISSING: dict[int | str, dict[str, Any]] = {404: {"model": Detail, "description": "Not known."}}
+RECORDS: dict[str, Any] = {JSONL: {"schema": {"type": "string"}}}
+
+
+def router(store: Store) -> APIRouter:
+    """Return the routes under `/api/v1` for the records in `store`."""
+    api = APIRouter(prefix="/api/v1", responses=REFUSED)
+    api.get("/devices", summary="Devices, by id")(_devices(store))
+    api.get("/winners", summary="Winners, by id")(_winners(store))
+    api.get(
+        "/winners/{key}/trials",
+        summary="What was measured for a problem on a device",
+        responses=MISSING,
+    )(_trials(store))
+    api.get(
+        "/records",
+        summary="Winners as an export file; the header Link names the next page",
+        response_class=Response,
+        responses={200: {"content": RECORDS, "description": "JSON lines"}},
+    )(_export(store))
+    api.post(
+        "/records",
+        summary="Take in an export file, all of it or nothing",
+        responses=UPLOAD_REFUSED,
+        openapi_extra={
+            "requestBody": {"required": True, "content": RECORDS},
+            "security": [{"token": []}],
+        },
+    )(_upload(store))
+    return api
+
+
+def _devices(store: Store) -> Callable[..., Any]:
+    def devices(after: After = 0, limit: Limit = 100) -> Devices:
+        with store.database.reading() as connection:
+            page = browse.list_devices(connection, after, limit)
+        items = [Device(**_flat(summary)) for summary in page.items]
+        return Devices(items=items, next=page.next)
+
+    return devices
+
+
+def _flat(summary: browse.DeviceSummary) -> dict[str, Any]:
+    values = {name: getattr(summary, name) for name in summary.__dataclass_fields__}
+    info = values.pop("device")
+    return values | {name: getattr(info, name) for name in info.__dataclass_fields__}
+
+
+def _winners(store: Store) -> Callable[..., Any]:
+    def winners(
+        device: Annotated[int | None, Query(ge=1, le=LARGEST)] = None,
+        op: Word = "",
+        family: Word = "",
+        text: Text = "",
+        after: After = 0,
+        limit: Limit = 100,
+    ) -> Winners:
+        wanted = browse.Filter(device, op, family, text)
+        with store.database.reading() as connection:
+            page = browse.list_winners(connection, wanted, after, limit)
+        return Winners(items=[_winner(one) for one in page.items], next=page.next)
+
+    return winners
+
+
+def _winner(winner: browse.Winner) -> Winner:
+    record, rate = winner.record, rate_of(winner.record)
+    return Winner(
+        id=winner.id,
+        device_id=winner.device_id,
+        problem=record.problem,
+        family=record.family,
+        config=record.parameters,
+        ms=record.ms,
+        gflops=rate.gflops if rate else None,
+        of_peak=rate.of_peak if rate else None,
+        trials=record.trials,
+        generator=record.generator,
+        created=record.created,
+        verified=record.verified,
+    )
+
+
+def _trials(store: Store) -> Callable[..., Any]:
+    def trials(key: Key, after: After = 0, limit: Limit = 100) -> Trials:
+        with store.database.reading() as connection:
+            if browse.find_winner(connection, key) is None:
+                raise HTTPException(404, f"there is no winner {key}")
+            page = browse.list_trials(connection, key, after, limit)
+        items = [
+            Trial(**{name: getattr(one, name) for name in one.__dataclass_fields__})
+            for one in page.items
+        ]
+        return Trials(items=items, next=page.next)
+
+    return trials
+
+
+def _export(store: Store) -> Callable[..., Any]:
+    def export(
+        request: Request,
+        architecture: Text = "",
+        kind: Word = "",
+        after: After = 0,
+        limit: Limit = 500,
+    ) -> Response:
+        wanted = browse.Filter(architecture=architecture, kind=kind)
+        with store.database.reading() as connection:
+            page = browse.list_winners(connection, wanted, after, limit)
+        stream = io.BytesIO()
+        write_records((one.record for one in page.items), stream)
+        headers = {}
+        if page.next is not None:
+            following = request.url.include_query_params(after=page.next)
+            headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+        return Response(stream.getvalue(), media_type=JSONL, headers=headers)
+
+    return export
+
+
+def _upload(store: Store) -> Callable[..., Any]:
+    one_writer = Lock()  # SQLite lets one write at a time, and waiting here is fair
+
+    def take(body: bytes, token: str) -> Merged:
+        holder = holder_of(store.database, token)
+        if holder is None:
+            raise HTTPException(
+                401, "this needs a token: Authorization: Bearer ...", {"WWW-Authenticate": "Bearer"}
+            )
+        try:
+            records = read_records("the upload", io.BytesIO(body))
+        except ImportFileError as error:
+            raise HTTPException(400, str(error)) from error
+        with one_writer:
+            merge = store.merge(records, origin=f"push by {holder}")
+        return Merged(improved=merge.improved, kept=merge.kept)
+
+    async def upload(request: Request) -> Merged:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        token = token.strip() if scheme.lower() == "bearer" else ""
+        return await run_in_threadpool(take, await request.body(), token)
+
+    return upload

@@ -1,0 +1,26 @@
+<%doc>
+The devices of a database. Values: title; page (tuned_db.browse.Page of DeviceSummary).
+</%doc>
+<%inherit file="layout.html.mako"/>
+<table id="devices">
+<tr><th>device</th><th>kind</th><th>runtime</th><th>driver</th><th class="number">units</th>
+<th class="number">peak GFLOP/s</th><th class="number">winners</th><th class="number">trials</th></tr>
+% for one in page.items:
+<tr>
+<td><a href="/devices/${one.id}">${one.device.name}</a></td>
+<td>${one.device.kind}</td>
+<td>${one.device.runtime}</td>
+<td>${one.device.driver_version}</td>
+<td class="number">${one.device.compute_units}</td>
+<td class="number">${"?" if one.peak_gflops is None else f"{one.peak_gflops:.0f}"}</td>
+<td class="number">${one.winners}</td>
+<td class="number">${one.trials}</td>
+</tr>
+% endfor
+</table>
+% if not page.items:
+<p>Nothing was tuned yet.</p>
+% endif
+% if page.next:
+<p><a id="next" href="/?after=${page.next}">more devices</a></p>
+% endif

@@ -1,0 +1,45 @@
+"""Settles claims: what was imported or pulled is measured here, or gives its place to the next.
+
+How a variant is measured is handed in; what is unverified, `tuned_db.choose` knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oclgen.measurement import Measurement
+from oclgen.problem import Problem
+from tuned_db.choose import Choice, Chooser
+from tuned_db.store import DeviceStore
+
+Measure = Callable[[Problem, str, Any], Measurement]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim and what this machine says to it; `choice.ms` is what was claimed, if for here."""
+
+    choice: Choice
+    measurement: Measurement
+
+
+def verify(
+    chooser: Chooser, results: DeviceStore, claims: Sequence[Choice], measure: Measure
+) -> Iterator[Verdict]:
+    """Measure each of `claims`, keep what comes of it, and yield it.
+
+    Where one fails, the next best of its problem is measured, until one works or nothing but the
+    family's default is left. What works is then known for this very device and problem.
+    """
+    for claim in claims:
+        choice = claim
+        while not choice.verified:
+            measurement = measure(choice.problem, choice.family, choice.config)
+            results.record(choice.problem, choice.family, choice.config, measurement)
+            yield Verdict(choice, measurement)
+            if measurement.ok:
+                break
+            choice = chooser.reject(choice)
+    chooser.refresh()
