@@ -122,19 +122,19 @@ def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats
     """Return by how much less than `best` is expected (Jones, Schonlau and Welch 1998)."""
     z = (best - mean) / deviation
     below = 0.5 * (1 + _erf(z / sqrt(2)))
-    return deviation * (z * below + np.exp(-0.5 * z * z) / sqrt(2 * pi))
+    return np.asarray(deviation * (z * below + np.exp(-0.5 * z * z) / sqrt(2 * pi)))
 
 
 def _distances(left: Floats, right: Floats, scales: Floats) -> Floats:
     """Return sqrt(5) times the Euclidean distances after each column is divided by its scale."""
     a, b = left * np.exp(scales[:-1]), right * np.exp(scales[:-1])
     squares = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T
-    return np.sqrt(5 * np.maximum(squares, 0))
+    return np.asarray(np.sqrt(5 * np.maximum(squares, 0)))
 
 
 def _covariance(distances: Floats, scales: Floats) -> Floats:
-    return _matern(distances) + (np.exp(scales[-1]) + JITTER) * np.eye(len(distances))
+    return _matern(distances) + (float(np.exp(scales[-1])) + JITTER) * np.eye(len(distances))
 
 
 def _matern(distances: Floats) -> Floats:
-    return (1 + distances + distances * distances / 3) * np.exp(-distances)
+    return np.asarray((1 + distances + distances * distances / 3) * np.exp(-distances))
