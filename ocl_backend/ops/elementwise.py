@@ -309,8 +309,15 @@ def _scalar(scalar: Scalar, value: str, width: int) -> str:
 
 def _body(kernel: Kernel, width: int) -> list[str]:
     """Return the body with `T` replaced and floating literals in the kernel's precision."""
-    text = re.sub(r"\bT\b", vectors.vector(kernel.value, width), kernel.body)
-    text = re.sub(r"\bR\b", vectors.vector(kernel.truth, width), text)
-    if kernel.value == "float":
-        text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)|\d+\.\d+)(?![\w.])", r"\1f", text)
+    text = re.sub(r"\bR\b", vectors.vector(kernel.truth, width), kernel.body)
+    text = in_type(text, kernel.value, width)
     return textwrap.dedent(text).strip().splitlines()
+
+
+def in_type(text: str, value: str, width: int = 1) -> str:
+    """Return `text` with `T` replaced, also in `T2`, and floating literals in its precision."""
+    text = re.sub(r"\bT\b", vectors.vector(value, width), text)
+    text = re.sub(r"\bT(?=[248]\b)", value, text)
+    if value == "float":
+        text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)|\d+\.\d+)(?![\w.])", r"\1f", text)
+    return text

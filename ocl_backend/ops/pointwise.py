@@ -24,10 +24,12 @@ from ocl_backend.ops.elementwise import (
     Run,
     Scalar,
     encode,
+    in_type,
     prepare_elementwise,
 )
 from ocl_backend.ops.layout import broadcast_shapes, broadcast_strides
 from ocl_backend.ops.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Rule
+from ocl_backend.ops.special_table import FUNCTIONS, SPECIAL
 from ocl_backend.ops.vectors import SIGNED
 
 PROMOTION = {
@@ -35,6 +37,9 @@ PROMOTION = {
     Rule.FLOAT: PROMOTE.INT_TO_FLOAT,
     Rule.BOOL: PROMOTE.ALWAYS_BOOL,
 }
+
+ROWS = {**POINTWISE, **SPECIAL}
+CALLED = {**HELPERS, **FUNCTIONS}
 
 Bound = dict[str, Any]
 
@@ -174,7 +179,7 @@ def _check_written(call: Call, out: Tensor) -> None:
 def _plan(call: Call, bound: Bound, names: Sequence[str]) -> Plan:
     """Prepare the launch that serves a call with these arguments."""
     row = _row(call, bound)
-    op = POINTWISE[row]
+    op = ROWS[row]
     compute, result = _dtypes(op, call, bound)
     inputs = _inputs(call, bound)
     shape = _shape(call, bound)
@@ -265,7 +270,7 @@ def _kernel(
     )
     helper = ""
     if op.helper and op.helper in text:
-        helper = re.sub(r"\bT\b", value, HELPERS[op.helper])
+        helper = in_type(CALLED[op.helper], value)
     name = "pointwise_" + re.sub(r"\W+", "_", call.row).strip("_")  # `abs` is a built-in
     body = "\n".join(lines)
     return Kernel(name, value, tuple(parameters), body, helper, bool(helper), truth)
@@ -322,7 +327,7 @@ def _operators() -> dict[str, Callable[..., Tensor]]:
     other operators arrives here by itself.
     """
     found = {}
-    for row in dict.fromkeys(row.partition(":")[0] for row in POINTWISE):
+    for row in dict.fromkeys(row.partition(":")[0] for row in ROWS):
         for name in (row, f"{row}_"):
             packet = getattr(torch.ops.aten, name, None)
             for label in packet.overloads() if packet else ():

@@ -37,7 +37,7 @@ SAME, FLOAT, BOOL = Rule
 
 PROMOTING = (
     *("self", "other", "exponent", "min", "max", "end", "weight", "tensor1", "tensor2", "values"),
-    *("output", "grad_output", "grad_out", "self_or_result"),
+    *("output", "grad_output", "grad_out", "self_or_result", "x", "n"),
 )
 """Arguments whose dtype counts; other numbers (alpha, slopes, bounds of activations) do not."""
 
@@ -45,6 +45,9 @@ UNARY = {
     "abs": Op("fabs(self)", integer="self < (T)(0) ? -self : self"),
     "neg": Op("-self"),
     "sign": Op("sign(self)", integer="self > (T)(0) ? (T)(1) : self < (T)(0) ? (T)(-1) : (T)(0)"),
+    "angle": Op(
+        "self != self ? self : self < (T)(0) ? (T)(3.14159265358979323846) : (T)(0)", FLOAT
+    ),
     "sgn": Op("sign(self)", integer="self > (T)(0) ? (T)(1) : self < (T)(0) ? (T)(-1) : (T)(0)"),
     "floor": Op("floor(self)", integer="self"),
     "ceil": Op("ceil(self)", integer="self"),
