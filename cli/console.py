@@ -10,6 +10,11 @@ WIDTH_OF_FILES = 160
 """Columns where the output is no terminal: wide enough that tables are not folded."""
 
 
-def console() -> Console:
-    """Return a console on standard output as it is now (tests replace it)."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+def console(*, aside: bool = False) -> Console:
+    """Return a console on standard output as it is now (tests replace it).
+
+    With `aside` it is on standard error: standard output is then left to a program that reads it.
+    """
+    stream = sys.stderr if aside else sys.stdout
+    width = None if stream.isatty() else WIDTH_OF_FILES
+    return Console(highlight=False, width=width, file=stream)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -15,10 +16,12 @@ from oclgen.families import FAMILIES, ConfigError, families_for
 from oclgen.problem import Problem
 
 from .console import console
-from .options import db_option, device_option
+from .options import db_option, device_option, json_option
 from .workload import Workload, gather, workload_options
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from search_spaces.progress import TuneResult
 
 
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Try only this kernel family. Repeatable.",
 )
+@json_option
 @db_option
 @click.pass_context
 def tune(
@@ -58,6 +62,7 @@ def tune(
     time_budget: float,
     seed: int,
     families: Sequence[str],
+    as_json: bool,
     where: str | None,
     **asked: Any,
 ) -> None:
@@ -77,7 +82,10 @@ def tune(
     workload = gather(opened.limits, f"ocl:{opened.index}", **asked)
     _require_families(families, workload.problems)
     budget = Budget(trials, time_budget or inf, seed)
-    results = _with_gain(opened, workload, budget, frozenset(families) or None, where)
+    out = console(aside=as_json)
+    results = _with_gain(out, opened, workload, budget, frozenset(families) or None, where)
+    if as_json:
+        click.echo(json.dumps([_values(result) for result in results], indent=1))
     statuses = {result.status for result in results}
     if "interrupted" in statuses:
         raise click.Abort
@@ -86,12 +94,17 @@ def tune(
 
 
 def _with_gain(
-    device: Any, workload: Workload, budget: Any, families: frozenset[str] | None, where: str | None
+    out: Console,
+    device: Any,
+    workload: Workload,
+    budget: Any,
+    families: frozenset[str] | None,
+    where: str | None,
 ) -> list[TuneResult]:
     """Tune; of a network, say what it gained."""
 
     def tuned() -> list[TuneResult]:
-        return run(device, workload.problems, budget, families, where, workload.calls)
+        return run(device, workload.problems, budget, families, where, workload.calls, out)
 
     if workload.network is None:
         return tuned()
@@ -101,7 +114,7 @@ def _with_gain(
 
     before = Before.of(workload.network, workload.calls, device.index)
     results = tuned()
-    console().print(before.compare(results, open_store(where).of(device.info)))
+    out.print(before.compare(results, open_store(where).of(device.info)))
     return results
 
 
@@ -124,6 +137,7 @@ def run(
     families: frozenset[str] | None = None,
     where: str | None = None,
     calls: Mapping[Problem, int] | None = None,
+    out: Console | None = None,
 ) -> list[TuneResult]:
     """Tune with a bar, print the table, and return the results.
 
@@ -138,9 +152,10 @@ def run(
 
     from .progress import TuningBar
 
-    out = console()
+    out = out or console()
     store = open_store(where)
     best = peak.measure(device)
+    store.of(device.info).note_peak(best.gflops, best.gbytes)
     out.print(
         f"{device.name} ({device.info.runtime}), measured peak {best.gflops:.0f} GFLOP/s fp32, "
         f"{best.gbytes:.0f} GB/s. Results go to {store.name}."
@@ -159,6 +174,20 @@ def run(
         results = tune_network(tuner, calls) if calls else search(tuner, problems)
     out.print(_table(results, best.gflops))
     return results
+
+
+def _values(result: TuneResult) -> dict[str, Any]:
+    best = result.best
+    return {
+        "problem": result.problem.key(),
+        "status": result.status,
+        "family": best.family if best else None,
+        "config": asdict(best.config) if best else None,
+        "ms": best.ms if best else None,
+        "gflops": result.problem.flops / best.ms / 1e6 if best else None,
+        "trials": dict(result.outcomes),
+        "reason": result.reason,
+    }
 
 
 def _table(results: Sequence[TuneResult], peak_gflops: float) -> Table:
