@@ -29,6 +29,7 @@ MODULES = (
     "pooling_windows",
     "batch_norm",
     "layer_norm",
+    "attention",
     "loss",
     "optim",
     "decompositions",

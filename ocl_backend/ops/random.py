@@ -112,7 +112,7 @@ def draw(
     dense = out if out.is_contiguous() else torch.empty_like(out, memory_format=CONTIGUOUS)
     count = out.numel()
     draws = -(-count // items)
-    seed, offset = _reserve(out, generator, draws)
+    seed, offset = reserve(out, generator, draws)
     labels = ", ".join(f"drawn.s{k}" for k in range(items))
     vector = f"{kind}{items}"
     fields = {"vector": vector, "type": kind, "items": items, "list": labels}
@@ -139,7 +139,7 @@ def draw(
 CONTIGUOUS = torch.contiguous_format
 
 
-def _reserve(out: Tensor, generator: Generator, draws: int) -> tuple[int, int]:
+def reserve(out: Tensor, generator: Generator, draws: int) -> tuple[int, int]:
     """Return seed and first counter of a draw, as signed 64-bit numbers, and move on."""
     source = generator or torch.ops.ocl.default_generator(out.get_device())
     if source.device.type != out.device.type:
@@ -252,7 +252,7 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Ten
     out, mask = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
     draws = -(-x.numel() // 4)
     if draws:
-        seed, offset = _reserve(x, None, draws)
+        seed, offset = reserve(x, None, draws)
         numbers = (seed, offset, x.numel(), 1 - p, 1 / (1 - p) if p < 1 else 0.0)
         walked = {"draw": (1,), "self": (4,), "out": (4,), "mask": (4,)}
         launch(_dropout(x.dtype), (draws,), (x, out, mask, *numbers), walked)

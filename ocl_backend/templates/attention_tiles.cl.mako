@@ -1,0 +1,169 @@
+<%doc>
+What the attention kernels share: tiles in local memory, products of them, masks and dropout.
+
+A work-group of local_n x local_m items owns a tile of rows. A work-item computes blocks of item_m
+rows and item_v vectors; the vectors of neighbouring work-items lie side by side.
+
+preamble    typedef of elem_t and the macros LOADn and STOREn
+local_m, local_n, item_m, item_v, vec   as above; vec is the width of a vector
+unroll_k    steps of a product that are written out; they divide vec
+masked      there is an additive mask
+dropout     probabilities are dropped by Philox4x32-10 (Salmon et al. 2011), one counter per score,
+            so that what is dropped depends on neither tiles nor direction
+</%doc>
+<%
+    vf, vi, vu, vl = (f"{name}{vec}" for name in ("float", "int", "uint", "ulong"))
+    lanes = ", ".join(map(str, range(vec)))
+    group = local_m * local_n
+    def halves(combine, name, width):
+        """Combine the lanes of a vector pairwise, as one expression."""
+        text = [f"{name}.s{i:x}" for i in range(width)]
+        while len(text) > 1:
+            text = [combine.format(a, b) for a, b in zip(text[::2], text[1::2], strict=True)]
+        return text[0]
+%>\
+${preamble}
+
+float largest(const ${vf} v)
+{
+    return ${halves("fmax({}, {})", "v", vec)};
+}
+
+float total(const ${vf} v)
+{
+    return ${halves("({} + {})", "v", vec)};
+}
+
+${vf} load_part(__global const elem_t *p, const int count)
+{
+    if (count >= ${vec}) {
+        return LOAD${vec}(p);
+    }
+    float part[${vec}];
+    for (int i = 0; i < ${vec}; ++i) {
+        part[i] = i < count ? LOAD1(p + i) : 0.0f;
+    }
+    return vload${vec}(0, part);
+}
+
+void store_part(__global elem_t *p, const ${vf} value, const int count)
+{
+    if (count >= ${vec}) {
+        STORE${vec}(value, p);
+        return;
+    }
+    float part[${vec}];
+    vstore${vec}(value, 0, part);
+    for (int i = 0; i < count; ++i) {
+        STORE1(part[i], p + i);
+    }
+}
+
+// tile[row][column] = source[row][column] for count rows of dim items; zero beyond, up to height and width
+void load_rows(
+    __local float *tile, const int pitch, const int height, const int width,
+    __global const elem_t *source, const long ld, const int count, const int dim)
+{
+    for (int i = get_local_id(1) * ${local_n} + get_local_id(0); i < height * (width / ${vec}); i += ${group}) {
+        const int row = i / (width / ${vec}), column = i % (width / ${vec}) * ${vec};
+        ${vf} value = 0.0f;
+        if (row < count && column < dim) {
+            value = load_part(source + row * ld + column, dim - column);
+        }
+        vstore${vec}(value, 0, tile + row * pitch + column);
+    }
+}
+
+// tile[column][row] = source[row][column], as above; pitch is height
+void load_columns(
+    __local float *tile, const int height, const int width,
+    __global const elem_t *source, const long ld, const int count, const int dim)
+{
+    for (int i = get_local_id(1) * ${local_n} + get_local_id(0); i < height * (width / ${vec}); i += ${group}) {
+        const int row = i % height, column = i / height * ${vec};
+        ${vf} value = 0.0f;
+        if (row < count && column < dim) {
+            value = load_part(source + row * ld + column, dim - column);
+        }
+        __local float *to = tile + column * height + row;
+% for i in range(vec):
+        to[${i} * height] = value.s${f"{i:x}"};
+% endfor
+    }
+}
+
+// sums[${item_m} rows][${item_v} vectors] += a[row][k] * b[k][vector]
+void product(
+    ${vf} *sums, const int step, __local const float *a, const int pitch_a,
+    __local const float *b, const int pitch_b, const int depth)
+{
+% for r in range(item_m):
+% for v in range(item_v):
+    ${vf} sum${r}_${v} = sums[${r} * step + ${v}];
+% endfor
+% endfor
+    for (int k = 0; k < depth; k += ${unroll_k}) {
+% for r in range(item_m):
+        const float${"" if unroll_k == 1 else unroll_k} a${r} = ${f"a[{r} * pitch_a + k]" if unroll_k == 1 else f"vload{unroll_k}(0, a + {r} * pitch_a + k)"};
+% endfor
+% for u in range(unroll_k):
+% for v in range(item_v):
+        const ${vf} b${u}_${v} = vload${vec}(0, b + (k + ${u}) * pitch_b + ${v * local_n * vec});
+% endfor
+% for r in range(item_m):
+% for v in range(item_v):
+        sum${r}_${v} = a${r}${"" if unroll_k == 1 else f".s{u:x}"} * b${u}_${v} + sum${r}_${v};
+% endfor
+% endfor
+% endfor
+    }
+% for r in range(item_m):
+% for v in range(item_v):
+    sums[${r} * step + ${v}] = sum${r}_${v};
+% endfor
+% endfor
+}
+
+// -INFINITY for lanes outside of low ... high - 1; lane 0 is `first`
+${vf} within(const ${vf} score, const int first, const int low, const int high)
+{
+    const ${vi} lane = first + (${vi})(${lanes});
+    return select((${vf})(-INFINITY), score, (lane >= low) & (lane < high));
+}
+% if masked:
+
+// the mask of ${vec} scores, the first at p, stride apart; 0 beyond count
+${vf} mask_of(__global const elem_t *p, const long stride, const int count)
+{
+    if (stride == 1 && count >= ${vec}) {
+        return LOAD${vec}(p);
+    }
+    float part[${vec}];
+    for (int i = 0; i < ${vec}; ++i) {
+        part[i] = i < count ? LOAD1(p + i * stride) : 0.0f;
+    }
+    return vload${vec}(0, part);
+}
+% endif
+% if dropout:
+
+// 0 for dropped scores, 1 / (1 - p) for the others; the first has this counter, stride apart
+${vf} kept(const ulong seed, const ulong counter, const ulong stride, const float chance)
+{
+    const ${vl} counters = counter + stride * (${vl})(${lanes});
+    ${vu} c0 = convert_${vu}(counters), c1 = convert_${vu}(counters >> 32), c2 = 0, c3 = 0;
+    uint key0 = (uint)seed, key1 = (uint)(seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+        const ${vu} high0 = mul_hi((${vu})(0xD2511F53u), c0), low0 = 0xD2511F53u * c0;
+        const ${vu} high1 = mul_hi((${vu})(0xCD9E8D57u), c2), low1 = 0xCD9E8D57u * c2;
+        c0 = high1 ^ c1 ^ key0;
+        c1 = low1;
+        c2 = high0 ^ c3 ^ key1;
+        c3 = low0;
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+    const ${vf} uniform = convert_${vf}(c0 >> 8) * 0x1p-24f;
+    return select((${vf})(0.0f), (${vf})(1.0f / chance), uniform < chance);
+}
+% endif

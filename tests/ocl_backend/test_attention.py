@@ -1,0 +1,138 @@
+"""Attention's own kernels: values, gradients, masks, dropout and memory against the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from cpu_twin import check, place, relative
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention as attention
+
+from ocl_backend.ops import attention_kernels
+from ocl_backend.ops.attention_kernels import CPU, CPU_FEW_ROWS, DEFAULT, GPU, Config, Problem
+from oclgen.limits import KIB, Limits
+
+CONFIGS = {"cpu": CPU[0], "few_rows": CPU_FEW_ROWS[0], "gpu": GPU[0], "default": DEFAULT}
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A function that makes one config serve everything."""
+
+    def choose(config: Config) -> None:
+        attention_kernels.prepared.cache_clear()
+        monkeypatch.setattr(attention_kernels, "choose", lambda *_: config)
+
+    yield choose
+    attention_kernels.prepared.cache_clear()
+
+
+def inputs(queries: int, keys: int, dim: int, dim_v: int, heads: int = 2, shared: int = 2) -> Any:
+    torch.manual_seed(0)
+    return (
+        torch.randn(2, queries, heads, dim).transpose(1, 2),  # as a model's projection leaves it
+        torch.randn(2, shared, keys, dim),
+        torch.randn(2, shared, keys, dim_v),
+    )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_config_computes_the_same(device: Any, name: str, use: Any) -> None:
+    if device.index and name != "gpu":
+        pytest.skip("devices besides the first run one config")
+    use(CONFIGS[name])
+    check(
+        device, lambda q, k, v: attention(q, k, v, is_causal=True), *inputs(70, 45, 20, 36),
+        tolerance=3e-6,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_masks_and_shared_heads(device: Any, kind: str) -> None:
+    masks = {"bool": torch.rand(33, 70) > 0.3, "float": torch.randn(2, 1, 33, 70)}
+    mask = masks[kind]
+    if kind == "bool":
+        mask[5] = False  # a query that sees nothing is answered with zeros
+
+    def masked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return attention(q, k, v, mask.to(q.device), scale=0.3, enable_gqa=True)
+
+    check(device, masked, *inputs(33, 70, 24, 16, heads=4, shared=2), tolerance=3e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_summed_in_full(device: Any, dtype: Any) -> None:
+    if device.index and dtype is torch.float16:
+        pytest.skip("devices besides the first run one dtype")
+    given = [x.to(dtype) for x in inputs(1, 300, 64, 64)]
+    exact = attention(*(x.float() for x in given))
+    ours = attention(*(x.to(place(device)) for x in given))
+    assert ours.dtype is dtype
+    assert relative(ours.float(), exact) <= torch.finfo(dtype).eps
+
+
+def test_dropout_is_the_same_forward_and_backward_and_for_every_tile(device: Any, use: Any) -> None:
+    if device.index:
+        pytest.skip("the text is the same for every device")
+    q, k, _ = inputs(40, 48, 16, 48)
+    eye = torch.eye(48).expand(2, 2, 48, 48).contiguous()
+    v = torch.randn(2, 2, 48, 48)
+    leaves = [x.to(place(device)).requires_grad_() for x in (q, k, v)]
+
+    def dropped(*tensors: Tensor) -> Tensor:
+        torch.ocl.manual_seed(3)
+        return attention(*tensors, dropout_p=0.3)
+
+    probabilities = dropped(leaves[0], leaves[1], eye.to(place(device))).detach().cpu()
+    kept = probabilities != 0
+    assert float(kept.float().mean()) == pytest.approx(0.7, abs=0.02)
+    twins = [x.clone().requires_grad_() for x in (q, k, v)]
+    theirs = (twins[0] @ twins[1].mT / 4).softmax(-1) * kept / 0.7 @ twins[2]
+    ours = dropped(*leaves)
+    assert relative(ours, theirs) <= 3e-6
+    grad = torch.randn_like(theirs)
+    ours.backward(grad.to(place(device)))
+    theirs.backward(grad)
+    for leaf, twin in zip(leaves, twins, strict=True):
+        assert relative(leaf.grad, twin.grad) <= 3e-6
+    use(GPU[0])
+    assert relative(dropped(*leaves), theirs) <= 3e-6
+
+
+def peak_bytes(device: Any, length: int) -> int:
+    leaves = [torch.randn(1, 1, length, 16, device=place(device)).requires_grad_() for _ in "qkv"]
+    torch.ocl.reset_peak_memory_stats(device.index)
+    before = torch.ocl.memory_allocated(device.index)
+    attention(*leaves, is_causal=True).sum().backward()
+    return int(torch.ocl.max_memory_allocated(device.index)) - before
+
+
+def test_memory_grows_linearly(device: Any) -> None:
+    if device.index:
+        pytest.skip("allocations are the same for every device")
+    assert peak_bytes(device, 4096) <= 2.1 * peak_bytes(device, 2048)
+
+
+def test_the_choice_of_the_user_is_respected(device: Any) -> None:
+    if device.index:
+        pytest.skip("the choice is the same for every device")
+    tensors = [x.to(place(device)) for x in inputs(8, 8, 8, 8)]
+    attention_kernels.prepared.cache_clear()
+    with sdpa_kernel(SDPBackend.MATH):
+        attention(*tensors)
+    assert attention_kernels.prepared.cache_info().misses == 0
+
+
+@pytest.mark.parametrize("direction", ["forward", "grad_query", "grad_key"])
+@pytest.mark.parametrize("dim", [16, 64, 128, 256])
+def test_the_smallest_device_has_room(direction: Any, dim: int) -> None:
+    problem = Problem(direction, torch.float32, dim, dim, True, True, True)
+    assert DEFAULT.why_not(problem, Limits()) is None
+    nvidia = Limits("gpu", local_bytes=47 * KIB, max_work_group=1024)
+    assert attention_kernels.choose(problem, 512, nvidia) in GPU
