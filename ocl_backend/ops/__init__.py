@@ -32,6 +32,7 @@ MODULES = (
     "attention",
     "loss",
     "optim",
+    "amp",
     "decompositions",
 )
 
