@@ -23,12 +23,12 @@ def open_devices() -> tuple[Device, ...]:
         ShimError: the shim could not be compiled, or pyopencl's loader lacks an entry point.
     """
     library = shim.library()
-    library.ocl_start.restype = ctypes.c_char_p
+    library.ocl_bind.restype = ctypes.c_char_p
     # pyopencl's extension module carries its own loader: symbols of that are found through it
-    missing = library.ocl_start(cl._cl.__file__.encode())
+    missing = library.ocl_bind(cl._cl.__file__.encode())
     if missing is not None:
         raise shim.ShimError(f"pyopencl {cl.VERSION_TEXT} gives no access to {missing.decode()}")
-    found = devices()
+    found = devices()[: library.ocl_room()]
     for device in found:
         limits = device.limits
         library.ocl_add_device(
@@ -37,8 +37,8 @@ def open_devices() -> tuple[Device, ...]:
             device.name.encode(),
             ctypes.c_size_t(limits.global_bytes),
             ctypes.c_size_t(limits.max_alloc_bytes),
+            ctypes.c_int("cl_khr_fp64" in limits.extensions),
         )
-    library.ocl_register_device()
     return found
 
 

@@ -6,14 +6,24 @@ What the device does is in the other modules.
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
 import torch
-from torch.utils import backend_registration
 
-from ocl_backend import autocast, copies, fallback, memory, module, ops
+import ocl_autoload
+from ocl_backend import (
+    autocast,
+    copies,
+    devices,
+    fallback,
+    generators,
+    memory,
+    module,
+    ops,
+    shim,
+    streams,
+)
 from ocl_backend.ops import optim
 
 
@@ -25,18 +35,19 @@ def register() -> None:
         ShimError: the native part could not be compiled.
         RuntimeError: another backend has already taken torch's slot for private devices.
     """
-    backend_registration.rename_privateuse1_backend("ocl")
+    library = shim.library()
+    ocl_autoload.announce(library, module)
     memory.open_devices()
-    module.open_generators()
-    register_module: Callable[..., None] = torch._register_device_module
-    register_module("ocl", module)
-    backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
+    library.ocl_open_later(None, 0)
+    generators.open_generators(ocl_autoload.seed)
     copies.register()
     autocast.register()
     ops.register()
     optim.prefer_fused()
     fallback.configure()
     atexit.register(_settle)
+    if devices.is_available():
+        ocl_autoload.remember(shim.cached_path(), shim.sources(), devices.device_count())
 
 
 _last: list[torch.Tensor] = []
@@ -50,10 +61,10 @@ def _settle() -> None:
     pass without Python goes behind the last one in each thread's queue, and what it uses is kept.
     It enters the engine directly: `Tensor.backward` leaves a Python object in every pass.
     """
-    for index in range(module.device_count()):
+    for index in range(devices.device_count()):
         with suppress(torch.OutOfMemoryError):  # without 4 bytes left, the rest is not worth more
             _pass_through(torch.device("ocl", index))
-        module.synchronize(index)
+        streams.synchronize(index)
 
 
 def _pass_through(device: torch.device) -> None:

@@ -20,6 +20,8 @@ import filelock
 import platformdirs
 import torch
 
+import ocl_autoload
+
 SOURCES = Path(__file__).parent / "csrc"
 FLAGS = ("-std=c++20", "-O1", "-fPIC", "-Wall", "-DAT_PER_OPERATOR_HEADERS")
 
@@ -38,6 +40,8 @@ def library() -> ctypes.PyDLL:
     Raises:
         ShimError: there is no compiler, or it failed; the message carries its first errors.
     """
+    if ocl_autoload.library is not None:
+        return ocl_autoload.library
     path = cached_path()
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,10 +59,15 @@ def library() -> ctypes.PyDLL:
 def cached_path() -> Path:
     """Return where the shim of this torch, these sources and these flags lies."""
     digest = hashlib.sha256(repr((torch.__version__, sys.platform, _flags())).encode())
-    for source in sorted(SOURCES.iterdir()):
+    for source in sources():
         digest.update(source.read_bytes())
     name = f"ocl-torch{torch.__version__}-{digest.hexdigest()[:12]}.so"
     return platformdirs.user_cache_path("oclgen") / "shim" / name
+
+
+def sources() -> list[Path]:
+    """Return every file the shim is made of."""
+    return sorted(SOURCES.iterdir())
 
 
 def compile_shim(target: Path) -> None:
@@ -75,14 +84,14 @@ def compile_shim(target: Path) -> None:
         )
     print(f"ocl_backend: compiling for torch {torch.__version__}, once ...", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        sources = sorted(SOURCES.glob("*.cpp"))
-        objects = [Path(folder) / f"{source.stem}.o" for source in sources]
+        units = [source for source in sources() if source.suffix == ".cpp"]
+        objects = [Path(folder) / f"{source.stem}.o" for source in units]
 
         def compile_one(source: Path, out: Path) -> None:
             _run([compiler, *_flags(), "-c", str(source), "-o", str(out)])
 
         with ThreadPoolExecutor(os.cpu_count()) as workers:
-            list(workers.map(compile_one, sources, objects))
+            list(workers.map(compile_one, units, objects))
         linked = Path(folder) / target.name
         torch_libraries = Path(torch.__file__).parent / "lib"
         # torch's libstdc++ by its runtime name: where only libstdc++.a is installed, a second copy

@@ -16,14 +16,11 @@ namespace {
 
 constexpr auto kType = c10::DeviceType::PrivateUse1;
 
-c10::DeviceIndex checked(c10::DeviceIndex index) {
-  TORCH_CHECK(index >= 0 && index < device_count(), "there is no device ocl:", int(index), "; ",
-              device_count(), " OpenCL device(s) were found. `oclgen doctor` says what was tried.");
-  return index;
-}
+// One in-order queue per device is the only stream: streams are names, which a thread keeps and
+// hands out again, and waiting for one on its own device is a no-op.
+std::atomic<c10::StreamId> last_stream{0};
+thread_local std::array<c10::StreamId, kMostDevices> current_streams{};
 
-// One in-order queue per device is the only stream: streams are names, waiting for one on its own
-// device is a no-op.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kType; }
   c10::Device getDevice() const override { return {kType, current_device()}; }
@@ -33,25 +30,32 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return before;
   }
   void setDevice(c10::Device device) const override {
-    if (device.index() != current_device()) set_current_device(checked(device.index()));
+    // while closed there is nothing to check: autograd's threads name their device at birth
+    if (device.index() != current_device())
+      set_current_device(is_closed() ? device.index() : checked(device.index()));
   }
   void uncheckedSetDevice(c10::Device device) const noexcept override {
     set_current_device(device.index());
   }
   c10::DeviceIndex deviceCount() const noexcept override {
-    return c10::DeviceIndex(device_count());
+    return c10::DeviceIndex(promised_device_count());
   }
 
   c10::Stream getStream(c10::Device device) const override {
-    const auto index = device.has_index() ? device.index() : current_device();
-    return c10::Stream(c10::Stream::DEFAULT, {kType, index});
+    return stream_of(device, current_streams.at(size_t(index_of(device))));
   }
-  c10::Stream getDefaultStream(c10::Device device) const override { return getStream(device); }
-  c10::Stream getNewStream(c10::Device device, int) const override { return getStream(device); }
+  c10::Stream getDefaultStream(c10::Device device) const override { return stream_of(device, 0); }
+  c10::Stream getNewStream(c10::Device device, int) const override {
+    return stream_of(device, ++last_stream);
+  }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
-    return getStream(device);
+    return getNewStream(device, 0);
   }
-  c10::Stream exchangeStream(c10::Stream stream) const override { return getStream(stream.device()); }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    const c10::Stream before = getStream(stream.device());
+    current_streams.at(size_t(stream.device_index())) = stream.id();
+    return before;
+  }
   bool queryStream(const c10::Stream& stream) const override {
     void* marker = nullptr;
     record(&marker, stream, stream.device_index(), c10::EventFlag::PYTORCH_DEFAULT);
@@ -102,6 +106,26 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
       TORCH_CHECK(status == CL_SUCCESS, "elapsed time: ", error_name(status));
     }
     return (double(times[1]) - double(times[0])) * 1e-6;
+  }
+#if __has_include(<c10/core/DeviceCapability.h>)
+  c10::DeviceCapability getDeviceCapability(c10::Device device) const override {
+    const Device& asked = device_at(checked(index_of(device)));
+    c10::DeviceCapability capability;
+    capability.capability_data.capability_bits = 0;
+    auto& has = capability.capability_data.supported_scalar_types;
+    has.has_Byte = has.has_Char = has.has_Short = has.has_Int = has.has_Long = has.has_Bool = 1;
+    has.has_Half = has.has_BFloat16 = has.has_Float = 1;
+    has.has_Double = asked.doubles;
+    return capability;
+  }
+#endif
+
+ private:
+  static c10::DeviceIndex index_of(c10::Device device) {
+    return device.has_index() ? device.index() : current_device();
+  }
+  static c10::Stream stream_of(c10::Device device, c10::StreamId id) {
+    return c10::Stream(c10::Stream::UNSAFE, {kType, index_of(device)}, id);
   }
 };
 
@@ -154,6 +178,7 @@ struct GeneratorImpl final : c10::GeneratorImpl {
 }  // namespace
 
 const at::Generator& default_generator(c10::DeviceIndex index) {
+  ensure_open();
   static auto* all = [] {
     auto* list = new std::vector<at::Generator>();
     for (int i = 0; i < device_count(); ++i)
@@ -167,9 +192,12 @@ namespace {
 
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return device_count() > 0; }
+  bool isAvailable() const override { return is_closed() || device_count() > 0; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return device_count() > 0; }
-  c10::DeviceIndex deviceCount() const override { return c10::DeviceIndex(device_count()); }
+  c10::DeviceIndex deviceCount() const override {
+    ensure_open();
+    return c10::DeviceIndex(device_count());
+  }
   c10::DeviceIndex getCurrentDevice() const override { return current_device(); }
   void setCurrentDevice(c10::DeviceIndex index) const override {
     set_current_device(checked(index));
@@ -192,7 +220,10 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return at::make_generator<GeneratorImpl>(checked(index < 0 ? current_device() : index));
   }
   bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
-  at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
+  at::Allocator* getPinnedMemoryAllocator() const override {
+    ensure_open();
+    return pinned_allocator();
+  }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     resize_storage(*storage.unsafeGetStorageImpl(), bytes);
   }
@@ -219,5 +250,3 @@ void register_device() {
 }
 
 }  // namespace ocl
-
-extern "C" void ocl_register_device() { ocl::register_device(); }

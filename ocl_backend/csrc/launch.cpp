@@ -6,7 +6,7 @@
 #include <sstream>
 #include <vector>
 
-#include "memory.h"
+#include "profile.h"
 
 namespace ocl {
 
@@ -136,9 +136,10 @@ int set_arguments(Launch& launch, va_list values) {
 cl_int enqueue(Launch& launch) {
   Device& device = device_at(launch.device);
   device.last_kernel.store(launch.name, std::memory_order_relaxed);
+  Timed timed(launch.device, Activity::kKernel, launch.name);
   return cl.clEnqueueNDRangeKernel(
       device.queue, launch.kernel, launch.dimensions, nullptr, launch.global_size,
-      launch.has_local ? launch.local_size : nullptr, 0, nullptr, nullptr);
+      launch.has_local ? launch.local_size : nullptr, 0, nullptr, timed.event());
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 // block may be handed out again while the last kernel that used it is still running.
 #include "memory.h"
 
+#include "operators.h"
 #include "pinned.h"
+#include "profile.h"
 
 #include <pthread.h>
 
@@ -52,6 +54,10 @@ std::vector<uint32_t> free_slots;
 uint32_t next_slot = 0;
 std::atomic<uint64_t> generation{0};
 bool forked = false;
+void (*opener)() = nullptr;
+std::string opening_error;
+int promised = 0;
+bool is_promise_taken = false;
 thread_local c10::DeviceIndex current = 0;
 
 // Eight classes per power of two up to 16 MiB (at most 1/8 wasted), multiples of 2 MiB above.
@@ -175,9 +181,7 @@ std::string readable(size_t bytes) {
 
 Block* take(c10::DeviceIndex index, size_t bytes) {
   check_not_forked();
-  TORCH_CHECK(
-      index >= 0 && index < device_count(), "there is no device ocl:", int(index), "; ",
-      device_count(), " OpenCL device(s) were found. `oclgen doctor` says what was tried.");
+  checked(index);
   const size_t size = size_class(bytes);
   const std::lock_guard<std::mutex> lock(pool_mutex());
   Pool& pool = pools()[index];
@@ -214,7 +218,7 @@ struct Allocator final : c10::DeviceAllocator {
   c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
   void copy_data(void* target, const void* source, size_t bytes) const override;
 
-  bool initialized() override { return device_count() > 0; }
+  bool initialized() override { return is_closed() || device_count() > 0; }
   void emptyCache(c10::MempoolId_t = {0, 0}) override {
     for (int index = 0; index < device_count(); ++index) ocl::empty_cache(c10::DeviceIndex(index));
     empty_pinned_cache();
@@ -264,7 +268,31 @@ void Allocator::copy_data(void* target, const void* source, size_t bytes) const 
 
 }  // namespace
 
+void ensure_open() {
+  if (!opener) return;
+  // no lock: the opener needs the interpreter, which a waiting thread may hold; imports are
+  // serialised there
+  opener();
+  TORCH_CHECK(opening_error.empty(), opening_error);
+}
+
+bool is_closed() { return opener != nullptr; }
+
+int promised_device_count() {
+  if (!is_closed()) return device_count();
+  is_promise_taken = true;
+  return promised;
+}
+
 int device_count() { return int(devices().size()); }
+
+c10::DeviceIndex checked(c10::DeviceIndex index) {
+  ensure_open();
+  TORCH_CHECK(index >= 0 && index < device_count(), "there is no device ocl:", int(index), "; ",
+              device_count(), " OpenCL device(s) were found. `oclgen doctor` says what was tried.");
+  return index;
+}
+
 Device& device_at(c10::DeviceIndex index) { return devices()[size_t(index)]; }
 c10::DeviceIndex current_device() { return current; }
 void set_current_device(c10::DeviceIndex index) { current = index; }
@@ -303,21 +331,40 @@ c10::DeviceAllocator* allocator() {
 
 extern "C" {
 
-// Binds the OpenCL entry points and hands the allocator to torch; returns what is missing or null.
-const char* ocl_start(const char* loader) {
-  if (const char* missing = ocl::bind(loader)) return missing;
+// Makes torch know the device; the devices themselves may come later.
+void ocl_register() {
   c10::SetAllocator(c10::DeviceType::PrivateUse1, ocl::allocator());
-  pthread_atfork(nullptr, nullptr, [] { ocl::forked = true; });
-  return nullptr;
+  ocl::register_device();
+  ocl::register_profiler();
+  // a child of a process that opened no device may open its own
+  pthread_atfork(nullptr, nullptr, [] { ocl::forked = ocl::device_count() > 0; });
 }
 
-void ocl_add_device(void* context, void* queue, const char* name, size_t total, size_t largest) {
+// Leaves the opening of the devices to `opener`, called at first use; `promise` is how many it is
+// expected to find. Null: they are open.
+void ocl_open_later(void (*opener)(), int promise) {
+  ocl::opener = opener;
+  ocl::promised = promise;
+}
+
+// What prevented the opening; "" before another try.
+void ocl_set_opening_error(const char* text) { ocl::opening_error = text; }
+
+// Binds the OpenCL entry points; returns the name of a missing one, or null.
+const char* ocl_bind(const char* loader) { return ocl::bind(loader); }
+
+// How many devices can be added: not more than were promised, if somebody relies on that.
+int ocl_room() { return ocl::is_promise_taken ? ocl::promised : int(ocl::kMostDevices); }
+
+void ocl_add_device(void* context, void* queue, const char* name, size_t total, size_t largest,
+                    int doubles) {
   auto& device = ocl::devices().emplace_back();
   device.context = static_cast<ocl::cl_context>(context);
   device.queue = static_cast<ocl::cl_command_queue>(queue);
   device.name = name;
   device.total_bytes = total;
   device.largest_bytes = largest;
+  device.doubles = doubles != 0;
   ocl::pools().emplace_back().limit = total;
 }
 

@@ -20,12 +20,16 @@
 
 namespace ocl {
 
+// Tables by device are this long.
+constexpr size_t kMostDevices = 64;
+
 struct Device {
   cl_context context;
   cl_command_queue queue;
   std::string name;
   size_t total_bytes;        // the device's memory
   size_t largest_bytes;      // CL_DEVICE_MAX_MEM_ALLOC_SIZE
+  bool doubles;              // cl_khr_fp64
   std::mutex submission;     // setting arguments and enqueueing is one step
   std::atomic<const char*> last_kernel{nullptr};  // named when an asynchronous failure surfaces
 };
@@ -43,7 +47,16 @@ struct Location {
   size_t offset = 0;       // bytes
 };
 
+// Opens the devices where that was left to first use; raises what prevented it.
+void ensure_open();
+bool is_closed();
+// How many devices there are, as far as can be said without opening them: autograd keeps a thread
+// for each from the first backward pass on. Later openings keep to it.
+int promised_device_count();
+
 int device_count();
+// Returns `index`; raises if there is no such device, once all are open.
+c10::DeviceIndex checked(c10::DeviceIndex index);
 Device& device_at(c10::DeviceIndex index);
 c10::DeviceIndex current_device();
 void set_current_device(c10::DeviceIndex index);

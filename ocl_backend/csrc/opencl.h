@@ -31,6 +31,7 @@ constexpr cl_mem_flags CL_MEM_READ_WRITE = 1 << 0;
 constexpr cl_mem_flags CL_MEM_ALLOC_HOST_PTR = 1 << 4;
 constexpr uint64_t CL_MAP_READ_WRITE = 3;
 constexpr cl_uint CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3;
+constexpr cl_uint CL_PROFILING_COMMAND_START = 0x1282;
 constexpr cl_uint CL_PROFILING_COMMAND_END = 0x1283;
 
 // X(function, return type, parameters): one line per entry point.
@@ -63,6 +64,7 @@ constexpr cl_uint CL_PROFILING_COMMAND_END = 0x1283;
   X(clWaitForEvents, cl_int, (cl_uint, const cl_event*))                                          \
   X(clGetEventInfo, cl_int, (cl_event, cl_uint, size_t, void*, size_t*))                          \
   X(clGetEventProfilingInfo, cl_int, (cl_event, cl_uint, size_t, void*, size_t*))                 \
+  X(clRetainEvent, cl_int, (cl_event))                                                            \
   X(clReleaseEvent, cl_int, (cl_event))                                                           \
   X(clFlush, cl_int, (cl_command_queue))                                                          \
   X(clFinish, cl_int, (cl_command_queue))

@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "profile.h"
+
 namespace ocl {
 
 namespace {
@@ -13,6 +15,7 @@ namespace {
 // Up to this size a write is staged: the caller goes on while the device is still busy.
 constexpr size_t kStagedBytes = size_t(256) << 10;
 constexpr size_t kStagedAtOnce = 64;
+constexpr const char* kHostToDevice = "copy host to device";
 
 struct Staged {
   std::unique_ptr<char[]> bytes;
@@ -25,7 +28,7 @@ struct Staging {
 };
 
 Staging& staging_of(c10::DeviceIndex index) {
-  static auto* all = new std::array<Staging, 64>();
+  static auto* all = new std::array<Staging, kMostDevices>();
   return all->at(size_t(index));
 }
 
@@ -50,9 +53,11 @@ void write_staged(Device& device, const Location& to, const void* source, size_t
   reap(staging);
   Staged staged{std::make_unique<char[]>(bytes), nullptr};
   std::memcpy(staged.bytes.get(), source, bytes);
+  Timed timed(to.block->device, Activity::kCopy, kHostToDevice, bytes);
   check(cl.clEnqueueWriteBuffer(device.queue, to.block->buffer, CL_FALSE, to.offset, bytes,
                                 staged.bytes.get(), 0, nullptr, &staged.done),
         device, "host to device copy");
+  timed.share(staged.done);
   cl.clFlush(device.queue);
   staging.pending.push_back(std::move(staged));
 }
@@ -70,8 +75,9 @@ void check(cl_int status, const Device& device, const char* operation) {
 void read(void* target, const void* source, size_t bytes) {
   const Location from = locate_or_throw(source, "device to host copy");
   Device& device = device_at(from.block->device);
+  Timed timed(from.block->device, Activity::kCopy, "copy device to host", bytes);
   check(cl.clEnqueueReadBuffer(device.queue, from.block->buffer, CL_TRUE, from.offset, bytes,
-                               target, 0, nullptr, nullptr),
+                               target, 0, nullptr, timed.event()),
         device, "device to host copy");
 }
 
@@ -79,8 +85,9 @@ void write(void* target, const void* source, size_t bytes, bool source_stays) {
   const Location to = locate_or_throw(target, "host to device copy");
   Device& device = device_at(to.block->device);
   if (bytes <= kStagedBytes && !source_stays) return write_staged(device, to, source, bytes);
+  Timed timed(to.block->device, Activity::kCopy, kHostToDevice, bytes);
   check(cl.clEnqueueWriteBuffer(device.queue, to.block->buffer, source_stays ? CL_FALSE : CL_TRUE,
-                                to.offset, bytes, source, 0, nullptr, nullptr),
+                                to.offset, bytes, source, 0, nullptr, timed.event()),
         device, "host to device copy");
 }
 
@@ -93,8 +100,9 @@ void copy(void* target, const void* source, size_t bytes) {
     return write(target, host.data(), bytes, false);
   }
   Device& device = device_at(to.block->device);
+  Timed timed(to.block->device, Activity::kCopy, "copy within device", bytes);
   check(cl.clEnqueueCopyBuffer(device.queue, from.block->buffer, to.block->buffer, from.offset,
-                               to.offset, bytes, 0, nullptr, nullptr),
+                               to.offset, bytes, 0, nullptr, timed.event()),
         device, "device copy");
 }
 

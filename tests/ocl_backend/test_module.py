@@ -37,7 +37,7 @@ def test_every_public_name_exists_and_is_documented() -> None:
 
 
 def test_properties_are_those_of_the_opencl_device(device: Any) -> None:
-    assert torch.ocl.get_device_properties(device.index) is device
+    assert torch.ocl.get_device_properties(device.index).opencl is device
     assert torch.ocl.get_device_name(place(device)) == device.name
 
 

@@ -1,0 +1,127 @@
+"""Makes torch know the name `ocl` without an import of `ocl_backend`: torch calls `load` last.
+
+Devices and operators are left to `ocl_backend`, which the first use of the device imports.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.utils import backend_registration
+
+library: ctypes.PyDLL | None = None
+"""The shim once it is registered with torch, by `load` or by `ocl_backend`."""
+
+seed: int | None = None
+"""What `torch.manual_seed` was given before the devices were open."""
+
+
+def load() -> None:
+    """Announce the device if `ocl_backend` has been imported before; the entry point of torch.
+
+    Nothing happens where torch has an accelerator of its own, since torch serves one at a time,
+    nor where anything is amiss: `import ocl_backend` says what.
+    """
+    with suppress(Exception):
+        if torch.version.cuda or torch.version.hip or torch.version.xpu:
+            return
+        known = json.loads(_stamp().read_text())
+        if library is None and all(_state(path) == state for path, state in known["sources"]):
+            announce(ctypes.PyDLL(known["library"]), _Closed("torch.ocl"))
+            assert library is not None
+            library.ocl_open_later(_opener, ctypes.c_int(known["devices"]))
+
+
+def remember(shim: Path, sources: list[Path], devices: int) -> None:
+    """Write down for `load` where the compiled shim lies, and from which sources it was made."""
+    known = {
+        "library": str(shim),
+        "sources": [(str(path), _state(path)) for path in sources],
+        "devices": devices,
+    }
+    with suppress(OSError):  # a cache that cannot be written costs convenience only
+        text = json.dumps(known)
+        if not _stamp().exists() or _stamp().read_text() != text:
+            _stamp().write_text(text)
+
+
+def announce(shim: ctypes.PyDLL, module: ModuleType) -> None:
+    """Register the name, the shim and `torch.ocl` with torch; again, exchange the module only.
+
+    Raises:
+        RuntimeError: another backend has already taken torch's slot for private devices.
+    """
+    global library
+    if library is None:
+        backend_registration.rename_privateuse1_backend("ocl")
+        shim.ocl_register()
+        library = shim
+        backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
+    else:
+        delattr(torch, "ocl")
+    register_module: Any = torch._register_device_module
+    register_module("ocl", module)
+
+
+class _Closed(ModuleType):
+    """`torch.ocl` before its devices are open; opens them unless a program on the CPU asks too.
+
+    Every optimizer's step asks whether an accelerator is available, `torch.manual_seed` seeds it.
+    """
+
+    _initialized = False
+
+    def __getattr__(self, name: str) -> Any:
+        # whoever walks through sys.modules asks every module for such names
+        if name.startswith("__"):
+            raise AttributeError(name)
+        import ocl_backend  # noqa: F401 (puts its own module in this one's place)
+
+        return getattr(torch.get_device_module("ocl"), name)
+
+    def is_available(self) -> bool:
+        return True  # devices were found the last time
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def manual_seed_all(self, number: int) -> None:
+        global seed
+        seed = number
+
+
+def _open() -> None:
+    assert library is not None
+    try:
+        library.ocl_set_opening_error(b"")
+        import ocl_backend  # noqa: F401
+    except Exception as error:  # it has no way through the shim but as text
+        library.ocl_set_opening_error(f"the ocl device cannot be opened: {error}".encode())
+
+
+_opener = ctypes.CFUNCTYPE(None)(_open)
+"""The shim calls it at the first use of a device."""
+
+
+def _stamp() -> Path:
+    from hashlib import sha256
+    from sys import prefix
+
+    from platformdirs import user_cache_path
+
+    environment = sha256(f"{torch.__version__} {prefix}".encode()).hexdigest()[:12]
+    return user_cache_path("oclgen") / "shim" / f"autoload-{environment}.json"
+
+
+def _state(path: str | Path) -> list[int]:
+    state = Path(path).stat()
+    return [state.st_size, state.st_mtime_ns]
