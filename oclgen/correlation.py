@@ -49,6 +49,23 @@ class Axis:
             and (self.kernel_first, self.first, self.store_step) == (0, 0, 1)
         )
 
+    @property
+    def inside(self) -> bool:
+        """Whether no tap of any result reads beyond the axis."""
+        if not self.taps:
+            return True
+        places = [
+            q * self.step + tap * self.tap_step + self.origin
+            for q in (0, self.results - 1)
+            for tap in (0, self.taps - 1)
+        ]
+        return min(places) >= 0 and max(places) < self.read
+
+    @property
+    def whole(self) -> bool:
+        """Whether result `q` is stored at `q`, and nothing else is stored on the axis."""
+        return (self.results, self.first, self.store_step) == (self.written, 0, 1)
+
     def reach(self, q: int) -> range:
         """Return the taps of result `q` that fall inside what is read; never a gap between."""
         inside = [
@@ -82,6 +99,11 @@ class Correlation:
     def reduction(self) -> int:
         """Products summed for one result."""
         return self.depth * self.rows.taps * self.cols.taps
+
+    @property
+    def inside(self) -> bool:
+        """Whether nothing is read but what is stored: no padding."""
+        return self.rows.inside and self.cols.inside
 
     @property
     def results(self) -> int:

@@ -20,6 +20,7 @@ from oclgen.families import (
     depthwise_weights,
 )
 from oclgen.families.conv_as_gemm import lowered
+from oclgen.families.conv_gemm_operands import weights_extents
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
 from oclgen.problem import ConvProblem
@@ -36,8 +37,19 @@ REGISTERS = 28
 VECS = (1, 2, 3, 4)
 SEEDS = 8
 """Start points per family: more would leave a short search nothing to find."""
-GROUPS_PER_UNIT = 2
-"""Work-groups a GPU's compute unit wants in flight; with fewer the reduction is worth splitting."""
+ITEMS_PER_UNIT = 256
+"""Work-items with many registers each that keep a GPU's compute unit busy."""
+MIN_SLICE = 128
+"""Steps of a reduction below which no plane of its own pays."""
+PLANE_COST = 16
+"""Steps of a reduction that take as long as writing and summing a plane."""
+FEW_CHANNELS = 8
+"""Channels that do not fill a tile of the reduction."""
+GEMM_SHAPES = (
+    (128, 64, 16, 16, 8), (64, 128, 16, 8, 16), (64, 64, 16, 8, 8), (128, 128, 16, 8, 16),
+    (128, 128, 16, 16, 16), (32, 128, 16, 8, 16), (32, 64, 16, 8, 8), (16, 128, 8, 4, 16),
+)  # fmt: skip
+"""tile_m, tile_n, tile_k, local_m, local_n to begin with: 64 accumulators, or 32 for few rows."""
 
 
 def register_values(problem: ConvProblem, limits: Limits) -> Values:
@@ -123,42 +135,86 @@ def gemm_values(problem: ConvProblem, limits: Limits) -> Values:
     """Return the values worth trying for each parameter of `conv_gemm`; one config on CPUs."""
     if limits.kind == "cpu":
         return {}
+    m, n, _ = _product(problem)
+    weights = problem.direction == "bwd_weights"
     return {
-        "tile_m": (16, 32, 64, 128),
-        "tile_n": (32, 64, 128),
+        "tile_m": tuple(tile for tile in (16, 32, 64, 128) if tile == 16 or tile < 2 * m),
+        "tile_n": tuple(tile for tile in (32, 64, 128) if tile == 32 or tile < 2 * n),
         "tile_k": (8, 16),
-        "local_m": (8, 16),
+        "local_m": (4, 8, 16),
         "local_n": (8, 16),
         # 128 bits is the widest read of local memory
         "vec_m": (2, 4),
         "vec_n": (2, 4),
-        "stage_a": (True,),
-        "stage_b": (True,),
         # tiles that are filled along k meet bank conflicts; a pad of 4 keeps vectors aligned
-        "pad": (0, 4),
+        "pad": (0, 4) if weights else (0,),
         "buffers": (1, 2),
         "prefetch": BOTH,
         "unroll_k": (8,),
-        "taps_outer": BOTH,
+        "taps_outer": _tap_orders(problem),
         "split_k": _splits(problem, limits, 64, 64),
         "m_fastest": BOTH,
     }
 
 
 def gemm_seeds(problem: ConvProblem, limits: Limits) -> list[conv_gemm.Config]:
-    """Return start points for `conv_gemm`, large tiles first; some may not be valid."""
+    """Return start points for `conv_gemm`, best guess first; some may not be valid.
+
+    The guess counts what tiles at the edges compute in vain, how evenly work-groups fill the
+    device, and that small tiles read more, of local and of global memory, per multiply-add.
+    """
     if limits.kind == "cpu":
         return []
-    shapes = ((128, 128, 8, 16, 16), (64, 128, 8, 8, 16), (64, 64, 16, 8, 8), (32, 64, 16, 8, 8))
-    return [
-        conv_gemm.Config(
-            tile_m=m, tile_n=n, tile_k=k, local_m=local_m, local_n=local_n, vec_m=4, vec_n=4,
-            stage_a=True, stage_b=True, pad=4, buffers=2, prefetch=True, unroll_k=8,
-            taps_outer=False, split_k=split, m_fastest=True,
-        )
-        for m, n, k, local_m, local_n in shapes
-        for split in dict.fromkeys((1, _splits(problem, limits, m, n)[-1]))
-    ]  # fmt: skip
+    m, n, k = _product(problem)
+    ranked = []
+    for shape in GEMM_SHAPES:
+        tile_m, tile_n, _, local_m, local_n = shape
+        tiles = len(_phases(problem)) * problem.groups * ceil_div(m, tile_m) * ceil_div(n, tile_n)
+        reads = 1 + (2 * local_m + 8) / tile_m + (2 * local_n + 8) / tile_n
+        for split in _splits(problem, limits, tile_m, tile_n):
+            planes = 1 + (split > 1) * split * PLANE_COST / k
+            fills = idleness(tiles * split, local_m * local_n, limits)
+            cost = waste(m, tile_m) * waste(n, tile_n) * fills * reads * planes
+            ranked.append((cost, shape, split))
+    return [_gemm_seed(problem, *shape, split) for _, shape, split in sorted(ranked)[:SEEDS]]
+
+
+def idleness(groups: int, work_items: int, limits: Limits) -> float:
+    """Return the time over that of a full device, for `groups` work-groups on a GPU.
+
+    Units wait for the last groups, and hide no latency with few work-items each.
+    """
+    rounds = ceil_div(groups, limits.compute_units)
+    hidden = min(rounds * work_items / ITEMS_PER_UNIT, 1)
+    return rounds * limits.compute_units / groups / hidden
+
+
+def _gemm_seed(
+    problem: ConvProblem,
+    tile_m: int,
+    tile_n: int,
+    tile_k: int,
+    local_m: int,
+    local_n: int,
+    split_k: int,
+) -> conv_gemm.Config:
+    return conv_gemm.Config(
+        tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
+        vec_m=4 if tile_m >= 4 * local_m else 2, vec_n=4,
+        pad=4 if problem.direction == "bwd_weights" else 0, buffers=2, prefetch=True, unroll_k=8,
+        taps_outer=_tap_orders(problem)[0], split_k=split_k, m_fastest=True,
+    )  # fmt: skip
+
+
+def _tap_orders(problem: ConvProblem) -> tuple[bool, ...]:
+    """Return the orders of the reduction that are worth trying, the better guess first.
+
+    With taps outer a tile of k has one tap, which costs the least; but each tap then has whole
+    tiles, which few channels do not fill.
+    """
+    if problem.direction == "bwd_weights" or problem.kernel_h * problem.kernel_w == 1:
+        return (True,)
+    return (False, True) if _largest(problem).depth < FEW_CHANNELS else (True, False)
 
 
 def depthwise_values(problem: ConvProblem, limits: Limits) -> Values:
@@ -265,16 +321,29 @@ def _vectors(channels: int, limits: Limits) -> tuple[int, ...]:
     return (width, width // 2) if width > 4 else (width,)
 
 
-def _splits(problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int) -> tuple[int, ...]:
-    """Return planes up to what gives every compute unit its work-groups."""
+def _phases(problem: ConvProblem) -> tuple[Correlation, ...]:
+    """Return the correlations that a problem is made of, or what stands for its one product."""
     if problem.direction == "bwd_weights":
-        m, n = problem.out_channels, problem.in_channels * problem.kernel_h * problem.kernel_w
-    else:
-        part = _largest(problem)
-        m, n = problem.groups * part.channels, part.batch * part.results
-    tiles = ceil_div(m, tile_m) * ceil_div(n, tile_n)
-    wanted = GROUPS_PER_UNIT * limits.compute_units / tiles
-    return tuple(split for split in (1, 2, 4, 8, 16, 32, 64) if split == 1 or split <= 2 * wanted)
+        return (strung_windows(problem),)
+    return correlations(problem)
+
+
+def _product(problem: ConvProblem) -> tuple[int, int, int]:
+    """Return m, n and k of one group's implicit product, the largest of several."""
+    if problem.direction == "bwd_weights":
+        return weights_extents(problem)
+    part = _largest(problem)
+    return part.channels, part.batch * part.results, part.reduction
+
+
+def _splits(problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int) -> tuple[int, ...]:
+    """Return planes up to twice what gives every compute unit its work-items."""
+    m, n, k = _product(problem)
+    tiles = len(_phases(problem)) * problem.groups * ceil_div(m, tile_m) * ceil_div(n, tile_n)
+    items = tile_m * tile_n // 64
+    wanted = 2 * ITEMS_PER_UNIT * limits.compute_units / (tiles * items)
+    choices = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+    return tuple(s for s in choices if s == 1 or (s <= wanted and k >= MIN_SLICE * s))
 
 
 def _patch_values(width: int, limits: Limits) -> dict[str, tuple[Value, ...]]:

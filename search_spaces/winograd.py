@@ -9,14 +9,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from oclgen.families import winograd_blocked, winograd_fused, winograd_staged
+from oclgen.families import (
+    winograd_blocked,
+    winograd_common,
+    winograd_fused,
+    winograd_staged,
+    winograd_weights,
+)
 from oclgen.families.gemm_staged import Config as StagedGemm
 from oclgen.families.winograd_common import Geometry, geometry
-from oclgen.families.winograd_staged import gemm_problem, gemm_text
+from oclgen.families.winograd_staged import TILE_STEP, gemm_problem, gemm_text
 from oclgen.limits import Limits
-from oclgen.plan import ceil_div
-from oclgen.problem import ConvProblem
+from oclgen.plan import ceil_div, round_up
+from oclgen.problem import ConvProblem, GemmProblem
 from search_spaces import gemm
+from search_spaces.conv import ITEMS_PER_UNIT, idleness, waste
 
 Value = int | bool | str
 Values = Mapping[str, tuple[Value, ...]]
@@ -28,6 +35,12 @@ BLOCK = 16
 """Tiles that are enough for a block."""
 VARIED_GEMMS = 2
 """Products whose neighbours are tried as well."""
+SEEDED_GEMMS = 3
+"""Products to begin with, of each size of tile."""
+MANY_POINTS = 64
+"""Points of the largest tiles: their transforms need most registers and lose most digits."""
+SLICES = (1, 2, 4, 8, 16, 32, 64)
+"""Parts of the tiles that the gradient of a filter is summed over."""
 
 
 def blocked_values(problem: ConvProblem, limits: Limits) -> Values:
@@ -139,7 +152,9 @@ def fused_seeds(problem: ConvProblem, limits: Limits) -> list[winograd_fused.Con
 def staged_values(problem: ConvProblem, limits: Limits) -> Values:
     """Return the values worth trying for each parameter of `winograd_staged`."""
     products = [
-        text for out_tile in (4, 2) for text in _products(geometry(problem, out_tile), limits)
+        text
+        for out_tile in (4, 2)
+        for text in _products(gemm_problem(geometry(problem, out_tile)), limits)
     ]
     if limits.kind == "cpu":
         width = limits.native_float_width
@@ -152,7 +167,7 @@ def staged_values(problem: ConvProblem, limits: Limits) -> Values:
             "gemm": tuple(dict.fromkeys(products)),
         }
     return {
-        "out_tile": (2, 4, 6),
+        "out_tile": tuple(_out_tiles(problem)),
         # neighbouring work-items have neighbouring tiles, so that every point is read in one go
         "vec_t": (1, 2),
         "local_t": (32, 64, 128, 256),
@@ -172,29 +187,114 @@ def staged_seeds(problem: ConvProblem, limits: Limits) -> list[winograd_staged.C
             local_t=1 if on_cpu else 128,
             vec_k=1,
             local_k=1 if on_cpu else 32,
-            gemm=text,
+            gemm=texts[rank],
         )
-        for out_tile in (4, 2, 6)
-        for text in _seeded_products(geometry(problem, out_tile), limits)[:3]
+        for rank in range(SEEDED_GEMMS)
+        for out_tile in _out_tiles(problem)
+        if rank < len(texts := _seeded_products(gemm_problem(geometry(problem, out_tile)), limits))
     ]
 
 
-def _seeded_products(geo: Geometry, limits: Limits) -> list[str]:
-    """Return the products that the GEMM families begin with, best guess first."""
+def weights_values(problem: ConvProblem, limits: Limits) -> Values:
+    """Return the values worth trying for each parameter of `winograd_weights`; none on CPUs."""
     if limits.kind == "cpu":
-        registers = gemm.register_seeds(gemm_problem(geo), limits)
+        return {}
+    seeds = weights_seeds(problem, limits)
+    products = [
+        text
+        for seed in seeds[: len(_out_tiles(problem))]
+        for text in _products(_weights_product(problem, seed.out_tile, seed.slice_t), limits)
+    ]
+    return {
+        "out_tile": tuple(_out_tiles(problem)),
+        # more slices fill the device, fewer leave less to sum
+        "slice_t": tuple(
+            _slice(geometry(problem, out_tile), count)
+            for out_tile in _out_tiles(problem)
+            for count in SLICES
+        ),
+        "local_t": (32, 64, 128, 256),
+        "local_c": (32, 64),
+        "gemm": tuple(dict.fromkeys(products)),
+    }
+
+
+def weights_seeds(problem: ConvProblem, limits: Limits) -> list[winograd_weights.Config]:
+    """Return start points for `winograd_weights`, best guess first; some may not be valid."""
+    if limits.kind == "cpu":
+        return []
+    seeds = []
+    for rank in range(SEEDED_GEMMS):
+        for out_tile in _out_tiles(problem):
+            slice_t = _full_slice(geometry(problem, out_tile), limits)
+            texts = _seeded_products(_weights_product(problem, out_tile, slice_t), limits)
+            seeds += [
+                winograd_weights.Config(out_tile, slice_t, local_t=128, local_c=64, gemm=text)
+                for text in texts[rank : rank + 1]
+            ]
+    return seeds
+
+
+def _out_tiles(problem: ConvProblem) -> list[int]:
+    """Return the tiles, those first that multiply least with the edges that they overhang.
+
+    Tiles of 6 multiply less than those of 4, but have twice as many points to transform.
+    """
+
+    def cost(out_tile: int) -> float:
+        geo = geometry(problem, out_tile)
+        covered = geo.tiles_h * geo.tiles_w * geo.points / (geo.out_h * geo.out_w)
+        return covered * (1.3 if geo.points == MANY_POINTS else 1)
+
+    tiles = [tile for tile in winograd_common.OUT_TILES if geometry(problem, tile).has_points]
+    return sorted(tiles, key=cost)
+
+
+def _weights_product(problem: ConvProblem, out_tile: int, slice_t: int) -> GemmProblem:
+    return winograd_weights.gemm_problem(geometry(problem, out_tile), slice_t)
+
+
+def _slice(geo: Geometry, count: int) -> int:
+    """Return the tiles of a slice, for about so many slices."""
+    return round_up(ceil_div(geo.tiles, count), TILE_STEP)
+
+
+def _full_slice(geo: Geometry, limits: Limits) -> int:
+    """Return the tiles of the longest slice that leaves every compute unit its work-items."""
+    results = geo.points * round_up(geo.filters, 64) * round_up(geo.channels, 64)
+    wanted = ITEMS_PER_UNIT * limits.compute_units * 64 / results
+    return _slice(geo, next((count for count in SLICES if count >= wanted), SLICES[-1]))
+
+
+def _seeded_products(product: GemmProblem, limits: Limits) -> list[str]:
+    """Return the products that the GEMM families begin with, the least wasteful first."""
+    if limits.kind == "cpu":
+        registers = gemm.register_seeds(product, limits)
         return [gemm_text("gemm_register", seed) for seed in registers]
-    return [gemm_text("gemm_staged", seed) for seed in gemm.staged_seeds(gemm_problem(geo), limits)]
+    return [gemm_text("gemm_staged", seed) for seed in _staged_gemms(product, limits)]
 
 
-def _products(geo: Geometry, limits: Limits) -> list[str]:
+def _staged_gemms(product: GemmProblem, limits: Limits) -> list[StagedGemm]:
+    """Return the seeds of `gemm_staged`, those first that compute least in vain and idle least."""
+
+    def cost(seed: StagedGemm) -> float:
+        tiles = product.batch * ceil_div(product.m, seed.tile_m) * ceil_div(product.n, seed.tile_n)
+        edges = waste(product.m, seed.tile_m) * waste(product.n, seed.tile_n)
+        reads = 1 + (2 * seed.local_m + 8) / seed.tile_m + (2 * seed.local_n + 8) / seed.tile_n
+        return edges * reads * idleness(tiles, seed.work_items, limits)
+
+    # slices and points are enough to fill a device: to split the reduction only adds planes
+    seeds = [replace(seed, split_k=1) for seed in gemm.staged_seeds(product, limits)]
+    return sorted(seeds, key=cost)
+
+
+def _products(product: GemmProblem, limits: Limits) -> list[str]:
     """Return the seeds, and on GPUs whatever differs from the first ones in one parameter."""
-    texts = _seeded_products(geo, limits)
+    texts = _seeded_products(product, limits)
     if limits.kind == "cpu":
         return texts
-    product = gemm_problem(geo)
-    values = gemm.staged_values(product, limits)
-    for seed in gemm.staged_seeds(product, limits)[:VARIED_GEMMS]:
+    values = {**gemm.staged_values(product, limits), "split_k": (1,)}
+    for seed in _staged_gemms(product, limits)[:VARIED_GEMMS]:
         texts += [gemm_text("gemm_staged", near) for near in _neighbours(seed, values)]
     return texts
 

@@ -22,6 +22,7 @@ from oclgen.families import (
     winograd_blocked,
     winograd_fused,
     winograd_staged,
+    winograd_weights,
 )
 from oclgen.families.conv_as_gemm import conv_as_gemm
 from oclgen.plan import Plan
@@ -55,9 +56,10 @@ _MODULES: tuple[Family, ...] = (
     winograd_blocked,
     conv_register,
     conv_register_weights,
+    winograd_staged,
+    winograd_weights,
     conv_gemm,
     winograd_fused,
-    winograd_staged,
     conv_as_gemm(gemm_register),
     conv_as_gemm(gemm_staged),
 )

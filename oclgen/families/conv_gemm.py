@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TypeGuard
 
-from oclgen.correlation import Correlation, correlations, operands, output_elements
+from oclgen.correlation import correlations, operands, output_elements
+from oclgen.families import conv_gemm_operands as parts
+from oclgen.families.gemm_parts import aligned_preamble
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.plan import Launch, Plan, buffer, ceil_div
 from oclgen.planes import PLANES, planes_bytes, sum_planes
 from oclgen.problem import ConvProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
@@ -21,6 +23,8 @@ NAME = "conv_gemm"
 
 MAX_ACCUMULATORS = 256
 """Private floats per work-item past which GPU compilers spill to memory."""
+MAX_TABLE = 2048
+"""Steps of a reduction whose taps are looked up: three ints each, of 64 KiB of constants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +38,6 @@ class Config:
     local_n: int
     vec_m: int
     vec_n: int
-    stage_a: bool
-    stage_b: bool
     pad: int
     buffers: int
     prefetch: bool
@@ -45,18 +47,29 @@ class Config:
     m_fastest: bool
 
     @property
+    def work_items(self) -> int:
+        """Work-items per group."""
+        return self.local_m * self.local_n
+
+    @property
+    def tiles(self) -> parts.Tiles:
+        """What the operands have to know."""
+        return parts.Tiles(self.tile_m, self.tile_n, self.tile_k, self.work_items, self.taps_outer)
+
+    @property
     def local_bytes(self) -> int:
         """Local memory of a work-group."""
-        rows = self.stage_a * (self.tile_m + self.pad) + self.stage_b * (self.tile_n + self.pad)
-        return 4 * self.buffers * self.tile_k * rows
+        return 4 * self.buffers * self.tile_k * (self.tile_m + self.tile_n + 2 * self.pad)
 
     def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
         return (
             self._tile_why_not("m", self.tile_m, self.local_m, self.vec_m)
             or self._tile_why_not("n", self.tile_n, self.local_n, self.vec_n)
+            or self._copy_why_not(problem)
             or self._group_why_not(limits)
-            or self._reduction_why_not(problem, limits)
+            or self._reduction_why_not(problem)
+            or self._memory_why_not(problem, limits)
         )
 
     def _tile_why_not(self, axis: str, tile: int, local: int, vec: int) -> str | None:
@@ -67,19 +80,33 @@ class Config:
                 f"tile_{axis}={tile} is no multiple of local_{axis}={local} times "
                 f"vec_{axis}={vec}, {local * vec}"
             )
-        staged = self.stage_a if axis == "m" else self.stage_b
-        if staged and tile * self.tile_k % (self.local_m * self.local_n):
+        if self.pad % vec:
+            return f"pad={self.pad} misaligns vectors of vec_{axis}={vec}; use a multiple of it"
+        if tile * self.tile_k % self.work_items:
             return (
                 f"a tile of tile_{axis}={tile} x tile_k={self.tile_k} elements cannot be shared "
                 f"evenly by local_m={self.local_m} x local_n={self.local_n} work-items"
             )
         return None
 
+    def _copy_why_not(self, problem: ConvProblem) -> str | None:
+        items = self.work_items
+        if problem.direction == "bwd_weights":
+            if items % self.tile_k:
+                return f"tile_k={self.tile_k} positions do not divide among {items} work-items"
+            return None
+        if items % self.tile_n and self.tile_n % items:
+            return f"tile_n={self.tile_n} columns do not divide among {items} work-items"
+        width = parts.width_a(self.tiles)
+        if width is None:
+            return f"tile_m={self.tile_m} rows do not divide among {items} work-items"
+        if self.pad % width:
+            return f"pad={self.pad} misaligns the copies of {width} weights at once; use 0"
+        return None
+
     def _group_why_not(self, limits: Limits) -> str | None:
-        items = self.local_m * self.local_n
-        if items > limits.max_work_group or max(self.local_m, self.local_n) > min(
-            limits.max_work_items[:2]
-        ):
+        items = self.work_items
+        if items > min(limits.max_work_group, limits.max_work_items[0]):
             return (
                 f"local_m={self.local_m} local_n={self.local_n} is a work-group of {items}; the "
                 f"device allows {limits.max_work_group} in {limits.max_work_items}"
@@ -90,6 +117,28 @@ class Config:
                 f"tile_m={self.tile_m} tile_n={self.tile_n} needs {accumulators} accumulators per "
                 f"work-item; at most {MAX_ACCUMULATORS} stay in registers"
             )
+        return None
+
+    def _reduction_why_not(self, problem: ConvProblem) -> str | None:
+        if self.buffers not in (1, 2):
+            return f"buffers={self.buffers}; a tile has one buffer or two"
+        if self.tile_k % self.unroll_k:
+            return f"tile_k={self.tile_k} is no multiple of unroll_k={self.unroll_k}"
+        if not self.taps_outer:
+            if problem.direction == "bwd_weights":
+                return "taps_outer=False says how weights are summed over; bwd_weights does not"
+            longest = max(part.reduction for part in correlations(problem))
+            if longest > MAX_TABLE:
+                return (
+                    f"taps_outer=False looks up {longest} steps in a table; at most {MAX_TABLE} "
+                    "fit. Use taps_outer=True"
+                )
+        steps = _steps(problem, self.tile_k, self.taps_outer)
+        if not 1 <= self.split_k <= steps:
+            return f"split_k={self.split_k}, but the reduction has only {steps} tiles"
+        return None
+
+    def _memory_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         if self.local_bytes > limits.local_bytes:
             remedy = "buffers=1" if self.buffers > 1 else "a smaller tile_k"
             return (
@@ -97,37 +146,18 @@ class Config:
                 f"buffers={self.buffers} needs {self.local_bytes} B of local memory; the device "
                 f"has {limits.local_bytes}. Try {remedy}"
             )
-        return None
-
-    def _reduction_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        if self.buffers not in (1, 2):
-            return f"buffers={self.buffers}; a tile has one buffer or two"
-        if self.tile_k % self.unroll_k:
-            return f"tile_k={self.tile_k} is no multiple of unroll_k={self.unroll_k}"
-        staged = self.stage_a or self.stage_b
-        if not staged and (self.pad or self.prefetch or self.buffers == 2):
-            return (
-                f"pad={self.pad} buffers={self.buffers} prefetch={self.prefetch} say how tiles "
-                "are staged, but stage_a=False stage_b=False stages none"
-            )
-        if self.taps_outer and (problem.direction == "bwd_weights" or _one_tap(problem)):
-            return "taps_outer=True changes nothing for one tap or for bwd_weights"
-        tiles = max(ceil_div(_reduction(problem), self.tile_k), 1)
-        if not 1 <= self.split_k <= tiles:
-            return f"split_k={self.split_k}, but the reduction has only {tiles} tiles"
-        size = planes_bytes(problem, self.split_k)
-        if self.split_k > 1 and size > limits.max_alloc_bytes:
-            return (
-                f"split_k={self.split_k} needs planes of {size} B in one buffer; the device "
-                f"allows {limits.max_alloc_bytes}"
-            )
+        for role, size in workspaces(problem, self):
+            if size > limits.max_alloc_bytes:
+                return (
+                    f"split_k={self.split_k} tile_m={self.tile_m} tile_k={self.tile_k} needs "
+                    f"{size} B in the buffer {role}; the device allows {limits.max_alloc_bytes}"
+                )
         return None
 
 
 DEFAULT = Config(
-    tile_m=32, tile_n=32, tile_k=8, local_m=8, local_n=8, vec_m=1, vec_n=1,
-    stage_a=True, stage_b=True, pad=1, buffers=1, prefetch=False, unroll_k=1,
-    taps_outer=False, split_k=1, m_fastest=False,
+    tile_m=64, tile_n=64, tile_k=8, local_m=8, local_n=8, vec_m=4, vec_n=4, pad=0, buffers=1,
+    prefetch=True, unroll_k=8, taps_outer=True, split_k=1, m_fastest=True,
 )  # fmt: skip
 
 
@@ -137,51 +167,59 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
-    """Return one launch (bwd_data: one per phase of the stride), and the sum of the planes."""
+    """Return the launches: packing of the weights, the product, the sum of its planes."""
+    launches = []
     if problem.direction == "bwd_weights":
-        text = render("conv_gemm_weights", sizes=_weights_sizes(problem))
-        launches = [_launch(problem, config, text, *_weights_extents(problem))]
+        product = parts.of_weights(problem, config.tiles)
     else:
-        launches = [_correlate(problem, config, part) for part in correlations(problem)]
-    if config.split_k == 1:
-        return Plan(tuple(launches))
-    size = planes_bytes(problem, config.split_k)
-    return Plan((*launches, sum_planes(problem, config.split_k)), ((PLANES, size),))
+        product = parts.of_correlations(problem, config.tiles)
+        if any(part.reduction for part in parts.phases(problem)):
+            launches.append(parts.pack(problem, config.tiles))
+    launches.append(_launch(problem, config, product))
+    if config.split_k > 1:
+        launches.append(sum_planes(problem, config.split_k))
+    return Plan(tuple(launches), workspaces(problem, config))
 
 
-def _correlate(problem: ConvProblem, config: Config, part: Correlation) -> Launch:
-    text = render(
-        "conv_gemm_correlation", sizes=_correlation_sizes(part), taps_outer=config.taps_outer
-    )
-    extents = (part.channels, part.batch * part.results, part.reduction)
-    return _launch(problem, config, text, *extents)
+def workspaces(problem: ConvProblem, config: Config) -> tuple[tuple[str, int], ...]:
+    """Return role and bytes of packed weights and planes, as far as there are any."""
+    sizes = []
+    if problem.direction != "bwd_weights":
+        floats = sum(parts.packed_elements(part, config.tiles) for part in parts.phases(problem))
+        sizes.append((parts.PACKED, 4 * max(floats, 1)))
+    if config.split_k > 1:
+        sizes.append((PLANES, planes_bytes(problem, config.split_k)))
+    return tuple(sizes)
 
 
-def _launch(problem: ConvProblem, config: Config, text: str, m: int, n: int, k: int) -> Launch:
-    values = asdict(config)
-    del values["taps_outer"]
+def _launch(problem: ConvProblem, config: Config, product: parts.Product) -> Launch:
     split, bias = config.split_k > 1, problem.bias and config.split_k == 1
     a, b, c = operands(problem)
-    groups_m, groups_n = ceil_div(m, config.tile_m), ceil_div(n, config.tile_n)
-    grid = (groups_m * config.local_m, groups_n * config.local_n)
-    local = (config.local_m, config.local_n)
+    values = asdict(config)
+    del values["taps_outer"]
     source = render(
         NAME,
         **values,
-        preamble=dtype_preamble(problem.dtype),
+        preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
         activation=activation_preamble("none" if split else problem.activation),
-        operands=text,
+        operands=product.text,
+        a_type=product.a_type,
+        phases=product.phases,
+        index=parts.index_type(problem),
         bias=bias,
-        k_per_plane=round_up(ceil_div(k, config.split_k), config.tile_k),
         plane_elements=output_elements(problem),
+        runs=product.runs(config.vec_n),
     )
+    tiles = (ceil_div(product.m, config.tile_m), ceil_div(product.n, config.tile_n))
+    across, down = tiles if config.m_fastest else tiles[::-1]
+    planes = product.phases * problem.groups * config.split_k
     return Launch(
         source=source,
         kernel=NAME,
-        global_size=(*_ordered(grid, config), problem.groups * config.split_k),
-        local_size=(*_ordered(local, config), 1),
+        global_size=(across * config.work_items, down, planes),
+        local_size=(config.work_items, 1, 1),
         args=(
-            *buffer(a),
+            *buffer(a if problem.direction == "bwd_weights" else parts.PACKED),
             *buffer(b),
             *(buffer("bias") if bias else ()),
             *buffer(PLANES if split else c),
@@ -190,53 +228,17 @@ def _launch(problem: ConvProblem, config: Config, text: str, m: int, n: int, k: 
     )
 
 
-def _ordered(sizes: tuple[int, int], config: Config) -> tuple[int, int]:
-    return sizes if config.m_fastest else (sizes[1], sizes[0])
-
-
-def _one_tap(problem: ConvProblem) -> bool:
-    return problem.kernel_h * problem.kernel_w == 1
-
-
-@lru_cache(maxsize=64)
-def _reduction(problem: ConvProblem) -> int:
-    """Return the depth of the deepest implicit product."""
+@lru_cache(maxsize=256)
+def _steps(problem: ConvProblem, tile_k: int, taps_outer: bool) -> int:
+    """Return the tiles along k of the deepest product."""
     if problem.direction == "bwd_weights":
-        return _weights_extents(problem)[2]
-    return max(part.reduction for part in correlations(problem))
-
-
-def _weights_extents(p: ConvProblem) -> tuple[int, int, int]:
-    taps = p.kernel_h * p.kernel_w
-    return p.out_channels // p.groups, p.in_channels // p.groups * taps, p.batch * p.out_h * p.out_w
-
-
-def _weights_sizes(p: ConvProblem) -> dict[str, int]:
-    m, n, k = _weights_extents(p)
-    return {
-        "M": m, "N": n, "K": k, "GROUPS": p.groups, "DEPTH": p.in_channels // p.groups,
-        "HEIGHT": p.height, "WIDTH": p.width, "OUT_H": p.out_h, "OUT_W": p.out_w,
-        "KERNEL_H": p.kernel_h, "KERNEL_W": p.kernel_w,
-        "STRIDE_H": p.stride_h, "STRIDE_W": p.stride_w, "PAD_H": p.pad_h, "PAD_W": p.pad_w,
-        "DILATION_H": p.dilation_h, "DILATION_W": p.dilation_w,
-    }  # fmt: skip
-
-
-def _correlation_sizes(part: Correlation) -> dict[str, int]:
-    sizes = {
-        "M": part.channels, "N": part.batch * part.results, "K": part.reduction,
-        "GROUPS": part.groups, "DEPTH": part.depth, "KERNEL_W": part.kernel_w,
-        "WEIGHT_OUT": part.weight_out, "WEIGHT_IN": part.weight_in,
-        "WEIGHT_GROUP": part.weight_group,
-    }  # fmt: skip
-    for name, axis in (("H", part.rows), ("W", part.cols)):
-        sizes |= {
-            f"RESULTS_{name}": axis.results, f"READ_{name}": axis.read,
-            f"WRITTEN_{name}": axis.written, f"STEP_{name}": axis.step,
-            # a phase without taps has K 0 and sums nothing, but its text must not divide by zero
-            f"TAPS_{name}": max(axis.taps, 1), f"TAP_STEP_{name}": axis.tap_step,
-            f"ORIGIN_{name}": axis.origin, f"STORE_STEP_{name}": axis.store_step,
-            f"FIRST_{name}": axis.first, f"KERNEL_FIRST_{name}": axis.kernel_first,
-            f"KERNEL_STEP_{name}": axis.kernel_step,
-        }  # fmt: skip
-    return sizes
+        return ceil_div(parts.weights_extents(problem)[2], tile_k)
+    return max(
+        max(
+            part.rows.taps * part.cols.taps * ceil_div(part.depth, tile_k)
+            if taps_outer
+            else ceil_div(part.reduction, tile_k)
+            for part in correlations(problem)
+        ),
+        1,
+    )

@@ -159,7 +159,7 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
         defines=f"{geo.defines()}\n{scratch.defines()}",
         pixels_axis=common.axis_function("pixels_axis", matrices.input, vector(scratch.vec_x)),
         tiles_axis=common.axis_function("tiles_axis", matrices.input, vector(scratch.vec_t)),
-        output_axis=common.output_axis(geo.out_tile, config.vec_k),
+        output_axis=common.output_axis(geo, config.vec_k),
         filter_tile=common.filter_tile(geo, config.vec_k),
         block=scratch.block,
         vec_t=scratch.vec_t,

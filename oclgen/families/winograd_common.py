@@ -1,18 +1,19 @@
 """What the Winograd families share: geometry, transform text and the filter transform's launch.
 
-It is no family itself; the families are `winograd_staged`, `winograd_blocked`, `winograd_fused`.
+It is no family itself; the families are `winograd_staged`, `winograd_blocked`, `winograd_fused`
+and `winograd_weights`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from oclgen.limits import Limits
 from oclgen.plan import Launch, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem
 from oclgen.render import dtype_preamble, render, vector
-from oclgen.winograd_matrices import Matrix, cook_toom, statements
+from oclgen.winograd_matrices import POINTS, Matrix, Transforms, cook_toom, statements
 
 Workspaces = tuple[tuple[str, int], ...]
 """Role and bytes of each."""
@@ -24,23 +25,29 @@ FLOAT = 4
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether F(m x m, 3 x 3) computes the problem: 3x3, stride 1, one group, padding to 2."""
-    if not isinstance(problem, ConvProblem) or problem.direction == "bwd_weights":
+    """Say whether F(m x m, 3 x 3) computes the problem: forward or data, `fits` with 3x3."""
+    return fits(problem, (3,)) and problem.direction != "bwd_weights"
+
+
+def fits(problem: Problem, kernels: tuple[int, ...] = (3, 5)) -> TypeGuard[ConvProblem]:
+    """Say whether it has a square kernel of such a size, stride 1, one group, no excess padding."""
+    if not isinstance(problem, ConvProblem):
         return False
     p = problem
     ones = (p.stride_h, p.stride_w, p.dilation_h, p.dilation_w, p.groups) == (1, 1, 1, 1, 1)
-    return ones and (p.kernel_h, p.kernel_w) == (3, 3) and max(p.pad_h, p.pad_w) <= 2
+    square = p.kernel_h == p.kernel_w and p.kernel_h in kernels
+    return ones and square and max(p.pad_h, p.pad_w) < p.kernel_h
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """One convolution in terms that serve both directions.
+    """One convolution in terms that serve every direction.
 
     `source` [batch, channels, in_h, in_w], correlated with a filter, gives `target`
-    [batch, filters, out_h, out_w].
+    [batch, filters, out_h, out_w]. For the gradient of the filter it is the forward one.
 
     Backward-data is the same convolution of y with the filter transposed and rotated by half a
-    turn, with padding 2 - p (arXiv:1509.09308, section 3).
+    turn, with padding kernel - 1 - p (arXiv:1509.09308, section 3).
     """
 
     source: str
@@ -56,11 +63,17 @@ class Geometry:
     pad_w: int
     rotated: bool
     out_tile: int
+    kernel: int
 
     @property
     def in_tile(self) -> int:
         """Rows and columns of an input tile."""
-        return self.out_tile + 2
+        return self.out_tile + self.kernel - 1
+
+    @property
+    def has_points(self) -> bool:
+        """Whether there are interpolation points for tiles of this size."""
+        return self.in_tile in POINTS
 
     @property
     def points(self) -> int:
@@ -93,22 +106,33 @@ class Geometry:
         }  # fmt: skip
         return "\n".join(f"#define {name} {value}" for name, value in values.items())
 
+    @property
+    def gradient(self) -> Geometry:
+        """What is read of the forward target's gradient: tiles that do not overlap, no padding."""
+        return replace(
+            self, source=self.target, channels=self.filters,
+            in_h=self.out_h, in_w=self.out_w, pad_h=0, pad_w=0,
+        )  # fmt: skip
+
 
 def geometry(problem: ConvProblem, out_tile: int) -> Geometry:
     """Return the problem in terms of source, filter and target, whatever its direction."""
-    forward = problem.direction == "fwd"
+    forward = problem.direction != "bwd_data"
     c, k = problem.in_channels, problem.out_channels
     x, y = (problem.height, problem.width), (problem.out_h, problem.out_w)
-    pad = (problem.pad_h, problem.pad_w)
+    pads = (problem.pad_h, problem.pad_w)
+    pad_h, pad_w = pads if forward else (problem.kernel_h - 1 - pad for pad in pads)
     return Geometry(
         "x" if forward else "y",
         "y" if forward else "x",
         problem.batch,
         *((c, k) if forward else (k, c)),
         *((*x, *y) if forward else (*y, *x)),
-        *(pad if forward else (2 - pad[0], 2 - pad[1])),
+        pad_h,
+        pad_w,
         rotated=not forward,
         out_tile=out_tile,
+        kernel=problem.kernel_h,
     )
 
 
@@ -126,14 +150,55 @@ def axis_function(name: str, matrix: Matrix, kind: str) -> str:
     return f"static inline void {name}({kind} *v, const int step)\n{{\n{lines}\n}}"
 
 
-def input_axis(out_tile: int, width: int) -> str:
+def input_launch(
+    dtype: str,
+    geo: Geometry,
+    role: str,
+    axis: str,
+    vec_t: int,
+    local_t: int,
+    *,
+    tiles: int,
+    read: str = "IN_TILE",
+    slice_t: int = 0,
+) -> Launch:
+    """Return the launch that transforms `tiles` tiles of the source, the real ones and zeros.
+
+    `axis` is the text of `input_axis`; `read` rows and columns of a tile are read from the source.
+    V, the buffer of that `role`, is [points, channels, tiles], or, in slices of `slice_t` tiles,
+    [slices, points, channels, slice_t].
+    """
+    source = render(
+        "winograd_input",
+        preamble=dtype_preamble(dtype),
+        defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
+        input_axis=axis,
+        vec_t=vec_t,
+        local_t=local_t,
+        read=read,
+        slice=slice_t,
+    )
+    return Launch(
+        source=source,
+        kernel="winograd_input",
+        global_size=(round_up(tiles // vec_t, local_t), geo.channels),
+        local_size=(local_t, 1),
+        args=(*buffer(geo.source), *buffer(role)),
+    )
+
+
+def input_axis(geo: Geometry, width: int) -> str:
     """Return `input_axis`, B^T along one axis, on vectors of `width` floats."""
-    return axis_function("input_axis", cook_toom(out_tile).input, vector(width))
+    return axis_function("input_axis", _matrices(geo).input, vector(width))
 
 
-def output_axis(out_tile: int, width: int) -> str:
+def output_axis(geo: Geometry, width: int) -> str:
     """Return `output_axis`, A^T along one axis, on vectors of `width` floats."""
-    return axis_function("output_axis", cook_toom(out_tile).output, vector(width))
+    return axis_function("output_axis", _matrices(geo).output, vector(width))
+
+
+def _matrices(geo: Geometry) -> Transforms:
+    return cook_toom(geo.out_tile, geo.kernel)
 
 
 def filter_tile(geo: Geometry, width: int) -> str:
@@ -141,8 +206,9 @@ def filter_tile(geo: Geometry, width: int) -> str:
     return render(
         "winograd_filter_tile",
         vec_k=width,
+        kernel=geo.kernel,
         rotated=geo.rotated,
-        filter_axis=axis_function("filter_axis", cook_toom(geo.out_tile).filter, vector(width)),
+        filter_axis=axis_function("filter_axis", _matrices(geo).filter, vector(width)),
     )
 
 
@@ -203,6 +269,14 @@ def filter_launch(
         local_size=(local_k, 1),
         args=(*buffer("w"), *buffer("u")),
     )
+
+
+def no_points(geo: Geometry) -> str | None:
+    """Say with numbers that there are no matrices for such tiles, or None."""
+    if geo.has_points:
+        return None
+    known = ", ".join(str(size - geo.kernel + 1) for size in POINTS if size > geo.kernel)
+    return f"out_tile={geo.out_tile} has no matrices for kernels of {geo.kernel}; use {known}"
 
 
 def too_large(workspaces: Workspaces, limits: Limits) -> str | None:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from oclgen.families import gemm_register, gemm_staged
 from oclgen.families import winograd_common as common
-from oclgen.families.winograd_common import FLOAT, Geometry, serves
+from oclgen.families.gemm_parts import aligned_preamble
+from oclgen.families.winograd_common import FLOAT, Geometry
 from oclgen.limits import Limits
 from oclgen.plan import Buffer, Launch, Offset, Plan, buffer, ceil_div, round_up
-from oclgen.problem import ConvProblem, GemmProblem
+from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
-
-__all__ = ["DEFAULT", "NAME", "Config", "gemm_problem", "gemm_text", "plan", "serves"]
 
 NAME = "winograd_staged"
 
@@ -44,24 +43,29 @@ class Config:
 
     def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
-        if self.out_tile not in common.OUT_TILES:
-            return f"out_tile={self.out_tile} has no matrices; use one of {common.OUT_TILES}"
+        geo = common.geometry(problem, self.out_tile)
+        if reason := common.no_points(geo):
+            return reason
         if self.vec_t not in VECTOR_WIDTHS or self.vec_k not in VECTOR_WIDTHS:
             return f"vec_t={self.vec_t} vec_k={self.vec_k}: vector widths are {VECTOR_WIDTHS}"
         largest = min(limits.max_work_group, limits.max_work_items[0])
         if max(self.local_t, self.local_k) > largest:
             return f"local_t={self.local_t} local_k={self.local_k}: the device allows {largest}"
-        geo = common.geometry(problem, self.out_tile)
         if geo.filters % self.vec_k:
             return f"vec_k={self.vec_k} does not divide the {geo.filters} filters"
         try:
             family, config = parse_gemm(self.gemm)
         except ValueError as error:
             return str(error)
-        reason: str | None = config.why_not(gemm_problem(geo), limits)
+        reason = config.why_not(gemm_problem(geo), limits)
         if reason:
             return f"the product by {family}: {reason}"
         return common.too_large(workspaces(geo), limits)
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether it is a forward or backward-data convolution of 3x3 or 5x5 with stride 1."""
+    return common.fits(problem) and problem.direction != "bwd_weights"
 
 
 def gemm_problem(geo: Geometry) -> GemmProblem:
@@ -97,7 +101,8 @@ _READERS: dict[str, Any] = {"int": int, "bool": lambda text: text == "True", "st
 
 DEFAULT = Config(
     out_tile=4, vec_t=1, local_t=32, vec_k=1, local_k=32,
-    gemm=gemm_text(gemm_register.NAME, gemm_register.DEFAULT),
+    # CPUs prefer other families to this one, so the product is one for GPUs
+    gemm=gemm_text(gemm_staged.NAME, replace(gemm_staged.DEFAULT, tile_m=64, tile_n=64)),
 )  # fmt: skip
 
 
@@ -109,8 +114,16 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     product: Plan = GEMMS[family].plan(gemm_problem(geo), gemm_config)
     launches = (
         common.filter_launch(problem.dtype, filters, config.vec_k, config.local_k, 1),
-        _input_launch(problem, geo, config),
-        *(_renamed(launch) for launch in product.launches),
+        common.input_launch(
+            problem.dtype,
+            geo,
+            "v",
+            common.input_axis(geo, config.vec_t),
+            config.vec_t,
+            config.local_t,
+            tiles=round_up(geo.tiles, TILE_STEP),
+        ),
+        *(renamed(launch, ROLES) for launch in product.launches),
         _output_launch(problem, geo, config),
     )
     return Plan(launches, (*workspaces(geo), *product.workspaces))
@@ -131,42 +144,25 @@ def _filters(geo: Geometry) -> common.FilterLayout:
     return common.FilterLayout(geo, panel=geo.filters)
 
 
-def _renamed(launch: Launch) -> Launch:
+def renamed(launch: Launch, roles: dict[str, str]) -> Launch:
+    """Return the product's launch with the workspaces that stand for its a, b and c."""
     args = [
-        type(arg)(ROLES.get(arg.role, arg.role)) if isinstance(arg, (Buffer, Offset)) else arg
+        type(arg)(roles.get(arg.role, arg.role)) if isinstance(arg, (Buffer, Offset)) else arg
         for arg in launch.args
     ]
     return replace(launch, args=tuple(args))
-
-
-def _input_launch(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
-    tiles = round_up(geo.tiles, TILE_STEP)
-    source = render(
-        "winograd_input",
-        preamble=dtype_preamble(problem.dtype),
-        defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
-        input_axis=common.input_axis(geo.out_tile, config.vec_t),
-        vec_t=config.vec_t,
-        local_t=config.local_t,
-    )
-    return Launch(
-        source=source,
-        kernel="winograd_input",
-        global_size=(round_up(tiles // config.vec_t, config.local_t), geo.channels),
-        local_size=(config.local_t, 1),
-        args=(*buffer(geo.source), *buffer("v")),
-    )
 
 
 def _output_launch(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
     tiles = round_up(geo.tiles, TILE_STEP)
     source = render(
         "winograd_output",
-        preamble=dtype_preamble(problem.dtype),
+        preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
         activation=activation_preamble(problem.activation),
         defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
-        output_axis=common.output_axis(geo.out_tile, config.vec_t),
+        output_axis=common.output_axis(geo, config.vec_t),
         bias=problem.bias,
+        run=_run(geo) if config.vec_t == 1 else 1,
         vec_t=config.vec_t,
         local_t=config.local_t,
     )
@@ -178,3 +174,8 @@ def _output_launch(problem: ConvProblem, geo: Geometry, config: Config) -> Launc
         local_size=(config.local_t, 1),
         args=(*buffer("m"), *bias, *buffer(geo.target)),
     )
+
+
+def _run(geo: Geometry) -> int:
+    """Return how many results of a row one store can take in every tile: up to 128 bits."""
+    return next(run for run in (4, 2, 1) if geo.out_tile % run == 0 and geo.out_w % run == 0)

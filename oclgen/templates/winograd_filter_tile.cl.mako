@@ -1,6 +1,7 @@
 <%doc>
 The filter transform of one channel, a function that several kernels contain.
 
+kernel        rows and columns of a filter
 vec_k         filters in the lanes of one vector
 rotated       the filter is stored [channels, filters] and turned by half (backward-data)
 filter_axis   the function that multiplies one axis by G
@@ -19,16 +20,16 @@ static void filter_tile(
     ${vf} v[POINTS];
 % for s in range(vec_k):
 % if rotated:
-    const long lane${s} = ((long)c * FILTERS + min(k0 + ${s}, FILTERS - 1)) * 9;
+    const long lane${s} = ((long)c * FILTERS + min(k0 + ${s}, FILTERS - 1)) * ${kernel**2};
 % else:
-    const long lane${s} = ((long)min(k0 + ${s}, FILTERS - 1) * CHANNELS + c) * 9;
+    const long lane${s} = ((long)min(k0 + ${s}, FILTERS - 1) * CHANNELS + c) * ${kernel**2};
 % endif
 % endfor
 #pragma unroll
-    for (int r = 0; r < 3; ++r) {
+    for (int r = 0; r < ${kernel}; ++r) {
 #pragma unroll
-        for (int s = 0; s < 3; ++s) {
-            const int tap = ${"8 - (r * 3 + s)" if rotated else "r * 3 + s"};
+        for (int s = 0; s < ${kernel}; ++s) {
+            const int tap = ${f"{kernel**2 - 1} - (r * {kernel} + s)" if rotated else f"r * {kernel} + s"};
 % if vec_k == 1:
             v[r * IN_TILE + s] = ${lanes[0]};
 % else:
@@ -40,7 +41,7 @@ static void filter_tile(
         }
     }
 #pragma unroll
-    for (int s = 0; s < 3; ++s) {
+    for (int s = 0; s < ${kernel}; ++s) {
         filter_axis(v + s, IN_TILE);
     }
 #pragma unroll

@@ -1,10 +1,13 @@
 <%doc>
-Input transform of the staged Winograd convolution: V = B^T d B, [points][channels][TILES_PADDED].
+Transform of a source's tiles for the staged Winograd convolutions: V = B^T d B,
+[points][channels][TILES_PADDED]; in slices, [slices][points][channels][slice].
 
 vec_t         tiles per work-item, in the lanes of vectors
 local_t       work-items per group, along the tiles
 dtype         storage type of the source; V is fp32
-input_axis    the function that multiplies one axis by B^T
+input_axis    the function that multiplies one axis by B^T (gradients: by G)
+read          rows and columns of a tile that are read: IN_TILE (gradients: OUT_TILE)
+slice         tiles per slice, or 0: one slice
 </%doc>
 <%
     vf = "float" if vec_t == 1 else f"float{vec_t}"
@@ -45,9 +48,9 @@ void winograd_input(
 
     ${vf} d[POINTS];
 ${unroll}
-    for (int i = 0; i < IN_TILE; ++i) {
+    for (int i = 0; i < ${read}; ++i) {
 ${unroll}
-        for (int j = 0; j < IN_TILE; ++j) {
+        for (int j = 0; j < ${read}; ++j) {
 % if vec_t == 1:
             d[i * IN_TILE + j] = ${pixels[0]};
 % else:
@@ -59,16 +62,21 @@ ${unroll}
         }
     }
 ${unroll}
-    for (int j = 0; j < IN_TILE; ++j) {
+    for (int j = 0; j < ${read}; ++j) {
         input_axis(d + j, IN_TILE);
     }
 ${unroll}
     for (int i = 0; i < IN_TILE; ++i) {
         input_axis(d + i * IN_TILE, 1);
     }
+% if slice:
+    __global float *out = v + offset_v
+        + ((long)(t / ${slice}) * POINTS * CHANNELS + c) * ${slice} + t % ${slice};
+% else:
     __global float *out = v + offset_v + (long)c * TILES_PADDED + t;
+% endif
 ${unroll}
-    for (int p = 0; p < POINTS; ++p, out += (long)CHANNELS * TILES_PADDED) {
+    for (int p = 0; p < POINTS; ++p, out += (long)CHANNELS * ${slice or "TILES_PADDED"}) {
         ${store};
     }
 }

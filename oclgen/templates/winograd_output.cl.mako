@@ -8,6 +8,7 @@ dtype         storage type of target and bias; M is fp32
 bias          whether a bias per filter is added
 activation    the epilogue
 output_axis   the function that multiplies one axis by A^T
+run           results of a row that are stored at once, where the target is aligned
 </%doc>
 <%
     vf = "float" if vec_t == 1 else f"float{vec_t}"
@@ -61,6 +62,22 @@ ${unroll}
         const int column = tile % TILES_W * OUT_TILE;
         __global elem_t *out = target + offset_target
             + ((long)(tile / (TILES_H * TILES_W)) * FILTERS + k) * (OUT_H * OUT_W);
+% if run > 1:
+        if (IS_ALIGNED(target + offset_target, 0, sizeof(elem_t), ${run})) {
+#pragma unroll
+            for (int i = 0; i < OUT_TILE; ++i) {
+#pragma unroll
+                for (int j = 0; j < OUT_TILE; j += ${run}) {
+                    if (row + i < OUT_H && column + j < OUT_W) {
+                        const float${run} value = (float${run})(
+                            ${", ".join(f"d[i * IN_TILE + j + {x}]" for x in range(run))})${shifted};
+                        ALIGNED_STORE${run}(ACT(value), out + (row + i) * OUT_W + column + j);
+                    }
+                }
+            }
+            return;
+        }
+% endif
 ${unroll}
         for (int i = 0; i < OUT_TILE; ++i) {
 ${unroll}

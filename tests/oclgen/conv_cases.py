@@ -59,9 +59,9 @@ VARIED: dict[str, dict[str, Any]] = {
         "item_c": 2, "vec": 4, "vecs": 2, "unroll": 2, "split": 3, "outputs_fastest": True,
     },
     "conv_gemm": {
-        "tile_m": 8, "tile_n": 16, "tile_k": 4, "local_m": 4, "local_n": 4, "vec_m": 2,
-        "vec_n": 4, "stage_a": False, "stage_b": False, "pad": 4, "buffers": 2, "prefetch": True,
-        "unroll_k": 2, "taps_outer": True, "split_k": 2, "m_fastest": True,
+        "tile_m": 32, "tile_n": 32, "tile_k": 16, "local_m": 4, "local_n": 4, "vec_m": 2,
+        "vec_n": 2, "pad": 4, "buffers": 2, "prefetch": False, "unroll_k": 4,
+        "taps_outer": False, "split_k": 2, "m_fastest": False,
     },
 }  # fmt: skip
 """For each family another value of every parameter."""
@@ -83,6 +83,11 @@ def variants(name: str, problem: ConvProblem) -> list[Any]:
         return [replace(base, **{**changes, "images": 2 - problem.batch % 2})]
     if name != "conv_gemm":
         return [replace(base, **changes)]
-    staged = {**changes, "stage_a": True, "stage_b": True, "taps_outer": False}
-    mixed = {**staged, "stage_a": False, "buffers": 1, "split_k": 1, "prefetch": False}
-    return [replace(base, **staged), replace(base, **mixed)]
+    weights = problem.direction == "bwd_weights"
+    ways = [
+        {**changes, "taps_outer": weights},
+        {"tile_m": 16, "tile_n": 8, "tile_k": 4, "local_m": 2, "local_n": 4, "vec_m": 2,
+         "vec_n": 2, "unroll_k": 2},
+        {"tile_m": 8, "tile_n": 128, "local_m": 2, "local_n": 32, "buffers": 2},
+    ]  # fmt: skip
+    return [replace(base, **way) for way in ways]

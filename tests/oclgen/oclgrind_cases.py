@@ -25,6 +25,7 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem(17, 34, 11, trans_a=True, batch=2, shared_b=True),
     ConvProblem(1, 3, 7, 9, 5, 3, 3, pad_h=1, pad_w=1, bias=True),
     ConvProblem(2, 4, 5, 6, 3, 3, 3, pad_h=1, pad_w=1, direction="bwd_data"),
+    ConvProblem(1, 3, 6, 9, 5, 3, 3, pad_h=1, pad_w=1, direction="bwd_weights"),
     ConvProblem(2, 3, 6, 5, 4, 3, 3, 2, 1, 1, 2, 1, 2, direction="fwd"),
     ConvProblem(1, 4, 7, 7, 6, 3, 3, 2, 2, 1, 1, groups=2, direction="bwd_data"),
     ConvProblem(2, 3, 7, 6, 5, 3, 3, 2, 2, 1, 1, direction="bwd_weights"),

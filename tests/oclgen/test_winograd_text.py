@@ -13,15 +13,17 @@ from winograd_cases import (
     BLOCKED,
     CONFIGS,
     FUSED,
+    REGISTER,
     SHAPES,
     STAGED,
     STAGED_PRODUCT,
+    WEIGHTS,
     family_of,
     label,
     problems,
 )
 
-from oclgen.families import FAMILIES, gemm_register
+from oclgen.families import FAMILIES, families_for, gemm_register
 from oclgen.families.winograd_blocked import phases
 from oclgen.families.winograd_common import geometry
 from oclgen.families.winograd_staged import gemm_text, parse_gemm
@@ -49,28 +51,58 @@ CHANGES: dict[str, dict[str, Any]] = {
         "out_tile": 2, "vec_t": 4, "local_t": 8, "vec_k": 2, "local_k": 4,
         "gemm": STAGED_PRODUCT,
     },
+    "winograd_weights": {
+        "out_tile": 2, "slice_t": 32, "local_t": 8, "local_c": 4, "gemm": REGISTER,
+    },
 }  # fmt: skip
+GRADIENT = replace(ODD, direction="bwd_weights")
 
 
 def texts(plan: Plan) -> list[str]:
     return [launch.source for launch in plan.launches]
 
 
-@pytest.mark.parametrize("base", BASES.values(), ids=BASES)
+@pytest.mark.parametrize("base", [*BASES.values(), WEIGHTS], ids=family_of)
 def test_every_parameter_changes_the_text(base: Any) -> None:
     family = FAMILIES[family_of(base)]
+    problem = GRADIENT if base is WEIGHTS else ODD
     assert set(CHANGES[family.NAME]) == {field.name for field in fields(base)}
-    before = texts(family.plan(ODD, base))
+    before = texts(family.plan(problem, base))
     for name, value in CHANGES[family.NAME].items():
         changed = replace(base, **{name: value})
-        assert changed.why_not(ODD, CPU) is None, (name, changed.why_not(ODD, CPU))
-        assert texts(family.plan(ODD, changed)) != before, name
+        assert changed.why_not(problem, CPU) is None, (name, changed.why_not(problem, CPU))
+        assert texts(family.plan(problem, changed)) != before, name
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"slice_t": 24}, ("slice_t=24", "16")),
+        ({"slice_t": 512}, ("slice_t=512", "32")),
+        ({"local_c": 9999}, ("local_c=9999", "8192")),
+        ({"out_tile": 3}, ("out_tile=3", "2, 4, 6")),
+    ],
+)
+def test_refusals_of_gradients(change: dict[str, int], words: tuple[str, ...]) -> None:
+    reason = replace(WEIGHTS, **change).why_not(GRADIENT, CPU)
+    assert reason is not None
+    assert all(word in reason for word in words), reason
+
+
+@pytest.mark.parametrize("direction", ["fwd", "bwd_data", "bwd_weights"])
+def test_gpus_begin_with_winograd(direction: Any) -> None:
+    """A problem nobody tuned, and the first trials of a search."""
+    problem = replace(LAYER, direction=direction)
+    names = [f.NAME for f in families_for(problem) if f.DEFAULT.why_not(problem, GPU) is None]
+    assert names[0] == ("winograd_weights" if direction == "bwd_weights" else "winograd_staged")
+    assert {seed.out_tile for seed in seeds_of(names[0], problem, GPU)[:2]} == {4, 6}
 
 
 @pytest.mark.parametrize(
     ("config", "limits", "words"),
     [
         (replace(BLOCKED, out_tile=3), CPU, ("out_tile=3", "(2, 4, 6)")),
+        (replace(STAGED, out_tile=3), CPU, ("out_tile=3", "2, 4, 6")),
         (replace(BLOCKED, vec_k=3), CPU, ("vec_k=3",)),
         (replace(BLOCKED, item_k=6), CPU, ("item_k=6", "vec_k=4")),
         (replace(BLOCKED, item_t=80), CPU, ("640", "512")),
@@ -108,6 +140,8 @@ def test_they_serve_three_by_three_alone() -> None:
         {"kernel_h": 1}, {"stride_w": 2}, {"dilation_h": 2}, {"groups": 4}, {"pad_h": 3},
         {"direction": "bwd_weights"},
     ]  # fmt: skip
+    five: dict[str, int] = {"kernel_h": 5, "kernel_w": 5}
+    assert not FAMILIES["winograd_blocked"].serves(replace(ODD, **five))
     for family in BASES:
         assert FAMILIES[family].serves(ODD)
         assert not any(FAMILIES[family].serves(replace(ODD, **change)) for change in others)

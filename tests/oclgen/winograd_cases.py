@@ -12,6 +12,7 @@ from oclgen.families import FAMILIES, gemm_register, gemm_staged
 from oclgen.families import winograd_blocked as blocked
 from oclgen.families import winograd_fused as fused
 from oclgen.families import winograd_staged as staged
+from oclgen.families import winograd_weights as weights
 from oclgen.measure import Bench
 from oclgen.problem import ACTIVATIONS, DTYPES, ConvProblem
 
@@ -23,6 +24,13 @@ SHAPES = (
 )
 EVEN = ConvProblem(1, 8, 8, 8, 16, 3, 3, pad_h=0, pad_w=2)
 DIRECTED = tuple(replace(p, direction=d) for p in SHAPES for d in ("fwd", "bwd_data"))
+GRADIENTS = tuple(replace(p, direction="bwd_weights") for p in SHAPES[1:3])
+FIVES = (
+    ConvProblem(1, 3, 9, 11, 5, 5, 5, pad_h=2, pad_w=2),
+    ConvProblem(2, 5, 6, 13, 8, 5, 5, pad_h=4, direction="bwd_data"),
+    ConvProblem(2, 5, 7, 9, 6, 5, 5, pad_h=2, pad_w=1, direction="bwd_weights"),
+)
+"""What Winograd serves by staged transforms alone."""
 
 BLOCKED = blocked.Config(
     out_tile=4, tile_rows=2, item_t=3, item_k=8, vec_k=4, unroll_c=1, workers=2, split_k=1,
@@ -35,6 +43,7 @@ FUSED = fused.Config(
 REGISTER = staged.gemm_text("gemm_register", gemm_register.DEFAULT)
 STAGED = staged.Config(out_tile=4, vec_t=1, local_t=4, vec_k=1, local_k=2, gemm=REGISTER)
 STAGED_PRODUCT = staged.gemm_text("gemm_staged", gemm_staged.DEFAULT)
+WEIGHTS = weights.Config(out_tile=4, slice_t=16, local_t=4, local_c=2, gemm=STAGED_PRODUCT)
 BASES = {"winograd_blocked": BLOCKED, "winograd_fused": FUSED, "winograd_staged": STAGED}
 
 EPILOGUES = tuple(
@@ -60,7 +69,8 @@ VARIANTS = (
 
 def family_of(config: Any) -> str:
     """Return the name of the family that a config belongs to."""
-    return next(name for name, base in BASES.items() if type(base) is type(config))
+    bases = {**BASES, "winograd_weights": WEIGHTS}
+    return next(name for name, base in bases.items() if type(base) is type(config))
 
 
 def label(case: Any) -> str:

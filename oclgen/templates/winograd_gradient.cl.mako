@@ -1,0 +1,42 @@
+<%doc>
+Inverse transform of the gradient of a filter: w = A^T M A, from M [POINTS][filters][channels].
+
+kernel        rows and columns of a filter
+dtype         storage type of w; M is fp32
+local_c       work-items per group, along pairs of filter and channel
+output_axis   the function that multiplies one axis by A^T
+</%doc>
+${preamble}
+${defines}
+
+${output_axis}
+
+__kernel __attribute__((reqd_work_group_size(${local_c}, 1, 1)))
+void winograd_gradient(
+    __global const float *restrict m, const long offset_m,
+    __global elem_t *restrict w, const long offset_w)
+{
+    const int pair = get_global_id(0);
+    if (pair >= FILTERS * CHANNELS) {
+        return;
+    }
+    float d[POINTS];
+    __global const float *in = m + offset_m + pair;
+#pragma unroll
+    for (int p = 0; p < POINTS; ++p, in += FILTERS * CHANNELS) {
+        d[p] = *in;
+    }
+#pragma unroll
+    for (int j = 0; j < IN_TILE; ++j) {
+        output_axis(d + j, IN_TILE);
+    }
+    __global elem_t *out = w + offset_w + (long)pair * ${kernel**2};
+#pragma unroll
+    for (int r = 0; r < ${kernel}; ++r) {
+        output_axis(d + r * IN_TILE, 1);
+#pragma unroll
+        for (int s = 0; s < ${kernel}; ++s) {
+            STORE1(d[r * IN_TILE + s], out + r * ${kernel} + s);
+        }
+    }
+}
