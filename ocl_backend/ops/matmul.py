@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, prepare
+from ocl_backend.ops.outputs import check_cast
 from ocl_backend.tuned import STORAGE, TunedCall, remember, tuned_call
 from oclgen.problem import Activation, GemmProblem
 from oclgen.render import render
@@ -74,6 +75,10 @@ def product(
     """
     if a.dtype is not b.dtype:
         raise RuntimeError(f"{operator}: dtypes differ: {a.dtype} and {b.dtype}. Convert one")
+    if out.dtype is not a.dtype:
+        raise RuntimeError(
+            f"Expected out tensor to have dtype {a.dtype}, but got {out.dtype} instead"
+        )
     _check(operator, a.shape, b.shape)
     if out.numel() == 0:
         return out
@@ -215,6 +220,7 @@ def addmv_out(
     bias: Tensor, a: Tensor, x: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor
 ) -> Tensor:
     """Write beta · bias + alpha · a [m, k] · x [k] to `out` [m], which may be `bias` itself."""
+    check_cast(a.dtype, out.dtype)
     result = a.new_empty((a.shape[0], 1))
     biased("addmv", bias.unsqueeze(-1), a, x.unsqueeze(1), beta, alpha, result)
     return resized(out, (a.shape[0],)).copy_(result.squeeze(1))
@@ -260,6 +266,7 @@ def is_row(bias: Tensor, out: Tensor) -> bool:
 def _biased_into(
     operator: str, bias: Tensor, a: Tensor, b: Tensor, beta: Number, alpha: Number, out: Tensor
 ) -> Tensor:
+    check_cast(a.dtype, out.dtype)
     shape = (*a.shape[:-1], b.shape[-1])
     if out is bias or out.data_ptr() == bias.data_ptr():
         return out.copy_(biased(operator, bias, a, b, beta, alpha, a.new_empty(shape)))

@@ -8,7 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
+
+
+def check_cast(result: torch.dtype, out: torch.dtype) -> None:
+    """Raise RuntimeError, as torch does, where a result of one dtype may not become another."""
+    if not torch.can_cast(result, out):
+        raise RuntimeError(
+            f"result type {dtype_name(result)} can't be cast to the desired output type "
+            f"{dtype_name(out)}"
+        )
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return torch's name of a dtype in messages: Float, Long."""
+    names: dict[torch.dtype, str] = {torch.float32: "Float", torch.float64: "Double"}
+    names |= {torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char"}
+    names |= {torch.uint8: "Byte", torch.bool: "Bool", torch.float16: "Half"}
+    return names.get(dtype, str(dtype).removeprefix("torch."))
 
 
 def into(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
@@ -24,6 +42,7 @@ def into(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
         results = function(*args, **kwargs)
         given = [results] if isinstance(results, Tensor) else results
         for output, result in zip(outputs, given, strict=True):
+            check_cast(result.dtype, output.dtype)
             output.resize_(result.shape).copy_(result)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 

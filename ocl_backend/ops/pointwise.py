@@ -28,6 +28,7 @@ from ocl_backend.ops.elementwise import (
     prepare_elementwise,
 )
 from ocl_backend.ops.layout import broadcast_shapes, broadcast_strides
+from ocl_backend.ops.outputs import check_cast
 from ocl_backend.ops.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Rule
 from ocl_backend.ops.special_table import FUNCTIONS, SPECIAL
 from ocl_backend.ops.vectors import SIGNED
@@ -190,6 +191,7 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> Plan:
         strides = tuple(compute_elementwise_output_strides(*spread))
         fresh = shape, strides, result, device
     out_dtype = bound[call.output].dtype if call.output else result
+    check_cast(result, out_dtype)
     kernel = _kernel(call, bound, op, compute, out_dtype)
     walked = [
         broadcast_strides(shape, inputs[operand.name].shape, inputs[operand.name].stride())

@@ -186,13 +186,24 @@ def _in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda x, dim, *, dtype=None: x.copy_(function(x, dim, dtype=dtype))
 
 
+def _written(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the out form of a scan, which is computed in the output's dtype."""
+
+    def run(x: Tensor, dim: int, *, dtype: torch.dtype | None = None, out: Tensor) -> Tensor:
+        if out.dtype is torch.bool:
+            raise NotImplementedError("a scan has no output of dtype bool; pass an integer one")
+        return out.resize_(x.shape).copy_(function(x, dim, dtype=dtype or out.dtype))
+
+    return run
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     "cumsum": cumsum,
     "cumsum_": _in_place(cumsum),
-    "cumsum.out": into(cumsum),
+    "cumsum.out": _written(cumsum),
     "cumprod": cumprod,
     "cumprod_": _in_place(cumprod),
-    "cumprod.out": into(cumprod),
+    "cumprod.out": _written(cumprod),
     "_logcumsumexp": logcumsumexp,
     "_logcumsumexp.out": into(logcumsumexp),
     "_cummax_helper": _extreme_helper("cummax", ">="),

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 @cache
 def declared(kind: str) -> dict[str, str]:
-    """Return the reasons of `fallbacks`, `unsupported` or `incomparable`, by name or pattern."""
+    """Return the reasons of `fallbacks`, `unsupported`, `incomparable` or `positions`, by name."""
     table = tomllib.loads((HERE / f"{kind}.toml").read_text())
     return {name: reason for reason, names in table.items() for name in names}
 
