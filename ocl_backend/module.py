@@ -49,6 +49,7 @@ from ocl_backend.generators import (
     set_rng_state,
     set_rng_state_all,
 )
+from ocl_backend.precision import matmul
 from ocl_backend.profiling import profile
 from ocl_backend.streams import (
     Event,
@@ -88,6 +89,7 @@ __all__ = [
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
+    "matmul",
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",

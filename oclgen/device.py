@@ -9,14 +9,14 @@ import hashlib
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oclgen import runtimes
+from oclgen import probe, ptx, runtimes
 from oclgen.limits import KIB, DeviceInfo, Limits
 from oclgen.plan import Buffer, Launch, Offset, Plan
 
@@ -79,7 +79,12 @@ class Device:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", cl.CompilerWarning)
-                return cl.Program(self.context, source).build(options=["-cl-mad-enable"])
+                program = cl.Program(self.context, source).build(options=["-cl-mad-enable"])
+                if not (target := ptx.target_of(source)):
+                    return program
+                (binary,) = program.get_info(cl.program_info.BINARIES)
+                retargeted = [ptx.retarget(binary, target)]
+                return cl.Program(self.context, [self.handle], retargeted).build()
         except cl.Error as error:
             raise BuildError(f"{self.name}: {str(error)[:4000]}") from error
 
@@ -200,10 +205,28 @@ def devices() -> tuple[Device, ...]:
     opened: list[Device] = []
     for handle in ranked:
         try:
-            opened.append(Device(len(opened), handle, _info(handle), _limits(handle)))
+            device = Device(len(opened), handle, _info(handle), _limits(handle))
         except cl.Error:
             continue  # `oclgen doctor` reports it; here a broken device must not stop the rest
+        device.limits = replace(device.limits, instructions=_instructions(device))
+        opened.append(device)
     return tuple(opened)
+
+
+def _instructions(device: Device) -> frozenset[str]:
+    """Return the names of the instructions that `device` builds, runs and gets right."""
+    plans = probe.probes(device.limits.extensions)
+    return frozenset(name for name, plan in plans.items() if _answers(device, name, plan))
+
+
+def _answers(device: Device, name: str, plan: Plan) -> bool:
+    expected = probe.ANSWERS[name]
+    try:
+        out = device.upload(np.zeros_like(expected))
+        device.prepare(plan, {"ones": device.upload(probe.ONES), "out": out}).run()
+        return bool((device.download(out, expected) == expected).all())
+    except (BuildError, LaunchError):
+        return False
 
 
 def select(which: int | str) -> Device:

@@ -28,9 +28,9 @@ _CONV_SIZES = (
 )  # fmt: skip
 _CONV_PAIRS = ("stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w")
 
-GEMM_FORM = "MxNxK[:fp32|fp16|bf16][:nn|nt|tn|tt], for example 1024x1024x1024:fp32:nt"
+GEMM_FORM = "MxNxK[:fp32|tf32|fp16|bf16][:nn|nt|tn|tt], for example 1024x1024x1024:fp32:nt"
 CONV_FORM = (
-    "N,C,H,W,K,R,S[,stride,pad,dilation,groups][:fp32|fp16|bf16][:fwd|bwd_data|bwd_weights], "
+    "N,C,H,W,K,R,S[,stride,pad,dilation,groups][:fp32|tf32|fp16|bf16][:fwd|bwd_data|bwd_weights], "
     "for example 8,64,56,56,64,3,3,1,1"
 )
 

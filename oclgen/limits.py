@@ -13,7 +13,8 @@ class Limits:
     """What a kernel may ask of a device; the defaults are the smallest device we serve.
 
     `local_bytes` is what a kernel can really have: drivers keep some of what they report (NVIDIA
-    about 1 KiB), which `oclgen.device` has already taken off.
+    about 1 KiB), which `oclgen.device` has already taken off. `instructions` are those
+    beyond OpenCL C that gave right results when asked (`oclgen.probe`).
     """
 
     kind: Literal["cpu", "gpu", "other"] = "other"
@@ -25,6 +26,7 @@ class Limits:
     compute_units: int = 1
     native_float_width: int = 1
     extensions: frozenset[str] = frozenset()
+    instructions: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

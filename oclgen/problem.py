@@ -13,8 +13,9 @@ Shape = tuple[int, ...]
 Activation = Literal["none", "relu", "gelu", "silu", "tanh", "sigmoid"]
 Direction = Literal["fwd", "bwd_data", "bwd_weights"]
 
-DTYPES: dict[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
-"""Storage types a problem may have, with their size in bytes. Accumulation is in fp32."""
+DTYPES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+"""Types a problem may have, with the bytes of an element in memory. Accumulation is in fp32. tf32
+is fp32 in memory whose products may be rounded to eleven bits, as matrix units do."""
 ACTIVATIONS: tuple[Activation, ...] = ("none", "relu", "gelu", "silu", "tanh", "sigmoid")
 DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd_data", "bwd_weights")
 

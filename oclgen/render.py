@@ -11,6 +11,8 @@ from mako.template import Template
 from oclgen.problem import Activation
 
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
+STORED = {"fp32": "float", "tf32": "float", "fp16": "half", "bf16": "ushort"}
+"""OpenCL C's type of an element in memory."""
 
 
 def render(template: str, *, package: str = "oclgen", **values: object) -> str:
@@ -43,12 +45,12 @@ def dtype_preamble(dtype: str) -> str:
     `p` points at `elem_t`; values are fp32 in registers. fp16 goes through `vload_half`, which
     needs no extension (OpenCL C 1.2, 6.12.7); bf16 is the upper half of an fp32, rounded to even.
     """
-    lines = [f"typedef {({'fp32': 'float', 'fp16': 'half', 'bf16': 'ushort'})[dtype]} elem_t;"]
+    lines = [f"typedef {STORED[dtype]} elem_t;"]
     if dtype == "bf16":
         lines.extend(_bf16_functions())
     for width in VECTOR_WIDTHS:
         suffix = "" if width == 1 else str(width)
-        if dtype == "fp32":
+        if STORED[dtype] == "float":
             load = "(*(p))" if width == 1 else f"vload{width}(0, (p))"
             store = "(*(p) = (v))" if width == 1 else f"vstore{width}((v), 0, (p))"
         elif dtype == "fp16":

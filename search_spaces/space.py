@@ -32,6 +32,7 @@ PRODUCT_LIMIT = 400_000
 SPACES: dict[str, tuple[Values, Seeds]] = {
     **conv.SPACES,
     "gemm_dot": (gemm.dot_values, gemm.dot_seeds),
+    "gemm_mma": (gemm.mma_values, gemm.mma_seeds),
     "gemm_register": (gemm.register_values, gemm.register_seeds),
     "gemm_staged": (gemm.staged_values, gemm.staged_seeds),
     "winograd_blocked": (winograd.blocked_values, winograd.blocked_seeds),

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ocl_backend import precision
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, prepare
 from ocl_backend.ops.outputs import check_cast
@@ -45,6 +46,7 @@ class ShapeKey(NamedTuple):
     out_strides: tuple[int, ...]
     bias: bool
     activation: Activation
+    tf32: bool
 
 
 @lru_cache(maxsize=8192)
@@ -89,7 +91,7 @@ def product(
         return out.copy_(product(operator, a, b, torch.empty_like(out), bias, activation))
     key = ShapeKey(
         operator, a.get_device(), a.dtype, a.shape, a.stride(), b.shape, b.stride(), out.stride(),
-        bias is not None, activation,
+        bias is not None, activation, precision.matmul.allow_tf32 and a.dtype is torch.float32,
     )  # fmt: skip
     if a.dtype not in STORAGE:
         _plain(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
@@ -135,7 +137,7 @@ def _prepared(key: ShapeKey) -> TunedCall:
     n = key.b_shape[-1]
     count = batch[0] if batch else 1
     problem = GemmProblem(
-        m, n, k, STORAGE[key.dtype], a.transposed, b.transposed, count,
+        m, n, k, "tf32" if key.tf32 else STORAGE[key.dtype], a.transposed, b.transposed, count,
         shared_a=count > 1 and a.step == 0,
         shared_b=count > 1 and b.step == 0,
         bias="n" if key.bias else "none",

@@ -17,6 +17,7 @@ from oclgen.families import (
     depthwise,
     depthwise_weights,
     gemm_dot,
+    gemm_mma,
     gemm_register,
     gemm_staged,
     winograd_blocked,
@@ -48,6 +49,7 @@ class Family(Protocol):
 
 
 _MODULES: tuple[Family, ...] = (
+    gemm_mma,
     gemm_register,
     gemm_staged,
     gemm_dot,

@@ -5,12 +5,13 @@ It is no family; a family combines these launches with a kernel of its own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from oclgen.limits import Limits
 from oclgen.plan import Arg, Launch, Plan, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import GemmProblem
-from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
+from oclgen.render import STORED, VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
 
 PACK_STEPS = 64
 """Steps of the reduction one work-item packs: enough to hide what starting it costs on a CPU."""
@@ -115,12 +116,12 @@ def aligned_preamble(dtype: str) -> str:
     ]
     for width in VECTOR_WIDTHS[1:]:
         load, store = {
-            "fp32": (f"(*(__global const float{width} *)(p))",
-                     f"(*(__global float{width} *)(p) = (v))"),
-            "fp16": (f"vloada_half{width}(0, (p))", f"vstorea_half{width}_rte((v), 0, (p))"),
-            "bf16": (f"bf16_to_float{width}(*(__global const ushort{width} *)(p))",
-                     f"(*(__global ushort{width} *)(p) = bf16_from_float{width}(v))"),
-        }[dtype]  # fmt: skip
+            "float": (f"(*(__global const float{width} *)(p))",
+                      f"(*(__global float{width} *)(p) = (v))"),
+            "half": (f"vloada_half{width}(0, (p))", f"vstorea_half{width}_rte((v), 0, (p))"),
+            "ushort": (f"bf16_to_float{width}(*(__global const ushort{width} *)(p))",
+                       f"(*(__global ushort{width} *)(p) = bf16_from_float{width}(v))"),
+        }[STORED[dtype]]  # fmt: skip
         lines += [f"#define ALIGNED_LOAD{width}(p) {load}"]
         lines += [f"#define ALIGNED_STORE{width}(v, p) {store}"]
     return "\n".join(lines)
@@ -168,6 +169,25 @@ def reduce_planes(problem: GemmProblem, split_k: int) -> Launch:
             Scalar(problem.batch * problem.m * problem.n, "long"),
         ),
     )
+
+
+def product_args(
+    problem: GemmProblem,
+    split_k: int,
+    multiple: int,
+    packed: Mapping[str, tuple[Arg, ...]] | None = None,
+) -> tuple[Arg, ...]:
+    """Return the arguments of a kernel that writes C or, where k is split, planes of it.
+
+    Slices of k are whole `multiple`s; `packed` replaces the matrices a or b.
+    """
+    given = {"a": matrix(problem, "a"), "b": matrix(problem, "b"), **(packed or {})}
+    inputs = (*given["a"], *given["b"])
+    if split_k == 1:
+        return (*inputs, *matrix(problem, "c"), *bias(problem), *sizes(problem))
+    length = slice_length(problem.k, split_k, multiple)
+    split = (Scalar(length), Scalar(problem.batch))
+    return (*inputs, *planes(problem), *sizes(problem), *split)
 
 
 def slice_length(k: int, split_k: int, multiple: int) -> int:

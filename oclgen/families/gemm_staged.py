@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeGuard
 
 from oclgen.families import gemm_parts as parts
 from oclgen.limits import Limits
-from oclgen.plan import Arg, Launch, Plan, Scalar, ceil_div
+from oclgen.plan import Launch, Plan, ceil_div
 from oclgen.problem import DTYPES, GemmProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
 
@@ -196,16 +196,6 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         kernel=NAME,
         global_size=(tiles * config.work_items, 1, problem.batch * config.split_k),
         local_size=(config.work_items, 1, 1),
-        args=_args(problem, config),
+        args=parts.product_args(problem, config.split_k, config.tile_k),
         local_bytes=config.local_bytes,
     )
-
-
-def _args(problem: GemmProblem, config: Config) -> tuple[Arg, ...]:
-    inputs = (*parts.matrix(problem, "a"), *parts.matrix(problem, "b"))
-    if config.split_k == 1:
-        output = parts.matrix(problem, "c")
-        return (*inputs, *output, *parts.bias(problem), *parts.sizes(problem))
-    length = parts.slice_length(problem.k, config.split_k, config.tile_k)
-    split = (Scalar(length), Scalar(problem.batch))
-    return (*inputs, *parts.planes(problem), *parts.sizes(problem), *split)

@@ -139,3 +139,15 @@ def test_shapes_and_dtypes_that_do_not_fit_are_named(device: Any) -> None:
         torch.mm(a, b)
     with pytest.raises(RuntimeError, match="dtypes differ"):
         torch.mm(a, b.double().t())
+
+
+def test_tf32_is_a_choice_and_off_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = torch.randn(9, 17, device="ocl"), torch.randn(17, 5, device="ocl")
+    assert torch.ocl.matmul.allow_tf32 is False
+    strict = torch.ocl.explain(torch.mm, a, b).rows[0].problem
+    monkeypatch.setattr(torch.ocl.matmul, "allow_tf32", True)
+    allowed = torch.ocl.explain(torch.mm, a, b)
+    assert (strict.split(":")[2], allowed.rows[0].problem.split(":")[2]) == ("fp32", "tf32")
+    assert torch.allclose(allowed.result.cpu(), a.cpu() @ b.cpu(), rtol=2e-3, atol=2e-3)
+    half = torch.ocl.explain(torch.mm, a.half(), b.half()).rows
+    assert half[-1].problem.split(":")[2] == "fp16"

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from oclgen.families import gemm_dot, gemm_register, gemm_staged
+from oclgen.families import gemm_dot, gemm_mma, gemm_register, gemm_staged
 from oclgen.problem import ACTIVATIONS, DTYPES, GemmProblem
 
 SIZES = ((1, 1, 1), (1, 37, 64), (29, 1, 7), (7, 13, 5), (16, 32, 16), (33, 65, 17), (64, 64, 40))
@@ -60,6 +60,20 @@ DOTS = (
     DOT,
     replace(DOT, local_k=1, local_n=1, vec_k=16, split_k=2),
     replace(DOT, item_m=1, item_n=1, vec_k=1, local_k=8),
+)
+
+MMA = gemm_mma.Config(
+    unit="mma", tile_m=64, tile_n=64, tile_k=16, warps_m=2, warps_n=2, stages=2, pending=0,
+    split_k=1, group_m=1, pack_a=False, pack_b=False,
+)  # fmt: skip
+WGMMA = replace(MMA, unit="wgmma", warps_m=4, warps_n=1, stages=3)
+MMAS = (
+    MMA,
+    replace(MMA, stages=3, split_k=2, group_m=8, pack_a=True),
+    replace(MMA, tile_m=32, tile_n=128, tile_k=32, warps_m=1, warps_n=4, pack_b=True),
+    WGMMA,
+    replace(WGMMA, tile_m=128, pending=1, split_k=2, pack_a=True, pack_b=True),
+    replace(WGMMA, tile_m=128, tile_n=128, warps_n=2, stages=2, pack_b=True),
 )
 
 CONFIGS = [("gemm_register", config) for config in REGISTERS]

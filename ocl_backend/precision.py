@@ -1,0 +1,22 @@
+"""What `torch.ocl` may trade for speed: settings that operators read at every call.
+
+It decides nothing by itself; what a setting means stands with the operator that reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class MatmulPrecision:
+    """`torch.ocl.matmul`, the counterpart of `torch.backends.cuda.matmul`.
+
+    `allow_tf32`: products of float32 matrices may round what they multiply to tf32 (11 bits, a
+    relative error of about 3e-4), as matrix units do; sums stay fp32. Off by default.
+    """
+
+    allow_tf32: bool = False
+
+
+matmul = MatmulPrecision()

@@ -1,0 +1,47 @@
+"""Kernels that ask a device which instructions beyond OpenCL C it has, and the right answers.
+
+Whom to ask and what to make of it is `oclgen.device`'s business; a device's name decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oclgen import ptx
+from oclgen.plan import Launch, Plan, buffer
+from oclgen.render import render
+
+ONES: NDArray[np.uint16] = np.full(256, 0x3F80, np.uint16)
+"""What the probes read, 1.0 in bf16."""
+
+ANSWERS: dict[str, NDArray[np.float32]] = {
+    "cp_async": np.full(32, 1.0, np.float32),
+    "mma": np.full(32, 4 * (16 + 16 + 8), np.float32),
+    "wgmma": np.full(128, 4 * 16, np.float32),
+}
+"""What the kernel `probe_...` writes, one element per work-item: a number that was copied, or four
+elements of C, each the sum of as many ones as k is long."""
+
+_TARGETS = {"wgmma": "sm_90a"}
+
+
+def probes(extensions: Collection[str]) -> dict[str, Plan]:
+    """Return the plan that tries each instruction, reading `ones` and writing `out`.
+
+    A compiler that shows no extension of NVIDIA's is asked nothing: it may die of inline PTX.
+    """
+    if not any(name.startswith("cl_nv_") for name in extensions):
+        return {}
+    return {name: _probe(name) for name in ANSWERS}
+
+
+def _probe(name: str) -> Plan:
+    source = render(f"probe_{name}")
+    if name in _TARGETS:
+        source = ptx.with_target(source, _TARGETS[name])
+    items = (len(ANSWERS[name]),)
+    args = (*buffer("ones"), *buffer("out"))
+    return Plan((Launch(source, f"probe_{name}", items, items, args),))

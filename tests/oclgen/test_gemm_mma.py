@@ -1,0 +1,218 @@
+"""What `gemm_mma` says anywhere, packs on any device, and computes where there are matrix units."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from gemm_cases import BASE, BATCHES, EPILOGUES, MMA, MMAS, SIZES, WGMMA, label
+
+from oclgen import probe, ptx
+from oclgen.device import Device
+from oclgen.families import gemm_mma
+from oclgen.families.gemm_mma_tiles import Pack
+from oclgen.keys import parse_gemm, parse_key
+from oclgen.limits import KIB, Limits
+from oclgen.measure import Bench, decode, encode
+from oclgen.plan import Plan
+from oclgen.problem import GemmProblem
+from search_spaces.space import seeds_of, space_of
+
+HOPPER = Limits(
+    "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,
+    instructions=frozenset({"cp_async", "mma", "wgmma"}),
+)  # fmt: skip
+PROBLEM = GemmProblem(200, 300, 400, dtype="bf16")
+CHANGES: dict[str, dict[str, Any]] = {
+    "mma": {
+        "tile_m": 128, "tile_n": 128, "tile_k": 32, "warps_m": 4, "warps_n": 4, "stages": 3,
+        "split_k": 2, "group_m": 2, "pack_a": True, "pack_b": True,
+    },
+    "wgmma": {
+        "unit": "mma", "tile_m": 128, "tile_n": 128, "tile_k": 32, "warps_m": 8, "warps_n": 2,
+        "stages": 4, "pending": 1, "split_k": 2, "group_m": 2, "pack_a": True, "pack_b": True,
+    },
+}  # fmt: skip
+COMPANIONS: dict[str, dict[str, Any]] = {
+    name: {"tile_m": 128, "tile_n": 128} for name in ("warps_m", "warps_n")
+}
+"""What a parameter needs beside it to be valid."""
+
+
+@pytest.mark.parametrize("base", [MMA, WGMMA], ids=["mma", "wgmma"])
+def test_every_parameter_changes_the_text(base: gemm_mma.Config) -> None:
+    known = {field.name for field in fields(base)}
+    assert set(CHANGES[base.unit]) == known - ({"unit", "pending"} if base.unit == "mma" else set())
+    for name, value in CHANGES[base.unit].items():
+        first = replace(base, **COMPANIONS.get(name, {}))
+        second = replace(first, **{name: value})
+        for config in (first, second):
+            assert config.why_not(PROBLEM, HOPPER) is None, config.why_not(PROBLEM, HOPPER)
+        one, other = (gemm_mma.plan(PROBLEM, config).launches for config in (first, second))
+        assert [launch.source for launch in one] != [launch.source for launch in other], name
+
+
+@pytest.mark.parametrize(
+    ("config", "problem", "words"),
+    [
+        (replace(WGMMA, unit="mfma"), PROBLEM, ("mfma", "cp_async, mma, wgmma")),
+        (replace(MMA, tile_m=24), PROBLEM, ("16 x 16", "12 x 32")),
+        (replace(WGMMA, tile_m=96), PROBLEM, ("64 x 8", "96 x 64")),
+        (replace(WGMMA, warps_m=2), PROBLEM, ("four warps", "warps_m=2")),
+        (replace(WGMMA, tile_n=512), PROBLEM, ("512 columns", "256")),
+        (replace(MMA, tile_m=256, tile_n=128), PROBLEM, ("128 work-items", "256 acc", "128 fit")),
+        (replace(MMA, pending=1), PROBLEM, ("pending=1",)),
+        (replace(WGMMA, stages=2, pending=1), PROBLEM, ("stages=2", "pending=1")),
+        (replace(MMA, tile_k=128), PROBLEM, ("tile_k=128", "256 B")),
+        (replace(MMA, tile_k=8), PROBLEM, ("16 B", "32, 64 or 128")),
+        (replace(MMA, tile_n=192, tile_k=32, warps_n=4), PROBLEM, ("blocks of 48", "panels of 64")),
+        (replace(MMA, tile_m=32, tile_k=32, pack_a=True), PROBLEM, ("64 rows", "32")),
+        (WGMMA, replace(PROBLEM, dtype="tf32"), ("tf32", "unit=mma")),
+        (replace(MMA, tile_m=128, tile_n=128, tile_k=32, stages=3), PROBLEM, ("49152", "48128")),
+        (replace(MMA, split_k=40), PROBLEM, ("split_k=40", "k=400", "split_k=25")),
+    ],
+)  # fmt: skip
+def test_refusals_name_the_numbers(
+    config: gemm_mma.Config, problem: GemmProblem, words: tuple[str, ...]
+) -> None:
+    reason = config.why_not(problem, HOPPER)
+    assert reason is not None
+    assert all(word in reason for word in words), reason
+
+
+def test_only_devices_that_showed_the_instructions_are_served() -> None:
+    assert gemm_mma.DEFAULT.why_not(PROBLEM, HOPPER) is None
+    assert "none" in (gemm_mma.DEFAULT.why_not(PROBLEM, Limits()) or "")
+    assert not gemm_mma.serves(GemmProblem(64, 64, 64))
+    assert len(space_of("gemm_mma", PROBLEM, Limits())) == 0
+    assert seeds_of("gemm_mma", PROBLEM, Limits()) == []
+
+
+@pytest.mark.parametrize("dtype", gemm_mma.DTYPES_SERVED)
+@pytest.mark.parametrize("size", [(4096, 4096, 4096), (16, 4096, 4096)], ids=["square", "skinny"])
+def test_the_space_holds_both_units_and_the_seeds(dtype: str, size: tuple[int, int, int]) -> None:
+    problem = GemmProblem(*size, dtype=dtype, trans_b=True)
+    space, seeds = space_of("gemm_mma", problem, HOPPER), seeds_of("gemm_mma", problem, HOPPER)
+    assert {space.config(row).unit for row in range(0, len(space), 7)} == {"mma", "wgmma"}
+    assert len(seeds) >= 4
+    assert all(seed.why_not(problem, HOPPER) is None for seed in seeds)
+
+
+@pytest.mark.parametrize("config", MMAS)
+def test_launches_read_what_the_packing_wrote(config: gemm_mma.Config) -> None:
+    plan = gemm_mma.plan(PROBLEM, config)
+    assert config.why_not(PROBLEM, HOPPER) is None
+    assert sum(launch.kernel.startswith("packed") for launch in plan.launches) == (
+        config.pack_a + config.pack_b
+    )
+    product = next(launch for launch in plan.launches if launch.kernel == gemm_mma.NAME)
+    assert product.local_bytes == config.local_bytes(PROBLEM) <= HOPPER.local_bytes
+    assert ptx.target_of(product.source) == ("sm_90a" if config.unit == "wgmma" else "")
+    computed = product.global_size[0] // config.work_items * config.tile_m * config.tile_n
+    assert computed >= PROBLEM.m * PROBLEM.n
+
+
+def packed(layout: Any, matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return op(operand) [batch, rows, k] as `Layout` says it lies: the slow, obvious way."""
+    batch, rows, k = matrix.shape
+    chunk = 16 // layout.elem_bytes
+    tiles, steps = -(-rows // layout.tile), -(-k // layout.tile_k)
+    whole = np.zeros((batch, tiles * layout.tile, steps * layout.tile_k), matrix.dtype)
+    whole[:, :rows, :k] = matrix
+    cut = whole.reshape(batch, tiles, layout.tile, steps, layout.tile_k // chunk, chunk)
+    cut = cut.swapaxes(2, 3)
+    lie = np.empty_like(cut)
+    for row in range(layout.tile):
+        for index in range(layout.tile_k // chunk):
+            moved = index ^ (row * layout.row_bytes // 128 % (layout.row_bytes // 16))
+            lie[..., row, moved, :] = cut[..., row, index, :]
+    return lie
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "tf32"])
+@pytest.mark.parametrize("trans", [False, True])
+def test_packing_pads_turns_and_swizzles(device: Device, dtype: str, trans: bool) -> None:
+    problem = GemmProblem(97, 104, 75, dtype=dtype, trans_a=trans, trans_b=trans, batch=2)
+    rng = np.random.default_rng(0)
+    for role, tile_k in (("a", 16), ("b", 32)):
+        config = replace(MMA, tile_k=tile_k, pack_a=True, pack_b=True)
+        pack = Pack(problem, role, config.layout(problem, role))
+        values = rng.standard_normal(problem.buffers[role], dtype=np.float32)
+        stored = encode(values, dtype)
+        out = np.empty(pack.bytes // pack.layout.elem_bytes, stored.dtype)
+        buffers = {role: device.upload(stored), pack.workspace: device.upload(out)}
+        device.prepare(Plan((pack.launch(),)), buffers).run()
+        got = device.download(buffers[pack.workspace], out)
+        turned = stored.swapaxes(1, 2) if trans == (role == "a") else stored
+        want = packed(pack.layout, turned).ravel()
+        if dtype == "tf32":
+            assert not (got.view(np.uint32) & 0x1FFF).any()
+            assert np.abs(got - want).max() <= 2.0**-12 * 4
+        else:
+            assert np.array_equal(got, want)
+
+
+def assert_right(device: Device, problem: GemmProblem, config: gemm_mma.Config) -> None:
+    """Compare with float64, or skip where the device lacks the instruction."""
+    if config.unit not in device.limits.instructions:
+        pytest.skip(f"{device.name} has no {config.unit}")
+    if config.why_not(problem, device.limits) is not None:
+        pytest.skip(f"{config.unit} does not read {problem.dtype} so")
+    measurement = Bench(device, problem).measure(gemm_mma.plan(problem, config), 0.0)
+    assert measurement.ok, f"{problem.key()} {config}: {measurement.reason}"
+
+
+@pytest.mark.parametrize("dtype", gemm_mma.DTYPES_SERVED)
+@pytest.mark.parametrize("config", MMAS)
+def test_sizes_and_transposes(device: Device, dtype: str, config: gemm_mma.Config) -> None:
+    for place, (m, n, k) in enumerate((*SIZES, (130, 72, 104))):
+        problem = GemmProblem(m, n, k, dtype, trans_a=place % 2 == 1, trans_b=place % 4 > 1)
+        if config.split_k == 1 or k > 2 * config.tile_k:
+            assert_right(device, problem, config)
+
+
+@pytest.mark.parametrize("problem", [*BATCHES, *EPILOGUES], ids=label)
+def test_batches_and_epilogues(device: Device, problem: GemmProblem) -> None:
+    for config in (MMA, replace(WGMMA, pack_a=True)):
+        assert_right(device, replace(problem, dtype="bf16"), config)
+
+
+def test_tf32_keys_and_short_forms() -> None:
+    problem = replace(BASE, dtype="tf32")
+    assert parse_key(problem.key()) == problem
+    assert parse_gemm("17x24x19:tf32") == problem
+    assert problem.bytes == BASE.bytes
+
+
+def test_tf32_is_rounded_no_more_than_it_may(device: Device) -> None:
+    problem = GemmProblem(33, 65, 129, dtype="tf32")
+    values = np.float32([1.0, 1 + 2**-20])
+    assert np.array_equal(decode(encode(values, "tf32"), "tf32"), values)
+    from oclgen.families import gemm_register  # serves any dtype on any device
+
+    plan = gemm_register.plan(problem, gemm_register.DEFAULT)
+    assert Bench(device, problem).measure(plan, 0.0).error < 1e-6
+
+
+def test_a_kernel_for_another_target_is_carried_in_comments() -> None:
+    source = ptx.with_target("kernel", "sm_90a")
+    assert ptx.target_of(source) == "sm_90a"
+    assert ptx.target_of("kernel") == ""
+    text = b".version 9.0\n.target sm_90, texmode_independent\n\t//sm_90a wgmma.fence;\n\t// x\n\0"
+    assert ptx.retarget(text, "sm_90a") == (
+        b".version 9.0\n.target sm_90a, texmode_independent\n\twgmma.fence;\n\t// x\n"
+    )
+
+
+def test_only_compilers_that_know_ptx_are_asked() -> None:
+    assert probe.probes(["cl_khr_fp16", "cl_intel_subgroups"]) == {}
+    asked = probe.probes(["cl_nv_device_attribute_query"])
+    assert set(asked) == set(probe.ANSWERS)
+    assert ptx.target_of(asked["wgmma"].launches[0].source) == "sm_90a"
+
+
+def test_probed_instructions_are_those_that_answered(device: Device) -> None:
+    nvidia = any(name.startswith("cl_nv_") for name in device.limits.extensions)
+    assert nvidia or not device.limits.instructions
