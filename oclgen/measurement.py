@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from statistics import median, quantiles
 from typing import Literal
 
 Invalidity = Literal["none", "constraints", "compile", "runtime", "timeout", "correctness"]
+Cache = Literal["warm", "cold"]
+"""`warm`: the same buffers again and again, so that what fits in the caches is in them; `cold`:
+before each launch more than the last-level cache was written elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Times of one variant in milliseconds, or why there are none; `error` is relative L2."""
+    """Times of one variant in milliseconds, or why there are none; `error` is relative L2.
+
+    `seed` drew the inputs. `conditions` are clocks in MHz and temperatures in °C before and after,
+    by names such as `mhz_before`, where the device or its system tells.
+    """
 
     samples: tuple[float, ...] = ()
     invalidity: Invalidity = "none"
     reason: str = ""
     error: float = float("nan")
+    seed: int | None = None
+    cache: Cache = "warm"
+    conditions: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

@@ -66,7 +66,8 @@ class MeasurementRow(Base):
     """One variant measured once: times in milliseconds, or why there are none.
 
     `origin` is empty for what was measured by those who write to this database; else it says how
-    the row came here ("import", "push by alice"), and its times are claims.
+    the row came here ("import", "push by alice"), and its times are claims. `seed`, `cache` and
+    `conditions` are those of `oclgen.measurement.Measurement`; without a seed they are not known.
     """
 
     __tablename__ = "oclgen_measurements"
@@ -85,6 +86,9 @@ class MeasurementRow(Base):
     created: Mapped[str] = mapped_column(String(20))
     version: Mapped[str] = mapped_column(String(400))
     origin: Mapped[str] = mapped_column(String(100), server_default="")
+    seed: Mapped[int | None]
+    cache: Mapped[str] = mapped_column(String(4), server_default="warm")
+    conditions: Mapped[dict[str, float] | None] = mapped_column(JSON)
 
 
 class TokenRow(Base):
