@@ -118,7 +118,7 @@ def warm(path: Path, others: Sequence[Path], seed: int) -> list[float]:
     rankings = [read_table(other).best(WARM_BEST) for other in others]
     mixed = [table.fitting(one) for rank in zip(*rankings, strict=True) for one in rank]
     starts = list(dict.fromkeys(one for one in mixed if one is not None))
-    return reached(table, ours(table, WARM[-1], seed, starts[:WARM_BEST]), WARM)
+    return reached(table, ours(table, WARM[-1], seed, starts), WARM)
 
 
 def line(label: str, results: NDArray[np.float64]) -> str:

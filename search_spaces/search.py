@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from search_spaces.space import Space
 from search_spaces.surrogate import Surrogate, expected_improvement, flatten
 
-START = 10
-"""Configs that are known before the process is believed; they are seeds, and random ones."""
+START = 6
+"""Configs that are known before the process is believed: seeds in their order, then random ones.
+From then on the seeds that are left are only candidates: those of another device can all be bad."""
 RANDOM_CANDIDATES = 2000
 NEAR_BEST, NEAR_STEPS = 3, 2
 """The candidates are drawn at random, and all that differ from one of the best three in at most
@@ -57,7 +58,7 @@ class Search:
         Raises:
             StopIteration: the space is exhausted.
         """
-        config = next((seed for seed in self._seeds if seed not in self._tried), None)
+        config = next((seed for seed in self._seeds if self._is_due(seed)), None)
         if config is None:
             if not self._free.any():
                 raise StopIteration("every valid config was tried")
@@ -76,9 +77,17 @@ class Search:
             if row in self._pending:
                 self._pending.remove(row)
 
+    @property
+    def _starting(self) -> bool:
+        return len(self._known) + len(self._pending) < START
+
+    def _is_due(self, seed: Any) -> bool:
+        """Say whether a seed is next: nothing can be expected of one outside of the space."""
+        return seed not in self._tried and (self._starting or self._space.row_of(seed) is None)
+
     def _suggest(self) -> int:
         """Return a free row: random at first, then that of the largest expected improvement."""
-        if len(self._known) + len(self._pending) < START or self.best_ms == inf:
+        if self._starting or self.best_ms == inf:
             return int(self._random.choice(np.flatnonzero(self._free)))
         rows = np.fromiter(self._known, dtype=np.intp)
         values = flatten(np.fromiter(self._known.values(), dtype=np.float64))
@@ -98,7 +107,11 @@ class Search:
         free = np.flatnonzero(self._free)
         drawn = self._random.choice(free, min(RANDOM_CANDIDATES, len(free)), replace=False)
         near = [self._space.near(row, NEAR_STEPS) for row in best]
-        return np.unique(np.concatenate([drawn, *(each[self._free[each]] for each in near)]))
+        seeds = np.array(
+            [row for seed in self._seeds if (row := self._space.row_of(seed)) is not None],
+            dtype=np.intp,
+        )
+        return np.unique(np.concatenate([drawn, *(r[self._free[r]] for r in (*near, seeds))]))
 
     def _mark(self, config: Any) -> int | None:
         """Take a config off the free ones and return its row, None if it is not in the space."""

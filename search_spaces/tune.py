@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -23,16 +24,25 @@ from search_spaces.progress import Best, Budget, Measure, Progress, Results, Sta
 from search_spaces.search import Search
 from search_spaces.space import seeds_of, space_of
 
+AHEAD_SHARE = 8
+"""At most one of so many trials that are left is asked for ahead, since it knows less."""
 DUEL_SHARE = 0.1
 """Part of a problem's time that is kept for measuring the best side by side at the end."""
 
 Starts = Callable[[Problem], Iterable[tuple[str, Any]]]
 """Family and config to try before all others, for instance of similar problems and devices."""
+BuildAhead = Callable[[Problem, str, Any], None]
+"""Begins to build a variant that will be measured soon."""
 
 
 @dataclass(frozen=True)
 class Tuner:
-    """What all problems of a tuning share; `families` narrows what is tried (None: all)."""
+    """What all problems of a tuning share; `families` narrows what is tried (None: all).
+
+    Up to `ahead` variants are asked for before they are measured, and `build_ahead` hears of them.
+    With `overlap` they are built while others are measured; without, as where the device is the
+    CPU that compiles, some are built and then all of them measured.
+    """
 
     limits: Limits
     measure: Measure
@@ -42,6 +52,9 @@ class Tuner:
     starts: Starts = lambda _: ()
     report: Callable[[Progress], None] = lambda _: None
     clock: Callable[[], float] = time.monotonic
+    build_ahead: BuildAhead = lambda _problem, _family, _config: None
+    ahead: int = 0
+    overlap: bool = True
 
     def serving(self, problem: Problem) -> list[str]:
         """Return the names of the families to try."""
@@ -119,8 +132,22 @@ class _Run:
         searches = self._searches()
         reserve = DUEL_SHARE * (self.end - self.begin) if self.end < inf else 0.0
         left = self.tuner.budget.trials - self.before
+        ahead = min(self.tuner.ahead, left // AHEAD_SHARE)
+        asked: deque[tuple[str, Any]] = deque()
         for name in contest(searches, left, lambda: self.end - reserve - self.tuner.clock()):
-            config = searches[name].ask()
+            asked.append((name, searches[name].ask()))
+            if ahead:
+                self.tuner.build_ahead(self.problem, *asked[-1])
+            if len(asked) > ahead:
+                self._measure(searches, asked, keep=ahead if self.tuner.overlap else 0)
+        self._measure(searches, asked, keep=0)
+
+    def _measure(
+        self, searches: Mapping[str, Search], asked: deque[tuple[str, Any]], keep: int
+    ) -> None:
+        """Measure what was asked for first, until `keep` are left or the time is up."""
+        while len(asked) > keep and self.tuner.clock() < self.end:
+            name, config = asked.popleft()
             best_ms = min((best.ms for best in self.known), default=inf)
             measurement = self.tuner.measure(self.problem, name, config, best_ms)
             searches[name].tell(config, measurement.ms)
