@@ -9,6 +9,7 @@ import hashlib
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -70,7 +71,7 @@ class Device:
         Raises:
             BuildError: the compiler refused it; the message ends with its log.
         """
-        digest = hashlib.sha256(source.encode()).hexdigest()
+        digest = _digest(source)
         if digest not in self._programs:
             self._programs[digest] = self._compile(source)
         return self._programs[digest]
@@ -87,6 +88,22 @@ class Device:
                 return cl.Program(self.context, [self.handle], retargeted).build()
         except cl.Error as error:
             raise BuildError(f"{self.name}: {str(error)[:4000]}") from error
+
+    def binary(self, source: str) -> bytes:
+        """Return what `source` was built to, for `load` in another process on this device.
+
+        Raises:
+            BuildError: the compiler refused it.
+        """
+        (binary,) = self.build(source).get_info(cl.program_info.BINARIES)
+        return bytes(binary)
+
+    def load(self, source: str, binary: bytes) -> None:
+        """Take `binary` for what `source` builds to; one that is refused is built when needed."""
+        with suppress(cl.Error), warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            program = cl.Program(self.context, [self.handle], [binary]).build()
+            self._programs[_digest(source)] = program
 
     def forget_programs(self) -> None:
         """Let go of all built programs, after many were tried; kernels in use keep theirs."""
@@ -105,14 +122,17 @@ class Device:
     ) -> PreparedPlan:
         """Build `plan` and set every argument; `buffers` are `pyopencl.Buffer`s by role.
 
-        `offsets` are element offsets by role (default 0), `scalars` replace named scalars.
+        Workspaces that are not among them are made. `offsets` are element offsets by role
+        (default 0), `scalars` replace named scalars.
 
         Raises:
             BuildError: the compiler refused a program.
             LaunchError: there is no room for a workspace, or an argument does not fit.
         """
         try:
-            spaces = {role: self.empty(size) for role, size in plan.workspaces}
+            spaces = {
+                role: self.empty(size) for role, size in plan.workspaces if role not in buffers
+            }
             steps = []
             for launch in plan.launches:
                 kernel = self.kernel(launch)
@@ -126,15 +146,35 @@ class Device:
         """Return an uninitialised read-write buffer of `size` bytes."""
         return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, max(size, 1))
 
+    def fill(self, buffer: Any, byte: int, size: int, begin: int = 0) -> None:
+        """Set `size` bytes of `buffer` from `begin` on; later commands see them.
+
+        Raises:
+            LaunchError: there is no room for the buffer.
+        """
+        try:
+            cl.enqueue_fill_buffer(self.queue, buffer, np.uint8(byte), begin, size)
+        except cl.Error as error:
+            raise LaunchError(f"{self.name}: {error}") from error
+
+    def write(self, buffer: Any, array: NDArray[Any]) -> None:
+        """Copy `array` to the beginning of `buffer`."""
+        cl.enqueue_copy(self.queue, buffer, np.ascontiguousarray(array), is_blocking=True)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the largest cache that the device tells of; 0 if of none."""
+        return int(self.handle.global_mem_cache_size)
+
     def upload(self, array: NDArray[Any]) -> Any:
         """Return a new buffer that holds a copy of `array`."""
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         return cl.Buffer(self.context, flags, hostbuf=np.ascontiguousarray(array))
 
-    def download(self, buffer: Any, like: NDArray[Any]) -> NDArray[Any]:
-        """Return the first bytes of `buffer` as a new array shaped and typed as `like`."""
+    def download(self, buffer: Any, like: NDArray[Any], begin: int = 0) -> NDArray[Any]:
+        """Return bytes of `buffer` from `begin` on as a new array shaped and typed as `like`."""
         out = np.empty_like(like)
-        cl.enqueue_copy(self.queue, out, buffer, is_blocking=True)
+        cl.enqueue_copy(self.queue, out, buffer, src_offset=begin, is_blocking=True)
         return out
 
 
@@ -178,6 +218,10 @@ class PreparedPlan:
             return float(sum(e.profile.end - e.profile.start for e in events)) * 1e-6
         except cl.Error as error:
             raise LaunchError(f"{self.device.name}: {error}") from error
+
+
+def _digest(source: str) -> str:
+    return hashlib.sha256(source.encode()).hexdigest()
 
 
 def _set_args(

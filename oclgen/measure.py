@@ -5,16 +5,19 @@ Which variant to measure and where the result goes is the search's and the datab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oclgen.canary import Guarded, guarded
+from oclgen.conditions import before_and_after, conditions
 from oclgen.device import BuildError, Device, LaunchError, PreparedPlan
 from oclgen.excerpt import Excerpt, excerpt
-from oclgen.measurement import Measurement
+from oclgen.measurement import Cache, Measurement
 from oclgen.plan import Plan
 from oclgen.problem import DTYPES, Problem
 from oclgen.reference import random_inputs, reference
@@ -22,57 +25,110 @@ from oclgen.reference import random_inputs, reference
 TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 4e-3, "bf16": 3e-2}
 """Largest relative L2 error against float64; single elements may be off by ten times as much of
 the largest. Winograd F(4x4) with 256 channels has 2.1e-6 in fp32."""
-WARM_UP_MS, SAMPLE_MS = 20.0, 150.0
-MIN_SAMPLES, MAX_SAMPLES = 5, 50
+WARM_UP_MS = 20.0
+MIN_SAMPLES, MAX_SAMPLES, SAMPLE_MS = 5, 100, 250.0
+"""Samples are taken until their median is known, and no longer than this."""
+KNOWN = 0.005
+"""The median is known when its 95 % confidence interval is this part of it to either side."""
+LOSER = 1.5
+"""A variant none of whose first samples comes within this factor of the best time has lost."""
+HOPELESS = 3.0
+"""One whose first launch takes so many times the best is not timed any further."""
+FLUSH_BYTES = 64 * 2**20
+"""What is written at least between launches with cold caches; four times a larger cache."""
 
 
 class Bench:
-    """Inputs, reference and poisoned output of one problem on one device, for many variants.
+    """Inputs, reference and guarded buffers of one problem on one device, for many variants.
 
     Of a problem too large for a float64 reference in seconds an excerpt is compared (see
-    `oclgen.excerpt`), drawn anew by `seed`; that every element was written is checked always.
+    `oclgen.excerpt`), drawn anew by `seed`; that every element was written is checked always, and
+    so is that nothing was written beside the buffers. `cache` says what time is measured.
     """
 
-    def __init__(self, device: Device, problem: Problem, seed: int = 0) -> None:
-        self.device, self.problem = device, problem
+    def __init__(
+        self, device: Device, problem: Problem, seed: int = 0, cache: Cache = "warm"
+    ) -> None:
+        self.device, self.problem, self.seed, self.cache = device, problem, seed, cache
         inputs, self.excerpt, self.expected = _case(problem, seed)
-        self._poison = encode(
-            np.full(problem.buffers[problem.output], np.nan, np.float32), problem.dtype
-        )
-        self.buffers = {
-            role: device.upload(encode(array, problem.dtype)) for role, array in inputs.items()
-        }
+        self._like = encode(np.empty(problem.buffers[problem.output], np.float32), problem.dtype)
+        stored = {role: encode(array, problem.dtype) for role, array in inputs.items()}
+        self._inputs = [guarded(device, role, array.nbytes) for role, array in stored.items()]
+        self.buffers = {one.role: one.region for one in self._inputs}
+        for role, array in stored.items():
+            device.write(self.buffers[role], array)
+        self._flush = Flush(device) if cache == "cold" else None
 
     def measure(self, plan: Plan, limit_ms: float = float("inf")) -> Measurement:
-        """Verify `plan`, then time it; give up early when it is slower than 3 x `limit_ms`.
+        """Verify `plan`, then time it; give up early when it is far slower than `limit_ms`.
 
         `limit_ms` is the best time known so far. Failures are returned, never raised.
         """
+        before = conditions(self.device.info, self.device.handle)
         try:
-            out = self.device.upload(self._poison)
-            prepared = self.device.prepare(plan, {**self.buffers, self.problem.output: out})
-            first = prepared.run()
-            got = decode(self.device.download(out, self._poison), self.problem.dtype)
-        except BuildError as error:
-            return Measurement(invalidity="compile", reason=str(error))
-        except LaunchError as error:
-            return Measurement(invalidity="runtime", reason=str(error))
-        distance, reason = self._judge(got)
+            error, reason, samples = self._try(plan, limit_ms)
+        except BuildError as refusal:
+            return Measurement(invalidity="compile", reason=str(refusal), seed=self.seed)
+        except LaunchError as refusal:
+            return Measurement(invalidity="runtime", reason=str(refusal), seed=self.seed)
         if reason:
-            return Measurement(invalidity="correctness", reason=reason, error=distance)
-        if first > 3 * limit_ms:
+            return Measurement((), "correctness", reason, error, self.seed)
+        after = conditions(self.device.info, self.device.handle)
+        noted = before_and_after(before, after)
+        return Measurement(samples, "none", "", error, self.seed, self.cache, noted)
+
+    def _try(self, plan: Plan, limit_ms: float) -> tuple[float, str, tuple[float, ...]]:
+        """Return the error, why the variant is wrong or "", and its times."""
+        out = guarded(self.device, self.problem.output, self._like.nbytes)
+        spaces = [guarded(self.device, role, size) for role, size in plan.workspaces]
+        written = {one.role: one.region for one in (out, *spaces)}
+        prepared = self.device.prepare(plan, {**self.buffers, **written})
+        first = prepared.run()
+        error, reason = self._judge(out, spaces)
+        if reason:
+            return error, reason, ()
+        if first > HOPELESS * limit_ms:
             # the first launch also pays for what runtimes put off until then
             first = min(first, prepared.run())
-        samples = (first,) if first > 3 * limit_ms else time_samples(prepared)
-        return Measurement(samples=samples, error=distance)
+        if first > HOPELESS * limit_ms:
+            return error, "", (first,)
+        samples = time_samples(prepared, limit_ms, self._flush)
+        # a race, or a kernel that spoils its inputs, may show in a later launch only
+        error, reason = self._judge(out, spaces)
+        return error, reason and f"after {len(samples)} launches: {reason}", samples
 
-    def _judge(self, got: NDArray[Any]) -> tuple[float, str]:
+    def _judge(self, out: Guarded, spaces: Sequence[Guarded]) -> tuple[float, str]:
         """Return the error against the reference, and why the output is wrong or ""."""
+        damages = [damage for one in (out, *spaces, *self._inputs) if (damage := one.damage())]
+        if damages:
+            self._mend()
+            return float("inf"), f"wrote out of bounds: {', '.join(damages)}"
+        got = decode(self.device.download(out.region, self._like), self.problem.dtype)
         unwritten = got.size - int(np.count_nonzero(np.isfinite(got)))
         if unwritten:
             return float("inf"), f"{unwritten} of {got.size} elements are not finite"
         part = self.excerpt.of(self.problem.output, got)
         return compare(part, self.expected, TOLERANCE[self.problem.dtype])
+
+    def _mend(self) -> None:
+        """Write the inputs and their zones anew: the next variant must not pay for this one."""
+        inputs, _, _ = _case(self.problem, self.seed)
+        for one in self._inputs:
+            one.restore()
+            self.device.write(one.region, encode(inputs[one.role], self.problem.dtype))
+
+
+class Flush:
+    """Writes more than the last-level cache holds, so that the next launch finds it cold."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._size = max(FLUSH_BYTES, 4 * device.cache_bytes)
+        self._buffer = device.empty(self._size)
+
+    def __call__(self) -> None:
+        """Write; a launch that is enqueued next runs after it."""
+        self._device.fill(self._buffer, 0, self._size)
 
 
 @lru_cache(maxsize=2)
@@ -87,18 +143,38 @@ def _case(problem: Problem, seed: int) -> tuple[Mapping[str, NDArray[Any]], Exce
     return inputs, part, reference(part.problem, cut)
 
 
-def time_samples(prepared: PreparedPlan) -> tuple[float, ...]:
-    """Return event times in ms after a warm-up; caches are warm, buffers stay the same."""
-    spent, once = 0.0, 0.0
+def time_samples(
+    prepared: PreparedPlan, limit_ms: float = float("inf"), flush: Callable[[], None] | None = None
+) -> tuple[float, ...]:
+    """Return event times in ms after a warm-up: as many as it takes to know their median.
+
+    Buffers stay the same, so caches are warm unless `flush` is called before each launch. What is
+    clearly slower than `limit_ms` is given up after `MIN_SAMPLES`.
+    """
+    spent = 0.0
     while spent < WARM_UP_MS:
-        once = prepared.run()
-        spent += max(once, 0.01)
-    wanted = int(SAMPLE_MS / max(once, 1e-3))
-    return tuple(_repeat(prepared.run, min(max(wanted, MIN_SAMPLES), MAX_SAMPLES)))
+        spent += max(prepared.run(), 0.01)
+    samples: list[float] = []
+    end = time.perf_counter() + SAMPLE_MS / 1e3
+    while len(samples) < MIN_SAMPLES or (len(samples) < MAX_SAMPLES and time.perf_counter() < end):
+        if flush:
+            flush()
+        samples.append(prepared.run())
+        if len(samples) >= MIN_SAMPLES and (
+            min(samples) > LOSER * limit_ms or uncertainty(samples) < KNOWN
+        ):
+            break
+    return tuple(samples)
 
 
-def _repeat(run: Callable[[], float], times: int) -> list[float]:
-    return [run() for _ in range(times)]
+def uncertainty(samples: Sequence[float]) -> float:
+    """Return half of the 95 % confidence interval of the median, as a part of the median.
+
+    1.57 x interquartile range / sqrt(n) for roughly normal times: the notches of McGill, Tukey and
+    Larsen 1978, which outliers do not touch.
+    """
+    low, middle, high = np.quantile(samples, [0.25, 0.5, 0.75])
+    return float(1.57 * (high - low) / np.sqrt(len(samples)) / max(middle, 1e-9))
 
 
 def compare(got: NDArray[Any], want: NDArray[Any], tolerance: float) -> tuple[float, str]:
