@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from importlib import resources
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, func, inspect, select, text
 
 MIGRATIONS = resources.files("tuned_db").joinpath("migrations")
 VERSION_TABLE = "oclgen_schema"
+MIGRATION_LOCK = 0x6F636C67
+"""Any number that nobody else locks on a server; this one spells "oclg"."""
 
 
 class SchemaError(RuntimeError):
@@ -52,6 +54,9 @@ def is_current(connection: Connection) -> bool:
 
 def migrate(connection: Connection) -> None:
     """Bring the schema up to date inside the connection's transaction; twice does no harm."""
+    if connection.dialect.name == "postgresql":
+        # two that make the tables at once would both find none; SQLite has locked the file already
+        connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
     if is_current(connection):
         return
     # alembic takes a third of a second to import, and is needed once in a database's life

@@ -6,7 +6,6 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
 
 from oclgen.families import config_to_json
@@ -15,11 +14,6 @@ from oclgen.problem import GemmProblem
 from tuned_db import Chooser, Record, Store, open_store, read_records, write_records
 
 WRONG = Measurement(invalidity="correctness", reason="error 0.7")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / "tuned.sqlite")
 
 
 def claim(item_m: int, ms: float) -> Record:

@@ -19,11 +19,6 @@ from tuned_db import Store, open_store
 from tuned_db.database import locate
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / "tuned.sqlite")
-
-
 def test_the_faster_wins_and_the_history_stays(store: Store) -> None:
     device = store.of(INFO)
     assert device.record(SQUARE, FAMILY, config(item_m=1), timed(2.0, 2.5, 3.0))

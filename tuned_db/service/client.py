@@ -20,6 +20,8 @@ from tuned_db.store import Merge
 
 BATCH = 500
 """Records per request: some 500 kB, far below what a service takes."""
+PAGE = 500
+"""Records per answer, the most that a service gives."""
 PATIENCE_S = 60.0
 ATTEMPTS = 8
 """How often a request is made that is answered by 429 or 503, or by nobody."""
@@ -47,7 +49,7 @@ class Client:
             )
         except (httpx.InvalidURL, ValueError) as error:
             raise ServiceError(f"{url!r} is no address of a service: {error}") from error
-        if self._http.base_url.scheme not in ("http", "https"):
+        if self._http.base_url.scheme not in ("http", "https") or not self._http.base_url.host:
             raise ServiceError(f"{url!r} is no address of a service; it begins with http(s)://")
         self.host = self._http.base_url.host
         self._sleep = sleep
@@ -84,7 +86,7 @@ class Client:
         Raises:
             ServiceError: see the class, or a record there is not well-formed.
         """
-        wanted = {"architecture": architecture, "kind": kind}
+        wanted = {"architecture": architecture, "kind": kind, "limit": PAGE}
         path = str(httpx.URL("api/v1/records", params={k: v for k, v in wanted.items() if v}))
         seen: set[str] = set()
         while path and path not in seen:

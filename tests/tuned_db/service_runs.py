@@ -1,0 +1,49 @@
+"""A service that runs from a thread of the tests, as people would reach it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import uvicorn
+
+from tuned_db import Store
+from tuned_db.service.app import create_app
+from tuned_db.service.client import Client
+from tuned_db.service.guard import Limits
+from tuned_db.tokens import add_token
+
+GENEROUS = Limits(reads_per_s=1e4, writes_per_s=1e4)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running service: its database, its address, and a token of alice's."""
+
+    store: Store
+    url: str
+    token: str
+
+    def client(self) -> Client:
+        """Return a client that may write."""
+        return Client(self.url, self.token)
+
+
+@contextmanager
+def serving(store: Store, limits: Limits = GENEROUS) -> Iterator[Served]:
+    """Serve `store` on a free port while the context lasts."""
+    app = create_app(store, limits)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield Served(store, f"http://127.0.0.1:{port}", add_token(store.database, "alice"))
+    finally:
+        server.should_exit = True
+        thread.join()

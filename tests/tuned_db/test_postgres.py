@@ -1,0 +1,128 @@
+"""What only a server of databases can do wrong; the store's tests run on it as well."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import psycopg
+import pytest
+from tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
+
+from oclgen.problem import GemmProblem
+from tuned_db import DatabaseError, open_store, schema
+from tuned_db.upkeep import absorb
+
+
+def test_a_server_of_a_newer_version_is_refused(postgres: str) -> None:
+    open_store(postgres)
+    with psycopg.connect(postgres) as connection:
+        connection.execute("UPDATE oclgen_schema SET version_num = '9999'")
+    with pytest.raises(DatabaseError, match="has schema 9999, newer than"):
+        open_store(postgres)
+
+
+def test_an_older_server_is_upgraded_and_keeps_its_rows(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = schema.MIGRATIONS.joinpath("versions", "0001_devices_tunings_measurements.py")
+    folder = tmp_path / "migrations"
+    (folder / "versions").mkdir(parents=True)
+    (folder / "env.py").write_text(schema.MIGRATIONS.joinpath("env.py").read_text())
+    (folder / "versions" / first.name).write_text(first.read_text())
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", folder)
+        open_store(postgres)
+    with psycopg.connect(postgres) as connection:
+        connection.execute(
+            "INSERT INTO oclgen_devices VALUES (1, 'n', 'v', 'gpu', 'a', 'r', '3', '1', 8);"
+            "INSERT INTO oclgen_tunings VALUES (1, 1, '1', 'gemm:8x8x8:fp32:nn:b1:-:-:none', 3, 1);"
+            "INSERT INTO oclgen_measurements VALUES "
+            "(1, 1, 'gemm_register', '{}', '[1.0]', 1.0, 0, 0, 'none', '', "
+            "'2026-01-02T03:04:05Z', '0')"
+        )
+    assert [(one.ms, one.verified) for one in open_store(postgres).all_winners()] == [(1.0, True)]
+
+
+def test_the_migrations_make_the_tables_of_the_models(postgres: str) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    from tuned_db.models import Base
+
+    with open_store(postgres).database.reading() as connection:
+        options = {"version_table": schema.VERSION_TABLE, "compare_type": True}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_writers_that_meet_in_any_order_lose_nothing(postgres: str) -> None:
+    """Each merges the same tunings in an order of its own: none may wait for another for ever."""
+    store = open_store(postgres)
+
+    def work(number: int) -> None:
+        records = [
+            record(GemmProblem(size, 8, 8), samples=(10.0 - number,), trials=number,
+                   device=replace(INFO, name=f"GPU {size % 3}"))
+            for size in range(1, 13)
+        ]  # fmt: skip
+        Random(number).shuffle(records)
+        store.merge(records, origin=f"push by {number}")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert [one.ms for one in store.all_winners()] == [3.0] * 12
+    assert len(store.history()) == 8 * 12
+    assert {one.trials for one in store.all_winners()} == {7}
+
+
+STARTER = """
+import sys
+from tuned_db import open_store
+print(len(open_store(sys.argv[1]).all_winners()))
+"""
+
+
+def test_many_who_make_the_tables_at_once(postgres: str) -> None:
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", STARTER, postgres],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for _ in range(3)
+    ]  # fmt: skip
+    assert [one.communicate(timeout=60) for one in started] == [("0\n", "")] * 3
+
+
+def test_a_connection_that_is_cut_is_made_again(postgres: str) -> None:
+    store = open_store(postgres)
+    store.of(INFO).record(SQUARE, FAMILY, config(), timed(1.0))
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    assert [one.ms for one in store.all_winners()] == [1.0]
+
+
+def test_a_server_that_is_not_there_is_a_sentence() -> None:
+    with pytest.raises(DatabaseError) as caught:
+        open_store("postgresql://user:secret@127.0.0.1:1/x")
+    assert "refused" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_moves_into_a_server_whole(postgres: str, tmp_path: Path) -> None:
+    file, server = open_store(tmp_path / "one.sqlite"), open_store(postgres)
+    file.of(INFO).note_peak(1000.0, 100.0)
+    for size in (1, 2, 3):
+        file.of(INFO).record(GemmProblem(size, 8, 8), FAMILY, config(), timed(1.0 / size))
+    came = absorb(server, file, trusted=True)
+    assert (came.new, came.improved, came.known) == (3, 3, 0)
+    assert server.all_winners() == file.all_winners()
+    assert {(one.verified, one.peak) for one in server.all_winners()} == {(True, (1000.0, 100.0))}
+    assert absorb(server, file, trusted=True).known == 3

@@ -1,0 +1,370 @@
+"""The service: who may write, what is refused and how, and records that travel both ways."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
+
+pytest.importorskip("fastapi")
+pytest.importorskip("uvicorn")
+
+import httpx
+from fastapi.testclient import TestClient
+from service_runs import GENEROUS, serving
+
+from oclgen.families import config_to_json
+from oclgen.problem import GemmProblem
+from tuned_db import Chooser, DatabaseError, Record, Store, open_store, write_records
+from tuned_db.exchange import SCHEMA_LINE
+from tuned_db.service import guard
+from tuned_db.service.app import create_app
+from tuned_db.service.client import Client, ServiceError
+from tuned_db.service.guard import Buckets, Limits
+from tuned_db.tokens import TokenError, add_token, list_tokens, revoke_token
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "served.sqlite")
+
+
+@pytest.fixture
+def web(shelf: Store) -> TestClient:
+    """A browser without a token; `Authorization` is added where a test wants to write."""
+    return TestClient(create_app(shelf, GENEROUS))
+
+
+def body(*records: Record) -> bytes:
+    stream = io.BytesIO()
+    write_records(records, stream)
+    return stream.getvalue()
+
+
+def bearer(store: Store, name: str = "alice") -> dict[str, str]:
+    return {"Authorization": f"Bearer {add_token(store.database, name)}"}
+
+
+def many(count: int) -> list[Record]:
+    return [record(GemmProblem(size, 8, 8)) for size in range(1, count + 1)]
+
+
+def test_writing_needs_a_token_and_reading_none(web: TestClient, shelf: Store) -> None:
+    for headers in ({}, {"Authorization": "Bearer oclgen_no"}, {"Authorization": "Basic YTpi"}):
+        answer = web.post("/api/v1/records", content=body(record()), headers=headers)
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert shelf.all_winners() == []
+    answer = web.post("/api/v1/records", content=body(record()), headers=bearer(shelf))
+    assert (answer.status_code, answer.json()) == (200, {"improved": 1, "kept": 0})
+    assert [one.origin for one in shelf.all_winners()] == ["push by alice"]
+    assert web.get("/api/v1/records").content == body(record())
+
+
+def test_tokens_are_hashed_named_once_and_revoked(shelf: Store, tmp_path: Path) -> None:
+    token = add_token(shelf.database, "bob")
+    with pytest.raises(TokenError, match="bob has a token already"):
+        add_token(shelf.database, "bob")
+    with pytest.raises(TokenError, match="no name for a token"):
+        add_token(shelf.database, "../bob")
+    assert [name for name, _ in list_tokens(shelf.database)] == ["bob"]
+    for file in tmp_path.glob("served.sqlite*"):
+        assert token.encode() not in file.read_bytes()
+        assert token.removeprefix("oclgen_").encode() not in file.read_bytes()
+    revoke_token(shelf.database, "bob")
+    with pytest.raises(TokenError, match="'bob' has no token"):
+        revoke_token(shelf.database, "bob")
+    web = TestClient(create_app(shelf))
+    headers = {"Authorization": f"Bearer {token}"}
+    assert web.post("/api/v1/records", content=body(record()), headers=headers).status_code == 401
+
+
+def test_a_bad_line_is_named_and_nothing_is_taken_in(web: TestClient, shelf: Store) -> None:
+    upload = body(record()) + b'{"problem": 7}\n'
+    answer = web.post("/api/v1/records", content=upload, headers=bearer(shelf))
+    assert answer.status_code == 400
+    assert answer.json()["detail"].startswith("the upload, line 3: ")
+    assert shelf.all_winners() == []
+
+
+NASTY = {
+    "family": ["../../etc/passwd", "gemm/register", "a\\b", "x" * 65, "", "<script>", "é"],
+    "generator": ["1; DROP TABLE oclgen_devices", "../1", "a b", ""],
+    "version": ["/root", "0.1\n"],
+    "config": [
+        {"../x": 1},
+        {"a": 2**40},
+        {"a": "\ud800"},
+        {"a": None},
+        {"a b": 1},
+        {"a": "\u0000"},
+    ],
+    "samples": [[1e300], [None], [[1]], list(range(-3, 0))],
+    "peak": [[1], [1, "2"], [-1, 1], "fast", [1, 2, 3]],
+    "device": [{"name": "a\u0000b"}, {"name": ["x"]}, {"compute_units": 10**30}],
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(field, value) for field, values in NASTY.items() for value in values]
+)
+def test_hostile_records_are_refused(web: TestClient, shelf: Store, field: str, value: Any) -> None:
+    line = json.loads(record(generator="99").to_line())
+    line[field] = line["device"] | value if field == "device" else value
+    upload = f"{SCHEMA_LINE}\n{json.dumps(line)}\n".encode()
+    answer = web.post("/api/v1/records", content=upload, headers=bearer(shelf))
+    assert answer.status_code == 400, answer.text
+    assert field in answer.json()["detail"]
+    assert shelf.all_winners() == []
+
+
+INJECTED = "'; DROP TABLE oclgen_tunings; --"
+
+
+def test_sql_in_strings_is_text(web: TestClient, shelf: Store) -> None:
+    evil = record(INJECTED, generator="99", device=replace(INFO, name=INJECTED))
+    assert web.post("/api/v1/records", content=body(evil), headers=bearer(shelf)).status_code == 200
+    found = web.get("/api/v1/winners", params={"text": INJECTED}).json()["items"]
+    assert [one["problem"] for one in found] == [INJECTED]
+    assert web.get("/api/v1/winners", params={"text": "%"}).json()["items"] == []
+    assert web.get("/api/v1/records", params={"architecture": INJECTED}).status_code == 200
+    assert len(shelf.all_winners()) == 1
+
+
+def test_markup_in_strings_is_text(web: TestClient, shelf: Store) -> None:
+    markup = '<script>alert("1")</script><svg onload=x>'
+    shelf.merge([record(markup, generator="99", device=replace(INFO, name=markup, vendor=markup))])
+    shelf.merge([record(device=replace(INFO, name=markup))])
+    for path in ("/", "/devices/1", "/devices/2", "/tunings/1", "/tunings/2"):
+        answer = web.get(path, params={"text": "<b>"} if path == "/devices/1" else {})
+        assert answer.status_code == 200
+        assert "<script" not in answer.text
+        assert "<svg onload" not in answer.text
+        assert '<b>"' not in answer.text
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    "upload",
+    [
+        b"",
+        b"\x00" * 100,
+        b"[" * 60_000,
+        SCHEMA_LINE.encode() + b"\n" + b'{"a":' * 10_000,
+        SCHEMA_LINE.encode() + b"\n" + b"x" * 70_000,
+        b"\xff\xfe" * 10,
+        b"PK\x03\x04",
+    ],
+    ids=range(7),
+)
+def test_bodies_that_are_no_export(web: TestClient, shelf: Store, upload: bytes) -> None:
+    answer = web.post("/api/v1/records", content=upload, headers=bearer(shelf))
+    assert answer.status_code == 400
+    assert len(answer.text) < 2000
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/winners?after=-1",
+        "/api/v1/winners?after=99999999999999999999",
+        "/api/v1/winners?limit=501",
+        "/api/v1/winners?limit=x",
+        "/api/v1/winners?family=../etc",
+        "/api/v1/winners?text=%00",
+        "/api/v1/winners/0/trials",
+        "/devices/9223372036854775808",
+        "/devices/1?text=%0a",
+    ],
+)
+def test_wrong_questions_are_refused(web: TestClient, path: str) -> None:
+    assert web.get(path).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "path", ["/devices/7", "/tunings/7", "/api/v1/winners/7/trials", "/x", "/style.css/../x"]
+)
+def test_what_is_not_there_is_404(web: TestClient, path: str) -> None:
+    assert web.get(path).status_code == 404
+
+
+def test_pages_follow_each_other_and_miss_nothing(web: TestClient, shelf: Store) -> None:
+    shelf.merge(many(25))
+    seen, after = [], 0
+    while after is not None:
+        page = web.get("/api/v1/winners", params={"after": after, "limit": 10}).json()
+        seen += [one["problem"] for one in page["items"]]
+        after = page["next"]
+    assert sorted(seen) == sorted(one.problem for one in many(25))
+    first = web.get("/api/v1/records?limit=20&kind=gpu")
+    assert first.links["next"]["url"] == "/api/v1/records?limit=20&kind=gpu&after=20"
+    assert web.get(first.links["next"]["url"]).content.count(b"\n") == 1 + 5
+
+
+def test_filters_narrow_what_is_listed(web: TestClient, shelf: Store) -> None:
+    shelf.merge(
+        [record(), record(GemmProblem(128, 64, 64)), record(device=replace(INFO, name="B"))]
+    )
+
+    def problems(**query: Any) -> list[str]:
+        items = web.get("/api/v1/winners", params=query).json()["items"]
+        return [one["problem"].split(":")[1] for one in items]
+
+    assert problems(device=1) == ["64x64x64"]
+    assert problems(op="conv") == []
+    assert problems(op="gemm", text="128x") == ["128x64x64"]
+    assert len(problems(family=FAMILY)) == 3
+    assert web.get("/api/v1/devices").json()["items"][0]["winners"] >= 1
+
+
+def test_too_large_a_body_is_refused_before_it_is_read(shelf: Store) -> None:
+    web = TestClient(create_app(shelf, replace(GENEROUS, body_bytes=1000)))
+    headers = bearer(shelf)
+    answer = web.post("/api/v1/records", content=b"x" * 1001, headers=headers)
+    assert (answer.status_code, answer.headers["connection"]) == (413, "close")
+    chunks = (b"x" * 100 for _ in range(20))  # no length is declared
+    assert web.post("/api/v1/records", content=chunks, headers=headers).status_code == 413
+    wrong = web.post("/api/v1/records", content=b"", headers={"content-length": "-5"})
+    assert wrong.status_code == 413
+
+
+def test_who_asks_too_often_waits(shelf: Store) -> None:
+    web = TestClient(create_app(shelf, Limits(reads_per_s=1.0, burst_s=3.0)))
+    answers = [web.get("/") for _ in range(5)]
+    assert [one.status_code for one in answers][:3] == [200] * 3
+    assert answers[-1].status_code == 429
+    assert int(answers[-1].headers["retry-after"]) >= 1
+    assert web.post("/api/v1/records").status_code == 401  # writing has a bucket of its own
+
+
+def test_buckets_fill_again_and_forget_the_quietest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "MOST_CLIENTS", 2)
+    buckets = Buckets(per_s=1.0, size=2.0)
+    assert [buckets.wait_s("a", 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
+    assert buckets.wait_s("a", 0.5) == 0.5
+    assert buckets.wait_s("a", 1.0) == 0.0
+    buckets.wait_s("b", 1.0)
+    buckets.wait_s("c", 1.0)
+    assert buckets.wait_s("a", 1.0) == 0.0  # was forgotten, and is new
+
+
+def test_a_client_that_never_ends_its_body_is_dropped(shelf: Store) -> None:
+    with serving(shelf, replace(GENEROUS, body_s=0.2)) as served:
+        address = httpx.URL(served.url)
+        with socket.create_connection((address.host, address.port or 0), timeout=10) as line:
+            line.sendall(b"POST /api/v1/records HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
+            assert line.recv(100).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_database_that_fails_is_503_and_names_no_path(
+    web: TestClient, shelf: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: Any) -> None:
+        raise DatabaseError(f"database file {tmp_path} is damaged")
+
+    monkeypatch.setattr("tuned_db.browse.list_devices", fail)
+    answer = web.get("/api/v1/devices")
+    assert answer.status_code == 503
+    assert str(tmp_path) not in answer.text
+
+
+def test_push_pull_verify_is_the_way_of_a_record(shelf: Store, tmp_path: Path) -> None:
+    here, there = open_store(tmp_path / "here.sqlite"), open_store(tmp_path / "there.sqlite")
+    here.of(INFO).note_peak(1000.0, 100.0)
+    here.of(INFO).record(SQUARE, FAMILY, config(item_m=2), timed(1.0))
+    with serving(shelf) as served:
+        with Client(served.url, served.token) as client:
+            assert client.push(here.history()).improved == 1
+            assert client.push(here.history()).kept == 1
+        with Client(served.url) as reader:
+            for records in reader.pull(INFO.architecture, INFO.kind):
+                there.merge(records, origin=f"pull from {reader.host}")
+            assert list(reader.pull("another")) == [[]]
+            with pytest.raises(ServiceError, match="refuses with 401: this needs a token"):
+                reader.push(here.history())
+    assert there.all_winners() == here.all_winners()
+    assert [(one.origin, one.peak) for one in there.all_winners()] == [
+        ("pull from 127.0.0.1", (1000.0, 100.0))
+    ]
+    assert Chooser(there, INFO, LIMITS).choose(SQUARE).source == "exact, unverified"
+    there.of(INFO).record(SQUARE, FAMILY, config(item_m=2), timed(1.1))
+    assert Chooser(there, INFO, LIMITS).choose(SQUARE).source == "exact"
+
+
+def test_pulling_follows_every_page(shelf: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tuned_db.service.client.PAGE", 10)
+    shelf.merge(many(25))
+    with serving(shelf) as served, Client(served.url) as client:
+        pages = list(client.pull())
+    assert [len(page) for page in pages] == [10, 10, 5]
+    assert sorted(r.problem for page in pages for r in page) == sorted(r.problem for r in many(25))
+
+
+def answering(*answers: httpx.Response) -> httpx.MockTransport:
+    queue = list(answers)
+    return httpx.MockTransport(lambda _: queue.pop(0) if len(queue) > 1 else queue[0])
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (httpx.Response(200, text="<html>"), "line 1: this is no export of oclgen"),
+        (httpx.Response(404, text="gone"), "refuses with 404: Not Found"),
+        (httpx.Response(429, json={"detail": "slow down"}), "refuses with 429: slow down"),
+        (httpx.Response(302, headers={"Location": "http://elsewhere/"}), "refuses with 302"),
+    ],
+)
+def test_a_service_that_is_none(answer: httpx.Response, message: str) -> None:
+    client = Client("http://host", transport=answering(answer), sleep=lambda _: None)
+    with client, pytest.raises(ServiceError) as caught:
+        list(client.pull())
+    assert message in str(caught.value)
+
+
+def test_the_client_waits_as_long_as_it_is_asked_to() -> None:
+    waits: list[float] = []
+    busy = httpx.Response(429, headers={"Retry-After": "7"})
+    answers = answering(busy, httpx.Response(503), httpx.Response(200, content=body(record())))
+    with Client("http://host", transport=answers, sleep=waits.append) as client:
+        assert list(client.pull()) == [[record()]]
+    assert waits == [7.0, 1.0]
+
+
+def test_the_client_stays_at_its_service_and_ends() -> None:
+    away = {"Link": '<http://elsewhere/api>; rel="next"'}
+    again = {"Link": '</api/v1/records?after=1>; rel="next"'}
+    for headers, pages in ((away, 1), (again, 2)):
+        answer = httpx.Response(200, content=body(record()), headers=headers)
+        with Client("http://host", transport=answering(answer)) as client:
+            assert len(list(client.pull())) == pages
+
+
+@pytest.mark.parametrize("url", ["host", "ftp://host", "http://", ""])
+def test_addresses_that_are_none(url: str) -> None:
+    with pytest.raises(ServiceError, match="no address of a service"):
+        Client(url)
+
+
+def test_fifty_clients_at_once_lose_nothing(shelf: Store) -> None:
+    variants = [config_to_json(config(item_m=m)) for m in (1, 2, 3, 4)]
+
+    def work(number: int) -> int:
+        with Client(served.url, served.token) as client:
+            mine = [
+                record(GemmProblem(1 + number % 10, 8, n), config=text, samples=(1.0 + number,))
+                for n, text in enumerate(variants, start=1)
+            ]
+            client.push(mine)
+            return sum(len(page) for page in client.pull())
+
+    with serving(shelf) as served, ThreadPoolExecutor(50) as pool:
+        read = list(pool.map(work, range(50)))
+    assert max(read) == 40
+    assert len(shelf.history()) == 50 * 4
+    assert {one.ms for one in shelf.all_winners()} == {1.0 + number for number in range(10)}
