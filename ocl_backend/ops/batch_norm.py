@@ -202,10 +202,46 @@ def batch_norm_no_stats(
     return native_batch_norm(x, weight, bias, None, None, training, momentum, eps)
 
 
+def batch_norm_with_update(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return what `native_batch_norm` does in training, and an empty reserve."""
+    results = native_batch_norm(x, weight, bias, running_mean, running_var, True, momentum, eps)
+    return (*results, x.new_empty(0, dtype=torch.uint8))
+
+
+def batch_norm_backward(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    save_mean: Tensor | None,
+    save_invstd: Tensor | None,
+    update: bool,
+    eps: float,
+    output_mask: Sequence[bool],
+    reserve: Tensor,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return what `native_batch_norm_backward` does."""
+    del reserve
+    return native_batch_norm_backward(
+        grad, x, weight, running_mean, running_var, save_mean, save_invstd, update, eps, output_mask
+    )
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     "native_batch_norm": native_batch_norm,
     "_native_batch_norm_legit": native_batch_norm,
     "_native_batch_norm_legit.no_stats": batch_norm_no_stats,
     "native_batch_norm_backward": native_batch_norm_backward,
+    "_batch_norm_with_update": batch_norm_with_update,
+    "batch_norm_backward": batch_norm_backward,
 }
 """Implementations by aten name."""

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 
 from ocl_backend.ops.outputs import into
-from ocl_backend.ops.reductions import vector_norm
 
 TORCH = (
     *("binary_cross_entropy", "binary_cross_entropy_backward", "mse_loss", "mse_loss_backward"),
@@ -25,10 +24,16 @@ TORCH = (
     *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
     *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"),
-    *("grid_sampler_2d", "im2col", "col2im", "unfold_backward", "native_group_norm_backward"),
-    *("max_unpool2d", "max_unpool3d", "channel_shuffle", "tril_indices", "triu_indices"),
-    *("multi_margin_loss", "multilabel_margin_loss_forward"),
-    *("addbmm", "_euclidean_dist", "trace", "isin", "index_reduce", "renorm", "linalg_cross"),
+    *("im2col", "col2im", "unfold_backward", "native_group_norm_backward"),
+    *(
+        "max_unpool2d",
+        "max_unpool3d",
+        "channel_shuffle",
+        "tril_indices",
+        "triu_indices",
+        "multi_margin_loss",
+    ),
+    *("addbmm", "_euclidean_dist", "trace", "isin", "renorm", "linalg_cross"),
 )
 """Operators whose decomposition by torch reaches kernels of this device."""
 
@@ -91,24 +96,6 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     return torch.zeros(size, dtype=terms.dtype, device=x.device).index_add_(0, x.long(), terms)
 
 
-def unique_consecutive(
-    x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the first item of every run of equal ones, each item's run, and the runs' lengths.
-
-    Raises:
-        NotImplementedError: a dimension is given.
-    """
-    if dim is not None:
-        raise NotImplementedError("unique_consecutive along a dimension: use the CPU")
-    flat = x.reshape(-1)
-    first = torch.ones(flat.shape, dtype=torch.bool, device=x.device)
-    first[1:] = flat[1:] != flat[:-1]
-    starts = first.nonzero().squeeze(1)
-    ends = torch.cat([starts[1:], starts.new_full((min(1, len(flat)),), len(flat))])
-    return flat[starts], (first.cumsum(0) - 1).view(x.shape), ends - starts
-
-
 def _scale(size: int, out_size: int, scale: float | None) -> float:
     return 1 / scale if scale is not None and scale > 0 else size / out_size
 
@@ -159,11 +146,6 @@ def prelu_backward(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Ten
     return torch.where(x > 0, grad, weight * grad), torch.where(x > 0, 0, x * grad)
 
 
-def cdist(a: Tensor, b: Tensor, p: float, mode: int | None) -> Tensor:
-    """Return p-norm distances of the rows of a [.., m, k] and b [.., n, k]: [.., m, n]."""
-    return vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
-
-
 def bilinear_backward(
     grad: Tensor,
     output_size: list[int],
@@ -191,6 +173,22 @@ def bilinear_backward(
     return result
 
 
+def rrelu_with_noise(
+    x: Tensor,
+    noise: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Return x with negative items scaled at random, writing the scales to `noise`."""
+    if not training:
+        return torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
+    drawn = torch.empty_like(x).uniform_(lower, upper, generator=generator)
+    noise.copy_(torch.where(x <= 0, drawn, 1))
+    return x * noise
+
+
 OWN: dict[str, Callable[..., Any]] = {
     "equal": equal,
     "repeat_interleave.Tensor": repeat_interleave,
@@ -198,9 +196,10 @@ OWN: dict[str, Callable[..., Any]] = {
     "searchsorted.Scalar": searchsorted,
     "bucketize.Tensor": bucketize,
     "bincount": bincount,
-    "unique_consecutive": unique_consecutive,
     "_prelu_kernel_backward": prelu_backward,
-    "_cdist_forward": cdist,
+    "rrelu_with_noise": rrelu_with_noise,
+    "rrelu_with_noise.out": into(rrelu_with_noise),
+    "rrelu_with_noise_": lambda x, *args, **kwargs: x.copy_(rrelu_with_noise(x, *args, **kwargs)),
     "replication_pad1d_backward": replication_pad_backward,
     "replication_pad2d_backward": replication_pad_backward,
     "replication_pad3d_backward": replication_pad_backward,

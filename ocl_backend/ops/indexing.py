@@ -134,11 +134,7 @@ def scatter_reduce_(
 ) -> Tensor:
     """Combine `src` with x at the positions `index` along `dim` by sum, prod, mean, amax, amin."""
     if not include_self:
-        neutral = {"prod": 1.0, "amax": -torch.inf, "amin": torch.inf}.get(reduce, 0.0)
-        if not x.dtype.is_floating_point and reduce in ("amax", "amin"):
-            limits = torch.iinfo(x.dtype)
-            neutral = limits.min if reduce == "amax" else limits.max
-        scatter_(x, dim, index, neutral)
+        scatter_(x, dim, index, _neutral(reduce, x.dtype))
     scatter_(x, dim, index, src, reduce="sum" if reduce == "mean" else reduce)
     if reduce == "mean":
         start = torch.ones_like(x) if include_self else torch.zeros_like(x)
@@ -146,6 +142,31 @@ def scatter_reduce_(
         mode = None if x.dtype.is_floating_point else "floor"
         x.copy_(x.div(counts, rounding_mode=mode))
     return x
+
+
+def _neutral(reduce: str, dtype: torch.dtype) -> Number:
+    """Return what leaves anything it is combined with as it is."""
+    if reduce not in ("amax", "amin"):
+        return 1 if reduce == "prod" else 0
+    if dtype is torch.bool:
+        return reduce == "amin"
+    if dtype.is_floating_point:
+        return -torch.inf if reduce == "amax" else torch.inf
+    limits = torch.iinfo(dtype)
+    return limits.min if reduce == "amax" else limits.max
+
+
+def index_reduce_(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """Combine slices of `source` with those of x that `index` names by prod, mean, amax, amin."""
+    if not index.numel():
+        return x
+    if x.dim() == 0:
+        return scatter_reduce_(x, 0, index.reshape(()), source, reduce, include_self=include_self)
+    shape = [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
+    places = index.reshape(shape).expand(source.shape)
+    return scatter_reduce_(x, dim, places, source, reduce, include_self=include_self)
 
 
 def _rows(dim: int, index: Tensor, shape: Sequence[int]) -> tuple[tuple[int, ...], Locate]:
@@ -259,6 +280,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     **_forms("scatter_add", {"": "out"}, scatter_add_),
     **_forms("scatter_reduce", {"two": "two_out"}, scatter_reduce_),
     **_forms("index_add", {"": "out"}, index_add_),
+    **_forms("index_reduce", {"": "out"}, index_reduce_),
     **_forms("index_copy", {"": "out"}, index_copy_),
 }
 """Implementations by aten name."""

@@ -102,7 +102,7 @@ def _writer(dtype: torch.dtype, places: Places, value: Tensor | float, combine: 
         helpers = PLACE
     else:
         body += "update(target_data + at, value);"
-        helpers = PLACE + _update(register, dtype.itemsize, combine)
+        helpers = PLACE + atomic_update(register, dtype.itemsize, combine)
     parameters = (Operand("target", dtype, "address"), *_parameters(places), given)
     return Kernel(f"scatter_{combine}", register, parameters, body, helpers, scalar_only=True)
 
@@ -145,7 +145,8 @@ void update(volatile __global %(value)s *place, const %(value)s value)
 """
 
 
-def _update(value: str, item_bytes: int, combine: Combine) -> str:
+def atomic_update(value: str, item_bytes: int, combine: Combine) -> str:
+    """Return the function `update(place, value)`: combine with an item that others combine with."""
     wide = item_bytes == 8
     return UPDATE % {
         "value": value,

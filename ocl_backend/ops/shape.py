@@ -136,6 +136,21 @@ SELECT = Kernel(
 )
 
 
+def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """Return the first `size` positions of items that are not zero, filled up; never waits."""
+    mask = (x != 0).reshape(-1)
+    ranks = mask.cumsum(0) - 1
+    # one place more, for all that are zero or too many
+    target = torch.where(mask, ranks.clamp(max=size), size)
+    flat = torch.full((size + 1,), -1, dtype=torch.int64, device=x.device)
+    flat.scatter_(0, target, torch.arange(mask.numel(), device=x.device))
+    flat = flat[:size]
+    columns = torch.unravel_index(flat.clamp(min=0), x.shape) if x.dim() else ()
+    if not columns:
+        return flat.new_empty((size, 0))
+    return torch.stack(columns, 1).masked_fill_((flat < 0).unsqueeze(1), fill_value)
+
+
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """Return the items of x where `mask` holds, both broadcast, in row-major order."""
     shape = broadcast_shapes(x.shape, mask.shape)
@@ -156,6 +171,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "roll": roll,
     "nonzero": nonzero,
     "nonzero.out": into(nonzero),
+    "nonzero_static": nonzero_static,
+    "nonzero_static.out": into(nonzero_static),
     "masked_select": masked_select,
     "masked_select.out": into(masked_select),
     "masked_scatter_": masked_scatter_,

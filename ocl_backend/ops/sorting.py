@@ -142,23 +142,6 @@ def median(x: Tensor) -> Tensor:
     return median_dim(x.reshape(-1), 0)[0]
 
 
-def unique(
-    x: Tensor,
-    sorted: bool = True,  # noqa: A002 (the schema's name)
-    return_inverse: bool = False,
-    return_counts: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the distinct items in order, for each item its place among them, and their counts."""
-    flat, order = sort(x.reshape(-1), dim=0)
-    first = torch.ones(flat.shape, dtype=torch.bool, device=x.device)
-    first[1:] = flat[1:] != flat[:-1]
-    starts = first.nonzero().squeeze(1)
-    ranks = first.cumsum(0) - 1
-    inverse = torch.empty_like(ranks).scatter_(0, order, ranks).view(x.shape)
-    ends = torch.cat([starts[1:], starts.new_full((min(1, len(flat)),), len(flat))])
-    return flat[starts], inverse, ends - starts
-
-
 OPERATORS: dict[str, Callable[..., Any]] = {
     "sort.stable": sort,
     "sort.values_stable": into(sort, "values", "indices"),
@@ -169,6 +152,5 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "median": median,
     "median.dim": median_dim,
     "median.dim_values": into(median_dim, "values", "indices"),
-    "_unique2": unique,
 }
 """Implementations by aten name."""

@@ -1,0 +1,147 @@
+"""Bags of embeddings: rows of a table that are added up, averaged or maximised by bag.
+
+Written in terms of other operators; single embeddings are index_select, and `indexing`'s gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SUM, MEAN, MAX = range(3)
+"""torch's numbers of the modes."""
+
+
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = SUM,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the bags [bags, features] of weight [rows, features], and what the gradient needs.
+
+    That is, for each of the indices its bag, for each bag its size without padding, and for maxima
+    the row that each of a bag's features comes from (-1: none).
+    """
+    del scale_grad_by_freq, sparse
+    bags = len(offsets) - include_last_offset
+    places = torch.arange(len(indices), device=indices.device, dtype=offsets.dtype)
+    bag = torch.searchsorted(offsets[:bags].contiguous(), places, right=True) - 1
+    counted = indices != padding_idx
+    sizes = torch.zeros(bags, dtype=torch.int64, device=indices.device)
+    sizes.index_add_(0, bag, counted.long())
+    rows = weight.index_select(0, indices)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    if mode == MAX:
+        out, where = _maxima(rows, indices, bag, counted, bags)
+        return out, bag, sizes, where
+    out = weight.new_zeros((bags, weight.shape[1]))
+    out.index_add_(0, bag, rows.masked_fill(~counted.unsqueeze(1), 0))
+    if mode == MEAN:
+        out /= sizes.clamp(min=1).unsqueeze(1)
+    return out, bag, sizes, sizes.new_empty(0)
+
+
+def _maxima(
+    rows: Tensor, indices: Tensor, bag: Tensor, counted: Tensor, bags: int
+) -> tuple[Tensor, Tensor]:
+    """Return each bag's maxima (0 if it is empty), and the index of the row that has them first."""
+    shape = (bags, rows.shape[1])
+    rows = rows.masked_fill(~counted.unsqueeze(1), -torch.inf)
+    bags_of = bag.unsqueeze(1).expand(rows.shape)
+    out = rows.new_full(shape, -torch.inf).scatter_reduce_(0, bags_of, rows, "amax")
+    count = len(indices)
+    places = torch.arange(count, device=rows.device).unsqueeze(1)
+    hits = counted.unsqueeze(1) & (rows == out.index_select(0, bag))
+    first = torch.full(shape, count, device=rows.device)
+    first.scatter_reduce_(0, bags_of, torch.where(hits, places, count), "amin")
+    empty = first == count
+    numbers = torch.cat([indices, indices.new_full((1,), -1)])
+    return out.masked_fill_(empty, 0), numbers[first]
+
+
+def embedding_bag_backward(
+    grad: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    bag: Tensor,
+    sizes: Tensor,
+    maxima: Tensor,
+    num_weights: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Tensor | None,
+    padding_idx: int = -1,
+) -> Tensor:
+    """Return the dense gradient of the table, [num_weights, features]."""
+    del offsets
+    if sparse:
+        raise NotImplementedError("embedding_bag: no sparse gradients on ocl; pass sparse=False")
+    return embedding_bag_dense_backward(
+        grad, indices, bag, sizes, maxima, num_weights, scale_grad_by_freq, mode,
+        per_sample_weights, padding_idx,
+    )  # fmt: skip
+
+
+def embedding_bag_dense_backward(
+    grad: Tensor,
+    indices: Tensor,
+    bag: Tensor,
+    sizes: Tensor,
+    maxima: Tensor,
+    num_weights: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    per_sample_weights: Tensor | None,
+    padding_idx: int = -1,
+) -> Tensor:
+    """Return the gradient of the table, [num_weights, features]."""
+    total = grad.new_zeros((num_weights, grad.shape[1]))
+    if mode == MAX:
+        kept = grad.masked_fill(maxima < 0, 0)
+        return total.scatter_add_(0, maxima.clamp(min=0), kept)
+    rows = grad.index_select(0, bag)
+    if mode == MEAN:
+        rows = rows / sizes.clamp(min=1).index_select(0, bag).unsqueeze(1)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    if scale_grad_by_freq:
+        counts = sizes.new_zeros(num_weights).index_add_(0, indices, torch.ones_like(indices))
+        rows = rows / counts.index_select(0, indices).unsqueeze(1)
+    rows = rows.masked_fill((indices == padding_idx).unsqueeze(1), 0)
+    return total.index_add_(0, indices, rows)
+
+
+def per_sample_weights_backward(
+    grad: Tensor,
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    bag: Tensor,
+    mode: int,
+    padding_idx: int = -1,
+) -> Tensor:
+    """Return the gradient of the samples' weights, [samples]."""
+    del offsets, mode  # torch allows weights for sums only
+    products = grad.index_select(0, bag) * weight.index_select(0, indices)
+    return products.sum(1).masked_fill_(indices == padding_idx, 0)
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "_embedding_bag": embedding_bag,
+    "_embedding_bag_forward_only": embedding_bag,
+    "_embedding_bag_backward": embedding_bag_backward,
+    "_embedding_bag_dense_backward": embedding_bag_dense_backward,
+    "_embedding_bag_per_sample_weights_backward": per_sample_weights_backward,
+}
+"""Implementations by aten name."""

@@ -1,0 +1,135 @@
+"""Operators written in terms of others: bags, histograms, distances, resizing, unique slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from agreement import agree, place, sample
+from cpu_twin import check
+from torch.nn import functional
+
+torch.manual_seed(0)
+X = torch.randn(7, 5)
+IMAGE = torch.randn(2, 3, 6, 9)
+VOLUME = torch.randn(2, 2, 4, 5, 6)
+WORDS = torch.tensor([1, 4, 4, 0, 2, 6, 1, 3])
+BAGS = torch.tensor([0, 3, 3, 6])
+
+LEARNED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    f"bags by {mode}": (
+        lambda t, i, o, m=mode: functional.embedding_bag(i, t, o, mode=m, padding_idx=2),
+        (X, WORDS, BAGS),
+    )
+    for mode in ("sum", "mean", "max")
+}
+LEARNED |= {
+    "weighted bags": (
+        lambda t, w, i, o: functional.embedding_bag(i, t, o, mode="sum", per_sample_weights=w),
+        (X, torch.rand(8), WORDS, BAGS),
+    ),
+    **{
+        f"{p}-distances": (lambda a, b, p=p: torch.cdist(a, b, p) ** 2, (X, X[:3] + 1))
+        for p in (1.0, 2.0, 3.0, float("inf"))
+    },
+    "pairs": (lambda x: functional.pdist(x, 1.5), (X,)),
+    "bicubic": (lambda x: functional.interpolate(x, (9, 4), mode="bicubic"), (IMAGE,)),
+    "bicubic by a factor": (
+        lambda x: functional.interpolate(x, scale_factor=1.7, mode="bicubic"),
+        (IMAGE,),
+    ),
+    "antialiased": (
+        lambda x: functional.interpolate(x, (4, 5), mode="bilinear", antialias=True),
+        (IMAGE,),
+    ),
+    "antialiased bicubic": (
+        lambda x: functional.interpolate(x, (3, 12), mode="bicubic", antialias=True),
+        (IMAGE,),
+    ),
+    "margins": (lambda x, t: functional.multi_margin_loss(x, t, p=2), (X, WORDS[1:8] % 5)),
+    "many margins": (
+        lambda x, t: functional.multilabel_margin_loss(x, t),
+        (X[:2], torch.tensor([[3, 0, -1, 1, 2], [4, -1, 0, 0, 0]])),
+    ),
+}
+
+
+COMPOSED = ("unique_slices", "histograms", "positions_of_a_known_number")
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_with_gradients(device: Any, name: str) -> None:
+    sample(device, LEARNED, name)
+    function, tensors = LEARNED[name]
+    check(device, function, *tensors, tolerance=2e-5)
+
+
+def test_bags_scaled_by_how_often_a_row_is_used(device: Any) -> None:
+    # torch's CPU divides by the wrong rows' counts here
+    table = X.to(place(device)).requires_grad_()
+    words, bags = WORDS.to(place(device)), BAGS.to(place(device))
+    functional.embedding_bag(
+        words, table, bags, mode="sum", scale_grad_by_freq=True
+    ).sum().backward()
+    assert table.grad[:, 0].tolist() == [1, 1, 1, 1, 1, 0, 1]
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_sampling_at_a_grid(device: Any, mode: str, padding: str) -> None:
+    sample(device, ["zeros", "border", "reflection"], padding)
+    for align in (False, True):
+        check(
+            device,
+            lambda x, g, a=align: functional.grid_sample(x, g, mode, padding, a),
+            IMAGE.mT,
+            torch.rand(2, 4, 3, 2) * 3 - 1.5,
+            tolerance=2e-5,
+        )
+    if mode != "bicubic":
+        positions = torch.rand(2, 3, 2, 2, 3) * 3 - 1.5
+        check(
+            device,
+            lambda x, g: functional.grid_sample(x, g, mode, padding, False),
+            VOLUME,
+            positions,
+            tolerance=2e-5,
+        )
+
+
+def test_histograms(device: Any) -> None:
+    sample(device, COMPOSED, "histograms")
+    agree(device, lambda x: x.histc(6), X)
+    agree(device, lambda x: x.histogram(4, weight=x.abs(), density=True), X)
+    agree(device, lambda x: x.histogram(torch.tensor([-1.0, 0.0, 0.1, 2.0], device=x.device)), X)
+    agree(device, lambda x: torch.histogramdd(x[:, :2], [3, 4]).hist, X)
+
+
+def test_unique_slices(device: Any) -> None:
+    sample(device, COMPOSED, "unique_slices")
+    rows = torch.randint(0, 2, (20, 3))
+    agree(device, lambda x: x.unique(dim=0, return_inverse=True, return_counts=True), rows)
+    agree(device, lambda x: x.T.unique(dim=1, return_counts=True), rows)
+    agree(device, lambda x: x.unique_consecutive(True, True, dim=0), rows)
+    agree(device, lambda x: x.unique_consecutive(True, True), rows[:, 0])
+
+
+def test_positions_of_a_known_number(device: Any) -> None:
+    sample(device, COMPOSED, "positions_of_a_known_number")
+    for size in (2, 30):
+        agree(device, lambda x, n=size: torch.nonzero_static(x > 0, size=n, fill_value=-7), X)
+
+
+@pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
+def test_index_reduce(device: Any, reduce: str) -> None:
+    for include_self in (True, False):
+        agree(
+            device,
+            lambda x, i, s=include_self: x.index_reduce(1, i, x[:, :3], reduce, include_self=s),
+            X,
+            torch.tensor([4, 0, 4]),
+        )
