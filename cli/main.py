@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from .compare import compare
+from .crews import print_ray_resources
 from .database import database
 from .devices import devices
 from .doctor import doctor
@@ -61,5 +62,7 @@ def main() -> None:
     """Generate, tune and keep GEMM and convolution kernels for any OpenCL device."""
 
 
-for command in (devices, doctor, tune, show_source, database, report, compare):
+for command in (
+    devices, doctor, tune, show_source, database, report, compare, print_ray_resources
+):  # fmt: skip
     main.add_command(command)

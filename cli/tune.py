@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
 from oclgen.families import FAMILIES, ConfigError, families_for
 from oclgen.problem import Problem
 
 from .console import console
 from .options import db_option, device_option, json_option
+from .results import table_of, values_of
+from .spreading import crew_of, run_crew
 from .workload import Workload, gather, workload_options
 
 if TYPE_CHECKING:
@@ -51,6 +51,16 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Try only this kernel family. Repeatable.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="Use every device of this machine, with at most so many processes.",
+)
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Use every device of a Ray cluster: auto, ray://HOST:PORT, or local for one made here.",
+)
 @json_option
 @db_option
 @click.pass_context
@@ -62,6 +72,8 @@ def tune(
     time_budget: float,
     seed: int,
     families: Sequence[str],
+    workers: int | None,
+    cluster: str | None,
     as_json: bool,
     where: str | None,
     **asked: Any,
@@ -83,9 +95,13 @@ def tune(
     _require_families(families, workload.problems)
     budget = Budget(trials, time_budget or inf, seed)
     out = console(aside=as_json)
-    results = _with_gain(out, opened, workload, budget, frozenset(families) or None, where)
+    tried = frozenset(families) or None
+    if crew := crew_of(workers, cluster, tried, where):
+        results = run_crew(out, crew, workload, budget)
+    else:
+        results = _with_gain(out, opened, workload, budget, tried, where)
     if as_json:
-        click.echo(json.dumps([_values(result) for result in results], indent=1))
+        click.echo(json.dumps([values_of(result) for result in results], indent=1))
     statuses = {result.status for result in results}
     if "interrupted" in statuses:
         raise click.Abort
@@ -144,13 +160,14 @@ def run(
     `calls` are how often a network runs each problem; without them all count the same.
     """
     from oclgen import peak
+    from oclgen.exclusive import exclusive, locks
     from oclgen.worker import Worker
-    from search_spaces.network import tune_network
-    from search_spaces.tune import Tuner
+    from search_spaces.spread import tune_network
     from search_spaces.tune import tune as search
-    from tuned_db import Chooser, open_store
+    from tuned_db import open_store
 
     from .progress import TuningBar
+    from .tuning import tuner_for
 
     out = out or console()
     store = open_store(where)
@@ -161,57 +178,9 @@ def run(
         f"{best.gbytes:.0f} GB/s. Results go to {store.name}."
     )
     bar = TuningBar(out, len(problems), budget.trials, budget.seconds)
-    with Worker(device.index, device.info) as worker, bar:
-        tuner = Tuner(
-            limits=device.limits,
-            measure=worker.measure,
-            results=store.of(device.info),
-            budget=budget,
-            families=families,
-            starts=Chooser(store, device.info, device.limits).starts,
-            report=bar.report,
-        )
+    alone = exclusive(locks([device]), lambda: out.print("waiting: another process measures on it"))
+    with alone, Worker(device.index, device.info) as worker, bar:
+        tuner = tuner_for(device, worker, store, budget, families, bar.report)
         results = tune_network(tuner, calls) if calls else search(tuner, problems)
-    out.print(_table(results, best.gflops))
+    out.print(table_of(results, best.gflops))
     return results
-
-
-def _values(result: TuneResult) -> dict[str, Any]:
-    best = result.best
-    return {
-        "problem": result.problem.key(),
-        "status": result.status,
-        "family": best.family if best else None,
-        "config": asdict(best.config) if best else None,
-        "ms": best.ms if best else None,
-        "gflops": result.problem.flops / best.ms / 1e6 if best else None,
-        "trials": dict(result.outcomes),
-        "reason": result.reason,
-    }
-
-
-def _table(results: Sequence[TuneResult], peak_gflops: float) -> Table:
-    """Return one row per problem; family and config stand below it, for narrow terminals."""
-    table = Table("problem\nfamily: config", "ms", "GFLOP/s", "of peak", "trials", show_lines=True)
-    for result in results:
-        trials = ", ".join(f"{n} {_outcome(kind)}" for kind, n in sorted(result.outcomes.items()))
-        trials = f"{result.status}\n{trials}" if trials else result.status
-        key = result.problem.key()
-        if result.best is None:
-            table.add_row(f"{key}\n{result.reason[:200]}", "", "", "", trials)
-            continue
-        rate = result.problem.flops / result.best.ms / 1e6
-        config = " ".join(f"{key}={value}" for key, value in asdict(result.best.config).items())
-        table.add_row(
-            f"{key}\n{result.best.family}: {config}",
-            f"{result.best.ms:.4g}",
-            f"{rate:.1f}",
-            f"{rate / peak_gflops:.0%}",
-            trials,
-        )
-    table.caption = "GFLOP/s count the direct algorithm: Winograd may pass the peak."
-    return table
-
-
-def _outcome(invalidity: str) -> str:
-    return "timed" if invalidity == "none" else f"failed ({invalidity})"

@@ -96,7 +96,8 @@ class Progress:
 @dataclass(slots=True)
 class TuneResult:
     """What came of one problem. `best` is the winner in the results, `outcomes` counts this run's
-    trials by invalidity ("none" for those that were timed), `reason` is the first failure's.
+    trials by invalidity ("none" for those that were timed), `reason` is the first failure's,
+    `tried` counts the variants of all runs where somebody asked.
     """  # noqa: D205
 
     problem: Problem
@@ -105,6 +106,7 @@ class TuneResult:
     outcomes: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     reason: str = ""
+    tried: int = 0
 
     @property
     def trials(self) -> int:

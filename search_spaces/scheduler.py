@@ -21,6 +21,7 @@ class Task:
     calls: int = 1
     best: list[float] = field(default_factory=list)
     done: bool = False
+    busy: bool = False
 
     @property
     def promise(self) -> float:
@@ -34,10 +35,10 @@ class Task:
 
 
 def choose(tasks: Sequence[Task]) -> int | None:
-    """Return the index of the task that promises most, None when all are done.
+    """Return the index of the task that promises most, None when all are done or busy.
 
     Of tasks that promise equally much the first is taken: so every task has its first slice, in
     order, before any has its second.
     """
-    alive = [index for index, task in enumerate(tasks) if not task.done]
+    alive = [index for index, task in enumerate(tasks) if not (task.done or task.busy)]
     return max(alive, key=lambda index: tasks[index].promise, default=None)

