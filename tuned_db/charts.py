@@ -17,6 +17,8 @@ WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 30, 44
 BAR = 22
 """Height of one bar with its gap, in pixels."""
+LEAST = 1e-12
+"""On a logarithmic axis, what is less lies at the axis' end."""
 COLOURS = ("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#4b5563", "#db2777")
 
 
@@ -83,7 +85,7 @@ def axis(values: Sequence[float], log: bool, start: float, end: float) -> Axis:
     """Return an axis on which all of `values` have a place."""
     if not log:
         return Axis(0.0, max([*values, 1e-9]) * 1.05, False, start, end)
-    positive = [value for value in values if value > 0] or [1.0]
+    positive = [value for value in values if value > LEAST] or [1.0]
     low, high = floor(log10(min(positive))), ceil(log10(max(positive)))
     return Axis(10.0**low, 10.0 ** max(high, low + 1), True, start, end)
 

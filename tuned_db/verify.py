@@ -11,7 +11,7 @@ from typing import Any
 
 from oclgen.measurement import Measurement
 from oclgen.problem import Problem
-from tuned_db.choose import Choice, Chooser
+from tuned_db.choose import Choice, Chooser, NoVariantError
 from tuned_db.store import DeviceStore
 
 Measure = Callable[[Problem, str, Any], Measurement]
@@ -34,12 +34,20 @@ def verify(
     family's default is left. What works is then known for this very device and problem.
     """
     for claim in claims:
-        choice = claim
-        while not choice.verified:
+        choice: Choice | None = claim
+        while choice is not None and not choice.verified:
             measurement = measure(choice.problem, choice.family, choice.config)
             results.record(choice.problem, choice.family, choice.config, measurement)
             yield Verdict(choice, measurement)
-            if measurement.ok:
-                break
-            choice = chooser.reject(choice)
+            choice = None if measurement.ok else _next(chooser, choice)
     chooser.refresh()
+
+
+def _next(chooser: Chooser, failed: Choice) -> Choice | None:
+    """Return what serves now that `failed` lost its place, None if nothing does."""
+    try:
+        chooser.reject(failed)
+        chooser.refresh()  # the database has crowned another
+        return chooser.choose(failed.problem)
+    except NoVariantError:
+        return None

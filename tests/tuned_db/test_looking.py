@@ -1,0 +1,179 @@
+"""What people look at: pages of rows, rates, effects, charts, comparisons and the report."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
+
+from oclgen.measurement import Measurement
+from oclgen.problem import GemmProblem
+from tuned_db import DatabaseError, Store, browse, open_store, write_records
+from tuned_db.analysis import best_over_trials, effects, rate_of
+from tuned_db.charts import Bars, Chart, Series, svg
+from tuned_db.compare import compare, records_at
+from tuned_db.png import write_png
+from tuned_db.report import sections, to_html
+
+FAILED = Measurement(invalidity="timeout", reason="/home/somebody hangs")
+
+
+def fill(store: Store) -> None:
+    """A problem whose time depends on item_m alone, a failure, and a claim for another problem."""
+    device = store.of(INFO)
+    device.note_peak(1000.0, 100.0)
+    for item_m in (1, 2, 4):
+        for unroll_k in (1, 2, 4):
+            variant = config(item_m=item_m, unroll_k=unroll_k)
+            device.record(SQUARE, FAMILY, variant, timed(8.0 / item_m))
+    device.record(SQUARE, FAMILY, config(item_m=8), FAILED)
+    store.merge([record(GemmProblem(128, 64, 64))])
+
+
+def test_devices_winners_and_trials_come_page_by_page(store: Store) -> None:
+    fill(store)
+    with store.database.reading() as connection:
+        devices = browse.list_devices(connection)
+        (summary,) = devices.items
+        assert (summary.device, summary.winners, summary.tunings) == (INFO, 2, 2)
+        assert (summary.trials, summary.peak_gflops) == (10 + 20, 1000.0)
+        first = browse.list_winners(connection, browse.Filter(), limit=1)
+        rest = browse.list_winners(connection, browse.Filter(), after=first.next or 0, limit=2)
+        assert [one.record.verified for one in (*first.items, *rest.items)] == [True, False]
+        assert rest.next is None
+        trials = browse.list_trials(connection, first.items[0].id, limit=500).items
+        assert [one.invalidity for one in trials] == ["none"] * 9 + ["timeout"]
+        assert browse.find_winner(connection, 99) is None
+        assert browse.find_device(connection, 99) is None
+
+
+def test_a_rate_is_told_against_peak_and_bound() -> None:
+    one = replace(record(GemmProblem(64, 64, 64), samples=(1.0,)), peak=(1.0, 0.01))
+    rate = rate_of(one)
+    assert rate is not None
+    assert (rate.flops, rate.gflops) == (2 * 64**3, pytest.approx(2 * 64**3 * 1e-6))
+    assert rate.of_peak == pytest.approx(rate.gflops)
+    intensity = rate.flops / (3 * 64 * 64 * 4)
+    assert rate.of_bound == pytest.approx(rate.gflops / (0.01 * intensity))
+    unknown = rate_of(record())
+    assert unknown is not None
+    assert unknown.of_peak is None
+    assert rate_of(record("of another generator", generator="9")) is None
+    zero = rate_of(replace(one, samples=(0.0,)))
+    assert zero is not None
+    assert zero.gflops > 0
+
+
+def test_the_best_so_far_steps_over_failures() -> None:
+    assert best_over_trials([None, 3.0, 4.0, None, 2.0, 2.0]) == [(2, 3.0), (5, 2.0)]
+    assert best_over_trials([]) == []
+
+
+def test_the_parameter_that_matters_is_found() -> None:
+    variants = [
+        ("f", f'{{"a":{a},"b":{b},"same":1}}', 10.0 / a + 0.01 * b)
+        for a in (1, 2, 16)
+        for b in (1, 2)
+    ]
+    first, second = effects([variants])
+    assert (first.parameter, second.parameter) == ("a", "b")
+    assert first.importance > 0.99
+    assert second.importance < 0.01
+    assert [value for value, _ in first.slowdowns] == ["1", "2", "16"]
+    costs = dict(first.slowdowns)
+    assert costs["16"] == pytest.approx(1.0)
+    assert costs["1"] == pytest.approx(10.01 / 0.635)
+    assert effects([variants[:2]]) == []
+
+
+texts = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"))
+points = st.lists(st.tuples(st.floats(0, 1e15), st.floats(0, 1e15)), max_size=5)
+
+
+@given(texts, points, st.booleans(), st.booleans())
+def test_any_chart_is_well_formed(
+    text: str, places: list[tuple[float, float]], x: bool, y: bool
+) -> None:
+    notes = tuple(text for _ in places)
+    series = (Series(text, tuple(places), notes), Series("s", tuple(places), style="steps"))
+    for chart in (
+        Chart(text, text, text, series, log_x=x, log_y=y),
+        Bars(text, tuple((text, value) for value, _ in places), text),
+    ):
+        root = ElementTree.fromstring(svg(chart))
+        assert "".join(root.itertext()).count(text) >= 1
+        assert "nan" not in svg(Chart("", "", "", series, x, y))
+
+
+def test_charts_become_png(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    series = Series("s", ((1.0, 2.0), (10.0, 3.0)), style="steps")
+    for number, chart in enumerate(
+        (Chart("c", "x", "y", (series, replace(series, style="dots")), log_x=True), Bars("b", ()))
+    ):
+        write_png(chart, tmp_path / f"{number}.png")
+        assert (tmp_path / f"{number}.png").read_bytes().startswith(b"\x89PNG")
+
+
+class Outside(HTMLParser):
+    """Collects what a page would load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.asked += [value or "" for name, value in attrs if name in ("src", "href")]
+        assert tag not in ("script", "link", "iframe")
+
+
+def test_the_report_is_whole_by_itself_and_tells_no_secrets(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "secret-name.sqlite")
+    fill(store)
+    untuned = GemmProblem(999, 9, 9).key()
+    (section,) = sections(store, lambda _: [SQUARE.key(), untuned])
+    assert section.untuned == [untuned]
+    assert section.effects[0].parameter == "item_m"
+    text = to_html([section])
+    page = Outside()
+    page.feed(text)
+    assert page.asked == []
+    assert untuned in text
+    assert "unverified" in text
+    assert "secret-name" not in text
+    assert "somebody" not in text
+    assert sections(store, lambda _: [], "no such device") == []
+    assert "Nothing was tuned yet" in to_html([])
+
+
+def test_two_sides_are_compared_problem_by_problem() -> None:
+    left = [record(samples=(2.0,)), record(samples=(4.0,)), record(GemmProblem(1, 1, 1))]
+    right = [record(samples=(1.0,)), record(GemmProblem(2, 2, 2))]
+    found = compare(left, right)
+    assert [pair.speedup for pair in found.pairs] == [2.0]
+    assert found.speedup == pytest.approx(2.0)
+    assert (len(found.only_left), len(found.only_right)) == (1, 1)
+    assert compare([], right).speedup is None
+
+
+def test_sides_are_files_or_databases_and_a_part_of_them(tmp_path: Path) -> None:
+    newer = replace(INFO, driver_version="2.0")
+    store = open_store(tmp_path / "a.sqlite")
+    store.merge([record(), record(device=newer)])
+    with (tmp_path / "a.jsonl").open("wb") as stream:
+        write_records(store.all_winners(), stream)
+    for name in ("a.sqlite", "a.jsonl"):
+        where = str(tmp_path / name)
+        assert len(records_at(where)) == 2
+        assert [one.device for one in records_at(where, "GPU another")] == []
+        assert [one.device for one in records_at(where, "2.0")] == [newer]
+    for missing in ("b.sqlite", "b.jsonl"):
+        with pytest.raises(DatabaseError, match=missing):
+            records_at(str(tmp_path / missing))
+        assert not (tmp_path / missing).exists()

@@ -1,0 +1,140 @@
+"""Merging whole databases, dropping what is not wanted, and checking claims."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
+
+from oclgen.families import config_to_json
+from oclgen.measurement import Measurement
+from oclgen.problem import GemmProblem
+from tuned_db import Chooser, Record, Store, open_existing, open_store
+from tuned_db.database import DatabaseError
+from tuned_db.upkeep import Prune, absorb, prune
+from tuned_db.verify import verify
+
+OTHER = GemmProblem(128, 64, 64)
+FAILED = Measurement(invalidity="compile", reason="no")
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Store:
+    """A database with a history: two times, a failure and a claim."""
+    store = open_store(tmp_path / "other.sqlite")
+    mine = store.of(INFO)
+    mine.record(SQUARE, FAMILY, config(item_m=1), timed(2.0))
+    mine.record(SQUARE, FAMILY, config(item_m=2), timed(1.0))
+    mine.record(SQUARE, FAMILY, config(item_m=3), FAILED)
+    store.merge([claim(4, OTHER)])
+    return store
+
+
+def claim(item_m: int, problem: GemmProblem = SQUARE, ms: float = 0.5, **changes: Any) -> Record:
+    variant = config_to_json(config(item_m=item_m))
+    return record(problem, config=variant, samples=(ms,), **changes)
+
+
+def test_a_merge_takes_all_and_twice_does_no_harm(store: Store, other: Store) -> None:
+    came = absorb(store, other)
+    assert (came.new, came.improved, came.known) == (4, 3, 0)
+    assert store.all_winners() == other.all_winners()
+    assert [one.origin for one in store.all_winners()] == ["import", "merge"]
+    assert absorb(store, other).known == 4
+    assert len(store.history()) == 3
+    assert store.of(INFO).measured(SQUARE) == {}
+
+
+def test_what_was_measured_on_this_machine_stays_verified(store: Store, other: Store) -> None:
+    absorb(store, other, trusted=True)
+    assert [one.origin for one in store.all_winners()] == ["import", ""]
+    assert store.of(INFO).measured(SQUARE) == other.of(INFO).measured(SQUARE)
+    assert store.of(INFO).trials(SQUARE) == 3
+
+
+def test_merging_does_not_make_a_file(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="there is no database file"):
+        open_existing(tmp_path / "nothing.sqlite")
+    assert not (tmp_path / "nothing.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("what", "dropped", "left"),
+    [
+        (Prune(failures=True), 1, 2),
+        (Prune(history=True), 2, 2),
+        (Prune(claims=True), 1, 1),
+        (Prune(origin="import"), 1, 1),
+        (Prune(origin="push by mallory"), 0, 2),
+        (Prune(other_generators=True), 0, 2),
+        (Prune(failures=True, history=True, claims=True), 3, 1),
+        (Prune(), 0, 2),
+    ],
+)
+def test_pruning_drops_what_is_asked_for(
+    other: Store, what: Prune, dropped: int, left: int
+) -> None:
+    assert prune(other, what, dry_run=True) == dropped
+    assert len(other.all_winners()) == 2
+    assert prune(other, what) == dropped
+    assert len(other.all_winners()) == left
+    assert prune(other, what) == 0
+
+
+def test_where_a_winner_is_dropped_the_next_best_is_crowned(store: Store) -> None:
+    store.of(INFO).record(SQUARE, FAMILY, config(item_m=1), timed(2.0))
+    store.merge([claim(2), claim(3, ms=1.0)], origin="push by mallory")
+    store.merge([claim(4, device=replace(INFO, name="B"))], origin="push by mallory")
+    assert prune(store, Prune(origin="push by mallory")) == 3
+    assert [(one.ms, one.verified) for one in store.all_winners()] == [(2.0, True)]
+    store.merge([claim(1, generator="0")])
+    assert prune(store, Prune(other_generators=True)) == 1
+    assert prune(store, Prune(history=True)) == 0
+
+
+def measuring(times: dict[int, float], asked: list[int]) -> Any:
+    """A machine on which variants take these milliseconds; what is not named fails."""
+
+    def measure(problem: Any, family: str, variant: Any) -> Measurement:
+        asked.append(variant.item_m)
+        ms = times.get(variant.item_m)
+        return FAILED if ms is None else timed(ms)
+
+    return measure
+
+
+def test_verifying_measures_what_would_serve_until_something_works(store: Store) -> None:
+    sibling = replace(INFO, name="Imaginary GPU Mini")
+    store.merge([claim(1), claim(2, device=sibling, ms=0.1), claim(3, OTHER)])
+    chooser = Chooser(store, INFO, LIMITS)
+    asked: list[int] = []
+    claims = chooser.unverified()
+    assert {choice.source for choice in claims} == {"exact, unverified"}
+    done = list(verify(chooser, store.of(INFO), claims, measuring({2: 3.0, 3: 1.5}, asked)))
+    assert asked == [3, 1]
+    assert [one.measurement.ok for one in done] == [True, False]
+    assert chooser.unverified() == []
+    sources = [chooser.choose(problem).source for problem in (OTHER, SQUARE)]
+    assert sources == ["exact", "nearest"]  # the square is served by what was verified next to it
+
+
+def test_a_relatives_record_is_verified_for_this_device(store: Store) -> None:
+    sibling = replace(INFO, name="Imaginary GPU Mini")
+    store.merge([claim(2, device=sibling)])
+    chooser = Chooser(store, INFO, LIMITS)
+    (choice,) = chooser.unverified()
+    assert (choice.source, choice.ms) == ("architecture, unverified", None)
+    list(verify(chooser, store.of(INFO), [choice], measuring({2: 3.0}, [])))
+    assert (chooser.choose(SQUARE).source, chooser.choose(SQUARE).ms) == ("exact", 3.0)
+
+
+def test_where_nothing_claimed_works_the_default_serves(store: Store) -> None:
+    store.merge([claim(1), claim(2, ms=1.0)])
+    chooser = Chooser(store, INFO, LIMITS)
+    asked: list[int] = []
+    list(verify(chooser, store.of(INFO), chooser.unverified(), measuring({}, asked)))
+    assert asked == [1, 2]
+    assert Chooser(store, INFO, LIMITS).choose(SQUARE).rung in ("default", "shipped")
