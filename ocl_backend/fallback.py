@@ -48,14 +48,22 @@ def reset_fallbacks() -> None:
     shim.library().ocl_fallback_reset()
 
 
-def serving(overload: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `kernel`, relieved by the CPU where it raises `UnsupportedDtypeError`."""
+def serving(
+    overload: Any, kernel: Callable[..., Any], on_complex: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """Return `kernel`, relieved where it raises `UnsupportedDtypeError`.
+
+    Complex operands go to `on_complex` if there is one, all others to the CPU.
+    """
 
     @wraps(kernel)
     def serve(*args: Any, **kwargs: Any) -> Any:
         try:
             return kernel(*args, **kwargs)
         except UnsupportedDtypeError:
+            given = (*args, *kwargs.values())
+            if on_complex and any(isinstance(x, Tensor) and x.is_complex() for x in given):
+                return on_complex(*args, **kwargs)
             return on_cpu(overload, args, kwargs)
 
     return serve

@@ -15,6 +15,7 @@ from ocl_backend.fallback import serving
 MODULES = (
     "pointwise",
     "complex",
+    "fft",
     "reductions",
     "softmax",
     "factories",
@@ -48,9 +49,11 @@ LIBRARY = _open("aten", "IMPL")
 
 def register() -> None:
     """Register every operator of every module with torch, for the device's dispatch key."""
+    rescues = import_module(f"{__name__}.complex").RESCUES
     for name in MODULES:
         for operator, implementation in import_module(f"{__name__}.{name}").OPERATORS.items():
-            LIBRARY.impl(operator, serving(overload(operator), implementation), "PrivateUse1")
+            kernel = serving(overload(operator), implementation, rescues.get(operator))
+            LIBRARY.impl(operator, kernel, "PrivateUse1")
 
 
 def overload(operator: str) -> Any:

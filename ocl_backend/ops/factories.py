@@ -72,6 +72,11 @@ def eye_out(n: int, m: int | None = None, *, out: Tensor) -> Tensor:
     return out
 
 
+def zero_tensor(size: list[int], **options: Any) -> Tensor:
+    """Return zeros where torch may make a tensor that has no memory: this device has none such."""
+    return torch.zeros(size, **options)
+
+
 def tril(x: Tensor, diagonal: int = 0) -> Tensor:
     """Keep what is on and below a diagonal of each matrix."""
     return _triangle("tril", "column - row <= diagonal", x, diagonal)
@@ -117,6 +122,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "linspace.out": linspace_out,
     "eye.out": eye_out,
     "eye.m_out": eye_out,
+    "_efficientzerotensor": zero_tensor,
     "tril": tril,
     "tril_": tril_,
     "tril.out": into(tril),

@@ -191,8 +191,8 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> Plan:
         strides = tuple(compute_elementwise_output_strides(*spread))
         fresh = shape, strides, result, device
     out_dtype = bound[call.output].dtype if call.output else result
-    check_cast(result, out_dtype)
     kernel = _kernel(call, bound, op, compute, out_dtype)
+    check_cast(result, out_dtype)
     walked = [
         broadcast_strides(shape, inputs[operand.name].shape, inputs[operand.name].stride())
         if operand.name in inputs

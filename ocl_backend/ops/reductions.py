@@ -138,6 +138,7 @@ def mean(
 ) -> Tensor:
     """Mean of floats."""
     wanted = dtype or x.dtype
+    dtype_of(wanted)  # a complex mean is not an error
     if not wanted.is_floating_point:
         raise RuntimeError(f"mean: {x.dtype} has no mean of its own; pass dtype=torch.float32")
     return reduce(MEAN, x, dims, keepdim, wanted)

@@ -1,0 +1,44 @@
+"""Fourier transforms against the CPU: lengths of every kind, real and complex, along any dims."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import ocl_backend  # noqa: F401 (registers the device)
+
+LENGTHS = [1, 30, 64, 127, 200, 1018]
+"""One; products; a prime that still is; split; and with a prime that goes through a convolution."""
+
+
+def close(ours: Any, theirs: Any) -> None:
+    scale = theirs.abs().max().item()
+    torch.testing.assert_close(ours.cpu(), theirs, rtol=0, atol=3e-6 * scale)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_every_length(device: Any, length: int) -> None:
+    torch.manual_seed(length)
+    place = torch.device("ocl", device.index)
+    real, numbers = torch.randn(3, length), torch.randn(3, length, dtype=torch.complex64)
+    torch.ocl.reset_fallbacks()
+    close(torch.fft.fft(numbers.to(place)), torch.fft.fft(numbers))
+    close(torch.fft.ifft(numbers.to(place)), torch.fft.ifft(numbers))
+    close(torch.fft.rfft(real.to(place)), torch.fft.rfft(real))
+    half = numbers[:, : length // 2 + 1]
+    close(torch.fft.irfft(half.to(place), n=length), torch.fft.irfft(half, n=length))
+    assert torch.ocl.fallbacks() == {}
+
+
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+def test_dims_and_norms_with_gradients(device: Any, norm: str) -> None:
+    place = torch.device("ocl", device.index)
+    x = torch.randn(4, 6, 5, requires_grad=True)
+    ours = x.detach().to(place).requires_grad_()
+    for given in (x, ours):
+        spectrum = torch.fft.rfftn(given, dim=(2, 0), norm=norm)
+        torch.fft.irfftn(spectrum * spectrum, dim=(2, 0), norm=norm).abs().sum().backward()
+    close(ours.grad, x.grad)
