@@ -122,9 +122,9 @@ def warm(path: Path, others: Sequence[Path], seed: int) -> list[float]:
 
 
 def line(label: str, results: NDArray[np.float64]) -> str:
-    """Return mean and tenth percentile over the seeds, per count."""
-    low = np.quantile(results, 0.1, axis=0, method="lower")
-    cells = (f"{mean:6.1%} /{tenth:6.1%}" for mean, tenth in zip(results.mean(0), low, strict=True))
+    """Return the mean over the seeds and what nine of ten of them reach, per count."""
+    nine = np.sort(results, axis=0)[len(results) // 10]
+    cells = (f"{mean:6.1%} /{most:6.1%}" for mean, most in zip(results.mean(0), nine, strict=True))
     return f"{label:44s}" + "   ".join(cells)
 
 
@@ -138,7 +138,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     counts = WARM if arguments.warm else COLD
-    print(f"mean / tenth percentile of {arguments.seeds} seeds, after {counts} evaluations")
+    print(f"mean / reached by nine of ten of {arguments.seeds} seeds, after {counts} evaluations")
     with ProcessPoolExecutor(arguments.jobs) as pool:
         for label, search in searches(arguments):
             results = np.array(list(pool.map(search, range(arguments.seeds))))

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from queue import SimpleQueue
 from typing import Any
 
-from oclgen.child import Child, ChildError
+from oclgen.child import Child, ChildError, WorkerError
 from oclgen.measurement import Measurement
 from oclgen.problem import Problem
 
@@ -32,14 +32,14 @@ class Builders:
 
     def __post_init__(self) -> None:
         """Start no process yet: each starts with its first build."""
-        self._threads = ThreadPoolExecutor(len(self.children), "builder")
+        self._threads = ThreadPoolExecutor(max(len(self.children), 1), "builder")
         for child in self.children:
             self._idle.put(child)
 
     def start(self, problem: Problem, family: str, config: Any) -> None:
-        """Begin to build a variant, unless that was begun before."""
+        """Begin to build a variant, unless that was begun before or there is no process for it."""
         key = (problem, family, config)
-        if key not in self._builds:
+        if self.children and key not in self._builds:
             self._builds[key] = self._threads.submit(self._build, key)
 
     def take(self, problem: Problem, family: str, config: Any, alone: bool) -> Built:
@@ -66,6 +66,8 @@ class Builders:
             answer: Built = child.ask((problem, family, asdict(config)), "compiling")
         except ChildError as error:
             return error.as_failure()
+        except WorkerError:  # no process to be had: the one that measures builds it
+            return {}
         finally:
             self._idle.put(child)
         return answer

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from search_spaces.space import Space
 from search_spaces.surrogate import Surrogate, expected_improvement, flatten
 
-START = 6
-"""Configs that are known before the process is believed: seeds in their order, then random ones.
-From then on the seeds that are left are only candidates: those of another device can all be bad."""
+START_COLD, START_WARM = 10, 6
+"""Configs that are known before the process is believed: random ones, or first of all seeds, in
+their order. From then on the seeds left are mere candidates: another device's can all be bad."""
 RANDOM_CANDIDATES = 2000
 NEAR_BEST, NEAR_STEPS = 3, 2
 """The candidates are drawn at random, and all that differ from one of the best three in at most
@@ -79,7 +79,8 @@ class Search:
 
     @property
     def _starting(self) -> bool:
-        return len(self._known) + len(self._pending) < START
+        enough = START_WARM if self._seeds else START_COLD
+        return len(self._known) + len(self._pending) < enough
 
     def _is_due(self, seed: Any) -> bool:
         """Say whether a seed is next: nothing can be expected of one outside of the space."""

@@ -1,0 +1,6 @@
+"""Python imports this at its start: it plants the faults in children, before `oclgen.worker`."""
+
+import planted
+
+planted.enter()
+planted.break_the_compiler()

@@ -1,0 +1,84 @@
+"""A kernel family whose configs each have a fault planted, and a compiler that dies of one.
+
+`child/sitecustomize.py` enters it in every process that has that folder on its path.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+from oclgen import families
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, buffer
+from oclgen.problem import GemmProblem, Problem
+
+NAME = "planted"
+PROBLEM = GemmProblem(24, 16, 20)
+FAULTS = {
+    "none": "",
+    "slow": "for (volatile int i = 0; i < 20000; ++i);",
+    "wrong": "if (row == 3 && column == 5) sum += 1.0f;",
+    "unwritten": "if (row == 23) return;",
+    "before": "if (row == 0) c[-1 - column] = 1.0f;",
+    "behind": "if (row == 0) c[24 * 16 + column] = 1.0f;",
+    "workspace": "if (row == 0) spare[64 + column] = 1.0f;",
+    "input": "if (row == 0) { __global float *wrong = (__global float *)a; wrong[column] = 0.0f; }",
+    "endless": "for (volatile int i = 0; i >= 0; i = 1);",
+    "refused": "this is no OpenCL C;",
+    "crash": "/* the compiler crashes */",
+}
+KERNEL = """
+__kernel void planted(__global const float *a, long a_at, __global const float *b, long b_at,
+                      __global float *c, long c_at, __global float *spare, long spare_at)
+{
+    int row = get_global_id(0), column = get_global_id(1);
+    float sum = 0.0f;
+    for (int k = 0; k < 20; ++k)
+        sum += a[row * 20 + k] * b[k * 16 + column];
+    %s
+    c[row * 16 + column] = sum;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    fault: str
+
+    def why_not(self, problem: Problem, limits: Limits) -> str | None:
+        return None
+
+
+DEFAULT = Config("none")
+
+
+def serves(problem: Problem) -> bool:
+    return problem == PROBLEM
+
+
+def plan(problem: Problem, config: Config) -> Plan:
+    args = tuple(arg for role in ("a", "b", "c", "spare") for arg in buffer(role))
+    source = KERNEL % FAULTS[config.fault]
+    launch = Launch(source, NAME, (problem.m, problem.n), (1, 1), args)
+    return Plan((launch,), (("spare", 256),))
+
+
+def enter() -> None:
+    """Let this module be a family in this process."""
+    families.FAMILIES[NAME] = sys.modules[__name__]
+
+
+def break_the_compiler() -> None:
+    """Let the compiler die of the source that says so, as compilers of OpenCL runtimes do."""
+    from oclgen.device import Device
+
+    honest = Device._compile
+
+    def compiled(device: Device, source: str) -> object:
+        if FAULTS["crash"] in source:
+            os.abort()  # as LLVM does where it finds itself in an impossible state
+        return honest(device, source)
+
+    Device._compile = compiled  # type: ignore[method-assign]

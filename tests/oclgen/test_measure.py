@@ -1,0 +1,161 @@
+"""How many samples are taken, cold and warm caches, guard zones, and what is noted with a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, count, repeat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oclgen import conditions as module
+from oclgen.canary import GUARD, guarded
+from oclgen.conditions import before_and_after, conditions
+from oclgen.device import Device
+from oclgen.families import gemm_register
+from oclgen.limits import DeviceInfo
+from oclgen.measure import MAX_SAMPLES, MIN_SAMPLES, Bench, time_samples, uncertainty
+from oclgen.problem import GemmProblem
+
+SMALL = GemmProblem(24, 40, 16)
+
+
+@dataclass
+class Prepared:
+    """A plan that takes the times it is told; the first is the warm-up's."""
+
+    times: Iterator[float]
+    runs: int = 0
+    seen: list[str] = field(default_factory=list)
+
+    def run(self) -> float:
+        self.runs += 1
+        self.seen.append("run")
+        return next(self.times)
+
+
+def sampled(times: Iterator[float], **more: Any) -> tuple[float, ...]:
+    return time_samples(Prepared(times), **more)  # type: ignore[arg-type]
+
+
+def test_few_samples_do_where_they_agree() -> None:
+    assert len(sampled(repeat(30.0))) == MIN_SAMPLES
+
+
+def test_more_are_taken_until_the_median_is_known() -> None:
+    wide = (30 + 0.5 * (i % 5) for i in count())
+    samples = sampled(wide)
+    assert MIN_SAMPLES < len(samples) <= MAX_SAMPLES
+    assert uncertainty(samples) < 0.005 or len(samples) == MAX_SAMPLES
+
+
+def test_an_outlier_does_not_keep_it_from_being_known() -> None:
+    assert len(sampled(chain([30, 30, 90], repeat(30.0)))) < 10
+
+
+def test_a_clear_loser_is_given_up() -> None:
+    noisy: Callable[[], Iterator[float]] = lambda: (30 + 5.0 * (i % 3) for i in count())  # noqa: E731
+    assert len(sampled(noisy(), limit_ms=10)) == MIN_SAMPLES
+    assert len(sampled(noisy(), limit_ms=29)) > MIN_SAMPLES
+
+
+def test_caches_are_flushed_before_each_sample_and_only_then() -> None:
+    prepared = Prepared(repeat(30.0))
+    time_samples(prepared, flush=lambda: prepared.seen.append("flush"))  # type: ignore[arg-type]
+    assert prepared.seen == ["run"] + ["flush", "run"] * MIN_SAMPLES
+
+
+def test_cold_caches_are_no_faster_and_both_are_told(device: Device) -> None:
+    problem = GemmProblem(1, 512, 512)  # reads a megabyte once
+    plan = gemm_register.plan(problem, gemm_register.DEFAULT)
+    warm, cold = (Bench(device, problem, 7, cache).measure(plan) for cache in ("warm", "cold"))
+    assert (warm.cache, cold.cache) == ("warm", "cold")
+    assert warm.seed == cold.seed == 7
+    assert warm.ok
+    assert cold.ok
+    assert min(cold.samples) > 0.8 * min(warm.samples)
+
+
+def test_the_seed_draws_other_inputs(device: Device) -> None:
+    first, second = (Bench(device, SMALL, seed).expected for seed in (1, 2))
+    assert not np.array_equal(first, second)
+
+
+def test_guard_zones_tell_what_was_written_beside(device: Device) -> None:
+    buffer = guarded(device, "c", 100)
+    assert buffer.damage() == ""
+    like = np.empty(100, np.uint8)
+    assert (device.download(buffer.region, like) == 0xFF).all()
+    device.fill(buffer.whole, 0, 3, GUARD - 3)
+    device.fill(buffer.whole, 0, 2, GUARD + 100)
+    assert buffer.damage() == "3 bytes before c and 2 bytes behind c"
+    buffer.restore()
+    assert buffer.damage() == ""
+
+
+def test_a_program_built_elsewhere_is_loaded(device: Device) -> None:
+    source = gemm_register.plan(SMALL, gemm_register.DEFAULT).launches[0].source
+    device.forget_programs()
+    binary = device.binary(source)
+    device.forget_programs()
+    device.load(source, binary)
+    assert device._programs
+    assert Bench(device, SMALL).measure(gemm_register.plan(SMALL, gemm_register.DEFAULT)).ok
+    device.forget_programs()
+    device.load(source, b"no binary")
+    assert not device._programs
+
+
+CPU = DeviceInfo("Zen", "AMD", "cpu", "cpu float16", "OpenCL", "3.0", "1", 2)
+GPU = DeviceInfo("H", "NVIDIA Corporation", "gpu", "nvidia sm_90", "CUDA", "3.0", "1", 132)
+
+
+def test_clocks_and_temperature_of_a_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "3000000\n",
+        "devices/system/cpu/cpu1/cpufreq/scaling_cur_freq": "2000000\n",
+        "class/hwmon/hwmon0/name": "nvme\n",
+        "class/hwmon/hwmon0/temp1_input": "90000\n",
+        "class/hwmon/hwmon1/name": "k10temp\n",
+        "class/hwmon/hwmon1/temp1_input": "61500\n",
+        "class/hwmon/hwmon1/temp2_input": "n/a\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(module, "SYSTEM", tmp_path)
+    assert conditions(CPU, None) == {"mhz": 2500.0, "celsius": 61.5}
+    monkeypatch.setattr(module, "SYSTEM", tmp_path / "nothing here")
+    assert conditions(CPU, None) == {}
+
+
+def test_clocks_and_temperature_of_an_nvidia_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    library = SimpleNamespace(
+        NVMLError=RuntimeError,
+        NVML_CLOCK_SM=1,
+        NVML_TEMPERATURE_GPU=0,
+        nvmlDeviceGetHandleByPciBusId=asked.append,
+        nvmlDeviceGetClockInfo=lambda device, kind: 1980,
+        nvmlDeviceGetTemperature=lambda device, kind: 41,
+    )
+    monkeypatch.setattr(module, "_nvml", lambda: library)
+    handle = SimpleNamespace(pci_domain_id_nv=0, pci_bus_id_nv=0x1B, pci_slot_id_nv=0)
+    assert conditions(GPU, handle) == {"mhz": 1980.0, "celsius": 41.0}
+    assert asked == [b"00000000:1b:00.0"]
+    monkeypatch.setattr(module, "_nvml", lambda: None)
+    assert conditions(GPU, handle) == {}
+
+
+def test_before_and_after_are_told_apart() -> None:
+    assert before_and_after({"mhz": 1.0}, {"mhz": 2.0, "celsius": 3.0}) == {
+        "mhz_before": 1.0,
+        "mhz_after": 2.0,
+        "celsius_after": 3.0,
+    }
