@@ -9,7 +9,7 @@ import json
 import multiprocessing
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -24,6 +24,8 @@ from . import turn
 if TYPE_CHECKING:
     from search_spaces.progress import TuneResult
     from search_spaces.spread import Turn
+
+Take = Callable[[turn.Order], "TuneResult"]
 
 PREFIX = "opencl_"
 """What the names of devices begin with among a Ray node's resources."""
@@ -43,6 +45,7 @@ class LocalCrew:
     workers: int
     families: frozenset[str] | None
     where: str
+    take: Take = turn.take
     _pool: Any = field(init=False)
 
     def __enter__(self) -> LocalCrew:
@@ -69,7 +72,7 @@ class LocalCrew:
     def submit(self, asked: Turn, /) -> Future[TuneResult]:
         """Hand the turn to the pool."""
         order = _order(asked, self.families, self.where)
-        taken: Future[TuneResult] = self._pool.schedule(turn.take, args=(order,))
+        taken: Future[TuneResult] = self._pool.schedule(self.take, args=(order,))
         return taken
 
 
@@ -84,6 +87,9 @@ class RayCrew:
     address: str
     families: frozenset[str] | None
     where: str
+    take: Take = turn.take
+    own: Callable[[], dict[str, float]] = lambda: ray_resources()
+    """The resources of a cluster that is made here."""
     _ray: Any = field(init=False)
 
     def __enter__(self) -> RayCrew:
@@ -96,7 +102,7 @@ class RayCrew:
         passed = {name: text for name, text in os.environ.items() if name.startswith("OCL")}
         options: dict[str, Any] = {"log_to_driver": False, "runtime_env": {"env_vars": passed}}
         if self.address == "local":
-            options |= {"resources": ray_resources(), "include_dashboard": False}
+            options |= {"resources": self.own(), "include_dashboard": False}
         try:
             self._ray.init(self.address, **options)
         except (ConnectionError, ValueError) as error:
@@ -104,7 +110,7 @@ class RayCrew:
                 f"no Ray cluster at {self.address!r}: {error}. On each node: "
                 'ray start [--head | --address HOST:PORT] --resources "$(oclgen ray-resources)"'
             ) from error
-        self._take = self._ray.remote(num_cpus=0, max_retries=0)(turn.take)
+        self._remote = self._ray.remote(num_cpus=0, max_retries=0)(take)
         return self
 
     def __exit__(
@@ -126,9 +132,14 @@ class RayCrew:
     def submit(self, asked: Turn, /) -> Future[TuneResult]:
         """Hand the turn to Ray, which places it where a device of the kind is free."""
         order = _order(asked, self.families, self.where)
-        placed = self._take.options(resources={PREFIX + asked.kind: 1}).remote(order)
+        placed = self._remote.options(resources={PREFIX + asked.kind: 1}).remote(self.take, order)
         taken: Future[TuneResult] = placed.future()
         return taken
+
+
+def take(by: Take, order: turn.Order) -> TuneResult:
+    """Let `by` take a turn: Ray wants a plain function, and shows its name."""
+    return by(order)
 
 
 def _order(asked: Turn, families: frozenset[str] | None, where: str) -> turn.Order:
