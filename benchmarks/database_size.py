@@ -1,0 +1,170 @@
+"""Fills a database with synthetic measurements and times what must not slow down with its size.
+
+    python benchmarks/database_size.py --measurements 10000,1000000,10000000 [--db URL]
+
+Timed are the lookup at dispatch (which reads memory), the reading of a device's winners at start,
+one more measurement, and the pages of the service. It measures no kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from fastapi.testclient import TestClient
+from sqlalchemy import insert
+
+from oclgen import GENERATOR_VERSION
+from oclgen.families import config_to_json, gemm_register
+from oclgen.limits import DeviceInfo, Limits
+from oclgen.measurement import Measurement
+from oclgen.problem import GemmProblem
+from tuned_db import Chooser, Store, open_store
+from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
+from tuned_db.rows import columns_of
+from tuned_db.service import guard
+from tuned_db.service.app import create_app
+
+TRIALS = 64
+"""Measurements per problem, as `oclgen tune` makes by default."""
+PER_DEVICE = 1000
+"""Problems per device: three networks' worth, in all directions."""
+BATCH = 100_000
+GAP = 1000
+"""Keys that are left free between two sizes, for what is recorded while times are taken."""
+INFO = DeviceInfo("Synthetic GPU 0", "Nobody", "gpu", "synthetic 0", "None", "3.0", "1.0", 8)
+LIMITS = Limits(kind="gpu", local_bytes=48 * 1024, max_work_group=256, max_work_items=(256,) * 3)
+
+
+def main() -> None:
+    """Fill step by step, and print a row of times after each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Raw)
+    parser.add_argument("--measurements", default="10000,1000000", help="sizes, growing")
+    parser.add_argument(
+        "--db", help="an empty database; default: a SQLite file that is thrown away"
+    )
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "size.sqlite"
+        store = open_store(asked.db or file)
+        tunings = 0
+        for step, size in enumerate(map(int, asked.measurements.split(","))):
+            begin, before = time.perf_counter(), tunings
+            tunings = max(size // TRIALS, 1)
+            _fill(store, before, tunings, step * GAP)
+            rate = (tunings - before) * TRIALS / (time.perf_counter() - begin)
+            _report(store, size, rate, file)
+
+
+_Raw = argparse.RawDescriptionHelpFormatter
+
+
+def _fill(store: Store, first: int, last: int, gap: int) -> None:
+    """Add tunings `first` to `last` with their measurements, the last of each being the winner."""
+    step = BATCH // TRIALS
+    for start in range(first, last, step):
+        numbers = range(start, min(start + step, last))
+        with store.database.writing() as connection:
+            devices = [n for n in numbers if n % PER_DEVICE == 0]
+            if devices:
+                connection.execute(insert(DeviceRow), [_device(n // PER_DEVICE) for n in devices])
+            connection.execute(insert(TuningRow), [_tuning(n, gap) for n in numbers])
+            rows = [row for n in numbers for row in _trials(n, gap)]
+            connection.execute(insert(MeasurementRow), rows)
+
+
+def _device(number: int) -> dict[str, Any]:
+    info = replace(INFO, name=f"Synthetic GPU {number}", architecture=f"synthetic {number}")
+    return asdict(info) | {"id": number + 1, "peak_gflops": 1000.0, "peak_gbytes": 100.0}
+
+
+def _tuning(number: int, gap: int) -> dict[str, Any]:
+    return {
+        "id": number + 1,
+        "device_id": number // PER_DEVICE + 1,
+        "generator": GENERATOR_VERSION,
+        "problem": _problem(number).key(),
+        "trials": TRIALS,
+        "winner_id": (number + 1) * TRIALS + gap,
+    }
+
+
+def _problem(number: int) -> GemmProblem:
+    return GemmProblem(8 + number % PER_DEVICE, 64, 64)
+
+
+CONFIG = json.loads(config_to_json(gemm_register.DEFAULT))
+ROW = columns_of(gemm_register.NAME, "", Measurement((1.0, 1.1, 1.2), error=1e-7))
+
+
+def _trials(number: int, gap: int) -> Iterator[dict[str, Any]]:
+    for trial in range(1, TRIALS + 1):
+        config = json.dumps(CONFIG | {"item_m": trial}, sort_keys=True, separators=(",", ":"))
+        winner = trial == TRIALS
+        yield ROW | {
+            "id": number * TRIALS + trial + gap,
+            "tuning_id": number + 1,
+            "config": config_to_json(gemm_register.DEFAULT) if winner else config,
+            "ms": 1.1 if winner else 2.0 + trial,
+        }
+
+
+def _report(store: Store, size: int, rate: float, file: Path) -> None:
+    chooser = Chooser(store, INFO, LIMITS)
+    known, unknown = _problem(7), GemmProblem(77, 65, 63)
+    device = store.of(INFO)
+    limits = guard.Limits(reads_per_s=1e9, writes_per_s=1e9)
+    web = TestClient(create_app(store, limits))
+    last = max(size // TRIALS, 1)
+    measured = Measurement((5.0,), error=0.0)
+    times = {
+        "memo": _best(lambda: chooser.choose(known), 1000),
+        "first": _best(lambda: next(chooser.candidates(unknown)), 5),
+        "start": _best(lambda: Chooser(store, INFO, LIMITS), 3),
+        "record": _best(lambda: _keep(device, measured), 5),
+        "page /": _best(lambda: web.get("/").raise_for_status(), 3),
+        "device": _best(lambda: web.get("/devices/1").raise_for_status(), 3),
+        "filter": _best(lambda: web.get("/devices/1?text=900x").raise_for_status(), 3),
+        "history": _best(lambda: web.get(f"/tunings/{last}").raise_for_status(), 3),
+        "api": _best(lambda: web.get(f"/api/v1/winners?after={last - 60}").raise_for_status(), 3),
+    }
+    disk = f"{file.stat().st_size / 2**30:.2f} GiB" if file.is_file() else store.name
+    print(f"{size} measurements, {last} problems, {disk}, filled at {rate:.0f} rows/s")
+    print(
+        "  " + ", ".join(f"{what} {_unit(seconds)}" for what, seconds in times.items()), flush=True
+    )
+
+
+def _keep(device: Any, measured: Measurement) -> None:
+    _keep.count += 1  # type: ignore[attr-defined]
+    config = replace(gemm_register.DEFAULT, item_m=1000 + _keep.count)  # type: ignore[attr-defined]
+    device.record(_problem(7), gemm_register.NAME, config, measured)
+
+
+_keep.count = 0  # type: ignore[attr-defined]
+
+
+def _best(action: Callable[[], object], repeats: int) -> float:
+    """Return the median seconds of an action, after one that warms up."""
+    action()
+    found = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        action()
+        found.append(time.perf_counter() - begin)
+    return median(found)
+
+
+def _unit(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.1f} ms"
+
+
+if __name__ == "__main__":
+    main()
