@@ -17,7 +17,12 @@ import torch
 from oclgen.keys import parse_key
 from oclgen.problem import GemmProblem
 
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+DTYPES = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+}
 SAMPLE_S = 0.15
 
 
@@ -55,6 +60,7 @@ def device_name() -> str:
 
 def samples(problem: GemmProblem) -> list[float]:
     """Return times in milliseconds after a warm-up."""
+    torch.backends.cuda.matmul.allow_tf32 = problem.dtype == "tf32"
     a, b = operands(problem, device_name())
     out = torch.matmul(a, b)
 
@@ -77,7 +83,6 @@ def timed(run: Callable[[], object]) -> list[float]:
 
 def main() -> None:
     """Answer every line on stdin; the first line out names the peer."""
-    torch.backends.cuda.matmul.allow_tf32 = False
     serve(samples)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from oclgen.families import gemm_dot, gemm_mma, gemm_register, gemm_staged
+from oclgen.families import gemm_async, gemm_dot, gemm_mma, gemm_register, gemm_staged
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import DTYPES, GemmProblem
@@ -160,6 +160,50 @@ def staged_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_staged.Confi
     ]  # fmt: skip
 
 
+def async_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
+    """Return the values worth trying for each parameter of `gemm_async`.
+
+    None but the default where the device did not show `cp.async`.
+    """
+    if "cp_async" not in limits.instructions:
+        return {}
+    return {
+        "tile_m": _up_to(problem.m, 32, 64, 128, 256)[-3:],
+        "tile_n": _up_to(problem.n, 32, 64, 128, 256)[-3:],
+        "tile_k": (8, 16),
+        "local_m": (8, 16),
+        "local_n": (8, 16),
+        # the squarer a warp's block, the fewer words it reads
+        "warp_m": (2, 4, 8),
+        # only a copy that transposes meets bank conflicts
+        "pad_a": (0,) if problem.trans_a else (0, 4),
+        "pad_b": (0, 4) if problem.trans_b else (0,),
+        "stages": (2, 3, 4, 5),
+        "split_k": _splits(problem, limits, 1, 2, 4, 8, 16),
+        "group_m": (4, 8, 16),
+    }
+
+
+def async_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_async.Config]:
+    """Return start points for `gemm_async`, best guess first; some may not be valid."""
+    shapes = (
+        (128, 128, 8, 16, 16, 4), (128, 256, 8, 16, 16, 3), (256, 128, 8, 16, 16, 3),
+        (128, 128, 16, 16, 16, 2), (128, 64, 8, 16, 8, 4), (64, 128, 8, 8, 16, 4),
+        (64, 64, 16, 8, 8, 4), (32, 64, 16, 8, 8, 4),
+    )  # fmt: skip
+    units = limits.compute_units
+    fills = [s for s in shapes if _tiles(problem, s[0], s[1]) >= units]
+    fills = fills if len(fills) > 3 else list(shapes[3:])
+    return [
+        gemm_async.Config(
+            tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n, warp_m=4,
+            pad_a=0 if problem.trans_a else 4, pad_b=4 if problem.trans_b else 0, stages=stages,
+            split_k=_fill(problem, limits, tile_m, tile_n), group_m=8,
+        )
+        for tile_m, tile_n, tile_k, local_m, local_n, stages in fills
+    ]  # fmt: skip
+
+
 def mma_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
     """Return the values worth trying for each parameter of `gemm_mma`.
 
@@ -212,7 +256,8 @@ def mma_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_mma.Config]:
         gemm_mma.Config(
             unit=unit, tile_m=tile_m, tile_n=tile_n, tile_k=width // size, warps_m=warps_m,
             warps_n=warps_n, stages=stages, pending=pending,
-            split_k=_fill(problem, limits, tile_m, tile_n), group_m=8,
+            # planes cost more than a unit that waits for half of its work
+            split_k=_fill(problem, limits, tile_m, tile_n, 1), group_m=8,
             pack_a="a" in packed, pack_b="b" in packed,
         )
         for unit, tile_m, tile_n, width, warps_m, warps_n, stages, pending, packed in shapes
@@ -270,9 +315,11 @@ def _tiles(problem: GemmProblem, tile_m: int, tile_n: int) -> int:
     return problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n)
 
 
-def _fill(problem: GemmProblem, limits: Limits, tile_m: int, tile_n: int) -> int:
-    """Return the power of two by which k has to be split for every compute unit to have work."""
-    wanted, split = GROUPS_PER_UNIT * limits.compute_units, 1
+def _fill(
+    problem: GemmProblem, limits: Limits, tile_m: int, tile_n: int, groups: int = GROUPS_PER_UNIT
+) -> int:
+    """Return the power of two by which k has to be split for each compute unit to have `groups`."""
+    wanted, split = groups * limits.compute_units, 1
     while split * _tiles(problem, tile_m, tile_n) < wanted and problem.k >= 128 * split:
         split *= 2
     return split

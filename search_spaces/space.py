@@ -31,6 +31,7 @@ PRODUCT_LIMIT = 400_000
 
 SPACES: dict[str, tuple[Values, Seeds]] = {
     **conv.SPACES,
+    "gemm_async": (gemm.async_values, gemm.async_seeds),
     "gemm_dot": (gemm.dot_values, gemm.dot_seeds),
     "gemm_mma": (gemm.mma_values, gemm.mma_seeds),
     "gemm_register": (gemm.register_values, gemm.register_seeds),

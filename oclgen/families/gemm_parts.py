@@ -17,6 +17,11 @@ PACK_STEPS = 64
 """Steps of the reduction one work-item packs: enough to hide what starting it costs on a CPU."""
 REDUCE_VECTOR = 4
 FLOAT_BYTES = 4
+ALIGNED = (
+    "#define IS_ALIGNED(p, ld, bytes, width) "
+    "((((size_t)(p) | (size_t)(ld) * (bytes)) & ((bytes) * (width) - 1)) == 0)"
+)
+"""Macro that says whether pointer and row stride are aligned to `width` elements of `bytes`."""
 
 
 def operand(role: str, ld: int, batch_stride: int, name: str = "") -> tuple[Arg, Arg, Arg, Arg]:
@@ -109,8 +114,7 @@ def aligned_preamble(dtype: str) -> str:
     these promise the vector's, behind a test of pointer and row stride.
     """
     lines = [
-        "#define IS_ALIGNED(p, ld, bytes, width) "
-        "((((size_t)(p) | (size_t)(ld) * (bytes)) & ((bytes) * (width) - 1)) == 0)",
+        ALIGNED,
         "#define ALIGNED_LOAD1(p) LOAD1(p)",
         "#define ALIGNED_STORE1(v, p) STORE1(v, p)",
     ]

@@ -52,12 +52,8 @@ a, b                how the operand lies in local memory: see `Layout`
         return f"(read_{side} ^ {flip})" if flip else f"read_{side}"
     def plus(offset):
         return f" + {offset}" if offset else ""
-    def accumulator(i, j, x):
-        return f"acc[{i}][{4 * j + x}]"
-    def plus_bias(i, j, h):
-        if bias == "m":
-            return f" + LOAD1(bias + row)"
-        return "" if bias == "none" else f" + bias{j}"
+    def plus_bias(j):
+        return {"none": "", "m": " + LOAD1(bias + row)", "n": f" + bias{j}"}[bias]
 %>\
 ${preamble}
 % if not split:
@@ -123,13 +119,11 @@ uint to_tf32(const uint value)
 }
 % endif
 
-% if not tf32 or a.along_k or b.along_k:
-<% trans = {False: "", True: ".trans"} %>\
-% for transposed in sorted({not a.along_k, not b.along_k} - ({True} if tf32 else set())):
+% for transposed in sorted({not lay.along_k for lay in (a, b) if not lay.by_words}):
 uint4 fragment${"_trans" if transposed else ""}(const uint address)
 {
     uint x, y, z, w;
-    __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4${trans[transposed]}.shared.b16 {%0, %1, %2, %3}, [%4];"
+    __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4${".trans" if transposed else ""}.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "r"(address) : "memory");
 % if tf32:
     return (uint4)(to_tf32(x), to_tf32(y), to_tf32(z), to_tf32(w));
@@ -139,7 +133,6 @@ uint4 fragment${"_trans" if transposed else ""}(const uint address)
 }
 
 % endfor
-% endif
 % endif
 void store_pair(__global ${c_type} *out, const int column, const int n, const bool wide, const float2 value)
 {
@@ -207,7 +200,7 @@ void store_pair(__global ${c_type} *out, const int column, const int n, const bo
 % for side, lay, count in (("a", a, blocks_m), ("b", b, blocks_n // 2)):
 % for i in range(count):
 <% start = a.bytes if side == "b" else 0 %>\
-% if tf32 and not lay.along_k:
+% if lay.by_words:
 <%
     parts = []
     for high in (0, 1):
@@ -345,12 +338,7 @@ void gemm_mma(
 % endfor
 % endif
 
-    float acc[${blocks_m}][${4 * blocks_n}];
-% for i in range(blocks_m):
-% for j in range(blocks_n):
-    ${accumulator(i, j, 0)} = ${accumulator(i, j, 1)} = ${accumulator(i, j, 2)} = ${accumulator(i, j, 3)} = 0.0f;
-% endfor
-% endfor
+    float acc[${blocks_m}][${4 * blocks_n}] = {{0.0f}};
 
     const int steps = (k_last - k_first + ${tile_k - 1}) / ${tile_k};
     uint reading = 0, writing = ${ahead % stages * stage_bytes};
@@ -404,7 +392,7 @@ ${multiply()}\
         ${"if (row < m) " if edge_m else ""}{
             __global ${c_type} *out = c + row * (long)ld_c;
 % for j in range(blocks_n):
-            store_pair(out, n0${plus(8 * j)}, n, wide, (float2)(${accumulator(i, j, 2 * h)}, ${accumulator(i, j, 2 * h + 1)})${plus_bias(i, j, h)});
+            store_pair(out, n0${plus(8 * j)}, n, wide, (float2)(acc[${i}][${4 * j + 2 * h}], acc[${i}][${4 * j + 2 * h + 1}])${plus_bias(j)});
 % endfor
         }
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from oclgen.families import gemm_dot, gemm_mma, gemm_register, gemm_staged
+from oclgen.families import gemm_async, gemm_dot, gemm_mma, gemm_register, gemm_staged
 from oclgen.problem import ACTIVATIONS, DTYPES, GemmProblem
 
 SIZES = ((1, 1, 1), (1, 37, 64), (29, 1, 7), (7, 13, 5), (16, 32, 16), (33, 65, 17), (64, 64, 40))
@@ -74,6 +74,16 @@ MMAS = (
     WGMMA,
     replace(WGMMA, tile_m=128, pending=1, split_k=2, pack_a=True, pack_b=True),
     replace(WGMMA, tile_m=128, tile_n=128, warps_n=2, stages=2, pack_b=True),
+)
+
+ASYNC = gemm_async.Config(
+    tile_m=32, tile_n=32, tile_k=8, local_m=8, local_n=8, warp_m=4, pad_a=4, pad_b=0, stages=2,
+    split_k=1, group_m=1,
+)  # fmt: skip
+ASYNCS = (
+    ASYNC,
+    replace(ASYNC, tile_n=64, tile_k=16, warp_m=2, local_n=16, stages=3, split_k=2, group_m=8),
+    replace(ASYNC, tile_m=64, warp_m=8, pad_a=0, pad_b=4, stages=4),
 )
 
 CONFIGS = [("gemm_register", config) for config in REGISTERS]

@@ -1,0 +1,159 @@
+"""GEMM in fp32 whose tiles come by `cp.async`, on GPUs that have it.
+
+It is `gemm_staged` without the registers that hold a tile on its way, which leaves them to larger
+blocks of C; other dtypes have to be widened on the way and stay there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TypeGuard
+
+from oclgen.families import gemm_parts as parts
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, ceil_div
+from oclgen.problem import GemmProblem, Problem
+from oclgen.render import activation_preamble, render
+
+NAME = "gemm_async"
+
+WARP = 32
+MAX_ACCUMULATORS = 128
+"""Private floats per work-item beside which the operands still fit in 255 registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    local_m: int
+    local_n: int
+    warp_m: int
+    pad_a: int
+    pad_b: int
+    stages: int
+    split_k: int
+    group_m: int
+
+    @property
+    def item_m(self) -> int:
+        """Rows of C per work-item."""
+        return self.tile_m // self.local_m
+
+    @property
+    def item_n(self) -> int:
+        """Columns of C per work-item."""
+        return self.tile_n // self.local_n
+
+    @property
+    def work_items(self) -> int:
+        """Work-items per group."""
+        return self.local_m * self.local_n
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of local memory: the padded tiles of all stages."""
+        return 4 * self.stages * self.tile_k * (self.tile_m + self.pad_a + self.tile_n + self.pad_b)
+
+    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if "cp_async" not in limits.instructions:
+            known = ", ".join(sorted(limits.instructions)) or "none"
+            return f"cp_async is no instruction of the device; it showed {known}"
+        return (
+            self._shape_conflict()
+            or self._copy_conflict(problem)
+            or self._memory_conflict(problem, limits)
+            or parts.empty_slice(problem.k, self.split_k, self.tile_k)
+            or parts.work_group_too_large(self.work_items, 1, limits)
+        )
+
+    def _shape_conflict(self) -> str | None:
+        for axis in ("m", "n"):
+            tile, local = getattr(self, f"tile_{axis}"), getattr(self, f"local_{axis}")
+            if tile % (4 * local):
+                return f"tile_{axis}={tile} is no multiple of 4 x local_{axis}={local}"
+        if self.local_m % self.warp_m or WARP % self.warp_m:
+            return f"warp_m={self.warp_m} divides not both {WARP} and local_m={self.local_m}"
+        if self.local_n % (WARP // self.warp_m):
+            return f"warp_m={self.warp_m} puts {WARP // self.warp_m} along local_n={self.local_n}"
+        if self.item_m * self.item_n > MAX_ACCUMULATORS:
+            return (
+                f"tile {self.tile_m}x{self.tile_n} on {self.work_items} work-items needs "
+                f"{self.item_m * self.item_n} accumulators each; at most {MAX_ACCUMULATORS} fit"
+            )
+        if self.stages < 2:
+            return f"stages={self.stages} leaves none to copy; use 2 or more"
+        return None
+
+    def _copy_conflict(self, problem: GemmProblem) -> str | None:
+        for role, tile, pad, along_k in (
+            ("a", self.tile_m, self.pad_a, not problem.trans_a),
+            ("b", self.tile_n, self.pad_b, problem.trans_b),
+        ):
+            if pad % 4:
+                return f"pad_{role}={pad} misaligns vectors of 4; use a multiple"
+            row = self.tile_k if along_k else tile // 4
+            if self.work_items % row or (tile * self.tile_k) % (
+                self.work_items * (1 if along_k else 4)
+            ):
+                return (
+                    f"{self.work_items} work-items do not share the tile of {role}, "
+                    f"{tile} x tile_k={self.tile_k}, in whole rows"
+                )
+        return None
+
+    def _memory_conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
+        if self.local_bytes > limits.local_bytes:
+            return (
+                f"tile {self.tile_m}x{self.tile_n}x{self.tile_k} in {self.stages} stages needs "
+                f"{self.local_bytes} B of local memory; the device has {limits.local_bytes}"
+            )
+        spaces = {"planes": parts.planes_bytes(problem, self.split_k)}
+        return parts.workspace_too_large(spaces, limits)
+
+
+DEFAULT = Config(
+    tile_m=64, tile_n=64, tile_k=8, local_m=8, local_n=8, warp_m=4, pad_a=4, pad_b=4, stages=2,
+    split_k=1, group_m=8,
+)  # fmt: skip
+
+
+def serves(problem: Problem) -> TypeGuard[GemmProblem]:
+    """Say whether the family can compute the problem at all."""
+    return isinstance(problem, GemmProblem) and problem.dtype == "fp32"
+
+
+def plan(problem: GemmProblem, config: Config) -> Plan:
+    """Return the product and, where k is split, the launch that adds its planes."""
+    return parts.with_planes(_product(problem, config), problem, config.split_k)
+
+
+def _product(problem: GemmProblem, config: Config) -> Launch:
+    split = config.split_k > 1
+    source = render(
+        NAME,
+        **asdict(config),
+        item_m=config.item_m,
+        item_n=config.item_n,
+        preamble=parts.ALIGNED,
+        activation=activation_preamble("none" if split else problem.activation),
+        bias="none" if split else problem.bias,
+        trans_a=problem.trans_a,
+        trans_b=problem.trans_b,
+        edge_m=problem.m % config.tile_m != 0,
+        edge_n=problem.n % config.tile_n != 0,
+        edge_k=problem.k % config.tile_k != 0,
+    )
+    tiles = ceil_div(problem.m, config.tile_m) * ceil_div(problem.n, config.tile_n)
+    return Launch(
+        source=source,
+        kernel=NAME,
+        global_size=(tiles * config.work_items, 1, problem.batch * config.split_k),
+        local_size=(config.work_items, 1, 1),
+        args=parts.product_args(problem, config.split_k, config.tile_k),
+        local_bytes=config.local_bytes,
+    )

@@ -1,0 +1,89 @@
+"""What `gemm_async` says anywhere, and computes where the device has `cp.async`."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from gemm_cases import ASYNC, ASYNCS, BASE, BATCHES, EPILOGUES, SIZES, label
+
+from oclgen.device import Device
+from oclgen.families import gemm_async
+from oclgen.limits import KIB, Limits
+from oclgen.measure import Bench
+from oclgen.problem import GemmProblem
+from search_spaces.space import seeds_of, space_of
+
+AMPERE = Limits(
+    "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 108, 1,
+    instructions=frozenset({"cp_async", "mma"}),
+)  # fmt: skip
+PROBLEM = GemmProblem(200, 300, 400)
+CHANGES: dict[str, Any] = {
+    "tile_m": 64, "tile_n": 64, "tile_k": 16, "local_m": 4, "local_n": 16, "warp_m": 8,
+    "pad_a": 0, "pad_b": 4, "stages": 3, "split_k": 2, "group_m": 2,
+}  # fmt: skip
+
+
+def test_every_parameter_changes_the_text() -> None:
+    assert set(CHANGES) == {field.name for field in fields(ASYNC)}
+    before = [launch.source for launch in gemm_async.plan(PROBLEM, ASYNC).launches]
+    for name, value in CHANGES.items():
+        changed = replace(ASYNC, **{name: value}, **({"tile_n": 64} if name == "local_n" else {}))
+        assert changed.why_not(PROBLEM, AMPERE) is None, changed.why_not(PROBLEM, AMPERE)
+        assert [launch.source for launch in gemm_async.plan(PROBLEM, changed).launches] != before
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (replace(ASYNC, tile_m=40), ("tile_m=40", "local_m=8")),
+        (replace(ASYNC, warp_m=16), ("warp_m=16", "local_m=8")),
+        (replace(ASYNC, local_n=12, tile_n=48), ("warp_m=4 puts 8", "local_n=12")),
+        (replace(ASYNC, tile_m=128, tile_n=128), ("256 acc", "at most 128")),
+        (replace(ASYNC, stages=1), ("stages=1",)),
+        (replace(ASYNC, pad_a=2), ("pad_a=2",)),
+        (replace(ASYNC, tile_k=24), ("64 work-items", "tile of a", "tile_k=24")),
+        (replace(ASYNC, tile_k=64, stages=4), ("69632", "48128")),
+        (replace(ASYNC, split_k=80), ("split_k=80", "k=400")),
+    ],
+)
+def test_refusals_name_the_numbers(config: gemm_async.Config, words: tuple[str, ...]) -> None:
+    reason = config.why_not(PROBLEM, AMPERE)
+    assert reason is not None
+    assert all(word in reason for word in words), reason
+
+
+def test_only_devices_that_copy_so_are_served() -> None:
+    assert gemm_async.DEFAULT.why_not(PROBLEM, AMPERE) is None
+    assert "none" in (gemm_async.DEFAULT.why_not(PROBLEM, Limits()) or "")
+    assert not gemm_async.serves(replace(BASE, dtype="tf32"))
+    assert len(space_of("gemm_async", PROBLEM, Limits())) == 0
+    assert len(space_of("gemm_async", PROBLEM, AMPERE)) > 100
+    for problem in (GemmProblem(4096, 4096, 4096), GemmProblem(128, 4096, 4096), PROBLEM):
+        seeds = seeds_of("gemm_async", problem, AMPERE)
+        assert len(seeds) >= 4
+        assert all(seed.why_not(problem, AMPERE) is None for seed in seeds)
+
+
+def assert_right(device: Device, problem: GemmProblem, config: gemm_async.Config) -> None:
+    """Compare with float64, or skip where the device lacks the instruction."""
+    if "cp_async" not in device.limits.instructions:
+        pytest.skip(f"{device.name} has no cp.async")
+    assert config.why_not(problem, device.limits) is None
+    measurement = Bench(device, problem).measure(gemm_async.plan(problem, config), 0.0)
+    assert measurement.ok, f"{problem.key()} {config}: {measurement.reason}"
+
+
+@pytest.mark.parametrize("config", ASYNCS)
+def test_sizes_and_transposes(device: Device, config: gemm_async.Config) -> None:
+    for place, (m, n, k) in enumerate((*SIZES, (130, 72, 104))):
+        problem = GemmProblem(m, n, k, trans_a=place % 2 == 1, trans_b=place % 4 > 1)
+        if config.split_k == 1 or k > 2 * config.tile_k:
+            assert_right(device, problem, config)
+
+
+@pytest.mark.parametrize("problem", [*BATCHES, *EPILOGUES], ids=label)
+def test_batches_and_epilogues(device: Device, problem: GemmProblem) -> None:
+    assert_right(device, problem, ASYNC)
