@@ -5,7 +5,7 @@ parameter and `ms`, infinite for a variant that failed. Tables of the auto-tunin
 (https://github.com/AutoTuningAssociation/benchmark_hub, MIT) are read in both of its formats: the
 caches of Kernel Tuner and T4 (Hozzova et al. 2024, doi:10.1145/3629527.3651429).
 
-    python benchmarks/tables.py 256x256x256 gemm_register benchmarks/tables/gemm_register.csv.gz
+    python benchmarks/tables.py 256x256x256 gemm_register gemm_register.csv.gz --only order=m
 """
 
 from __future__ import annotations
@@ -110,8 +110,11 @@ def _table(name: str, rows: list[Row]) -> Table:
     return Table(name, space, np.array([ms for _, ms in rows], dtype=np.float64)[order])
 
 
-def measure_table(key: str, family: str, device: str, path: Path) -> None:
-    """Measure every config of a family's space and write the table; minutes to hours."""
+def measure_table(key: str, family: str, device: str, only: dict[str, str], path: Path) -> None:
+    """Measure every config of a family's space and write the table; minutes to hours.
+
+    A config's time is its fastest sample: whatever else a machine does only adds to it.
+    """
     from oclgen.device import select
     from oclgen.keys import parse_gemm
     from oclgen.worker import Worker
@@ -119,15 +122,16 @@ def measure_table(key: str, family: str, device: str, path: Path) -> None:
 
     problem, opened = parse_gemm(key), select(device)
     space = space_of(family, problem, opened.limits)
+    configs = [space.config(row) for row in range(len(space))]
+    configs = [one for one in configs if all(str(getattr(one, n)) == v for n, v in only.items())]
+    varied = [n for n in space.names if len({getattr(one, n) for one in configs}) > 1]
     with Worker(opened.index, opened.info) as worker, gzip.open(path, "wt", newline="") as file:
         out = csv.writer(file)
-        varied = [n for n, choices in zip(space.names, space.values, strict=True) if choices[1:]]
         out.writerow([*varied, "ms"])
-        for row in range(len(space)):
-            config = space.config(row)
-            ms = worker.measure(problem, family, config).ms
+        for done, config in enumerate(configs, 1):
+            ms = min(worker.measure(problem, family, config).samples, default=inf)
             out.writerow([*(getattr(config, name) for name in varied), f"{ms:.6g}"])
-            print(f"\r{row + 1} of {len(space)}", end="", file=sys.stderr, flush=True)
+            print(f"\r{done} of {len(configs)}", end="", file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -137,8 +141,10 @@ def main() -> None:
     parser.add_argument("family")
     parser.add_argument("path", type=Path, help="the file to write, .csv.gz")
     parser.add_argument("--device", default="0", help="index or part of the name")
-    arguments = parser.parse_args()
-    measure_table(arguments.problem, arguments.family, arguments.device, arguments.path)
+    parser.add_argument("--only", action="append", default=[], metavar="NAME=VALUE")
+    asked = parser.parse_args()
+    only = dict(each.split("=") for each in asked.only)
+    measure_table(asked.problem, asked.family, asked.device, only, asked.path)
 
 
 if __name__ == "__main__":

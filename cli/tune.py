@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     help="For all shapes together; 0: no limit.",
 )
 @click.option("--seed", default=0, show_default=True, help="Makes the search repeatable.")
+@click.option("--cold", is_flag=True, help="Take times with caches that hold none of the data.")
 @click.option(
     "--family",
     "families",
@@ -71,6 +72,7 @@ def tune(
     trials: int,
     time_budget: float,
     seed: int,
+    cold: bool,
     families: Sequence[str],
     workers: int | None,
     cluster: str | None,
@@ -93,7 +95,7 @@ def tune(
         os.environ[ENVIRONMENT] = where  # a model's own dispatch reads the same database
     workload = gather(opened.limits, f"ocl:{opened.index}", **asked)
     _require_families(families, workload.problems)
-    budget = Budget(trials, time_budget or inf, seed)
+    budget = Budget(trials, time_budget or inf, seed, "cold" if cold else "warm")
     out = console(aside=as_json)
     tried = frozenset(families) or None
     if crew := crew_of(workers, cluster, tried, where):
@@ -179,7 +181,7 @@ def run(
     )
     bar = TuningBar(out, len(problems), budget.trials, budget.seconds)
     alone = exclusive(locks([device]), lambda: out.print("waiting: another process measures on it"))
-    with alone, Worker(device.index, device.info) as worker, bar:
+    with alone, Worker(device.index, device.info, cache=budget.cache) as worker, bar:
         tuner = tuner_for(device, worker, store, budget, families, bar.report)
         results = tune_network(tuner, calls) if calls else search(tuner, problems)
     out.print(table_of(results, best.gflops))

@@ -26,7 +26,7 @@ def tuner_for(
     return Tuner(
         limits=device.limits,
         measure=worker.measure,
-        results=store.of(device.info),
+        results=store.of(device.info, budget.cache),
         budget=budget,
         families=families,
         starts=Chooser(store, device.info, device.limits).starts,

@@ -46,7 +46,10 @@ def take(order: Order) -> TuneResult:
     if not mine:
         raise DeviceError(f"no device of kind {order.kind} is left here; see `oclgen devices`")
     turn = Turn(order.kind, parse_key(order.problem), order.budget, order.slice, lambda _: None)
-    with exclusive(mine) as device, Worker(device.index, device.info) as worker:
+    with (
+        exclusive(mine) as device,
+        Worker(device.index, device.info, cache=order.budget.cache) as worker,
+    ):
         store = open_store(order.where)
         result = turn.take(tuner_for(device, worker, store, order.budget, order.families))
     if result.best is not None:

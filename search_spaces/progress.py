@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, Protocol
 
-from oclgen.measurement import Measurement
+from oclgen.measurement import Cache, Measurement
 from oclgen.problem import Problem
 
 Status = Literal["tuned", "already done", "no variant", "interrupted", "not reached"]
@@ -60,11 +60,15 @@ class Results(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a tuning may spend: distinct variants per problem, seconds over all problems."""
+    """What a tuning may spend: distinct variants per problem, seconds over all problems.
+
+    `seed` makes the search repeatable, `cache` is the state of the caches that times are taken in.
+    """
 
     trials: int = 64
     seconds: float = inf
     seed: int = 0
+    cache: Cache = "warm"
 
 
 @dataclass(frozen=True, slots=True)

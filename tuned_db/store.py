@@ -17,7 +17,7 @@ from sqlalchemy import Connection, select
 from oclgen import GENERATOR_VERSION
 from oclgen.families import ConfigError, config_from_dict, config_to_json
 from oclgen.limits import DeviceInfo
-from oclgen.measurement import Measurement
+from oclgen.measurement import Cache, Measurement
 from oclgen.problem import Problem
 from tuned_db import rows
 from tuned_db.database import Database, DatabaseError, locate, open_database
@@ -71,9 +71,12 @@ class Store:
         """What and where the database is, for messages."""
         return self.database.name
 
-    def of(self, info: DeviceInfo) -> DeviceStore:
-        """Return the part that belongs to one device, its driver and this generator."""
-        return DeviceStore(self.database, info)
+    def of(self, info: DeviceInfo, cache: Cache = "warm") -> DeviceStore:
+        """Return the part that belongs to one device, its driver and this generator.
+
+        Times with other caches than `cache` do not count as tried.
+        """
+        return DeviceStore(self.database, info, cache)
 
     def all_winners(self) -> list[Record]:
         """Return every readable winner, sorted by device, generator and problem."""
@@ -110,8 +113,8 @@ class Store:
 class DeviceStore:
     """What is known of one device with its driver and this generator; what a tuning talks to."""
 
-    def __init__(self, database: Database, info: DeviceInfo) -> None:
-        self._database, self._info = database, info
+    def __init__(self, database: Database, info: DeviceInfo, cache: Cache = "warm") -> None:
+        self._database, self._info, self._cache = database, info, cache
 
     def record(self, problem: Problem, family: str, config: Any, measurement: Measurement) -> bool:
         """Keep a measurement, failures too, and say whether it became the winner."""
@@ -167,6 +170,7 @@ class DeviceStore:
             .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
             .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
             .where(MeasurementRow.origin == "")
+            .where(MeasurementRow.ms.is_(None) | (MeasurementRow.cache == self._cache))
         )
         found: dict[tuple[str, str], float] = {}
         with self._database.reading() as connection:
@@ -178,8 +182,11 @@ class DeviceStore:
     def trials(self, problem: Problem) -> int:
         """Return how many distinct variants were tried, here or where the winner came from.
 
-        A winner that was not measured here is one trial that is still to be made.
+        A winner that was not measured here is one trial that is still to be made. The count is of
+        times with warm caches; those with cold ones were all made here.
         """
+        if self._cache == "cold":
+            return len(self.measured(problem))
         asked = select(TuningRow.id, TuningRow.trials).join(
             DeviceRow, DeviceRow.id == TuningRow.device_id
         )

@@ -10,6 +10,7 @@ from math import inf
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
 
 from oclgen.families import config_to_json
@@ -17,6 +18,7 @@ from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
 from tuned_db import Store, open_store
 from tuned_db.database import locate
+from tuned_db.models import MeasurementRow
 
 
 def test_the_faster_wins_and_the_history_stays(store: Store) -> None:
@@ -85,6 +87,23 @@ def test_a_winner_tells_all_of_its_provenance(store: Store) -> None:
     assert won.samples == (0.123457, 1.0, 0.5)
     assert won.error == 1e-7
     won.check()
+
+
+def test_times_with_cold_caches_are_searched_apart(store: Store) -> None:
+    warm, cold = store.of(INFO), store.of(INFO, "cold")
+    conditions = {"mhz_before": 1980.0, "celsius_after": 45.5}
+    flushed = Measurement((9.0,), seed=11, cache="cold", conditions=conditions)
+    warm.record(SQUARE, FAMILY, config(item_m=1), timed(2.0))
+    cold.record(SQUARE, FAMILY, config(item_m=2), flushed)
+    cold.record(SQUARE, FAMILY, config(item_m=3), Measurement(invalidity="compile", reason="no"))
+    assert sorted(warm.measured(SQUARE).values()) == [2.0, inf]
+    assert sorted(cold.measured(SQUARE).values()) == [9.0, inf]
+    assert cold.trials(SQUARE) == 2
+    assert cold.incumbent(SQUARE) == warm.incumbent(SQUARE)
+    with store.database.reading() as connection:
+        columns = (MeasurementRow.seed, MeasurementRow.cache, MeasurementRow.conditions)
+        kept = connection.execute(select(*columns).where(MeasurementRow.ms == 9.0)).one()
+    assert tuple(kept) == (11, "cold", conditions)
 
 
 def test_threads_share_a_store(store: Store) -> None:
