@@ -14,6 +14,7 @@ from ocl_backend.fallback import serving
 
 MODULES = (
     "pointwise",
+    "pairs",
     "complex",
     "fft",
     "reductions",
@@ -24,6 +25,7 @@ MODULES = (
     "shape",
     "scans",
     "sorting",
+    "order",
     "unique",
     "histograms",
     "distances",

@@ -167,7 +167,8 @@ def sum_(
 ) -> Parts:
     """Return the sums of the parts."""
     real, imaginary = torch.view_as_real(x.resolve_conj()).unbind(-1)
-    return real.sum(dims, keepdim), imaginary.sum(dims, keepdim)
+    over = None if dims is None else list(dims)
+    return real.sum(over, keepdim), imaginary.sum(over, keepdim)
 
 
 def mean(

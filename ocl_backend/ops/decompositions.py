@@ -33,7 +33,7 @@ TORCH = (
         "triu_indices",
         "multi_margin_loss",
     ),
-    *("addbmm", "_euclidean_dist", "trace", "isin", "renorm", "linalg_cross"),
+    *("_euclidean_dist", "trace", "isin", "renorm", "linalg_cross"),
 )
 """Operators whose decomposition by torch reaches kernels of this device."""
 
@@ -191,6 +191,7 @@ def rrelu_with_noise(
 
 OWN: dict[str, Callable[..., Any]] = {
     "equal": equal,
+    "mvlgamma.out": into(torch.mvlgamma),
     "repeat_interleave.Tensor": repeat_interleave,
     "searchsorted.Tensor": searchsorted,
     "searchsorted.Scalar": searchsorted,

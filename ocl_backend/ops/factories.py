@@ -16,6 +16,7 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.ops.layout import contiguous_strides
 from ocl_backend.ops.outputs import into
+from oclgen.device import devices
 
 Number = int | float
 
@@ -26,6 +27,8 @@ def arange_out(start: Number, end: Number, step: Number = 1, *, out: Tensor) -> 
     Raises:
         RuntimeError: `step` is zero or leads away from `end`.
     """
+    if out.dtype is torch.int64:  # torch rounds the numbers before it counts, for this dtype alone
+        start, end, step = int(start), int(end), int(step)
     if step == 0 or (end - start) / step < 0:
         raise RuntimeError(
             f"arange from {start} to {end}: step {step} never arrives; give it the sign of "
@@ -34,34 +37,63 @@ def arange_out(start: Number, end: Number, step: Number = 1, *, out: Tensor) -> 
     size = ceil((end - start) / step)
     if out.numel() != size:
         out.resize_((size,))
-    return _ramp(out, start, step)
+    if not out.dtype.is_floating_point:
+        start, step = int(start), int(step)
+    return _ramp(out, "start + step * (T)(position)", {"start": start, "step": step})
 
 
 def linspace_out(start: Number, end: Number, steps: int, *, out: Tensor) -> Tensor:
     """Write `steps` evenly spaced numbers from `start` to `end`, both included, to `out`."""
+    if steps < 0:
+        raise RuntimeError(f"number of steps must be non-negative, got {steps}")
     if out.numel() != steps:
         out.resize_((steps,))
-    return _ramp(out, start, (end - start) / max(steps - 1, 1))
+    if steps == 1:
+        return out.fill_(start)
+    numbers = {"start": start, "end": end, "last": steps - 1}
+    if not out.dtype.is_floating_point:
+        numbers = {name: int(number) for name, number in numbers.items()}
+        return _ramp(out, "(start * last + (end - start) * position) / last", numbers)
+    text = "position * 2 <= (long)last ? start + step * (T)(position)"
+    return _ramp(
+        out,
+        f"{text} : end - step * (last - (T)(position))",
+        {**numbers, "step": (end - start) / max(steps - 1, 1)},
+    )
 
 
-def _ramp(out: Tensor, start: Number, step: Number) -> Tensor:
-    floating = out.dtype.is_floating_point or isinstance(step, float)
-    value = "long" if not floating else dtype_of(out.dtype).value
-    if floating and value not in ("float", "double"):
-        value = "float"
+def logspace_out(
+    start: Number, end: Number, steps: int, base: float = 10.0, *, out: Tensor
+) -> Tensor:
+    """Write `steps` powers of `base` whose exponents are evenly spaced from `start` to `end`."""
+    if out.numel() != steps:
+        out.resize_((steps,))
+    dtype = out.dtype
+    if not dtype.is_floating_point:
+        start, end = int(start), int(end)
+        limits = devices()[out.get_device()].limits
+        doubles = "cl_khr_fp64" in limits.extensions
+        dtype = torch.float64 if doubles else torch.float32
+    exponents = torch.empty(steps, dtype=dtype, device=out.device)
+    return out.copy_(torch.pow(base, linspace_out(start, end, steps, out=exponents)).view_as(out))
+
+
+def _ramp(out: Tensor, expression: str, numbers: dict[str, Number]) -> Tensor:
+    """Fill `out` with `expression` of `numbers` and each item's position in row-major order."""
+    value = dtype_of(out.dtype).value if out.dtype.is_floating_point else "long"
     kernel = Kernel(
-        "arange",
+        "ramp",
         value,
         (
             Operand("position", role="position"),
-            *(Scalar("start", value), Scalar("stride", value)),
+            *(Scalar(name, value) for name in numbers),
             Operand("out", out.dtype, "output"),
         ),
-        "const T out = start + stride * (T)(position);",
+        f"const T out = {expression};",
         scalar_only=True,
     )
     dense = {"position": contiguous_strides(out.shape)}
-    launch(kernel, out.shape, (start, step, out), dense)
+    launch(kernel, out.shape, (*numbers.values(), out), dense)
     return out
 
 
@@ -120,6 +152,7 @@ def _triangle(name: str, keeps: str, x: Tensor, diagonal: int) -> Tensor:
 OPERATORS: dict[str, Callable[..., Any]] = {
     "arange.start_out": arange_out,
     "linspace.out": linspace_out,
+    "logspace.out": logspace_out,
     "eye.out": eye_out,
     "eye.m_out": eye_out,
     "_efficientzerotensor": zero_tensor,

@@ -89,7 +89,7 @@ def transform(x: Tensor, sign: int) -> Tensor:
     if first == 1:
         return _bluestein(x, sign)
     second = size // first
-    inner = transform(x.unflatten(-1, (first, second)).transpose(-1, -2), sign)
+    inner = transform(x.reshape(*x.shape[:-1], first, second).transpose(-1, -2), sign)
     inner = inner * _roots(first, second, sign, real_dtype, x.device)
     outer = transform(inner.transpose(-1, -2), sign)
     return outer.transpose(-1, -2).reshape(x.shape)

@@ -17,7 +17,7 @@ from torch import Tensor
 from ocl_backend import precision
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, prepare
-from ocl_backend.ops.outputs import check_cast
+from ocl_backend.ops.outputs import check_cast, into
 from ocl_backend.tuned import STORAGE, TunedCall, remember, tuned_call
 from oclgen.problem import Activation, GemmProblem
 from oclgen.render import render
@@ -218,6 +218,23 @@ def baddbmm_out(
     return _biased_into("baddbmm", bias, a, b, beta, alpha, out)
 
 
+def addbmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """Return beta · bias + alpha · the sum over the batch of a [batch, m, k] · b [batch, k, n]."""
+    batch, m, k = a.shape
+    return addmm(
+        bias,
+        a.transpose(0, 1).reshape(m, batch * k),
+        b.reshape(batch * k, b.shape[2]),
+        beta=beta,
+        alpha=alpha,
+    )
+
+
+def addbmm_(bias: Tensor, *factors: Tensor, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """Do `addbmm` in place."""
+    return bias.copy_(addbmm(bias, *factors, beta=beta, alpha=alpha))
+
+
 def addmv_out(
     bias: Tensor, a: Tensor, x: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor
 ) -> Tensor:
@@ -294,6 +311,9 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "addmm.out": addmm_out,
     "baddbmm": baddbmm,
     "baddbmm.out": baddbmm_out,
+    "addbmm": addbmm,
+    "addbmm_": addbmm_,
+    "addbmm.out": into(addbmm),
     "addmv.out": addmv_out,
     "dot": dot,
     "vdot": dot,

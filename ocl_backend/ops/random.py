@@ -303,6 +303,19 @@ def normal_of(
     return normal_(out, generator=generator).mul_(std).add_(mean)
 
 
+def normal_of_out(
+    mean: Tensor | float, std: Tensor | float = 1.0, *, generator: Generator = None, out: Tensor
+) -> Tensor:
+    """Write normal numbers with a mean and deviation for each item to `out`."""
+    result = normal_of(mean, std, generator=generator)
+    return out.resize_(result.shape).copy_(result)
+
+
+def bernoulli_out(p: Tensor, *, generator: Generator = None, out: Tensor) -> Tensor:
+    """Write 1 with probability p, else 0, to `out` of any dtype."""
+    return bernoulli_(out.resize_(p.shape), p, generator=generator)
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     "uniform_": uniform_,
     "normal_": normal_,
@@ -313,7 +326,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "bernoulli_.float": bernoulli_,
     "bernoulli_.Tensor": bernoulli_,
     "bernoulli": bernoulli,
-    "bernoulli.out": into(bernoulli),
+    "bernoulli.out": bernoulli_out,
     "random_": random_,
     "random_.to": random_to_,
     "random_.from": random_from_,
@@ -324,5 +337,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "normal.Tensor_Tensor": normal_of,
     "normal.Tensor_float": normal_of,
     "normal.float_Tensor": normal_of,
+    "normal.Tensor_Tensor_out": normal_of_out,
+    "normal.Tensor_float_out": normal_of_out,
+    "normal.float_Tensor_out": normal_of_out,
 }
 """Implementations by aten name."""

@@ -283,6 +283,19 @@ def nansum(
     return sum_(torch.where(x.isnan(), 0, x), dims, keepdim, dtype=dtype)
 
 
+def nansum_out(
+    x: Tensor,
+    dims: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+    out: Tensor,
+) -> Tensor:
+    """Write the sum of what is not NaN to `out`, in whose dtype it is added up."""
+    result = nansum(x, dims, keepdim, dtype=dtype or out.dtype)
+    return out.resize_(result.shape).copy_(result)
+
+
 def vector_norm(
     x: Tensor,
     order: Number = 2,
@@ -319,7 +332,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "sum.dim_IntList": sum_,
     "sum.IntList_out": into(sum_),
     "nansum": nansum,
-    "nansum.out": into(nansum),
+    "nansum.out": nansum_out,
     "mean.dim": mean,
     "mean.out": into(mean),
     "prod": prod_,

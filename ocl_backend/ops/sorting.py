@@ -119,6 +119,8 @@ def topk(
 
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """Return the k-th smallest item along `dim`, counted from 1, and its position."""
+    if x.dim() == 0:
+        return sort(x)
     parts = (part.select(dim, k - 1) for part in sort(x, dim=dim))
     values, indices = (part.unsqueeze(dim) if keepdim else part for part in parts)
     return values.clone(), indices.clone()
