@@ -23,6 +23,7 @@ from ocl_backend.devices import (
     set_device,
 )
 from ocl_backend.fallback import fallbacks, reset_fallbacks
+from ocl_backend.faults import set_sync_errors
 from ocl_backend.figures import (
     empty_cache,
     get_per_process_memory_fraction,
@@ -109,6 +110,7 @@ __all__ = [
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
+    "set_sync_errors",
     "stream",
     "synchronize",
     "tunable",

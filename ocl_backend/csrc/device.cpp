@@ -6,6 +6,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "faults.h"
 #include "operators.h"
 #include "pinned.h"
 #include "transfer.h"
@@ -64,9 +65,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return done;
   }
   void synchronizeStream(const c10::Stream& stream) const override {
-    finish(checked(stream.device_index()));
+    synchronizeDevice(stream.device_index());
   }
-  void synchronizeDevice(const c10::DeviceIndex index) const override { finish(checked(index)); }
+  void synchronizeDevice(const c10::DeviceIndex index) const override {
+    finish(checked(index));
+    raise_fault(device_at(index));
+  }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
               const c10::EventFlag) const override {

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <vector>
 
+#include "faults.h"
 #include "profile.h"
 
 namespace ocl {
@@ -86,6 +87,7 @@ int set_buffer(const Launch& launch, Changing& argument, int64_t address) {
       return fail_at(launch, argument, "starts at byte " + std::to_string(found.offset) +
                      ", which is no multiple of its " + std::to_string(argument.item_bytes) +
                      "-byte items. Clone the tensor");
+    may_fault(device_at(launch.device), address);
     buffer = found.block->buffer;
     offset = int64_t(found.offset) / argument.item_bytes;
   }

@@ -32,6 +32,8 @@ struct Device {
   bool doubles;              // cl_khr_fp64
   std::mutex submission;     // setting arguments and enqueueing is one step
   std::atomic<const char*> last_kernel{nullptr};  // named when an asynchronous failure surfaces
+  std::atomic<int64_t> faults{0};            // address of the record that `faults.h` speaks of
+  std::atomic<bool> may_have_faulted{false};  // a kernel that writes there was launched
 };
 
 struct Block {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "faults.h"
 #include "profile.h"
 
 namespace ocl {
@@ -79,6 +80,7 @@ void read(void* target, const void* source, size_t bytes) {
   check(cl.clEnqueueReadBuffer(device.queue, from.block->buffer, CL_TRUE, from.offset, bytes,
                                target, 0, nullptr, timed.event()),
         device, "device to host copy");
+  raise_fault(device);
 }
 
 void write(void* target, const void* source, size_t bytes, bool source_stays) {

@@ -1,7 +1,7 @@
 """Indexing: which items of a tensor an operator means. How they are read or written: `scatter`.
 
-An index out of range cannot raise here, since that would have to wait for the device: the nearest
-item is taken.
+An index out of range cannot raise here, since that would have to wait for the device; `faults`
+says when it does.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ REDUCE: dict[str, Combine] = {
 }
 
 
-def _expanded(indices: Indices) -> list[Tensor | None]:
-    """Replace masks by the positions at which they hold."""
+def _expanded(indices: Indices, device: torch.device) -> list[Tensor | None]:
+    """Replace masks by the positions at which they hold; indices may lie on the CPU too."""
     expanded: list[Tensor | None] = []
-    for index in indices:
+    for given in indices:
+        index = given.to(device) if given is not None and given.is_cpu else given
         if index is not None and index.dtype in (torch.bool, torch.uint8):
             expanded += index.nonzero().unbind(1)
         else:
@@ -41,12 +42,15 @@ def _expanded(indices: Indices) -> list[Tensor | None]:
     return expanded
 
 
-def locate_indices(shape: Sequence[int], indices: Indices) -> tuple[tuple[int, ...], Locate]:
-    """Return the shape of x[indices] for x of `shape`, and its places.
+def locate_indices(x: Tensor, indices: Indices, operator: str) -> tuple[tuple[int, ...], Locate]:
+    """Return the shape of x[indices], and its places by the rule of `operator`.
 
     The indices' common shape stands where they stood if they are neighbours, else in front.
     """
-    known = {dim: index for dim, index in enumerate(_expanded(indices)) if index is not None}
+    shape = x.shape
+    known = {
+        dim: index for dim, index in enumerate(_expanded(indices, x.device)) if index is not None
+    }
     if len(shape) <= max(known):
         raise IndexError(f"{max(known) + 1} indices for a tensor of {len(shape)} dimensions")
     common = broadcast_shapes(*(index.shape for index in known.values()))
@@ -68,14 +72,15 @@ def locate_indices(shape: Sequence[int], indices: Indices) -> tuple[tuple[int, .
             *(steps[dim] for dim in after),
         )
         sizes = tuple(x.shape[dim] for dim in known)
-        return Places(result, walked, tuple(given), sizes, tuple(steps[dim] for dim in known))
+        reach = tuple(steps[dim] for dim in known)
+        return Places(result, walked, tuple(given), sizes, reach, tuple(known), operator)
 
     return result, locate
 
 
 def index(x: Tensor, indices: Indices) -> Tensor:
     """Return x[indices]."""
-    shape, locate = locate_indices(x.shape, indices)
+    shape, locate = locate_indices(x, indices, "index")
     return read(x, locate, torch.empty(shape, dtype=x.dtype, device=x.device))
 
 
@@ -83,7 +88,7 @@ def index_put_(
     x: Tensor, indices: Indices, values: Tensor, accumulate: bool = False, unsafe: bool = False
 ) -> Tensor:
     """Set x[indices] = values, or += values with every repetition counted."""
-    shape, locate = locate_indices(x.shape, indices)
+    shape, locate = locate_indices(x, indices, "index_put")
     if prod(shape):
         write(x, locate, _on(values, x).expand(shape), "add" if accumulate else "assign")
     return x
@@ -93,16 +98,18 @@ def _on(values: Tensor, x: Tensor) -> Tensor:
     return values.to(x.device) if values.device != x.device else values
 
 
-def along(dim: int, index: Tensor) -> Locate:
+def along(dim: int, index: Tensor, operator: str) -> Locate:
     """Return the places of gather and scatter: index[i][j] replaces the position along `dim`."""
 
     def locate(x: Tensor) -> Places:
         if x.dim() == 0:
-            return Places(tuple(index.shape), (0,) * index.dim(), (index,), (1,), (1,))
+            still = (0,) * index.dim()
+            return Places(tuple(index.shape), still, (index,), (1,), (1,), (0,), operator)
         axis = dim % x.dim()
         shape = tuple(index.shape) or (1,)
         strides = tuple(0 if d == axis else step for d, step in enumerate(x.stride()))
-        return Places(shape, strides, (index,), (x.shape[axis],), (x.stride(axis),))
+        sizes, steps = (x.shape[axis],), (x.stride(axis),)
+        return Places(shape, strides, (index,), sizes, steps, (axis,), operator)
 
     return locate
 
@@ -110,7 +117,7 @@ def along(dim: int, index: Tensor) -> Locate:
 def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """Return x at the positions `index` along `dim`."""
     out = torch.empty(index.shape, dtype=x.dtype, device=x.device)
-    return read(x, along(dim, index), out) if out.numel() else out
+    return read(x, along(dim, index, "gather"), out) if out.numel() else out
 
 
 def scatter_(
@@ -120,7 +127,7 @@ def scatter_(
     if index.numel():
         if isinstance(src, Tensor):
             src = src.as_strided(index.shape, src.stride()) if src.dim() else src
-        write(x, along(dim, index), src, REDUCE[reduce] if reduce else "assign")
+        write(x, along(dim, index, "scatter"), src, REDUCE[reduce] if reduce else "assign")
     return x
 
 
@@ -169,23 +176,23 @@ def index_reduce_(
     return scatter_reduce_(x, dim, places, source, reduce, include_self=include_self)
 
 
-def _rows(dim: int, index: Tensor, shape: Sequence[int]) -> tuple[tuple[int, ...], Locate]:
+def _rows(x: Tensor, dim: int, index: Tensor, operator: str) -> tuple[tuple[int, ...], Locate]:
     """Return shape and places of whole slices along `dim`."""
-    if not shape:
-        return (), lambda x: Places((), (), (index.reshape(()),), (1,), (1,))
-    axis = dim % len(shape)
-    return locate_indices(shape, [None] * axis + [index.reshape(-1)])
+    if x.dim() == 0:
+        return (), lambda x: Places((), (), (index.reshape(()),), (1,), (1,), (0,), operator)
+    axis = dim % x.dim()
+    return locate_indices(x, [None] * axis + [index.reshape(-1)], operator)
 
 
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """Return the slices of x along `dim` that `index` names."""
-    shape, locate = _rows(dim, index, x.shape)
+    shape, locate = _rows(x, dim, index, "index_select")
     return read(x, locate, torch.empty(shape, dtype=x.dtype, device=x.device))
 
 
 def index_add_(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """Add slices of alpha · `source` to the slices of x that `index` names."""
-    shape, locate = _rows(dim, index, x.shape)
+    shape, locate = _rows(x, dim, index, "index_add")
     if prod(shape):
         write(x, locate, source if alpha == 1 else source * alpha, "add")
     return x
@@ -193,7 +200,7 @@ def index_add_(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Num
 
 def index_copy_(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """Write slices of `source` over the slices of x that `index` names."""
-    shape, locate = _rows(dim, index, x.shape)
+    shape, locate = _rows(x, dim, index, "index_copy")
     if prod(shape):
         write(x, locate, source, "assign")
     return x
@@ -201,7 +208,7 @@ def index_copy_(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 
 def index_fill_(x: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """Fill the slices of x that `index` names."""
-    shape, locate = _rows(dim, index, x.shape)
+    shape, locate = _rows(x, dim, index, "index_fill")
     if prod(shape):
         write(x, locate, _on(value, x) if isinstance(value, Tensor) else value, "assign")
     return x
@@ -224,13 +231,17 @@ def embedding_dense_backward(
 
 def take(x: Tensor, index: Tensor) -> Tensor:
     """Return the items of the flattened x that `index` names, in its shape."""
-    return index_select(x.reshape(-1), 0, index.reshape(-1)).view(index.shape)
+    flat = x.reshape(-1)
+    shape, locate = locate_indices(flat, [index], "take")
+    return read(flat, locate, torch.empty(shape, dtype=x.dtype, device=x.device))
 
 
 def put_(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """Write `source` to the items of the flattened x that `index` names."""
     flat = x.contiguous().view(-1)
-    index_put_(flat, [index.reshape(-1)], source.reshape(-1), accumulate)
+    shape, locate = locate_indices(flat, [index.reshape(-1)], "put")
+    if prod(shape):
+        write(flat, locate, source.reshape(-1), "add" if accumulate else "assign")
     return x if flat.data_ptr() == x.data_ptr() else x.copy_(flat.view(x.shape))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ocl_backend import faults
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, prepare
 from ocl_backend.ops.matmul import resized
@@ -62,8 +63,9 @@ def nll_loss_out(
         return output, total_weight
     kind = _kind("fwd", x, weight, reduction, ignore_index)
     x, target = x.contiguous(), target.contiguous()
-    pointers = (x, target, weight, output, total_weight)
+    pointers = (x, target, weight, output, total_weight, faults.record(kind.device))
     _prepared(kind)(*(0 if t is None else t.data_ptr() for t in pointers))
+    faults.check(kind.device)
     return output, total_weight
 
 
@@ -134,10 +136,11 @@ def _prepared(kind: Kind) -> Launch:
         "nll_loss", package="ocl_backend", direction=kind.direction, reduction=reduction,
         weighted=kind.weighted, dtype=dtype, rows=kind.rows, classes=kind.classes,
         inner=kind.inner, ignore=kind.ignore, local_items=local_items,
+        note=faults.NOTE, number=faults.NUMBERS["nll_loss"],
     )  # fmt: skip
     item, label = Pointer(dtype.item_bytes), Pointer(torch.int64.itemsize)
     arguments: dict[str, list[Argument]] = {
-        "fwd": [item, label, item, item, item],
+        "fwd": [item, label, item, item, item, label],
         "bwd": [item, item, label, item, item],
     }
     reduces = kind.direction == "fwd" and reduction != "none"

@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ocl_backend import faults
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
 
@@ -39,8 +40,8 @@ NARROW = {
 class Places:
     """Items of a tensor: walk `shape` with `strides`, and add index k's value times `steps[k]`.
 
-    `indices` broadcast to `shape`; negative values count from the end, `sizes[k]`. A value out of
-    range is moved to the nearest item: a kernel cannot raise, and must not leave the tensor.
+    `indices` broadcast to `shape`. A value that is not below `sizes[k]` is noted as a fault of
+    dimension `dims[k]` by the rule of `operator`, and moved to the nearest item.
     """
 
     shape: tuple[int, ...]
@@ -48,6 +49,21 @@ class Places:
     indices: tuple[Tensor, ...]
     sizes: tuple[int, ...]
     steps: tuple[int, ...]
+    dims: tuple[int, ...]
+    operator: str
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What a kernel is told at launch of how to read the indices."""
+        rule = faults.RULES[self.operator]
+        common = faults.NUMBERS[self.operator], int(rule.wraps)
+        return (*self.sizes, *self.steps, *self.dims, *common)
+
+    def check(self) -> None:
+        """Raise the rule's error where an index is taken of no items at all."""
+        if 0 in self.sizes and 0 not in self.shape:
+            rule, k = faults.RULES[self.operator], self.sizes.index(0)
+            raise rule.error(rule.text.format(index=0, size=0, dim=self.dims[k]))
 
 
 Locate = Callable[[Tensor], Places]
@@ -57,6 +73,7 @@ Locate = Callable[[Tensor], Places]
 def read(source: Tensor, locate: Locate, out: Tensor) -> Tensor:
     """Write the items of `source` at the places to `out`, which has the places' shape."""
     places = locate(source)
+    places.check()
     kernel = Kernel(
         "gather",
         dtype_of(source.dtype).value,
@@ -69,9 +86,16 @@ def read(source: Tensor, locate: Locate, out: Tensor) -> Tensor:
         PLACE,
         scalar_only=True,
     )
-    given: list[Tensor | float] = [source, *places.indices, *places.sizes, *places.steps, out]
-    launch(kernel, places.shape, given, {"target": places.strides})
+    device = source.get_device()
+    given: list[Tensor | float] = [source, *places.indices, *places.numbers]
+    given += [faults.record(device), out]
+    launch(kernel, places.shape, given, _walked(places))
+    faults.check(device)
     return out
+
+
+def _walked(places: Places) -> dict[str, tuple[int, ...]]:
+    return {"target": places.strides, "faults": (0,) * len(places.shape)}
 
 
 def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combine) -> None:
@@ -86,9 +110,13 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
         target.copy_(wide)
         return
     places = locate(target)
+    places.check()
     kernel = _writer(target.dtype, places, value, combine)
-    given = [target, *places.indices, *places.sizes, *places.steps, value]
-    launch(kernel, places.shape, given, {"target": places.strides})
+    device = target.get_device()
+    given: list[Tensor | float] = [target, *places.indices, *places.numbers]
+    given += [faults.record(device), value]
+    launch(kernel, places.shape, given, _walked(places))
+    faults.check(device)
 
 
 def _writer(dtype: torch.dtype, places: Places, value: Tensor | float, combine: Combine) -> Kernel:
@@ -113,20 +141,35 @@ def _parameters(places: Places) -> list[Operand | Scalar]:
         *(Operand(f"index_{k}", places.indices[k].dtype, "input", "long") for k in numbers),
         *(Scalar(f"size_of_{k}", "long") for k in numbers),
         *(Scalar(f"step_of_{k}", "long") for k in numbers),
+        *(Scalar(f"dim_of_{k}", "long") for k in numbers),
+        Scalar("operator", "long"),
+        Scalar("wraps", "long"),
+        Operand("faults", torch.int64, "address", "long"),
     ]
 
 
 def _at(places: Places) -> str:
-    terms = (f"place(index_{k}, size_of_{k}) * step_of_{k}" for k in range(len(places.indices)))
+    same = "wraps, operator, faults_data"
+    terms = (
+        f"place(index_{k}, size_of_{k}, dim_of_{k}, {same}) * step_of_{k}"
+        for k in range(len(places.indices))
+    )
     return " + ".join(["target_at", *terms])
 
 
-PLACE = """\
-long place(const long index, const long size)
+PLACE = (
+    faults.NOTE
+    + """\
+long place(const long index, const long size, const long dim, const long wraps,
+           const long operator, volatile __global long *faults)
 {
-    return clamp(index < 0 ? index + size : index, 0L, size - 1);
+    const long at = wraps && index < 0 ? index + size : index;
+    if (at < 0 || at >= size)
+        note_fault(faults, operator, index, size, dim);
+    return clamp(at, 0L, size - 1);
 }
 """
+)
 
 UPDATE = """
 %(pragma)s

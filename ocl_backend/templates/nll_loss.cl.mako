@@ -8,8 +8,10 @@ dtype       DType of x, its gradient, the loss and the weights
 rows, classes, inner, ignore    sizes, and the target that counts for nothing
 local_items work-items of the one group that reduces
 
+note        the function note_fault, and `number` what it notes: a target that names no class, which
+            counts for nothing too
+
 Global size is local_items for a reduction, rows * inner for "none", rows * classes * inner backward.
-A target that names no class counts for nothing too: a device cannot raise.
 </%doc>
 <%
     real = dtype.value
@@ -17,6 +19,7 @@ A target that names no class counts for nothing too: a device cannot raise.
     reduces = direction == "fwd" and reduction != "none"
 %>\
 ${dtype.prelude}
+${note}
 % if reduces:
 __kernel __attribute__((reqd_work_group_size(${local_items}, 1, 1)))
 % else:
@@ -34,7 +37,12 @@ void nll_loss_${direction}(
 % if direction == "fwd":
     __global ${dtype.storage} *restrict loss, const long loss_start,
 % endif
-    __global ${dtype.storage} *restrict total_weight, const long total_weight_start)
+    __global ${dtype.storage} *restrict total_weight, const long total_weight_start\
+% if direction == "fwd":
+,
+    volatile __global long *faults, const long faults_start\
+% endif
+)
 {
     target += target_start;
 % if direction == "bwd":
@@ -57,7 +65,10 @@ void nll_loss_${direction}(
     const long i = get_global_id(0);
     const long label = target[i];
     ${real} value = 0;
-    if (label != ${ignore} && label >= 0 && label < ${classes}) {
+    const bool known = label >= 0 && label < ${classes};
+    if (label != ${ignore} && !known)
+        note_fault(faults + faults_start, ${number}, label, ${classes}, 1);
+    if (label != ${ignore} && known) {
         value = -${dtype.load("x", f"(i / {inner} * {classes} + label) * {inner} + i % {inner}")} * ${weight};
     }
     ${dtype.store("loss", "i", "value")}
@@ -70,7 +81,10 @@ void nll_loss_${direction}(
     ${real} sum = 0, weight_sum = 0;
     for (long i = item; i < ${rows * inner}; i += ${local_items}) {
         const long label = target[i];
-        if (label != ${ignore} && label >= 0 && label < ${classes}) {
+        const bool known = label >= 0 && label < ${classes};
+        if (label != ${ignore} && !known)
+            note_fault(faults + faults_start, ${number}, label, ${classes}, 1);
+        if (label != ${ignore} && known) {
             const ${real} w = ${weight};
             sum -= w * ${dtype.load("x", f"(i / {inner} * {classes} + label) * {inner} + i % {inner}")};
             weight_sum += w;

@@ -1,0 +1,100 @@
+"""Indices out of range: told at the next wait, or at the call; the device goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from agreement import place
+from torch.nn import functional
+
+import ocl_backend  # noqa: F401  (registers the device)
+
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "index": lambda x, i: x[i],
+    "index_put": lambda x, i: x.index_put((i,), x[:1]),
+    "index_fill": lambda x, i: x.index_fill(0, i, 1.0),
+    "take": lambda x, i: x.take(i),
+    "put": lambda x, i: x.put(i, x[0, :1]),
+    "index_select": lambda x, i: x.index_select(0, i),
+    "index_add": lambda x, i: x.index_add(0, i, x[:1]),
+    "index_copy": lambda x, i: x.index_copy(0, i, x[:1]),
+    "gather": lambda x, i: x.gather(1, i.view(1, 1)),
+    "scatter": lambda x, i: x.scatter(1, i.view(1, 1), 1.0),
+    "scatter_add": lambda x, i: x.scatter_add(1, i.view(1, 1), x[:1]),
+    "embedding": lambda x, i: functional.embedding(i, x),
+    "nll_loss": lambda x, i: functional.nll_loss(x[:1], i),
+    "cross_entropy": lambda x, i: functional.cross_entropy(x, i.expand(5), reduction="none"),
+}
+
+
+@pytest.fixture
+def synchronous() -> Iterator[None]:
+    torch.ocl.set_sync_errors(True)
+    yield
+    torch.ocl.set_sync_errors(False)
+
+
+@pytest.mark.usefixtures("synchronous")
+@pytest.mark.parametrize("name", CALLS)
+def test_the_call_raises_what_the_cpu_raises(device: Any, name: str) -> None:
+    for wrong in (99, -99):
+        with pytest.raises((IndexError, RuntimeError)) as expected:
+            CALLS[name](torch.ones(5, 4), torch.tensor([wrong]))
+        with pytest.raises(expected.type) as raised:
+            CALLS[name](
+                torch.ones(5, 4, device=place(device)), torch.tensor([wrong], device=place(device))
+            )
+        assert str(raised.value) == str(expected.value)
+
+
+@pytest.mark.usefixtures("synchronous")
+def test_one_hot_and_nothing_to_choose_from(device: Any) -> None:
+    index = torch.tensor([4], device=place(device))
+    with pytest.raises(RuntimeError, match="index 4 is out of bounds"):
+        functional.one_hot(index, 4)
+    with pytest.raises(IndexError, match="index 0 is out of bounds for dimension 0 with size 0"):
+        torch.ones(0, device=place(device))[index]
+
+
+@pytest.mark.parametrize("wait", [lambda x: x.sum().item(), lambda x: x.cpu(), None])
+def test_the_next_wait_raises_once_and_the_device_goes_on(device: Any, wait: Any) -> None:
+    x = torch.arange(5.0, device=place(device))
+    chosen = x[torch.tensor([2, -9], device=place(device))]
+    with pytest.raises(torch.AcceleratorError, match=r"index: index -9 is out of .* with size 5"):
+        wait(chosen) if wait else torch.ocl.synchronize(device.index)
+    assert chosen.tolist() == [2.0, 0.0]  # the nearest item was taken
+    assert x[torch.tensor([-5], device=place(device))].tolist() == [0.0]
+
+
+def test_a_backward_pass_raises_and_does_not_abort(device: Any) -> None:
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad[torch.tensor([9])].expand(5)
+
+    x = torch.ones(5, device=place(device), requires_grad=True)
+    Wrong.apply(x).sum().backward()
+    with pytest.raises(torch.AcceleratorError, match="index 9"):
+        x.grad.tolist()
+    torch.ocl.set_sync_errors(True)
+    try:
+        with pytest.raises(IndexError, match="index 9"):
+            Wrong.apply(x).sum().backward()
+    finally:
+        torch.ocl.set_sync_errors(False)
+    assert x.sum().item() == 5
+
+
+def test_targets_that_are_ignored_are_no_fault(device: Any) -> None:
+    x = torch.randn(4, 3, device=place(device))
+    loss = functional.cross_entropy(x, torch.tensor([0, -100, 2, -100], device=x.device))
+    assert loss.isfinite().item()
