@@ -15,11 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from fastapi.testclient import TestClient
-from sqlalchemy import insert
+from sqlalchemy import func, insert, select
 
 from oclgen import GENERATOR_VERSION
 from oclgen.families import config_to_json, gemm_register
@@ -54,13 +53,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "size.sqlite"
         store = open_store(asked.db or file)
-        tunings = 0
+        tunings = _tunings(store)  # of an earlier run, if --db names it
         for step, size in enumerate(map(int, asked.measurements.split(","))):
             begin, before = time.perf_counter(), tunings
-            tunings = max(size // TRIALS, 1)
+            tunings = max(size // TRIALS, before)
             _fill(store, before, tunings, step * GAP)
             rate = (tunings - before) * TRIALS / (time.perf_counter() - begin)
             _report(store, size, rate, file)
+
+
+def _tunings(store: Store) -> int:
+    with store.database.reading() as connection:
+        return connection.execute(select(func.count()).select_from(TuningRow)).scalar_one()
 
 
 _Raw = argparse.RawDescriptionHelpFormatter
@@ -122,7 +126,7 @@ def _report(store: Store, size: int, rate: float, file: Path) -> None:
     device = store.of(INFO)
     limits = guard.Limits(reads_per_s=1e9, writes_per_s=1e9)
     web = TestClient(create_app(store, limits))
-    last = max(size // TRIALS, 1)
+    last = _tunings(store)
     measured = Measurement((5.0,), error=0.0)
     times = {
         "memo": _best(lambda: chooser.choose(known), 1000),
@@ -152,14 +156,14 @@ _keep.count = 0  # type: ignore[attr-defined]
 
 
 def _best(action: Callable[[], object], repeats: int) -> float:
-    """Return the median seconds of an action, after one that warms up."""
+    """Return the least seconds of an action, after one that warms up."""
     action()
     found = []
     for _ in range(repeats):
         begin = time.perf_counter()
         action()
         found.append(time.perf_counter() - begin)
-    return median(found)
+    return min(found)
 
 
 def _unit(seconds: float) -> str:

@@ -71,7 +71,7 @@ def _run(where: str, clients: int, rounds: int, batch: int) -> None:
 
 
 def _client(
-    number: int, url: str, token: str, rounds: int, batch: int, template: Record
+    url: str, token: str, number: int, rounds: int, batch: int, template: Record
 ) -> tuple[list[float], list[float]]:
     """Push records that nobody else has, and read pages in between; return milliseconds of each."""
     writes, reads = [], []
