@@ -1,6 +1,7 @@
 """Imports torchvision where its compiled operators do not load, as beside a CPU build of torch.
 
-Its models need none of those operators. Nothing here touches a device.
+Its classifiers need none of those operators, its detectors the two of `ocl_backend.boxes`. Nothing
+here touches a device.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from ocl_backend import boxes
 
 _REGISTERED = re.compile(r'register_meta\("(\w+)"\)|register_fake\("torchvision::(\w+)"\)')
 
@@ -27,11 +30,17 @@ def torchvision_models() -> Any:
     try:
         return import_module("torchvision.models")
     except RuntimeError:  # it registers shapes for operators that its library did not define
-        _declare_operators()
-        return import_module("torchvision.models")
+        library = _declared_operators()
+        models = import_module("torchvision.models")
+        for name, (_, function) in boxes.OPERATORS.items():
+            library.impl(name, function, "CompositeImplicitAutograd")
+        for asker in ("torchvision.extension", "torchvision.ops.roi_align"):
+            module: Any = import_module(asker)
+            module._has_ops = lambda: True  # of what was not declared, nobody has
+        return models
 
 
-def _declare_operators() -> None:
+def _declared_operators() -> Any:
     spec = find_spec("torchvision")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError("torchvision is not installed: pip install torchvision")
@@ -39,8 +48,12 @@ def _declare_operators() -> None:
     new_library: Any = torch.library.Library  # torch types neither the class nor its methods
     library = new_library("torchvision", "FRAGMENT")
     for names in sorted(set(_REGISTERED.findall(text))):
-        library.define(f"{''.join(names)}() -> Tensor")
+        if (name := "".join(names)) not in boxes.OPERATORS:
+            library.define(f"{name}() -> Tensor")
+    for name, (signature, _) in boxes.OPERATORS.items():
+        library.define(name + signature)
     _kept.append(library)
+    return library
 
 
 _kept: list[Any] = []

@@ -23,6 +23,7 @@ from ocl_backend import (
     ops,
     shim,
     streams,
+    tied,
 )
 from ocl_backend.ops import optim
 
@@ -42,6 +43,7 @@ def register() -> None:
     generators.open_generators(ocl_autoload.seed)
     copies.register()
     autocast.register()
+    tied.register()
     ops.register()
     optim.prefer_fused()
     fallback.configure()

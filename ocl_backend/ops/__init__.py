@@ -39,6 +39,8 @@ MODULES = (
     "batch_norm",
     "layer_norm",
     "attention",
+    "transformer",
+    "recurrent",
     "loss",
     "optim",
     "amp",
