@@ -61,7 +61,7 @@ from ocl_backend.streams import (
     stream,
     synchronize,
 )
-from ocl_backend.tuned import explain, reload_tuned
+from ocl_backend.tuned import explain, reload_tuned, set_conv_accuracy
 
 __all__ = [
     "Event",
@@ -105,6 +105,7 @@ __all__ = [
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
+    "set_conv_accuracy",
     "set_device",
     "set_per_process_memory_fraction",
     "set_rng_state",

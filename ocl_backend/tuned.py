@@ -114,10 +114,32 @@ def chooser(device: int) -> Chooser:
     """
     target = devices()[device]
     try:
-        return Chooser(open_store(), target.info, target.limits)
+        made = Chooser(open_store(), target.info, target.limits)
     except DatabaseError as error:
         warnings.warn(f"the ocl device runs on shipped and default variants: {error}", stacklevel=2)
-        return Chooser(None, target.info, target.limits)
+        made = Chooser(None, target.info, target.limits)
+    made.bound_conv_error(_conv_error)
+    return made
+
+
+_conv_error: float | None = None
+
+
+def set_conv_accuracy(bound: float | None) -> None:
+    """Let convolutions run only on variants whose error is known to be at most `bound`.
+
+    The error is the relative L2 error against float64, measured with each variant when it was
+    tuned: about 5e-7 for direct sums in float32, 1e-6 to 1e-5 for Winograd's larger tiles. None,
+    the default, takes what passed verification: 1e-5 for float32.
+
+    Raises:
+        ValueError: the bound is not positive.
+    """
+    global _conv_error
+    if bound is not None and not bound > 0:
+        raise ValueError(f"an accuracy of {bound} is unreachable; give a positive error, or None")
+    _conv_error = bound
+    reload_tuned()
 
 
 @lru_cache(maxsize=8192)

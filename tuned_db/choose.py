@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from oclgen import GENERATOR_VERSION
-from oclgen.families import FAMILIES, ConfigError, config_from_dict, families_for
+from oclgen.families import (
+    FAMILIES,
+    TRANSFORMING,
+    ConfigError,
+    config_from_dict,
+    families_for,
+)
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.problem import Problem, ProblemError
@@ -83,6 +89,7 @@ class Chooser:
         self._memo: dict[Problem, Choice] = {}
         self._claimed: list[Problem] = []
         self._rejected: set[tuple[Problem, str, Any]] = set()
+        self._conv_error: float | None = None
         self._ladder: list[tuple[Rung, _Look, _Pool]] = []
         self.refresh()
 
@@ -118,6 +125,16 @@ class Chooser:
         self._rejected.add((choice.problem, choice.family, choice.config))
         self._memo.pop(choice.problem, None)
         return self.choose(choice.problem)
+
+    def bound_conv_error(self, bound: float | None) -> None:
+        """Serve convolutions only by variants whose error is known to be at most `bound`.
+
+        The error is the relative L2 error against float64 that a record carries. Of the families'
+        `DEFAULT`s, about which nothing is recorded, those are left that sum products directly.
+        None takes whatever passed verification.
+        """
+        self._conv_error = bound
+        self._memo = {}
 
     def refresh(self) -> None:
         """Read the winners anew and forget what was chosen, after a tuning or an import."""
@@ -170,20 +187,30 @@ class Chooser:
         """Yield every variant that can serve, best rung first."""
         for rung, look, pool in self._ladder:
             for entry in look(pool, problem):
-                if self._fits(problem, entry.record.family, entry.config):
-                    ms = entry.record.ms if rung in ("exact", "stale") else None
+                record = entry.record
+                if self._is_close_enough(problem, record.family, record.error) and self._fits(
+                    problem, record.family, entry.config
+                ):
+                    ms = record.ms if rung in ("exact", "stale") else None
                     yield Choice(
                         problem,
-                        entry.record.family,
+                        record.family,
                         entry.config,
                         rung,
                         ms,
-                        entry.record.problem,
-                        entry.record.verified,
+                        record.problem,
+                        record.verified,
                     )
         for family in families_for(problem):
-            if self._fits(problem, family.NAME, family.DEFAULT):
+            if self._is_close_enough(problem, family.NAME, None) and self._fits(
+                problem, family.NAME, family.DEFAULT
+            ):
                 yield Choice(problem, family.NAME, family.DEFAULT, "default", None, "")
+
+    def _is_close_enough(self, problem: Problem, family: str, error: float | None) -> bool:
+        if self._conv_error is None or problem.op != "conv":
+            return True
+        return family not in TRANSFORMING if error is None else error <= self._conv_error
 
     def _fits(self, problem: Problem, family: str, config: Any) -> bool:
         return (

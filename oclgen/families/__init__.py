@@ -71,6 +71,9 @@ _MODULES: tuple[Family, ...] = (
 FAMILIES: dict[str, Family] = {module.NAME: module for module in _MODULES}
 """Every family by name, in the order in which an untuned problem prefers them."""
 
+TRANSFORMING = frozenset(name for name in FAMILIES if name.startswith("winograd_"))
+"""Families that compute in a transformed domain, which costs digits: see `winograd_matrices`."""
+
 
 class ConfigError(ValueError):
     """A config that does not fit its family: unknown or missing parameter, or a wrong type."""

@@ -108,3 +108,15 @@ def test_a_problem_is_prepared_once(device: Any) -> None:
     torch.mm(a, b)
     torch.mm(b.t(), a.t())
     assert tuned.tuned_call.cache_info().misses == before + 1
+
+
+def test_a_bound_on_errors_keeps_winograd_out(device: Any) -> None:
+    x, w = torch.randn(1, 3, 9, 9).to(place(device)), torch.randn(4, 3, 3, 3).to(place(device))
+    try:
+        torch.ocl.set_conv_accuracy(1e-9)
+        report = torch.ocl.explain(torch.conv2d, x, w)
+    finally:
+        torch.ocl.set_conv_accuracy(None)
+    assert not report.rows[0].family.startswith("winograd")
+    with pytest.raises(ValueError, match=r"accuracy of 0\.0 is unreachable"):
+        torch.ocl.set_conv_accuracy(0.0)

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 from tuned_samples import INFO, LIMITS, SQUARE, config, record, timed
 
-from oclgen.families import ConfigError, config_from_dict, config_to_json, gemm_register
+from oclgen.families import (
+    FAMILIES,
+    ConfigError,
+    config_from_dict,
+    config_to_json,
+    gemm_register,
+)
 from oclgen.keys import parse_conv, parse_gemm
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.problem import GemmProblem, Problem
@@ -281,3 +287,28 @@ def vars_of(one: Any) -> dict[str, Any]:
     from dataclasses import asdict
 
     return asdict(one)
+
+
+def test_a_bound_on_errors_steps_over_variants(shipped: list[Record]) -> None:
+    problem = parse_conv("2,8,12,12,8,3,3,1,1")
+    direct, winograd = FAMILIES["conv_gemm"], FAMILIES["winograd_staged"]
+    coarse = record(
+        problem, family="winograd_staged", config=config_to_json(winograd.DEFAULT), error=4e-6,
+        samples=(1.0,),
+    )  # fmt: skip
+    fine = record(
+        problem, family="conv_gemm", config=config_to_json(direct.DEFAULT), error=5e-7,
+        samples=(2.0,),
+    )  # fmt: skip
+    shipped.append(replace(fine, samples=(2.0,)))
+    made = chooser(coarse)
+    assert made.choose(problem).family == "winograd_staged"
+    made.bound_conv_error(1e-6)
+    assert made.choose(problem).family == "conv_gemm"
+    made.bound_conv_error(1e-8)
+    nothing_known = made.choose(problem)
+    assert nothing_known.rung == "default"
+    assert not nothing_known.family.startswith("winograd")
+    assert made.choose(SQUARE).rung == "default"  # products are not bounded
+    made.bound_conv_error(None)
+    assert made.choose(problem).family == "winograd_staged"
