@@ -19,6 +19,8 @@ from oclgen.device import select
 from oclgen.problem import DIRECTIONS, DTYPES, ConvProblem
 
 BATCH = {"cpu": 8, "gpu": 64, "other": 8}
+LARGE = {"vgg_3x3": 4}
+"""Groups whose images are so large that a batch has this many times fewer of them."""
 
 
 def layer(
@@ -38,6 +40,9 @@ def depthwise(channels: int, size: int, stride: int) -> ConvProblem:
 
 LAYERS: dict[str, list[ConvProblem]] = {
     "resnet_3x3": [layer(c, s, c, 3) for c, s in ((64, 56), (128, 28), (256, 14), (512, 7))],
+    "vgg_3x3": [layer(c, s, c, 3) for c, s in ((64, 224), (128, 112), (256, 56), (512, 28))],
+    "pointwise": [layer(256, 56, 64, 1), layer(1024, 14, 256, 1), layer(512, 7, 2048, 1)],
+    "odd": [layer(128, 28, 256, 3, 2), layer(64, 27, 192, 5)],
     "resnet50": [
         layer(3, 224, 64, 7, 2),
         layer(64, 56, 64, 1),
@@ -128,12 +133,13 @@ def main() -> None:
     print(f"measured fp32 peak: {peak.measure(device).gflops:.1f} GFLOP/s\n")
     groups = {"quick": QUICK} if options.quick else LAYERS
     for group in options.only.split(",") if options.only else groups:
+        images = options.batch or batch // LARGE.get(group, 1)
         for direction in [options.direction] if options.direction else DIRECTIONS:
             ratios = [
                 compare(
                     device,
                     peer,
-                    replace(p, batch=batch, direction=direction, dtype=options.dtype),
+                    replace(p, batch=images, direction=direction, dtype=options.dtype),
                     options.trials,
                     options.family,
                 )

@@ -52,18 +52,12 @@ def test_sizes_and_directions(device: Device, problem: ConvProblem, config: Any)
     assert_right(device, problem, config)
 
 
-@pytest.mark.parametrize("problem", GRADIENTS, ids=label)
-def test_gradients_of_filters(device: Device, problem: ConvProblem) -> None:
-    for out_tile in (2, 4, 6):
-        assert_right(device, problem, replace(WEIGHTS, out_tile=out_tile))
-    assert_right(device, replace(problem, dtype="bf16"), replace(WEIGHTS, slice_t=256))
-
-
-@pytest.mark.parametrize("problem", FIVES, ids=label)
-def test_kernels_of_five(device: Device, problem: ConvProblem) -> None:
+@pytest.mark.parametrize(("problem", "out_tile"), [*GRADIENTS, *FIVES], ids=label)
+def test_gradients_of_filters_and_kernels_of_five(
+    device: Device, problem: ConvProblem, out_tile: int
+) -> None:
     base: Any = WEIGHTS if problem.direction == "bwd_weights" else STAGED
-    for out_tile in (2, 4):
-        assert_right(device, problem, replace(base, out_tile=out_tile))
+    assert_right(device, problem, replace(base, out_tile=out_tile))
 
 
 @pytest.mark.parametrize(("config", "problem"), [*EPILOGUES, *STORED], ids=label)

@@ -24,13 +24,18 @@ SHAPES = (
 )
 EVEN = ConvProblem(1, 8, 8, 8, 16, 3, 3, pad_h=0, pad_w=2)
 DIRECTED = tuple(replace(p, direction=d) for p in SHAPES for d in ("fwd", "bwd_data"))
-GRADIENTS = tuple(replace(p, direction="bwd_weights") for p in SHAPES[1:3])
+GRADIENTS = tuple(
+    (replace(p, direction="bwd_weights"), out_tile)
+    for p, out_tile in (
+        (SHAPES[1], 2), (SHAPES[2], 4), (SHAPES[3], 6), (replace(SHAPES[1], dtype="bf16"), 4),
+    )
+)  # fmt: skip
 FIVES = (
-    ConvProblem(1, 3, 9, 11, 5, 5, 5, pad_h=2, pad_w=2),
-    ConvProblem(2, 5, 6, 13, 8, 5, 5, pad_h=4, direction="bwd_data"),
-    ConvProblem(2, 5, 7, 9, 6, 5, 5, pad_h=2, pad_w=1, direction="bwd_weights"),
+    (ConvProblem(1, 3, 9, 11, 5, 5, 5, pad_h=2, pad_w=2), 2),
+    (ConvProblem(2, 5, 6, 13, 8, 5, 5, pad_h=4, direction="bwd_data"), 4),
+    (ConvProblem(2, 5, 7, 9, 6, 5, 5, pad_h=2, pad_w=1, direction="bwd_weights"), 4),
 )
-"""What Winograd serves by staged transforms alone."""
+"""What Winograd serves by staged transforms alone: problem and out_tile."""
 
 BLOCKED = blocked.Config(
     out_tile=4, tile_rows=2, item_t=3, item_k=8, vec_k=4, unroll_c=1, workers=2, split_k=1,
@@ -75,6 +80,8 @@ def family_of(config: Any) -> str:
 
 def label(case: Any) -> str:
     """Return a test's name for a problem or a config."""
+    if isinstance(case, int):
+        return f"F{case}"
     return case.key() if isinstance(case, ConvProblem) else family_of(case)
 
 
