@@ -50,8 +50,8 @@ def tuning_id(connection: Connection, info: DeviceInfo, generator: str, problem:
     device = _row_id(connection, DeviceRow, asdict(info))
     values = {"device_id": device, "generator": generator, "problem": problem}
     tuning = _row_id(connection, TuningRow, values, trials=0)
-    # SQLite has locked the file already and knows no row locks; a server needs this one
-    connection.execute(select(TuningRow.id).filter_by(id=tuning).with_for_update())
+    if connection.dialect.name != "sqlite":  # which has locked the file already
+        connection.execute(select(TuningRow.id).filter_by(id=tuning).with_for_update())
     return tuning
 
 
@@ -120,6 +120,12 @@ def is_known(connection: Connection, tuning: int, row: dict[str, Any], *names: s
     same = {name: row[name] for name in names}
     asked = select(MeasurementRow.id).filter_by(tuning_id=tuning, **same).limit(1)
     return connection.execute(asked).scalar() is not None
+
+
+def raise_trials(connection: Connection, tuning: int, trials: int) -> None:
+    """Set the trials of a tuning to `trials`, if that is more than they are."""
+    where = (TuningRow.id == tuning, TuningRow.trials < trials)
+    connection.execute(update(TuningRow).where(*where).values(trials=trials))
 
 
 def set_peak(

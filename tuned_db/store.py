@@ -214,8 +214,7 @@ def _merge(connection: Connection, record: Record, origin: str) -> bool:
     tuning = rows.tuning_id(connection, record.device, record.generator, record.problem)
     if record.peak is not None:
         rows.set_peak(connection, record.device, record.peak, replace=False)
-    trials = connection.execute(select(TuningRow.trials).filter_by(id=tuning)).scalar_one()
-    rows.set_tuning(connection, tuning, trials=max(trials, record.trials))
+    rows.raise_trials(connection, tuning, record.trials)
     measurement = Measurement(record.samples, error=nan if record.error is None else record.error)
     row = rows.columns_of(record.family, record.config, measurement, origin)
     row |= {"created": record.created, "version": record.version}

@@ -61,8 +61,7 @@ def _take(
     if place["peak_gflops"] is not None and place["peak_gbytes"] is not None:
         peak = (place["peak_gflops"], place["peak_gbytes"])
         rows.set_peak(connection, info, peak, replace=False)
-    trials = func.max if connection.dialect.name == "sqlite" else func.greatest
-    rows.set_tuning(connection, tuning, trials=trials(TuningRow.trials, place["trials"]))
+    rows.raise_trials(connection, tuning, place["trials"])
     return rows.take(connection, tuning, row)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from typing import Annotated, Any
 
@@ -246,7 +247,9 @@ def _export(store: Store) -> Callable[..., Any]:
 
 
 def _upload(store: Store) -> Callable[..., Any]:
-    one_writer = Lock()  # SQLite lets one write at a time, and waiting here is fair
+    # SQLite lets one write at a time, and waiting here is fair; a server sees to it itself
+    sqlite = store.database.engine.dialect.name == "sqlite"
+    one_writer: AbstractContextManager[object] = Lock() if sqlite else nullcontext()
 
     def take(body: bytes, token: str) -> Merged:
         holder = holder_of(store.database, token)
