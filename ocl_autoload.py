@@ -52,7 +52,7 @@ def remember(shim: Path, sources: list[Path], devices: int) -> None:
 
 
 def announce(shim: ctypes.PyDLL, module: ModuleType) -> None:
-    """Register the name, the shim and `torch.ocl` with torch; again, exchange the module only.
+    """Register the name, the shim and `torch.ocl` with torch; again, fill the module only.
 
     Raises:
         RuntimeError: another backend has already taken torch's slot for private devices.
@@ -63,27 +63,29 @@ def announce(shim: ctypes.PyDLL, module: ModuleType) -> None:
         shim.ocl_register()
         library = shim
         backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
-    else:
-        delattr(torch, "ocl")
-    register_module: Any = torch._register_device_module
-    register_module("ocl", module)
+        register_module: Any = torch._register_device_module
+        register_module("ocl", module)
+    else:  # torch has handed the first one out and remembers it
+        vars(torch.get_device_module("ocl")).update(vars(module))
 
 
 class _Closed(ModuleType):
     """`torch.ocl` before its devices are open; opens them unless a program on the CPU asks too.
 
-    Every optimizer's step asks whether an accelerator is available, `torch.manual_seed` seeds it.
+    Every optimizer's step asks whether an accelerator is available, autocast for its dtypes, and
+    `torch.manual_seed` seeds it.
     """
 
     _initialized = False
 
     def __getattr__(self, name: str) -> Any:
-        # whoever walks through sys.modules asks every module for such names
-        if name.startswith("__"):
-            raise AttributeError(name)
-        import ocl_backend  # noqa: F401 (puts its own module in this one's place)
+        # whoever walks through sys.modules asks every module for names with "__"
+        if not name.startswith("__"):
+            import ocl_backend  # noqa: F401 (fills this module)
 
-        return getattr(torch.get_device_module("ocl"), name)
+            if name in vars(self):
+                return vars(self)[name]
+        raise AttributeError(f"module 'torch.ocl' has no attribute {name!r}")
 
     def is_available(self) -> bool:
         return True  # devices were found the last time
@@ -93,6 +95,9 @@ class _Closed(ModuleType):
 
     def _is_in_bad_fork(self) -> bool:
         return False
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.float16, torch.bfloat16]
 
     def manual_seed_all(self, number: int) -> None:
         global seed

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, Varying, prepare
+from ocl_backend.ops.formats import laid_out_like
 from oclgen.device import devices
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
@@ -113,8 +114,10 @@ def native_batch_norm(
 
     In evaluation the last two are empty, as torch has them on the CPU.
     """
-    x = x.contiguous()
+    given_x, x = x, x.contiguous()
     y = torch.empty_like(x)
+    if weight is not None and bias is None:
+        bias = torch.zeros_like(weight)
     given = weight if weight is not None else running_mean
     param = x.dtype if given is None else given.dtype
     channels = x.shape[1]
@@ -127,7 +130,7 @@ def native_batch_norm(
     mean, invstd = saved[0], saved[1]
     tensors = (x, y, weight, bias, running_mean, running_var, mean, invstd)
     _run(kind, x, tensors, eps, momentum)
-    return y, mean, invstd
+    return laid_out_like(y, given_x), mean, invstd
 
 
 def _run(
@@ -174,7 +177,7 @@ def native_batch_norm_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Return the gradients of x, weight and bias; the last two None unless asked for."""
-    grad, x = grad.contiguous(), x.contiguous()
+    grad, given_x, x = grad.contiguous(), x, x.contiguous()
     grad_x = torch.empty_like(x)
     given = weight if weight is not None else save_mean if train else running_mean
     param = x.dtype if given is None else given.dtype
@@ -187,7 +190,11 @@ def native_batch_norm_backward(
         statistics = (running_mean, running_var, save_mean, save_invstd)
         tensors = (x, grad, grad_x, grad_weight, grad_bias, weight, *statistics)
         _run(kind, x, tensors, eps, 0.0)
-    return grad_x, grad_weight if output_mask[1] else None, grad_bias if output_mask[2] else None
+    return (
+        laid_out_like(grad_x, given_x),
+        grad_weight if output_mask[1] else None,
+        grad_bias if output_mask[2] else None,
+    )
 
 
 def batch_norm_no_stats(

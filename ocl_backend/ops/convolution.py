@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.ops import convolution_unfolded as unfolded
+from ocl_backend.ops.formats import laid_out_like
 from ocl_backend.tuned import STORAGE, TunedCall, remember, tuned_call
 from oclgen.problem import ConvProblem, Direction
 
@@ -76,17 +77,18 @@ def convolution(
     if x.numel() == 0:
         y.zero_()
         return y if bias is None else y.add_(bias.view(-1, 1, 1))
+    given = x, w
     x, w = x.contiguous(), w.contiguous()
     if transposed:
         _call("bwd_data", y.shape, w.shape, x, geometry)(y.data_ptr(), w.data_ptr(), x.data_ptr())
-        return y if bias is None else y.add_(bias.view(-1, 1, 1))
+        return laid_out_like(y if bias is None else y.add_(bias.view(-1, 1, 1)), *given)
     call = _call("fwd", x.shape, w.shape, x, geometry, bias is not None)
     if bias is None:
         call(x.data_ptr(), w.data_ptr(), y.data_ptr())
     else:
         bias = bias.contiguous()
         call(x.data_ptr(), w.data_ptr(), y.data_ptr(), bias.data_ptr())
-    return y
+    return laid_out_like(y, *given)
 
 
 def convolution_backward(
@@ -107,6 +109,7 @@ def convolution_backward(
             grad, x, w, stride, padding, dilation, transposed, groups, output_mask
         )
     geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
+    given_x, given_w = x, w
     grad, x, w = grad.contiguous(), x.contiguous(), w.contiguous()
     grad_bias = grad.sum((0, 2, 3)) if output_mask[2] else None
     if grad.numel() == 0 or x.numel() == 0:
@@ -125,7 +128,7 @@ def convolution_backward(
         grad_w = torch.empty_like(w)
         call = _call("bwd_weights", wide.shape, w.shape, x, geometry)
         call(wide.data_ptr(), grad_w.data_ptr(), narrow.data_ptr())
-    return grad_x, grad_w, grad_bias
+    return laid_out_like(grad_x, given_x), laid_out_like(grad_w, given_w), grad_bias
 
 
 def _geometry(

@@ -15,6 +15,7 @@ from torch import Tensor
 from ocl_backend import faults
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.ops.ordered import combine_in_order, is_wanted
 
 Combine = Literal["assign", "add", "prod", "amax", "amin"]
 
@@ -102,7 +103,8 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
     """Put `value`, broadcast to the places, into `target`, or combine it with what is there.
 
     Where places meet, `assign` keeps one of the values; the others combine all, in any order:
-    sums of floats then differ in the last bits from run to run.
+    sums of floats then differ in the last bits from run to run, unless torch's deterministic
+    algorithms are asked for.
     """
     if combine != "assign" and target.dtype in NARROW:
         wide = target.to(NARROW[target.dtype])
@@ -111,12 +113,34 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
         return
     places = locate(target)
     places.check()
+    if is_wanted(target, combine):
+        formula = "value" if combine == "assign" else COMBINE[combine]
+        combine_in_order(target, _items(places), value, formula)
+        return
     kernel = _writer(target.dtype, places, value, combine)
     device = target.get_device()
     given: list[Tensor | float] = [target, *places.indices, *places.numbers]
     given += [faults.record(device), value]
     launch(kernel, places.shape, given, _walked(places))
     faults.check(device)
+
+
+def _items(places: Places) -> Tensor:
+    """Return which items the places are, counted from the tensor's first, as int64."""
+    out = torch.empty(places.shape, dtype=torch.int64, device=places.indices[0].device)
+    parameters = (
+        Operand("target_at", role="position"), *_parameters(places),
+        Operand("out", torch.int64, "output"),
+    )  # fmt: skip
+    kernel = Kernel(
+        "places", "long", parameters, f"const long out = {_at(places)};", PLACE, scalar_only=True
+    )
+    device = out.get_device()
+    given: list[Tensor | float] = [*places.indices, *places.numbers, faults.record(device), out]
+    walked = _walked(places)
+    launch(kernel, places.shape, given, {**walked, "target_at": walked["target"]})
+    faults.check(device)
+    return out
 
 
 def _writer(dtype: torch.dtype, places: Places, value: Tensor | float, combine: Combine) -> Kernel:

@@ -1,0 +1,125 @@
+"""The device without an import of ours: torch's entry point, what it costs, how it stays away."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+import ocl_autoload
+import ocl_backend  # noqa: F401 (compiles the shim and leaves word of it)
+
+pytestmark = pytest.mark.usefixtures("any_device")
+
+ENTRY_POINT = "[torch.backends]\nocl = ocl_autoload:load\n"
+ROOT = Path(__file__).parents[2]
+
+
+def run(program: str, path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `program` where torch finds the entry point, also if this project is not installed."""
+    info = path / "ocl_autoload_test-0.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ocl-autoload-test\nVersion: 0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINT)
+    search = os.pathsep.join((str(path), str(ROOT), os.environ.get("PYTHONPATH", "")))
+    environment = {**os.environ, "PYTHONPATH": search, **variables}
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+    )
+
+
+def test_the_entry_point_is_the_projects() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    assert '[project.entry-points."torch.backends"]\nocl = "ocl_autoload:load"\n' in text
+
+
+def test_torch_alone_is_enough(tmp_path: Path) -> None:
+    done = run(
+        "import sys, torch\n"
+        "print('ocl_backend' in sys.modules, torch.ocl.is_initialized())\n"
+        "torch.manual_seed(7)\n"
+        "first = torch.rand(5, device='ocl')\n"
+        "torch.manual_seed(7)\n"
+        "print(torch.equal(first.cpu(), torch.rand(5, device='ocl').cpu()))\n"
+        "x = torch.full((3,), 2.0, device='ocl', requires_grad=True)\n"
+        "(x * x).sum().backward()\n"
+        "print(x.grad.tolist(), torch.ocl.is_initialized())\n",
+        tmp_path,
+    )
+    assert done.stdout.splitlines() == ["False False", "True", "[4.0, 4.0, 4.0] True"], done.stderr
+
+
+def test_training_on_the_cpu_opens_no_device_and_may_fork(tmp_path: Path) -> None:
+    done = run(
+        "import multiprocessing, sys, torch\n"
+        "from torch.utils.checkpoint import checkpoint\n"
+        "model = torch.nn.Linear(3, 3)\n"
+        "steps = torch.optim.Adam(model.parameters())\n"
+        "loader = torch.utils.data.DataLoader([torch.ones(3)] * 4, num_workers=1)\n"
+        "for x in loader:\n"
+        "    checkpoint(model, x, use_reentrant=False).sum().backward(); steps.step()\n"
+        "print('ocl_backend' in sys.modules)\n"
+        "def child(): sys.exit(int(torch.ones(3, device='ocl').sum().item()))\n"
+        "process = multiprocessing.get_context('fork').Process(target=child)\n"
+        "process.start(); process.join(); print(process.exitcode)\n"
+        "x = torch.ones(2, device='ocl', requires_grad=True); (3 * x).sum().backward()\n"
+        "print(x.grad.tolist())\n",
+        tmp_path,
+    )
+    assert done.stdout.splitlines() == ["False", "3", "[3.0, 3.0]"], done.stderr
+
+
+def test_it_can_be_switched_off(tmp_path: Path) -> None:
+    program = "import torch; print(hasattr(torch, 'ocl'))"
+    assert run(program, tmp_path).stdout == "True\n"
+    done = run(program, tmp_path, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    assert (done.stdout, done.returncode) == ("False\n", 0)
+
+
+@pytest.mark.parametrize(
+    "stamp", [None, "", '{"sources": []}', '{"sources": [["/nowhere", [1, 2]]], "library": "x"}']
+)
+def test_nothing_amiss_stops_torch(stamp: str | None, tmp_path: Path) -> None:
+    ours = ocl_autoload._stamp()
+    theirs = tmp_path / "oclgen" / "shim" / ours.name
+    theirs.parent.mkdir(parents=True)
+    if stamp is not None:
+        theirs.write_text(stamp)
+    done = run("import torch; print(hasattr(torch, 'ocl'))", tmp_path, XDG_CACHE_HOME=str(tmp_path))
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_a_device_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
+    done = run(
+        "import sys, torch\n"
+        "sys.modules['ocl_backend'] = None\n"
+        "try: torch.ones(3, device='ocl')\n"
+        "except RuntimeError as error: print(error)\n",
+        tmp_path,
+    )
+    assert done.stdout.startswith("the ocl device cannot be opened: import of ocl_backend"), done
+
+
+def test_the_import_of_torch_stays_fast(tmp_path: Path) -> None:
+    """The best of three runs of what is added to the import."""
+    program = (
+        "import time, torch, ocl_autoload\n"
+        "began = time.perf_counter(); ocl_autoload.load()\n"
+        "print(time.perf_counter() - began if ocl_autoload.library else 9)\n"
+    )
+    off = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    times = [float(run(program, tmp_path, **off).stdout) for _ in range(3)]
+    assert min(times) < 0.05, times
+
+
+def test_word_is_left_of_the_shim_and_its_sources() -> None:
+    known = json.loads(ocl_autoload._stamp().read_text())
+    assert Path(known["library"]).exists()
+    assert known["devices"] >= 1
+    assert len(known["sources"]) > 10
