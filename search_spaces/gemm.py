@@ -178,6 +178,9 @@ def async_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Val
         # only a copy that transposes meets bank conflicts
         "pad_a": (0,) if problem.trans_a else (0, 4),
         "pad_b": (0, 4) if problem.trans_b else (0,),
+        # turned once, an operand is read once for each tile across
+        "pack_a": BOTH if not problem.trans_a and problem.n >= 1024 else (False,),
+        "pack_b": BOTH if problem.trans_b and problem.m >= 1024 else (False,),
         "stages": (2, 3, 4, 5),
         "split_k": _splits(problem, limits, 1, 2, 4, 8, 16),
         "group_m": (4, 8, 16),
@@ -187,20 +190,23 @@ def async_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Val
 def async_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_async.Config]:
     """Return start points for `gemm_async`, best guess first; some may not be valid."""
     shapes = (
-        (128, 128, 8, 16, 16, 4), (128, 256, 8, 16, 16, 3), (256, 128, 8, 16, 16, 3),
-        (128, 128, 16, 16, 16, 2), (128, 64, 8, 16, 8, 4), (64, 128, 8, 8, 16, 4),
-        (64, 64, 16, 8, 8, 4), (32, 64, 16, 8, 8, 4),
+        (64, 128, 16, 8, 16, 3), (128, 64, 16, 16, 8, 3), (128, 128, 16, 16, 16, 2),
+        (256, 128, 8, 16, 16, 3), (64, 128, 8, 8, 16, 4), (64, 64, 16, 8, 8, 3),
+        (64, 64, 8, 8, 8, 2), (32, 64, 16, 8, 8, 4),
     )  # fmt: skip
     units = limits.compute_units
     fills = [s for s in shapes if _tiles(problem, s[0], s[1]) >= units]
-    fills = fills if len(fills) > 3 else list(shapes[3:])
+    fills = fills if len(fills) > 3 else list(shapes[4:])
+    packs = (False, True) if min(problem.m, problem.n) >= 1024 else (False,)
     return [
         gemm_async.Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n, warp_m=4,
-            pad_a=0 if problem.trans_a else 4, pad_b=4 if problem.trans_b else 0, stages=stages,
-            split_k=_fill(problem, limits, tile_m, tile_n), group_m=8,
+            pad_a=0 if problem.trans_a or pack else 4, pad_b=4 if problem.trans_b > pack else 0,
+            stages=stages, split_k=_fill(problem, limits, tile_m, tile_n), group_m=8,
+            pack_a=pack and not problem.trans_a, pack_b=pack and problem.trans_b,
         )
         for tile_m, tile_n, tile_k, local_m, local_n, stages in fills
+        for pack in packs
     ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from oclgen.families import gemm_parts as parts
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, ceil_div
+from oclgen.plan import Arg, Launch, Plan, Scalar, ceil_div, round_up
 from oclgen.problem import GemmProblem, Problem
 from oclgen.render import activation_preamble, render
 
@@ -20,6 +20,77 @@ NAME = "gemm_async"
 WARP = 32
 MAX_ACCUMULATORS = 128
 """Private floats per work-item beside which the operands still fit in 255 registers."""
+
+
+def lies_along_k(problem: GemmProblem, role: str) -> bool:
+    """Say whether neighbours in memory are steps of the reduction."""
+    return not problem.trans_a if role == "a" else problem.trans_b
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """Operand a or b, along k in memory, turned into [batch][tiles][k][tile]."""
+
+    problem: GemmProblem
+    role: str
+    tile: int
+    tile_k: int
+
+    @property
+    def workspace(self) -> str:
+        """Role of the workspace."""
+        return f"packed_{self.role}"
+
+    @property
+    def extent(self) -> int:
+        """Rows of op(A), or columns of op(B)."""
+        return self.problem.m if self.role == "a" else self.problem.n
+
+    @property
+    def batch(self) -> int:
+        """Matrices to turn."""
+        shared = self.problem.shared_a if self.role == "a" else self.problem.shared_b
+        return 1 if shared else self.problem.batch
+
+    @property
+    def row_of_tiles(self) -> int:
+        """Elements of all tiles along k."""
+        return round_up(self.problem.k, self.tile_k) * self.tile
+
+    @property
+    def item(self) -> int:
+        """Elements of one matrix."""
+        return ceil_div(self.extent, self.tile) * self.row_of_tiles
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the workspace."""
+        return 4 * self.batch * self.item
+
+    def argument(self) -> tuple[Arg, ...]:
+        """Return the packed operand; its row stride is the distance between rows of tiles."""
+        return parts.operand(self.workspace, self.row_of_tiles, self.item if self.batch > 1 else 0)
+
+    def launch(self) -> Launch:
+        """Return the launch that fills the workspace."""
+        return Launch(
+            source=render(
+                "gemm_async_pack", name=self.workspace, tile=self.tile, tile_k=self.tile_k
+            ),
+            kernel=self.workspace,
+            global_size=(
+                256 * ceil_div(round_up(self.problem.k, self.tile_k), 32),
+                round_up(self.extent, self.tile) // 32,
+                self.batch,
+            ),
+            local_size=(256, 1, 1),
+            args=(
+                *parts.matrix(self.problem, self.role),
+                *self.argument(),
+                Scalar(self.extent),
+                Scalar(self.problem.k),
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +108,8 @@ class Config:
     stages: int
     split_k: int
     group_m: int
+    pack_a: bool
+    pack_b: bool
 
     @property
     def item_m(self) -> int:
@@ -65,7 +138,8 @@ class Config:
             return f"cp_async is no instruction of the device; it showed {known}"
         return (
             self._shape_conflict()
-            or self._copy_conflict(problem)
+            or self._copy_conflict(problem, "a", self.tile_m, self.pad_a, self.pack_a)
+            or self._copy_conflict(problem, "b", self.tile_n, self.pad_b, self.pack_b)
             or self._memory_conflict(problem, limits)
             or parts.empty_slice(problem.k, self.split_k, self.tile_k)
             or parts.work_group_too_large(self.work_items, 1, limits)
@@ -89,22 +163,32 @@ class Config:
             return f"stages={self.stages} leaves none to copy; use 2 or more"
         return None
 
-    def _copy_conflict(self, problem: GemmProblem) -> str | None:
-        for role, tile, pad, along_k in (
-            ("a", self.tile_m, self.pad_a, not problem.trans_a),
-            ("b", self.tile_n, self.pad_b, problem.trans_b),
-        ):
-            if pad % 4:
-                return f"pad_{role}={pad} misaligns vectors of 4; use a multiple"
-            row = self.tile_k if along_k else tile // 4
-            if self.work_items % row or (tile * self.tile_k) % (
-                self.work_items * (1 if along_k else 4)
-            ):
-                return (
-                    f"{self.work_items} work-items do not share the tile of {role}, "
-                    f"{tile} x tile_k={self.tile_k}, in whole rows"
-                )
+    def _copy_conflict(
+        self, problem: GemmProblem, role: str, tile: int, pad: int, packed: bool
+    ) -> str | None:
+        along_k = lies_along_k(problem, role)
+        if packed and (pad or not along_k):
+            return f"pack_{role} turns what lies along k, into rows without pad_{role}={pad}"
+        if pad % 4:
+            return f"pad_{role}={pad} misaligns vectors of 4; use a multiple"
+        words = along_k and not packed
+        row = self.tile_k if words else tile // 4
+        each = self.work_items * (1 if words else 4)
+        if self.work_items % row or tile * self.tile_k % each:
+            return (
+                f"{self.work_items} work-items do not share the tile of {role}, "
+                f"{tile} x tile_k={self.tile_k}, in whole rows"
+            )
         return None
+
+    def packs(self, problem: GemmProblem) -> dict[str, Pack]:
+        """Return the operands that are turned first, by role."""
+        chosen = {"a": (self.pack_a, self.tile_m), "b": (self.pack_b, self.tile_n)}
+        return {
+            role: Pack(problem, role, tile, self.tile_k)
+            for role, (packed, tile) in chosen.items()
+            if packed
+        }
 
     def _memory_conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
         if self.local_bytes > limits.local_bytes:
@@ -113,12 +197,13 @@ class Config:
                 f"{self.local_bytes} B of local memory; the device has {limits.local_bytes}"
             )
         spaces = {"planes": parts.planes_bytes(problem, self.split_k)}
+        spaces |= {pack.workspace: pack.bytes for pack in self.packs(problem).values()}
         return parts.workspace_too_large(spaces, limits)
 
 
 DEFAULT = Config(
     tile_m=64, tile_n=64, tile_k=8, local_m=8, local_n=8, warp_m=4, pad_a=4, pad_b=4, stages=2,
-    split_k=1, group_m=8,
+    split_k=1, group_m=8, pack_a=False, pack_b=False,
 )  # fmt: skip
 
 
@@ -128,12 +213,18 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
-    """Return the product and, where k is split, the launch that adds its planes."""
-    return parts.with_planes(_product(problem, config), problem, config.split_k)
+    """Return the turning of operands, the product, and the sum of planes where k is split."""
+    packs = config.packs(problem).values()
+    product = parts.with_planes(_product(problem, config), problem, config.split_k)
+    return Plan(
+        (*(pack.launch() for pack in packs), *product.launches),
+        (*((pack.workspace, pack.bytes) for pack in packs), *product.workspaces),
+    )
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
     split = config.split_k > 1
+    operands = {role: pack.argument() for role, pack in config.packs(problem).items()}
     source = render(
         NAME,
         **asdict(config),
@@ -142,8 +233,8 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         preamble=parts.ALIGNED,
         activation=activation_preamble("none" if split else problem.activation),
         bias="none" if split else problem.bias,
-        trans_a=problem.trans_a,
-        trans_b=problem.trans_b,
+        along_a=lies_along_k(problem, "a"),
+        along_b=lies_along_k(problem, "b"),
         edge_m=problem.m % config.tile_m != 0,
         edge_n=problem.n % config.tile_n != 0,
         edge_k=problem.k % config.tile_k != 0,
@@ -154,6 +245,6 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         kernel=NAME,
         global_size=(tiles * config.work_items, 1, problem.batch * config.split_k),
         local_size=(config.work_items, 1, 1),
-        args=parts.product_args(problem, config.split_k, config.tile_k),
+        args=parts.product_args(problem, config.split_k, config.tile_k, operands),
         local_bytes=config.local_bytes,
     )

@@ -15,7 +15,8 @@ stages              tiles in local memory, being copied or computed with
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
 group_m             rows of tiles that work-groups sweep together, so that they share B in cache
 edge_m, _n, _k      the tile does not divide the size: guard what lies past it
-trans_a, trans_b    A is stored [k, m], B is stored [n, k]
+pack_a, pack_b      the operand was turned into whole tiles first: see `Pack`
+along_a, along_b    A is stored [m, k], B is stored [n, k]
 activation, bias    epilogue; "none", "m" or "n"
 </%doc>
 <%
@@ -25,9 +26,10 @@ activation, bias    epilogue; "none", "m" or "n"
     chunks_m, chunks_n = range(item_m // 4), range(item_n // 4)
     # operand: along k in memory, tile extent, row of the tile, where it starts, size and its edge
     sides = {
-        "a": (not trans_a, tile_m, tile_m + pad_a, 0, "tile_row", "m", edge_m),
-        "b": (trans_b, tile_n, tile_n + pad_b, tile_k * (tile_m + pad_a), "tile_column", "n", edge_n),
+        "a": (along_a and not pack_a, tile_m, tile_m + pad_a, 0, "tile_row", "m", edge_m),
+        "b": (along_b and not pack_b, tile_n, tile_n + pad_b, tile_k * (tile_m + pad_a), "tile_column", "n", edge_n),
     }
+    packed = {"a": pack_a, "b": pack_b}
     stage = tile_k * (tile_m + pad_a + tile_n + pad_b)
 
     def plus(offset):
@@ -73,7 +75,9 @@ void copy_four(const uint to, __global const float *from, const int valid, const
 % for side, (along_k, tile, stride, start, first, extent, edge) in sides.items():
 % for i in range(tile * tile_k // ((1 if along_k else 4) * work_items)):
 <%
-    if along_k:
+    if packed[side]:
+        to, pointer, valid = f"{slot} + to_{side}{plus(16 * i * work_items)}", f"from_{side}{plus(4 * i * work_items)}", "4"
+    elif along_k:
         apart = i * (work_items // tile_k)
         to, pointer = f"{slot} + to_{side}{plus(4 * apart)}", f"from_{side}" + (f" + {apart} * (long)ld_{side}" if apart else "")
         valid = [f"x_{side}{plus(apart)} < {extent}"] * edge + [f"k_{side} < k_last"] * edge_k
@@ -87,11 +91,11 @@ void copy_four(const uint to, __global const float *from, const int valid, const
 % if along_k:
             copy_word(base${to}, ${pointer}, ${valid});
 % else:
-            copy_four(base${to}, ${pointer}, ${valid}, aligned_${side});
+            copy_four(base${to}, ${pointer}, ${valid}, ${"true" if packed[side] else f"aligned_{side}"});
 % endif
 % endfor
             from_${side} += step_${side};
-% if edge_k:
+% if edge_k and not packed[side]:
             k_${side} += ${tile_k};
 % endif
 % endfor
@@ -139,7 +143,11 @@ void gemm_async(
 
     // where this work-item's first copy of each tile comes from and goes to
 % for side, (along_k, tile, stride, start, first, extent, edge) in sides.items():
-% if along_k:
+% if packed[side]:
+    const uint to_${side} = 4 * (${start} + 4 * id);
+    __global const float *from_${side} = ${side} + ${first} / ${tile} * (long)ld_${side} + (k_first * ${tile} + 4 * id);
+    const long step_${side} = ${tile_k * tile};
+% elif along_k:
     const int x_${side} = ${first} + id / ${tile_k};
     int k_${side} = k_first + id % ${tile_k};
     const uint to_${side} = 4 * (${start} + id % ${tile_k} * ${stride} + id / ${tile_k});

@@ -78,12 +78,13 @@ MMAS = (
 
 ASYNC = gemm_async.Config(
     tile_m=32, tile_n=32, tile_k=8, local_m=8, local_n=8, warp_m=4, pad_a=4, pad_b=0, stages=2,
-    split_k=1, group_m=1,
+    split_k=1, group_m=1, pack_a=False, pack_b=False,
 )  # fmt: skip
 ASYNCS = (
     ASYNC,
     replace(ASYNC, tile_n=64, tile_k=16, warp_m=2, local_n=16, stages=3, split_k=2, group_m=8),
     replace(ASYNC, tile_m=64, warp_m=8, pad_a=0, pad_b=4, stages=4),
+    replace(ASYNC, tile_m=64, pad_a=0, split_k=2, pack_a=True, pack_b=True),
 )
 
 CONFIGS = [("gemm_register", config) for config in REGISTERS]

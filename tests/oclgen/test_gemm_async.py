@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
 import pytest
 from gemm_cases import ASYNC, ASYNCS, BASE, BATCHES, EPILOGUES, SIZES, label
 
@@ -12,6 +13,7 @@ from oclgen.device import Device
 from oclgen.families import gemm_async
 from oclgen.limits import KIB, Limits
 from oclgen.measure import Bench
+from oclgen.plan import Plan
 from oclgen.problem import GemmProblem
 from search_spaces.space import seeds_of, space_of
 
@@ -19,20 +21,24 @@ AMPERE = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 108, 1,
     instructions=frozenset({"cp_async", "mma"}),
 )  # fmt: skip
-PROBLEM = GemmProblem(200, 300, 400)
+PROBLEM = GemmProblem(200, 300, 400, trans_b=True)
 CHANGES: dict[str, Any] = {
     "tile_m": 64, "tile_n": 64, "tile_k": 16, "local_m": 4, "local_n": 16, "warp_m": 8,
-    "pad_a": 0, "pad_b": 4, "stages": 3, "split_k": 2, "group_m": 2,
+    "pad_a": 0, "pad_b": 4, "stages": 3, "split_k": 2, "group_m": 2, "pack_a": True, "pack_b": True,
 }  # fmt: skip
+COMPANIONS = {"local_n": {"tile_n": 64}, "pack_a": {"pad_a": 0}}
+"""What a parameter needs beside it to be valid."""
 
 
 def test_every_parameter_changes_the_text() -> None:
     assert set(CHANGES) == {field.name for field in fields(ASYNC)}
-    before = [launch.source for launch in gemm_async.plan(PROBLEM, ASYNC).launches]
     for name, value in CHANGES.items():
-        changed = replace(ASYNC, **{name: value}, **({"tile_n": 64} if name == "local_n" else {}))
-        assert changed.why_not(PROBLEM, AMPERE) is None, changed.why_not(PROBLEM, AMPERE)
-        assert [launch.source for launch in gemm_async.plan(PROBLEM, changed).launches] != before
+        first = replace(ASYNC, **COMPANIONS.get(name, {}))
+        second = replace(first, **{name: value})
+        for config in (first, second):
+            assert config.why_not(PROBLEM, AMPERE) is None, config.why_not(PROBLEM, AMPERE)
+        one, other = (gemm_async.plan(PROBLEM, config).launches for config in (first, second))
+        assert [launch.source for launch in one] != [launch.source for launch in other], name
 
 
 @pytest.mark.parametrize(
@@ -47,6 +53,7 @@ def test_every_parameter_changes_the_text() -> None:
         (replace(ASYNC, tile_k=24), ("64 work-items", "tile of a", "tile_k=24")),
         (replace(ASYNC, tile_k=64, stages=4), ("69632", "48128")),
         (replace(ASYNC, split_k=80), ("split_k=80", "k=400")),
+        (replace(ASYNC, pack_a=True), ("pack_a", "pad_a=4")),
     ],
 )
 def test_refusals_name_the_numbers(config: gemm_async.Config, words: tuple[str, ...]) -> None:
@@ -67,6 +74,20 @@ def test_only_devices_that_copy_so_are_served() -> None:
         assert all(seed.why_not(problem, AMPERE) is None for seed in seeds)
 
 
+@pytest.mark.parametrize("role", ["a", "b"])
+def test_packing_turns_and_pads(device: Device, role: str) -> None:
+    problem = GemmProblem(97, 104, 75, trans_b=True, batch=2, shared_b=True)
+    pack = gemm_async.Pack(problem, role, tile=64, tile_k=8)
+    stored = np.random.default_rng(0).standard_normal(problem.buffers[role], dtype=np.float32)
+    out = np.full(pack.bytes // 4, np.nan, np.float32)
+    buffers = {role: device.upload(stored), pack.workspace: device.upload(out)}
+    device.prepare(Plan((pack.launch(),)), buffers).run()
+    whole = np.zeros((pack.batch, 128, 80), np.float32)
+    whole[:, : pack.extent, :75] = stored
+    want = whole.reshape(pack.batch, 2, 64, 80).swapaxes(2, 3)
+    assert np.array_equal(device.download(buffers[pack.workspace], out), want.ravel())
+
+
 def assert_right(device: Device, problem: GemmProblem, config: gemm_async.Config) -> None:
     """Compare with float64, or skip where the device lacks the instruction."""
     if "cp_async" not in device.limits.instructions:
@@ -79,7 +100,9 @@ def assert_right(device: Device, problem: GemmProblem, config: gemm_async.Config
 @pytest.mark.parametrize("config", ASYNCS)
 def test_sizes_and_transposes(device: Device, config: gemm_async.Config) -> None:
     for place, (m, n, k) in enumerate((*SIZES, (130, 72, 104))):
-        problem = GemmProblem(m, n, k, trans_a=place % 2 == 1, trans_b=place % 4 > 1)
+        packed = config.pack_a or config.pack_b
+        trans_a, trans_b = place % 2 == 1, place % 4 > 1
+        problem = GemmProblem(m, n, k, trans_a=trans_a and not packed, trans_b=trans_b or packed)
         if config.split_k == 1 or k > 2 * config.tile_k:
             assert_right(device, problem, config)
 
