@@ -13,8 +13,10 @@ from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Literal
 
-WIDTH, HEIGHT = 640, 300
+WIDTH, HEIGHT = 780, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 30, 44
+LEGEND = 160
+"""Room on the right for the names of several series."""
 BAR = 22
 """Height of one bar with its gap, in pixels."""
 LEAST = 1e-12
@@ -111,7 +113,8 @@ def svg(chart: Chart | Bars) -> str:
 def _axes_and_series(chart: Chart) -> Iterator[str]:
     xs = [x for series in chart.series for x, _ in series.points]
     ys = [y for series in chart.series for _, y in series.points]
-    across = axis(xs, chart.log_x, LEFT, WIDTH - RIGHT)
+    right = WIDTH - (LEGEND if len(chart.series) > 1 else RIGHT)
+    across = axis(xs, chart.log_x, LEFT, right)
     up = axis(ys, chart.log_y, HEIGHT - BOTTOM, TOP)
     for value, label in across.ticks:
         yield _line(across.at(value), up.start, across.at(value), up.end)
@@ -119,7 +122,7 @@ def _axes_and_series(chart: Chart) -> Iterator[str]:
     for value, label in up.ticks:
         yield _line(across.start, up.at(value), across.end, up.at(value))
         yield _text(LEFT - 6, up.at(value) + 4, label, "end")
-    yield _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, chart.x, "middle")
+    yield _text((LEFT + right) / 2, HEIGHT - 8, chart.x, "middle")
     yield (
         f'<text transform="translate(14 {(TOP + HEIGHT - BOTTOM) / 2:.0f}) rotate(-90)" '
         f'text-anchor="middle">{escape(chart.y)}</text>'
@@ -129,8 +132,8 @@ def _axes_and_series(chart: Chart) -> Iterator[str]:
         yield from _points(series, across, up, colour)
         if len(chart.series) > 1:
             place = TOP + 14 * number + 8
-            yield f'<circle cx="{WIDTH - 14}" cy="{place - 4}" r="4" fill="{colour}"/>'
-            yield _text(WIDTH - 22, place, series.name, "end")
+            yield f'<circle cx="{right + 12}" cy="{place - 4}" r="4" fill="{colour}"/>'
+            yield _text(right + 20, place, series.name, "start")
 
 
 def _points(series: Series, across: Axis, up: Axis, colour: str) -> Iterator[str]:
