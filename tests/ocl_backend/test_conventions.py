@@ -1,0 +1,146 @@
+"""What users of torch.cuda expect of a device: layouts, dtypes, checkpoints, scaled gradients."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.utils.checkpoint import checkpoint
+
+import ocl_backend  # noqa: F401 (registers the device)
+
+
+def place(device: Any) -> Any:
+    return torch.device("ocl", device.index)
+
+
+def is_channels_last(x: Any) -> bool:
+    return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+
+
+def test_channels_last_is_kept_forward_and_backward(device: Any) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2), torch.nn.AvgPool2d(2),
+    )  # fmt: skip
+    x = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last).requires_grad_()
+    twin, y = copy.deepcopy(model).to(place(device)), x.detach().to(place(device)).requires_grad_()
+    result = y
+    for layer in twin:
+        result = layer(result)
+        assert is_channels_last(result), layer
+    expected = model(x)
+    torch.testing.assert_close(result.cpu(), expected, rtol=1e-4, atol=1e-5)
+    expected.square().sum().backward()
+    result.square().sum().backward()
+    assert is_channels_last(y.grad)
+    torch.testing.assert_close(y.grad.cpu(), x.grad, rtol=1e-3, atol=1e-4)
+
+
+def test_channels_last_weights_decide_too(device: Any) -> None:
+    conv = torch.nn.Conv2d(3, 8, 3).to(place(device), memory_format=torch.channels_last)
+    assert is_channels_last(conv(torch.randn(1, 3, 8, 8).to(place(device))))
+
+
+def test_batch_norm_may_have_a_weight_alone(device: Any) -> None:
+    norm = torch.nn.BatchNorm2d(3, bias=False)
+    x = torch.randn(4, 3, 5, 5)
+    twin = copy.deepcopy(norm).to(place(device))
+    torch.testing.assert_close(twin(x.to(place(device))).cpu(), norm(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_checkpoint_draws_the_same_numbers_again(device: Any, reentrant: bool) -> None:
+    x = torch.ones(200, device=place(device), requires_grad=True)
+    drop = torch.nn.Dropout(0.5)
+    y = checkpoint(lambda v: drop(v) * v, x, use_reentrant=reentrant)
+    y.sum().backward()
+    assert torch.equal(x.grad.cpu() != 0, y.detach().cpu() != 0)
+
+
+def test_the_scaler_skips_infinite_steps_without_the_cpu(device: Any) -> None:
+    torch.ocl.reset_fallbacks()
+    weight = torch.nn.Parameter(torch.ones(3, 4, device=place(device)))
+    optimizer = torch.optim.SGD([weight], lr=0.25, foreach=True)
+    scaler = torch.amp.GradScaler("ocl", init_scale=8.0, growth_interval=2)
+    scales = []
+    for factor in (1.0, 1.0, float("inf"), 1.0):
+        optimizer.zero_grad()
+        scaler.scale((weight * factor).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+    assert scales == [8.0, 16.0, 8.0, 8.0]
+    assert weight.detach().cpu().unique().tolist() == [0.25]
+    assert torch.ocl.fallbacks() == {}
+
+
+def test_the_summary_shows_figures_and_name(device: Any) -> None:
+    held = torch.ones(1 << 20, device=place(device))
+    text = torch.ocl.memory_summary(place(device))
+    assert device.name in text
+    assert "in tensors" in text
+    assert held.numel() == 1 << 20
+    assert torch.ocl.get_device_properties(place(device)).total_memory > held.nbytes
+
+
+def test_capabilities_are_the_devices(device: Any) -> None:
+    known = torch.ocl.get_device_capability(place(device))["supported_dtypes"]
+    assert (torch.float64 in known) == ("cl_khr_fp64" in device.limits.extensions)
+    if hasattr(torch.accelerator, "get_device_capability"):
+        asked = torch.accelerator.get_device_capability(place(device))["supported_dtypes"]
+        assert asked == known
+
+
+@pytest.mark.usefixtures("any_device")
+def test_float64_is_refused_at_creation_where_the_device_has_none() -> None:
+    program = """
+from oclgen.device import devices
+object.__setattr__(devices()[0].limits, "extensions", frozenset())
+import ocl_backend, torch
+for make in (lambda: torch.ones(2, device="ocl", dtype=torch.float64),
+             lambda: torch.ones(2, dtype=torch.float64).to("ocl")):
+    try:
+        make()
+    except TypeError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.count("has no cl_khr_fp64: Double is not supported there") == 2, done.stderr
+
+
+class OnDevice(torch.utils.data.Dataset[Any]):
+    """Touches the device in its worker, which a forked one must not."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, item: int) -> Any:
+        return torch.full((1,), float(item), device=f"ocl:{self.index}").cpu()
+
+
+def test_a_forked_worker_that_touches_the_device_is_told_to_spawn(device: Any) -> None:
+    torch.ones(1, device=place(device))
+    loader = torch.utils.data.DataLoader(
+        OnDevice(device.index), num_workers=1, multiprocessing_context="fork"
+    )
+    with pytest.raises(RuntimeError, match="'spawn' method"):
+        next(iter(loader))
+
+
+def test_numpy_and_dlpack_say_to_copy_first(device: Any) -> None:
+    x = torch.ones(2, device=place(device))
+    with pytest.raises(TypeError, match=r"Use Tensor.cpu\(\)"):
+        x.numpy()
+    with pytest.raises(ValueError, match="device type ocl for Dlpack"):
+        torch.from_dlpack(x)

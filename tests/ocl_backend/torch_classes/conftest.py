@@ -1,0 +1,14 @@
+"""Skips the folder where there is no OpenCL device: torch's classes ask for it when collected."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import ocl_backend  # noqa: F401 (registers the device)
+
+
+@pytest.fixture(autouse=True)
+def _needs_a_device(any_device: None) -> None:
+    """Skip without a device."""
