@@ -10,87 +10,19 @@ from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
 from oclgen.families import gemm_parts as parts
+from oclgen.families.gemm_tiles import Tiles, lies_along_k
 from oclgen.limits import Limits
-from oclgen.plan import Arg, Launch, Plan, Scalar, ceil_div, round_up
+from oclgen.plan import Launch, Plan, ceil_div
 from oclgen.problem import GemmProblem, Problem
 from oclgen.render import activation_preamble, render
 
 NAME = "gemm_async"
 
 WARP = 32
+PACK_BLOCK = 32
+"""Rows, and steps of k, that a work-group turns."""
 MAX_ACCUMULATORS = 128
 """Private floats per work-item beside which the operands still fit in 255 registers."""
-
-
-def lies_along_k(problem: GemmProblem, role: str) -> bool:
-    """Say whether neighbours in memory are steps of the reduction."""
-    return not problem.trans_a if role == "a" else problem.trans_b
-
-
-@dataclass(frozen=True, slots=True)
-class Pack:
-    """Operand a or b, along k in memory, turned into [batch][tiles][k][tile]."""
-
-    problem: GemmProblem
-    role: str
-    tile: int
-    tile_k: int
-
-    @property
-    def workspace(self) -> str:
-        """Role of the workspace."""
-        return f"packed_{self.role}"
-
-    @property
-    def extent(self) -> int:
-        """Rows of op(A), or columns of op(B)."""
-        return self.problem.m if self.role == "a" else self.problem.n
-
-    @property
-    def batch(self) -> int:
-        """Matrices to turn."""
-        shared = self.problem.shared_a if self.role == "a" else self.problem.shared_b
-        return 1 if shared else self.problem.batch
-
-    @property
-    def row_of_tiles(self) -> int:
-        """Elements of all tiles along k."""
-        return round_up(self.problem.k, self.tile_k) * self.tile
-
-    @property
-    def item(self) -> int:
-        """Elements of one matrix."""
-        return ceil_div(self.extent, self.tile) * self.row_of_tiles
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the workspace."""
-        return 4 * self.batch * self.item
-
-    def argument(self) -> tuple[Arg, ...]:
-        """Return the packed operand; its row stride is the distance between rows of tiles."""
-        return parts.operand(self.workspace, self.row_of_tiles, self.item if self.batch > 1 else 0)
-
-    def launch(self) -> Launch:
-        """Return the launch that fills the workspace."""
-        return Launch(
-            source=render(
-                "gemm_async_pack", name=self.workspace, tile=self.tile, tile_k=self.tile_k
-            ),
-            kernel=self.workspace,
-            global_size=(
-                256 * ceil_div(round_up(self.problem.k, self.tile_k), 32),
-                round_up(self.extent, self.tile) // 32,
-                self.batch,
-            ),
-            local_size=(256, 1, 1),
-            args=(
-                *parts.matrix(self.problem, self.role),
-                *self.argument(),
-                Scalar(self.extent),
-                Scalar(self.problem.k),
-            ),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +113,11 @@ class Config:
             )
         return None
 
-    def packs(self, problem: GemmProblem) -> dict[str, Pack]:
+    def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
         """Return the operands that are turned first, by role."""
         chosen = {"a": (self.pack_a, self.tile_m), "b": (self.pack_b, self.tile_n)}
         return {
-            role: Pack(problem, role, tile, self.tile_k)
+            role: Tiles(problem, role, tile, self.tile_k)
             for role, (packed, tile) in chosen.items()
             if packed
         }
@@ -197,7 +129,7 @@ class Config:
                 f"{self.local_bytes} B of local memory; the device has {limits.local_bytes}"
             )
         spaces = {"planes": parts.planes_bytes(problem, self.split_k)}
-        spaces |= {pack.workspace: pack.bytes for pack in self.packs(problem).values()}
+        spaces |= {tiles.workspace: tiles.bytes for tiles in self.packed(problem).values()}
         return parts.workspace_too_large(spaces, limits)
 
 
@@ -214,17 +146,21 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the turning of operands, the product, and the sum of planes where k is split."""
-    packs = config.packs(problem).values()
+    packed = config.packed(problem).values()
     product = parts.with_planes(_product(problem, config), problem, config.split_k)
-    return Plan(
-        (*(pack.launch() for pack in packs), *product.launches),
-        (*((pack.workspace, pack.bytes) for pack in packs), *product.workspaces),
-    )
+    spaces = [(tiles.workspace, tiles.bytes) for tiles in packed]
+    return Plan((*map(pack, packed), *product.launches), (*spaces, *product.workspaces))
+
+
+def pack(tiles: Tiles) -> Launch:
+    """Return the launch that turns an operand into its tiles."""
+    source = render("gemm_async_pack", name=tiles.workspace, tile=tiles.tile, tile_k=tiles.tile_k)
+    return tiles.launch(source, rows=PACK_BLOCK, steps=PACK_BLOCK)
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
     split = config.split_k > 1
-    operands = {role: pack.argument() for role, pack in config.packs(problem).items()}
+    operands = {role: tiles.argument() for role, tiles in config.packed(problem).items()}
     source = render(
         NAME,
         **asdict(config),

@@ -10,7 +10,8 @@ from typing import TypeGuard
 
 from oclgen import ptx
 from oclgen.families import gemm_parts as parts
-from oclgen.families.gemm_mma_tiles import ROW_BYTES, Layout, Pack
+from oclgen.families.gemm_mma_tiles import PACK_ROWS, ROW_BYTES, Layout, pack
+from oclgen.families.gemm_tiles import Tiles, lies_along_k
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, ceil_div
 from oclgen.problem import DTYPES, GemmProblem, Problem
@@ -60,7 +61,7 @@ class Config:
         """Return how tile a or b lies in local memory."""
         size = DTYPES[problem.dtype]
         packed = self.pack_a if role == "a" else self.pack_b
-        along_k = packed or (not problem.trans_a if role == "a" else problem.trans_b)
+        along_k = packed or lies_along_k(problem, role)
         return Layout(
             tile=self.tile_m if role == "a" else self.tile_n,
             tile_k=self.tile_k,
@@ -70,11 +71,13 @@ class Config:
             by_words=problem.dtype == "tf32" and not along_k,
         )
 
-    def packs(self, problem: GemmProblem) -> dict[str, Pack]:
+    def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
         """Return the operands that are repacked first, by role."""
-        chosen = {"a": self.pack_a, "b": self.pack_b}
+        chosen = {"a": (self.pack_a, self.tile_m), "b": (self.pack_b, self.tile_n)}
         return {
-            role: Pack(problem, role, self.layout(problem, role)) for role in "ab" if chosen[role]
+            role: Tiles(problem, role, tile, self.tile_k)
+            for role, (packed, tile) in chosen.items()
+            if packed
         }
 
     def local_bytes(self, problem: GemmProblem) -> int:
@@ -135,8 +138,8 @@ class Config:
                     f"the tile of {role} is {layout.bytes} B, which {self.work_items} work-items "
                     f"do not share in chunks of 16"
                 )
-            if layout.packed and layout.tile % 64:
-                return f"pack_{role} packs 64 rows at a time; the tile has {layout.tile}"
+            if layout.packed and layout.tile % PACK_ROWS:
+                return f"pack_{role} packs {PACK_ROWS} rows at a time; the tile has {layout.tile}"
             if not layout.along_k and (why := self._panel_conflict(problem, role, block)):
                 return why
         return None
@@ -160,7 +163,7 @@ class Config:
                 f"{wanted} B of local memory; the device has {limits.local_bytes}"
             )
         spaces = {"planes": parts.planes_bytes(problem, self.split_k)}
-        spaces |= {pack.workspace: pack.bytes for pack in self.packs(problem).values()}
+        spaces |= {tiles.workspace: tiles.bytes for tiles in self.packed(problem).values()}
         return parts.workspace_too_large(spaces, limits) or parts.work_group_too_large(
             self.work_items, 1, limits
         )
@@ -179,17 +182,16 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the repacking of operands, the product, and the sum of planes where k is split."""
-    packs = config.packs(problem).values()
+    packed = config.packed(problem)
+    packs = [pack(tiles, config.layout(problem, role)) for role, tiles in packed.items()]
     product = parts.with_planes(_product(problem, config), problem, config.split_k)
-    return Plan(
-        (*(pack.launch() for pack in packs), *product.launches),
-        (*((pack.workspace, pack.bytes) for pack in packs), *product.workspaces),
-    )
+    spaces = [(tiles.workspace, tiles.bytes) for tiles in packed.values()]
+    return Plan((*packs, *product.launches), (*spaces, *product.workspaces))
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
     split = config.split_k > 1
-    operands = {role: pack.argument() for role, pack in config.packs(problem).items()}
+    operands = {role: tiles.argument() for role, tiles in config.packed(problem).items()}
     source = render(
         NAME,
         **{k: v for k, v in asdict(config).items() if not k.startswith("pack_")},

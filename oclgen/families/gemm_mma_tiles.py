@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oclgen.families import gemm_parts as parts
-from oclgen.plan import Arg, Launch, Scalar, ceil_div
-from oclgen.problem import GemmProblem
+from oclgen.families.gemm_tiles import Tiles, lies_along_k
+from oclgen.plan import Launch
 from oclgen.render import render
 
 CHUNK_BYTES = 16
 """What one work-item copies at a time, and what the swizzle moves."""
 PANEL_BYTES = 128
 """Bytes of a row that does not lie along k: all 32 banks of local memory."""
+PACK_ROWS = 64
+"""Rows that a work-group packs, 128 bytes of each."""
 ROW_BYTES = (128, 64, 32)
 """Rows the hardware knows a swizzle for; the place here is its code in a descriptor, less 1."""
 
@@ -87,83 +88,19 @@ class Layout:
         return leading // 16 << 16 | stride // 16 << 32 | code << 62
 
 
-@dataclass(frozen=True, slots=True)
-class Pack:
-    """Operand a or b repacked as [batch][tiles][steps of k][tile], zeros past the edge."""
-
-    problem: GemmProblem
-    role: str
-    layout: Layout
-
-    @property
-    def workspace(self) -> str:
-        """Role of the workspace."""
-        return f"packed_{self.role}"
-
-    @property
-    def shared(self) -> bool:
-        """Whether all items of the batch use one."""
-        return self.problem.shared_a if self.role == "a" else self.problem.shared_b
-
-    @property
-    def extent(self) -> int:
-        """Rows of op(A), or columns of op(B)."""
-        return self.problem.m if self.role == "a" else self.problem.n
-
-    @property
-    def steps(self) -> int:
-        """Tiles along k."""
-        return ceil_div(self.problem.k, self.layout.tile_k)
-
-    @property
-    def row_of_tiles(self) -> int:
-        """Elements of all tiles along k."""
-        return self.steps * self.layout.tile * self.layout.tile_k
-
-    @property
-    def item(self) -> int:
-        """Elements of one item of the batch."""
-        return ceil_div(self.extent, self.layout.tile) * self.row_of_tiles
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the workspace."""
-        return (1 if self.shared else self.problem.batch) * self.item * self.layout.elem_bytes
-
-    def argument(self) -> tuple[Arg, ...]:
-        """Return the packed operand; its row stride is the distance between rows of tiles."""
-        return parts.operand(self.workspace, self.row_of_tiles, 0 if self.shared else self.item)
-
-    def launch(self) -> Launch:
-        """Return the launch that fills the workspace."""
-        trans = self.problem.trans_a if self.role == "a" else self.problem.trans_b
-        chunk = CHUNK_BYTES // self.layout.elem_bytes
-        source = render(
-            "gemm_mma_pack",
-            name=self.workspace,
-            tile=self.layout.tile,
-            tile_k=self.layout.tile_k,
-            row_bytes=self.layout.row_bytes,
-            swizzle=self.layout.swizzle("row"),
-            along_k=trans == (self.role == "b"),
-            word="uint" if self.layout.elem_bytes == 4 else "ushort",
-            chunk=chunk,
-            tf32=self.problem.dtype == "tf32",
-        )
-        rows = ceil_div(self.extent, self.layout.tile) * self.layout.tile
-        return Launch(
-            source=source,
-            kernel=self.workspace,
-            global_size=(
-                256 * ceil_div(self.steps * self.layout.tile_k, 8 * chunk),
-                ceil_div(rows, 64),
-                1 if self.shared else self.problem.batch,
-            ),
-            local_size=(256, 1, 1),
-            args=(
-                *parts.matrix(self.problem, self.role),
-                *self.argument(),
-                Scalar(self.extent),
-                Scalar(self.problem.k),
-            ),
-        )
+def pack(tiles: Tiles, layout: Layout) -> Launch:
+    """Return the launch that packs an operand so that its tiles lie in memory like `layout`."""
+    chunk = CHUNK_BYTES // layout.elem_bytes
+    source = render(
+        "gemm_mma_pack",
+        name=tiles.workspace,
+        tile=layout.tile,
+        tile_k=layout.tile_k,
+        row_bytes=layout.row_bytes,
+        swizzle=layout.swizzle("row"),
+        along_k=lies_along_k(tiles.problem, tiles.role),
+        word="uint" if layout.elem_bytes == 4 else "ushort",
+        chunk=chunk,
+        tf32=tiles.problem.dtype == "tf32",
+    )
+    return tiles.launch(source, rows=PACK_ROWS, steps=PANEL_BYTES // layout.elem_bytes)

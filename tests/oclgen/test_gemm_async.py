@@ -11,6 +11,7 @@ from gemm_cases import ASYNC, ASYNCS, BASE, BATCHES, EPILOGUES, SIZES, label
 
 from oclgen.device import Device
 from oclgen.families import gemm_async
+from oclgen.families.gemm_tiles import Tiles
 from oclgen.limits import KIB, Limits
 from oclgen.measure import Bench
 from oclgen.plan import Plan
@@ -77,15 +78,16 @@ def test_only_devices_that_copy_so_are_served() -> None:
 @pytest.mark.parametrize("role", ["a", "b"])
 def test_packing_turns_and_pads(device: Device, role: str) -> None:
     problem = GemmProblem(97, 104, 75, trans_b=True, batch=2, shared_b=True)
-    pack = gemm_async.Pack(problem, role, tile=64, tile_k=8)
+    tiles = Tiles(problem, role, tile=64, tile_k=8)
     stored = np.random.default_rng(0).standard_normal(problem.buffers[role], dtype=np.float32)
-    out = np.full(pack.bytes // 4, np.nan, np.float32)
-    buffers = {role: device.upload(stored), pack.workspace: device.upload(out)}
-    device.prepare(Plan((pack.launch(),)), buffers).run()
-    whole = np.zeros((pack.batch, 128, 80), np.float32)
-    whole[:, : pack.extent, :75] = stored
-    want = whole.reshape(pack.batch, 2, 64, 80).swapaxes(2, 3)
-    assert np.array_equal(device.download(buffers[pack.workspace], out), want.ravel())
+    out = np.full(tiles.bytes // 4, np.nan, np.float32)
+    buffers = {role: device.upload(stored), tiles.workspace: device.upload(out)}
+    device.prepare(Plan((gemm_async.pack(tiles),)), buffers).run()
+    batch, rows, k = stored.shape
+    whole = np.zeros((batch, 128, 80), np.float32)
+    whole[:, :rows, :k] = stored
+    want = whole.reshape(batch, 2, 64, 80).swapaxes(2, 3)
+    assert np.array_equal(device.download(buffers[tiles.workspace], out), want.ravel())
 
 
 def assert_right(device: Device, problem: GemmProblem, config: gemm_async.Config) -> None:

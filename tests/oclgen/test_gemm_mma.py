@@ -12,7 +12,7 @@ from gemm_cases import BASE, BATCHES, EPILOGUES, MMA, MMAS, SIZES, WGMMA, label
 from oclgen import probe, ptx
 from oclgen.device import Device
 from oclgen.families import gemm_mma
-from oclgen.families.gemm_mma_tiles import Pack
+from oclgen.families.gemm_mma_tiles import pack
 from oclgen.keys import parse_gemm, parse_key
 from oclgen.limits import KIB, Limits
 from oclgen.measure import Bench, decode, encode
@@ -138,15 +138,15 @@ def test_packing_pads_turns_and_swizzles(device: Device, dtype: str, trans: bool
     rng = np.random.default_rng(0)
     for role, tile_k in (("a", 16), ("b", 32)):
         config = replace(MMA, tile_k=tile_k, pack_a=True, pack_b=True)
-        pack = Pack(problem, role, config.layout(problem, role))
+        tiles, layout = config.packed(problem)[role], config.layout(problem, role)
         values = rng.standard_normal(problem.buffers[role], dtype=np.float32)
         stored = encode(values, dtype)
-        out = np.empty(pack.bytes // pack.layout.elem_bytes, stored.dtype)
-        buffers = {role: device.upload(stored), pack.workspace: device.upload(out)}
-        device.prepare(Plan((pack.launch(),)), buffers).run()
-        got = device.download(buffers[pack.workspace], out)
+        out = np.empty(tiles.bytes // layout.elem_bytes, stored.dtype)
+        buffers = {role: device.upload(stored), tiles.workspace: device.upload(out)}
+        device.prepare(Plan((pack(tiles, layout),)), buffers).run()
+        got = device.download(buffers[tiles.workspace], out)
         turned = stored.swapaxes(1, 2) if trans == (role == "a") else stored
-        want = packed(pack.layout, turned).ravel()
+        want = packed(layout, turned).ravel()
         if dtype == "tf32":
             assert not (got.view(np.uint32) & 0x1FFF).any()
             assert np.abs(got - want).max() <= 2.0**-12 * 4
