@@ -73,17 +73,21 @@ def serve(host: str, port: int, reads: float, writes: float, where: str | None) 
 def push(url: str, secret: str | None, history: bool, where: str | None) -> None:
     """Send what was measured here to the service at URL; records carry no names and no paths."""
     from tuned_db import open_store
-    from tuned_db.service.client import Client
+    from tuned_db.service.client import BATCH, Client
 
     if not secret:
         raise click.UsageError(f"Writing needs a token: --token, or set {TOKEN}.")
     store = open_store(where)
     records = [r for r in (store.history() if history else store.all_winners()) if r.verified]
-    with Client(url, secret) as client:
-        merge = client.push(records)
+    improved = kept = 0
+    with Client(url, secret) as client, console(aside=True).status("sending") as status:
+        for start in range(0, len(records), BATCH):
+            merge = client.push(records[start : start + BATCH])
+            improved, kept = improved + merge.improved, kept + merge.kept
+            status.update(f"sent {improved + kept} of {len(records)} records")
     click.echo(
         f"{len(records)} records of {store.name} sent to {client.host}: "
-        f"{merge.improved} are winners there, {merge.kept} were known or not faster"
+        f"{improved} are winners there, {kept} were known or not faster"
     )
 
 
@@ -102,10 +106,11 @@ def pull(url: str, architecture: str, kind: str, where: str | None) -> None:
 
     store = open_store(where)
     improved = kept = 0
-    with Client(url) as client:
+    with Client(url) as client, console(aside=True).status("fetching") as status:
         for records in client.pull(architecture, kind):
             merge = store.merge(records, origin=f"pull from {client.host}"[:100])
             improved, kept = improved + merge.improved, kept + merge.kept
+            status.update(f"fetched {improved + kept} records")
     click.echo(
         f"{improved} records of {client.host} taken into {store.name}; "
         f"{kept} were known or not faster"
