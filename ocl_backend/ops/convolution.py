@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ocl_backend.ops import convolution_unfolded as unfolded
 from ocl_backend.ops.formats import laid_out_like
@@ -67,6 +68,8 @@ def convolution(
     Raises:
         ProblemError: the sizes contradict each other.
     """
+    if transposed and any(o >= s for o, s in zip(output_padding, stride, strict=False)):
+        x, output_padding = _longer(x, stride, output_padding)
     if not _served(x):
         y = _unfolded_forward(x, w, stride, padding, dilation, transposed, output_padding, groups)
         return y if bias is None else y.add_(bias.view(-1, *[1] * (x.dim() - 2)))
@@ -104,6 +107,15 @@ def convolution_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Return the gradients of x, w and bias that `output_mask` asks for, None for the others."""
+    if transposed and any(o >= s for o, s in zip(output_padding, stride, strict=False)):
+        longer, rest = _longer(x, stride, output_padding)
+        steps = stride, padding, dilation
+        grad_longer, *others = convolution_backward(
+            grad, longer, w, *steps, transposed, rest, groups, output_mask
+        )
+        if grad_longer is not None:
+            grad_longer = grad_longer[tuple(map(slice, x.shape))].contiguous()
+        return grad_longer, others[0], others[1]
     if not _served(x):
         return _unfolded_backward(
             grad, x, w, stride, padding, dilation, transposed, groups, output_mask
@@ -129,6 +141,21 @@ def convolution_backward(
         call = _call("bwd_weights", wide.shape, w.shape, x, geometry)
         call(wide.data_ptr(), grad_w.data_ptr(), narrow.data_ptr())
     return laid_out_like(grad_x, given_x), laid_out_like(grad_w, given_w), grad_bias
+
+
+def _longer(
+    x: Tensor, stride: Sequence[int], output_padding: Sequence[int]
+) -> tuple[Tensor, list[int]]:
+    """Return x with zeros behind it in place of output padding of a stride and more, and the rest.
+
+    A transposed convolution is the gradient of one whose last window begins within a stride of
+    the end; zeros are spread out to nothing.
+    """
+    rank = x.dim() - 2
+    steps, more = (list(v) * rank if len(v) == 1 else list(v) for v in (stride, output_padding))
+    whole = [o // s for o, s in zip(more, steps, strict=True)]
+    margins = [side for count in reversed(whole) for side in (0, count)]
+    return pad(x, margins), [o % s for o, s in zip(more, steps, strict=True)]
 
 
 def _geometry(

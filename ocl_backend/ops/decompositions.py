@@ -230,9 +230,15 @@ def _decomposed(name: str) -> dict[str, Callable[..., Any]]:
         qualified = name if label == "default" else f"{name}.{label}"
         if not written:
             found[qualified] = function
-        elif "default" in packet.overloads():
-            found[qualified] = into(decomposition_table[packet.default], *written)
+        elif (plain := _functional(label)) in packet.overloads():
+            found[qualified] = into(decomposition_table[getattr(packet, plain)], *written)
     return found
+
+
+def _functional(label: str) -> str:
+    """Return the overload that an out form such as `Tensor_out` writes the result of."""
+    plain = label.rpartition("_")[0] if label.endswith("_out") else ""
+    return plain or "default"
 
 
 IMPLICIT = torch._C.DispatchKey.CompositeImplicitAutograd
