@@ -115,19 +115,24 @@ def prepare(
     return Launch(_entry(tuple(argument for _, argument in changing)), handle, built)
 
 
+Step = tuple[Launch, tuple[int, ...]]
+"""A launch, and which of a plan's roles and workspaces it takes."""
+
+
 class PreparedPlan:
     """A generated plan whose launches are prepared; call it with the data pointers of its roles."""
 
-    __slots__ = ("_device", "_steps", "_workspaces")
+    __slots__ = ("__weakref__", "_device", "_of_weights", "_steps", "_workspaces")
 
     def __init__(
         self,
         device: int,
-        steps: Sequence[tuple[Launch, tuple[int, ...]]],
+        of_weights: Sequence[Step],
+        steps: Sequence[Step],
         workspaces: Sequence[int],
     ) -> None:
         self._device = torch.device("ocl", device)
-        self._steps = tuple(steps)
+        self._of_weights, self._steps = tuple(of_weights), tuple(steps)
         self._workspaces = tuple(workspaces)
 
     def __call__(self, *pointers: int) -> None:
@@ -142,6 +147,41 @@ class PreparedPlan:
         spaces = [
             torch.empty(size, dtype=torch.uint8, device=self._device) for size in self._workspaces
         ]
+        given = (*pointers, *(space.data_ptr() for space in spaces))
+        for launch, order in self._of_weights:
+            launch(*[given[position] for position in order])
+        for launch, order in self._steps:
+            launch(*[given[position] for position in order])
+
+    def make_of_weights(self, *pointers: int) -> dict[int, torch.Tensor]:
+        """Enqueue what depends on the weights alone; return the workspaces it fills, by place.
+
+        Raises:
+            LaunchError, torch.OutOfMemoryError: as a call.
+        """
+        count = len(pointers)
+        places = {at - count for _, order in self._of_weights for at in order if at >= count}
+        made = {
+            at: torch.empty(self._workspaces[at], dtype=torch.uint8, device=self._device)
+            for at in places
+        }
+        given = {count + at: space.data_ptr() for at, space in made.items()}
+        given |= dict(enumerate(pointers))
+        for launch, order in self._of_weights:
+            launch(*[given[position] for position in order])
+        return made
+
+    def run_rest(self, made: Mapping[int, torch.Tensor], *pointers: int) -> None:
+        """Enqueue the other launches, on what `make_of_weights` returned.
+
+        Raises:
+            LaunchError, torch.OutOfMemoryError: as a call.
+        """
+        spaces = [
+            made[at] if at in made
+            else torch.empty(size, dtype=torch.uint8, device=self._device)
+            for at, size in enumerate(self._workspaces)
+        ]  # fmt: skip
         given = (*pointers, *(space.data_ptr() for space in spaces))
         for launch, order in self._steps:
             launch(*[given[position] for position in order])
@@ -164,7 +204,8 @@ def prepare_plan(
         LaunchError: an argument does not fit, or the plan wants a role that is not in `roles`.
     """
     known = (*roles, *(role for role, _ in plan.workspaces))
-    steps = []
+    of_weights: list[Step] = []
+    steps: list[Step] = []
     for step in plan.launches:
         wanted = [arg.role for arg in step.args if isinstance(arg, plans.Buffer)]
         if missing := sorted(set(wanted) - set(known)):
@@ -173,8 +214,9 @@ def prepare_plan(
         launch = prepare(
             device, step.source, step.kernel, step.global_size, arguments, step.local_size
         )
-        steps.append((launch, tuple(known.index(role) for role in wanted)))
-    return PreparedPlan(device, steps, [size for _, size in plan.workspaces])
+        order = tuple(known.index(role) for role in wanted)
+        (of_weights if step.of_weights else steps).append((launch, order))
+    return PreparedPlan(device, of_weights, steps, [size for _, size in plan.workspaces])
 
 
 def _plan_arguments(

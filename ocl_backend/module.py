@@ -50,6 +50,7 @@ from ocl_backend.generators import (
     set_rng_state,
     set_rng_state_all,
 )
+from ocl_backend.kept_weights import keep_weights
 from ocl_backend.precision import matmul
 from ocl_backend.profiling import profile
 from ocl_backend.streams import (
@@ -88,6 +89,7 @@ __all__ = [
     "is_available",
     "is_bf16_supported",
     "is_initialized",
+    "keep_weights",
     "manual_seed",
     "manual_seed_all",
     "matmul",

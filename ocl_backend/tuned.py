@@ -15,6 +15,7 @@ from weakref import WeakSet
 
 import torch
 
+from ocl_backend import kept_weights
 from ocl_backend.launch import PreparedPlan, prepare_plan
 from oclgen.device import BuildError, LaunchError, devices
 from oclgen.families import FAMILIES, config_to_json
@@ -73,6 +74,12 @@ class TunedCall:
     def __call__(self, *pointers: int) -> None:
         """Enqueue the variant; raises as `ocl_backend.launch.PreparedPlan`."""
         self._launch(*pointers)
+        for notice in _observers:
+            notice(self)
+
+    def with_weights(self, w: torch.Tensor, *pointers: int) -> None:
+        """Enqueue the variant as a call does; what it makes of w alone may be kept."""
+        kept_weights.run(self._launch, w, *pointers)
         for notice in _observers:
             notice(self)
 

@@ -53,6 +53,7 @@ class Packing:
             ),
             local_size=(1, 1, 1),
             args=(*buffer(role), *buffer(PACKED)),
+            of_weights=role == "w",
         )  # fmt: skip
 
 

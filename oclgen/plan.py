@@ -37,7 +37,11 @@ Arg = Buffer | Offset | Scalar
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch. Sizes are in work-items; `local_bytes` is what the kernel declares."""
+    """One kernel launch. Sizes are in work-items; `local_bytes` is what the kernel declares.
+
+    `of_weights` says that it reads the buffer w and fills workspaces that no other launch writes:
+    while w stays the same, so do they.
+    """
 
     source: str
     kernel: str
@@ -45,6 +49,7 @@ class Launch:
     local_size: tuple[int, ...]
     args: tuple[Arg, ...]
     local_bytes: int = 0
+    of_weights: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,11 +86,11 @@ def convolution(
         _call("bwd_data", y.shape, w.shape, x, geometry)(y.data_ptr(), w.data_ptr(), x.data_ptr())
         return laid_out_like(y if bias is None else y.add_(bias.view(-1, 1, 1)), *given)
     call = _call("fwd", x.shape, w.shape, x, geometry, bias is not None)
-    if bias is None:
-        call(x.data_ptr(), w.data_ptr(), y.data_ptr())
-    else:
+    pointers = [x.data_ptr(), w.data_ptr(), y.data_ptr()]
+    if bias is not None:
         bias = bias.contiguous()
-        call(x.data_ptr(), w.data_ptr(), y.data_ptr(), bias.data_ptr())
+        pointers.append(bias.data_ptr())
+    call.with_weights(given[1], *pointers)
     return laid_out_like(y, *given)
 
 

@@ -108,6 +108,7 @@ def pack(problem: ConvProblem, tiles: Tiles) -> Launch:
         global_size=(rows, ceil_div(channels, PACK_CHANNELS), len(parts) * problem.groups * taps),
         local_size=(PACK_LOCAL, 1, 1),
         args=(*buffer("w"), *buffer(PACKED)),
+        of_weights=True,
     )
 
 

@@ -268,6 +268,7 @@ def filter_launch(
         global_size=(round_up(items_k, local_k), ceil_div(geo.channels, channels_per_item)),
         local_size=(local_k, 1),
         args=(*buffer("w"), *buffer("u")),
+        of_weights=True,
     )
 
 
