@@ -41,8 +41,8 @@ ROUNDS = 3
 
 def shapes(kind: str) -> dict[str, list[GemmProblem]]:
     """Return the problems by group; GPUs get larger squares."""
-    sizes = (1024, 2048, 4096, 8192) if kind == "gpu" else (256, 512, 1024, 2048)
-    side = sizes[2]
+    sizes = (256, 512, 1024, 2048) + ((4096, 8192) if kind == "gpu" else ())
+    side = sizes[-2]
     return {
         "squares": [GemmProblem(size, size, size) for size in sizes],
         "transposes": [
