@@ -74,8 +74,9 @@ def broadcast_shapes(*shapes: Sizes) -> tuple[int, ...]:
         for dim, size in enumerate(shape, start=rank - len(shape)):
             if size != 1 and result[dim] not in (1, size):
                 raise RuntimeError(
-                    f"shapes {', '.join(str(tuple(s)) for s in shapes)} cannot be broadcast: "
-                    f"sizes {result[dim]} and {size} in dimension {dim}. One must be 1"
+                    f"The size of tensor a ({result[dim]}) must match the size of tensor b ({size})"
+                    f" at non-singleton dimension {dim}, or be 1: shapes "
+                    f"{', '.join(str(tuple(s)) for s in shapes)}"
                 )
             result[dim] = size if size != 1 else result[dim]
     return tuple(result)

@@ -106,11 +106,15 @@ def product(
 def _check(operator: str, a: tuple[int, ...], b: tuple[int, ...]) -> None:
     """Raise RuntimeError, as torch does, where the shapes admit no product."""
     rank = 3 if "b" in operator.removeprefix("add") else 2
-    if not len(a) == len(b) == rank or a[:-2] != b[:-2] or a[-1] != b[-2]:
-        raise RuntimeError(
-            f"{operator}: shapes {tuple(a)} and {tuple(b)} cannot be multiplied; it takes "
-            f"{'[batch, m, k] and [batch, k, n]' if rank == 3 else '[m, k] and [k, n]'}"
-        )
+    if len(a) == len(b) == rank and a[:-2] == b[:-2] and a[-1] == b[-2]:
+        return
+    if rank == 2:
+        shapes = " and ".join("x".join(map(str, shape)) for shape in (a, b))
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({shapes})")
+    raise RuntimeError(
+        f"{operator}: Expected size for first two dimensions of batch2 tensor to be: "
+        f"{[a[0], a[-1]]} but got: {[*b[:2]]}."
+    )
 
 
 def _readable(matrix: Tensor) -> Tensor:

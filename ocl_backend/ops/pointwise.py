@@ -17,6 +17,7 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as PROMOTE
 from torch._prims_common import compute_elementwise_output_strides, elementwise_dtypes
 
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.ops.checks import Apart, check_apart, check_bools, check_written, distances
 from ocl_backend.ops.elementwise import (
     Kernel,
     Operand,
@@ -80,12 +81,14 @@ class Plan:
     """What a call with known shapes, strides and dtypes does.
 
     `values` turns the call's arguments into the launch's; None where pointers and numbers pass as
-    they are. `fresh` describes an output to allocate: shape, strides, dtype, device.
+    they are. `fresh` describes an output to allocate: shape, strides, dtype, device. `apart` says
+    of the inputs that may not share memory with an output how far from it they must begin.
     """
 
     run: Run
     values: Callable[[Sequence[Any]], list[Any]] | None
     fresh: tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device] | None
+    apart: Apart = ()
 
 
 def implementation(call: Call) -> Callable[..., Tensor]:
@@ -115,8 +118,10 @@ def implementation(call: Call) -> Callable[..., Tensor]:
         if plan.values is not None:
             values = plan.values(given)
         if plan.fresh is None:
-            plan.run(*values)
             out: Tensor = given[written]
+            if plan.apart:
+                check_apart(plan.apart, given, out)
+            plan.run(*values)
             return out
         shape, strides, dtype, device = plan.fresh
         out = torch.empty_strided(shape, strides, dtype=dtype, device=device)
@@ -151,12 +156,12 @@ def _resized(call: Call, bound: Bound) -> bool:
     out = bound[call.output]
     shape = _shape(call, bound)
     if tuple(out.shape) == shape:
-        _check_written(call, out)
+        check_written(call.row, out)
         return False
     if call.in_place:
         raise RuntimeError(
-            f"{call.row}_: the output of shape {tuple(out.shape)} does not match the broadcast "
-            f"shape {shape}. Use the form that is not in place."
+            f"output with shape {[*out.shape]} doesn't match the broadcast shape {[*shape]}. Use "
+            f"{call.row}, which is not in place."
         )
     out.resize_(shape)
     return True
@@ -167,22 +172,13 @@ def _shape(call: Call, bound: Bound) -> tuple[int, ...]:
     return broadcast_shapes(*shapes)
 
 
-def _check_written(call: Call, out: Tensor) -> None:
-    steps = zip(out.shape, out.stride(), strict=True)
-    if any(size > 1 and stride == 0 for size, stride in steps):
-        raise RuntimeError(
-            f"{call.row}: unsupported operation: several elements of the output of shape "
-            f"{tuple(out.shape)} and strides {out.stride()} share one place in memory. "
-            "Clone it first."
-        )
-
-
 def _plan(call: Call, bound: Bound, names: Sequence[str]) -> Plan:
     """Prepare the launch that serves a call with these arguments."""
     row = _row(call, bound)
     op = ROWS[row]
     compute, result = _dtypes(op, call, bound)
     inputs = _inputs(call, bound)
+    check_bools(call.row, inputs.values())
     shape = _shape(call, bound)
     device = _device(call, inputs, bound)
     fresh = None
@@ -202,7 +198,8 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> Plan:
         for operand in kernel.operands
     ]
     run = prepare_elementwise(device.index, kernel, shape, walked)
-    return Plan(run, _values(bound, names, kernel), fresh)
+    apart = distances(inputs, bound[call.output], names) if call.output else ()
+    return Plan(run, _values(bound, names, kernel), fresh, apart)
 
 
 def _row(call: Call, bound: Bound) -> str:

@@ -1,0 +1,82 @@
+"""What torch refuses of pointwise operators, in its words: shared memory, and `-` of bools.
+
+Shapes are `layout`'s matter and dtypes of outputs `outputs`'; nothing is computed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Apart = tuple[tuple[int, int, int, bool], ...]
+
+
+def check_written(name: str, out: Tensor) -> None:
+    """Raise RuntimeError where several items of an output share one place in memory."""
+    steps = zip(out.shape, out.stride(), strict=True)
+    if any(size > 1 and stride == 0 for size, stride in steps):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a "
+            f"single memory location: {name} of shape {tuple(out.shape)} and strides "
+            f"{out.stride()}. Please clone() the tensor before performing the operation."
+        )
+
+
+def distances(inputs: Mapping[str, Tensor], out: Tensor, names: Sequence[str]) -> Apart:
+    """Return each input's place among the arguments, and the distances from `out` it must not have.
+
+    Those lie between two bounds in bytes; none is allowed if both are laid out alike. As torch
+    does, only tensors without gaps are judged.
+    """
+    if not _is_dense(out):
+        return ()
+    reach = out.numel() * out.itemsize
+    return tuple(
+        (names.index(name), -x.numel() * x.itemsize, reach, _alike(x, out))
+        for name, x in inputs.items()
+        if x is not out and _is_dense(x)
+    )
+
+
+def _is_dense(x: Tensor) -> bool:
+    return bool(torch.ops.aten.is_non_overlapping_and_dense(x))
+
+
+def _alike(x: Tensor, out: Tensor) -> bool:
+    return x.shape == out.shape and x.stride() == out.stride() and x.dtype == out.dtype
+
+
+def check_apart(apart: Apart, given: Sequence[Any], out: Tensor) -> None:
+    """Raise RuntimeError, with torch's text, where an input overlaps an output in part."""
+    start = out.data_ptr()
+    for index, low, high, alike in apart:
+        distance = given[index].data_ptr() - start
+        if low < distance < high and (distance or not alike):
+            raise RuntimeError(
+                "unsupported operation: some elements of the input tensor and the written-to tensor"
+                " refer to a single memory location. Please clone() the tensor before performing "
+                "the operation."
+            )
+
+
+def check_bools(name: str, inputs: Iterable[Tensor]) -> None:
+    """Raise RuntimeError, with torch's text, where `-` is asked of bools."""
+    bools = sum(tensor.dtype is torch.bool for tensor in inputs)
+    if name in ("sub", "rsub") and bools == 2:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+            "`logical_xor()` operator instead."
+        )
+    if name in ("sub", "rsub") and bools:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying "
+            "to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+    if name == "neg" and bools:
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to "
+            "invert a mask, use the `~` or `logical_not()` operator instead."
+        )
