@@ -294,7 +294,7 @@ def test_impossible_calls_say_what_is_wrong(device: Any) -> None:
         x.long().add_(1.5)
     mask = x > 0
     for refused in (lambda: mask - mask, lambda: 1 - mask, lambda: -mask):
-        with pytest.raises(RuntimeError, match="`-` operator.* is not supported"):
+        with pytest.raises(RuntimeError, match=r"`-` operator.* is not supported"):
             refused()
 
 
