@@ -74,7 +74,8 @@ class Kernel:
     """Everything but sizes and strides. In `body`, `T` is a register of `value`, `R` of `truth`.
 
     `parameters` are in the order of a launch's values (positions have none). The body must be
-    right for scalars and vectors alike unless `scalar_only`.
+    right for scalars and vectors alike unless `scalar_only`. `work` is how many usual items'
+    worth of time a body takes: a CPU's work-items then walk fewer.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Kernel:
     helpers: str = ""
     scalar_only: bool = False
     truth: str = ""
+    work: int = 1
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -106,11 +108,12 @@ class Geometry:
     rows_per_item: int
 
     @staticmethod
-    def of(layout: Layout, limits: Limits, scalar_only: bool) -> Geometry:
+    def of(layout: Layout, limits: Limits, scalar_only: bool, work: int = 1) -> Geometry:
         """Return long vector loops for CPUs and one item per work-item and step for GPUs."""
         if limits.kind == "cpu":
             width = 1 if scalar_only else 16
-            return Geometry(width, (1, 1), CHUNK // width, max(1, CHUNK // layout.inner))
+            steps = max(1, CHUNK // (width * work))
+            return Geometry(width, (1, 1), steps, max(1, CHUNK // (layout.inner * work)))
         group = min(256, limits.max_work_group)
         across = min(group, 1 << (layout.inner - 1).bit_length())
         steps = 4 if layout.inner >= 64 * group else 1
@@ -140,7 +143,7 @@ def prepare_elementwise(device: int, kernel: Kernel, shape: Sizes, strides: Sequ
     lead = [operand.role in ("output", "inout") for operand in kernel.operands]
     layout = collapse(shape, strides, lead.index(True) if any(lead) else 0)
     limits = devices()[device].limits
-    geometry = Geometry.of(layout, limits, kernel.scalar_only)
+    geometry = Geometry.of(layout, limits, kernel.scalar_only, kernel.work)
     wide = layout.reach >= 2**31 - CHUNK
     inner = tuple(str(steps[-1]) if steps[-1] in (0, 1) else "s" for steps in layout.strides)
     text = source(kernel, len(layout.sizes), inner, geometry.width, geometry.steps, wide)

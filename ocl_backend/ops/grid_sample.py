@@ -170,7 +170,7 @@ def _kernel(dtype: torch.dtype, grid: torch.dtype, backward: bool) -> Kernel:
         parameters.append(Operand("total", wide, "address"))
         parameters += [Operand(f"grad_{axis}", grid, "output") for axis in "xyz"]
     name, body = ("grid_sample_backward", BACKWARD) if backward else ("grid_sample", FORWARD)
-    return Kernel(name, value, tuple(parameters), body, helpers, scalar_only=True)
+    return Kernel(name, value, tuple(parameters), body, helpers, scalar_only=True, work=64)
 
 
 def _axes(grid: Tensor) -> list[Tensor]:

@@ -60,6 +60,7 @@ def _kernel(dtype: torch.dtype, maximum: bool) -> Kernel:
         ),
         MAXIMUM if maximum else MEAN,
         scalar_only=True,
+        work=8,
     )
 
 

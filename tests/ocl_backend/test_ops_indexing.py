@@ -154,6 +154,19 @@ def test_sorting(device: Any, dim: int, descending: bool) -> None:
     agree(device, lambda x: x.kthvalue(2, dim), X)
 
 
+@pytest.mark.parametrize("shape", [(5000,), (3, 33), (1, 16), (2, 0)], ids=str)
+def test_long_and_short_rows(device: Any, shape: tuple[int, ...]) -> None:
+    many = torch.randint(-50, 50, shape)
+    for descending in (False, True):
+        agree(device, lambda x, d=descending: x.sort(dim=-1, descending=d, stable=True), many)
+    k = min(7, shape[-1])
+    values, indices = many.to(place(device)).topk(k)
+    assert torch.equal(values.cpu(), many.topk(k)[0])
+    assert torch.equal(many.gather(-1, indices.cpu()), values.cpu())
+    first = many.sort(dim=-1, descending=True, stable=True)[1][..., :k]
+    assert torch.equal(indices.cpu(), first)  # of equal items the first
+
+
 def test_ties_keep_their_order_and_nan_is_largest(device: Any) -> None:
     few = torch.randint(-3, 3, (5, 300), dtype=torch.int32)
     agree(device, lambda x: x.sort(dim=1, stable=True), few)
