@@ -6,6 +6,7 @@ It measures nothing; `tune` hands it the times.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from math import inf
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search_spaces.space import Space
+from search_spaces.study import Study
 from search_spaces.surrogate import Surrogate, expected_improvement, flatten
 
 START_COLD, START_WARM = 10, 6
@@ -32,11 +34,21 @@ class Search:
     Bayesian optimisation by expected improvement over the enumerated valid configs;
     `docs/search.md` compares it with others on public tables. Any number of configs may be asked
     for before the first is told, so that they can be built ahead: what is under way counts as if
-    it came out as expected (Ginsbourger, Le Riche and Carraro 2010).
+    it came out as expected (Ginsbourger, Le Riche and Carraro 2010). It is a study of Optuna, kept
+    in `storage` under `name` where there is one.
     """
 
-    def __init__(self, space: Space, seeds: Iterable[Any], seed: int = 0) -> None:
+    def __init__(
+        self,
+        space: Space,
+        seeds: Iterable[Any],
+        seed: int = 0,
+        name: str = "",
+        storage: str | None = None,
+    ) -> None:
         self.best_ms = inf
+        values = dict(zip(space.names, space.values, strict=True))
+        self._study = Study(values, self._next_params, name, storage)
         self._space = space
         self._free = np.ones(len(space), dtype=np.bool_)
         self._seeds = list(dict.fromkeys(seeds))
@@ -58,11 +70,11 @@ class Search:
         Raises:
             StopIteration: the space is exhausted.
         """
-        config = next((seed for seed in self._seeds if self._is_due(seed)), None)
-        if config is None:
-            if not self._free.any():
-                raise StopIteration("every valid config was tried")
-            config = self._space.config(self._suggest())
+        seed = self._due_seed()
+        if seed is None and not self._free.any():
+            raise StopIteration("every valid config was tried")
+        outside = seed is not None and self._space.row_of(seed) is None
+        config = seed if outside else self._space.kind(**self._study.ask())
         row = self._mark(config)
         if row is not None:
             self._pending.append(row)
@@ -74,6 +86,7 @@ class Search:
         self.best_ms = min(self.best_ms, ms)
         if row is not None:
             self._known[row] = min(ms, self._known.get(row, inf))
+            self._study.tell(asdict(config), ms)
             if row in self._pending:
                 self._pending.remove(row)
 
@@ -81,6 +94,14 @@ class Search:
     def _starting(self) -> bool:
         enough = START_WARM if self._seeds else START_COLD
         return len(self._known) + len(self._pending) < enough
+
+    def _due_seed(self) -> Any:
+        return next((seed for seed in self._seeds if self._is_due(seed)), None)
+
+    def _next_params(self) -> dict[str, Any]:
+        """Return what the study is to try next: a seed whose turn it is, or the best guess."""
+        seed = self._due_seed()
+        return asdict(self._space.config(self._suggest()) if seed is None else seed)
 
     def _is_due(self, seed: Any) -> bool:
         """Say whether a seed is next: nothing can be expected of one outside of the space."""

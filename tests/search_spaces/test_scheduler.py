@@ -8,7 +8,7 @@ from search_spaces.scheduler import Task, choose
 
 
 def dealt(times: list[list[float]], calls: list[int], slices: int) -> list[int]:
-    """Slices per task, when slice i of task t brings its best to times[t][i] or the last of them."""
+    """Slices per task, when slice i brings a task's best to its i-th time, or the last."""
     tasks = [Task(count) for count in calls]
     for _ in range(slices):
         index = choose(tasks)
