@@ -36,8 +36,6 @@ TRIALS = 64
 PER_DEVICE = 1000
 """Problems per device: three networks' worth, in all directions."""
 BATCH = 100_000
-GAP = 1000
-"""Keys that are left free between two sizes, for what is recorded while times are taken."""
 INFO = DeviceInfo("Synthetic GPU 0", "Nobody", "gpu", "synthetic 0", "None", "3.0", "1.0", 8)
 LIMITS = Limits(kind="gpu", local_bytes=48 * 1024, max_work_group=256, max_work_items=(256,) * 3)
 
@@ -54,10 +52,10 @@ def main() -> None:
         file = Path(folder) / "size.sqlite"
         store = open_store(asked.db or file)
         tunings = _tunings(store)  # of an earlier run, if --db names it
-        for step, size in enumerate(map(int, asked.measurements.split(","))):
+        for size in map(int, asked.measurements.split(",")):
             begin, before = time.perf_counter(), tunings
             tunings = max(size // TRIALS, before)
-            _fill(store, before, tunings, step * GAP)
+            _fill(store, before, tunings, _last_key(store) - before * TRIALS)
             rate = (tunings - before) * TRIALS / (time.perf_counter() - begin)
             _report(store, size, rate, file)
 
@@ -65,6 +63,12 @@ def main() -> None:
 def _tunings(store: Store) -> int:
     with store.database.reading() as connection:
         return connection.execute(select(func.count()).select_from(TuningRow)).scalar_one()
+
+
+def _last_key(store: Store) -> int:
+    """Return the greatest key: what was recorded while times were taken has keys as well."""
+    with store.database.reading() as connection:
+        return connection.execute(select(func.max(MeasurementRow.id))).scalar() or 0
 
 
 _Raw = argparse.RawDescriptionHelpFormatter
@@ -128,6 +132,7 @@ def _report(store: Store, size: int, rate: float, file: Path) -> None:
     web = TestClient(create_app(store, limits))
     last = _tunings(store)
     measured = Measurement((5.0,), error=0.0)
+    newest = f"/api/v1/winners?after={max(last - 60, 0)}"
     times = {
         "memo": _best(lambda: chooser.choose(known), 1000),
         "first": _best(lambda: next(chooser.candidates(unknown)), 5),
@@ -137,7 +142,7 @@ def _report(store: Store, size: int, rate: float, file: Path) -> None:
         "device": _best(lambda: web.get("/devices/1").raise_for_status(), 3),
         "filter": _best(lambda: web.get("/devices/1?text=900x").raise_for_status(), 3),
         "history": _best(lambda: web.get(f"/tunings/{last}").raise_for_status(), 3),
-        "api": _best(lambda: web.get(f"/api/v1/winners?after={last - 60}").raise_for_status(), 3),
+        "api": _best(lambda: web.get(newest).raise_for_status(), 3),
     }
     disk = f"{file.stat().st_size / 2**30:.2f} GiB" if file.is_file() else store.name
     print(f"{size} measurements, {last} problems, {disk}, filled at {rate:.0f} rows/s")
