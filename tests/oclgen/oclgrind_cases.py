@@ -8,13 +8,17 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from oclgen.device import Device, select
-from oclgen.families import FAMILIES, Family, config_to_json
+from oclgen.families import FAMILIES, Family, config_to_json, gemm_async, gemm_mma
+from oclgen.limits import KIB
 from oclgen.measure import TOLERANCE, Bench, compare
+from oclgen.plan import Plan
+from oclgen.probe import ANSWERS
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from search_spaces.space import SPACES, seeds_of, space_of
 
@@ -23,6 +27,7 @@ OTHER_CONFIGS = 2
 PROBLEMS: tuple[Problem, ...] = (
     GemmProblem(19, 21, 9, trans_b=True, bias="n", activation="relu"),
     GemmProblem(17, 34, 11, trans_a=True, batch=2, shared_b=True),
+    GemmProblem(70, 21, 35, dtype="bf16", batch=2, shared_b=True),
     ConvProblem(1, 3, 7, 9, 5, 3, 3, pad_h=1, pad_w=1, bias=True),
     ConvProblem(2, 4, 5, 6, 3, 3, 3, pad_h=1, pad_w=1, direction="bwd_data"),
     ConvProblem(1, 3, 6, 9, 5, 3, 3, pad_h=1, pad_w=1, direction="bwd_weights"),
@@ -34,6 +39,13 @@ PROBLEMS: tuple[Problem, ...] = (
     ConvProblem(1, 6, 9, 8, 6, 3, 3, pad_h=1, pad_w=1, groups=6, direction="bwd_data"),
     ConvProblem(2, 6, 7, 8, 6, 3, 3, pad_h=1, pad_w=1, groups=6, direction="bwd_weights"),
 )
+
+
+PACKING: dict[str, Any] = {
+    "gemm_async": replace(gemm_async.DEFAULT, pad_a=0, pad_b=0, pack_a=True, pack_b=True),
+    "gemm_mma": replace(gemm_mma.DEFAULT, pack_a=True, pack_b=True),
+}
+"""Families whose product needs instructions that no simulator has; what packs for it is plain."""
 
 
 def configs(device: Device, family: Family, problem: Problem) -> Iterator[Any]:
@@ -62,11 +74,26 @@ def run(device: Device, problem: Problem, family: Family, config: Any) -> None:
         print(f"WRONG: {wrong}", flush=True)
 
 
+def run_packing(device: Device, problem: Problem, family: Family) -> None:
+    """Run the launches that pack, once; their results are tested elsewhere."""
+    able = replace(device.limits, local_bytes=47 * KIB, instructions=frozenset(ANSWERS))
+    if PACKING[family.NAME].why_not(problem, able):
+        return
+    print(f"case {problem.key()} {family.NAME}, packing alone", flush=True)
+    plan = family.plan(problem, PACKING[family.NAME])
+    packs = tuple(launch for launch in plan.launches if launch.kernel.startswith("packed"))
+    assert len(packs) == 2
+    device.prepare(Plan(packs, plan.workspaces), Bench(device, problem).buffers).run()
+
+
 def main(name: str) -> None:
     """Run every problem that the family of this name serves, and say how many ran."""
     device, family, count = select("oclgrind"), FAMILIES[name], 0
     for problem in PROBLEMS:
-        if family.serves(problem):
+        if name in PACKING and family.serves(problem):
+            run_packing(device, problem, family)
+            count += 1
+        elif family.serves(problem):
             for config in configs(device, family, problem):
                 run(device, problem, family, config)
                 count += 1
