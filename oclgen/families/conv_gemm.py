@@ -23,8 +23,8 @@ NAME = "conv_gemm"
 
 MAX_ACCUMULATORS = 256
 """Private floats per work-item past which GPU compilers spill to memory."""
-MAX_TABLE = 2048
-"""Steps of a reduction whose taps are looked up: three ints each, of 64 KiB of constants."""
+MAX_TABLE = 4096
+"""Steps of all reductions whose taps are looked up: three ints each, of 64 KiB of constants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +127,10 @@ class Config:
         if not self.taps_outer:
             if problem.direction == "bwd_weights":
                 return "taps_outer=False says how weights are summed over; bwd_weights does not"
-            longest = max(part.reduction for part in correlations(problem))
-            if longest > MAX_TABLE:
+            looked_up = sum(part.reduction for part in correlations(problem))
+            if looked_up > MAX_TABLE:
                 return (
-                    f"taps_outer=False looks up {longest} steps in a table; at most {MAX_TABLE} "
+                    f"taps_outer=False looks up {looked_up} steps in a table; at most {MAX_TABLE} "
                     "fit. Use taps_outer=True"
                 )
         steps = _steps(problem, self.tile_k, self.taps_outer)
@@ -195,6 +195,7 @@ def workspaces(problem: ConvProblem, config: Config) -> tuple[tuple[str, int], .
 def _launch(problem: ConvProblem, config: Config, product: parts.Product) -> Launch:
     split, bias = config.split_k > 1, problem.bias and config.split_k == 1
     a, b, c = operands(problem)
+    tiles_m, tiles_n = ceil_div(product.m, config.tile_m), ceil_div(product.n, config.tile_n)
     values = asdict(config)
     del values["taps_outer"]
     source = render(
@@ -205,19 +206,19 @@ def _launch(problem: ConvProblem, config: Config, product: parts.Product) -> Lau
         operands=product.text,
         a_type=product.a_type,
         phases=product.phases,
+        tiles_m=tiles_m,
+        tiles_n=tiles_n,
         index=parts.index_type(problem),
         bias=bias,
         plane_elements=output_elements(problem),
         runs=product.runs(config.vec_n),
     )
-    tiles = (ceil_div(product.m, config.tile_m), ceil_div(product.n, config.tile_n))
-    across, down = tiles if config.m_fastest else tiles[::-1]
     planes = product.phases * problem.groups * config.split_k
     return Launch(
         source=source,
         kernel=NAME,
-        global_size=(across * config.work_items, down, planes),
-        local_size=(config.work_items, 1, 1),
+        global_size=(tiles_m * tiles_n * config.work_items, planes),
+        local_size=(config.work_items, 1),
         args=(
             *buffer(a if problem.direction == "bwd_weights" else parts.PACKED),
             *buffer(b),

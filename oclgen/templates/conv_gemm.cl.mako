@@ -22,12 +22,12 @@ unroll_k            rows of a tile that are unrolled
 split_k             planes over which the tiles of k are split (summed by sum_planes)
 phases              parts of the problem with sizes of their own; some may have fewer columns
 plane_elements      elements of the output, and of a plane
+tiles_m, tiles_n    tiles of C; all lie along one dimension, since devices limit the others
 m_fastest           neighbouring work-groups differ in m, else in n
 bias                add bias[channel]
 runs                the vec_n columns of a chunk are neighbours in C
 </%doc>
 <%
-    m_dim, n_dim = (0, 1) if m_fastest else (1, 0)
     c_type = "float" if split_k > 1 else "elem_t"
     def vector(width):
         return "float" if width == 1 else f"float{width}"
@@ -75,12 +75,13 @@ void conv_gemm(
     // neighbouring work-items have neighbouring columns, which are neighbours in C
     const int id = get_local_id(0);
     const int id_m = id / LOCAL_N, id_n = id % LOCAL_N;
-    const int m0 = (int)get_group_id(${m_dim}) * TILE_M;
-    const int n0 = (int)get_group_id(${n_dim}) * TILE_N;
-    const int phase = (int)get_group_id(2) / (GROUPS * ${split_k});
-    const int group = (int)get_group_id(2) / ${split_k} % GROUPS;
+    const int tile = get_group_id(0);
+    const int m0 = ${f"tile % {tiles_m}" if m_fastest else f"tile / {tiles_n}"} * TILE_M;
+    const int n0 = ${f"tile / {tiles_m}" if m_fastest else f"tile % {tiles_n}"} * TILE_N;
+    const int phase = (int)get_group_id(1) / (GROUPS * ${split_k});
+    const int group = (int)get_group_id(1) / ${split_k} % GROUPS;
 % if split_k > 1:
-    const int plane = (int)get_group_id(2) % ${split_k};
+    const int plane = (int)get_group_id(1) % ${split_k};
     const int steps = (STEPS + ${split_k - 1}) / ${split_k};
     const int first = min(plane * steps, STEPS);
     const int last = ${"n0 >= N ? 0 : " if phases > 1 else ""}min(first + steps, STEPS);
