@@ -17,6 +17,7 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, Varying, prepare
 from ocl_backend.ops.formats import laid_out_like
+from ocl_backend.ops.outputs import into
 from oclgen.device import devices
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
@@ -243,10 +244,16 @@ def batch_norm_backward(
     )
 
 
+RESULTS = ("out", "save_mean", "save_invstd")
+"""torch's names of the outputs."""
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     "native_batch_norm": native_batch_norm,
+    "native_batch_norm.out": into(native_batch_norm, *RESULTS),
     "_native_batch_norm_legit": native_batch_norm,
+    "_native_batch_norm_legit.out": into(native_batch_norm, *RESULTS),
     "_native_batch_norm_legit.no_stats": batch_norm_no_stats,
+    "_native_batch_norm_legit.no_stats_out": into(batch_norm_no_stats, *RESULTS),
     "native_batch_norm_backward": native_batch_norm_backward,
     "_batch_norm_with_update": batch_norm_with_update,
     "batch_norm_backward": batch_norm_backward,

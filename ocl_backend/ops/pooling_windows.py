@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.ops.matmul import resized
 from ocl_backend.ops.outputs import into
 from ocl_backend.ops.windows import Adaptive, Kind, Regular, Tables, pooled, tables, transposed
 
@@ -130,6 +131,15 @@ def _written(out: Tensor, dense: Tensor) -> None:
         out.copy_(dense.view(out.shape))
 
 
+def _sized(out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Return `out` with this shape; torch converts nothing here."""
+    if out.dtype is not dtype:
+        raise RuntimeError(
+            f"Expected out tensor to have dtype {dtype}, but got {out.dtype} instead"
+        )
+    return resized(out, shape)
+
+
 def _scattered(grad: Tensor, indices: Tensor, rank: int, grad_x: Tensor) -> Tensor:
     """Write the gradient of maxima: each goes to the item it came from."""
     grad_x.zero_()
@@ -148,6 +158,12 @@ def _regular(*parameters: Sequence[int], count_pad: bool = False) -> tuple[Regul
     return tuple(Regular(k, s, p, d, count_pad) for k, s, p, d in dims)
 
 
+def _pooled(x: Tensor, kinds: Sequence[Regular], ceil_mode: bool) -> tuple[int, ...]:
+    """Return the shape of x [..., d, h, w] pooled."""
+    dims = zip(x.shape[-3:], kinds, strict=True)
+    return (*x.shape[:-3], *(pooled(size, kind, ceil_mode) for size, kind in dims))
+
+
 def max_pool3d(
     x: Tensor,
     kernel_size: Sequence[int],
@@ -158,8 +174,7 @@ def max_pool3d(
 ) -> tuple[Tensor, Tensor]:
     """Return the maxima of x [..., d, h, w] and where in the volume they lay."""
     kinds = _regular(kernel_size, stride, padding, dilation)
-    sizes = [pooled(size, kind, ceil_mode) for size, kind in zip(x.shape[-3:], kinds, strict=True)]
-    out = x.new_empty((*x.shape[:-3], *sizes))
+    out = x.new_empty(_pooled(x, kinds, ceil_mode))
     indices = torch.empty_like(out, dtype=torch.int64)
     _largest(x, kinds, out, indices)
     return out, indices
@@ -190,8 +205,9 @@ def avg_pool3d_out(
     *,
     out: Tensor,
 ) -> Tensor:
-    """Write the means of x [..., d, h, w] to `out`, which torch sized."""
+    """Write the means of x [..., d, h, w] to `out`."""
     kinds = _regular(kernel_size, stride, padding, (1,), count_pad=count_include_pad)
+    _sized(out, _pooled(x, kinds, ceil_mode), x.dtype)
     _average(x, kinds, out, divisor_override)
     return out
 
@@ -210,6 +226,7 @@ def avg_pool3d_backward_out(
 ) -> Tensor:
     """Write the gradient of x [..., d, h, w] to `grad_input`."""
     kinds = _regular(kernel_size, stride, padding, (1,), count_pad=count_include_pad)
+    resized(grad_input, x.shape)
     _average_backward(grad, kinds, grad_input, divisor_override)
     return grad_input
 
@@ -232,12 +249,17 @@ def adaptive_max_pool_out(
     x: Tensor, output_size: Sequence[int], *, out: Tensor, indices: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Write the maxima of x's last dimensions over windows that tile them, and where they lay."""
-    _largest(x, (Adaptive(),) * len(output_size), out, indices)
+    shape = (*x.shape[: -len(output_size)], *output_size)
+    _largest(
+        x, (Adaptive(),) * len(output_size), _sized(out, shape, x.dtype), resized(indices, shape)
+    )
     return out, indices
 
 
 def _adaptive_max_backward(rank: int) -> Callable[..., Tensor]:
-    return lambda grad, x, indices, *, grad_input: _scattered(grad, indices, rank, grad_input)
+    return lambda grad, x, indices, *, grad_input: _scattered(
+        grad, indices, rank, resized(grad_input, x.shape)
+    )
 
 
 def fractional_max_pool_out(
@@ -255,6 +277,8 @@ def fractional_max_pool_out(
     first is the width's, of three the depth's.
     """
     rank = len(output_size)
+    for written in (output, indices):
+        resized(written, (*x.shape[:-rank], *output_size))
     source, values, where = (_volume(t, rank) for t in (x, output, indices))
     samples = random_samples.reshape(-1, rank)
     if rank == 2:
@@ -282,7 +306,7 @@ def _fractional(samples: Tensor, size: int, out: int, kernel: int) -> Tensor:
 
 def _fractional_backward(rank: int) -> Callable[..., Tensor]:
     def backward(grad: Tensor, x: Tensor, *sizes_and_indices: Any, **out: Tensor) -> Tensor:
-        target = out["grad_input"] if out else torch.empty_like(x)
+        target = resized(out["grad_input"], x.shape) if out else torch.empty_like(x)
         return _scattered(grad, sizes_and_indices[-1], rank, target)
 
     return backward
