@@ -197,9 +197,8 @@ void store_pair(__global ${c_type} *out, const int column, const int n, const bo
 <%def name="multiply()">\
 % for q in range(k_blocks):
         {
-% for side, lay, count in (("a", a, blocks_m), ("b", b, blocks_n // 2)):
+% for side, lay, count, start in (("a", a, blocks_m, 0), ("b", b, blocks_n // 2, a.bytes)):
 % for i in range(count):
-<% start = a.bytes if side == "b" else 0 %>\
 % if lay.by_words:
 <%
     parts = []
