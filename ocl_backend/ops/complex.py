@@ -64,6 +64,11 @@ def parts(x: Tensor | Number) -> Parts:
         return parts(x.item())
     if not x.is_complex():
         return x, 0
+    return halves(x)
+
+
+def halves(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return views of real and imaginary part of a complex tensor."""
     real, imaginary = torch.view_as_real(x.resolve_conj()).unbind(-1)
     return real, imaginary
 
@@ -136,7 +141,7 @@ def neg(x: Tensor) -> Parts:
 
 def exp(x: Tensor) -> Parts:
     """Return the exponential."""
-    real, imaginary = torch.view_as_real(x.resolve_conj()).unbind(-1)
+    real, imaginary = halves(x)
     length = real.exp()
     return length * imaginary.cos(), length * imaginary.sin()
 
@@ -166,8 +171,8 @@ def sum_(
     dtype: torch.dtype | None = None,
 ) -> Parts:
     """Return the sums of the parts."""
-    real, imaginary = torch.view_as_real(x.resolve_conj()).unbind(-1)
     over = None if dims is None else list(dims)
+    real, imaginary = halves(x if dtype is None else x.to(dtype))
     return real.sum(over, keepdim), imaginary.sum(over, keepdim)
 
 
@@ -179,8 +184,8 @@ def mean(
     dtype: torch.dtype | None = None,
 ) -> Parts:
     """Return the means of the parts."""
-    real, imaginary = torch.view_as_real(x.resolve_conj()).unbind(-1)
     over = None if dims is None else list(dims)
+    real, imaginary = halves(x if dtype is None else x.to(dtype))
     return real.mean(over, keepdim), imaginary.mean(over, keepdim)
 
 
@@ -199,8 +204,14 @@ def reciprocal(x: Tensor) -> Parts:
 def eq(a: Tensor, b: Tensor | Number) -> Tensor:
     """Whether both parts are equal."""
     (p, q), (r, s) = parts(a), parts(b)
-    same = torch.eq(p, r) if isinstance(p, Tensor) else torch.eq(r, p)  # type: ignore[arg-type]
-    return same & (torch.eq(q, s) if isinstance(q, Tensor) else torch.eq(s, q))  # type: ignore[arg-type]
+    return _equal(p, r) & _equal(q, s)
+
+
+def _equal(a: Part, b: Part) -> Tensor:
+    """Whether a part, of which one is a tensor, is the other."""
+    first, second = (a, b) if isinstance(a, Tensor) else (b, a)
+    assert isinstance(first, Tensor)
+    return first.eq(second)
 
 
 def ne(a: Tensor, b: Tensor | Number) -> Tensor:
