@@ -62,6 +62,11 @@ if TYPE_CHECKING:
     metavar="ADDRESS",
     help="Use every device of a Ray cluster: auto, ray://HOST:PORT, or local for one made here.",
 )
+@click.option(
+    "--study",
+    metavar="URL",
+    help="Keep the searches themselves there too, as studies that optuna-dashboard shows.",
+)
 @json_option
 @db_option
 @click.pass_context
@@ -76,6 +81,7 @@ def tune(
     families: Sequence[str],
     workers: int | None,
     cluster: str | None,
+    study: str | None,
     as_json: bool,
     where: str | None,
     **asked: Any,
@@ -95,7 +101,7 @@ def tune(
         os.environ[ENVIRONMENT] = where  # a model's own dispatch reads the same database
     workload = gather(opened.limits, f"ocl:{opened.index}", **asked)
     _require_families(families, workload.problems)
-    budget = Budget(trials, time_budget or inf, seed, "cold" if cold else "warm")
+    budget = Budget(trials, time_budget or inf, seed, "cold" if cold else "warm", study)
     out = console(aside=as_json)
     tried = frozenset(families) or None
     if crew := crew_of(workers, cluster, tried, where):

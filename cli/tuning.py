@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from oclgen.exclusive import kind_of
 from oclgen.worker import Worker
 from search_spaces.progress import Budget, Progress
 from search_spaces.tune import Tuner
@@ -31,6 +32,7 @@ def tuner_for(
         families=families,
         starts=Chooser(store, device.info, device.limits).starts,
         report=report,
+        label=kind_of(device.info),
         build_ahead=worker.build_ahead,
         ahead=worker.builders,
         overlap=worker.overlaps,

@@ -34,6 +34,7 @@ def take(order: Order) -> TuneResult:
     Raises:
         DeviceError: this machine has no such device any more.
     """
+    from oclgen import peak
     from oclgen.device import DeviceError, devices
     from oclgen.exclusive import exclusive, kind_of, locks
     from oclgen.worker import Worker
@@ -51,6 +52,8 @@ def take(order: Order) -> TuneResult:
         Worker(device.index, device.info, cache=order.budget.cache) as worker,
     ):
         store = open_store(order.where)
+        best = peak.measure(device)
+        store.of(device.info).note_peak(best.gflops, best.gbytes)
         result = turn.take(tuner_for(device, worker, store, order.budget, order.families))
     if result.best is not None:
         result.best = replace(result.best, config=asdict(result.best.config))

@@ -62,13 +62,15 @@ class Results(Protocol):
 class Budget:
     """What a tuning may spend: distinct variants per problem, seconds over all problems.
 
-    `seed` makes the search repeatable, `cache` is the state of the caches that times are taken in.
+    `seed` makes the search repeatable, `cache` is the state of the caches that times are taken in,
+    `study` the URL of a database where Optuna keeps the searches.
     """
 
     trials: int = 64
     seconds: float = inf
     seed: int = 0
     cache: Cache = "warm"
+    study: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,8 @@ class Tuner:
 
     Up to `ahead` variants are asked for before they are measured, and `build_ahead` hears of them.
     With `overlap` they are built while others are measured; without, as where the device is the
-    CPU that compiles, some are built and then all of them measured.
+    CPU that compiles, some are built and then all of them measured. `label` names the device in
+    the searches' studies.
     """
 
     limits: Limits
@@ -55,6 +56,7 @@ class Tuner:
     build_ahead: BuildAhead = lambda _problem, _family, _config: None
     ahead: int = 0
     overlap: bool = True
+    label: str = ""
 
     def serving(self, problem: Problem) -> list[str]:
         """Return the names of the families to try."""
@@ -171,6 +173,8 @@ class _Run:
                 space_of(name, problem, tuner.limits),
                 [*first, *seeds_of(name, problem, tuner.limits)],
                 tuner.budget.seed,
+                f"{tuner.label} {problem.key()} {name} {tuner.budget.cache}",
+                tuner.budget.study,
             )
             for name, first in starts.items()
         }

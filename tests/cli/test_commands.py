@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import optuna
 import pytest
 from command_runs import Process, Run
 
@@ -179,3 +180,12 @@ def test_a_model_is_tuned_and_its_gain_is_told(
     missing = process(*arguments, "mine:no_model")
     assert missing.returncode == 1
     assert "mine:no_model cannot be had" in missing.stderr
+
+
+def test_searches_can_be_kept_as_studies(run: Run, device: Device, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'studies.sqlite'}"
+    arguments = ["tune", "--device", str(device.index), "--gemm", "160x160x160", "--study", url]
+    assert run(*arguments, "--trials", "3", "--family", "gemm_register").exit_code == 0
+    (study,) = optuna.get_all_study_summaries(url)
+    assert study.study_name.endswith("gemm:160x160x160:fp32:nn:b1:-:-:none gemm_register warm")
+    assert study.n_trials == 3
