@@ -82,7 +82,7 @@ def detect(network: nn.Module, x: Tensor) -> Tensor:
     """Return what the heads say of images and fixed boxes: proposals by rounded scores jump."""
     features = network.backbone(x)
     scores, boxes = network.rpn.head(list(features.values()))
-    corners = torch.tensor([[3.0, 5.0, 40.0, 30.0], [10.0, 2.0, 60.0, 61.0]], device=x.device)
+    corners = x.new_tensor([[3.0, 5.0, 40.0, 30.0], [10.0, 2.0, 60.0, 61.0]])
     pooled = network.roi_heads.box_roi_pool(features, [corners] * len(x), [x.shape[-2:]] * len(x))
     found = network.roi_heads.box_predictor(network.roi_heads.box_head(pooled))
     return flat([*scores, *boxes, *found])
