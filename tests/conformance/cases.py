@@ -23,7 +23,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 import ocl_backend  # noqa: F401  (registers the device)
 from tests.conformance import lists, variants
 
+ON_HOST = ("tensor_split",)
+"""OpInfos whose tensor arguments torch wants on the CPU for every device."""
+
 FACTORIES = ("arange", "linspace", "logspace")
+"""OpInfos with samples that name no device: on another one, it is the default one."""
+
 DTYPES = (torch.float32, torch.int64, torch.bool)
 TOLERANCE = 1e-3
 """Absolute and relative: what torch's own `TestCommon.test_compare_cpu` allows any device."""
@@ -191,11 +196,11 @@ def run(name: str, dtype_name: str, limit: int | None, device: int) -> Outcome:
     return outcome
 
 
-def on_device(sample: Any, place: torch.device) -> Any:
+def on_device(info: Any, sample: Any, place: torch.device) -> Any:
     """Return a copy of a sample whose tensors lie on `place`."""
     return type(sample)(
         moved(sample.input, place),
-        args=moved(sample.args, place),
+        args=sample.args if info.name in ON_HOST else moved(sample.args, place),
         kwargs=moved(sample.kwargs, place),
         output_process_fn_grad=sample.output_process_fn_grad,
     )
@@ -209,7 +214,7 @@ def _failure(
     try:
         # those without a tensor or a device make theirs on the default one
         with torch.device(place if info.name in FACTORIES else "cpu"):
-            ours = evaluate(info, on_device(sample, place), gradient)
+            ours = evaluate(info, on_device(info, sample, place), gradient)
         compare(ours, theirs, compared)
     except Exception as error:  # whatever an operator raises is its failure, told in a line
         if ours is not None and gradient and _as_exact(info, sample, ours, theirs, gradient):
@@ -250,7 +255,7 @@ def _variants_failure(
     result = info(sample.input, *sample.args, **sample.kwargs)
     for name, form in variants.forms(info):
         theirs = _outcome_of(form, deepcopy(twin), result, torch.device("cpu"))
-        ours = _outcome_of(form, on_device(twin, place), result, place)
+        ours = _outcome_of(form, on_device(info, twin, place), result, place)
         if isinstance(theirs, Exception):
             lacks = isinstance(theirs, AssertionError | NotImplementedError)
             if not lacks and not isinstance(ours, Exception):
