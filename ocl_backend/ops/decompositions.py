@@ -91,8 +91,8 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     """Count each integer, or add up its weights; waits for the largest."""
     size = max(minlength, int(x.max()) + 1 if x.numel() else 0)
     terms = torch.ones_like(x, dtype=torch.int64) if weights is None else weights
-    if not terms.dtype.is_floating_point:
-        terms = terms.to(torch.int64)
+    if weights is not None and not weights.is_floating_point():
+        terms = weights.to(torch.float64)
     return torch.zeros(size, dtype=terms.dtype, device=x.device).index_add_(0, x.long(), terms)
 
 

@@ -62,7 +62,7 @@ def locate_indices(x: Tensor, indices: Indices, operator: str) -> tuple[tuple[in
     given = []
     for index in known.values():
         moved = index.to(torch.int64) if index.dtype is not torch.int64 else index
-        given.append(moved.reshape(*moved.shape, *(1 for _ in after)))
+        given.append(moved.reshape((*moved.shape, *(1 for _ in after))))
 
     def locate(x: Tensor) -> Places:
         steps = x.stride()

@@ -1,7 +1,6 @@
 """2-d pooling, forward and backward: maximum, average, adaptive average.
 
-torch turns 1-d pooling into these. Output sizes are torch's, which allocates the outputs of all but
-the adaptive ones.
+torch turns 1-d pooling into these. Other kinds are in `pooling_windows`.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, prepare
 from ocl_backend.ops.convolution import Pair, pair
+from ocl_backend.ops.windows import Regular, pooled, sized
 from oclgen.device import devices
 from oclgen.render import render
 
@@ -67,8 +67,10 @@ def max_pool2d_out(
     indices: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Write the maxima of x [..., h, w] to `out` and where in the plane they lay to `indices`."""
-    del ceil_mode  # torch sized `out` by it
     window = _window(kernel_size, stride, padding, dilation)
+    shape = _pooled(x, window, ceil_mode)
+    sized(out, shape, x.dtype)
+    sized(indices, shape, torch.int64)
     _run("max", x, (indices, out), window)
     return out, indices
 
@@ -104,8 +106,8 @@ def avg_pool2d_out(
     out: Tensor,
 ) -> Tensor:
     """Write the means of x [..., h, w] to `out`."""
-    del ceil_mode  # torch sized `out` by it
     window = _window(kernel_size, stride, padding, (1,), count_include_pad, divisor_override or 0)
+    sized(out, _pooled(x, window, ceil_mode), x.dtype)
     _run("avg", x, (out,), window)
     return out
 
@@ -162,6 +164,14 @@ def _window(
     return Window(
         pair(kernel), pair(stride or kernel), pair(pad), pair(dilation), count_pad, divisor
     )
+
+
+def _pooled(x: Tensor, window: Window, ceil_mode: bool) -> tuple[int, ...]:
+    """Return the shape of x [..., h, w] pooled."""
+    steps = zip(
+        x.shape[-2:], window.kernel, window.stride, window.pad, window.dilation, strict=True
+    )
+    return (*x.shape[:-2], *(pooled(n, Regular(k, s, p, d), ceil_mode) for n, k, s, p, d in steps))
 
 
 def _run(kind: Name, x: Tensor, outputs: Sequence[Tensor], window: Window) -> None:

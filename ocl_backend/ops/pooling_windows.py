@@ -18,7 +18,16 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.ops.matmul import resized
 from ocl_backend.ops.outputs import into
-from ocl_backend.ops.windows import Adaptive, Kind, Regular, Tables, pooled, tables, transposed
+from ocl_backend.ops.windows import (
+    Adaptive,
+    Kind,
+    Regular,
+    Tables,
+    pooled,
+    sized,
+    tables,
+    transposed,
+)
 
 LOOPS = """\
 for (long d = first_d; d < last_d; d += dilation_d) {
@@ -131,15 +140,6 @@ def _written(out: Tensor, dense: Tensor) -> None:
         out.copy_(dense.view(out.shape))
 
 
-def _sized(out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Return `out` with this shape; torch converts nothing here."""
-    if out.dtype is not dtype:
-        raise RuntimeError(
-            f"Expected out tensor to have dtype {dtype}, but got {out.dtype} instead"
-        )
-    return resized(out, shape)
-
-
 def _scattered(grad: Tensor, indices: Tensor, rank: int, grad_x: Tensor) -> Tensor:
     """Write the gradient of maxima: each goes to the item it came from."""
     grad_x.zero_()
@@ -207,7 +207,7 @@ def avg_pool3d_out(
 ) -> Tensor:
     """Write the means of x [..., d, h, w] to `out`."""
     kinds = _regular(kernel_size, stride, padding, (1,), count_pad=count_include_pad)
-    _sized(out, _pooled(x, kinds, ceil_mode), x.dtype)
+    sized(out, _pooled(x, kinds, ceil_mode), x.dtype)
     _average(x, kinds, out, divisor_override)
     return out
 
@@ -251,7 +251,7 @@ def adaptive_max_pool_out(
     """Write the maxima of x's last dimensions over windows that tile them, and where they lay."""
     shape = (*x.shape[: -len(output_size)], *output_size)
     _largest(
-        x, (Adaptive(),) * len(output_size), _sized(out, shape, x.dtype), resized(indices, shape)
+        x, (Adaptive(),) * len(output_size), sized(out, shape, x.dtype), resized(indices, shape)
     )
     return out, indices
 

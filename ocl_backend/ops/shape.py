@@ -168,6 +168,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "cat": cat,
     "cat.out": into(cat),
     "flip": flip,
+    "narrow_copy.out": into(torch.ops.aten.narrow_copy.default),
     "roll": roll,
     "nonzero": nonzero,
     "nonzero.out": into(nonzero),

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ocl_backend.ops.matmul import resized
+
 Sizes = tuple[int, ...]
 
 
@@ -112,3 +114,16 @@ def pooled(size: int, kind: Regular, ceil_mode: bool) -> int:
             f"a kernel of {kernel} items does not fit {size} items: output size is too small"
         )
     return out
+
+
+def sized(out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Return `out` with this shape; pooling converts nothing.
+
+    Raises:
+        RuntimeError: it has another dtype.
+    """
+    if out.dtype is not dtype:
+        raise RuntimeError(
+            f"Expected out tensor to have dtype {dtype}, but got {out.dtype} instead"
+        )
+    return resized(out, shape)
