@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from oclgen import probe
 from oclgen.families import (
     FAMILIES,
     ConfigError,
@@ -59,7 +60,12 @@ def _limits(device: str | None) -> Limits:
     """Return a device's limits; without one nothing but the family itself limits a config."""
     if device is None:
         huge = 2**40
-        return Limits(local_bytes=huge, max_work_group=huge, max_work_items=(huge, huge, huge))
+        return Limits(
+            local_bytes=huge,
+            max_work_group=huge,
+            max_work_items=(huge, huge, huge),
+            instructions=frozenset(probe.ANSWERS),
+        )
     from oclgen.device import select
 
     return select(device).limits
@@ -75,15 +81,16 @@ def _chosen(problem: Problem, device: str, where: str | None) -> tuple[str, Any]
 
 
 def _configured(problem: Problem, family: str | None, text: str | None) -> tuple[str, Any]:
-    """Return the family asked for, or the first that serves, with the default overridden."""
+    """Return the family asked for, or the first that any device has, its default overridden."""
     names = [f.NAME for f in families_for(problem)]
+    anywhere = [f.NAME for f in families_for(problem) if not f.DEFAULT.why_not(problem, Limits())]
     if family is not None and family not in FAMILIES:
         raise ConfigError(f"family {family!r} is unknown; known are {', '.join(FAMILIES)}")
     if family is not None and family not in names:
         raise ConfigError(
             f"family {family!r} does not serve {problem.key()}; these do: {', '.join(names)}"
         )
-    name = family or names[0]
+    name = family or (anywhere or names)[0]
     default = FAMILIES[name].DEFAULT
     return name, config_from_dict(name, asdict(default) | _values(text)) if text else default
 

@@ -7,6 +7,7 @@ excerpt's output is exactly that part of the whole output. No device and no numb
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -24,17 +25,16 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A part of a problem: the smaller problem, and per role the axis and indices it takes."""
+    """A part of a problem: the smaller problem, and per role the indices it takes, by axis."""
 
     problem: Problem
-    cuts: dict[str, tuple[int, Indices]]
+    cuts: dict[str, dict[int, Indices]]
 
     def of(self, role: str, array: NDArray[Any]) -> NDArray[Any]:
         """Return the part of the buffer with this role, shaped like the smaller problem's."""
-        if role not in self.cuts:
-            return array
-        axis, indices = self.cuts[role]
-        return array.take(indices, axis=axis)
+        for axis, indices in self.cuts.get(role, {}).items():
+            array = array.take(indices, axis=axis)
+        return array
 
 
 def excerpt(problem: Problem, seed: int) -> Excerpt:
@@ -62,33 +62,36 @@ def _draw(extent: int, share: float, seed: int) -> Indices:
 def _of_gemm(problem: GemmProblem, share: float, seed: int) -> Excerpt:
     if problem.batch > 1:
         items = _draw(problem.batch, share, seed)
-        cuts = {"c": (0, items)}
-        cuts |= {} if problem.shared_a else {"a": (0, items)}
-        cuts |= {} if problem.shared_b else {"b": (0, items)}
+        cuts = {"c": {0: items}}
+        cuts |= {} if problem.shared_a else {"a": {0: items}}
+        cuts |= {} if problem.shared_b else {"b": {0: items}}
         return Excerpt(replace(problem, batch=len(items)), cuts)
     rows = _draw(problem.m, share, seed)
-    cuts = {"a": (2 if problem.trans_a else 1, rows), "c": (1, rows)}
+    cuts = {"a": {2 if problem.trans_a else 1: rows}, "c": {1: rows}}
     if problem.bias == "m":
-        cuts["bias"] = (0, rows)
+        cuts["bias"] = {0: rows}
     return Excerpt(replace(problem, m=len(rows)), cuts)
 
 
 def _of_conv(problem: ConvProblem, share: float, seed: int) -> Excerpt:
     if problem.direction != "bwd_weights":
         items = _draw(problem.batch, share, seed)
-        cuts = {"x": (0, items), "y": (0, items)}
+        cuts = {"x": {0: items}, "y": {0: items}}
         return Excerpt(replace(problem, batch=len(items)), cuts)
     if problem.groups == 1:
-        filters = _draw(problem.out_channels, share, seed)
-        cuts = {"y": (1, filters), "w": (0, filters)}
-        return Excerpt(replace(problem, out_channels=len(filters)), cuts)
+        # every number is a sum over all images, so both kinds of channels must be few
+        filters = _draw(problem.out_channels, sqrt(share), seed)
+        channels = _draw(problem.in_channels, sqrt(share), seed)
+        cuts = {"x": {1: channels}, "y": {1: filters}, "w": {0: filters, 1: channels}}
+        sizes = {"out_channels": len(filters), "in_channels": len(channels)}
+        return Excerpt(replace(problem, **sizes), cuts)
     groups = _draw(problem.groups, share, seed)
     inputs = _members(groups, problem.in_channels // problem.groups)
     outputs = _members(groups, problem.out_channels // problem.groups)
     smaller = replace(
         problem, groups=len(groups), in_channels=len(inputs), out_channels=len(outputs)
     )
-    return Excerpt(smaller, {"x": (1, inputs), "y": (1, outputs), "w": (0, outputs)})
+    return Excerpt(smaller, {"x": {1: inputs}, "y": {1: outputs}, "w": {0: outputs}})
 
 
 def _members(groups: Indices, size: int) -> Indices:
