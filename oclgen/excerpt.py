@@ -83,8 +83,8 @@ def _of_conv(problem: ConvProblem, share: float, seed: int) -> Excerpt:
         filters = _draw(problem.out_channels, sqrt(share), seed)
         channels = _draw(problem.in_channels, sqrt(share), seed)
         cuts = {"x": {1: channels}, "y": {1: filters}, "w": {0: filters, 1: channels}}
-        sizes = {"out_channels": len(filters), "in_channels": len(channels)}
-        return Excerpt(replace(problem, **sizes), cuts)
+        smaller = replace(problem, out_channels=len(filters), in_channels=len(channels))
+        return Excerpt(smaller, cuts)
     groups = _draw(problem.groups, share, seed)
     inputs = _members(groups, problem.in_channels // problem.groups)
     outputs = _members(groups, problem.out_channels // problem.groups)
