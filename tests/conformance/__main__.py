@@ -74,7 +74,8 @@ def complaints(done: list[cases.Outcome], whole: bool) -> list[str]:
         entry = lists.entry("unsupported", one.name)
         if one.failures and entry:
             needed["unsupported"].add(entry)
-        elif one.failures:
+            continue
+        if one.failures:
             found.append(f"{one.name} {one.dtype}: {one.failures[0]} ({len(one.failures)} in all)")
         for operator in one.fallbacks:
             entry = lists.entry("fallbacks", operator)

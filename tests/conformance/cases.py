@@ -183,7 +183,7 @@ def run(name: str, dtype_name: str, limit: int | None, device: int) -> Outcome:
             twin = deepcopy(sample)  # some operators write to their arguments
             try:
                 theirs = evaluate(info, sample, gradient)
-            except (RuntimeError, NotImplementedError, AttributeError):
+            except (RuntimeError, AttributeError, AssertionError):
                 continue  # the CPU cannot do it
             outcome.samples += 1
             failure = _failure(info, twin, place, theirs, gradient, compared)

