@@ -7,6 +7,7 @@ and how items around it are weighted are launch arguments. Resizing by a factor 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -218,7 +219,14 @@ def grid_sample_backward(
     align: bool,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor]:
-    """Return the gradients of x, if `output_mask` asks for it, and of the grid."""
+    """Return the gradients of x, if `output_mask` asks for it, and of the grid.
+
+    Raises:
+        RuntimeError: deterministic algorithms were asked for; items that meet are added in any
+            order here.
+    """
+    if torch.are_deterministic_algorithms_enabled():
+        _alert(f"grid_sampler_{grid.shape[-1]}d_backward_ocl")
     x = x.contiguous()
     total = torch.zeros_like(x, dtype=NARROW.get(x.dtype, x.dtype))
     grad_grid = torch.empty_like(grid, memory_format=torch.contiguous_format)
@@ -232,6 +240,18 @@ def grid_sample_backward(
     else:
         grad_grid.zero_()
     return total.to(x.dtype) if output_mask[0] else None, grad_grid
+
+
+def _alert(name: str) -> None:
+    """Say in torch's words that an operator is not deterministic: raise, or warn if so wanted."""
+    text = (
+        f"{name} does not have a deterministic implementation, but you set "
+        "'torch.use_deterministic_algorithms(True)'. You can turn off determinism just for this "
+        "operation, or you can use the 'warn_only=True' option."
+    )
+    if not torch.is_deterministic_algorithms_warn_only_enabled():
+        raise RuntimeError(text)
+    warnings.warn(text, stacklevel=3)
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

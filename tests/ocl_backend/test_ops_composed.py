@@ -101,6 +101,17 @@ def test_sampling_at_a_grid(device: Any, mode: str, padding: str) -> None:
         )
 
 
+def test_gradients_of_a_grid_are_refused_where_order_matters(device: Any) -> None:
+    image = IMAGE.to(place(device)).requires_grad_()
+    y = functional.grid_sample(image, torch.zeros(2, 3, 3, 2, device=image.device))
+    torch.use_deterministic_algorithms(True)
+    try:
+        with pytest.raises(RuntimeError, match="grid_sampler_2d_backward_ocl does not have"):
+            y.sum().backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_histograms(device: Any) -> None:
     sample(device, COMPOSED, "histograms")
     agree(device, lambda x: x.histc(6), X)
