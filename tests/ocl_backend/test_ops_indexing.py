@@ -129,7 +129,7 @@ def test_ranges(device: Any) -> None:
         )
 
     agree(device, ranges, X, tolerance=1e-6)
-    with pytest.raises(RuntimeError, match="inconsistent with step sign"):
+    with pytest.raises(RuntimeError, match="step"):
         torch.arange(0, 5, -1, device=place(device))
 
 
