@@ -52,10 +52,17 @@ LIBRARY = _open("aten", "IMPL")
 
 
 def register() -> None:
-    """Register every operator of every module with torch, for the device's dispatch key."""
+    """Register every operator of every module with torch, for the device's dispatch key.
+
+    Where a version of torch decomposes what has a kernel here, the kernel serves.
+    """
     rescues = import_module(f"{__name__}.complex").RESCUES
+    registered: set[str] = set()
     for name in MODULES:
         for operator, implementation in import_module(f"{__name__}.{name}").OPERATORS.items():
+            if name == "decompositions" and operator in registered:
+                continue
+            registered.add(operator)
             kernel = serving(overload(operator), implementation, rescues.get(operator))
             LIBRARY.impl(operator, kernel, "PrivateUse1")
 
