@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from oclgen.device import devices
 from tests.conformance import cases, lists
 
-EVERY = 3
+EVERY = 2
 """One OpInfo of so many is in the sample, at float32 with gradients, with its first dense input."""
 
 SAMPLE = [
