@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ocl_backend import shim
 from ocl_backend.dtypes import UnsupportedDtypeError
+from ocl_backend.errors import as_the_cpu_tells
 
 VARIABLE = "OCLGEN_FALLBACK"
 POLICIES = ("warn", "error")
@@ -53,7 +54,8 @@ def serving(
 ) -> Callable[..., Any]:
     """Return `kernel`, relieved where it raises `UnsupportedDtypeError`.
 
-    Complex operands go to `on_complex` if there is one, all others to the CPU.
+    Complex operands go to `on_complex` if there is one, all others to the CPU. What else it raises
+    is told as the CPU tells it.
     """
 
     @wraps(kernel)
@@ -65,6 +67,11 @@ def serving(
             if on_complex and any(isinstance(x, Tensor) and x.is_complex() for x in given):
                 return on_complex(*args, **kwargs)
             return on_cpu(overload, args, kwargs)
+        except Exception as error:
+            told = as_the_cpu_tells(overload, args, kwargs, error)
+            if told is error:
+                raise
+            raise told from error
 
     return serve
 

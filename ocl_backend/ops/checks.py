@@ -62,6 +62,23 @@ def check_apart(apart: Apart, given: Sequence[Any], out: Tensor) -> None:
             )
 
 
+def check_unshared(inputs: Iterable[Tensor], out: Tensor) -> None:
+    """Raise RuntimeError, with torch's text, where an input shares memory with an output.
+
+    Only tensors without gaps are judged, as torch does.
+    """
+    if not out.numel() or not _is_dense(out):
+        return
+    start, end = out.data_ptr(), out.data_ptr() + out.nbytes
+    for x in inputs:
+        if _is_dense(x) and x.data_ptr() < end and start < x.data_ptr() + x.nbytes:
+            raise RuntimeError(
+                "unsupported operation: some elements of the input tensor and the written-to tensor"
+                " refer to a single memory location. Please clone() the tensor before performing "
+                "the operation."
+            )
+
+
 def check_bools(name: str, inputs: Iterable[Tensor]) -> None:
     """Raise RuntimeError, with torch's text, where `-` is asked of bools."""
     bools = sum(tensor.dtype is torch.bool for tensor in inputs)
@@ -80,3 +97,12 @@ def check_bools(name: str, inputs: Iterable[Tensor]) -> None:
             "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to "
             "invert a mask, use the `~` or `logical_not()` operator instead."
         )
+
+
+def check_value(name: str, given: Mapping[str, Any]) -> None:
+    """Raise RuntimeError where `value` cannot be one item of a tensor."""
+    value = given.get("value")
+    if isinstance(value, complex):
+        raise RuntimeError(f"{name}: value {value} cannot be converted to a real dtype")
+    if name == "masked_fill" and isinstance(value, Tensor) and value.dim():
+        raise RuntimeError(f"{name}: value has {value.dim()} dimensions; give it none")

@@ -99,6 +99,8 @@ def _ramp(out: Tensor, expression: str, numbers: dict[str, Number]) -> Tensor:
 
 def eye_out(n: int, m: int | None = None, *, out: Tensor) -> Tensor:
     """Write the identity of n rows and m (default n) columns to `out`."""
+    if min(n, 0 if m is None else m) < 0:
+        raise RuntimeError(f"eye of {n} rows and {m} columns; neither may be negative")
     out.resize_((n, n if m is None else m)).zero_()
     out.diagonal().fill_(1)
     return out

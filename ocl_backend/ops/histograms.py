@@ -101,6 +101,8 @@ def edges_of_dims(
 ) -> list[Tensor]:
     """Return the edges of equal bins along every column of x [..., dims]."""
     del weight, density
+    if len(bins) != x.shape[-1]:
+        raise RuntimeError(f"histogramdd: {len(bins)} numbers of bins for {x.shape[-1]} columns")
     rows = x.reshape(-1, x.shape[-1])
     spans = [None] * len(bins) if range is None else list(zip(range[::2], range[1::2], strict=True))
     return [

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.ops.layout import broadcast_shapes
-from ocl_backend.ops.outputs import into
+from ocl_backend.ops.outputs import apart, into
 from ocl_backend.ops.scatter import Combine, Locate, Places, read, write
 
 Number = int | float | bool
@@ -116,8 +116,28 @@ def along(dim: int, index: Tensor, operator: str) -> Locate:
 
 def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """Return x at the positions `index` along `dim`."""
+    _check_along(x, dim, index)
     out = torch.empty(index.shape, dtype=x.dtype, device=x.device)
     return read(x, along(dim, index, "gather"), out) if out.numel() else out
+
+
+def _check_along(x: Tensor, dim: int, index: Tensor, src: Tensor | None = None) -> None:
+    """Raise RuntimeError where `index` reaches beyond x, other than along `dim`, or beyond src."""
+    given = [x] if src is None else [x, src]
+    if not index.numel():
+        return
+    if len({max(tensor.dim(), 1) for tensor in (index, *given)}) > 1:
+        raise RuntimeError(f"index of {index.dim()} dimensions for tensors of others")
+    axis = dim % max(x.dim(), 1)
+    for d, size in enumerate(index.shape):
+        beyond_src = src is not None and src.dim() > 0 and size > src.shape[d]
+        if beyond_src or (d != axis and size > x.shape[d]):
+            raise RuntimeError(
+                f"index {[*index.shape]} does not fit {[list(t.shape) for t in given]} apart from "
+                f"dimension {dim}"
+            )
+    if src is not None and src.dtype is not x.dtype:
+        raise RuntimeError(f"src is {src.dtype} and self {x.dtype}. Convert one")
 
 
 def scatter_(
@@ -126,6 +146,7 @@ def scatter_(
     """Write `src` to x at the positions `index` along `dim`."""
     if index.numel():
         if isinstance(src, Tensor):
+            _check_along(x, dim, index, src)
             src = src.as_strided(index.shape, src.stride()) if src.dim() else src
         write(x, along(dim, index, "scatter"), src, REDUCE[reduce] if reduce else "assign")
     return x
@@ -269,12 +290,12 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "_unsafe_index.Tensor": index,
     "_index_put_impl_": index_put_,
     "gather": gather,
-    "gather.out": into(gather),
+    "gather.out": apart(into(gather, casts=False)),
     "index_select": index_select,
-    "index_select.out": into(index_select),
+    "index_select.out": apart(into(index_select)),
     "embedding_dense_backward": embedding_dense_backward,
     "take": take,
-    "take.out": into(take),
+    "take.out": apart(into(take)),
     "put_": put_,
     "index_fill_.int_Scalar": index_fill_,
     "index_fill_.int_Tensor": index_fill_,

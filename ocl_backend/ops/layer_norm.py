@@ -69,12 +69,15 @@ def native_layer_norm(
     The statistics are [..., 1, ...], float32 (float64 for float64).
 
     Raises:
-        RuntimeError: x does not end in `normalized_shape`.
+        RuntimeError: x does not end in `normalized_shape`, or weight or bias have another shape.
     """
     shape = tuple(normalized_shape)
     lead = x.dim() - len(shape)
     if not shape or tuple(x.shape[lead:]) != shape:
         raise RuntimeError(f"layer_norm: x {tuple(x.shape)} does not end in {shape}")
+    for factor in (weight, bias):
+        if factor is not None and tuple(factor.shape) != shape:
+            raise RuntimeError(f"layer_norm: weight or bias {tuple(factor.shape)} is not {shape}")
     x = x.contiguous()
     kind = _kind(x, shape, weight, bias)
     y = torch.empty_like(x)

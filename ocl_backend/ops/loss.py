@@ -180,6 +180,8 @@ def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[T
 
     A row of `target`, which has x's shape, names classes up to the first -1.
     """
+    if x.shape != target.shape or x.dim() > 2 or (x.dim() and not x.shape[-1]):
+        raise RuntimeError(f"inconsistent target size: {[*target.shape]} for {[*x.shape]}")
     rows, labels = _rows(x), _rows(target)
     given = (labels >= 0).cumprod(1)
     is_target = torch.zeros_like(rows).scatter_add_(1, labels.clamp(min=0), given.to(x.dtype)) > 0

@@ -251,6 +251,8 @@ def addmv_out(
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
     """Return the sum of a [n] times b [n]; a reduction serves it better than a GEMM."""
+    if a.dim() != 1 or a.shape != b.shape or a.dtype is not b.dtype:
+        raise RuntimeError(f"dot of {[*a.shape]}, {a.dtype} and {[*b.shape]}, {b.dtype}")
     return torch.mul(a, b).sum(dtype=a.dtype)
 
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from ocl_backend.ops.checks import check_unshared, check_written
 
 
 def check_cast(result: torch.dtype, out: torch.dtype) -> None:
@@ -29,11 +32,11 @@ def dtype_name(dtype: torch.dtype) -> str:
     return names.get(dtype, str(dtype).removeprefix("torch."))
 
 
-def into(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
+def into(function: Callable[..., Any], *names: str, casts: bool = True) -> Callable[..., Any]:
     """Return the form of `function` that writes its results to the keyword arguments `names`.
 
     The default name is `out`. Outputs are resized to fit, and take the results' values in their
-    own dtype.
+    own dtype, or must have the results' where nothing `casts`.
     """
     names = names or ("out",)
 
@@ -43,7 +46,25 @@ def into(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
         given = [results] if isinstance(results, Tensor) else results
         for output, result in zip(outputs, given, strict=True):
             check_cast(result.dtype, output.dtype)
+            if not casts and result.dtype is not output.dtype:
+                raise RuntimeError(
+                    f"Expected out tensor to have dtype {result.dtype}, but got {output.dtype}"
+                )
             output.resize_(result.shape).copy_(result)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    return run
+
+
+def apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an out form that refuses outputs whose items share memory, also with an input's."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        outputs = [value for value in kwargs.values() if isinstance(value, Tensor)]
+        inputs = [leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]
+        for output in outputs:
+            check_written("out", output)
+            check_unshared(inputs, output)
+        return function(*args, **kwargs)
 
     return run

@@ -17,7 +17,14 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as PROMOTE
 from torch._prims_common import compute_elementwise_output_strides, elementwise_dtypes
 
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.ops.checks import Apart, check_apart, check_bools, check_written, distances
+from ocl_backend.ops.checks import (
+    Apart,
+    check_apart,
+    check_bools,
+    check_value,
+    check_written,
+    distances,
+)
 from ocl_backend.ops.elementwise import (
     Kernel,
     Operand,
@@ -188,6 +195,7 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> Plan:
         fresh = shape, strides, result, device
     out_dtype = bound[call.output].dtype if call.output else result
     kernel = _kernel(call, bound, op, compute, out_dtype)
+    check_value(call.row, bound)
     check_cast(result, out_dtype)
     walked = [
         broadcast_strides(shape, inputs[operand.name].shape, inputs[operand.name].stride())

@@ -17,7 +17,7 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, prepare
 from ocl_backend.ops.convolution import Pair, pair
-from ocl_backend.ops.windows import Regular, pooled, sized
+from ocl_backend.ops.windows import Regular, check_planes, pooled, sized
 from oclgen.device import devices
 from oclgen.render import render
 
@@ -168,6 +168,7 @@ def _window(
 
 def _pooled(x: Tensor, window: Window, ceil_mode: bool) -> tuple[int, ...]:
     """Return the shape of x [..., h, w] pooled."""
+    check_planes(x, 2)
     steps = zip(
         x.shape[-2:], window.kernel, window.stride, window.pad, window.dilation, strict=True
     )

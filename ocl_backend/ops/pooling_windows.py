@@ -23,6 +23,7 @@ from ocl_backend.ops.windows import (
     Kind,
     Regular,
     Tables,
+    check_planes,
     pooled,
     sized,
     tables,
@@ -160,6 +161,7 @@ def _regular(*parameters: Sequence[int], count_pad: bool = False) -> tuple[Regul
 
 def _pooled(x: Tensor, kinds: Sequence[Regular], ceil_mode: bool) -> tuple[int, ...]:
     """Return the shape of x [..., d, h, w] pooled."""
+    check_planes(x, 3)
     dims = zip(x.shape[-3:], kinds, strict=True)
     return (*x.shape[:-3], *(pooled(size, kind, ceil_mode) for size, kind in dims))
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.ops.layout import broadcast_shapes
-from ocl_backend.ops.outputs import into
+from ocl_backend.ops.outputs import apart, into
 
 Number = int | float
 Generator = torch.Generator | None
@@ -174,6 +174,8 @@ def normal_(x: Tensor, mean: float = 0, std: float = 1, *, generator: Generator 
 
 def exponential_(x: Tensor, rate: float = 1, *, generator: Generator = None) -> Tensor:
     """Fill with exponential numbers of a rate."""
+    if rate <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={rate}")
     return _floats("exponential", x, generator, rate)
 
 
@@ -181,6 +183,8 @@ def cauchy_(
     x: Tensor, median: float = 0, scale: float = 1, *, generator: Generator = None
 ) -> Tensor:
     """Fill with Cauchy numbers."""
+    if scale <= 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={scale}")
     return _floats("cauchy", x, generator, median, scale)
 
 
@@ -188,11 +192,15 @@ def log_normal_(
     x: Tensor, mean: float = 1, std: float = 2, *, generator: Generator = None
 ) -> Tensor:
     """Fill with the exponentials of normal numbers."""
+    if std <= 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
     return _floats("log_normal", x, generator, mean, std)
 
 
 def geometric_(x: Tensor, p: float, *, generator: Generator = None) -> Tensor:
     """Fill with the number of trials up to the first success of probability p."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     return _floats("geometric", x, generator, p)
 
 
@@ -283,6 +291,7 @@ def multinomial(
     p: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator = None
 ) -> Tensor:
     """Draw positions along the last dimension with probability proportional to p, as int64."""
+    _check_multinomial(p, num_samples, replacement)
     if replacement:
         cumulative = p.float().cumsum(-1)
         u = torch.empty(*p.shape[:-1], num_samples, device=p.device)
@@ -291,6 +300,14 @@ def multinomial(
     # the largest p / exponential are a weighted sample without replacement
     race = exponential_(torch.empty(p.shape, device=p.device), generator=generator)
     return (p / race).topk(num_samples, -1)[1]
+
+
+def _check_multinomial(p: Tensor, num_samples: int, replacement: bool) -> None:
+    if p.dim() not in (1, 2) or not p.is_floating_point():
+        raise RuntimeError(f"multinomial: p of shape {[*p.shape]}, {p.dtype}; give 1 or 2 dims")
+    categories = p.shape[-1]
+    if num_samples <= 0 or categories > 1 << 24 or (num_samples > categories and not replacement):
+        raise RuntimeError(f"cannot sample n_sample = {num_samples} of {categories} categories")
 
 
 def normal_of(
@@ -326,14 +343,14 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "bernoulli_.float": bernoulli_,
     "bernoulli_.Tensor": bernoulli_,
     "bernoulli": bernoulli,
-    "bernoulli.out": bernoulli_out,
+    "bernoulli.out": apart(bernoulli_out),
     "random_": random_,
     "random_.to": random_to_,
     "random_.from": random_from_,
     "randperm.generator_out": randperm_out,
     "native_dropout": native_dropout,
     "multinomial": multinomial,
-    "multinomial.out": into(multinomial),
+    "multinomial.out": into(multinomial, casts=False),
     "normal.Tensor_Tensor": normal_of,
     "normal.Tensor_float": normal_of,
     "normal.float_Tensor": normal_of,

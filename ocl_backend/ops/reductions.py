@@ -19,6 +19,9 @@ from ocl_backend.ops.reduction import Reduction, Spec, run
 Dims = Sequence[int] | int | None
 Number = int | float | bool
 
+MOST_DIMS = 64
+"""Torch's own limit."""
+
 TRUTH = "x != (X)(0) ? (T)(1) : (T)(0)"
 SQUARE = "(x - center) * (x - center)"
 LARGER = "a > b || a != a ? a : b"
@@ -61,6 +64,8 @@ def dims_of(dims: Dims, rank: int) -> tuple[int, ...]:
         return tuple(range(rank))
     given = [dims] if isinstance(dims, int) else dims
     size = max(rank, 1)
+    if rank > MOST_DIMS:
+        raise RuntimeError(f"only tensors with up to {MOST_DIMS} dims are supported")
     if wrong := [dim for dim in given if not -size <= dim < size]:
         raise IndexError(
             f"dimension {wrong[0]} is out of range; a tensor of {rank} dimensions has "
@@ -232,7 +237,11 @@ def _arg_extreme(x: Tensor, dim: int | None, keepdim: bool, largest: bool) -> Te
 
 
 def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Smallest and largest items."""
+    """Smallest and largest items.
+
+    Raises:
+        RuntimeError, IndexError: there is none.
+    """
     dims = () if dim is None else (dim,)
     return amin(x, dims, keepdim), amax(x, dims, keepdim)
 
@@ -368,7 +377,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "argmin": argmin,
     "argmin.out": into(argmin),
     "aminmax": aminmax,
-    "aminmax.out": into(aminmax, "min", "max"),
+    "aminmax.out": into(aminmax, "min", "max", casts=False),
     "var.correction": var,
     "var.correction_out": into(var),
     "std.correction": std,

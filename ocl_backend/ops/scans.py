@@ -15,6 +15,7 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.ops.outputs import into
+from ocl_backend.ops.reductions import dims_of
 from oclgen.device import devices
 
 COMBINE = {
@@ -43,7 +44,8 @@ const T out = chunk ? combine(LOAD_total(total_at + (chunk - 1) * total_step), s
 def scan(name: str, x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     """Return the inclusive scan of x along `dim` in `dtype`."""
     out = torch.empty(x.shape, dtype=dtype, device=x.device)
-    if x.dim() == 0 or not x.numel():
+    dims_of(dim, x.dim())  # checks it
+    if not x.dim() or not x.numel():
         return out.copy_(x)
     axis = dim % x.dim()
     size = x.shape[axis]

@@ -15,7 +15,7 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.ops.layout import broadcast_shapes, contiguous_strides
-from ocl_backend.ops.outputs import into
+from ocl_backend.ops.outputs import apart, into
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -159,6 +159,8 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
 
 def masked_scatter_(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Write the first items of `source` where `mask` holds, in row-major order."""
+    if mask.dtype is not torch.bool or source.dtype is not x.dtype:
+        raise RuntimeError(f"masked_scatter_ by {mask.dtype} of {source.dtype} to {x.dtype}")
     mask = mask.expand(x.shape)
     ranks = (mask.reshape(-1).cumsum(0) - 1).clamp_(min=0).view(x.shape)
     return x.copy_(torch.where(mask, source.reshape(-1)[ranks], x)) if source.numel() else x
@@ -166,7 +168,7 @@ def masked_scatter_(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     "cat": cat,
-    "cat.out": into(cat),
+    "cat.out": apart(into(cat)),
     "flip": flip,
     "narrow_copy.out": into(torch.ops.aten.narrow_copy.default),
     "roll": roll,
@@ -175,7 +177,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "nonzero_static": nonzero_static,
     "nonzero_static.out": into(nonzero_static),
     "masked_select": masked_select,
-    "masked_select.out": into(masked_select),
+    "masked_select.out": apart(into(masked_select)),
     "masked_scatter_": masked_scatter_,
 }
 """Implementations by aten name."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
-from ocl_backend.ops.outputs import into
+from ocl_backend.ops.outputs import apart, into
 from oclgen.device import devices
 
 RUN = 16
@@ -228,7 +228,14 @@ def _selected(rows: Tensor, k: int, largest: bool) -> tuple[Tensor, Tensor]:
 
 
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the k-th smallest item along `dim`, counted from 1, and its position."""
+    """Return the k-th smallest item along `dim`, counted from 1, and its position.
+
+    Raises:
+        RuntimeError: there is no k-th item.
+    """
+    size = x.shape[dim] if x.dim() else 1
+    if not 1 <= k <= size:
+        raise RuntimeError(f"kthvalue: selected number k={k} out of range for {size} items")
     if x.dim() == 0:
         return sort(x)
     parts = (part.select(dim, k - 1) for part in sort(x, dim=dim))
@@ -260,7 +267,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "topk": topk,
     "topk.values": into(topk, "values", "indices"),
     "kthvalue": kthvalue,
-    "kthvalue.values": into(kthvalue, "values", "indices"),
+    "kthvalue.values": apart(into(kthvalue, "values", "indices")),
     "median": median,
     "median.dim": median_dim,
     "median.dim_values": into(median_dim, "values", "indices"),

@@ -116,6 +116,15 @@ def pooled(size: int, kind: Regular, ceil_mode: bool) -> int:
     return out
 
 
+def check_planes(x: Tensor, rank: int) -> None:
+    """Raise RuntimeError where x [batch?, channels, ...] has no channel or items in `rank` dims."""
+    if x.dim() not in (rank + 1, rank + 2) or 0 in x.shape[-rank - 1 :]:
+        raise RuntimeError(
+            f"pooling of {[*x.shape]}: give {rank + 1} or {rank + 2} dimensions, of which the "
+            "batch alone may be empty"
+        )
+
+
 def sized(out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Return `out` with this shape; pooling converts nothing.
 

@@ -91,7 +91,7 @@ def test_nothing_to_reduce(device: Any) -> None:
     x = torch.randn(3, 0, 4)
     agree(device, lambda x: (x.sum(), x.sum(1), x.mean(1), x.prod(1), x.any(1), x.all(1)), x)
     agree(device, lambda x: (x.sum(0), x.amax(0)), x)
-    with pytest.raises(IndexError, match="no items"):
+    with pytest.raises(IndexError, match="reduction dim 1 to have non-zero size"):
         x.to(place(device)).amax(1)
     agree(device, lambda x: (x.sum(), x.mean(0), x.amax()), torch.tensor(3.0))
 
@@ -150,11 +150,11 @@ def test_gradients(device: Any, function: Any) -> None:
 
 def test_wrong_dimensions_are_named(device: Any) -> None:
     x = torch.ones(2, 3, device=place(device))
-    with pytest.raises(IndexError, match="dimension 2 is out of range"):
+    with pytest.raises(IndexError, match=r"expected to be in range of \[-2, 1\], but got 2"):
         x.sum(2)
-    with pytest.raises(RuntimeError, match="twice"):
+    with pytest.raises(RuntimeError, match="appears multiple times"):
         x.sum((0, -2))
-    with pytest.raises(RuntimeError, match="float32"):
+    with pytest.raises(RuntimeError, match="could not infer output dtype"):
         x.long().mean(0)
 
 
