@@ -26,8 +26,13 @@ import pyopencl as cl  # isort: skip
 
 from ocl_backend import shim
 
-OUT_OF_MEMORY = 2
-"""The shim's status for a device without memory; any other but 0 is a failed launch."""
+OUT_OF_MEMORY, REFUSED = 2, 3
+"""The shim's statuses for a device without memory and one that takes no kernel; any other but 0
+stands for arguments that are wrong."""
+
+
+class RefusedError(LaunchError, torch.AcceleratorError):
+    """The runtime refused a launch whose arguments it had taken: the device may be lost."""
 
 
 class Pointer(NamedTuple):
@@ -72,8 +77,9 @@ class Launch:
         Returns before the kernel has run. Safe to call from any thread.
 
         Raises:
-            LaunchError: a pointer is not memory of this device, or the runtime refused; the
-                message carries kernel, sizes and OpenCL's name of the error.
+            LaunchError: a pointer is not memory of this device.
+            RefusedError: the runtime refused; the message carries kernel, sizes and OpenCL's name
+                of the error.
             torch.OutOfMemoryError: the driver found no memory, even with an emptied cache.
         """
         status = self._call(self._handle, *values)
@@ -95,8 +101,11 @@ def prepare(
 
     Raises:
         BuildError: the compiler refused the text.
-        LaunchError: the text has no such kernel, or an argument does not fit it.
+        LaunchError: the text has no such kernel, an argument does not fit it, or `device` is -1,
+            torch's index of the CPU.
     """
+    if device < 0:
+        raise LaunchError(f"kernel {kernel}: a tensor lies on the CPU. Move it to the device first")
     built = _kernel(devices()[device].build(source), kernel)
     changing: list[tuple[int, Pointer | Varying]] = []
     index = 0
@@ -297,4 +306,5 @@ def _error(status: int) -> Exception:
     last_error = shim.library().ocl_last_error
     last_error.restype = ctypes.c_char_p
     text = last_error().decode()
-    return torch.OutOfMemoryError(text) if status == OUT_OF_MEMORY else LaunchError(text)
+    errors = {OUT_OF_MEMORY: torch.OutOfMemoryError, REFUSED: RefusedError}
+    return errors.get(status, LaunchError)(text)

@@ -2,6 +2,7 @@
 // runs an operator without a kernel on the CPU and counts it. It alone includes torch/library.h,
 // which takes longer to compile than everything else here.
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/stack.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -87,7 +88,22 @@ const char* mark(const torch::jit::Stack& stack) {
   return "";
 }
 
+// Indices and lengths may lie on the CPU, as torch allows with every device, and so may numbers.
+void check_on_one_device(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const c10::Device device = device_of(stack);
+  for (const auto& value : torch::jit::last(stack, op.schema().arguments().size())) {
+    if (!value.isTensor() || !value.toTensor().defined()) continue;
+    const at::Tensor& tensor = value.toTensor();
+    const bool fits = tensor.device() == device || tensor.dim() == 0 ||
+                      (tensor.is_cpu() && !tensor.is_floating_point());
+    TORCH_CHECK(fits, "Expected all tensors to be on the same device, but found at least two "
+                "devices, ", device, " and ", tensor.device(), "! (when calling ",
+                c10::toString(op.operator_name()), ") Move them with .to().");
+  }
+}
+
 void to_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  check_on_one_device(op, *stack);
   note(c10::toString(op.operator_name()) + mark(*stack));
   replace_generators(op, *stack);
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);

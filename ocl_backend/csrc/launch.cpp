@@ -14,7 +14,7 @@ namespace ocl {
 namespace {
 
 enum Kind : int32_t { kBuffer = 0, kInt = 1, kLong = 2, kFloat = 3 };
-enum Status : int { kOk = 0, kFailed = 1, kOutOfMemory = 2 };
+enum Status : int { kOk = 0, kFailed = 1, kOutOfMemory = 2, kRefused = 3 };
 
 // An argument that changes from call to call. A buffer stands for two arguments of the kernel,
 // the pointer at `index` and its `long` element offset behind it.
@@ -196,8 +196,9 @@ int ocl_launch(void* opaque, ...) {
   }
   va_end(values);
   if (status || code == ocl::CL_SUCCESS) return status;
-  const bool memory = code == ocl::CL_MEM_OBJECT_ALLOCATION_FAILURE;
-  return ocl::fail(launch, memory ? ocl::kOutOfMemory : ocl::kFailed, ocl::error_name(code));
+  const bool memory =
+      code == ocl::CL_MEM_OBJECT_ALLOCATION_FAILURE || code == ocl::CL_OUT_OF_HOST_MEMORY;
+  return ocl::fail(launch, memory ? ocl::kOutOfMemory : ocl::kRefused, ocl::error_name(code));
 }
 
 const char* ocl_last_error() { return ocl::last_error.c_str(); }

@@ -168,12 +168,15 @@ std::string readable(size_t bytes) {
 [[noreturn]] void throw_out_of_memory(c10::DeviceIndex index, size_t bytes, cl_int status) {
   const Device& device = device_at(index);
   Pool& pool = pools()[index];
+  const size_t allocated = current_of(pool.stats.allocated_bytes);
+  const size_t reserved = current_of(pool.stats.reserved_bytes);
   ++pool.stats.num_ooms;
   TORCH_CHECK_WITH(
-      OutOfMemoryError, false, "ocl:", int(index), " (", device.name, ") is out of memory: asked for ",
-      readable(bytes), "; ", readable(current_of(pool.stats.allocated_bytes)),
-      " are held by tensors, ", readable(current_of(pool.stats.reserved_bytes)),
-      " are reserved, of ", readable(device.total_bytes), " on the device; the limit set is ",
+      OutOfMemoryError, false, "ocl out of memory. Tried to allocate ", readable(bytes), ". ocl:",
+      int(index), " (", device.name, ") has a total capacity of ", readable(device.total_bytes),
+      " of which ", readable(pool.limit - std::min(pool.limit, reserved)),
+      " is free. Of the allocated memory ", readable(allocated), " is allocated by PyTorch, and ",
+      readable(reserved - allocated), " is reserved by PyTorch but unallocated; the limit set is ",
       readable(pool.limit), ", the largest single buffer ", readable(device.largest_bytes), " (",
       error_name(status), "). The cache was emptied and did not help. Use a smaller batch, delete "
       "tensors, or raise torch.ocl.set_per_process_memory_fraction.");

@@ -68,9 +68,11 @@ void write_staged(Device& device, const Location& to, const void* source, size_t
 void check(cl_int status, const Device& device, const char* operation) {
   if (status == CL_SUCCESS) return;
   const char* last = device.last_kernel.load();
-  TORCH_CHECK(false, device.name, ": ", operation, " failed with ", error_name(status),
-              ". Commands run asynchronously: an earlier one may have failed; the last kernel "
-              "launched was ", last ? last : "none", ".");
+  throw c10::AcceleratorError(
+      {__func__, __FILE__, uint32_t(__LINE__)}, status,
+      c10::str(device.name, ": ", operation, " failed with ", error_name(status), ". Commands run "
+               "asynchronously: an earlier one may have failed; the last kernel launched was ",
+               last ? last : "none", "."));
 }
 
 void read(void* target, const void* source, size_t bytes) {

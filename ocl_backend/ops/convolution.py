@@ -8,6 +8,7 @@ business; three dimensions and other dtypes are unfolded first, by `convolution_
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import ge
 from typing import Any, NamedTuple
 
 import torch
@@ -67,7 +68,14 @@ def convolution(
 
     Raises:
         ProblemError: the sizes contradict each other.
+        RuntimeError: dtypes differ, or output padding reaches over both stride and dilation.
     """
+    _check(x, w, bias)
+    if transposed and any(map(ge, output_padding, map(max, stride, dilation))):
+        raise RuntimeError(
+            "output padding must be smaller than either stride or dilation, but got "
+            f"output_padding: {[*output_padding]} stride: {[*stride]} dilation: {[*dilation]}"
+        )
     if transposed and any(o >= s for o, s in zip(output_padding, stride, strict=False)):
         x, output_padding = _longer(x, stride, output_padding)
     if not _served(x):
@@ -141,6 +149,15 @@ def convolution_backward(
         call = _call("bwd_weights", wide.shape, w.shape, x, geometry)
         call(wide.data_ptr(), grad_w.data_ptr(), narrow.data_ptr())
     return laid_out_like(grad_x, given_x), laid_out_like(grad_w, given_w), grad_bias
+
+
+def _check(x: Tensor, w: Tensor, bias: Tensor | None) -> None:
+    """Raise RuntimeError, with torch's text, where dtypes differ."""
+    for factor, name in ((w, "weight"), (bias, "bias")):
+        if factor is not None and factor.dtype is not x.dtype:
+            raise RuntimeError(
+                f"Input type ({x.type()}) and {name} type ({factor.type()}) should be the same"
+            )
 
 
 def _longer(

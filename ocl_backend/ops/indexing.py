@@ -30,12 +30,19 @@ REDUCE: dict[str, Combine] = {
 }
 
 
-def _expanded(indices: Indices, device: torch.device) -> list[Tensor | None]:
-    """Replace masks by the positions at which they hold; indices may lie on the CPU too."""
+def _expanded(x: Tensor, indices: Indices) -> list[Tensor | None]:
+    """Replace masks by the positions at which they hold; indices may lie on the CPU too.
+
+    Raises:
+        IndexError: a mask has another shape than the dimensions of x that it stands for.
+    """
     expanded: list[Tensor | None] = []
     for given in indices:
-        index = given.to(device) if given is not None and given.is_cpu else given
+        index = given.to(x.device) if given is not None and given.is_cpu else given
         if index is not None and index.dtype in (torch.bool, torch.uint8):
+            first = len(expanded)
+            if index.shape != x.shape[first : first + index.dim()]:
+                raise IndexError(f"mask {[*index.shape]} at {first} of a tensor {[*x.shape]}")
             expanded += index.nonzero().unbind(1)
         else:
             expanded.append(index)
@@ -48,9 +55,7 @@ def locate_indices(x: Tensor, indices: Indices, operator: str) -> tuple[tuple[in
     The indices' common shape stands where they stood if they are neighbours, else in front.
     """
     shape = x.shape
-    known = {
-        dim: index for dim, index in enumerate(_expanded(indices, x.device)) if index is not None
-    }
+    known = {dim: index for dim, index in enumerate(_expanded(x, indices)) if index is not None}
     if len(shape) <= max(known):
         raise IndexError(f"{max(known) + 1} indices for a tensor of {len(shape)} dimensions")
     common = broadcast_shapes(*(index.shape for index in known.values()))
@@ -95,6 +100,9 @@ def index_put_(
 
 
 def _on(values: Tensor, x: Tensor) -> Tensor:
+    """Return a number on x's device; tensors of dimensions must lie there."""
+    if values.dim() and values.device != x.device:
+        raise RuntimeError(f"values on {values.device} for a tensor on {x.device}")
     return values.to(x.device) if values.device != x.device else values
 
 
@@ -199,6 +207,8 @@ def index_reduce_(
 
 def _rows(x: Tensor, dim: int, index: Tensor, operator: str) -> tuple[tuple[int, ...], Locate]:
     """Return shape and places of whole slices along `dim`."""
+    if index.device != x.device:
+        raise RuntimeError(f"an index on {index.device} for a tensor on {x.device}")
     if x.dim() == 0:
         return (), lambda x: Places((), (), (index.reshape(()),), (1,), (1,), (0,), operator)
     axis = dim % x.dim()

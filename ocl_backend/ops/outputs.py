@@ -37,6 +37,9 @@ def into(function: Callable[..., Any], *names: str, casts: bool = True) -> Calla
 
     The default name is `out`. Outputs are resized to fit, and take the results' values in their
     own dtype, or must have the results' where nothing `casts`.
+
+    Raises:
+        RuntimeError: dtypes do not fit, or the outputs are on another device.
     """
     names = names or ("out",)
 
@@ -46,6 +49,8 @@ def into(function: Callable[..., Any], *names: str, casts: bool = True) -> Calla
         given = [results] if isinstance(results, Tensor) else results
         for output, result in zip(outputs, given, strict=True):
             check_cast(result.dtype, output.dtype)
+            if result.device != output.device:
+                raise RuntimeError(f"the result is on {result.device}, out on {output.device}")
             if not casts and result.dtype is not output.dtype:
                 raise RuntimeError(
                     f"Expected out tensor to have dtype {result.dtype}, but got {output.dtype}"

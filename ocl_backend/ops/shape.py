@@ -16,13 +16,14 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.ops.layout import broadcast_shapes, contiguous_strides
 from ocl_backend.ops.outputs import apart, into
+from ocl_backend.ops.reductions import dims_of
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join tensors along `dim`; dtypes are promoted, and empty 1-D tensors ignored as in torch."""
     parts = [part for part in tensors if tuple(part.shape) != (0,)] or list(tensors[:1])
     dtype = reduce(torch.promote_types, (part.dtype for part in tensors))
-    axis = dim % max(parts[0].dim(), 1)
+    (axis,) = dims_of(dim, parts[0].dim()) or (0,)
     shape = list(parts[0].shape)
     for part in parts[1:]:
         if [*part.shape[:axis], *part.shape[axis + 1 :]] != [*shape[:axis], *shape[axis + 1 :]]:
