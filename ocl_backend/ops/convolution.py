@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 
 from ocl_backend.ops import convolution_unfolded as unfolded
 from ocl_backend.ops.formats import laid_out_like
-from ocl_backend.tuned import STORAGE, TunedCall, remember, tuned_call
+from ocl_backend.tuned import STORAGE, TunedCall, forget_with_tuned, remember, tuned_call
 from oclgen.problem import ConvProblem, Direction
 
 Pair = tuple[int, int]
@@ -70,6 +70,14 @@ def convolution(
         ProblemError: the sizes contradict each other.
         RuntimeError: dtypes differ, or output padding reaches over both stride and dilation.
     """
+    key = (
+        x.shape, w.shape, x.dtype, w.dtype, x.get_device(), w.get_device(),
+        bias if bias is None else bias.dtype,
+        tuple(stride), tuple(padding), tuple(dilation), transposed, tuple(output_padding), groups,
+    )  # fmt: skip
+    known = _plain.get(key)
+    if known and x.is_contiguous() and w.is_contiguous():
+        return _run_plain(*known, x, w, bias)
     _check(x, w, bias)
     if transposed and any(map(ge, output_padding, map(max, stride, dilation))):
         raise RuntimeError(
@@ -82,24 +90,37 @@ def convolution(
         y = _unfolded_forward(x, w, stride, padding, dilation, transposed, output_padding, groups)
         return y if bias is None else y.add_(bias.view(-1, *[1] * (x.dim() - 2)))
     geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
-    y = x.new_empty(output_shape(x.shape, w.shape, geometry))
-    if y.numel() == 0:
-        return y
-    if x.numel() == 0:
-        y.zero_()
+    shape = torch.Size(output_shape(x.shape, w.shape, geometry))
+    if shape.numel() == 0 or x.numel() == 0:
+        y = x.new_zeros(shape)
         return y if bias is None else y.add_(bias.view(-1, 1, 1))
     given = x, w
     x, w = x.contiguous(), w.contiguous()
     if transposed:
+        y = x.new_empty(shape)
         _call("bwd_data", y.shape, w.shape, x, geometry)(y.data_ptr(), w.data_ptr(), x.data_ptr())
         return laid_out_like(y if bias is None else y.add_(bias.view(-1, 1, 1)), *given)
     call = _call("fwd", x.shape, w.shape, x, geometry, bias is not None)
-    pointers = [x.data_ptr(), w.data_ptr(), y.data_ptr()]
-    if bias is not None:
+    _plain[key] = call, shape
+    return laid_out_like(_run_plain(call, shape, x, w, bias), *given)
+
+
+_plain: dict[tuple[Any, ...], tuple[TunedCall, torch.Size]] = {}
+"""Prepared forward convolutions by everything but the numbers: a call met before costs a look."""
+forget_with_tuned(_plain.clear)
+
+
+def _run_plain(
+    call: TunedCall, shape: torch.Size, x: Tensor, w: Tensor, bias: Tensor | None
+) -> Tensor:
+    """Return the forward convolution of contiguous tensors into a new one of `shape`."""
+    y = x.new_empty(shape)
+    if bias is None:
+        call.with_weights(w, x.data_ptr(), w.data_ptr(), y.data_ptr())
+    else:
         bias = bias.contiguous()
-        pointers.append(bias.data_ptr())
-    call.with_weights(given[1], *pointers)
-    return laid_out_like(y, *given)
+        call.with_weights(w, x.data_ptr(), w.data_ptr(), y.data_ptr(), bias.data_ptr())
+    return y
 
 
 def convolution_backward(
