@@ -20,10 +20,18 @@ TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
 
 
 def moved(values: Any, device: str) -> Any:
-    """Copies on `device` that collect gradients of their own where the values do."""
-    return pytree.tree_map_only(
-        torch.Tensor, lambda t: t.detach().to(device).requires_grad_(t.requires_grad), values
-    )
+    """Copies on `device` that collect gradients of their own where the values do.
+
+    A tensor that stands in two places is one there too: its gradients add up.
+    """
+    copies: dict[int, Any] = {}
+
+    def move(tensor: Any) -> Any:
+        if id(tensor) not in copies:
+            copies[id(tensor)] = tensor.detach().to(device).requires_grad_(tensor.requires_grad)
+        return copies[id(tensor)]
+
+    return pytree.tree_map_only(torch.Tensor, move, values)
 
 
 def outputs_and_gradients(module: Any, args: Any, kwargs: Any) -> tuple[list[Any], list[Any]]:
