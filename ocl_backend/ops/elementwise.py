@@ -117,7 +117,9 @@ class Geometry:
         group = min(256, limits.max_work_group)
         across = min(group, 1 << (layout.inner - 1).bit_length())
         steps = 4 if layout.inner >= 64 * group else 1
-        return Geometry(1, (across, group // across), steps, 1)
+        # one row has no second dimension: more work-items along it would walk the row again
+        down = group // across if layout.rows > 1 else 1
+        return Geometry(1, (across, down), steps, 1)
 
     def global_size(self, layout: Layout) -> tuple[int, int]:
         """Return the work-items to launch."""

@@ -1,0 +1,47 @@
+"""Kernels that add up at computed places, with the work-groups that GPUs are given.
+
+A GPU's groups have work-items to spare; one that walks an item twice is harmless until it adds.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+NAMES = (
+    "index_add", "put", "histc", "bincount", "index_reduce.mean", "take",
+    "nn.functional.embedding", "nn.functional.pad.replicate", "scatter_add",
+)  # fmt: skip
+SCRIPT = f"""
+import sys
+from dataclasses import replace
+from oclgen.device import devices
+import ocl_backend
+device = devices()[0]
+device.limits = replace(device.limits, kind="gpu")
+from tests.conformance import cases
+for name in {NAMES}:
+    dtype = str(cases.dtypes(cases.operators()[name])[0]).removeprefix("torch.")
+    outcome = cases.run(name, dtype, 3, 0)
+    assert outcome.samples, name
+    for failure in outcome.failures:
+        print(name, failure)
+"""
+
+
+def test_no_item_is_walked_twice(any_device: None) -> None:
+    # a process of its own: prepared launches of this one have the device's own geometry
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == ""
