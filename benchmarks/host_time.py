@@ -1,24 +1,26 @@
-"""Times what the host spends per operator call: small tensors, many calls, one wait at the end.
+"""Times what the host spends per operator call: small tensors, many calls.
 
     python benchmarks/host_time.py --calls 10000
 
-Each operator runs on the device `ocl` and on torch's CPU side in turn. Device work on such sizes is
-small but not nothing: a CPU device shares the cores with the host. The `enqueue` column stops the
-clock before the wait, so it is the host's part alone where the device keeps up.
+`total` is wall time per call with the wait at the end; `host` the processor time of the calling
+thread, which the device's work does not count into even where it shares the cores; `driver` the
+part of that which the same launches take by themselves, all prepared and with nothing to set;
+`ours` the rest. `cpu` is torch on the CPU, wall time. Minimum of several rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from statistics import median
-from time import perf_counter
+from time import perf_counter, thread_time
 
 import torch
 
 import ocl_backend  # noqa: F401  (registers the device)
+from ocl_backend.launch import Launch
 
-ROUNDS = 5
+ROUNDS = 7
+Call = Callable[[], object]
 
 
 def main() -> None:
@@ -27,15 +29,20 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--device", default="ocl:0")
     options = parser.parse_args()
-    print(f"{'operator':24}{'ocl':>8}{'enqueue':>9}{'cpu':>8}   us per call, {options.calls} calls")
+    columns = ("total", "host", "driver", "ours", "cpu")
+    heads = "".join(f"{column:>8}" for column in columns)
+    print(f"{'operator':26}{heads}   us per call, {options.calls} calls")
     ours, theirs = operators(torch.device(options.device)), operators(torch.device("cpu"))
+    calls = options.calls // ROUNDS
     for name, call in ours.items():
-        total, enqueue = timed(call, options.calls)
-        peer, _ = timed(theirs[name], options.calls)
-        print(f"{name:24}{total:8.2f}{enqueue:9.2f}{peer:8.2f}")
+        total, host = timed(call, calls)
+        _, driver = timed(launches_of(call), calls)
+        peer, _ = timed(theirs[name], calls)
+        row = (total, host, driver, host - driver, peer)
+        print(f"{name:26}" + "".join(f"{figure:8.2f}" for figure in row))
 
 
-def operators(device: torch.device) -> dict[str, Callable[[], object]]:
+def operators(device: torch.device) -> dict[str, Call]:
     """Return the calls to time, on tensors of `device`."""
     x, image = torch.ones(64, 64).to(device), torch.ones(1, 8, 16, 16).to(device)
     weight, bias = torch.ones(8, 8, 3, 3).to(device), torch.ones(64).to(device)
@@ -48,20 +55,42 @@ def operators(device: torch.device) -> dict[str, Callable[[], object]]:
     }
 
 
-def timed(call: Callable[[], object], calls: int) -> tuple[float, float]:
-    """Return median microseconds per call, with and without the wait at the end."""
-    samples = []
+def launches_of(call: Call) -> Call:
+    """Return the launches that `call` makes, with the pointers of one call, and nothing else."""
+    call()  # what it prepares at first is no part of it
+    made: list[tuple[Launch, tuple[float, ...]]] = []
+    plain = Launch.__call__
+
+    def noted(self: Launch, *values: float) -> None:
+        made.append((self, values))
+        plain(self, *values)
+
+    Launch.__call__ = noted  # type: ignore[method-assign]
+    try:
+        kept = call()  # whose memory the launches write to
+    finally:
+        Launch.__call__ = plain  # type: ignore[method-assign]
+
+    def again() -> object:
+        for launch, values in made:
+            plain(launch, *values)
+        return kept
+
+    return again
+
+
+def timed(call: Call, calls: int) -> tuple[float, float]:
+    """Return microseconds per call: wall time with the wait, and this thread's processor time."""
+    walls, hosts = [], []
     for _ in range(ROUNDS):
         torch.ocl.synchronize()
-        start = perf_counter()
-        for _ in range(calls // ROUNDS):
+        wall, host = perf_counter(), thread_time()
+        for _ in range(calls):
             call()
-        enqueued = perf_counter()
+        hosts.append((thread_time() - host) / calls)
         torch.ocl.synchronize()
-        done = perf_counter()
-        samples.append(((done - start) / (calls // ROUNDS), (enqueued - start) / (calls // ROUNDS)))
-    totals, enqueues = zip(*samples, strict=True)
-    return 1e6 * median(totals), 1e6 * median(enqueues)
+        walls.append((perf_counter() - wall) / calls)
+    return 1e6 * min(walls), 1e6 * min(hosts)
 
 
 if __name__ == "__main__":
