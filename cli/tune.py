@@ -101,7 +101,7 @@ def tune(
         os.environ[ENVIRONMENT] = where  # a model's own dispatch reads the same database
     workload = gather(opened.limits, f"ocl:{opened.index}", **asked)
     _require_families(families, workload.problems)
-    budget = Budget(trials, time_budget or inf, seed, "cold" if cold else "warm", study)
+    budget = Budget(trials, time_budget or inf, seed, "cold" if cold else "warm", _study(study))
     out = console(aside=as_json)
     tried = frozenset(families) or None
     if crew := crew_of(workers, cluster, tried, where):
@@ -115,6 +115,13 @@ def tune(
         raise click.Abort
     if "no variant" in statuses:
         ctx.exit(1)
+
+
+def _study(where: str | None) -> str | None:
+    """Return the URL of Optuna's database as SQLAlchemy takes it, with a driver that is here."""
+    from tuned_db.database import locate, with_driver
+
+    return where and with_driver(locate(where)).render_as_string(hide_password=False)
 
 
 def _with_gain(

@@ -89,13 +89,13 @@ def open_database(url: URL) -> Database:
     with translated(name):
         if url.get_backend_name() == "sqlite":
             return Database(_open_sqlite(url, name), name)
-        engine = _server_engine(_with_driver(url), name)
+        engine = _server_engine(with_driver(url), name)
         _bring_up_to_date(engine)
         return Database(engine, name)
 
 
-def _with_driver(url: URL) -> URL:
-    """Name PostgreSQL's current driver where none is named; what SQLAlchemy means by it varies."""
+def with_driver(url: URL) -> URL:
+    """Return `url` with PostgreSQL's current driver where it names none."""
     plain = url.drivername in ("postgresql", "postgres")
     return url.set(drivername="postgresql+psycopg") if plain else url
 

@@ -89,7 +89,7 @@ def test_driver_workers_and_connections_may_die_in_a_cluster(
 ) -> None:
     pytest.importorskip("ray")
     psycopg = pytest.importorskip("psycopg")
-    asked = ("--cluster", "local", "--db", postgres)
+    asked = ("--cluster", "local", "--db", postgres, "--study", postgres)
     first = start(*asked)
     wait_for(lambda: sum(trials(postgres)) > 0)
     first.send_signal(signal.SIGKILL)

@@ -6,6 +6,7 @@ from math import inf
 from pathlib import Path
 
 import optuna
+import pytest
 from synthetic import VALUES, Config, cost
 
 from search_spaces.search import Search
@@ -18,8 +19,15 @@ def trials(storage: str) -> list[optuna.trial.FrozenTrial]:
     return optuna.load_study(study_name="mine", storage=storage).trials
 
 
-def test_a_study_in_a_database_goes_on_and_holds_every_trial_once(tmp_path: Path) -> None:
-    storage = f"sqlite:///{tmp_path / 'study.sqlite'}"
+@pytest.fixture(params=["sqlite", "postgres"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'study.sqlite'}"
+    url: str = request.getfixturevalue("postgres")
+    return url.replace("postgresql://", "postgresql+psycopg://")
+
+
+def test_a_study_in_a_database_goes_on_and_holds_every_trial_once(storage: str) -> None:
     first = Search(SPACE, [SPACE.config(7)], name="mine", storage=storage)
     known = []
     for _ in range(3):
@@ -39,9 +47,8 @@ def test_a_study_in_a_database_goes_on_and_holds_every_trial_once(tmp_path: Path
 
 
 def test_what_was_measured_elsewhere_is_entered_and_what_lies_outside_is_not(
-    tmp_path: Path,
+    storage: str,
 ) -> None:
-    storage = f"sqlite:///{tmp_path / 'study.sqlite'}"
     outside = Config(**{**SPACE.config(0).__dict__, "tile_m": 512})
     search = Search(SPACE, [outside], name="mine", storage=storage)
     assert search.ask() == outside
