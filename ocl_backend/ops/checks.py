@@ -100,9 +100,17 @@ def check_bools(name: str, inputs: Iterable[Tensor]) -> None:
 
 
 def check_value(name: str, given: Mapping[str, Any]) -> None:
-    """Raise RuntimeError where `value` cannot be one item of a tensor."""
+    """Raise RuntimeError where a number cannot be: `value` one item, a slope or limit negative.
+
+    A negative slope loses the sign by which the gradient of what was computed in place goes.
+    """
     value = given.get("value")
     if isinstance(value, complex):
         raise RuntimeError(f"{name}: value {value} cannot be converted to a real dtype")
     if name == "masked_fill" and isinstance(value, Tensor) and value.dim():
         raise RuntimeError(f"{name}: value has {value.dim()} dimensions; give it none")
+    if name.startswith("softshrink") and given["lambd"] < 0:
+        raise RuntimeError(f"{name}: lambd {given['lambd']} is negative; give 0 or more")
+    slope = given.get("alpha") if given.get("is_result") else given.get("negative_slope")
+    if given.get("is_result", given.get("self_is_result")) and slope is not None and slope < 0:
+        raise RuntimeError(f"{name}: slope {slope} is negative; call the out-of-place version")

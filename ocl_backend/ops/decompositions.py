@@ -6,21 +6,21 @@ No kernel is written here. What torch composes by itself needs no entry.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import ge
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 
+from ocl_backend.ops.formats import laid_out_like
 from ocl_backend.ops.outputs import into
 
 TORCH = (
     *("binary_cross_entropy", "binary_cross_entropy_backward", "mse_loss", "mse_loss_backward"),
     *("smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward"),
     *("log_sigmoid_forward", "log_sigmoid_backward", "glu", "glu_backward"),
-    *("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
     *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
-    *("replication_pad1d", "replication_pad2d", "replication_pad3d"),
     *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
     *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"),
@@ -189,6 +189,56 @@ def rrelu_with_noise(
     return x * noise
 
 
+def native_group_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    batch: int,
+    channels: int,
+    pixels: int,
+    groups: int,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return x normalised by group, mean and 1 / deviation [batch, groups]; as a batch norm.
+
+    torch composes it alike, but only of contiguous tensors, and hands channels_last on.
+    """
+    rows = x.contiguous().view(1, batch * groups, channels // groups * pixels)
+    out, mean, scale = torch.native_batch_norm(rows, None, None, None, None, True, 0.0, eps)
+    result = out.view(x.shape)
+    each = (1, channels, *[1] * (x.dim() - 2))
+    if weight is not None:
+        result = result * weight.view(each)
+    if bias is not None:
+        result = result + bias.view(each)
+    return laid_out_like(result, x), mean.view(batch, groups), scale.view(batch, groups)
+
+
+def padding(name: str) -> Callable[[Tensor, list[int]], Tensor]:
+    """Return torch's decomposition of a padding, which takes sizes that torch's kernels refuse."""
+    decomposed = decomposition_table[getattr(torch.ops.aten, name).default]
+    spatial = int(name[-2])
+
+    def padded(x: Tensor, pad: list[int]) -> Tensor:
+        sizes = x.shape[-spatial:]
+        if x.dim() not in (spatial + 1, spatial + 2) or 0 in (*sizes, x.shape[-spatial - 1]):
+            raise RuntimeError(
+                f"{name}: expected {spatial + 1}D or {spatial + 2}D input, empty in no dimension "
+                f"but the batch's, got {[*x.shape]}"
+            )
+        widest = [max(pad[2 * i : 2 * i + 2]) for i in reversed(range(spatial))]
+        if name.startswith("reflection") and any(map(ge, widest, sizes)):
+            raise RuntimeError(f"{name}: padding {pad} must be less than the sizes {[*sizes]}")
+        return decomposed(x, pad)
+
+    return padded
+
+
+PADDINGS = (
+    *("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
+    *("replication_pad1d", "replication_pad2d", "replication_pad3d"),
+)
+
 OWN: dict[str, Callable[..., Any]] = {
     "equal": equal,
     "mvlgamma.out": into(torch.mvlgamma),
@@ -201,6 +251,9 @@ OWN: dict[str, Callable[..., Any]] = {
     "bucketize.Tensor_out": into(bucketize),
     "bincount": bincount,
     "_prelu_kernel_backward": prelu_backward,
+    "native_group_norm": native_group_norm,
+    **{name: padding(name) for name in PADDINGS},
+    **{f"{name}.out": into(padding(name)) for name in PADDINGS},
     "rrelu_with_noise": rrelu_with_noise,
     "rrelu_with_noise.out": into(rrelu_with_noise),
     "rrelu_with_noise_": lambda x, *args, **kwargs: x.copy_(rrelu_with_noise(x, *args, **kwargs)),

@@ -162,6 +162,8 @@ def uniform_(x: Tensor, low: float = 0, high: float = 1, *, generator: Generator
     """Fill with uniform numbers of [low, high)."""
     if not low <= high:
         raise RuntimeError(f"uniform_ from {low} to {high}: the ends are in the wrong order")
+    if high - low > torch.finfo(x.dtype).max:
+        raise RuntimeError(f"uniform_ expects to-from <= {torch.finfo(x.dtype).max}")
     return _floats("uniform", x, generator, low, high)
 
 
@@ -246,7 +248,11 @@ def _largest(dtype: torch.dtype) -> int:
 
 
 def randperm_out(n: int, *, generator: Generator = None, out: Tensor) -> Tensor:
-    """Write a random order of 0 ... n - 1 to `out`."""
+    """Write a random order of 0 ... n - 1 to `out`, whose dtype must hold them all exactly."""
+    if n - 1 > _largest(out.dtype):
+        raise RuntimeError(
+            f"n is too large for {out.dtype}: {n}, and it holds {_largest(out.dtype)}"
+        )
     keys = torch.empty(n, dtype=torch.int64, device=out.device)
     order = random_(keys, generator=generator).argsort()
     return out.resize_((n,)).copy_(order)
@@ -256,7 +262,7 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Ten
     """Return x with items dropped with probability p and the rest scaled, and the mask kept."""
     if train is False:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
-    x = x.contiguous()
+    x = x if x.is_contiguous() else x.clone()  # dense, in the order of memory that x has
     out, mask = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
     draws = -(-x.numel() // 4)
     if draws:
@@ -313,7 +319,11 @@ def _check_multinomial(p: Tensor, num_samples: int, replacement: bool) -> None:
 def normal_of(
     mean: Tensor | float, std: Tensor | float = 1.0, *, generator: Generator = None
 ) -> Tensor:
-    """Return normal numbers with a mean and deviation for each item."""
+    """Return normal numbers of a mean and deviation per item; a tensor `std` is waited for."""
+    if isinstance(std, Tensor) and std.numel() and std.min().item() < 0:
+        raise RuntimeError("normal expects all elements of std >= 0.0")
+    if not isinstance(std, Tensor) and std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     tensors = [value for value in (mean, std) if isinstance(value, Tensor)]
     shape = broadcast_shapes(*(tensor.shape for tensor in tensors))
     out = torch.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)

@@ -94,8 +94,10 @@ def _forward(name: Filter) -> Callable[..., Tensor]:
     def forward(
         x: Tensor, output_size: Sequence[int], align: bool, *factors: float | None, out: Tensor
     ) -> Tensor:
-        rows, columns = _matrices(name, x.shape[2:], output_size, align, factors, x)
-        return out.copy_(_applied(rows, x, columns.T))
+        values = x.float() if x.dtype is torch.uint8 else x
+        rows, columns = _matrices(name, x.shape[2:], output_size, align, factors, values)
+        result = _applied(rows, values, columns.T)
+        return out.copy_(result if values is x else result.round().clamp(0, 255))
 
     return forward
 

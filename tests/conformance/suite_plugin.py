@@ -15,7 +15,16 @@ from typing import Any
 
 import pytest
 
-HELPERS = ("device_type", "utils", "cuda", "nn", "dtype", "methods_invocations", "optimizers")
+HELPERS = (
+    "cuda",
+    "device_type",
+    "dtype",
+    "methods_invocations",
+    "mkldnn",
+    "nn",
+    "optimizers",
+    "utils",
+)
 """The parts of `torch.testing._internal.common_*` whose names differ from torch to torch."""
 
 
@@ -43,6 +52,13 @@ def key(item: pytest.Item) -> str:
     kind = re.sub(r"(PRIVATEUSE1|OCL|CPU)$", "", item.parent.name if item.parent else "")
     name = re.sub(r"_(ocl|cpu)(?=_|$)(?!.*_(ocl|cpu)(_|$))", "", item.name)
     return f"{kind}.{name}"
+
+
+def message(report: pytest.TestReport) -> str:
+    """Return the beginning of what a failed test raised, and the lines before it did."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    raised = crash.message if crash else report.longreprtext
+    return f"{raised[:400]}\n\n{report.longreprtext[-1500:]}"
 
 
 class Selection:
@@ -81,8 +97,8 @@ class Selection:
         done = yield
         bad = [report for report in self.reports if report.failed]
         skipped = any(report.skipped for report in self.reports)
-        text = str(bad[0].longreprtext)[-1500:] if bad else ""
-        self.write(item, "failed" if bad else "skipped" if skipped else "passed", text)
+        ended = "failed" if bad else "skipped" if skipped else "passed"
+        self.write(item, ended, message(bad[0]) if bad else "")
         return done
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

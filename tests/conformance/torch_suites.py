@@ -88,6 +88,7 @@ def run(file: Path, pattern: str, device: str, only: set[str] | None) -> dict[st
             command.append(f"--only={names}")
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         chosen = {"PYTORCH_TESTING_DEVICE_ONLY_FOR": device, "PYTHONPATH": path}
+        chosen["OCLGEN_SYNC_ERRORS"] = "1"  # a wrong index is its own test's error, no later one's
         while True:
             known = len(read(outcomes))
             done = subprocess.run(
@@ -126,19 +127,17 @@ def status(name: str, outcome: str, fails_on_cpu: bool) -> str:
 
 def complaints(done: list[Outcome], whole: list[str]) -> list[str]:
     """Return what contradicts the list; entries nobody needed count in the `whole` suites."""
-    found = [f"{one.name}: {last_line(one.text)}" for one in done if one.status == "failed"]
+    found = [
+        f"{one.name}: {one.text.partition(chr(10))[0][:160]}"
+        for one in done
+        if one.status == "failed"
+    ]
     declared = [one.name for one in done if one.status == "declared"]
     for pattern in lists.declared("torch_suites"):
         needed = any(fnmatchcase(name, pattern) for name in declared)
         if pattern.partition(" ")[0] in whole and not needed:
             found.append(f"torch_suites.toml: {pattern} is not needed any more")
     return found
-
-
-def last_line(text: str) -> str:
-    """Return the line of a failure that names the error, or its last one."""
-    errors = [line[1:].strip() for line in text.splitlines() if line.startswith("E  ")]
-    return (errors or [text.strip()])[0][:160]
 
 
 def table(done: list[Outcome]) -> Table:

@@ -99,3 +99,13 @@ def test_layer_norm(
 
 def test_group_norm(device: Any) -> None:
     check_module(device, filled(nn.GroupNorm(3, 6)), torch.randn(4, 6, 5, 7), tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_group_norm_takes_channels_last(device: Any, affine: bool) -> None:
+    x = torch.randn(4, 6, 5, 7).contiguous(memory_format=torch.channels_last)
+    module = nn.GroupNorm(3, 6, affine=affine)
+    check_module(device, filled(module) if affine else module, x, tolerance=TOLERANCE)
+    twin = deepcopy(module).to(place(device))
+    assert twin(x.to(place(device))).is_contiguous(memory_format=torch.channels_last)
+    assert twin(x[:0].to(place(device))).shape == (0, 6, 5, 7)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from agreement import agree, sample
+from agreement import agree, place, sample
 from cpu_twin import check
 from torch.nn import functional
 
@@ -78,3 +79,19 @@ def test_counting_and_searching(device: Any) -> None:
     agree(device, lambda x: torch.isin(x.round(), x[0, 0, 0].round()), X)
     agree(device, lambda x: torch.cdist(x[0, 0], x[0, 1]), X, tolerance=1e-4)
     agree(device, lambda x: x[0, 0].trace(), X)
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (torch.nn.ReflectionPad1d((2, 1)), (1, 1, 2)),  # would take items from outside
+        (torch.nn.ReflectionPad2d((1, 1, 3, 0)), (1, 1, 2, 3)),
+        (torch.nn.ReflectionPad2d(2), (3, 0, 10, 10)),
+        (torch.nn.ReplicationPad3d(2), (3, 0, 4, 4, 4)),
+    ],
+)
+def test_paddings_refuse_what_the_cpu_refuses(device: Any, module: Any, shape: Any) -> None:
+    with pytest.raises(RuntimeError) as theirs:
+        module(torch.ones(shape))
+    with pytest.raises(RuntimeError, match=re.escape(str(theirs.value).splitlines()[0])):
+        module(torch.ones(shape, device=place(device)))

@@ -255,6 +255,14 @@ def test_gradients(device: Any, name: str) -> None:
     check(device, DIFFERENTIABLE[name], torch.randn(6, 21), tolerance=1e-4)
 
 
+@pytest.mark.parametrize("name", ["elu_", "celu_", "leaky_relu_"])
+def test_negative_slopes_in_place_have_no_gradient(device: Any, name: str) -> None:
+    x = torch.tensor([-1.0, 1.0], device=place(device), requires_grad=True)
+    y = getattr(torch.nn.functional, name)(x.clone(), -2)
+    with pytest.raises(RuntimeError, match="call out-of-place version"):
+        y.sum().backward()
+
+
 def test_new_numbers_and_new_storage_compile_nothing(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

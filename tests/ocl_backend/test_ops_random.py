@@ -152,3 +152,31 @@ def test_impossible_draws_say_what_is_wrong(device: Any) -> None:
         x.random_(3, 3)
     with pytest.raises(RuntimeError, match="std"):
         x.normal_(0, -1)
+    with pytest.raises(RuntimeError, match="uniform_ expects to-from"):
+        x.uniform_(-3e38, 3e38)
+    for mean, std, words in [(x, -1, "but found std"), (0, x.fill_(-1), "all elements of std")]:
+        with pytest.raises(RuntimeError, match=f"normal expects.*{words}"):
+            torch.normal(mean, std)
+    assert torch.normal(0, x[:0]).numel() == 0  # of no deviations none is wrong
+
+
+@pytest.mark.parametrize(
+    ("dtype", "most"), [(torch.uint8, 2**8), (torch.half, 2**11 + 1), (torch.double, 2**53 + 1)]
+)
+def test_an_order_fits_its_dtype(device: Any, dtype: Any, most: int) -> None:
+    out = torch.empty(0, dtype=dtype, device=place(device))
+    if most < 2**20:
+        order = torch.randperm(most, out=out).cpu()
+        assert torch.equal(order.long().sort()[0], torch.arange(most))
+    with pytest.raises(RuntimeError, match=r"too large|cannot be greater|without overflow"):
+        torch.randperm(most + 1, out=out)
+
+
+def test_dropout_keeps_the_order_of_memory(device: Any) -> None:
+    sparse = torch.empty(2, 3, 3, 6, device=place(device), memory_format=torch.channels_last)
+    x = sparse[..., ::2].fill_(3).requires_grad_()
+    y = torch.nn.functional.dropout(x, 1e-10)
+    y.sum().backward()
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(y.cpu(), torch.full((2, 3, 3, 3), 3.0))
+    assert torch.equal(x.grad.cpu(), torch.ones(2, 3, 3, 3))

@@ -73,6 +73,7 @@ def test_an_encoder_layer_trains_and_infers(device: Any, norm_first: bool) -> No
     twin = deepcopy(layer).to(place(device)).eval()
     with torch.no_grad():
         assert relative(twin(x.to(place(device))), layer.eval()(x)) <= TOLERANCE
+        assert twin(x[:0].to(place(device))).shape == (0, 7, 16)
     assert torch.ocl.fallbacks() == {}
 
 
