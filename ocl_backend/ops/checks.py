@@ -109,7 +109,7 @@ def check_value(name: str, given: Mapping[str, Any]) -> None:
         raise RuntimeError(f"{name}: value {value} cannot be converted to a real dtype")
     if name == "masked_fill" and isinstance(value, Tensor) and value.dim():
         raise RuntimeError(f"{name}: value has {value.dim()} dimensions; give it none")
-    if name.startswith("softshrink") and given["lambd"] < 0:
+    if name.startswith("softshrink") and (given.get("lambd") or 0) < 0:
         raise RuntimeError(f"{name}: lambd {given['lambd']} is negative; give 0 or more")
     slope = given.get("alpha") if given.get("is_result") else given.get("negative_slope")
     if given.get("is_result", given.get("self_is_result")) and slope is not None and slope < 0:

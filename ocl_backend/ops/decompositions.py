@@ -199,19 +199,21 @@ def native_group_norm(
     groups: int,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return x normalised by group, mean and 1 / deviation [batch, groups]; as a batch norm.
+    """Return x normalised by group, mean and 1 / deviation [batch, groups]; channels_last is kept.
 
-    torch composes it alike, but only of contiguous tensors, and hands channels_last on.
+    torch's own composition takes contiguous tensors alone. Halves are computed with as floats.
     """
-    rows = x.contiguous().view(1, batch * groups, channels // groups * pixels)
-    out, mean, scale = torch.native_batch_norm(rows, None, None, None, None, True, 0.0, eps)
-    result = out.view(x.shape)
-    each = (1, channels, *[1] * (x.dim() - 2))
-    if weight is not None:
-        result = result * weight.view(each)
+    rows = x.contiguous().view(batch, groups, channels // groups, pixels)
+    rows = rows.float() if x.dtype in (torch.half, torch.bfloat16) else rows
+    variance, mean = torch.var_mean(rows, (2, 3), correction=0, keepdim=True)
+    scale = (variance + eps).rsqrt()
+    each = (1, groups, channels // groups, 1)
+    factor = scale if weight is None else scale * weight.view(each)
+    result = (rows - mean) * factor
     if bias is not None:
-        result = result + bias.view(each)
-    return laid_out_like(result, x), mean.view(batch, groups), scale.view(batch, groups)
+        result += bias.view(each)
+    statistics = (mean.view(batch, groups).to(x.dtype), scale.view(batch, groups).to(x.dtype))
+    return laid_out_like(result.view(x.shape).to(x.dtype), x), *statistics
 
 
 def padding(name: str) -> Callable[[Tensor, list[int]], Tensor]:
@@ -229,7 +231,8 @@ def padding(name: str) -> Callable[[Tensor, list[int]], Tensor]:
         widest = [max(pad[2 * i : 2 * i + 2]) for i in reversed(range(spatial))]
         if name.startswith("reflection") and any(map(ge, widest, sizes)):
             raise RuntimeError(f"{name}: padding {pad} must be less than the sizes {[*sizes]}")
-        return decomposed(x, pad)
+        padded_x: Tensor = decomposed(x, pad)
+        return padded_x
 
     return padded
 

@@ -62,7 +62,7 @@ def nll_loss_out(
         output.fill_(float("nan") if REDUCTIONS[reduction] == "mean" else 0)
         return output, total_weight
     kind = _kind("fwd", x, weight, reduction, ignore_index)
-    x, target = x.contiguous(), target.contiguous()
+    x, target = x.contiguous(), target.long().contiguous()  # bytes are targets too
     pointers = (x, target, weight, output, total_weight, faults.record(kind.device))
     _prepared(kind)(*(0 if t is None else t.data_ptr() for t in pointers))
     faults.check(kind.device)
@@ -85,7 +85,7 @@ def nll_loss_backward_out(
     if grad_input.numel() == 0:
         return grad_input
     kind = _kind("bwd", x, weight, reduction, ignore_index)
-    grad, target = grad.contiguous(), target.contiguous()
+    grad, target = grad.contiguous(), target.long().contiguous()
     pointers = (grad, grad_input, target, weight, total_weight)
     _prepared(kind)(*(0 if t is None else t.data_ptr() for t in pointers))
     return grad_input

@@ -38,9 +38,8 @@ def multi_head_attention(
         parts = linear(query, qkv_weight, qkv_bias).chunk(3, -1)
     else:
         parts = tuple(map(linear, (query, key, value), weights, biases))
-    q, k, v = (
-        part.unflatten(-1, (num_head, embed_dim // num_head)).transpose(1, 2) for part in parts
-    )
+    heads = (num_head, embed_dim // num_head)
+    q, k, v = (part.view(*part.shape[:-1], *heads).transpose(1, 2) for part in parts)
     if mask is not None and mask_type == 1:
         mask = mask[:, None, None, :]
     seen = None if mask is None else mask.bool().logical_not()

@@ -95,3 +95,12 @@ def test_paddings_refuse_what_the_cpu_refuses(device: Any, module: Any, shape: A
         module(torch.ones(shape))
     with pytest.raises(RuntimeError, match=re.escape(str(theirs.value).splitlines()[0])):
         module(torch.ones(shape, device=place(device)))
+
+
+def test_bytes_name_classes_too(device: Any) -> None:
+    x, classes = torch.randn(10, 4), torch.arange(10, dtype=torch.uint8) % 4
+    home = x.to(place(device)).requires_grad_()
+    loss = functional.nll_loss(home, classes.to(place(device)))
+    loss.backward()
+    assert loss.item() == pytest.approx(functional.nll_loss(x, classes).item(), rel=1e-5)
+    assert torch.equal(home.grad.cpu() != 0, functional.one_hot(classes.long(), 4).bool())
