@@ -95,6 +95,8 @@ def _forward(name: Filter) -> Callable[..., Tensor]:
         x: Tensor, output_size: Sequence[int], align: bool, *factors: float | None, out: Tensor
     ) -> Tensor:
         values = x.float() if x.dtype is torch.uint8 else x
+        if not values.is_floating_point():
+            raise RuntimeError(f"antialiased resizing of {x.dtype}: give floats or torch.uint8")
         rows, columns = _matrices(name, x.shape[2:], output_size, align, factors, values)
         result = _applied(rows, values, columns.T)
         return out.copy_(result if values is x else result.round().clamp(0, 255))

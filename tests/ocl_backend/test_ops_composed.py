@@ -152,3 +152,5 @@ def test_bytes_are_resized_with_weights_that_are_none(device: Any, mode: str) ->
     theirs = functional.interpolate(image, (7, 4), mode=mode, antialias=True)
     ours = functional.interpolate(image.to(place(device)), (7, 4), mode=mode, antialias=True)
     assert (ours.cpu().int() - theirs.int()).abs().max() <= 1  # torch rounds between dimensions
+    with pytest.raises(RuntimeError):
+        functional.interpolate(image.int().to(place(device)), (7, 4), mode=mode, antialias=True)
