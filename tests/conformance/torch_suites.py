@@ -25,11 +25,13 @@ from rich.table import Table
 
 from tests.conformance import lists
 
+DRAWS = "kstest or multinomial or bernoulli or exponential or geometric or cauchy or log_normal"
+
 SUITES = {
     "autograd": ("test_autograd.py", "DeviceType"),
     "serialization": ("test_serialization.py", "BothSerialization"),
     "random": ("test_tensor_creation_ops.py", "RandomTensorCreation"),
-    "torch": ("test_torch.py", ""),
+    "draws": ("test_torch.py", DRAWS),
     "nn": ("test_nn.py", "DeviceType"),
     "dropout": ("nn/test_dropout.py", "DeviceType"),
 }
