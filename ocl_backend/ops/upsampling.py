@@ -96,7 +96,9 @@ def _forward(name: Filter) -> Callable[..., Tensor]:
     ) -> Tensor:
         values = x.float() if x.dtype is torch.uint8 else x
         if not values.is_floating_point():
-            raise RuntimeError(f"antialiased resizing is not implemented for {x.dtype}; use floats or bytes")
+            raise RuntimeError(
+                f"antialiased resizing is not implemented for {x.dtype}; use floats or bytes"
+            )
         rows, columns = _matrices(name, x.shape[2:], output_size, align, factors, values)
         result = _applied(rows, values, columns.T)
         return out.copy_(result if values is x else result.round().clamp(0, 255))
