@@ -149,8 +149,9 @@ class PreparedPlan:
         workspaces: Sequence[int],
     ) -> None:
         self._device = torch.device("ocl", device)
-        self._of_weights, self._steps = tuple(of_weights), tuple(steps)
-        self._all = [(launch, _picker(order)) for launch, order in (*of_weights, *steps)]
+        self._of_weights = tuple(of_weights)
+        self._steps = [(launch, _picker(order)) for launch, order in steps]
+        self._all = [(launch, _picker(order)) for launch, order in of_weights] + self._steps
         self._workspaces = tuple(workspaces)
 
     def __call__(self, *pointers: int) -> None:
@@ -198,9 +199,9 @@ class PreparedPlan:
             else torch.empty(size, dtype=torch.uint8, device=self._device)
             for at, size in enumerate(self._workspaces)
         ]  # fmt: skip
-        given = (*pointers, *(space.data_ptr() for space in spaces))
-        for launch, order in self._steps:
-            launch(*[given[position] for position in order])
+        given = (*pointers, *[space.data_ptr() for space in spaces])
+        for launch, pick in self._steps:
+            launch(*pick(given))
 
 
 def prepare_plan(

@@ -28,6 +28,13 @@ class Limits:
     extensions: frozenset[str] = frozenset()
     instructions: frozenset[str] = frozenset()
 
+    def why_no(self, instruction: str) -> str | None:
+        """Say that the device did not show `instruction`, and what it showed; None if it did."""
+        if instruction in self.instructions:
+            return None
+        known = ", ".join(sorted(self.instructions)) or "none"
+        return f"{instruction} is no instruction of the device; it showed {known}"
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:

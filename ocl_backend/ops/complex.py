@@ -171,9 +171,7 @@ def sum_(
     dtype: torch.dtype | None = None,
 ) -> Parts:
     """Return the sums of the parts."""
-    over = None if dims is None else list(dims)
-    real, imaginary = halves(x if dtype is None else x.to(dtype))
-    return real.sum(over, keepdim), imaginary.sum(over, keepdim)
+    return _reduced(Tensor.sum, x, dims, keepdim, dtype)
 
 
 def mean(
@@ -184,9 +182,19 @@ def mean(
     dtype: torch.dtype | None = None,
 ) -> Parts:
     """Return the means of the parts."""
+    return _reduced(Tensor.mean, x, dims, keepdim, dtype)
+
+
+def _reduced(
+    reduce: Callable[..., Tensor],
+    x: Tensor,
+    dims: Sequence[int] | None,
+    keepdim: bool,
+    dtype: torch.dtype | None,
+) -> Parts:
     over = None if dims is None else list(dims)
     real, imaginary = halves(x if dtype is None else x.to(dtype))
-    return real.mean(over, keepdim), imaginary.mean(over, keepdim)
+    return reduce(real, over, keepdim), reduce(imaginary, over, keepdim)
 
 
 def product(a: Tensor, b: Tensor) -> Parts:

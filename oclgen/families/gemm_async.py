@@ -65,9 +65,8 @@ class Config:
 
     def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
-        if "cp_async" not in limits.instructions:
-            known = ", ".join(sorted(limits.instructions)) or "none"
-            return f"cp_async is no instruction of the device; it showed {known}"
+        if reason := limits.why_no("cp_async"):
+            return reason
         return (
             self._shape_conflict()
             or self._copy_conflict(problem, "a", self.tile_m, self.pad_a, self.pack_a)

@@ -86,9 +86,8 @@ class Config:
 
     def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
-        if self.unit not in limits.instructions:
-            known = ", ".join(sorted(limits.instructions)) or "none"
-            return f"unit={self.unit} is no instruction of the device; it showed {known}"
+        if reason := limits.why_no(self.unit):
+            return f"unit={reason}"
         return (
             self._block_conflict()
             or self._pipeline_conflict()
