@@ -77,7 +77,7 @@ def convolution(
     )  # fmt: skip
     known = _plain.get(key)
     if known and x.is_contiguous() and w.is_contiguous():
-        return _run_plain(*known, x, w, bias)
+        return _run_plain(*known, x, w, bias, w)
     _check(x, w, bias)
     if transposed and any(map(ge, output_padding, map(max, stride, dilation))):
         raise RuntimeError(
@@ -101,25 +101,32 @@ def convolution(
         _call("bwd_data", y.shape, w.shape, x, geometry)(y.data_ptr(), w.data_ptr(), x.data_ptr())
         return laid_out_like(y if bias is None else y.add_(bias.view(-1, 1, 1)), *given)
     call = _call("fwd", x.shape, w.shape, x, geometry, bias is not None)
+    if len(_plain) >= MOST_PLAIN:
+        _plain.clear()
     _plain[key] = call, shape
-    return laid_out_like(_run_plain(call, shape, x, w, bias), *given)
+    return laid_out_like(_run_plain(call, shape, x, w, bias, given[1]), *given)
 
 
 _plain: dict[tuple[Any, ...], tuple[TunedCall, torch.Size]] = {}
 """Prepared forward convolutions by everything but the numbers: a call met before costs a look."""
 forget_with_tuned(_plain.clear)
+MOST_PLAIN = 8192
+"""So many are remembered, as elsewhere; shapes that never come again must not add up."""
 
 
 def _run_plain(
-    call: TunedCall, shape: torch.Size, x: Tensor, w: Tensor, bias: Tensor | None
+    call: TunedCall, shape: torch.Size, x: Tensor, w: Tensor, bias: Tensor | None, owner: Tensor
 ) -> Tensor:
-    """Return the forward convolution of contiguous tensors into a new one of `shape`."""
+    """Return the forward convolution of contiguous tensors into a new one of `shape`.
+
+    `owner` is the weights as they were given: what is made of them is kept with those.
+    """
     y = x.new_empty(shape)
     if bias is None:
-        call.with_weights(w, x.data_ptr(), w.data_ptr(), y.data_ptr())
+        call.with_weights(owner, x.data_ptr(), w.data_ptr(), y.data_ptr())
     else:
         bias = bias.contiguous()
-        call.with_weights(w, x.data_ptr(), w.data_ptr(), y.data_ptr(), bias.data_ptr())
+        call.with_weights(owner, x.data_ptr(), w.data_ptr(), y.data_ptr(), bias.data_ptr())
     return y
 
 
