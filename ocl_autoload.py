@@ -123,7 +123,7 @@ def _stamp() -> Path:
 
     from platformdirs import user_cache_path
 
-    environment = sha256(f"{torch.__version__} {prefix}".encode()).hexdigest()[:12]
+    environment = sha256(f"{torch.__version__} {prefix} {__file__}".encode()).hexdigest()[:12]
     return user_cache_path("oclgen") / "shim" / f"autoload-{environment}.json"
 
 
