@@ -3,7 +3,8 @@
     python benchmarks/networks.py --networks resnet18,alexnet --batch 8
 
 Each side runs in a process of its own (two accelerators do not share one), the sides alternate,
-and times include the host's copies of inputs and results. Errors are against the CPU in fp32, with
+and times include the host's copies of inputs and results. fp32 is strict: the peer's TF32, which
+torch allows convolutions unless told otherwise, is off. Errors are against the CPU in fp32, with
 dropout off: of scores the largest difference over the largest score, of gradients the relative L2
 distance of all of them (single tensors may be nothing but rounding). It tunes nothing.
 """
@@ -70,6 +71,7 @@ def run_side(side: str, name: str) -> dict[str, Any]:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Return median milliseconds by mode and, on our side, notes on errors and fallbacks."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(0)
     network = getattr(models_for(options.side), options.networks)(weights=None)
     images = torch.randn(options.batch, 3, options.size, options.size)

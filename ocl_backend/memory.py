@@ -29,7 +29,7 @@ def open_devices() -> tuple[Device, ...]:
     if missing is not None:
         raise shim.ShimError(f"pyopencl {cl.VERSION_TEXT} gives no access to {missing.decode()}")
     found = devices()[: library.ocl_room()]
-    for device in found:
+    for index, device in enumerate(found):
         limits = device.limits
         library.ocl_add_device(
             ctypes.c_void_p(device.context.int_ptr),
@@ -39,9 +39,15 @@ def open_devices() -> tuple[Device, ...]:
             ctypes.c_size_t(limits.max_alloc_bytes),
             ctypes.c_int("cl_khr_fp64" in limits.extensions),
         )
+        set_own_memory(index, not device.handle.host_unified_memory)
     return found
 
 
 def set_limit(index: int, size: int) -> None:
     """Let the allocator of device `index` reserve at most `size` bytes from now on."""
     shim.library().ocl_set_memory_limit(ctypes.c_int(index), ctypes.c_size_t(size))
+
+
+def set_own_memory(index: int, own: bool) -> None:
+    """Say whether the memory of device `index` is its own: large copies then take pinned memory."""
+    shim.library().ocl_set_own_memory(ctypes.c_int(index), ctypes.c_int(own))

@@ -371,6 +371,9 @@ void ocl_add_device(void* context, void* queue, const char* name, size_t total, 
   ocl::pools().emplace_back().limit = total;
 }
 
+// Whether the device's memory is not the host's, so that large copies go through pinned memory.
+void ocl_set_own_memory(int device, int own) { ocl::devices()[size_t(device)].own_memory = own; }
+
 void ocl_set_memory_limit(int device, size_t bytes) {
   const std::lock_guard<std::mutex> lock(ocl::pool_mutex());
   ocl::pools()[size_t(device)].limit = bytes;

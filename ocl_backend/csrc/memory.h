@@ -30,6 +30,7 @@ struct Device {
   size_t total_bytes;        // the device's memory
   size_t largest_bytes;      // CL_DEVICE_MAX_MEM_ALLOC_SIZE
   bool doubles;              // cl_khr_fp64
+  bool own_memory = false;   // not the host's
   std::mutex submission;     // setting arguments and enqueueing is one step
   std::atomic<const char*> last_kernel{nullptr};  // named when an asynchronous failure surfaces
   std::atomic<int64_t> faults{0};            // address of the record that `faults.h` speaks of

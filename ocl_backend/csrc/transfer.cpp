@@ -6,7 +6,9 @@
 #include <memory>
 #include <vector>
 
+#include "bulk.h"
 #include "faults.h"
+#include "pinned.h"
 #include "profile.h"
 
 namespace ocl {
@@ -63,6 +65,10 @@ void write_staged(Device& device, const Location& to, const void* source, size_t
   staging.pending.push_back(std::move(staged));
 }
 
+bool is_bulk(const Device& device, const void* host, size_t bytes) {
+  return device.own_memory && bytes >= kBulkBytes && !is_pinned(host);
+}
+
 }  // namespace
 
 void check(cl_int status, const Device& device, const char* operation) {
@@ -78,10 +84,14 @@ void check(cl_int status, const Device& device, const char* operation) {
 void read(void* target, const void* source, size_t bytes) {
   const Location from = locate_or_throw(source, "device to host copy");
   Device& device = device_at(from.block->device);
-  Timed timed(from.block->device, Activity::kCopy, "copy device to host", bytes);
-  check(cl.clEnqueueReadBuffer(device.queue, from.block->buffer, CL_TRUE, from.offset, bytes,
-                               target, 0, nullptr, timed.event()),
-        device, "device to host copy");
+  if (is_bulk(device, target, bytes)) {
+    read_bulk(target, from, bytes);
+  } else {
+    Timed timed(from.block->device, Activity::kCopy, "copy device to host", bytes);
+    check(cl.clEnqueueReadBuffer(device.queue, from.block->buffer, CL_TRUE, from.offset, bytes,
+                                 target, 0, nullptr, timed.event()),
+          device, "device to host copy");
+  }
   raise_fault(device);
 }
 
@@ -89,6 +99,7 @@ void write(void* target, const void* source, size_t bytes, bool source_stays) {
   const Location to = locate_or_throw(target, "host to device copy");
   Device& device = device_at(to.block->device);
   if (bytes <= kStagedBytes && !source_stays) return write_staged(device, to, source, bytes);
+  if (is_bulk(device, source, bytes)) return write_bulk(to, source, bytes);
   Timed timed(to.block->device, Activity::kCopy, kHostToDevice, bytes);
   check(cl.clEnqueueWriteBuffer(device.queue, to.block->buffer, source_stays ? CL_FALSE : CL_TRUE,
                                 to.offset, bytes, source, 0, nullptr, timed.event()),

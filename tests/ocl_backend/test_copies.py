@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
+from ocl_backend import memory
 from ocl_backend.copies import Dim, collapse, crossing
 from ocl_backend.dtypes import DTYPES
 
@@ -235,3 +237,29 @@ def test_complex_numbers_convert_as_on_the_cpu(device: Any, target: Any) -> None
 def test_a_dtype_without_kernels_is_refused_with_the_list(device: Any) -> None:
     with pytest.raises(NotImplementedError, match=r"float8_e4m3fn.*they know float32"):
         torch.zeros(2, device=place(device)).to(torch.float8_e4m3fn)
+
+
+@pytest.mark.parametrize("items", [(1 << 20) + 1, 3 << 20])
+def test_large_copies_through_pinned_memory(device: Any, items: int) -> None:
+    values = torch.randint(-(2**31), 2**31 - 1, (items + 3,), dtype=torch.int32)[3:]
+    kept = values.clone()
+    memory.set_own_memory(device.index, True)
+    try:
+        copy = values.to(place(device))
+        values.fill_(7)  # the device has read what it needs
+        assert torch.equal(copy.cpu(), kept)
+        assert torch.equal((copy[1:] + 1).cpu(), kept[1:] + 1)
+        assert torch.equal(copy.cpu(), kept)
+    finally:
+        memory.set_own_memory(device.index, not device.handle.host_unified_memory)
+
+
+def test_large_copies_by_many_threads(device: Any) -> None:
+    memory.set_own_memory(device.index, True)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            sent = [torch.full((1 << 21,), float(i)) for i in range(8)]
+            back = list(threads.map(lambda t: t.to(place(device)).cpu(), sent))
+        assert all(torch.equal(a, b) for a, b in zip(sent, back, strict=True))
+    finally:
+        memory.set_own_memory(device.index, not device.handle.host_unified_memory)
