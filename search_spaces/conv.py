@@ -37,6 +37,8 @@ REGISTERS = 28
 VECS = (1, 2, 3, 4)
 SEEDS = 8
 """Start points per family: more would leave a short search nothing to find."""
+GROUPS_PER_UNIT = 8
+"""Work-groups that hide each other's latency on a compute unit of a GPU."""
 ITEMS_PER_UNIT = 256
 """Work-items with many registers each that keep a GPU's compute unit busy."""
 MIN_SLICE = 128
@@ -230,17 +232,32 @@ def depthwise_seeds(problem: ConvProblem, limits: Limits) -> list[depthwise.Conf
 
 def depthwise_weights_values(problem: ConvProblem, limits: Limits) -> Values:
     """Return the values worth trying for each parameter of `depthwise_weights`."""
-    splits = (1, 2, 4, 8) if limits.kind == "cpu" else (1, 8, 32, 128, 512)
-    return {**_patch_values(problem.out_w, limits), "split": splits}
+    if limits.kind == "cpu":
+        return {**_patch_values(problem.out_w, limits), "local_k": (1,), "split": (1, 2, 4, 8)}
+    return {
+        "patch_h": (1, 2, 4, 7, 8, 14),
+        "patch_w": (1, 2, 4),
+        "vec": (1, 2, 4),
+        "guarded": (True,),
+        "local_size": (32, 64, 128, 256),
+        "local_k": (1, 32, 64, 128, 256),
+        "split": (1, 2, 4, 8, 16, 32, 64),
+    }
 
 
 def depthwise_weights_seeds(problem: ConvProblem, limits: Limits) -> list[depthwise_weights.Config]:
     """Return start points for `depthwise_weights`, best guess first; some may not be valid."""
-    splits = (1,) if limits.kind == "cpu" else (128, 32)
+    if limits.kind == "cpu":
+        return [
+            depthwise_weights.Config(*patch, local_k=1, split=1)
+            for patch in _patches(problem.out_w, limits)
+        ]
+    # neighbours along a row read neighbours, and enough planes for every unit
+    split = 1 << (ceil_div(GROUPS_PER_UNIT * limits.compute_units, problem.groups) - 1).bit_length()
     return [
-        depthwise_weights.Config(*patch, split)
-        for patch in _patches(problem.out_w, limits)
-        for split in splits
+        depthwise_weights.Config(patch_h, patch_w, patch_w, True, local, local, min(split, most))
+        for patch_h, patch_w, local in ((8, 1, 128), (4, 1, 64), (14, 1, 64), (4, 2, 128))
+        for most in (64, 8)
     ]
 
 

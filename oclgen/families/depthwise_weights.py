@@ -31,6 +31,7 @@ class Config:
     vec: int
     guarded: bool
     local_size: int
+    local_k: int
     split: int
 
     def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
@@ -39,6 +40,11 @@ class Config:
             return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
         if self.local_size > min(limits.max_work_group, limits.max_work_items[0]):
             return f"local_size={self.local_size}; the device allows {limits.max_work_group}"
+        if self.local_k.bit_count() != 1 or self.local_size % self.local_k:
+            return f"local_k={self.local_k} must be a power of 2 that divides {self.local_size}"
+        taps = problem.kernel_h * problem.kernel_w
+        if self.local_k > 1 and (size := 4 * self.local_size * taps) > limits.local_bytes:
+            return f"local_size={self.local_size} takes {size} B; there are {limits.local_bytes}"
         part = windows(problem)
         rows, cols = window(part.rows, self.patch_h), window(part.cols, self.lanes)
         size = rows.elements * cols.elements + self.patch_h * self.lanes
@@ -61,7 +67,7 @@ class Config:
         return round_up(self.patch_w, self.vec)
 
 
-DEFAULT = Config(patch_h=1, patch_w=4, vec=4, guarded=True, local_size=32, split=1)
+DEFAULT = Config(patch_h=4, patch_w=1, vec=1, guarded=True, local_size=64, local_k=64, split=1)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -93,6 +99,7 @@ def _launch(problem: ConvProblem, config: Config, part: Correlation) -> Launch:
     step = part.cols.step
     reach = ceil_div(window(part.cols, config.lanes).elements, step)
     offsets = [tap * part.cols.tap_step for tap in range(part.cols.taps)]
+    items = problem.out_channels * config.split * config.local_k
     source = render(
         NAME,
         preamble=dtype_preamble(problem.dtype),
@@ -106,7 +113,7 @@ def _launch(problem: ConvProblem, config: Config, part: Correlation) -> Launch:
     return Launch(
         source=source,
         kernel=NAME,
-        global_size=(round_up(problem.out_channels * config.split, config.local_size), 1, 1),
+        global_size=(round_up(items, config.local_size), 1, 1),
         local_size=(config.local_size, 1, 1),
         args=(*buffer("y"), *buffer("x"), *buffer(PLANES if config.split > 1 else "w")),
     )

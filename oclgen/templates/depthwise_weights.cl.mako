@@ -1,7 +1,8 @@
 <%doc>
 Gradient of depthwise weights (one input channel per group), with lanes along the row.
 
-A work-item sums all taps of one channel over the patches of one plane. A patch is patch_h x patch_w
+The patches of one plane of a channel are dealt out to local_k work-items, neighbours to neighbours;
+each sums all taps over its patches, and their sums meet in local memory. A patch is patch_h x patch_w
 elements of y and the window of x that they met, both copied to private memory with zeros around;
 columns that are step apart lie side by side there, so that every tap is a plain vector load.
 
@@ -12,6 +13,7 @@ vec                 lanes of a vector
 guarded             test each copied element for the edges at run time (GPUs); else each of the
                     blocks of columns that differ at the edges has its own text (CPUs)
 local_size          work-items per group
+local_k             work-items of a group that share a plane of a channel
 split               planes over which the patches of a channel are split (summed by sum_planes)
 blocks              that text: which columns (None: all others), elements of x and y to copy
 taps                for each tap of a row where it begins in a row of the window
@@ -64,12 +66,19 @@ void depthwise_weights(
     __global const elem_t *restrict x, const long offset_x,
     __global ${"float" if split > 1 else "elem_t"} *restrict out, const long offset_out)
 {
+% if local_k > 1:
+    const int lane = get_local_id(0) % ${local_k};
+    const int id = get_global_id(0) / ${local_k};
+% else:
     const int id = get_global_id(0);
+% endif
     const int channel = id % (GROUPS * CHANNELS);
     const int plane = id / (GROUPS * CHANNELS);
+% if local_k == 1:
     if (plane >= ${split}) {
         return;
     }
+% endif
     y += offset_y;
     x += offset_x;
     float window[WINDOW_H][STEP_W * WINDOW_W];
@@ -78,8 +87,14 @@ void depthwise_weights(
     ${vf} ${", ".join(f"acc{i}_{s} = 0.0f" for s in range(len(taps)))};
 % endfor
 
+% if local_k > 1:
+    // work-items behind the last plane meet the others at the barriers, with nothing to add
+    const int end = plane < ${split} ? min((plane + 1) * PATCHES_PER_PLANE, PATCHES) : 0;
+    for (int patch = plane * PATCHES_PER_PLANE + lane; patch < end; patch += ${local_k}) {
+% else:
     const int end = min((plane + 1) * PATCHES_PER_PLANE, PATCHES);
     for (int patch = plane * PATCHES_PER_PLANE; patch < end; ++patch) {
+% endif
         const int column = patch % COLUMNS;
         const int row0 = patch / COLUMNS % BANDS * ${patch_h};
         const int image = patch / (COLUMNS * BANDS);
@@ -164,9 +179,33 @@ ${unroll}\
     }
 
     out += offset_out + (plane * (GROUPS * CHANNELS) + channel) * ${taps_h * len(taps)};
+% if local_k > 1:
+    __local float sums[${local_size // local_k}][${taps_h * len(taps)}][${local_k}];
+    __local float (*mine)[${local_k}] = sums[get_local_id(0) / ${local_k}];
+% for i in range(taps_h):
+% for s in range(len(taps)):
+    mine[${i * len(taps) + s}][lane] = ${f"acc{i}_{s}" if vec == 1 else f"total{vec}(acc{i}_{s})"};
+% endfor
+% endfor
+    for (int half_way = ${local_k // 2}; half_way > 0; half_way /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (lane < half_way) {
+            for (int tap = 0; tap < ${taps_h * len(taps)}; ++tap) {
+                mine[tap][lane] += mine[tap][lane + half_way];
+            }
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (plane < ${split}) {
+        for (int tap = lane; tap < ${taps_h * len(taps)}; tap += ${local_k}) {
+            ${"out[tap] = mine[tap][0]" if split > 1 else "STORE1(mine[tap][0], out + tap)"};
+        }
+    }
+% else:
 % for i in range(taps_h):
 % for s in range(len(taps)):
     ${kept(f"acc{i}_{s}", i * len(taps) + s)};
 % endfor
 % endfor
+% endif
 }

@@ -49,7 +49,8 @@ OWN = (
 VARIED: dict[str, dict[str, Any]] = {
     "depthwise": {"patch_h": 2, "patch_w": 5, "vec": 2, "guarded": False, "local_size": 4},
     "depthwise_weights": {
-        "patch_h": 2, "patch_w": 5, "vec": 2, "guarded": False, "local_size": 4, "split": 2,
+        "patch_h": 2, "patch_w": 5, "vec": 2, "guarded": False, "local_size": 128, "local_k": 16,
+        "split": 2,
     },
     "conv_register": {
         "images": 2, "item_x": 3, "vec": 4, "vecs": 2, "unroll": 2, "taps_outer": True,
