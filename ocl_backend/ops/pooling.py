@@ -19,6 +19,7 @@ from ocl_backend.launch import Argument, Launch, Pointer, prepare
 from ocl_backend.ops.convolution import Pair, pair
 from ocl_backend.ops.windows import Regular, check_planes, pooled, sized
 from oclgen.device import devices
+from oclgen.plan import ceil_div, round_up
 from oclgen.render import render
 
 Name = Literal["max", "avg", "adaptive"]
@@ -37,6 +38,11 @@ class Window:
 
 
 ADAPTIVE = Window()
+
+LOCAL = 64
+"""Work-items per group: every device has as many."""
+MOST_SUMS = 16
+"""So many items a work-item can gather for in registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,23 +219,55 @@ def _kind(kind: Name, backward: bool, x: Tensor, y: Tensor, window: Window) -> K
 
 @lru_cache(maxsize=4096)
 def _prepared(kind: Kind) -> Launch:
+    return _backward(kind) if kind.backward else _forward(kind)
+
+
+def _forward(kind: Kind) -> Launch:
+    cpu = devices()[kind.device].limits.kind == "cpu"
+    outputs = kind.planes * kind.out_h * kind.out_w
+    w = kind.window
+    sides = zip(
+        (kind.height, kind.width), (kind.out_h, kind.out_w), w.kernel, w.stride, w.pad, w.dilation,
+        strict=True,
+    )  # fmt: skip
+    whole = all(p == 0 and (out - 1) * s + (k - 1) * d < n for n, out, k, s, p, d in sides)
+    source = _rendered("pool", kind, whole=whole, flat=0 if cpu else outputs)
+    if cpu:
+        return _launch(kind, source, (kind.out_w, kind.out_h, kind.planes), None)
+    return _launch(kind, source, (round_up(outputs, LOCAL),), (LOCAL,))
+
+
+def _backward(kind: Kind) -> Launch:
     dtype = dtype_of(kind.dtype)
     # sums in narrow storage would round at every step
     exact = dtype.storage == dtype.value
-    on_cpu = devices()[kind.device].limits.kind == "cpu"
-    scatters = kind.backward and kind.kind == "max" and exact and on_cpu
-    source = render(
-        "pool_backward" if kind.backward else "pool", package="ocl_backend",
-        scatters=scatters, kind=kind.kind, dtype=dtype, height=kind.height, width=kind.width,
-        out_h=kind.out_h, out_w=kind.out_w, **asdict(kind.window),
+    cpu = devices()[kind.device].limits.kind == "cpu"
+    scatters = kind.kind == "max" and exact and cpu
+    stride, pad = kind.window.stride, kind.window.pad
+    block = stride if kind.kind == "max" and prod(stride) <= MOST_SUMS else (1, 1)
+    sides = zip((kind.height, kind.width), pad, block, strict=True)
+    blocks = prod(ceil_div(size + p % b, b) for size, p, b in sides)
+    items = kind.planes * (1 if scatters else blocks)
+    source = _rendered("pool_backward", kind, scatters=scatters, block=block, items=items)
+    local = 1 if scatters else LOCAL
+    return _launch(kind, source, (round_up(items, local),), (local,))
+
+
+def _rendered(template: str, kind: Kind, **more: object) -> str:
+    return render(
+        template, package="ocl_backend", kind=kind.kind, dtype=dtype_of(kind.dtype),
+        height=kind.height, width=kind.width, out_h=kind.out_h, out_w=kind.out_w,
+        **asdict(kind.window), **more,
     )  # fmt: skip
-    image, indices = Pointer(dtype.item_bytes), Pointer(torch.int64.itemsize)
+
+
+def _launch(
+    kind: Kind, source: str, global_size: tuple[int, ...], local_size: tuple[int, ...] | None
+) -> Launch:
+    image, indices = Pointer(dtype_of(kind.dtype).item_bytes), Pointer(torch.int64.itemsize)
     arguments: list[Argument] = [image, indices, image] if kind.kind == "max" else [image, image]
     name = f"pool_{kind.kind}{'_backward' if kind.backward else ''}"
-    shape = (kind.width, kind.height) if kind.backward else (kind.out_w, kind.out_h)
-    if scatters:
-        shape = (1, 1)
-    return prepare(kind.device, source, name, (*shape, kind.planes), arguments)
+    return prepare(kind.device, source, name, global_size, arguments, local_size)
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

@@ -8,14 +8,23 @@ height, width, out_h, out_w    sizes; x and y are dense
 kernel, stride, pad, dilation  pairs (h, w); adaptive uses none of them, avg no dilation
 count_pad   avg divides by the window's size with the padding it covers
 divisor     avg divides by this instead, unless it is 0
-
-Global size is out_w x out_h x planes.
+whole       no window reaches over an edge of its plane, so that nothing is tested
+flat        how many outputs there are, for GPUs, whose neighbours cross rows and planes: the global
+            size is that, rounded up; 0: the global size is out_w x out_h x planes
 </%doc>
 <%
     real = dtype.value
     (kernel_h, kernel_w), (stride_h, stride_w) = kernel, stride
     (pad_h, pad_w), (dilation_h, dilation_w) = pad, dilation
 %>\
+<%def name="place()">
+% if whole:
+            const int at = h * ${width} + w, inside = 1;
+% else:
+            const int at = clamp(h, 0, ${height - 1}) * ${width} + clamp(w, 0, ${width - 1});
+            const int inside = h >= 0 && h < ${height} && w >= 0 && w < ${width};
+% endif
+</%def>\
 ${dtype.prelude}
 __kernel void pool_${kind}(
     const __global ${dtype.storage} *restrict x, const long x_start,
@@ -24,10 +33,20 @@ __kernel void pool_${kind}(
 % endif
     __global ${dtype.storage} *restrict y, const long y_start)
 {
+% if flat:
+    const ${"uint" if flat < 2**31 else "ulong"} out = get_global_id(0);
+    if (out >= ${flat}) {
+        return;
+    }
+    const int ow = out % ${out_w};
+    const int oh = out / ${out_w} % ${out_h};
+    const long plane = out / ${out_h * out_w};
+% else:
     const int ow = get_global_id(0);
     const int oh = get_global_id(1);
     const long plane = get_global_id(2);
     const long out = (plane * ${out_h} + oh) * ${out_w} + ow;
+% endif
     x += x_start + plane * ${height * width};
     y += y_start;
 % if kind == "adaptive":
@@ -52,9 +71,8 @@ __kernel void pool_${kind}(
         for (int s = 0; s < ${kernel_w}; ++s) {
             const int h = top + r * ${dilation_h};
             const int w = left + s * ${dilation_w};
-            const int at = clamp(h, 0, ${height - 1}) * ${width} + clamp(w, 0, ${width - 1});
+${place()}\
             const ${real} value = ${dtype.load("x", "at")};
-            const int inside = h >= 0 && h < ${height} && w >= 0 && w < ${width};
             // a NaN wins over everything, as in torch
             const int wins = best_at < 0 || value > best || value != value;
             best = inside && wins ? value : best;
@@ -68,8 +86,7 @@ __kernel void pool_${kind}(
     for (int r = 0; r < ${kernel_h}; ++r) {
         for (int s = 0; s < ${kernel_w}; ++s) {
             const int h = top + r, w = left + s;
-            const int at = clamp(h, 0, ${height - 1}) * ${width} + clamp(w, 0, ${width - 1});
-            const int inside = h >= 0 && h < ${height} && w >= 0 && w < ${width};
+${place()}\
             sum += inside ? ${dtype.load("x", "at")} : 0;
         }
     }

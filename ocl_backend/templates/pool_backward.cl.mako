@@ -1,13 +1,14 @@
 <%doc>
 Gradient of 2-d pooling, without atomic additions, so that the sum has one order: every input item
-gathers from the windows it lies in or, `scatters`, a work-item adds up a whole plane by itself.
+gathers from the windows it lies in; or, `scatters`, a work-item adds up a whole plane by itself.
 
 kind        "max", "avg" or "adaptive", as in pool.cl.mako, whose parameters these are
 scatters    for maxima on CPUs, where a plane stays in cache and its indices are read but once
 dtype       DType of the gradients
 height, width, out_h, out_w, kernel, stride, pad, dilation, count_pad, divisor    as there
-
-Global size is width x height x planes, or 1 x 1 x planes.
+block       pair (h, w) of the items that a work-item gathers for: 1 x 1, or for maxima stride x stride,
+            which lie in the same windows, so that their indices are read but once
+items       work-items wanted: blocks of all planes, or planes; the global size is that, rounded up
 </%doc>
 <%
     real = dtype.value
@@ -16,6 +17,10 @@ Global size is width x height x planes, or 1 x 1 x planes.
     # most windows along a dimension that one item can lie in
     reach_h = (kernel_h - 1) * dilation_h // stride_h + 1
     reach_w = (kernel_w - 1) * dilation_w // stride_w + 1
+    block_h, block_w = block
+    columns = -(-(width + pad_w % block_w) // block_w)
+    rows = -(-(height + pad_h % block_h) // block_h)
+    index = "uint" if items < 2**31 else "ulong"
 %>\
 ${dtype.prelude}
 __kernel void pool_${kind}_backward(
@@ -25,7 +30,11 @@ __kernel void pool_${kind}_backward(
 % endif
     __global ${dtype.storage} *restrict grad_x, const long grad_x_start)
 {
-    const long plane = get_global_id(2);
+    const ${index} id = get_global_id(0);
+    if (id >= ${items}) {
+        return;
+    }
+    const long plane = id${"" if scatters else f" / {columns * rows}"};
     grad += grad_start + plane * ${out_h * out_w};
     grad_x += grad_x_start + plane * ${height * width};
 % if kind == "max":
@@ -38,9 +47,38 @@ __kernel void pool_${kind}_backward(
     for (int at = 0; at < ${out_h * out_w}; ++at) {
         grad_x[indices[at]] += grad[at];
     }
+% elif kind == "max":
+    const int left = id % ${columns} * ${block_w} - ${pad_w % block_w};
+    const int top = id / ${columns} % ${rows} * ${block_h} - ${pad_h % block_h};
+    const int last_oh = (top + ${pad_h}) / ${stride_h};
+    const int last_ow = (left + ${pad_w}) / ${stride_w};
+    ${real} sums[${block_h}][${block_w}] = {{0}};
+    for (int i = 0; i < ${reach_h}; ++i) {
+        for (int j = 0; j < ${reach_w}; ++j) {
+            const int oh = last_oh - i, ow = last_ow - j;
+            const int exists = oh >= 0 && oh < ${out_h} && ow >= 0 && ow < ${out_w};
+            const int at = exists ? oh * ${out_w} + ow : 0;
+            const ${real} value = ${dtype.load("grad", "at")};
+            const int place = exists ? (int)indices[at] : -1;
+            for (int r = 0; r < ${block_h}; ++r) {
+                for (int s = 0; s < ${block_w}; ++s) {
+                    const int here = (top + r) * ${width} + left + s;
+                    sums[r][s] += place == here && left + s >= 0 && left + s < ${width} ? value : 0;
+                }
+            }
+        }
+    }
+    for (int r = 0; r < ${block_h}; ++r) {
+        for (int s = 0; s < ${block_w}; ++s) {
+            const int h = top + r, w = left + s;
+            if (h >= 0 && h < ${height} && w >= 0 && w < ${width}) {
+                ${dtype.store("grad_x", f"h * {width} + w", "sums[r][s]")}
+            }
+        }
+    }
 % else:
-    const int w = get_global_id(0);
-    const int h = get_global_id(1);
+    const int w = id % ${columns};
+    const int h = id / ${columns} % ${rows};
     ${real} sum = 0;
 % if kind == "adaptive":
     const int oh_end = ((long)(h + 1) * ${out_h} + ${height - 1}) / ${height};
@@ -63,9 +101,6 @@ __kernel void pool_${kind}_backward(
             const int at = clamp(oh, 0, ${out_h - 1}) * ${out_w} + clamp(ow, 0, ${out_w - 1});
             const int exists = oh >= 0 && oh < ${out_h} && ow >= 0 && ow < ${out_w};
             const ${real} value = ${dtype.load("grad", "at")};
-% if kind == "max":
-            sum += exists && indices[at] == h * ${width} + w ? value : 0;
-% else:
             const int top = oh * ${stride_h} - ${pad_h}, left = ow * ${stride_w} - ${pad_w};
             const int covers = h < top + ${kernel_h} && w < left + ${kernel_w};
 % if divisor:
@@ -78,7 +113,6 @@ __kernel void pool_${kind}_backward(
                 * (min(left + ${kernel_w}, ${width}) - max(left, 0));
 % endif
             sum += exists && covers ? value / count : 0;
-% endif
         }
     }
 % endif

@@ -16,6 +16,7 @@ pytest.importorskip("torch")
 NAMES = (
     "index_add", "put", "histc", "bincount", "index_reduce.mean", "take",
     "nn.functional.embedding", "nn.functional.pad.replicate", "scatter_add",
+    "nn.functional.max_pool2d", "nn.functional.avg_pool2d", "nn.functional.adaptive_avg_pool2d",
 )  # fmt: skip
 SCRIPT = f"""
 import sys
