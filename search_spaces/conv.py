@@ -284,6 +284,7 @@ SPACES: dict[str, tuple[ValuesOf, SeedsOf]] = {
         "conv_as_gemm_register", gemm.register_values, gemm.register_seeds
     ),
     "conv_as_gemm_staged": as_gemm("conv_as_gemm_staged", gemm.staged_values, gemm.staged_seeds),
+    "conv_as_gemm_async": as_gemm("conv_as_gemm_async", gemm.async_values, gemm.async_seeds),
 }
 """Values and seeds of every family here."""
 

@@ -66,6 +66,7 @@ _MODULES: tuple[Family, ...] = (
     winograd_fused,
     conv_as_gemm(gemm_register),
     conv_as_gemm(gemm_staged),
+    conv_as_gemm(gemm_async),
 )
 
 FAMILIES: dict[str, Family] = {module.NAME: module for module in _MODULES}

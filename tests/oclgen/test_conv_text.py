@@ -163,7 +163,9 @@ def test_pointwise_convolutions_are_products() -> None:
     assert lowered(replace(backward, direction="bwd_weights")) is None
 
 
-@pytest.mark.parametrize("name", ["conv_as_gemm_register", "conv_as_gemm_staged"])
+@pytest.mark.parametrize(
+    "name", ["conv_as_gemm_register", "conv_as_gemm_staged", "conv_as_gemm_async"]
+)
 def test_a_product_borrows_the_convolutions_buffers(name: str) -> None:
     plan = FAMILIES[name].plan(POINTWISE, FAMILIES[name].DEFAULT)
     roles = {arg.role for launch in plan.launches for arg in launch.args if isinstance(arg, Buffer)}
