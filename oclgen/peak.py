@@ -1,14 +1,16 @@
 """Measures what a device can do at most, to say how near a kernel comes; takes 0.3 s.
 
-It is no vendor's figure and no promise: the best that simple generated fp32 kernels reach here.
+It is no vendor's figure and no promise: the best that simple generated kernels reach here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
-from oclgen.device import Device, PreparedPlan
+from oclgen import ptx
+from oclgen.device import BuildError, Device, LaunchError, PreparedPlan
 from oclgen.limits import KIB, Limits
 from oclgen.plan import Launch, Plan, Scalar, buffer
 from oclgen.render import render
@@ -20,6 +22,43 @@ TARGET_MS = 10.0
 REPEATS = 8
 COPY_BYTES = {"cpu": 64 * KIB * KIB, "gpu": 256 * KIB * KIB, "other": 64 * KIB * KIB}
 """Bytes copied: well above the caches that such devices have."""
+
+
+MATRIX_DTYPES = ("tf32", "fp16", "bf16")
+GROUPS_PER_UNIT = 48
+"""Work-groups of the matrix kernels per compute unit: several rounds of what fits at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixUnit:
+    """A kernel of matrix instructions: of which kind, of what size, and how many in a step."""
+
+    instruction: Literal["mma", "wgmma"]
+    m: int
+    n: int
+    chains: int
+    group: int
+
+    def source(self, dtype: str) -> str:
+        """Return the kernel for a dtype."""
+        unit = self.instruction
+        text = render("peak_matrix", unit=unit, dtype=dtype, n=self.n, chains=self.chains)
+        return ptx.with_target(text, "sm_90a") if unit == "wgmma" else text
+
+    def launch(self, limits: Limits, dtype: str) -> tuple[Launch, int]:
+        """Return the launch that fills a device, and the operations of one step."""
+        groups = GROUPS_PER_UNIT * limits.compute_units
+        k = 8 if dtype == "tf32" else 16
+        flops = 2 * self.m * self.n * k * self.chains * groups
+        items = groups * self.group
+        return _launch("peak_matrix", self.source(dtype), items, self.group), flops
+
+
+MATRIX_UNITS = (
+    MatrixUnit("mma", m=16, n=8, chains=8, group=32),
+    MatrixUnit("wgmma", m=64, n=128, chains=8, group=128),
+    MatrixUnit("wgmma", m=64, n=256, chains=8, group=128),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +81,43 @@ def measure(device: Device) -> Peak:
     return Peak(max(_gflops(device, vec, chains) for vec, chains in candidates), _gbytes(device))
 
 
+@cache
+def matrix_gflops(device: Device) -> dict[str, float]:
+    """Measure the matrix units once per process: GFLOP/s by dtype, empty for a device without.
+
+    `wgmma` or `mma.sync`, whichever is faster, with sums in fp32. A kernel that the compiler
+    refuses is passed over.
+    """
+    rates = {
+        dtype: max(_matrix_gflops(device, unit, dtype) for unit in MATRIX_UNITS)
+        for dtype in MATRIX_DTYPES
+    }
+    return {dtype: rate for dtype, rate in rates.items() if rate}
+
+
+def _matrix_gflops(device: Device, unit: MatrixUnit, dtype: str) -> float:
+    if unit.instruction not in device.limits.instructions:
+        return 0.0
+    try:
+        return _rate(device, *unit.launch(device.limits, dtype))
+    except (BuildError, LaunchError):
+        return 0.0
+
+
 def _gflops(device: Device, vec: int, chains: int) -> float:
     items, group = _items(device.limits)
-    launch = Launch(
-        source=render("peak_fma", vec=vec, chains=chains),
-        kernel="peak_fma",
-        global_size=(items,),
-        local_size=(group,),
-        args=(*buffer("out"), Scalar(0, name="steps")),
-    )
-    out = device.empty(4 * items)
+    source = render("peak_fma", vec=vec, chains=chains)
+    return _rate(device, _launch("peak_fma", source, items, group), 2 * items * vec * chains)
+
+
+def _launch(kernel: str, source: str, items: int, group: int) -> Launch:
+    args = (*buffer("out"), Scalar(0, name="steps"))
+    return Launch(source, kernel, (items,), (group,), args)
+
+
+def _rate(device: Device, launch: Launch, flops: int) -> float:
+    """Return the GFLOP/s of a kernel that makes `flops` operations per step, and few besides."""
+    out = device.empty(4 * launch.global_size[0])
 
     def prepared(steps: int) -> PreparedPlan:
         return device.prepare(Plan((launch,)), {"out": out}, scalars={"steps": steps})
@@ -61,7 +127,7 @@ def _gflops(device: Device, vec: int, chains: int) -> float:
         steps *= 2
         spent = _best(prepared(steps), 1)
     steps = int(steps * TARGET_MS / spent)
-    return 2e-6 * items * vec * chains * steps / _best(prepared(steps), REPEATS)
+    return 1e-6 * flops * steps / _best(prepared(steps), REPEATS)
 
 
 def _gbytes(device: Device) -> float:

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
+from oclgen import ptx
 from oclgen.device import Device
-from oclgen.peak import measure
+from oclgen.limits import Limits
+from oclgen.peak import (
+    GROUPS_PER_UNIT,
+    MATRIX_DTYPES,
+    MATRIX_UNITS,
+    matrix_gflops,
+    measure,
+)
 from oclgen.render import render
 
 
@@ -25,3 +35,24 @@ def test_every_parameter_changes_the_text() -> None:
     assert base != render("peak_fma", vec=1, chains=4)
     assert base != render("peak_fma", vec=4, chains=5)
     assert "float16 *" in render("peak_copy", vec=16)
+
+
+def test_matrix_units_are_measured_where_they_are(device: Device) -> None:
+    rates = matrix_gflops(device)
+    assert bool(rates) == bool({"mma", "wgmma"} & device.limits.instructions)
+    assert all(rate > measure(device).gflops for rate in rates.values())
+
+
+@pytest.mark.parametrize("dtype", MATRIX_DTYPES)
+def test_matrix_kernels_name_instruction_dtype_and_work(dtype: str) -> None:
+    limits = Limits(compute_units=2)
+    k = 8 if dtype == "tf32" else 16
+    texts = {unit.source(dtype) for unit in MATRIX_UNITS}
+    assert len(texts) == len(MATRIX_UNITS)
+    for unit in MATRIX_UNITS:
+        launch, flops = unit.launch(limits, dtype)
+        size = f"m{unit.m}n{unit.n}k{k}"
+        assert launch.source.count(size) == unit.chains
+        assert flops == 2 * unit.m * unit.n * k * unit.chains * (2 * GROUPS_PER_UNIT)
+        assert launch.global_size[0] == 2 * GROUPS_PER_UNIT * unit.group
+        assert bool(ptx.target_of(launch.source)) == (unit.instruction == "wgmma")
