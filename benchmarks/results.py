@@ -1,74 +1,145 @@
-"""What a benchmark measured, as JSON to commit and as a Markdown table; it measures nothing."""
+"""What a benchmark run found, as rows in a JSON file that a later run goes on with.
+
+It measures nothing and prints nothing; `report.py` and `plot.py` read it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
+from roofline import Roofs
+
 from oclgen.limits import DeviceInfo
+
+LEFT_OUT = "left out"
+"""How the reason of a row begins that a run had no time for."""
+
+
+class ResultError(ValueError):
+    """A file of rows that were measured on something else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One problem, by its key: medians in ms of our variant and of the peer, rates in GFLOP/s.
+    """One thing measured: medians in ms of ours and, by name, of the peers, all in one run.
 
-    `of_peak` is the fraction of the measured fp32 rate; None for dtypes that another unit computes.
+    `flops` are the direct algorithm's, `bytes` what must be moved at least; `roof` is what bounds
+    it by these two and `of_roof` the part of that rate which ours reaches. `error` is the relative
+    L2 error against float64, None where it was not computed. `reason` says what failed; without
+    times of ours the row is no more than that.
     """
 
-    problem: str
-    family: str
-    config: str
-    ours_ms: float
-    peer_ms: float
-    gflops: float
-    peer_gflops: float
-    of_peak: float | None
+    kind: str
+    key: str
+    groups: tuple[str, ...]
+    dtype: str = "fp32"
+    flops: float = 0.0
+    bytes: float = 0.0
+    ours_ms: float | None = None
+    peers: dict[str, float] = field(default_factory=dict)
+    variant: str = ""
+    config: str = ""
+    roof: str = ""
+    of_roof: float | None = None
+    error: float | None = None
+    reason: str = ""
 
     @property
-    def ratio(self) -> float:
-        """How many times faster than the peer ours is."""
-        return self.peer_ms / self.ours_ms
+    def name(self) -> tuple[str, str]:
+        """What tells the row from others of a run."""
+        return self.kind, self.key
+
+    def ratio(self, peer: str) -> float | None:
+        """Return how many times faster than `peer` ours is, None without both times."""
+        if self.ours_ms is None or peer not in self.peers:
+            return None
+        return self.peers[peer] / self.ours_ms
+
+    def gflops(self, ms: float | None) -> float | None:
+        """Return the rate in GFLOP/s that a time means, None without a time or operations."""
+        return self.flops / ms * 1e-6 if ms and self.flops else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row with its rates and ratios, which `from_json` leaves out again."""
+        rates = {name: self.gflops(ms) for name, ms in {"ours": self.ours_ms, **self.peers}.items()}
+        ratios = {name: self.ratio(name) for name in self.peers}
+        return {**asdict(self), "gflops": rates, "ratios": ratios}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Row:
+        """Return the row that `as_json` wrote."""
+        kept = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
+        return cls(**{**kept, "groups": tuple(values["groups"])})
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """All rows of a run and what they were measured on."""
+    """Rows by name, and what they were measured on and with.
+
+    `peers` gives each peer's full name and version, `versions` those of our side.
+    """
 
     device: DeviceInfo
-    peer: str
-    peak_gflops: float
-    rows: tuple[Row, ...]
+    versions: dict[str, str]
+    peers: dict[str, str]
+    roofs: Roofs
+    note: str = ""
+    rows: tuple[Row, ...] = ()
+
+    def with_row(self, row: Row) -> Result:
+        """Return the result with `row` in the place of the one of its name.
+
+        A row that was left out for lack of time replaces nothing.
+        """
+        known = {one.name: one for one in self.rows}
+        if row.name in known and row.reason.startswith(LEFT_OUT):
+            return self
+        return replace(self, rows=tuple({**known, row.name: row}.values()))
 
     def save(self, path: Path) -> None:
-        """Write it as JSON, one row per line, so that two runs can be compared as text."""
+        """Write JSON with one row per line, at once or not at all."""
         head = {**asdict(self), "rows": None}
-        lines = ",\n".join(json.dumps({**asdict(row), "ratio": row.ratio}) for row in self.rows)
-        text = json.dumps(head, sort_keys=True).replace('"rows": null', f'"rows": [\n{lines}\n]')
+        lines = ",\n".join(json.dumps(row.as_json()) for row in self.rows)
+        text = json.dumps(head, indent=1).replace('"rows": null', f'"rows": [\n{lines}\n]')
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n")
+        unfinished = path.with_suffix(".part")
+        unfinished.write_text(text + "\n")
+        unfinished.replace(path)
+
+    def resumed(self, path: Path) -> Result:
+        """Return this new result with the rows that `path` has, if they were made with the same.
+
+        Rows of other versions of either side are dropped: the head could not speak for them.
+
+        Raises:
+            ResultError: the file's device or driver is another.
+        """
+        if not path.exists():
+            return self
+        earlier = load(path)
+        if earlier.device != self.device:
+            raise ResultError(
+                f"{path} holds rows of {earlier.device}; this is {self.device}. "
+                "Name another file, or remove that one."
+            )
+        same = earlier.versions == self.versions and earlier.peers.items() <= self.peers.items()
+        return replace(self, rows=earlier.rows if same else ())
 
 
 def load(path: Path) -> Result:
     """Return what `Result.save` wrote."""
     values: dict[str, Any] = json.loads(path.read_text())
-    rows = [{k: v for k, v in row.items() if k != "ratio"} for row in values.pop("rows")]
-    device = DeviceInfo(**values.pop("device"))
-    return Result(device=device, rows=tuple(Row(**row) for row in rows), **values)
+    device, roofs = DeviceInfo(**values.pop("device")), Roofs(**values.pop("roofs"))
+    rows = tuple(Row.from_json(row) for row in values.pop("rows"))
+    return Result(device=device, roofs=roofs, rows=rows, **values)
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Return a Markdown table of the rows."""
-    lines = [
-        "| problem | variant | ours, GFLOP/s | of fp32 peak | peer, GFLOP/s | ratio |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        peak = "" if row.of_peak is None else f"{row.of_peak:.0%}"
-        lines.append(
-            f"| {row.problem} | `{row.family}` | {row.gflops:.0f} | {peak} "
-            f"| {row.peer_gflops:.0f} | {row.ratio:.2f} |"
-        )
-    return "\n".join(lines)
+def geometric_mean(values: Iterable[float | None]) -> float | None:
+    """Return the geometric mean of what is not None; None of nothing."""
+    logs = [log(value) for value in values if value]
+    return exp(sum(logs) / len(logs)) if logs else None

@@ -1,0 +1,193 @@
+"""Our side: generated kernels, the torch device `ocl`, and CLBlast on the same queue and buffers.
+
+It says what is timed on the device and how; when, and against what, is `suite.py`'s business.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
+from importlib import metadata
+from itertools import count
+from math import prod
+from typing import Any
+
+import networks
+import numpy as np
+import pointwise
+from clblast import Clblast
+from sides import Prepare, Prepared, calls, steps, wall_ms
+from variants import PreparedVariant, known, ready, searched
+
+from oclgen import GENERATOR_VERSION, peak
+from oclgen.device import Device, select
+from oclgen.excerpt import WORK_PER_ELEMENT
+from oclgen.families import FAMILIES, config_to_json
+from oclgen.keys import parse_key
+from oclgen.measure import Bench, encode, time_samples
+from oclgen.problem import GemmProblem, Problem
+from tuned_db.choose import Chooser
+from tuned_db.store import open_store
+
+CHECKED = 2e9
+"""Work of a float64 reference that costs the host less than a second: such problems are verified
+always, larger ones with `--check`."""
+BLOCK = 2**20
+"""Random numbers that fill the buffers, over and over."""
+BUILDERS = 4
+"""Threads that build ahead for a GPU."""
+TURN_S = {"cpu": 0.15, "gpu": 0.05, "other": 0.15}
+"""Seconds of a turn of operators; products and convolutions are timed until they are known."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the caller asks of our side, for all problems."""
+
+    device: str
+    trials: int = 0
+    families: tuple[str, ...] = ()
+    check: bool = False
+    clblast: str = ""
+    clblast_trials: int = 0
+
+
+def start(wishes: Wishes) -> Prepare:
+    """Return what prepares a task on the device wished for."""
+    return Ours(select(wishes.device), wishes).prepare
+
+
+@dataclass
+class Ours:
+    """The device, and what is kept between problems: records, buffers, threads that build."""
+
+    device: Device
+    wishes: Wishes
+    _inputs: dict[tuple[str, int], tuple[int, Any]] = field(default_factory=dict, init=False)
+
+    def prepare(self, kind: str, what: dict[str, Any]) -> Prepared:
+        """Make a task ready. "hello" measures the roofs, "ahead" begins to build `problems`."""
+        match kind:
+            case "hello":
+                return Prepared(self._hello(), {})
+            case "ahead":
+                return Prepared({}, self._build_ahead(what["problems"]))
+            case "networks":
+                return self._network(**what)
+            case "pointwise":
+                run = pointwise.call(device=self._torch_device, **what)
+                seconds = TURN_S[self.device.limits.kind]
+                return Prepared({}, {"ours": calls(run, self._clock(), seconds)})
+        return self._problem(parse_key(what["problem"]))
+
+    def _hello(self) -> dict[str, Any]:
+        measured = peak.measure(self.device)
+        roofs = {**asdict(measured), "matrix": peak.matrix_gflops(self.device)}
+        versions = {"oclgen": metadata.version("oclgen"), "generator": GENERATOR_VERSION}
+        versions |= {name: metadata.version(name) for name in ("torch", "pyopencl")}
+        peers = {self._clblast.name: self._clblast.library} if self._clblast else {}
+        return {
+            "device": self.device.info,
+            "limits": self.device.limits,
+            "roofs": roofs,
+            "versions": versions,
+            "peers": peers,
+        }
+
+    @cached_property
+    def _clblast(self) -> Clblast | None:
+        return Clblast.found(self.device, self.wishes.clblast, self.wishes.clblast_trials)
+
+    @cached_property
+    def _chooser(self) -> Chooser:
+        return Chooser(open_store(None), self.device.info, self.device.limits)
+
+    @property
+    def _torch_device(self) -> str:
+        import ocl_backend  # noqa: F401  (registers the device)
+
+        return f"ocl:{self.device.index}"
+
+    def _clock(self) -> Any:
+        import torch
+
+        return partial(wall_ms, wait=torch.ocl.synchronize)
+
+    def _network(self, name: str, mode: str, batch: int) -> Prepared:
+        import torch
+
+        where = self._torch_device
+        notes: dict[str, Any] = {"flops": networks.operations(name, mode, batch)}
+        if self.wishes.check:
+            notes["error"] = networks.error(name, mode, where)
+        before = torch.ocl.fallbacks()
+        turn = steps(networks.step(name, mode, batch, where), self._clock())
+        if (fallen := torch.ocl.fallbacks()) != before:
+            notes["reason"] = f"fallbacks: {fallen}"
+        return Prepared(notes, {"ours": turn})
+
+    def _problem(self, problem: Problem) -> Prepared:
+        prepared, error = self._prepared(problem)
+        variant = prepared.variant
+        notes = {
+            "variant": f"{variant.family}, {variant.source}",
+            "config": config_to_json(variant.config),
+            "error": error,
+        }
+        contestants = {"ours": lambda: list(time_samples(prepared.plan))}
+        if self._clblast and isinstance(problem, GemmProblem) and problem.dtype == "fp32":
+            contestants |= self._clblast.contestant(problem, self._buffers(problem))
+        return Prepared(notes, contestants)
+
+    def _prepared(self, problem: Problem) -> tuple[PreparedVariant, float | None]:
+        """Return the variant to time, and its error where it was verified."""
+        buffers = self._buffers(problem)
+        if self.wishes.trials:
+            bench = Bench(self.device, problem)
+            variant = searched(bench, self.wishes.trials, self.wishes.families)
+            prepared = ready(self.device, problem, variant, buffers)
+        else:
+            prepared = known(self._chooser, self.device, problem, buffers)
+            if not (self.wishes.check or _work(problem) <= CHECKED):
+                return prepared, None
+            bench = Bench(self.device, problem)
+        found = FAMILIES[prepared.variant.family].plan(problem, prepared.variant.config)
+        if not (verdict := bench.measure(found, 0.0)).ok:
+            raise RuntimeError(f"{prepared.variant.family} fails: {verdict.reason}")
+        return prepared, verdict.error
+
+    def _buffers(self, problem: Problem) -> dict[str, Any]:
+        """Return buffers by role, inputs with random numbers; problems of a dtype share them."""
+        slot = count()
+        return {
+            role: self._buffer(problem.dtype, -1 if role == problem.output else next(slot), shape)
+            for role, shape in problem.buffers.items()
+        }
+
+    def _buffer(self, dtype: str, slot: int, shape: tuple[int, ...]) -> Any:
+        numbers = prod(shape)
+        size, buffer = self._inputs.get((dtype, slot), (0, None))
+        if size < numbers:
+            self._inputs.pop((dtype, slot), None)
+            block = np.random.default_rng(slot + 1).standard_normal(BLOCK, np.float32)
+            buffer = self.device.upload(np.resize(encode(block, dtype), numbers))
+            self._inputs[dtype, slot] = (numbers, buffer)
+        return buffer
+
+    def _build_ahead(self, keys: list[str]) -> dict[str, Any]:
+        """Build the variants of problems on threads, unless their cores are the device."""
+        if self.device.limits.kind == "gpu" and not self.wishes.trials:
+            self._threads = ThreadPoolExecutor(BUILDERS, "build")
+            for key in keys:
+                self._threads.submit(self._build, parse_key(key))
+        return {}
+
+    def _build(self, problem: Problem) -> None:
+        choice = self._chooser.choose(problem)
+        for launch in FAMILIES[choice.family].plan(problem, choice.config).launches:
+            self.device.build(launch.source)
+
+
+def _work(problem: Problem) -> float:
+    return problem.flops + WORK_PER_ELEMENT * sum(map(prod, problem.buffers.values()))

@@ -1,0 +1,88 @@
+"""A suite survives what fails, dies or hangs on either side, and keeps to its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+import suite
+from fake_sides import fake, refuse
+from results import LEFT_OUT, Result, load
+from roofline import MULTIPLY_ADD, Roofs
+from sides import Side, SideError
+from suite import Clock, Suite
+from task import Task, merged
+
+from oclgen.limits import DeviceInfo
+
+DEVICE = DeviceInfo("d", "v", "cpu", "a", "r", "1", "2", 1)
+ROOFS = Roofs(1.0, 1.0, {})
+EMPTY = Result(DEVICE, {}, {"torch": "torch"}, ROOFS)
+
+
+def task(key: str, rank: int = 0, **what: str) -> Task:
+    return Task("gemm", key, (f"group {key}",), rank, "fp32", 1e6, 1.0, what)
+
+
+@pytest.fixture(scope="module")
+def sides() -> Iterator[tuple[Side, Side]]:
+    both = Side("ours", fake, "ours", 2.0), Side("torch", fake, "torch", 3.0)
+    yield both
+    for side in both:
+        side.close()
+
+
+def test_what_fails_is_a_row_and_the_rest_goes_on(
+    sides: tuple[Side, Side], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "LONGEST_S", 1.5)
+    tasks = [
+        task("good"),
+        task("wrong", ours="raises"),
+        task("crash", ours="dies"),
+        task("hang", ours="hangs"),
+        task("alone", torch="raises"),
+        task("again"),
+    ]
+    path = tmp_path / "rows.json"
+    result = Suite(*sides, ROOFS, Clock()).run(tasks, EMPTY, path)
+    assert load(path) == result
+    rows = {row.key: row for row in result.rows}
+    assert rows["good"].ours_ms == 2.0
+    assert rows["good"].ratio("torch") == 1.5
+    assert (rows["good"].roof, rows["good"].of_roof) == (MULTIPLY_ADD, pytest.approx(0.5))
+    assert rows["wrong"].reason == "ours: ValueError: it does not fit"
+    assert rows["crash"].reason == "ours: its process ended with code 3"
+    assert rows["hang"].reason == "ours: no answer in 2 s"
+    assert rows["alone"].ours_ms == 2.0
+    assert not rows["alone"].peers
+    assert rows["alone"].reason == "torch: ValueError: it does not fit"
+    assert rows["again"].ratio("torch") == 1.5
+
+
+def test_a_budget_leaves_out_what_matters_least_and_says_so(
+    sides: tuple[Side, Side], capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock(1e-9)
+    result = Suite(*sides, ROOFS, clock).run([task("late"), task("later")], EMPTY, None)
+    assert all(row.reason.startswith(LEFT_OUT) for row in result.rows)
+    assert "left out: 1 of group late, 1 of group later" in capsys.readouterr().out
+    assert clock.seconds == suite.GRACE_S
+
+
+def test_a_side_that_cannot_start_says_why() -> None:
+    with pytest.raises(SideError, match="torch: OSError: no driver"):
+        Side("torch", refuse).prepare("hello", {}, 5.0)
+
+
+def test_tasks_are_merged_in_the_order_of_their_rank() -> None:
+    twice = Task("gemm", "b", ("others fp32",), 1, "fp32", 1e6, 1.0, {})
+    found = merged([task("a", rank=2), twice, task("b", rank=0)])
+    assert [one.key for one in found] == ["b", "a"]
+    assert found[0].groups == ("group b", "others fp32")
+    assert found[0].is_in(["others"])
+    assert not found[1].is_in(["others", "conv"])

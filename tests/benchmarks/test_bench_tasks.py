@@ -1,0 +1,147 @@
+"""What is measured: every layer of the networks, the right call on each side, right peers."""
+
+from __future__ import annotations
+
+from ctypes.util import find_library
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import islice
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import conv
+import gemm
+import networks
+import pointwise
+import theirs
+from clblast import Clblast, candidates
+from ours import Ours, Wishes
+
+from oclgen.device import Device
+from oclgen.keys import parse_key
+from oclgen.limits import Limits
+from oclgen.problem import DIRECTIONS, ConvProblem, GemmProblem
+
+GPU = Limits(kind="gpu", instructions=frozenset({"mma"}))
+SHAPES = Path(__file__).parents[2] / "benchmarks/shapes/networks_batch64.jsonl"
+SMALL_CONV = ConvProblem(2, 4, 9, 7, 6, 3, 3, 2, 2, 1, 1, groups=2)
+
+
+TORCHVISION = pytest.mark.skipif(find_spec("torchvision") is None, reason="no torchvision")
+
+
+def convolutions(name: str) -> set[ConvProblem]:
+    """The distinct convolutions of a network of torchvision, at batch 1."""
+    found = set()
+
+    def notice(module: torch.nn.Conv2d, inputs: tuple[torch.Tensor], _: torch.Tensor) -> None:
+        sizes = (*inputs[0].shape, module.out_channels, *module.kernel_size)
+        geometry = (*module.stride, *module.padding, *module.dilation)
+        found.add(ConvProblem(*sizes, *geometry, groups=module.groups))
+
+    with torch.device("meta"):
+        network = getattr(networks.models_beside("cpu"), name)(weights=None).eval()
+        for module in network.modules():
+            if isinstance(module, torch.nn.Conv2d):
+                module.register_forward_hook(notice)
+        network(torch.empty(1, 3, networks.SIZE, networks.SIZE))
+    return found
+
+
+@TORCHVISION
+@pytest.mark.parametrize("name", ["resnet50", "vgg16", "mobilenet_v2", "alexnet"])
+def test_all_layers_of_a_network_are_measured_and_no_others(name: str) -> None:
+    assert set(conv.LAYERS[name]) == convolutions(name)
+
+
+def test_a_gpu_measures_every_dtype_and_direction_of_what_networks_ask_for() -> None:
+    keys = {f"conv:{task.key}" for task in conv.tasks(GPU)}
+    asked = SHAPES.read_text()
+    assert len(keys) > 180
+    assert sum(key in asked for key in keys) > 150
+    squares = [task for task in gemm.tasks(GPU) if task.is_in(["squares"])]
+    assert {task.dtype for task in squares} == set(gemm.MATRIX_DTYPES)
+    assert {parse_key(task.what["problem"]).m for task in squares} >= {256, 8192}
+    assert {task.dtype for task in gemm.tasks(Limits(kind="cpu"))} == {"fp32"}
+
+
+PROBLEMS: list[GemmProblem | ConvProblem] = [
+    GemmProblem(5, 6, 7, trans_a=True),
+    GemmProblem(5, 6, 7, trans_b=True, batch=3),
+    *(replace(SMALL_CONV, direction=direction) for direction in DIRECTIONS),
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
+def test_the_peer_computes_what_the_problem_says(problem: GemmProblem | ConvProblem) -> None:
+    out = theirs.problem_call(problem, "cpu")()
+    tensors = [out] if isinstance(out, torch.Tensor) else [t for t in out if t is not None]
+    (tensor,) = tensors
+    assert tensor.numel() == prod(problem.buffers[problem.output])
+    assert tuple(tensor.shape) == problem.buffers[problem.output][-tensor.dim() :]
+
+
+@pytest.mark.parametrize("name", pointwise.OPERATORS)
+def test_operators_run_on_a_flat_tensor(name: str) -> None:
+    pointwise.call(name, 2**18, "cpu")()
+
+
+@TORCHVISION
+def test_operations_are_of_the_direct_algorithm() -> None:
+    layers = sum(layer.flops for layer in conv.LAYERS["alexnet"])
+    linear = 2 * (9216 * 4096 + 4096 * 4096 + 4096 * 1000)
+    forward = networks.operations("alexnet", "eval", 1)
+    assert forward == layers + linear
+    assert 2.8 < networks.operations("alexnet", "train", 1) / forward < 3.0
+
+
+@pytest.mark.parametrize("trials", [0, 1])
+def test_ours_verifies_small_problems_and_times_them(device: Device, trials: int) -> None:
+    side = Ours(device, Wishes(str(device.index), trials))
+    for problem in (GemmProblem(64, 48, 32), ConvProblem(1, 4, 8, 8, 8, 3, 3, pad_h=1, pad_w=1)):
+        prepared = side.prepare(problem.op, {"problem": problem.key()})
+        assert prepared.notes["error"] < 1e-5
+        assert prepared.notes["config"].startswith("{")
+        times = prepared.contestants["ours"]()
+        assert times
+        assert min(times) > 0
+
+
+@pytest.mark.skipif(not find_library("clblast"), reason="CLBlast is not installed")
+@pytest.mark.parametrize(
+    "problem",
+    [
+        GemmProblem(24, 40, 16),
+        GemmProblem(24, 40, 16, trans_a=True),
+        GemmProblem(24, 40, 16, trans_b=True),
+        GemmProblem(24, 40, 16, batch=2, trans_a=True, trans_b=True),
+    ],
+    ids=lambda problem: problem.key(),
+)
+def test_clblast_computes_the_same_product(device: Device, problem: GemmProblem) -> None:
+    if problem.batch > 1 and device.index > 0:
+        pytest.skip("one device is enough: the programs of batches take long to compile")
+    random = np.random.default_rng(0)
+    a, b = (random.standard_normal(problem.buffers[r], np.float32) for r in "ab")
+    like = np.zeros(problem.buffers["c"], np.float32)
+    buffers = {"a": device.upload(a), "b": device.upload(b), "c": device.upload(like)}
+    library = Clblast.found(device, "", 0)
+    assert library
+    (turn,) = library.contestant(problem, buffers).values()
+    assert min(turn()) > 0
+    want = (a.swapaxes(1, 2) if problem.trans_a else a) @ (
+        b.swapaxes(1, 2) if problem.trans_b else b
+    )
+    np.testing.assert_allclose(device.download(buffers["c"], like), want, rtol=1e-4, atol=1e-4)
+
+
+def test_candidates_for_clblast_fit_the_device() -> None:
+    limits = Limits(max_work_group=256, local_bytes=32 * 1024)
+    for p in islice(candidates(limits), 20):
+        assert p["MDIMC"] * p["NDIMC"] <= 256
+        assert p["MWG"] % (p["MDIMC"] * p["VWM"]) == 0
