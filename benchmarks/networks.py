@@ -3,9 +3,10 @@
     python benchmarks/networks.py --networks resnet18,alexnet --batch 8 --check
 
 Times are of whole steps as an application makes them, the host's copies of inputs and results
-included; fp32 is strict on both sides. How they are measured and what the options mean: `all.py`. With `--check`, errors are
-against the CPU in fp32 with dropout off: of scores the largest difference over the largest score,
-of gradients the relative L2 distance of all of them (single tensors may be nothing but rounding).
+included; fp32 is strict on both sides. How they are measured and what the options mean: `all.py`.
+With `--check`, errors are against the CPU in fp32 with dropout off: of scores the largest
+difference over the largest score, of gradients the relative L2 distance of all of them (single
+tensors may be nothing but rounding).
 """
 
 from __future__ import annotations
