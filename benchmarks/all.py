@@ -14,7 +14,7 @@ row, and a later run with the same file replaces the rows that it measures.
 
 from __future__ import annotations
 
-from suite import main
-
 if __name__ == "__main__":
+    from suite import main  # the sides' processes import this file, and need none of that
+
     main()

@@ -26,13 +26,13 @@ from oclgen.excerpt import WORK_PER_ELEMENT
 from oclgen.families import FAMILIES, config_to_json
 from oclgen.keys import parse_key
 from oclgen.measure import Bench, encode, time_samples
-from oclgen.problem import GemmProblem, Problem
+from oclgen.problem import DTYPES, GemmProblem, Problem
 from tuned_db.choose import Chooser
 from tuned_db.store import open_store
 
-CHECKED = 2e9
-"""Work of a float64 reference that costs the host less than a second: such problems are verified
-always, larger ones with `--check`."""
+CHECKED = 5e8
+"""Work of a float64 reference that costs a slow host some tenths of a second: such problems are
+verified always, larger ones with `--check`."""
 BLOCK = 2**20
 """Random numbers that fill the buffers, over and over."""
 BUILDERS = 4
@@ -64,7 +64,8 @@ class Ours:
 
     device: Device
     wishes: Wishes
-    _inputs: dict[tuple[str, int], tuple[int, Any]] = field(default_factory=dict, init=False)
+    _kept: dict[tuple[str, int], tuple[int, Any]] = field(default_factory=dict, init=False)
+    _threads: ThreadPoolExecutor | None = field(default=None, init=False)
 
     def prepare(self, kind: str, what: dict[str, Any]) -> Prepared:
         """Make a task ready. "hello" measures the roofs, "ahead" begins to build `problems`."""
@@ -84,14 +85,13 @@ class Ours:
     def _hello(self) -> dict[str, Any]:
         measured = peak.measure(self.device)
         roofs = {**asdict(measured), "matrix": peak.matrix_gflops(self.device)}
-        versions = {"oclgen": metadata.version("oclgen"), "generator": GENERATOR_VERSION}
-        versions |= {name: metadata.version(name) for name in ("torch", "pyopencl")}
+        packages = {name: metadata.version(name) for name in ("torch", "pyopencl")}
         peers = {self._clblast.name: self._clblast.library} if self._clblast else {}
         return {
             "device": self.device.info,
             "limits": self.device.limits,
             "roofs": roofs,
-            "versions": versions,
+            "versions": {"generator": GENERATOR_VERSION, **packages},
             "peers": peers,
         }
 
@@ -166,17 +166,25 @@ class Ours:
         }
 
     def _buffer(self, dtype: str, slot: int, shape: tuple[int, ...]) -> Any:
+        """Return the buffer of a slot, made anew where it is too small, and then twice as large."""
         numbers = prod(shape)
-        size, buffer = self._inputs.get((dtype, slot), (0, None))
+        size, buffer = self._kept.pop((dtype, slot), (0, None))
         if size < numbers:
-            self._inputs.pop((dtype, slot), None)
+            room = self.device.limits.max_alloc_bytes // DTYPES[dtype]
+            size = max(numbers, min(2 * size, room))
             block = np.random.default_rng(slot + 1).standard_normal(BLOCK, np.float32)
-            buffer = self.device.upload(np.resize(encode(block, dtype), numbers))
-            self._inputs[dtype, slot] = (numbers, buffer)
+            buffer = self.device.upload(np.resize(encode(block, dtype), size))
+        self._kept[dtype, slot] = size, buffer
         return buffer
 
+    def finish_builds(self) -> None:
+        """Wait for what is built ahead."""
+        if self._threads:
+            self._threads.shutdown(wait=True)
+            self._threads = None
+
     def _build_ahead(self, keys: list[str]) -> dict[str, Any]:
-        """Build the variants of problems on threads, unless their cores are the device."""
+        """Begin to build the variants of problems, unless the threads' cores are the device."""
         if self.device.limits.kind == "gpu" and not self.wishes.trials:
             self._threads = ThreadPoolExecutor(BUILDERS, "build")
             for key in keys:

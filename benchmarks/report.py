@@ -42,7 +42,7 @@ def head(result: Result) -> str:
     lines = [
         f"Device: {device.name}, {device.runtime}, {device.runtime_version}, driver "
         f"{device.driver_version}.",
-        f"Ours: {versions}. Peers: {', '.join(_peer(*peer) for peer in result.peers.items())}.",
+        f"Ours: oclgen, {versions}. Peers: {', '.join(_peer(*peer) for peer in result.peers.items())}.",
         f"Measured roofs: fp32 multiply-add {roofs.gflops / 1e3:.3g} TFLOP/s{matrix}; copies "
         f"{roofs.gbytes:.0f} GB/s.",
     ]

@@ -91,6 +91,10 @@ class Result:
     note: str = ""
     rows: tuple[Row, ...] = ()
 
+    def has(self, kind: str, key: str) -> bool:
+        """Say whether there is a row of this name with times of both sides."""
+        return any(row.name == (kind, key) and row.ours_ms and row.peers for row in self.rows)
+
     def with_row(self, row: Row) -> Result:
         """Return the result with `row` in the place of the one of its name.
 

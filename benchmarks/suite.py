@@ -180,6 +180,8 @@ def run(options: argparse.Namespace) -> Result:
             result = result.resumed(options.json) if options.json else result
             print(report.head(result) + "\n")
             tasks = all_tasks(options, hello["limits"])
+            if options.missing:
+                tasks = [task for task in tasks if not result.has(task.kind, task.key)]
             problems = [task.what["problem"] for task in tasks if "problem" in task.what]
             our_side.prepare("ahead", {"problems": problems}, LONGEST_S)
             return Suite(our_side, their_side, roofs, clock).run(tasks, result, options.json)
@@ -225,6 +227,7 @@ def parse(kinds: Sequence[str]) -> argparse.Namespace:
     add("--clblast", default="", metavar="PATH", help="the library; else the system's, if any")
     add("--clblast-trials", type=int, default=0, help="search its parameters first, at random")
     add("--json", type=Path, help="keep the rows here; a later run replaces what it measures")
+    add("--missing", action="store_true", help="measure only what the file has no times of")
     add("--markdown", type=Path, help="write the report")
     add("--plot", type=Path, help="draw squares and convolutions as SVG")
     add("--note", default="", help="said in the report: what else ran, for instance")

@@ -52,7 +52,7 @@ def prepare(kind: str, what: dict[str, Any], device: str) -> Prepared:
 
 
 def allow_tf32(allowed: bool) -> None:
-    """Let products and convolutions of CUDA round to tf32, or not; torch lets the latter."""
+    """Say whether CUDA may round to tf32; of itself torch lets convolutions, not products."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 

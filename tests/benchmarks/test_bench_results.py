@@ -48,6 +48,8 @@ def test_a_later_run_replaces_what_it_measured(tmp_path: Path) -> None:
     better = replace(SQUARES[0], ours_ms=0.1)
     assert later.with_row(better).rows == (better, *RESULT.rows[1:])
     assert later.note == "second"
+    assert later.has("gemm", SQUARES[0].key)
+    assert not later.has("conv", FAILED.key)
 
 
 def test_a_row_left_out_replaces_nothing_and_a_failure_does() -> None:

@@ -112,6 +112,19 @@ def test_ours_verifies_small_problems_and_times_them(device: Device, trials: int
         assert min(times) > 0
 
 
+def test_a_gpu_builds_ahead_what_it_will_measure(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "limits", replace(device.limits, kind="gpu"))
+    problem = GemmProblem(33, 17, 65)
+    side = Ours(device, Wishes(str(device.index)))
+    device.forget_programs()
+    side.prepare("ahead", {"problems": [problem.key()]})
+    side.finish_builds()
+    monkeypatch.setattr(device, "_compile", None)
+    assert side.prepare("gemm", {"problem": problem.key()}).notes["error"] < 1e-5
+
+
 @pytest.mark.skipif(not find_library("clblast"), reason="CLBlast is not installed")
 @pytest.mark.parametrize(
     "problem",
