@@ -38,11 +38,12 @@ def head(result: Result) -> str:
     """Return what was measured on, with and by which roofs."""
     device, roofs = result.device, result.roofs
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    peers = ", ".join(_peer(*peer) for peer in result.peers.items())
     matrix = "".join(f", {name} {rate / 1e3:.0f}" for name, rate in roofs.matrix.items())
     lines = [
         f"Device: {device.name}, {device.runtime}, {device.runtime_version}, driver "
         f"{device.driver_version}.",
-        f"Ours: oclgen, {versions}. Peers: {', '.join(_peer(*peer) for peer in result.peers.items())}.",
+        f"Ours: oclgen, {versions}. Peers: {peers}.",
         f"Measured roofs: fp32 multiply-add {roofs.gflops / 1e3:.3g} TFLOP/s{matrix}; copies "
         f"{roofs.gbytes:.0f} GB/s.",
     ]
