@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from results import LEFT_OUT, Result, Row, geometric_mean, load
+from roofline import Roofs
 
 TITLES = {
     "gemm": "Products, m x n x k",
@@ -20,7 +21,7 @@ TITLES = {
 }
 
 
-def line(row: Row) -> str:
+def line(row: Row, roofs: Roofs) -> str:
     """Return a row as a line for a terminal."""
     name = f"{row.kind} {_short(row.key)}"
     if row.ours_ms is None:
@@ -29,7 +30,7 @@ def line(row: Row) -> str:
     error = "" if row.error is None else f"  error {row.error:.0e}"
     return (
         f"{name:<56} {row.ours_ms:10.4f} ms {_rate(row, row.ours_ms):>12} "
-        f"{_percent(row.of_roof)} of {row.roof}; peer/ours: {peers}{error}  {row.variant}"
+        f"{_share(row, roofs)}; peer/ours: {peers}{error}  {row.variant}"
         + (f"  {row.reason}" if row.reason else "")
     )
 
@@ -54,8 +55,9 @@ def _peer(name: str, version: str) -> str:
     return version if version.startswith(name) else f"{name} ({version})"
 
 
-def means(rows: Sequence[Row]) -> str:
+def means(result: Result) -> str:
     """Return a Markdown table of geometric means by group."""
+    rows = result.rows
     peers = list(dict.fromkeys(peer for row in rows for peer in row.peers))
     groups = list(dict.fromkeys(group for row in rows for group in row.groups))
     lines = [
@@ -65,7 +67,7 @@ def means(rows: Sequence[Row]) -> str:
     for group in groups:
         these = [row for row in rows if group in row.groups and row.ours_ms is not None]
         ratios = [_number(geometric_mean(row.ratio(peer) for row in these)) for peer in peers]
-        share = _percent(geometric_mean(row.of_roof for row in these))
+        share = _percent(geometric_mean(row.of_roof(result.roofs) for row in these))
         lines.append(f"| {group} | {len(these)} | {' | '.join(ratios)} | {share} |")
     return "\n".join(lines)
 
@@ -81,9 +83,9 @@ def markdown(result: Result, plot: Path | None) -> str:
     )
     if plot:
         parts.append(f"![Parts of the measured peak over size]({plot.name})")
-    parts += ["## Geometric means", means(result.rows)]
+    parts += ["## Geometric means", means(result)]
     for kind, rows in groupby(sorted(result.rows, key=_order), key=lambda row: row.kind):
-        parts += [f"## {TITLES[kind]}", _table(list(rows))]
+        parts += [f"## {TITLES[kind]}", _table(list(rows), result.roofs)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -91,12 +93,12 @@ def _order(row: Row) -> int:
     return list(TITLES).index(row.kind)
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[Row], roofs: Roofs) -> str:
     peers = list(dict.fromkeys(peer for row in rows for peer in row.peers))
     measured = [row for row in rows if row.ours_ms is not None]
     heads = ["", "ours, ms", "rate", "of roof", *(f"{p}, ms | ratio" for p in peers)]
     lines = [f"| {' | '.join(heads)} | variant | error |", "|---" * (6 + 2 * len(peers)) + "|"]
-    lines += [f"| {' | '.join(_cells(row, peers))} |" for row in measured]
+    lines += [f"| {' | '.join(_cells(row, peers, roofs))} |" for row in measured]
     failed = [f"- {_short(row.key)}: {row.reason}" for row in rows if _has_failed(row)]
     left = sum(row.reason.startswith(LEFT_OUT) for row in rows)
     lines += ["", f"{left} more were left out for lack of time."] if left else []
@@ -108,7 +110,7 @@ def _has_failed(row: Row) -> bool:
     return bool(row.reason) and not row.reason.startswith(LEFT_OUT)
 
 
-def _cells(row: Row, peers: Iterable[str]) -> list[str]:
+def _cells(row: Row, peers: Iterable[str], roofs: Roofs) -> list[str]:
     assert row.ours_ms is not None
     theirs = [
         cell
@@ -119,7 +121,7 @@ def _cells(row: Row, peers: Iterable[str]) -> list[str]:
         )
     ]
     error = "" if row.error is None else f"{row.error:.0e}"
-    share = f"{_percent(row.of_roof)} of {row.roof}"
+    share = _share(row, roofs)
     return [
         _short(row.key),
         f"{row.ours_ms:.4g}",
@@ -134,6 +136,10 @@ def _cells(row: Row, peers: Iterable[str]) -> list[str]:
 def _short(key: str) -> str:
     """Return a key without what no benchmark varies: bias, activation and shared operands."""
     return key.removesuffix(":none").removesuffix(":-").removesuffix(":-")
+
+
+def _share(row: Row, roofs: Roofs) -> str:
+    return f"{_percent(row.of_roof(roofs))} of {row.under(roofs).name}"
 
 
 def _rate(row: Row, ms: float) -> str:

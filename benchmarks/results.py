@@ -12,7 +12,7 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
-from roofline import Roofs
+from roofline import Roof, Roofs
 
 from oclgen.limits import DeviceInfo
 
@@ -28,8 +28,7 @@ class ResultError(ValueError):
 class Row:
     """One thing measured: medians in ms of ours and, by name, of the peers, all in one run.
 
-    `flops` are the direct algorithm's, `bytes` what must be moved at least; `roof` is what bounds
-    it by these two and `of_roof` the part of that rate which ours reaches. `error` is the relative
+    `flops` are the direct algorithm's, `bytes` what must be moved at least. `error` is the relative
     L2 error against float64, None where it was not computed. `reason` says what failed; without
     times of ours the row is no more than that.
     """
@@ -44,8 +43,6 @@ class Row:
     peers: dict[str, float] = field(default_factory=dict)
     variant: str = ""
     config: str = ""
-    roof: str = ""
-    of_roof: float | None = None
     error: float | None = None
     reason: str = ""
 
@@ -64,11 +61,20 @@ class Row:
         """Return the rate in GFLOP/s that a time means, None without a time or operations."""
         return self.flops / ms * 1e-6 if ms and self.flops else None
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the row with its rates and ratios, which `from_json` leaves out again."""
+    def of_roof(self, roofs: Roofs) -> float | None:
+        """Return the part of what its roof allows that ours reaches, None without a time."""
+        return self.under(roofs).ms / self.ours_ms if self.ours_ms else None
+
+    def under(self, roofs: Roofs) -> Roof:
+        """Return the roof over the row."""
+        return roofs.over(self.flops, self.bytes, self.dtype)
+
+    def as_json(self, roofs: Roofs) -> dict[str, Any]:
+        """Return the row with what follows from it, which `from_json` leaves out again."""
         rates = {name: self.gflops(ms) for name, ms in {"ours": self.ours_ms, **self.peers}.items()}
         ratios = {name: self.ratio(name) for name in self.peers}
-        return {**asdict(self), "gflops": rates, "ratios": ratios}
+        share = {"roof": self.under(roofs).name, "of_roof": self.of_roof(roofs)}
+        return {**asdict(self), "gflops": rates, "ratios": ratios, **share}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Row:
@@ -108,7 +114,7 @@ class Result:
     def save(self, path: Path) -> None:
         """Write JSON with one row per line, at once or not at all."""
         head = {**asdict(self), "rows": None}
-        lines = ",\n".join(json.dumps(row.as_json()) for row in self.rows)
+        lines = ",\n".join(json.dumps(row.as_json(self.roofs)) for row in self.rows)
         text = json.dumps(head, indent=1).replace('"rows": null', f'"rows": [\n{lines}\n]')
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".part")
@@ -118,7 +124,8 @@ class Result:
     def resumed(self, path: Path) -> Result:
         """Return this new result with the rows that `path` has, if they were made with the same.
 
-        Rows of other versions of either side are dropped: the head could not speak for them.
+        Rows of other versions of either side are dropped: the head could not speak for them. The
+        roofs are the highest that any of the runs measured.
 
         Raises:
             ResultError: the file's device or driver is another.
@@ -132,7 +139,8 @@ class Result:
                 "Name another file, or remove that one."
             )
         same = earlier.versions == self.versions and earlier.peers.items() <= self.peers.items()
-        return replace(self, rows=earlier.rows if same else ())
+        roofs = self.roofs.highest(earlier.roofs)
+        return replace(self, roofs=roofs, rows=earlier.rows) if same else self
 
 
 def load(path: Path) -> Result:

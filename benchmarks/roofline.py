@@ -37,3 +37,9 @@ class Roofs:
         rate = Roof(name, 1e-6 * flops / self.matrix.get(dtype, self.gflops))
         copy = Roof(COPY, 1e-6 * moved / self.gbytes)
         return max(rate, copy, key=lambda roof: roof.ms)
+
+    def highest(self, other: Roofs) -> Roofs:
+        """Return the higher of each rate: whatever else a machine does only lowers them."""
+        dtypes = {*self.matrix, *other.matrix}
+        matrix = {d: max(self.matrix.get(d, 0.0), other.matrix.get(d, 0.0)) for d in sorted(dtypes)}
+        return Roofs(max(self.gflops, other.gflops), max(self.gbytes, other.gbytes), matrix)

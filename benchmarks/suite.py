@@ -67,11 +67,10 @@ class Clock:
 
 @dataclass
 class Suite:
-    """Both sides, and the roofs over what is measured."""
+    """Both sides, and the time there is."""
 
     ours: Side
     theirs: Side
-    roofs: Roofs
     clock: Clock
 
     def run(self, tasks: Sequence[Task], result: Result, path: Path | None) -> Result:
@@ -83,7 +82,7 @@ class Suite:
                 left[task.groups[0]] += 1
             else:
                 row = self.measured(task)
-                print(f"[{done}/{len(tasks)}] {report.line(row)}", flush=True)
+                print(f"[{done}/{len(tasks)}] {report.line(row, result.roofs)}", flush=True)
             result = result.with_row(row)
             if path:
                 result.save(path)
@@ -120,12 +119,7 @@ class Suite:
             row = replace(row, reason=str(error))
         medians = {name: median(times) for name, times in samples.items() if times}
         ours_ms = medians.pop("ours", None)
-        if ours_ms is None:
-            return row
-        roof = self.roofs.over(row.flops, row.bytes, row.dtype)
-        return replace(
-            row, ours_ms=ours_ms, peers=medians, roof=roof.name, of_roof=roof.ms / ours_ms
-        )
+        return replace(row, ours_ms=ours_ms, peers=medians)
 
     def _left_out(self, task: Task) -> Row:
         budget = f"the time budget of {self.clock.budget:.0f} s was over"
@@ -155,7 +149,7 @@ def main(*kinds: str) -> None:
         result = run(options)
     except (SideError, ResultError) as error:
         sys.exit(str(error))
-    print("\n" + report.means(result.rows))
+    print("\n" + report.means(result))
     if options.markdown:
         options.markdown.write_text(report.markdown(result, options.plot))
     if options.plot:
@@ -184,7 +178,7 @@ def run(options: argparse.Namespace) -> Result:
                 tasks = [task for task in tasks if not result.has(task.kind, task.key)]
             problems = [task.what["problem"] for task in tasks if "problem" in task.what]
             our_side.prepare("ahead", {"problems": problems}, LONGEST_S)
-            return Suite(our_side, their_side, roofs, clock).run(tasks, result, options.json)
+            return Suite(our_side, their_side, clock).run(tasks, result, options.json)
 
 
 def peer_device(asked: str, limits: Limits) -> str:

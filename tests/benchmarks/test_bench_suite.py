@@ -49,12 +49,13 @@ def test_what_fails_is_a_row_and_the_rest_goes_on(
         task("again"),
     ]
     path = tmp_path / "rows.json"
-    result = Suite(*sides, ROOFS, Clock()).run(tasks, EMPTY, path)
+    result = Suite(*sides, Clock()).run(tasks, EMPTY, path)
     assert load(path) == result
     rows = {row.key: row for row in result.rows}
     assert rows["good"].ours_ms == 2.0
     assert rows["good"].ratio("torch") == 1.5
-    assert (rows["good"].roof, rows["good"].of_roof) == (MULTIPLY_ADD, pytest.approx(0.5))
+    assert rows["good"].under(ROOFS).name == MULTIPLY_ADD
+    assert rows["good"].of_roof(ROOFS) == pytest.approx(0.5)
     assert rows["wrong"].reason == "ours: ValueError: it does not fit"
     assert rows["crash"].reason == "ours: its process ended with code 3"
     assert rows["hang"].reason == "ours: no answer in 2 s"
@@ -68,7 +69,7 @@ def test_a_budget_leaves_out_what_matters_least_and_says_so(
     sides: tuple[Side, Side], capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = Clock(1e-9)
-    result = Suite(*sides, ROOFS, clock).run([task("late"), task("later")], EMPTY, None)
+    result = Suite(*sides, clock).run([task("late"), task("later")], EMPTY, None)
     assert all(row.reason.startswith(LEFT_OUT) for row in result.rows)
     assert "left out: 1 of group late, 1 of group later" in capsys.readouterr().out
     assert clock.seconds == suite.GRACE_S
