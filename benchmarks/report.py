@@ -1,6 +1,8 @@
-"""Says what a benchmark run found, as lines and as Markdown; it measures nothing.
+"""Says what a benchmark run found, as lines and as Markdown.
 
-python benchmarks/report.py benchmarks/results/NAME.json docs/results_NAME.md
+    python benchmarks/report.py benchmarks/results/NAME.json docs/results_NAME.md
+
+It measures nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ def _peer(name: str, version: str) -> str:
 
 def means(result: Result) -> str:
     """Return a Markdown table of geometric means by group."""
-    rows = result.rows
+    rows = sorted(result.rows, key=_order)
     peers = list(dict.fromkeys(peer for row in rows for peer in row.peers))
     groups = list(dict.fromkeys(group for row in rows for group in row.groups))
     lines = [

@@ -113,7 +113,7 @@ class Result:
 
     def save(self, path: Path) -> None:
         """Write JSON with one row per line, at once or not at all."""
-        head = {**asdict(self), "rows": None}
+        head = {**asdict(replace(self, rows=())), "rows": None}
         lines = ",\n".join(json.dumps(row.as_json(self.roofs)) for row in self.rows)
         text = json.dumps(head, indent=1).replace('"rows": null', f'"rows": [\n{lines}\n]')
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,9 +138,11 @@ class Result:
                 f"{path} holds rows of {earlier.device}; this is {self.device}. "
                 "Name another file, or remove that one."
             )
-        same = earlier.versions == self.versions and earlier.peers.items() <= self.peers.items()
+        peers = {**earlier.peers, **self.peers}
+        if (earlier.versions, {**peers, **earlier.peers}) != (self.versions, peers):
+            return self
         roofs = self.roofs.highest(earlier.roofs)
-        return replace(self, roofs=roofs, rows=earlier.rows) if same else self
+        return replace(self, peers=peers, roofs=roofs, rows=earlier.rows)
 
 
 def load(path: Path) -> Result:

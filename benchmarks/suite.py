@@ -28,7 +28,7 @@ from plot import draw
 from results import LEFT_OUT, Result, ResultError, Row
 from roofline import Roofs
 from sides import Side, SideError
-from task import Task, merged
+from task import Task, TaskError, merged
 
 from oclgen.limits import Limits
 from oclgen.problem import DIRECTIONS, DTYPES
@@ -75,20 +75,14 @@ class Suite:
 
     def run(self, tasks: Sequence[Task], result: Result, path: Path | None) -> Result:
         """Measure the tasks in their order; each row is printed and saved before the next."""
-        left: Counter[str] = Counter()
-        for done, task in enumerate(tasks, 1):
+        for done, task in enumerate(tasks):
             if self.clock.is_over:
-                row = self._left_out(task)
-                left[task.groups[0]] += 1
-            else:
-                row = self.measured(task)
-                print(f"[{done}/{len(tasks)}] {report.line(row, result.roofs)}", flush=True)
+                return self._leave_out(tasks[done:], result, path)
+            row = self.measured(task)
+            print(f"[{done + 1}/{len(tasks)}] {report.line(row, result.roofs)}", flush=True)
             result = result.with_row(row)
             if path:
                 result.save(path)
-        if left:
-            groups = ", ".join(f"{rows} of {group}" for group, rows in left.items())
-            print(f"The budget of {self.clock.budget:.0f} s was over; left out: {groups}")
         return result
 
     def measured(self, task: Task) -> Row:
@@ -121,9 +115,17 @@ class Suite:
         ours_ms = medians.pop("ours", None)
         return replace(row, ours_ms=ours_ms, peers=medians)
 
-    def _left_out(self, task: Task) -> Row:
+    def _leave_out(self, tasks: Sequence[Task], result: Result, path: Path | None) -> Result:
+        """Say what there was no time for, and keep that, too."""
         budget = f"the time budget of {self.clock.budget:.0f} s was over"
-        return replace(_row(task), reason=f"{LEFT_OUT}: {budget}")
+        for task in tasks:
+            result = result.with_row(replace(_row(task), reason=f"{LEFT_OUT}: {budget}"))
+        if path:
+            result.save(path)
+        groups = Counter(task.groups[0] for task in tasks)
+        left = ", ".join(f"{rows} of {group}" for group, rows in groups.items())
+        print(f"{budget[0].upper()}{budget[1:]}; left out: {left}")
+        return result
 
 
 def _row(task: Task) -> Row:
@@ -131,7 +133,11 @@ def _row(task: Task) -> Row:
 
 
 def all_tasks(options: argparse.Namespace, limits: Limits) -> list[Task]:
-    """Return the tasks that were asked for, the most important first."""
+    """Return the tasks that were asked for, the most important first.
+
+    Raises:
+        TaskError: nothing has a name that was asked for.
+    """
     dtypes = tuple(options.dtype)
     found = [
         *gemm.tasks(limits, dtypes),
@@ -139,7 +145,11 @@ def all_tasks(options: argparse.Namespace, limits: Limits) -> list[Task]:
         *networks.tasks(limits, options.batch, tuple(options.networks)),
         *pointwise.tasks(limits),
     ]
-    return [t for t in merged(t for t in found if t.is_in(options.kinds)) if t.is_in(options.only)]
+    tasks = merged(task for task in found if task.is_in(options.kinds))
+    if unknown := [name for name in options.only if not any(t.is_in([name]) for t in tasks)]:
+        known = dict.fromkeys(name for task in tasks for name in task.names)
+        raise TaskError(f"nothing is called {', '.join(unknown)}; there are {', '.join(known)}")
+    return [task for task in tasks if task.is_in(options.only)]
 
 
 def main(*kinds: str) -> None:
@@ -147,7 +157,7 @@ def main(*kinds: str) -> None:
     options = parse(kinds or KINDS)
     try:
         result = run(options)
-    except (SideError, ResultError) as error:
+    except (SideError, ResultError, TaskError) as error:
         sys.exit(str(error))
     print("\n" + report.means(result))
     if options.markdown:
@@ -162,6 +172,7 @@ def run(options: argparse.Namespace) -> Result:
     Raises:
         SideError: a side does not start.
         ResultError: the file's rows are another device's.
+        TaskError: as `all_tasks`.
     """
     clock = Clock(options.time_budget)
     with closing(Side("ours", ours.start, wishes(options))) as our_side:
@@ -223,7 +234,7 @@ def parse(kinds: Sequence[str]) -> argparse.Namespace:
     add("--json", type=Path, help="keep the rows here; a later run replaces what it measures")
     add("--missing", action="store_true", help="measure only what the file has no times of")
     add("--markdown", type=Path, help="write the report")
-    add("--plot", type=Path, help="draw squares and convolutions as SVG")
+    add("--plot", type=Path, help="draw the square products as SVG")
     add("--note", default="", help="said in the report: what else ran, for instance")
     options = parser.parse_args()
     options.kinds, options.only = kinds, options.only or list(kinds)

@@ -9,6 +9,10 @@ from typing import Any
 from oclgen.problem import Problem
 
 
+class TaskError(ValueError):
+    """Nothing to measure has the name that was asked for; the message has those there are."""
+
+
 @dataclass(frozen=True)
 class Task:
     """A row to be: its kind and key, the groups whose means it counts in, and what sides are told.
@@ -25,9 +29,14 @@ class Task:
     bytes: float
     what: dict[str, Any]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it can be asked for by: its kind, and the first words of its groups."""
+        return self.kind, *(group.split()[0] for group in self.groups)
+
     def is_in(self, names: Iterable[str]) -> bool:
-        """Say whether one of `names` is its kind or the first word of one of its groups."""
-        return not {self.kind, *(group.split()[0] for group in self.groups)}.isdisjoint(names)
+        """Say whether one of `names` is one of its own."""
+        return not set(self.names).isdisjoint(names)
 
 
 def task_of(problem: Problem, group: str, rank: int) -> Task:

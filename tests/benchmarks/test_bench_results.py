@@ -68,6 +68,9 @@ def test_rows_of_another_device_are_refused_and_of_another_torch_dropped(tmp_pat
     with pytest.raises(ResultError, match=r"driver_version='550.1'.*Name another file"):
         replace(RESULT, device=replace(DEVICE, driver_version="560.2")).resumed(path)
     assert replace(RESULT, rows=(), versions={"torch": "2.14"}).resumed(path).rows == ()
+    assert replace(RESULT, rows=(), peers={"torch": "torch 2.14"}).resumed(path).rows == ()
+    more = replace(RESULT, rows=(), peers={"CLBlast": "libclblast.so.1"}).resumed(path)
+    assert (more.rows, set(more.peers)) == (RESULT.rows, {"torch", "CLBlast"})
     assert replace(RESULT, rows=()).resumed(tmp_path / "none.json").rows == ()
 
 

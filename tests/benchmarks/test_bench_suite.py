@@ -15,9 +15,9 @@ from results import LEFT_OUT, Result, load
 from roofline import MULTIPLY_ADD, Roofs
 from sides import Side, SideError
 from suite import Clock, Suite
-from task import Task, merged
+from task import Task, TaskError, merged
 
-from oclgen.limits import DeviceInfo
+from oclgen.limits import DeviceInfo, Limits
 
 DEVICE = DeviceInfo("d", "v", "cpu", "a", "r", "1", "2", 1)
 ROOFS = Roofs(1.0, 1.0, {})
@@ -87,3 +87,12 @@ def test_tasks_are_merged_in_the_order_of_their_rank() -> None:
     assert found[0].groups == ("group b", "others fp32")
     assert found[0].is_in(["others"])
     assert not found[1].is_in(["others", "conv"])
+
+
+def test_a_name_that_nothing_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["all.py", "--only", "squares,sqares"])
+    with pytest.raises(TaskError, match="called sqares; there are gemm, squares, transposes"):
+        suite.all_tasks(suite.parse(suite.KINDS), Limits(kind="gpu"))
+    monkeypatch.setattr("sys.argv", ["gemm.py", "--only", "squares"])
+    tasks = suite.all_tasks(suite.parse(["gemm"]), Limits(kind="gpu"))
+    assert {task.groups[0] for task in tasks} == {"squares fp32"}
