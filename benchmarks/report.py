@@ -159,5 +159,11 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{value:.0%}"
 
 
+def main(source: Path, target: Path) -> None:
+    """Write the report of a run; a plot of the same name is shown."""
+    plot = target.with_suffix(".svg")
+    target.write_text(markdown(load(source), plot if plot.exists() else None))
+
+
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(markdown(load(Path(sys.argv[1])), None))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

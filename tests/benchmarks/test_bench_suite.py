@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,3 +98,17 @@ def test_a_name_that_nothing_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("sys.argv", ["gemm.py", "--only", "squares"])
     tasks = suite.all_tasks(suite.parse(["gemm"]), Limits(kind="gpu"))
     assert {task.groups[0] for task in tasks} == {"squares fp32"}
+
+
+@pytest.mark.usefixtures("any_device")
+def test_the_command_starts_both_sides_and_writes_what_it_was_asked_for(tmp_path: Path) -> None:
+    script, rows, text = Path(suite.__file__).with_name("all.py"), "rows.json", "report.md"
+    command = [sys.executable, str(script), "--only", "squares,pointwise", "--time-budget", "1e-9"]
+    command += ["--json", rows, "--markdown", text, "--note", "no time at all"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert " of squares fp32, 8 of pointwise" in done.stdout
+    result = load(tmp_path / rows)
+    assert result.peers["torch"].startswith("torch 2.")
+    assert result.roofs.gflops > 1
+    assert all(row.reason.startswith(LEFT_OUT) for row in result.rows)
+    assert "Note: no time at all" in (tmp_path / text).read_text()
