@@ -167,45 +167,61 @@ def async_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Val
     """
     if "cp_async" not in limits.instructions:
         return {}
+    few = _tiles(problem, 64, 64) < 4 * limits.compute_units
     return {
-        "tile_m": _up_to(problem.m, 32, 64, 128, 256)[-3:],
+        "tile_m": _up_to(problem.m, 16, 32, 64, 128, 256)[-3:],
         "tile_n": _up_to(problem.n, 32, 64, 128, 256)[-3:],
-        "tile_k": (8, 16),
-        "local_m": (8, 16),
-        "local_n": (8, 16),
+        "tile_k": (8, 16, 32) if few else (8, 16),
+        "local_m": (4, 8, 16) if problem.m < 64 else (8, 16),
+        "local_n": (4, 8, 16) if problem.n < 64 else (8, 16),
         # the squarer a warp's block, the fewer words it reads
-        "warp_m": (2, 4, 8),
+        "warp_m": (4, 8),
         # only a copy that transposes meets bank conflicts
         "pad_a": (0,) if problem.trans_a else (0, 4),
         "pad_b": (0, 4) if problem.trans_b else (0,),
         # turned once, an operand is read once for each tile across
         "pack_a": BOTH if not problem.trans_a and problem.n >= 1024 else (False,),
         "pack_b": BOTH if problem.trans_b and problem.m >= 1024 else (False,),
-        "stages": (2, 3, 4, 5),
-        "split_k": _splits(problem, limits, 1, 2, 4, 8, 16),
-        "group_m": (4, 8, 16),
+        "stages": (2, 3, 4),
+        # few tiles leave units idle: slices of k in a group cost no traffic, planes need no room
+        "split_k": _splits(problem, limits, 1, 2, 4, 8, 16) if few else (1,),
+        "local_k": (1, 2, 4, 8) if few else (1,),
+        "group_m": (8,) if few else (4, 8, 16),
+        # which suits the registers that a compiler chooses is nobody's to know
+        "order": ("m", "n"),
     }
 
 
 def async_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_async.Config]:
-    """Return start points for `gemm_async`, best guess first; some may not be valid."""
-    shapes = (
-        (64, 128, 16, 8, 16, 3), (128, 64, 16, 16, 8, 3), (128, 128, 16, 16, 16, 2),
-        (256, 128, 8, 16, 16, 3), (64, 128, 8, 8, 16, 4), (64, 64, 16, 8, 8, 3),
-        (64, 64, 8, 8, 8, 2), (32, 64, 16, 8, 8, 4),
+    """Return start points for `gemm_async`, best guess first; some may not be valid.
+
+    8 x 16 per work-item asks local memory for the fewest words; slices of k are for products with
+    a tile or less for each compute unit.
+    """
+    # tile, local size, slices, stages
+    many = (
+        (128, 128, 8, 16, 8, 1, 3), (64, 128, 8, 8, 8, 1, 4), (128, 128, 16, 16, 16, 1, 2),
+        (128, 256, 8, 16, 16, 1, 3),
     )  # fmt: skip
-    units = limits.compute_units
-    fills = [s for s in shapes if _tiles(problem, s[0], s[1]) >= units]
-    fills = fills if len(fills) > 3 else list(shapes[4:])
-    packs = (False, True) if min(problem.m, problem.n) >= 1024 else (False,)
+    few = (
+        (64, 128, 16, 8, 16, 4, 3), (64, 64, 16, 8, 8, 4, 3), (64, 128, 16, 8, 16, 2, 3),
+        (64, 128, 8, 8, 8, 1, 4), (128, 128, 8, 16, 8, 1, 3), (16, 128, 16, 4, 16, 4, 3),
+        (16, 128, 16, 4, 8, 4, 4),
+    )  # fmt: skip
+    filled = _tiles(problem, 64, 128) >= 2 * limits.compute_units
+    shapes = many if filled else [s for s in few if s[0] < 2 * max(problem.m, 16)]
+    packs = (True, False) if filled and problem.k >= 512 else (False,)
     return [
         gemm_async.Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n, warp_m=4,
             pad_a=0 if problem.trans_a or pack else 4, pad_b=4 if problem.trans_b > pack else 0,
-            stages=stages, split_k=_fill(problem, limits, tile_m, tile_n), group_m=8,
+            stages=stages, group_m=8,
+            # 256 work-items for each compute unit, by as few planes as that takes
+            split_k=_fill(problem, limits, tile_m, tile_n, 256 // (local_m * local_n * local_k)),
             pack_a=pack and not problem.trans_a, pack_b=pack and problem.trans_b,
+            local_k=local_k,
         )
-        for tile_m, tile_n, tile_k, local_m, local_n, stages in fills
+        for tile_m, tile_n, tile_k, local_m, local_n, local_k, stages in shapes
         for pack in packs
     ]  # fmt: skip
 
@@ -325,8 +341,9 @@ def _fill(
     problem: GemmProblem, limits: Limits, tile_m: int, tile_n: int, groups: int = GROUPS_PER_UNIT
 ) -> int:
     """Return the power of two by which k has to be split for each compute unit to have `groups`."""
-    wanted, split = groups * limits.compute_units, 1
-    while split * _tiles(problem, tile_m, tile_n) < wanted and problem.k >= 128 * split:
+    wanted, split = max(groups, 1) * limits.compute_units, 1
+    # three quarters of the units at work are better than planes
+    while 4 * split * _tiles(problem, tile_m, tile_n) < 3 * wanted and problem.k >= 128 * split:
         split *= 2
     return split
 

@@ -7,7 +7,7 @@ a `DEFAULT` that is valid everywhere, and `plan`, which turns problem and config
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from typing import Any, Protocol, get_type_hints
 
 from oclgen.families import (
@@ -101,8 +101,10 @@ def config_from_dict(family: str, values: dict[str, Any]) -> Any:
         raise ConfigError(f"family {family!r} is unknown; known are {', '.join(FAMILIES)}")
     kind = FAMILIES[family].Config
     names = {field.name for field in fields(kind)}
-    if set(values) != names:
-        unknown, missing = sorted(set(values) - names), sorted(names - set(values))
+    # a parameter that came later has a default, which is what older records mean
+    needed = {field.name for field in fields(kind) if field.default is MISSING}
+    if not needed <= set(values) <= names:
+        unknown, missing = sorted(set(values) - names), sorted(needed - set(values))
         raise ConfigError(
             f"{family}: unknown parameters {unknown}, missing {missing}; "
             "was the config written by another generator version?"

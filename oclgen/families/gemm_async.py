@@ -1,7 +1,8 @@
 """GEMM in fp32 whose tiles come by `cp.async`, on GPUs that have it.
 
 It is `gemm_staged` without the registers that hold a tile on its way, which leaves them to larger
-blocks of C; other dtypes have to be widened on the way and stay there.
+blocks of C; other dtypes have to be widened on the way and stay there. Few tiles, as of skinny
+products, still fill a GPU when slices of k share one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ PACK_BLOCK = 32
 """Rows, and steps of k, that a work-group turns."""
 MAX_ACCUMULATORS = 128
 """Private floats per work-item beside which the operands still fit in 255 registers."""
+REGISTERS = 65536
+"""What a work-group shares on every GPU that has `cp.async`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class Config:
     group_m: int
     pack_a: bool
     pack_b: bool
+    local_k: int = 1
+    order: str = "m"
 
     @property
     def item_m(self) -> int:
@@ -55,8 +60,15 @@ class Config:
 
     @property
     def work_items(self) -> int:
-        """Work-items per group."""
-        return self.local_m * self.local_n
+        """Work-items per group: local_m x local_n for each of local_k slices."""
+        return self.local_m * self.local_n * self.local_k
+
+    @property
+    def sum_rows(self) -> int:
+        """Rows of a work-item that slices exchange at a time; 0 if local memory holds not one."""
+        row = 4 * self.work_items * self.item_n
+        fits = (count for count in range(self.item_m, 0, -1) if self.item_m % count == 0)
+        return next((count for count in fits if count * row <= self.local_bytes), 0)
 
     @property
     def local_bytes(self) -> int:
@@ -85,13 +97,35 @@ class Config:
             return f"warp_m={self.warp_m} divides not both {WARP} and local_m={self.local_m}"
         if self.local_n % (WARP // self.warp_m):
             return f"warp_m={self.warp_m} puts {WARP // self.warp_m} along local_n={self.local_n}"
-        if self.item_m * self.item_n > MAX_ACCUMULATORS:
-            return (
-                f"tile {self.tile_m}x{self.tile_n} on {self.work_items} work-items needs "
-                f"{self.item_m * self.item_n} accumulators each; at most {MAX_ACCUMULATORS} fit"
-            )
         if self.stages < 2:
             return f"stages={self.stages} leaves none to copy; use 2 or more"
+        if self.order not in ("m", "n"):
+            return f"order={self.order!r} is unknown; multiply-adds run along 'm' or 'n'"
+        return self._register_conflict() or self._slice_conflict()
+
+    def _register_conflict(self) -> str | None:
+        accumulators = self.item_m * self.item_n
+        if accumulators > MAX_ACCUMULATORS:
+            return (
+                f"tile {self.tile_m}x{self.tile_n} on {self.local_m}x{self.local_n} work-items "
+                f"needs {accumulators} accumulators each; at most {MAX_ACCUMULATORS} fit"
+            )
+        each = accumulators + 2 * (self.item_m + self.item_n)
+        if each * self.work_items > REGISTERS:
+            return (
+                f"{self.work_items} work-items with {each} sums and operands each need more than "
+                f"{REGISTERS} registers; use a smaller local_k={self.local_k}"
+            )
+        return None
+
+    def _slice_conflict(self) -> str | None:
+        if self.tile_k % (2 * self.local_k):
+            return f"tile_k={self.tile_k} is no multiple of 2 x local_k={self.local_k}"
+        if self.local_k > 1 and not self.sum_rows:
+            return (
+                f"local_k={self.local_k} slices of {self.item_n} sums per work-item do not fit in "
+                f"the tiles' {self.local_bytes} B of local memory"
+            )
         return None
 
     def _copy_conflict(
@@ -102,15 +136,18 @@ class Config:
             return f"pack_{role} turns what lies along k, into rows without pad_{role}={pad}"
         if pad % 4:
             return f"pad_{role}={pad} misaligns vectors of 4; use a multiple"
-        words = along_k and not packed
-        row = self.tile_k if words else tile // 4
-        each = self.work_items * (1 if words else 4)
-        if self.work_items % row or tile * self.tile_k % each:
+        row = self.tile_k if along_k and not packed else tile // 4
+        copying = self.copying(tile, words=along_k and not packed)
+        if copying % row or tile * self.tile_k % copying:
             return (
                 f"{self.work_items} work-items do not share the tile of {role}, "
                 f"{tile} x tile_k={self.tile_k}, in whole rows"
             )
         return None
+
+    def copying(self, tile: int, words: bool) -> int:
+        """Return how many work-items copy a tile, one word or four at a time each."""
+        return min(self.work_items, tile * self.tile_k // (1 if words else 4))
 
     def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
         """Return the operands that are turned first, by role."""
@@ -165,6 +202,8 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         **asdict(config),
         item_m=config.item_m,
         item_n=config.item_n,
+        sum_rows=config.sum_rows,
+        copying=config.copying,
         preamble=parts.ALIGNED,
         activation=activation_preamble("none" if split else problem.activation),
         bias="none" if split else problem.bias,

@@ -6,23 +6,33 @@ k, so that a work-item reads vectors of four along m and n. While it computes wi
 next ones are on their way, through no register: an operand that lies along k is transposed by
 copies of single words, any other comes 16 bytes at a time, or by words where it is not aligned.
 
+What a step multiplies is read from local memory one step ahead, so that multiply-adds alone stand
+behind a barrier. They wind through the work-item's part of C, so that each shares an operand with
+the one before it: GPUs keep that at hand, and have time to read only two others.
+
 tile_m, tile_n      tile of C per work-group
-tile_k              steps of the reduction per tile, written out
-local_m, local_n    work-items per group; item_m = tile_m / local_m, item_n likewise
+tile_k              steps of the reduction per tile
+local_m, local_n    work-items per slice; item_m = tile_m / local_m, item_n likewise
+local_k             slices of a tile's steps, computed side by side and added in local memory
 warp_m              work-items of a warp along m; its other 32 / warp_m lie along n
 pad_a, pad_b        unused elements behind each row of a tile, against bank conflicts
 stages              tiles in local memory, being copied or computed with
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
 group_m             rows of tiles that work-groups sweep together, so that they share B in cache
 edge_m, _n, _k      the tile does not divide the size: guard what lies past it
+order               "m" or "n": multiply-adds run along columns or along rows of C
 pack_a, pack_b      the operand was turned into whole tiles first: see `Pack`
 along_a, along_b    A is stored [m, k], B is stored [n, k]
+sum_rows            rows of a work-item that slices exchange at a time
+copying             how many work-items copy a tile: see `Config`
 activation, bias    epilogue; "none", "m" or "n"
 </%doc>
 <%
-    work_items = local_m * local_n
+    items = local_m * local_n
+    work_items = items * local_k
     split = split_k > 1
     warp_n = 32 // warp_m
+    slice_steps = tile_k // local_k
     chunks_m, chunks_n = range(item_m // 4), range(item_n // 4)
     # operand: along k in memory, tile extent, row of the tile, where it starts, size and its edge
     sides = {
@@ -30,18 +40,63 @@ activation, bias    epilogue; "none", "m" or "n"
         "b": (along_b and not pack_b, tile_n, tile_n + pad_b, tile_k * (tile_m + pad_a), "tile_column", "n", edge_n),
     }
     packed = {"a": pack_a, "b": pack_b}
+    vectors = [side for side in sides if not sides[side][0] and not packed[side]]
     stage = tile_k * (tile_m + pad_a + tile_n + pad_b)
+
+    def winding(lines, places):
+        return [(x, y if x % 2 == 0 else places - 1 - y) for x in range(lines) for y in range(places)]
+    serpentine = winding(item_m, item_n) if order == "n" else [(i, j) for j, i in winding(item_n, item_m)]
 
     def plus(offset):
         return f" + {offset}" if offset else ""
-    def row(c, x):
-        return f"m0{plus(c * local_m * 4 + x)}"
-    def column(c, x):
-        return f"n0{plus(c * local_n * 4 + x)}"
+    def row(i):
+        return f"m0{plus(i // 4 * local_m * 4 + i % 4)}"
+    def column(j, x=0):
+        return f"n0{plus(j * local_n * 4 + x)}"
+    def sums_of(i):
+        """How to write four sums of row i, and one, where they are still in their registers."""
+        def one(j, x):
+            return f"acc{i}_{4 * j + x} + 0.0f"
+        return lambda j: f"(float4)({', '.join(one(j, x) for x in range(4))})", one
+    def slices_of(r):
+        """The same where the slices' sums lie in local memory."""
+        def four(j):
+            return " + ".join(f"sums[{((p * sum_rows + r) * len(chunks_n) + j) * items}]" for p in range(local_k))
+        return four, lambda j, x: f"({four(j)}).s{x}"
     def plus_bias(i, j, x, width):
         if bias == "none":
             return ""
-        return f" + bias[{row(i // 4, i % 4)}]" if bias == "m" else f" + {'vload4(0, ' if width > 1 else '*('}bias + {column(j, x)})"
+        return f" + bias[{row(i)}]" if bias == "m" else f" + {'vload4(0, ' if width > 1 else '*('}bias + {column(j, x)})"
+
+    def copies(side, slot, more, aligned):
+        """The statements that copy a work-item's part of one tile, zeros where not `more`."""
+        along_k, tile, stride, start, first, extent, edge = sides[side]
+        busy = copying(tile, along_k)
+        guard = f"if (id < {busy}) " if busy < work_items else ""
+        for i in range(tile * tile_k // ((1 if along_k else 4) * busy)):
+            if packed[side]:
+                to, pointer, valid = 16 * i * busy, f"from_{side}{plus(4 * i * busy)}", "4"
+            else:
+                apart = i * (busy // (tile_k if along_k else tile // 4))
+                to = 4 * apart * (1 if along_k else stride)
+                pointer = f"from_{side}" + (f" + {apart} * (long)ld_{side}" if apart else "")
+                if along_k:
+                    valid = f"x_{side}{plus(apart)} < {extent}" if edge else ""
+                    valid += (" && " if edge and edge_k else "") + (f"k_{side} < k_last" if edge_k else "")
+                else:
+                    valid = f"clamp({extent} - x_{side}, 0, 4)" if edge else "4"
+                    valid = f"k_{side}{plus(apart)} < k_last ? {valid} : 0" if edge_k else valid
+            to = f"base + {slot} + to_{side}{plus(to)}"
+            if along_k:
+                valid = f"{valid} && {more}" if valid and not edge_k else valid or more
+                yield f"{guard}copy_word({to}, {pointer}, {valid});"
+            else:
+                whole = packed[side] or not edge_k
+                valid = f"{more} ? {valid} : 0" if whole else valid
+                yield f"{guard}{'copy_four' if packed[side] or aligned else 'copy_words'}({to}, {pointer}, {valid});"
+        yield f"from_{side} += step_{side};"
+        if edge_k and not packed[side]:
+            yield f"k_{side} += {tile_k};"
 %>\
 ${preamble}
 % if not split:
@@ -56,49 +111,96 @@ void copy_word(const uint to, __global const float *from, const bool valid)
 }
 
 /* copies the first `valid` of four neighbours and zeros behind them */
-void copy_four(const uint to, __global const float *from, const int valid, const bool aligned)
+void copy_words(const uint to, __global const float *from, const int valid)
 {
-    if (aligned) {
-        __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                         :: "r"(to), "l"(from), "r"(4 * valid) : "memory");
-    } else {
-        for (int i = 0; i < 4; ++i) {
-            copy_word(to + 4 * i, from + i, i < valid);
-        }
+    for (int i = 0; i < 4; ++i) {
+        copy_word(to + 4 * i, from + i, i < valid);
     }
+}
+
+/* the same at once, of neighbours that are aligned */
+void copy_four(const uint to, __global const float *from, const int valid)
+{
+    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :: "r"(to), "l"(from), "r"(4 * valid) : "memory");
 }
 
 #define COPY_COMMIT() __asm__ volatile("cp.async.commit_group;" ::: "memory")
 #define COPY_WAIT(n) __asm__ volatile("cp.async.wait_group " #n ";" ::: "memory")
+/* an instruction that stays where it is written: compilers move loads to their first use */
+#define READ_FOUR(x, y, z, w, from, offset) __asm__ volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4 + " #offset "];" : "=f"(x), "=f"(y), "=f"(z), "=f"(w) : "r"(from) : "memory")
 
-<%def name="copy(slot)">\
-% for side, (along_k, tile, stride, start, first, extent, edge) in sides.items():
-% for i in range(tile * tile_k // ((1 if along_k else 4) * work_items)):
-<%
-    if packed[side]:
-        to, pointer, valid = f"{slot} + to_{side}{plus(16 * i * work_items)}", f"from_{side}{plus(4 * i * work_items)}", "4"
-    elif along_k:
-        apart = i * (work_items // tile_k)
-        to, pointer = f"{slot} + to_{side}{plus(4 * apart)}", f"from_{side}" + (f" + {apart} * (long)ld_{side}" if apart else "")
-        valid = [f"x_{side}{plus(apart)} < {extent}"] * edge + [f"k_{side} < k_last"] * edge_k
-        valid = " && ".join(valid) or "true"
-    else:
-        apart = i * (work_items // (tile // 4))
-        to, pointer = f"{slot} + to_{side}{plus(4 * apart * stride)}", f"from_{side}" + (f" + {apart} * (long)ld_{side}" if apart else "")
-        valid = f"clamp({extent} - x_{side}, 0, 4)" if edge else "4"
-        valid = f"k_{side}{plus(apart)} < k_last ? {valid} : 0" if edge_k else valid
-%>\
-% if along_k:
-            copy_word(base${to}, ${pointer}, ${valid});
+<%def name="read(into, q, indent)">\
+% for name, chunks, local, stride in (("a", chunks_m, local_m, tile_m + pad_a), ("b", chunks_n, local_n, tile_n + pad_b)):
+% for c in chunks:
+${indent}READ_FOUR(${", ".join(f"{name}{into}_{4 * c + x}" for x in range(4))}, read_${name}, ${4 * (q * stride + c * local * 4)});
+% endfor
+% endfor
+</%def>\
+<%def name="multiply(by)">\
+% for i, j in serpentine:
+            acc${i}_${j} = a${by}_${i} * b${by}_${j} + acc${i}_${j};
+% endfor
+</%def>\
+<%def name="next_tile()">\
+            COPY_WAIT(${stages - 2});
+            barrier(CLK_LOCAL_MEM_FENCE);
+            reading = reading == ${4 * (stages - 1) * stage} ? 0 : reading + ${4 * stage};
+            read_a = base + reading + at_a;
+            read_b = base + reading + at_b;
+</%def>\
+<%def name="reduction(aligned)">\
+        for (int s = 0; s < ${stages - 1}; ++s) {
+% for side in sides:
+% for statement in copies(side, f"s * {4 * stage}", "s < steps", aligned):
+            ${statement}
+% endfor
+% endfor
+            COPY_COMMIT();
+        }
+        COPY_WAIT(${stages - 2});
+        barrier(CLK_LOCAL_MEM_FENCE);
+${read(0, 0, ' ' * 8)}\
+        for (int step = 0; step < steps; ++step) {
+            const bool more = step + ${stages - 1} < steps;
+% for q in range(slice_steps):
+% if q == slice_steps - 1:
+${next_tile()}\
+${read((q + 1) % 2, 0, ' ' * 12)}\
 % else:
-            copy_four(base${to}, ${pointer}, ${valid}, ${"true" if packed[side] else f"aligned_{side}"});
+${read((q + 1) % 2, q + 1, ' ' * 12)}\
 % endif
+% if q == 0:
+% for side in sides:
+% for statement in copies(side, "writing", "more", aligned):
+            ${statement}
 % endfor
-            from_${side} += step_${side};
-% if edge_k and not packed[side]:
-            k_${side} += ${tile_k};
+% endfor
+            COPY_COMMIT();
+            writing = writing == ${4 * (stages - 1) * stage} ? 0 : writing + ${4 * stage};
 % endif
+${multiply(q % 2)}\
 % endfor
+        }
+</%def>\
+<%def name="store(i, four, one, *conditions)">\
+<% conditions += (f"{row(i)} < m",) * edge_m %>\
+    ${f"if ({' && '.join(conditions)}) " if conditions else ""}{
+        __global float *out = c + (${row(i)}) * (long)ld_c;
+% for j in chunks_n:
+        if (wide${f" && {column(j, 3)} < n" if edge_n else ""}) {
+            const float4 value = ${four(j)}${plus_bias(i, j, 0, 4)};
+            *(__global float4 *)(out + ${column(j)}) = ${act}(value);
+        } else {
+% for x in range(4):
+            ${f"if ({column(j, x)} < n) " if edge_n else ""}{
+                const float value = ${one(j, x)}${plus_bias(i, j, x, 1)};
+                out[${column(j, x)}] = ${act}(value);
+            }
+% endfor
+        }
+% endfor
+    }
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void gemm_async(
@@ -113,7 +215,11 @@ void gemm_async(
     __local float tiles[${stages * stage}] __attribute__((aligned(16)));
     uint base;
     __asm__("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(base) : "l"(tiles));
-    const int id = (int)get_local_id(0), warp = id / 32, lane = id % 32;
+    const int id = (int)get_local_id(0), lane = id % 32;
+    const int warp = id / 32${f" % {items // 32}" if local_k > 1 else ""};
+% if local_k > 1:
+    const int part = id / ${items};
+% endif
 
     // strips of group_m rows of tiles, each swept column by column
     const int tiles_m = (m + ${tile_m - 1}) / ${tile_m}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
@@ -154,7 +260,6 @@ void gemm_async(
     __global const float *from_${side} = ${side} + x_${side} * (long)ld_${side} + k_${side};
     const long step_${side} = ${tile_k};
 % else:
-    const bool aligned_${side} = IS_ALIGNED(${side}, ld_${side}, 4, 4);
     const int x_${side} = ${first} + id % ${tile // 4} * 4;
     int k_${side} = k_first + id / ${tile // 4};
     const uint to_${side} = 4 * (${start} + id / ${tile // 4} * ${stride} + id % ${tile // 4} * 4);
@@ -162,64 +267,58 @@ void gemm_async(
     const long step_${side} = ${tile_k} * (long)ld_${side};
 % endif
 % endfor
+    // and where its operands stand in the first tile
+    const uint at_a = 4 * (${f"part * {slice_steps * (tile_m + pad_a)} + " if local_k > 1 else ""}at_m);
+    const uint at_b = 4 * (${sides["b"][3]} + ${f"part * {slice_steps * (tile_n + pad_b)} + " if local_k > 1 else ""}at_n);
 
 % for i in range(item_m):
-    float4 ${", ".join(f"acc{i}_{j} = 0.0f" for j in chunks_n)};
+    float ${", ".join(f"acc{i}_{j} = 0.0f" for j in range(item_n))};
+% endfor
+% for by in range(2):
+    float ${", ".join(f"a{by}_{i}" for i in range(item_m))};
+    float ${", ".join(f"b{by}_{j}" for j in range(item_n))};
 % endfor
     const int steps = (k_last - k_first + ${tile_k - 1}) / ${tile_k};
-    uint reading = 0, writing = ${(stages - 1) * stage};
-    for (int s = 0; s < ${stages - 1}; ++s) {
-        if (s < steps) {
-${copy(f" + s * {4 * stage}")}\
-        }
-        COPY_COMMIT();
+    uint reading = 0, writing = ${4 * (stages - 1) * stage};
+    uint read_a = base + at_a, read_b = base + at_b;
+% if vectors:
+    if (${" && ".join(f"IS_ALIGNED({side}, ld_{side}, 4, 4)" for side in vectors)}) {
+${reduction(True)}\
+    } else {
+${reduction(False)}\
     }
-    for (int step = 0; step < steps; ++step) {
-        COPY_WAIT(${stages - 2});
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (step + ${stages - 1} < steps) {
-${copy(" + 4 * writing")}\
-        }
-        COPY_COMMIT();
-        __local const float *read_a = tiles + reading + at_m;
-        __local const float *read_b = tiles + reading + ${sides["b"][3]} + at_n;
-% for q in range(tile_k):
-        {
-% for i in chunks_m:
-            const float4 a${i} = *(__local const float4 *)(read_a + ${q * (tile_m + pad_a) + i * local_m * 4});
-% endfor
-% for j in chunks_n:
-            const float4 b${j} = *(__local const float4 *)(read_b + ${q * (tile_n + pad_b) + j * local_n * 4});
-% endfor
-% for i in range(item_m):
-% for j in chunks_n:
-            acc${i}_${j} = a${i // 4}.s${i % 4} * b${j} + acc${i}_${j};
-% endfor
-% endfor
-        }
-% endfor
-        reading = reading == ${(stages - 1) * stage} ? 0 : reading + ${stage};
-        writing = writing == ${(stages - 1) * stage} ? 0 : writing + ${stage};
+% else:
+    {
+${reduction(True)}\
     }
+% endif
 
     const bool wide = IS_ALIGNED(c, ld_c, 4, 4);
 <% act = "" if split else "ACT" %>\
+% if local_k == 1:
+    // adding zero moves a sum to where a vector's store wants it; before, no other register's
+    // place hangs on that, and none shares a bank with the operand that is read beside it
 % for i in range(item_m):
-    ${f"if ({row(i // 4, i % 4)} < m) " if edge_m else ""}{
-        __global float *out = c + (${row(i // 4, i % 4)}) * (long)ld_c;
+${store(i, *sums_of(i))}\
+% endfor
+% else:
+    // the slices add up, ${sum_rows} rows at a time
+    __local float4 *sums = (__local float4 *)tiles + id % ${items};
+    COPY_WAIT(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+% for first in range(0, item_m, sum_rows):
+% for r in range(sum_rows):
 % for j in chunks_n:
-        if (wide${f" && {column(j, 3)} < n" if edge_n else ""}) {
-            const float4 value = acc${i}_${j}${plus_bias(i, j, 0, 4)};
-            *(__global float4 *)(out + ${column(j, 0)}) = ${act}(value);
-        } else {
-% for x in range(4):
-            ${f"if ({column(j, x)} < n) " if edge_n else ""}{
-                const float value = acc${i}_${j}.s${x}${plus_bias(i, j, x, 1)};
-                out[${column(j, x)}] = ${act}(value);
-            }
+    sums[part * ${sum_rows * len(chunks_n) * items}${plus((r * len(chunks_n) + j) * items)}] = ${sums_of(first + r)[0](j)};
 % endfor
-        }
 % endfor
-    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+% for r in range(sum_rows):
+${store(first + r, *slices_of(r), f"part == {r % local_k}")}\
 % endfor
+% if first + sum_rows < item_m:
+    barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+% endfor
+% endif
 }

@@ -84,7 +84,9 @@ ASYNCS = (
     ASYNC,
     replace(ASYNC, tile_n=64, tile_k=16, warp_m=2, local_n=16, stages=3, split_k=2, group_m=8),
     replace(ASYNC, tile_m=64, warp_m=8, pad_a=0, pad_b=4, stages=4),
-    replace(ASYNC, tile_m=64, pad_a=0, split_k=2, pack_a=True, pack_b=True),
+    replace(ASYNC, tile_m=64, pad_a=0, split_k=2, pack_a=True, pack_b=True, order="n"),
+    replace(ASYNC, tile_n=64, tile_k=16, local_k=4, stages=3, order="n"),
+    replace(ASYNC, tile_m=64, pad_a=0, local_k=2, pack_a=True, split_k=2),
 )
 
 CONFIGS = [("gemm_register", config) for config in REGISTERS]

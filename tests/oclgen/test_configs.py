@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oclgen.families import FAMILIES, config_from_dict, config_to_json
+from oclgen.families import FAMILIES, ConfigError, config_from_dict, config_to_json
 from oclgen.problem import ConvProblem
 from oclgen.worker import Worker
 
@@ -18,6 +18,14 @@ def test_a_config_is_read_back_from_its_json(name: str) -> None:
     default = FAMILIES[name].DEFAULT
     assert config_from_dict(name, json.loads(config_to_json(default))) == default
     assert config_from_dict(name, asdict(default)) == default
+
+
+def test_a_record_from_before_a_parameter_came_means_its_default() -> None:
+    config = FAMILIES["gemm_async"].DEFAULT
+    older = {key: value for key, value in asdict(config).items() if key not in ("local_k", "order")}
+    assert config_from_dict("gemm_async", older) == config
+    with pytest.raises(ConfigError, match="missing \\['tile_m'\\]"):
+        config_from_dict("gemm_async", {k: v for k, v in older.items() if k != "tile_m"})
 
 
 def test_every_family_that_serves_is_measured_in_the_child(device: Any) -> None:

@@ -26,6 +26,7 @@ PROBLEM = GemmProblem(200, 300, 400, trans_b=True)
 CHANGES: dict[str, Any] = {
     "tile_m": 64, "tile_n": 64, "tile_k": 16, "local_m": 4, "local_n": 16, "warp_m": 8,
     "pad_a": 0, "pad_b": 4, "stages": 3, "split_k": 2, "group_m": 2, "pack_a": True, "pack_b": True,
+    "local_k": 2, "order": "n",
 }  # fmt: skip
 COMPANIONS = {"local_n": {"tile_n": 64}, "pack_a": {"pad_a": 0}}
 """What a parameter needs beside it to be valid."""
@@ -51,6 +52,9 @@ def test_every_parameter_changes_the_text() -> None:
         (replace(ASYNC, tile_m=128, tile_n=128), ("256 acc", "at most 128")),
         (replace(ASYNC, stages=1), ("stages=1",)),
         (replace(ASYNC, pad_a=2), ("pad_a=2",)),
+        (replace(ASYNC, local_k=8), ("tile_k=8", "local_k=8")),
+        (replace(ASYNC, tile_m=64, tile_n=64, tile_k=32, local_k=16), ("1024", "96", "65536")),
+        (replace(ASYNC, order="k"), ("order='k'",)),
         (replace(ASYNC, tile_k=24), ("64 work-items", "tile of a", "tile_k=24")),
         (replace(ASYNC, tile_k=64, stages=4), ("69632", "48128")),
         (replace(ASYNC, split_k=80), ("split_k=80", "k=400")),
