@@ -78,11 +78,12 @@ def _of_conv(problem: ConvProblem, share: float, seed: int) -> Excerpt:
         items = _draw(problem.batch, share, seed)
         cuts = {"x": {0: items}, "y": {0: items}}
         return Excerpt(replace(problem, batch=len(items)), cuts)
+    axis = 1 if problem.layout == "nchw" else 3
     if problem.groups == 1:
         # every number is a sum over all images, so both kinds of channels must be few
         filters = _draw(problem.out_channels, sqrt(share), seed)
         channels = _draw(problem.in_channels, sqrt(share), seed)
-        cuts = {"x": {1: channels}, "y": {1: filters}, "w": {0: filters, 1: channels}}
+        cuts = {"x": {axis: channels}, "y": {axis: filters}, "w": {0: filters, 1: channels}}
         smaller = replace(problem, out_channels=len(filters), in_channels=len(channels))
         return Excerpt(smaller, cuts)
     groups = _draw(problem.groups, share, seed)
@@ -91,7 +92,7 @@ def _of_conv(problem: ConvProblem, share: float, seed: int) -> Excerpt:
     smaller = replace(
         problem, groups=len(groups), in_channels=len(inputs), out_channels=len(outputs)
     )
-    return Excerpt(smaller, {"x": {1: inputs}, "y": {1: outputs}, "w": {0: outputs}})
+    return Excerpt(smaller, {"x": {axis: inputs}, "y": {axis: outputs}, "w": {0: outputs}})
 
 
 def _members(groups: Indices, size: int) -> Indices:

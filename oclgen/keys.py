@@ -9,7 +9,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from oclgen.problem import DIRECTIONS, DTYPES, ConvProblem, GemmProblem, Problem, ProblemError
+from oclgen.problem import (
+    DIRECTIONS,
+    DTYPES,
+    LAYOUTS,
+    ConvProblem,
+    GemmProblem,
+    Problem,
+    ProblemError,
+)
 
 _SIZE = r"[1-9]\d{0,9}"
 _PAIR = r"(\d{1,10}),(\d{1,10})"
@@ -21,6 +29,7 @@ _GEMM_KEY = re.compile(
 _CONV_KEY = re.compile(
     rf"conv:(?P<sizes>{_SIZE}(?:,{_SIZE}){{6}}):s{_PAIR}:p{_PAIR}:d{_PAIR}:g(?P<groups>{_SIZE})"
     r":(?P<dtype>\w+):(?P<direction>\w+):(?P<bias>-|bias):(?P<activation>\w+)"
+    r"(?::(?P<layout>nhwc))?"
 )
 
 _CONV_SIZES = (
@@ -30,8 +39,8 @@ _CONV_PAIRS = ("stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation
 
 GEMM_FORM = "MxNxK[:fp32|tf32|fp16|bf16][:nn|nt|tn|tt], for example 1024x1024x1024:fp32:nt"
 CONV_FORM = (
-    "N,C,H,W,K,R,S[,stride,pad,dilation,groups][:fp32|tf32|fp16|bf16][:fwd|bwd_data|bwd_weights], "
-    "for example 8,64,56,56,64,3,3,1,1"
+    "N,C,H,W,K,R,S[,stride,pad,dilation,groups][:fp32|tf32|fp16|bf16][:fwd|bwd_data|bwd_weights]"
+    "[:nchw|nhwc], for example 8,64,56,56,64,3,3,1,1"
 )
 
 
@@ -82,6 +91,7 @@ def _conv_of_key(text: str) -> ConvProblem | None:
         direction=part["direction"],
         bias=part["bias"] == "bias",
         activation=part["activation"],
+        layout=part["layout"] or "nchw",
     )
 
 
@@ -107,7 +117,7 @@ def parse_gemm(text: str) -> GemmProblem:
 
 
 def parse_conv(text: str) -> ConvProblem:
-    """Return the convolution that `N,C,H,W,K,R,S[,stride,pad,dilation,groups][:dtype][:direction]`
+    """Return the convolution that `N,C,H,W,K,R,S[,stride,pad,dilation,groups][:dtype][:direction][:layout]`
     or a canonical key describes; stride, pad and dilation hold for both axes.
 
     Raises:
@@ -121,7 +131,7 @@ def parse_conv(text: str) -> ConvProblem:
     numbers = _numbers(sizes, ",", text, CONV_FORM)
     if not 7 <= len(numbers) <= 11:
         raise ProblemError(f"{text!r} has {len(numbers)} numbers, not 7 to 11: {CONV_FORM}")
-    known = {"dtype": tuple(DTYPES), "direction": DIRECTIONS}
+    known = {"dtype": tuple(DTYPES), "direction": DIRECTIONS, "layout": LAYOUTS}
     found = _options(text, options, known, CONV_FORM)
     stride, pad, dilation, groups = (*numbers[7:], *(1, 0, 1, 1)[len(numbers) - 7 :])
     pairs = (stride, stride, pad, pad, dilation, dilation)

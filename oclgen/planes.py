@@ -31,7 +31,7 @@ def sum_planes(problem: ConvProblem, planes: int) -> Launch:
         elements=elements,
         planes=planes,
         bias=problem.bias,
-        per_channel=problem.out_h * problem.out_w,
+        per_channel=problem.out_h * problem.out_w if problem.layout == "nchw" else 1,
         channels=problem.out_channels,
         local_size=LOCAL_SIZE,
     )

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeGuard
 
 Shape = tuple[int, ...]
 Activation = Literal["none", "relu", "gelu", "silu", "tanh", "sigmoid"]
 Direction = Literal["fwd", "bwd_data", "bwd_weights"]
+Memory = Literal["nchw", "nhwc"]
 
 DTYPES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 """Types a problem may have, with the bytes of an element in memory. Accumulation is in fp32. tf32
 is fp32 in memory whose products may be rounded to eleven bits, as matrix units do."""
 ACTIVATIONS: tuple[Activation, ...] = ("none", "relu", "gelu", "silu", "tanh", "sigmoid")
 DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd_data", "bwd_weights")
+LAYOUTS: tuple[Memory, ...] = ("nchw", "nhwc")
+"""How images lie in memory: planes of channels, or the channels of a pixel side by side (torch's
+channels_last)."""
 
 
 class ProblemError(ValueError):
@@ -100,12 +104,13 @@ class GemmProblem:
 
 @dataclass(frozen=True, slots=True)
 class ConvProblem:
-    """A 2-d convolution (cross-correlation, as PyTorch has it), NCHW, in one of three directions.
+    """A 2-d convolution (cross-correlation, as PyTorch has it) in one of three directions.
 
     Shapes: x [batch, in_channels, height, width], w [out_channels, in_channels / groups,
     kernel_h, kernel_w], y [batch, out_channels, out_h, out_w]. `fwd` writes y from x, w and
     perhaps bias [out_channels]; `bwd_data` writes x (the gradient) from y and w; `bwd_weights`
-    writes w from x and y. Bias and activation belong to `fwd` alone.
+    writes w from x and y. Bias and activation belong to `fwd` alone. With `layout` "nhwc" x and y
+    are [batch, height, width, channels]; w always lies as above.
     """
 
     batch: int
@@ -126,6 +131,7 @@ class ConvProblem:
     direction: Direction = "fwd"
     bias: bool = False
     activation: Activation = "none"
+    layout: Memory = "nchw"
 
     def __post_init__(self) -> None:
         """Raise `ProblemError` where the sizes contradict each other."""
@@ -136,6 +142,7 @@ class ConvProblem:
         _require_known("dtype", self.dtype, DTYPES)
         _require_known("direction", self.direction, DIRECTIONS)
         _require_known("activation", self.activation, ACTIVATIONS)
+        _require_known("layout", self.layout, LAYOUTS)
         if self.pad_h < 0 or self.pad_w < 0:
             raise ProblemError(f"padding is {self.pad_h},{self.pad_w}; it must not be negative")
         if self.in_channels % self.groups or self.out_channels % self.groups:
@@ -179,18 +186,23 @@ class ConvProblem:
     def buffers(self) -> dict[str, Shape]:
         """Dense shape of each buffer, by role."""
         shapes: dict[str, Shape] = {
-            "x": (self.batch, self.in_channels, self.height, self.width),
+            "x": self._images(self.in_channels, self.height, self.width),
             "w": (
                 self.out_channels,
                 self.in_channels // self.groups,
                 self.kernel_h,
                 self.kernel_w,
             ),
-            "y": (self.batch, self.out_channels, self.out_h, self.out_w),
+            "y": self._images(self.out_channels, self.out_h, self.out_w),
         }
         if self.bias:
             shapes["bias"] = (self.out_channels,)
         return shapes
+
+    def _images(self, channels: int, height: int, width: int) -> Shape:
+        if self.layout == "nhwc":
+            return (self.batch, height, width, channels)
+        return (self.batch, channels, height, width)
 
     @property
     def flops(self) -> int:
@@ -204,17 +216,26 @@ class ConvProblem:
         return _bytes(self.buffers, self.dtype)
 
     def key(self) -> str:
-        """Canonical text, `parse_key` reads it back: `conv:8,64,56,56,64,3,3:s1,1:p1,1:...`."""
+        """Canonical text, `parse_key` reads it back: `conv:8,64,56,56,64,3,3:s1,1:p1,1:...`.
+
+        The layout stands at the end, unless it is "nchw".
+        """
         return (
             f"conv:{self.batch},{self.in_channels},{self.height},{self.width},"
             f"{self.out_channels},{self.kernel_h},{self.kernel_w}"
             f":s{self.stride_h},{self.stride_w}:p{self.pad_h},{self.pad_w}"
             f":d{self.dilation_h},{self.dilation_w}:g{self.groups}"
             f":{self.dtype}:{self.direction}:{'bias' if self.bias else '-'}:{self.activation}"
+            f"{'' if self.layout == 'nchw' else f':{self.layout}'}"
         )
 
 
 Problem = GemmProblem | ConvProblem
+
+
+def in_planes(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether it is a convolution whose images lie as planes of channels, NCHW."""
+    return isinstance(problem, ConvProblem) and problem.layout == "nchw"
 
 
 def _require_positive(problem: Problem, *names: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,11 @@ def reference(problem: Problem, inputs: dict[str, Array]) -> Array:
     wide = {role: value.astype(np.float64) for role, value in inputs.items()}
     if isinstance(problem, GemmProblem):
         return _gemm(problem, wide)
-    return _CONV[problem.direction](problem, wide)
+    if problem.layout == "nchw":
+        return _CONV[problem.direction](problem, wide)
+    planes = {role: np.moveaxis(v, 3, 1) if role in "xy" else v for role, v in wide.items()}
+    result = _CONV[problem.direction](replace(problem, layout="nchw"), planes)
+    return np.moveaxis(result, 1, 3) if problem.output in "xy" else result
 
 
 def activate(x: Array, activation: Activation) -> Array:

@@ -285,6 +285,7 @@ SPACES: dict[str, tuple[ValuesOf, SeedsOf]] = {
     ),
     "conv_as_gemm_staged": as_gemm("conv_as_gemm_staged", gemm.staged_values, gemm.staged_seeds),
     "conv_as_gemm_async": as_gemm("conv_as_gemm_async", gemm.async_values, gemm.async_seeds),
+    "conv_as_gemm_mma": as_gemm("conv_as_gemm_mma", gemm.mma_values, gemm.mma_seeds),
 }
 """Values and seeds of every family here."""
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
 from oclgen.problem import Problem
-from search_spaces import conv, gemm, winograd
+from search_spaces import conv, conv_mma, gemm, winograd
 
 Value = int | bool | str
 Values = Callable[[Any, Limits], Mapping[str, tuple[Value, ...]]]
@@ -31,6 +31,7 @@ PRODUCT_LIMIT = 400_000
 
 SPACES: dict[str, tuple[Values, Seeds]] = {
     **conv.SPACES,
+    "conv_mma": (conv_mma.values, conv_mma.seeds),
     "gemm_async": (gemm.async_values, gemm.async_seeds),
     "gemm_dot": (gemm.dot_values, gemm.dot_seeds),
     "gemm_mma": (gemm.mma_values, gemm.mma_seeds),

@@ -20,11 +20,13 @@ def kind_of(problem: Problem) -> tuple[object, ...]:
     """Return what decides the algorithm; problems of different kinds are never compared.
 
     For products that is the dtype, both transposes and whether there is a batch; for convolutions
-    dtype, direction, dense, grouped or depthwise, and pointwise, 3x3 at stride 1, or any other.
+    dtype, direction, layout, dense, grouped or depthwise, and pointwise, 3x3 at stride 1, or any
+    other.
     """
     if isinstance(problem, GemmProblem):
         return ("gemm", problem.dtype, problem.trans_a, problem.trans_b, problem.batch > 1)
-    return ("conv", problem.dtype, problem.direction, _grouping(problem), _window(problem))
+    how = (problem.dtype, problem.direction, problem.layout)
+    return ("conv", *how, _grouping(problem), _window(problem))
 
 
 def distance(one: Problem, other: Problem) -> float:

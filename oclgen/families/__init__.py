@@ -12,6 +12,7 @@ from typing import Any, Protocol, get_type_hints
 
 from oclgen.families import (
     conv_gemm,
+    conv_mma,
     conv_register,
     conv_register_weights,
     depthwise,
@@ -55,6 +56,7 @@ _MODULES: tuple[Family, ...] = (
     gemm_staged,
     gemm_async,
     gemm_dot,
+    conv_mma,
     depthwise,
     depthwise_weights,
     winograd_blocked,
@@ -64,6 +66,7 @@ _MODULES: tuple[Family, ...] = (
     winograd_weights,
     conv_gemm,
     winograd_fused,
+    conv_as_gemm(gemm_mma),
     conv_as_gemm(gemm_register),
     conv_as_gemm(gemm_staged),
     conv_as_gemm(gemm_async),

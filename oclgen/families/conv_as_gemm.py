@@ -1,4 +1,4 @@
-"""1x1 convolutions served by the GEMM families: y[image] = w x[image], without a copy.
+"""1x1 convolutions served by the GEMM families, without a copy.
 
 It has no kernel and no parameters of its own; each GEMM family gets a convolution's face here.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from oclgen.limits import Limits
 from oclgen.plan import Arg, Buffer, Offset, Plan
@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 def lowered(problem: ConvProblem) -> GemmProblem | None:
     """Return the product that `problem` is, or None if it is none.
 
-    Per image y [out_channels, h * w] = w [out_channels, in_channels] · x [in_channels, h * w], and
-    the gradient of x is the transpose of w times that of y. w is shared by all images; the bias
-    runs along m.
+    In planes, per image, y [out_channels, h * w] = w [out_channels, in_channels] · x [in_channels,
+    h * w], and the gradient of x is the transpose of w times that of y. w is shared by all images;
+    the bias runs along m. In pixels it is one product for all images, and so is the gradient of w.
     """
     kernel = (problem.kernel_h, problem.kernel_w, problem.stride_h, problem.stride_w)
     if kernel != (1, 1, 1, 1) or problem.pad_h or problem.pad_w or problem.groups != 1:
         return None
+    return _of_planes(problem) if problem.layout == "nchw" else _of_pixels(problem)
+
+
+def _of_planes(problem: ConvProblem) -> GemmProblem | None:
     if problem.direction == "bwd_weights":
         return None
     fwd = problem.direction == "fwd"
@@ -42,6 +46,20 @@ def lowered(problem: ConvProblem) -> GemmProblem | None:
         bias="m" if problem.bias else "none",
         activation=problem.activation,
     )
+
+
+def _of_pixels(p: ConvProblem) -> GemmProblem:
+    """Return y = x wᵀ with a row per pixel, its gradient x = y w, or that of w, yᵀ x."""
+    pixels = p.batch * p.height * p.width
+    if p.direction == "fwd":
+        bias: Literal["n", "none"] = "n" if p.bias else "none"
+        return GemmProblem(
+            pixels, p.out_channels, p.in_channels, p.dtype, trans_b=True, bias=bias,
+            activation=p.activation,
+        )  # fmt: skip
+    if p.direction == "bwd_data":
+        return GemmProblem(pixels, p.in_channels, p.out_channels, p.dtype)
+    return GemmProblem(p.out_channels, p.in_channels, pixels, p.dtype, trans_a=True)
 
 
 @dataclass(eq=False)
@@ -62,7 +80,7 @@ class ConvAsGemm:
 
     def plan(self, problem: ConvProblem, config: Any, /) -> Plan:
         """Return the GEMM family's launches with the convolution's buffers."""
-        roles = dict(zip("abc", _ROLES[problem.direction], strict=True))
+        roles = dict(zip("abc", _ROLES[problem.layout, problem.direction], strict=True))
         plan = self.gemm.plan(_product(problem), config)
         launches = tuple(
             replace(launch, args=tuple(_renamed(arg, roles) for arg in launch.args))
@@ -71,7 +89,14 @@ class ConvAsGemm:
         return replace(plan, launches=launches)
 
 
-_ROLES = {"fwd": ("w", "x", "y"), "bwd_data": ("w", "y", "x")}
+_ROLES = {
+    ("nchw", "fwd"): "wxy",
+    ("nchw", "bwd_data"): "wyx",
+    ("nhwc", "fwd"): "xwy",
+    ("nhwc", "bwd_data"): "ywx",
+    ("nhwc", "bwd_weights"): "yxw",
+}
+"""The convolution's buffers that are A, B and C of the product."""
 
 
 def conv_as_gemm(gemm: Family) -> ConvAsGemm:

@@ -16,7 +16,7 @@ from oclgen.families.gemm_parts import aligned_preamble
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div
 from oclgen.planes import PLANES, planes_bytes, sum_planes
-from oclgen.problem import ConvProblem, Problem
+from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
 
 NAME = "conv_gemm"
@@ -163,7 +163,7 @@ DEFAULT = Config(
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
-    return isinstance(problem, ConvProblem)
+    return in_planes(problem)
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

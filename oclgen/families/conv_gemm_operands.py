@@ -139,7 +139,7 @@ def of_weights(problem: ConvProblem, tiles: Tiles) -> Product:
     sizes = _weights_sizes(problem) | {"STEPS": ceil_div(k, tiles.k)}
     text = render(
         "conv_gemm_weights",
-        sizes=_defines([sizes]),
+        sizes=defines([sizes]),
         checked=not windows(problem).inside,
         full=m % tiles.m == 0,
     )
@@ -162,7 +162,7 @@ def _size_text(problem: ConvProblem, tiles: Tiles) -> str:
     parts = phases(problem)
     packed = accumulate((packed_elements(part, tiles) for part in parts), initial=0)
     table = accumulate((k_padded(part, tiles) for part in parts), initial=0)
-    return _defines(
+    return defines(
         [
             _correlation_sizes(part, tiles) | {"PACKED_FIRST": packed_first, "TABLE_FIRST": first}
             for part, packed_first, first in zip(parts, packed, table, strict=False)
@@ -170,7 +170,7 @@ def _size_text(problem: ConvProblem, tiles: Tiles) -> str:
     )
 
 
-def _defines(phases: Sequence[Sizes]) -> str:
+def defines(phases: Sequence[Sizes]) -> str:
     """Return sizes as macros: numbers where all phases agree, else tables read by `phase`."""
     lines = []
     for name, value in phases[0].items():

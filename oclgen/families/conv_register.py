@@ -13,7 +13,7 @@ from oclgen.correlation import Axis, Correlation, Run, correlations, operands, r
 from oclgen.limits import Limits
 from oclgen.pack import PACKED, Packing, transpose_text
 from oclgen.plan import Launch, Plan, buffer, ceil_div
-from oclgen.problem import ConvProblem, Problem
+from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
 
 NAME = "conv_register"
@@ -96,7 +96,7 @@ class Variant(NamedTuple):
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
     return (
-        isinstance(problem, ConvProblem)
+        in_planes(problem)
         and problem.direction != "bwd_weights"
         and problem.kernel_w <= MAX_KERNEL_W
     )

@@ -13,7 +13,7 @@ from oclgen.limits import Limits
 from oclgen.pack import PACKED, Packing
 from oclgen.plan import Launch, Plan, buffer, ceil_div
 from oclgen.planes import PLANES, planes_bytes, sum_planes
-from oclgen.problem import ConvProblem, Problem
+from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "conv_register_weights"
@@ -67,7 +67,7 @@ DEFAULT = Config(item_c=1, vec=16, vecs=1, unroll=1, split=1, outputs_fastest=Fa
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
     return (
-        isinstance(problem, ConvProblem)
+        in_planes(problem)
         and problem.direction == "bwd_weights"
         and problem.kernel_w <= MAX_KERNEL_W
     )

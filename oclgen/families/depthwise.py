@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeGuard
 from oclgen.correlation import Axis, Correlation, correlations, operands
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
-from oclgen.problem import ConvProblem, Problem
+from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
 
 NAME = "depthwise"
@@ -84,7 +84,7 @@ class Block(NamedTuple):
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
     return (
-        isinstance(problem, ConvProblem)
+        in_planes(problem)
         and problem.groups == problem.in_channels > 1
         and problem.direction != "bwd_weights"
     )

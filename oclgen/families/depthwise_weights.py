@@ -13,7 +13,7 @@ from oclgen.families.depthwise import MAX_GUARDED, MAX_WINDOW, blocks, window
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
 from oclgen.planes import PLANES, planes_bytes, sum_planes
-from oclgen.problem import ConvProblem, Problem
+from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "depthwise_weights"
@@ -73,7 +73,7 @@ DEFAULT = Config(patch_h=4, patch_w=1, vec=1, guarded=True, local_size=64, local
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
     return (
-        isinstance(problem, ConvProblem)
+        in_planes(problem)
         and problem.groups == problem.in_channels > 1
         and problem.direction == "bwd_weights"
         and problem.kernel_h * problem.kernel_w <= MAX_TAPS

@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from oclgen.limits import Limits
 from oclgen.plan import Launch, buffer, ceil_div, round_up
-from oclgen.problem import ConvProblem, Problem
+from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import dtype_preamble, render, vector
 from oclgen.winograd_matrices import POINTS, Matrix, Transforms, cook_toom, statements
 
@@ -31,7 +31,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 def fits(problem: Problem, kernels: tuple[int, ...] = (3, 5)) -> TypeGuard[ConvProblem]:
     """Say whether it has a square kernel of such a size, stride 1, one group, no excess padding."""
-    if not isinstance(problem, ConvProblem):
+    if not in_planes(problem):
         return False
     p = problem
     ones = (p.stride_h, p.stride_w, p.dilation_h, p.dilation_w, p.groups) == (1, 1, 1, 1, 1)

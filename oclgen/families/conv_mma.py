@@ -1,0 +1,198 @@
+"""Convolution on a GPU's matrix units, all directions, by implicit GEMM: fp16, bf16 and tf32.
+
+It is not for fp32 that has to be fp32, nor for groups. The units themselves, their tiles and the rule
+of what fits are those of `gemm_mma`, asked about the implicit product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any, TypeGuard
+
+from oclgen import ptx
+from oclgen.correlation import output_elements
+from oclgen.families import conv_mma_operands as parts
+from oclgen.families import gemm_mma
+from oclgen.families.gemm_mma_tiles import Layout
+from oclgen.families.gemm_parts import aligned_preamble, slice_length, workspace_too_large
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, buffer, ceil_div
+from oclgen.planes import PLANES, planes_bytes, sum_planes
+from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem
+from oclgen.render import activation_preamble, dtype_preamble, render
+
+NAME = "conv_mma"
+
+MAX_KERNEL = 15
+"""Rows and columns of taps, each of which has a bit in half a word, and one that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legends stand at the heads of its templates."""
+
+    unit: str
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    warps_m: int
+    warps_n: int
+    stages: int
+    pending: int
+    split_k: int
+    group_m: int
+
+    def gemm(self, problem: ConvProblem) -> gemm_mma.Config:
+        """Return the same tiles as parameters of the implicit product; weights are packed."""
+        forward = problem.direction != "bwd_weights"
+        pack_a = forward and problem.layout == "nchw"
+        return replace(gemm_mma.DEFAULT, **asdict(self), pack_a=pack_a, pack_b=forward > pack_a)
+
+    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        return self.gemm(problem).why_not(_product(problem), limits) or workspace_too_large(
+            dict(_workspaces(problem, self)), limits
+        )
+
+
+DEFAULT = Config(
+    unit="mma", tile_m=64, tile_n=64, tile_k=32, warps_m=2, warps_n=2, stages=2, pending=0,
+    split_k=1, group_m=8,
+)  # fmt: skip
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether the family can compute the problem at all."""
+    return (
+        isinstance(problem, ConvProblem)
+        and problem.dtype in gemm_mma.DTYPES_SERVED
+        and problem.groups == 1
+        and max(problem.kernel_h, problem.kernel_w) <= MAX_KERNEL
+    )
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return the copies of images and weights, the product, and the sum of planes if k is split."""
+    launches = [launch for image in parts.images(problem) for launch in image.launches()]
+    if problem.direction == "bwd_weights":
+        launches.append(_of_weights(problem, config))
+    else:
+        packed = parts.pack(problem, _weights_layout(problem, config))
+        launches += [packed] if packed else []
+        launches.append(_of_correlations(problem, config))
+    if config.split_k > 1:
+        launches.append(sum_planes(problem, config.split_k))
+    return Plan(tuple(launches), _workspaces(problem, config))
+
+
+_product = lru_cache(maxsize=256)(parts.product)
+
+
+def _weights_layout(problem: ConvProblem, config: Config) -> Layout:
+    return config.gemm(problem).layout(_product(problem), "a" if problem.layout == "nchw" else "b")
+
+
+def _workspaces(problem: ConvProblem, config: Config) -> tuple[tuple[str, int], ...]:
+    sizes = [space for image in parts.images(problem) for space in image.workspaces]
+    if problem.direction != "bwd_weights":
+        sizes.append((parts.PACKED, parts.packed_bytes(problem, _weights_layout(problem, config))))
+    if config.split_k > 1:
+        sizes.append((PLANES, planes_bytes(problem, config.split_k)))
+    return tuple(sizes)
+
+
+def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
+    phases, split = parts.phases(problem), config.split_k > 1
+    image = parts.images(problem)[0]
+    nhwc, whole = problem.layout == "nhwc", all(p.rows.whole and p.cols.whole for p in phases)
+    source = render(
+        NAME,
+        **_common(problem, config),
+        sizes=parts.sizes_text(problem, _weights_layout(problem, config)),
+        activation=activation_preamble("none" if split else problem.activation),
+        pixels="a" if nhwc else "b",
+        slice=_slice(problem, config) // config.tile_k,
+        in_place=image.in_place,
+        bias=problem.bias and not split,
+        pair=phases[0].channels % 2 == 0 if nhwc else whole and phases[0].results % 2 == 0,
+    )
+    out = PLANES if split else problem.output
+    bias = buffer("bias") if problem.bias and not split else ()
+    args = (*image.argument(), *buffer(parts.PACKED), *bias, *buffer(out))
+    return _launch(problem, config, NAME, source, (len(phases), config.split_k), args)
+
+
+def _of_weights(problem: ConvProblem, config: Config) -> Launch:
+    images = parts.images(problem)
+    source = render(
+        f"{NAME}_weights",
+        **_common(problem, config),
+        sizes=parts.weights_sizes(problem),
+        slice=_slice(problem, config),
+        in_place=any(image.in_place for image in images),
+    )
+    out = buffer(PLANES if config.split_k > 1 else "w")
+    args = (*images[0].argument(), *images[1].argument(), *out)
+    return _launch(problem, config, f"{NAME}_weights", source, (config.split_k, 1), args)
+
+
+def _common(problem: ConvProblem, config: Config) -> dict[str, Any]:
+    """Return what both kernels are rendered with."""
+    product, gemm = _product(problem), config.gemm(problem)
+    a, b = (gemm.layout(product, role) for role in "ab")
+    values = asdict(config)
+    ahead = config.stages - 1 - values.pop("pending")
+    blocks = (gemm.block_m // (64 if config.unit == "wgmma" else 16), gemm.block_n // 8)
+    elements = max(image.elements for image in parts.images(problem))
+    return values | {
+        "dtype": problem.dtype,
+        "elem_bytes": DTYPES[problem.dtype],
+        "word": "uint" if DTYPES[problem.dtype] == 4 else "ushort",
+        "preamble": f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
+        "units": units(problem, config, a, b, ahead, blocks),
+        "a": a, "b": b, "blocks_m": blocks[0], "blocks_n": blocks[1], "ahead": ahead,
+        "tiles_m": ceil_div(product.m, config.tile_m),
+        "tiles_n": ceil_div(product.n, config.tile_n),
+        "index": "int" if max(elements, output_elements(problem)) < 2**31 else "long",
+        "elements": output_elements(problem),
+    }  # fmt: skip
+
+
+def units(
+    problem: ConvProblem, config: Config, a: Layout, b: Layout, ahead: int, blocks: tuple[int, int]
+) -> str:
+    """Return the text of the matrix units for tiles that lie as `a` and `b`: see `mma_units`."""
+    return render(
+        "mma_units",
+        unit=config.unit,
+        dtype=problem.dtype,
+        elem_bytes=DTYPES[problem.dtype],
+        tile_k=config.tile_k,
+        blocks_m=blocks[0],
+        blocks_n=blocks[1],
+        ahead=ahead,
+        pending=config.pending,
+        a=a,
+        b=b,
+    )
+
+
+def _slice(problem: ConvProblem, config: Config) -> int:
+    """Return the steps of the reduction in each slice."""
+    return slice_length(_product(problem).k, config.split_k, config.tile_k)
+
+
+def _launch(
+    problem: ConvProblem, config: Config, kernel: str, source: str, planes: tuple[int, int], args: Any
+) -> Launch:
+    product, gemm = _product(problem), config.gemm(problem)
+    tiles = ceil_div(product.m, config.tile_m) * ceil_div(product.n, config.tile_n)
+    return Launch(
+        source=ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source,
+        kernel=kernel,
+        global_size=(tiles * gemm.work_items, *planes),
+        local_size=(gemm.work_items, 1, 1),
+        args=args,
+        local_bytes=gemm.local_bytes(product),
+    )

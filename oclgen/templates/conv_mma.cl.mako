@@ -1,0 +1,262 @@
+<%doc>
+Forward convolution, or the gradient of its input, as an implicit product on matrix units.
+
+Images are read as [batch][pixels][channels], channels in whole chunks of 16 bytes; one row (or column)
+of the product per result, k is taps by channels. A chunk has one tap: a work-item copies the same
+chunk of several rows and moves on through taps and channels, while each row knows by two masks of
+bits which rows and columns of taps meet the image. Weights were packed as the tiles that they are in
+local memory. While the units work on one step, `cp.async` copies the next ones.
+
+units                      `mma_units` for these tiles
+sizes                      text of the phases' sizes; those that differ are tables by `phase`
+dtype                      storage of the images, bias and result
+pixels                     the product's side that is results: "a" (rows) or "b" (columns)
+tile_m, tile_n, tile_k     tile of the product, and steps of k per tile
+warps_m, warps_n           warps per work-group, each of which computes a block
+blocks_m, blocks_n         blocks of 16 (wgmma: 64) rows and of 8 columns that a warp computes
+a, b                       how the sides lie in local memory: see `Layout`
+stages, ahead              tiles in local memory; those that are copied ahead
+split_k, slice             slices of k, each a plane of sums; the tiles along k of each
+group_m                    rows of tiles that work-groups sweep together
+tiles_m, tiles_n           tiles of the largest phase
+phases                     number of phases
+in_place                   the image is the problem's own, which may not be aligned
+bias                       add bias by channel
+pair                       neighbouring columns lie side by side in the result, from any even one on
+elements                   elements of a plane
+</%doc>
+<%
+    work_items = 32 * warps_m * warps_n
+    split = split_k > 1
+    c_type = "float" if split else "elem_t"
+    chunk = 16 // elem_bytes
+    stage_bytes = a.bytes + b.bytes
+    weights = "b" if pixels == "a" else "a"
+    p_lay, w_lay = (a, b) if pixels == "a" else (b, a)
+    starts = {"a": 0, "b": a.bytes}
+    firsts = {"a": "tile_row", "b": "tile_column"}
+    copies = p_lay.bytes // (16 * work_items)
+    rows_per_copy = work_items * 16 // p_lay.row_bytes
+    block_m = 16 * (4 if unit == "wgmma" else 1)
+    warp_m, warp_n = blocks_m * block_m, blocks_n * 8
+    warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "")
+    def plus(offset):
+        return f" + {offset}" if offset else ""
+%>\
+${preamble}
+${activation}
+${units}
+${sizes}
+
+% if in_place:
+/* copies 16 bytes at once, of images that are not aligned */
+void copy_elements(__local uchar *to, __global const elem_t *from, const bool some)
+{
+    for (int i = 0; i < ${chunk}; ++i) {
+        ((__local ${word} *)to)[i] = some ? ((__global const ${word} *)from)[i] : 0;
+    }
+}
+
+% endif
+void store_pair(
+    __global ${c_type} *to, __global ${c_type} *next, const bool both, const bool wide, const float2 value)
+{
+    if (wide && both) {
+% if split:
+        *(__global float2 *)to = value;
+% else:
+        ALIGNED_STORE2(ACT(value), to);
+% endif
+    } else {
+% for place, lane, guard in (("to", "x", ""), ("next", "y", "if (both) ")):
+% if split:
+        ${guard}*${place} = value.${lane};
+% else:
+        ${guard}STORE1(ACT(value.${lane}), ${place});
+% endif
+% endfor
+    }
+}
+
+<%def name="copy(slot)">\
+% if in_place:
+            if (!aligned) {
+#pragma unroll
+                for (int i = 0; i < ${copies}; ++i) {
+                    const bool some = reach[i] >> tap_h & reach[i] >> (16 + tap_w) & 1;
+                    copy_elements(tiles + ${slot} + to_image + i * ${work_items * 16}, image + (from[i] + tap), some);
+                }
+            } else
+% endif
+            {
+#pragma unroll
+                for (int i = 0; i < ${copies}; ++i) {
+                    const bool some = reach[i] >> tap_h & reach[i] >> (16 + tap_w) & 1;
+                    copy_chunk(base + ${slot} + to_image + i * ${work_items * 16}, image + (from[i] + tap), some);
+                }
+            }
+% for i in range(w_lay.bytes // (16 * work_items)):
+            copy_chunk(base + ${slot} + to_weights${plus(i * work_items * 16)}, packed${plus(i * work_items * chunk)}, true);
+% endfor
+            packed += ${w_lay.tile * tile_k};
+            depth += ${tile_k};
+            while (depth >= DEPTH_PADDED) {
+                depth -= DEPTH_PADDED;
+                tap_w += 1;
+                if (tap_w == TAPS_W) {
+                    tap_w = 0;
+                    tap_h = min(tap_h + 1, 15); // no tap has that bit
+                }
+            }
+            tap = (tap_h * TAP_STEP_H * READ_W + tap_w * TAP_STEP_W) * (${index})DEPTH_PADDED + depth;
+</%def>\
+/* where result q of all images is stored, its first channel */
+${index} place_of(const int q, const int phase)
+{
+    const int at = q % RESULTS;
+    const int y = FIRST_H + at / RESULTS_W * STORE_STEP_H, x = FIRST_W + at % RESULTS_W * STORE_STEP_W;
+    return q / RESULTS * (${index})IMAGE_STEP + (y * WRITTEN_W + x) * PIXEL_STEP;
+}
+
+__kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
+void conv_mma(
+    __global const elem_t *restrict image, const long offset_image,
+    __global const elem_t *restrict packed, const long offset_packed,
+% if bias:
+    __global const elem_t *restrict bias, const long offset_bias,
+% endif
+    __global ${c_type} *restrict out, const long offset_out)
+{
+    __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));
+    const local_t base = LOCAL(tiles);
+    const int id = (int)get_local_id(0), phase = (int)get_global_id(1);
+
+    // strips of group_m rows of tiles, each swept column by column
+    const int strip = (int)get_group_id(0) / ${group_m * tiles_n};
+    const int inside = (int)get_group_id(0) % ${group_m * tiles_n};
+    const int height = min(${group_m}, ${tiles_m} - strip * ${group_m});
+    const int tile_row = (strip * ${group_m} + inside % height) * ${tile_m};
+    const int tile_column = inside / height * ${tile_n};
+    if (${firsts[pixels]} >= PIXELS) {
+        return; // a phase with fewer results than others
+    }
+    image += offset_image;
+    out += offset_out${f" + get_global_id(2) * (long){elements}" if split else ""};
+% if bias:
+    bias += offset_bias;
+% endif
+% if split:
+    const int first_step = (int)get_global_id(2) * ${slice};
+    const int steps = clamp(STEPS - first_step, 0, ${slice});
+% else:
+    const int first_step = 0, steps = STEPS;
+% endif
+    packed += offset_packed + PACKED_FIRST
+        + ((${firsts[weights]} / ${w_lay.tile}) * (long)STEPS + first_step) * ${w_lay.tile * tile_k} + id * ${chunk};
+    const uint to_weights = id * 16${plus(starts[weights])};
+
+    // the chunks that this work-item copies: rows of results, and for each which taps meet the image
+% if in_place:
+    const bool aligned = ((size_t)image & 15) == 0;
+% endif
+    const int row = id / ${p_lay.row_bytes // 16}, first_chunk = id % ${p_lay.row_bytes // 16};
+    const uint to_image = row * ${p_lay.row_bytes} + (first_chunk ^ ${p_lay.swizzle("row")}) * 16${plus(starts[pixels])};
+    ${index} from[${copies}];
+    uint reach[${copies}];
+#pragma unroll
+    for (int i = 0; i < ${copies}; ++i) {
+        const int q = ${firsts[pixels]} + row + i * ${rows_per_copy};
+        const int at = q % RESULTS;
+        const int y = at / RESULTS_W * STEP_H + ORIGIN_H, x = at % RESULTS_W * STEP_W + ORIGIN_W;
+        from[i] = ((q / RESULTS * (${index})READ_H + y) * READ_W + x) * DEPTH_PADDED;
+        uint met = 0;
+        for (int tap = 0; tap < TAPS_H; ++tap) {
+            met |= (uint)(y + tap * TAP_STEP_H) < READ_H ? 1u << tap : 0u;
+        }
+        for (int tap = 0; tap < TAPS_W; ++tap) {
+            met |= (uint)(x + tap * TAP_STEP_W) < READ_W ? 65536u << tap : 0u;
+        }
+        reach[i] = q < PIXELS ? met : 0u;
+    }
+    int depth = first_step * ${tile_k} + first_chunk * ${chunk};
+    int tap_h = depth / DEPTH_PADDED / TAPS_W, tap_w = depth / DEPTH_PADDED % TAPS_W;
+    tap_h = min(tap_h, 15);
+    depth %= DEPTH_PADDED;
+    ${index} tap = (tap_h * TAP_STEP_H * READ_W + tap_w * TAP_STEP_W) * (${index})DEPTH_PADDED + depth;
+
+    const int warp_row = ${warp_row} * ${warp_m}, warp_column = id / ${32 * warps_m} * ${warp_n};
+    const place_t at_a = place_a(base, warp_row, id), at_b = place_b(base, warp_column, id);
+    float acc[${blocks_m}][${4 * blocks_n}] = {{0.0f}};
+
+    uint reading = 0, writing = ${ahead % stages * stage_bytes};
+    for (int s = 0; s < ${ahead}; ++s) {
+        if (s < steps) {
+${copy(f"s * {stage_bytes}")}\
+        }
+        COPY_COMMIT();
+    }
+    for (int step = 0; step < steps; ++step) {
+        AWAIT_TILE();
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (step + ${ahead} < steps) {
+${copy("writing")}\
+        }
+        COPY_COMMIT();
+        multiply(acc, MOVED(at_a, reading), MOVED(at_b, reading));
+        reading = reading == ${(stages - 1) * stage_bytes} ? 0 : reading + ${stage_bytes};
+        writing = writing == ${(stages - 1) * stage_bytes} ? 0 : writing + ${stage_bytes};
+    }
+    AWAIT_PRODUCTS();
+
+    const int m0 = tile_row + warp_row, n0 = tile_column + warp_column;
+    const bool wide = ${f"((size_t)out & {2 * (4 if split else elem_bytes) - 1}) == 0" if pair else "false"};
+% if pixels == "a":
+% if bias:
+% for j in range(blocks_n):
+<% at = f"n0 + COLUMN({j})" %>\
+    const float2 bias${j} = (float2)(
+        ${at} < CHANNELS ? LOAD1(bias + ${at}) : 0.0f, ${at} + 1 < CHANNELS ? LOAD1(bias + ${at} + 1) : 0.0f);
+% endfor
+% endif
+% for i in range(blocks_m):
+% for h in (0, 1):
+    {
+        const int q = m0 + ROW(${i}, ${h});
+        if (q < PIXELS) {
+            __global ${c_type} *to = out + place_of(q, phase);
+% for j in range(blocks_n):
+<%
+    at = f"n0 + COLUMN({j})"
+    value = f"(float2)(acc[{i}][{4 * j + 2 * h}], acc[{i}][{4 * j + 2 * h + 1}])" + (f" + bias{j}" if bias else "")
+%>\
+            if (${at} < CHANNELS) {
+                store_pair(to + ${at}, to + ${at} + 1, ${at} + 1 < CHANNELS, wide, ${value});
+            }
+% endfor
+        }
+    }
+% endfor
+% endfor
+% else:
+% for j in range(blocks_n):
+    {
+        const int q = n0 + COLUMN(${j});
+        __global ${c_type} *to = out + place_of(q, phase), *next = out + place_of(q + 1, phase);
+        if (q < PIXELS) {
+% for i in range(blocks_m):
+% for h in (0, 1):
+<%
+    at = f"m0 + ROW({i}, {h})"
+    value = f"(float2)(acc[{i}][{4 * j + 2 * h}], acc[{i}][{4 * j + 2 * h + 1}])" + (f" + LOAD1(bias + {at})" if bias else "")
+%>\
+            if (${at} < CHANNELS) {
+                const ${index} plane = (${at}) * (${index})CHANNEL_STEP;
+                store_pair(to + plane, next + plane, q + 1 < PIXELS, wide, ${value});
+            }
+% endfor
+% endfor
+        }
+    }
+% endfor
+% endif
+}

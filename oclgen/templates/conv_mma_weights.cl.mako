@@ -1,0 +1,171 @@
+<%doc>
+Gradient of a convolution's weights on matrix units: W [channels, taps x channels] = yᵀ x, summed over
+all pixels of all results.
+
+Both images are read as [batch][pixels][channels], channels in whole chunks of 16 bytes; tiles in local
+memory are panels of 128 bytes of channels with one row per pixel, and the units turn them. A chunk of
+x has one tap; whether the tap of a pixel meets the image is worked out as the pixel is copied.
+
+units                      `mma_units` for these tiles
+sizes                      text of the sizes
+dtype                      storage of the images and the result
+tile_m, tile_n, tile_k     tile of the product, and pixels per tile
+warps_m, warps_n           warps per work-group, each of which computes a block
+blocks_m, blocks_n         blocks of 16 (wgmma: 64) rows and of 8 columns that a warp computes
+a, b                       how the sides lie in local memory: see `Layout`
+stages, ahead              tiles in local memory; those that are copied ahead
+split_k, slice             slices of the pixels, each a plane of sums; the pixels of each
+group_m                    rows of tiles that work-groups sweep together
+tiles_m, tiles_n           tiles of the product
+in_place                   an image is the problem's own, which may not be aligned
+elements                   elements of a plane
+</%doc>
+<%
+    work_items = 32 * warps_m * warps_n
+    split = split_k > 1
+    c_type = "float" if split else "elem_t"
+    chunk = 16 // elem_bytes
+    stage_bytes = a.bytes + b.bytes
+    copies = a.bytes // (16 * work_items), b.bytes // (16 * work_items)
+    places_a, places_b = ([lay.neighbour(i, work_items) for i in range(n)] for lay, n in zip((a, b), copies))
+    columns = sorted({across for across, _ in places_b})
+    lines = sorted({along for _, along in places_b})
+    warp_m, warp_n = blocks_m * 16 * (4 if unit == "wgmma" else 1), blocks_n * 8
+    warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "")
+    def plus(offset):
+        return f" + {offset}" if offset else ""
+%>\
+${preamble}
+${units}
+${sizes}
+
+% if in_place:
+/* copies 16 bytes at once, of images that are not aligned */
+void copy_elements(__local uchar *to, __global const elem_t *from, const bool some)
+{
+    for (int i = 0; i < ${chunk}; ++i) {
+        ((__local ${word} *)to)[i] = some ? ((__global const ${word} *)from)[i] : 0;
+    }
+}
+
+#define COPY(aligned, to, from, some) \
+    if (aligned) copy_chunk(base + (to), from, some); else copy_elements(tiles + (to), from, some)
+% else:
+#define COPY(aligned, to, from, some) copy_chunk(base + (to), from, some)
+% endif
+
+<%def name="copy(slot)">\
+% for i, (across, along) in enumerate(places_a):
+            COPY(aligned_y, ${slot} + to_y${plus(i * work_items * 16)}, from_y${plus(across)}${f" + {along} * (long)CHANNELS_PADDED" if along else ""},
+                 channel${plus(across)} < CHANNELS_PADDED && pixel_y${plus(along)} < last);
+% endfor
+            from_y += ${tile_k} * (long)CHANNELS_PADDED;
+            pixel_y += ${tile_k};
+% for line in lines:
+            {
+                const int pixel = pixel_x${plus(line)}, at = pixel % (OUT_H * OUT_W);
+                const int y = pixel < last ? at / OUT_W * STRIDE_H : -100000000, x = at % OUT_W * STRIDE_W;
+                const ${index} from = ((pixel / (OUT_H * OUT_W) * (${index})HEIGHT + at / OUT_W * STRIDE_H) * WIDTH + x) * DEPTH_PADDED;
+% for i, (across, along) in enumerate(places_b):
+% if along == line:
+<% n = columns.index(across) %>\
+                COPY(aligned_x, ${slot} + to_x${plus(i * work_items * 16)}, image + (from + tap${n}),
+                     (uint)(y + tap_y${n}) < HEIGHT && (uint)(x + tap_x${n}) < WIDTH);
+% endif
+% endfor
+            }
+% endfor
+            pixel_x += ${tile_k};
+</%def>\
+__kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
+void conv_mma_weights(
+    __global const elem_t *restrict gradient, const long offset_gradient,
+    __global const elem_t *restrict image, const long offset_image,
+    __global ${c_type} *restrict out, const long offset_out)
+{
+    __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));
+    const local_t base = LOCAL(tiles);
+    const int id = (int)get_local_id(0);
+
+    // strips of group_m rows of tiles, each swept column by column
+    const int strip = (int)get_group_id(0) / ${group_m * tiles_n};
+    const int inside = (int)get_group_id(0) % ${group_m * tiles_n};
+    const int height = min(${group_m}, ${tiles_m} - strip * ${group_m});
+    const int tile_row = (strip * ${group_m} + inside % height) * ${tile_m};
+    const int tile_column = inside / height * ${tile_n};
+    gradient += offset_gradient;
+    image += offset_image;
+    out += offset_out${f" + get_global_id(1) * (long){elements}" if split else ""};
+    const int first = (int)get_global_id(1) * ${slice}, last = min(first + ${slice}, PIXELS);
+% if in_place:
+    const bool aligned_y = ((size_t)gradient & 15) == 0, aligned_x = ((size_t)image & 15) == 0;
+% endif
+
+    // the chunks that this work-item copies: of y some channels, of x some channels of a tap
+% for side, lay, start in (("y", a, 0), ("x", b, a.bytes)):
+    const int row_${side} = id / 8, chunk_${side} = id % 8;
+    const uint to_${side} = row_${side} * 128 + (chunk_${side} ^ ${lay.swizzle(f"row_{side}")}) * 16${plus(start)};
+    int pixel_${side} = first + row_${side} % ${tile_k};
+% endfor
+    const int channel = tile_row + row_y / ${tile_k} * ${a.panel} + chunk_y * ${chunk};
+    __global const elem_t *from_y = gradient + pixel_y * (long)CHANNELS_PADDED + channel;
+% for n, across in enumerate(columns):
+    const int column${n} = tile_column + row_x / ${tile_k} * ${b.panel} + chunk_x * ${chunk}${plus(across)};
+    const int tap_y${n} = column${n} < TAPS * DEPTH_PADDED
+        ? column${n} / DEPTH_PADDED / KERNEL_W * DILATION_H - PAD_H : -100000000;
+    const int tap_x${n} = column${n} / DEPTH_PADDED % KERNEL_W * DILATION_W - PAD_W;
+    const ${index} tap${n} = (tap_y${n} * (${index})WIDTH + tap_x${n}) * DEPTH_PADDED + column${n} % DEPTH_PADDED;
+% endfor
+
+    const int warp_row = ${warp_row} * ${warp_m}, warp_column = id / ${32 * warps_m} * ${warp_n};
+    const place_t at_a = place_a(base, warp_row, id), at_b = place_b(base, warp_column, id);
+    float acc[${blocks_m}][${4 * blocks_n}] = {{0.0f}};
+
+    const int steps = (last - first + ${tile_k - 1}) / ${tile_k};
+    uint reading = 0, writing = ${ahead % stages * stage_bytes};
+    for (int s = 0; s < ${ahead}; ++s) {
+        if (s < steps) {
+${copy(f"s * {stage_bytes}")}\
+        }
+        COPY_COMMIT();
+    }
+    for (int step = 0; step < steps; ++step) {
+        AWAIT_TILE();
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (step + ${ahead} < steps) {
+${copy("writing")}\
+        }
+        COPY_COMMIT();
+        multiply(acc, MOVED(at_a, reading), MOVED(at_b, reading));
+        reading = reading == ${(stages - 1) * stage_bytes} ? 0 : reading + ${stage_bytes};
+        writing = writing == ${(stages - 1) * stage_bytes} ? 0 : writing + ${stage_bytes};
+    }
+    AWAIT_PRODUCTS();
+
+% for j in range(blocks_n):
+    {
+        const int n = tile_column + warp_column + COLUMN(${j});
+        const int tap = n / DEPTH_PADDED, depth = n % DEPTH_PADDED;
+        __global ${c_type} *to = out + depth * TAPS + tap;
+% for i in range(blocks_m):
+% for h in (0, 1):
+        {
+            const int m = tile_row + warp_row + ROW(${i}, ${h});
+            if (m < CHANNELS && tap < TAPS) {
+% for e in (0, 1):
+                if (depth${plus(e)} < DEPTH) {
+<% to, value = f"to + m * (DEPTH * TAPS){' + TAPS' if e else ''}", f"acc[{i}][{4 * j + 2 * h + e}]" %>\
+% if split:
+                    *(${to}) = ${value};
+% else:
+                    STORE1(${value}, ${to});
+% endif
+                }
+% endfor
+            }
+        }
+% endfor
+% endfor
+    }
+% endfor
+}

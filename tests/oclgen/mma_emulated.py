@@ -1,0 +1,96 @@
+"""Matrix units in plain OpenCL C: the interface of `mma_units`, for devices that have none.
+
+Slow and obvious. What a kernel does around the units (copies, taps, edges, stores) runs on any device
+with this in their place.
+"""
+
+from __future__ import annotations
+
+from oclgen.families.conv_mma import Config
+from oclgen.families.gemm_mma_tiles import Layout
+from oclgen.problem import DTYPES, ConvProblem
+
+LOADS = {
+    "fp16": "vload_half(0, (__local const half *)(tile + at))",
+    "bf16": "as_float((uint)*(__local const ushort *)(tile + at) << 16)",
+    "tf32": "*(__local const float *)(tile + at)",
+}
+
+TEXT = """
+typedef __local uchar *local_t;
+typedef struct {{ local_t tile; int first; }} place_t;
+#define LOCAL(tiles) (tiles)
+#define COPY_COMMIT()
+#define AWAIT_TILE()
+#define AWAIT_PRODUCTS()
+#define ROW(i, h) ({block} * (i) + 8 * (h) + {warp} + id % 32 / 4)
+#define COLUMN(j) (8 * (j) + id % 4 * 2)
+
+void copy_chunk(local_t to, __global const void *from, const bool some)
+{{
+    for (int i = 0; i < 16; ++i) {{
+        to[i] = some ? ((__global const uchar *)from)[i] : 0;
+    }}
+}}
+
+place_t moved(place_t place, const uint bytes)
+{{
+    place.tile += bytes;
+    return place;
+}}
+#define MOVED(place, bytes) moved(place, bytes)
+{sides}
+void multiply(float (*acc)[{columns}], const place_t a, const place_t b)
+{{
+    const int id = get_local_id(0);
+    for (int i = 0; i < {blocks_m}; ++i)
+        for (int j = 0; j < {blocks_n}; ++j)
+            for (int part = 0; part < 4; ++part)
+                for (int k = 0; k < {tile_k}; ++k)
+                    acc[i][4 * j + part] += of_a(a.tile, a.first + ROW(i, part / 2), k)
+                        * of_b(b.tile, b.first + COLUMN(j) + part % 2, k);
+}}
+"""
+
+SIDE = """
+float of_{side}(const local_t tile, const int x, const int k)
+{{
+    const int at = {at};
+    return {load};
+}}
+
+place_t place_{side}(local_t base, const int first, const int id)
+{{
+    place_t place = {{base + {start}, first}};
+    return place;
+}}
+"""
+
+
+def _at(lay: Layout) -> str:
+    row, place = ("x", "k") if lay.along_k else ("k", f"x % {lay.panel}")
+    line = "x" if lay.along_k else f"(x / {lay.panel} * {lay.tile_k} + k)"
+    byte = f"{place} * {lay.elem_bytes}"
+    return f"{line} * {lay.row_bytes} + ({byte} / 16 ^ {lay.swizzle(row)}) * 16 + {byte} % 16"
+
+
+def units(
+    problem: ConvProblem, config: Config, a: Layout, b: Layout, ahead: int, blocks: tuple[int, int]
+) -> str:
+    """Return the emulation, called as `conv_mma.units` is."""
+    assert ahead < config.stages
+    assert a.elem_bytes == DTYPES[problem.dtype]
+    sides = (
+        SIDE.format(side=side, at=_at(lay), load=LOADS[problem.dtype], start=start)
+        for side, lay, start in (("a", a, 0), ("b", b, a.bytes))
+    )
+    wide = config.unit == "wgmma"
+    return TEXT.format(
+        block=64 if wide else 16,
+        warp="id / 32 % 4 * 16" if wide else "0",
+        sides="".join(sides),
+        columns=4 * blocks[1],
+        blocks_m=blocks[0],
+        blocks_n=blocks[1],
+        tile_k=config.tile_k,
+    )
