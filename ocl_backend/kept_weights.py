@@ -47,7 +47,7 @@ def run(launch: PreparedPlan, w: Tensor, *pointers: int) -> None:
     Raises:
         LaunchError, torch.OutOfMemoryError: as `PreparedPlan`.
     """
-    if not _on or torch.is_grad_enabled() or w.is_inference() or not w.is_contiguous():
+    if not _on or torch.is_grad_enabled() or w.is_inference():
         launch(*pointers)
         return
     by_plan = _kept.get(w)

@@ -51,7 +51,7 @@ from ocl_backend.generators import (
     set_rng_state_all,
 )
 from ocl_backend.kept_weights import keep_weights
-from ocl_backend.precision import matmul
+from ocl_backend.precision import conv, matmul
 from ocl_backend.profiling import profile
 from ocl_backend.streams import (
     Event,
@@ -68,6 +68,7 @@ __all__ = [
     "Event",
     "Stream",
     "can_device_access_peer",
+    "conv",
     "current_device",
     "current_stream",
     "default_generators",

@@ -19,4 +19,16 @@ class MatmulPrecision:
     allow_tf32: bool = False
 
 
+@dataclass(slots=True)
+class ConvPrecision:
+    """`torch.ocl.conv`, the counterpart of `torch.backends.cudnn` as far as precision goes.
+
+    `allow_tf32`: as `torch.ocl.matmul`'s, for convolutions of float32. Off by default, unlike
+    cuDNN's.
+    """
+
+    allow_tf32: bool = False
+
+
 matmul = MatmulPrecision()
+conv = ConvPrecision()

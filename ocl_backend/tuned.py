@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
 import torch
@@ -20,7 +20,9 @@ from ocl_backend.launch import PreparedPlan, prepare_plan
 from oclgen.device import BuildError, LaunchError, devices
 from oclgen.families import FAMILIES, config_to_json
 from oclgen.problem import DTYPES, Problem
-from tuned_db import Choice, Chooser, DatabaseError, open_store
+from tuned_db import RUNGS, Choice, Chooser, DatabaseError, NoVariantError, open_store
+
+Known = TypeVar("Known", bound=Problem)
 
 STORAGE: dict[torch.dtype, str] = {
     torch.float32: "fp32",
@@ -182,6 +184,19 @@ def tuned_call(
                 stacklevel=2,
             )
             choice = chooser(device).reject(choice)
+
+
+def better_known(device: int, first: Known, second: Known) -> Known:
+    """Return the problem that a better rung of the ladder serves: `first` if both are as good.
+
+    Of two that compute the same, such as a convolution in two layouts, this is the one that was
+    tuned. `second` is returned if no family serves `first`.
+    """
+    try:
+        rungs = [RUNGS.index(chooser(device).choose(one).rung) for one in (first, second)]
+    except NoVariantError:
+        return second
+    return first if rungs[0] <= rungs[1] else second
 
 
 def reload_tuned() -> None:

@@ -117,8 +117,8 @@ def parse_gemm(text: str) -> GemmProblem:
 
 
 def parse_conv(text: str) -> ConvProblem:
-    """Return the convolution that `N,C,H,W,K,R,S[,stride,pad,dilation,groups][:dtype][:direction][:layout]`
-    or a canonical key describes; stride, pad and dilation hold for both axes.
+    """Return the convolution that a text of `CONV_FORM` or a canonical key describes; stride, pad
+    and dilation hold for both axes.
 
     Raises:
         ProblemError: the text has another form, or the convolution cannot exist.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from oclgen import GENERATOR_VERSION
 from oclgen.families import (
@@ -30,6 +30,9 @@ Rung = Literal["exact", "stale", "nearest", "architecture", "shipped", "default"
 this device with another driver or generator; `nearest`: another shape on this device;
 `architecture`: a device of the same architecture; `shipped`: the records that come with the
 package; `default`: nothing is known, the family's `DEFAULT` serves."""
+
+
+RUNGS: tuple[Rung, ...] = get_args(Rung)
 
 
 class NoVariantError(LookupError):

@@ -8,6 +8,7 @@ business; three dimensions and other dtypes are unfolded first, by `convolution_
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import ge
 from typing import Any, NamedTuple
 
@@ -15,9 +16,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ocl_backend import precision
 from ocl_backend.ops import convolution_unfolded as unfolded
-from ocl_backend.ops.formats import laid_out_like
-from ocl_backend.tuned import STORAGE, TunedCall, forget_with_tuned, remember, tuned_call
+from ocl_backend.ops.formats import arranged, in_pixels, laid_out_like
+from ocl_backend.tuned import (
+    STORAGE,
+    TunedCall,
+    better_known,
+    forget_with_tuned,
+    remember,
+    tuned_call,
+)
 from oclgen.problem import ConvProblem, Direction
 
 Pair = tuple[int, int]
@@ -71,13 +80,12 @@ def convolution(
         RuntimeError: dtypes differ, or output padding reaches over both stride and dilation.
     """
     key = (
-        x.shape, w.shape, x.dtype, w.dtype, x.get_device(), w.get_device(),
-        bias if bias is None else bias.dtype,
+        x.shape, w.shape, x.stride(), w.stride(), x.dtype, w.dtype, x.get_device(), w.get_device(),
+        bias if bias is None else bias.dtype, precision.conv.allow_tf32,
         tuple(stride), tuple(padding), tuple(dilation), transposed, tuple(output_padding), groups,
     )  # fmt: skip
-    known = _plain.get(key)
-    if known and x.is_contiguous() and w.is_contiguous():
-        return _run_plain(*known, x, w, bias, w)
+    if known := _plain.get(key):
+        return _run_plain(*known, x, w, bias)
     _check(x, w, bias)
     if transposed and any(map(ge, output_padding, map(max, stride, dilation))):
         raise RuntimeError(
@@ -94,40 +102,48 @@ def convolution(
     if shape.numel() == 0 or x.numel() == 0:
         y = x.new_zeros(shape)
         return y if bias is None else y.add_(bias.view(-1, 1, 1))
-    given = x, w
-    x, w = x.contiguous(), w.contiguous()
+    given, pixels = (x, w), in_pixels(x, w)
     if transposed:
-        y = x.new_empty(shape)
-        _call("bwd_data", y.shape, w.shape, x, geometry)(y.data_ptr(), w.data_ptr(), x.data_ptr())
+        call, pixels = _call("bwd_data", shape, w.shape, x, geometry, pixels)
+        x, w, y = arranged(x, pixels), w.contiguous(), _empty(x, shape, pixels)
+        call(y.data_ptr(), w.data_ptr(), x.data_ptr())
         return laid_out_like(y if bias is None else y.add_(bias.view(-1, 1, 1)), *given)
-    call = _call("fwd", x.shape, w.shape, x, geometry, bias is not None)
-    if len(_plain) >= MOST_PLAIN:
-        _plain.clear()
-    _plain[key] = call, shape
-    return laid_out_like(_run_plain(call, shape, x, w, bias, given[1]), *given)
+    call, pixels = _call("fwd", x.shape, w.shape, x, geometry, pixels, bias is not None)
+    if arranged(x, pixels) is x and pixels == in_pixels(*given):
+        if len(_plain) >= MOST_PLAIN:
+            _plain.clear()
+        _plain[key] = call, shape, pixels
+    return laid_out_like(_run_plain(call, shape, pixels, arranged(x, pixels), w, bias), *given)
 
 
-_plain: dict[tuple[Any, ...], tuple[TunedCall, torch.Size]] = {}
-"""Prepared forward convolutions by everything but the numbers: a call met before costs a look."""
+_plain: dict[tuple[Any, ...], tuple[TunedCall, torch.Size, bool]] = {}
+"""Prepared forward convolutions that copy no image, by everything but the numbers: a call met
+before costs a look."""
 forget_with_tuned(_plain.clear)
 MOST_PLAIN = 8192
 """So many are remembered, as elsewhere; shapes that never come again must not add up."""
 
 
 def _run_plain(
-    call: TunedCall, shape: torch.Size, x: Tensor, w: Tensor, bias: Tensor | None, owner: Tensor
+    call: TunedCall, shape: torch.Size, pixels: bool, x: Tensor, w: Tensor, bias: Tensor | None
 ) -> Tensor:
-    """Return the forward convolution of contiguous tensors into a new one of `shape`.
-
-    `owner` is the weights as they were given: what is made of them is kept with those.
-    """
-    y = x.new_empty(shape)
+    """Return the forward convolution of an image that lies as the call wants it."""
+    y, dense = _empty(x, shape, pixels), w.contiguous()
     if bias is None:
-        call.with_weights(owner, x.data_ptr(), w.data_ptr(), y.data_ptr())
+        call.with_weights(w, x.data_ptr(), dense.data_ptr(), y.data_ptr())
     else:
         bias = bias.contiguous()
-        call.with_weights(owner, x.data_ptr(), w.data_ptr(), y.data_ptr(), bias.data_ptr())
+        call.with_weights(w, x.data_ptr(), dense.data_ptr(), y.data_ptr(), bias.data_ptr())
     return y
+
+
+def _empty(like: Tensor, shape: torch.Size, pixels: bool) -> Tensor:
+    """Return a new image in channels_last, or contiguous."""
+    if not pixels:
+        return like.new_empty(shape)
+    return torch.empty(
+        shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last
+    )
 
 
 def convolution_backward(
@@ -157,8 +173,8 @@ def convolution_backward(
             grad, x, w, stride, padding, dilation, transposed, groups, output_mask
         )
     geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
-    given_x, given_w = x, w
-    grad, x, w = grad.contiguous(), x.contiguous(), w.contiguous()
+    given_x, given_w, pixels = x, w, in_pixels(x, w)
+    w = w.contiguous()
     grad_bias = grad.sum((0, 2, 3)) if output_mask[2] else None
     if grad.numel() == 0 or x.numel() == 0:
         grad_x = torch.zeros_like(x) if output_mask[0] else None
@@ -167,14 +183,15 @@ def convolution_backward(
     wide, narrow = (grad, x) if transposed else (x, grad)
     grad_x = grad_w = None
     if output_mask[0]:
-        grad_x = torch.empty_like(x)
         direction: Direction = "fwd" if transposed else "bwd_data"
-        call = _call(direction, wide.shape, w.shape, x, geometry)
-        first, last = (grad, grad_x) if transposed else (grad_x, grad)
+        call, lie = _call(direction, wide.shape, w.shape, x, geometry, pixels)
+        source, grad_x = arranged(grad, lie), _empty(x, x.shape, lie)
+        first, last = (source, grad_x) if transposed else (grad_x, source)
         call(first.data_ptr(), w.data_ptr(), last.data_ptr())
     if output_mask[1]:
         grad_w = torch.empty_like(w)
-        call = _call("bwd_weights", wide.shape, w.shape, x, geometry)
+        call, lie = _call("bwd_weights", wide.shape, w.shape, x, geometry, pixels)
+        wide, narrow = arranged(wide, lie), arranged(narrow, lie)
         call(wide.data_ptr(), grad_w.data_ptr(), narrow.data_ptr())
     return laid_out_like(grad_x, given_x), laid_out_like(grad_w, given_w), grad_bias
 
@@ -272,10 +289,18 @@ def _call(
     w: tuple[int, ...],
     like: Tensor,
     geometry: Geometry,
+    pixels: bool,
     bias: bool = False,
-) -> TunedCall:
-    """Return the call for an input and weights of these shapes, as the problem names them."""
-    call: TunedCall = _prepared(direction, x, w, like.get_device(), like.dtype, geometry, bias)
+) -> tuple[TunedCall, bool]:
+    """Return the call for an input and weights of these shapes, as the problem names them, and
+    whether it reads and writes images in channels_last; only with `pixels` it may.
+    """  # noqa: D205
+    storage = STORAGE[like.dtype]
+    if storage == "fp32" and precision.conv.allow_tf32:
+        storage = "tf32"
+    call: tuple[TunedCall, bool] = _prepared(
+        direction, x, w, like.get_device(), storage, geometry, pixels, bias
+    )
     return call
 
 
@@ -285,19 +310,23 @@ def _prepared(
     x: tuple[int, ...],
     w: tuple[int, ...],
     device: int,
-    dtype: torch.dtype,
+    dtype: str,
     geometry: Geometry,
+    pixels: bool,
     bias: bool,
-) -> TunedCall:
+) -> tuple[TunedCall, bool]:
     batch, in_channels, height, width = x
     out_channels, _, kernel_h, kernel_w = w
     problem = ConvProblem(
         batch, in_channels, height, width, out_channels, kernel_h, kernel_w,
         *geometry.stride, *geometry.padding, *geometry.dilation, geometry.groups,
-        dtype=STORAGE[dtype], direction=direction, bias=bias,
+        dtype=dtype, direction=direction, bias=bias,
     )  # fmt: skip
     name = "convolution" if direction == "fwd" else "convolution_backward"
-    return tuned_call(f"{name}_overrideable", device, problem)
+    if pixels:
+        problem = better_known(device, replace(problem, layout="nhwc"), problem)
+    call = tuned_call(f"{name}_overrideable", device, problem)
+    return call, problem.layout == "nhwc"
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

@@ -1,6 +1,7 @@
 """Memory formats: results take channels_last from their operands, as torch's convention has it.
 
-Kernels here read and write contiguous tensors; the rearranging is a copy.
+Most kernels read and write contiguous tensors, and the rearranging is a copy; which convolutions
+read channels_last as it lies is their problem's layout.
 """
 
 from __future__ import annotations
@@ -17,14 +18,22 @@ FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 def laid_out_like(result: Result, *models: Tensor) -> Result:
     """Return `result`, in channels_last if one of `models` is and is not contiguous as well."""
-    if result is None or all(model.is_contiguous() for model in models):
+    if result is None or not in_pixels(*models):
         return result
     wanted = FORMATS.get(result.dim())
-    if wanted is not None and any(_is(model, wanted) for model in models):
-        return result.contiguous(memory_format=wanted)
-    return result
+    return result if wanted is None else result.contiguous(memory_format=wanted)
 
 
-def _is(model: Tensor, wanted: torch.memory_format) -> bool:
-    same = FORMATS.get(model.dim()) is wanted and not model.is_contiguous()
-    return same and model.is_contiguous(memory_format=wanted)
+def in_pixels(*models: Tensor) -> bool:
+    """Say whether one of `models` is in channels_last and is not contiguous as well."""
+    return any(not model.is_contiguous() and _is_last(model) for model in models)
+
+
+def arranged(x: Tensor, pixels: bool) -> Tensor:
+    """Return a 4-d tensor in channels_last or contiguous, itself if it lies so."""
+    return x.contiguous(memory_format=torch.channels_last if pixels else torch.contiguous_format)
+
+
+def _is_last(model: Tensor) -> bool:
+    wanted = FORMATS.get(model.dim())
+    return wanted is not None and model.is_contiguous(memory_format=wanted)

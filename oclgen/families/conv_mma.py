@@ -1,7 +1,7 @@
 """Convolution on a GPU's matrix units, all directions, by implicit GEMM: fp16, bf16 and tf32.
 
-It is not for fp32 that has to be fp32, nor for groups. The units themselves, their tiles and the rule
-of what fits are those of `gemm_mma`, asked about the implicit product.
+It is not for fp32 that has to be fp32, nor for groups. The units, their tiles and the rule of what
+fits are those of `gemm_mma`, asked about the implicit product.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from oclgen import ptx
 from oclgen.correlation import output_elements
 from oclgen.families import conv_mma_operands as parts
 from oclgen.families import gemm_mma
+from oclgen.families.conv_gemm_operands import phases
 from oclgen.families.gemm_mma_tiles import Layout
 from oclgen.families.gemm_parts import aligned_preamble, slice_length, workspace_too_large
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div
 from oclgen.planes import PLANES, planes_bytes, sum_planes
-from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem
+from oclgen.problem import DTYPES, ConvProblem, Problem
 from oclgen.render import activation_preamble, dtype_preamble, render
 
 NAME = "conv_mma"
@@ -103,9 +104,9 @@ def _workspaces(problem: ConvProblem, config: Config) -> tuple[tuple[str, int], 
 
 
 def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
-    phases, split = parts.phases(problem), config.split_k > 1
+    launched, split = phases(problem), config.split_k > 1
     image = parts.images(problem)[0]
-    nhwc, whole = problem.layout == "nhwc", all(p.rows.whole and p.cols.whole for p in phases)
+    nhwc, whole = problem.layout == "nhwc", all(p.rows.whole and p.cols.whole for p in launched)
     source = render(
         NAME,
         **_common(problem, config),
@@ -115,12 +116,12 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
         slice=_slice(problem, config) // config.tile_k,
         in_place=image.in_place,
         bias=problem.bias and not split,
-        pair=phases[0].channels % 2 == 0 if nhwc else whole and phases[0].results % 2 == 0,
+        pair=launched[0].channels % 2 == 0 if nhwc else whole and launched[0].results % 2 == 0,
     )
     out = PLANES if split else problem.output
     bias = buffer("bias") if problem.bias and not split else ()
     args = (*image.argument(), *buffer(parts.PACKED), *bias, *buffer(out))
-    return _launch(problem, config, NAME, source, (len(phases), config.split_k), args)
+    return _launch(problem, config, NAME, source, (len(launched), config.split_k), args)
 
 
 def _of_weights(problem: ConvProblem, config: Config) -> Launch:
@@ -184,7 +185,12 @@ def _slice(problem: ConvProblem, config: Config) -> int:
 
 
 def _launch(
-    problem: ConvProblem, config: Config, kernel: str, source: str, planes: tuple[int, int], args: Any
+    problem: ConvProblem,
+    config: Config,
+    kernel: str,
+    source: str,
+    planes: tuple[int, int],
+    args: Any,
 ) -> Launch:
     product, gemm = _product(problem), config.gemm(problem)
     tiles = ceil_div(product.m, config.tile_m) * ceil_div(product.n, config.tile_n)

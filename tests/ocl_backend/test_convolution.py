@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -10,6 +11,11 @@ torch = pytest.importorskip("torch")
 
 from cpu_twin import check, check_module, place
 from torch import nn
+
+from ocl_backend.ops import convolution
+from ocl_backend.tuned import reload_tuned
+from oclgen.families import families_for
+from oclgen.problem import ConvProblem
 
 CASES = {
     "3x3": nn.Conv2d(4, 6, 3, padding=1),
@@ -55,6 +61,35 @@ def test_inputs_need_not_be_dense(device: Any) -> None:
     check(device, convolve, torch.randn(2, 4, 7, 9), torch.randn(4, 6, 3, 3))
     x = torch.randn(2, 4, 7, 9).to(memory_format=torch.channels_last)
     check(device, torch.conv2d, x, torch.randn(6, 4, 3, 3))
+
+
+@pytest.mark.parametrize("case", ["1x1", "3x3", "transposed"])
+def test_channels_last_is_read_as_it_lies(
+    device: Any, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def served(index: int, pixels: ConvProblem, planes: ConvProblem) -> ConvProblem:
+        return pixels if families_for(pixels) else planes
+
+    monkeypatch.setattr(convolution, "better_known", served)
+    reload_tuned()
+    x = torch.randn(2, 4, 11, 9).to(memory_format=torch.channels_last)
+    check_module(device, CASES[case], x)
+    layer = deepcopy(CASES[case]).to(place(device))
+    met = torch.ocl.explain(layer, x.to(place(device))).rows[0].problem
+    assert met.endswith(":nhwc") == (case == "1x1")
+    reload_tuned()
+
+
+def test_tf32_is_a_choice_and_off_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = torch.randn(1, 8, 6, 6, device="ocl"), torch.randn(4, 8, 3, 3, device="ocl")
+    assert torch.ocl.conv.allow_tf32 is False
+    problems = [torch.ocl.explain(torch.conv2d, x, w).rows[0].problem]
+    monkeypatch.setattr(torch.ocl.conv, "allow_tf32", True)
+    problems.append(torch.ocl.explain(torch.conv2d, x, w).rows[0].problem)
+    assert [":fp32:" in problem for problem in problems] == [True, False]
+    assert ":tf32:" in problems[1]
+    half = torch.ocl.explain(torch.conv2d, x.half(), w.half()).rows[-1]
+    assert ":fp16:" in half.problem
 
 
 @pytest.mark.parametrize(

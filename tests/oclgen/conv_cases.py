@@ -28,6 +28,11 @@ EVERY_WAY = tuple(
     for shape in (*SHAPES, *DEPTHWISE_SHAPES)
     for direction in DIRECTIONS
 )
+PIXELS = tuple(
+    replace(SHAPES[4], layout="nhwc", direction=direction, bias=direction == "fwd")
+    for direction in DIRECTIONS
+)
+"""Images in channels_last, which 1x1 convolutions read without a copy."""
 EPILOGUES = tuple(
     replace(shape, bias=True, activation=activation)
     for shape, activation in ((SHAPES[4], "gelu"), (DEPTHWISE_SHAPES[1], "relu"))

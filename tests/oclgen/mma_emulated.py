@@ -1,7 +1,7 @@
 """Matrix units in plain OpenCL C: the interface of `mma_units`, for devices that have none.
 
-Slow and obvious. What a kernel does around the units (copies, taps, edges, stores) runs on any device
-with this in their place.
+Slow and obvious. What a kernel does around the units (copies, taps, edges, stores) runs on any
+device with this in their place.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from conv_cases import (
     EPILOGUES,
     EVERY_WAY,
     HALVES,
+    PIXELS,
     SHAPES,
     label,
     pairs,
@@ -41,7 +42,9 @@ def check(device: Device, name: str, problem: ConvProblem, config: Any) -> None:
     assert result.ok, f"{problem.key()} {config}: {result.invalidity}: {result.reason}"
 
 
-@pytest.mark.parametrize(("name", "problem"), pairs((*EVERY_WAY, *EPILOGUES, *HALVES)), ids=label)
+@pytest.mark.parametrize(
+    ("name", "problem"), pairs((*EVERY_WAY, *PIXELS, *EPILOGUES, *HALVES)), ids=label
+)
 def test_the_default(device: Device, name: str, problem: ConvProblem) -> None:
     check(device, name, problem, FAMILIES[name].DEFAULT)
 

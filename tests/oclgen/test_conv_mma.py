@@ -1,4 +1,4 @@
-"""What `conv_mma` says anywhere, computes where there are matrix units, and does around them anywhere."""
+"""What `conv_mma` computes on matrix units, and what it says and does around them on any device."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conv_cases import SHAPES, label
+from conv_cases import label
 from mma_emulated import units
 
 from oclgen.device import Device
-from oclgen.families import conv_mma
+from oclgen.families import conv_mma, gemm_mma
 from oclgen.limits import KIB, Limits
-from oclgen.measure import TOLERANCE, Bench, compare, decode
-from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem
+from oclgen.measure import TOLERANCE, Bench, compare, decode, encode
+from oclgen.plan import Plan
+from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, Direction, Memory
+from oclgen.reference import random_inputs, reference
+from search_spaces.space import seeds_of, space_of
 
 HOPPER = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,
@@ -27,47 +30,166 @@ CONFIGS = (
     replace(MMA, tile_m=128, tile_n=64, warps_m=4, warps_n=1, group_m=1),
     replace(WGMMA, tile_m=64, tile_n=128, warps_n=2),
 )
-WHOLE = (
+SHAPES = (
     ConvProblem(2, 16, 7, 6, 24, 3, 3, 1, 1, 1, 1),
     ConvProblem(1, 24, 9, 8, 16, 3, 2, 2, 2, 1, 0, 1, 2),
     ConvProblem(3, 64, 5, 4, 72, 1, 1),
+    ConvProblem(3, 4, 11, 8, 6, 3, 3, 2, 2, 1, 1),
+    ConvProblem(1, 2, 7, 9, 3, 5, 2, 3, 1, 2, 0),
+    ConvProblem(1, 3, 7, 6, 2, 1, 1, 2, 2),
+    ConvProblem(1, 1, 1, 1, 1, 1, 1, 2, 2, 1, 1),
+    ConvProblem(1, 17, 5, 4, 33, 3, 3, 1, 1, 2, 2, 2, 2),
 )
-"""Convolutions whose channels fill chunks of 16 bytes, which are read in place."""
+"""In the first three channels fill chunks of 16 bytes, which are read in place."""
+
+
+def case(number: int, direction: Direction, layout: Memory) -> ConvProblem:
+    """Return a convolution; the dtype goes round."""
+    forward = direction == "fwd"
+    return replace(
+        SHAPES[number], dtype=gemm_mma.DTYPES_SERVED[number % 3], direction=direction,
+        layout=layout, bias=forward, activation="relu" if forward else "none",
+    )  # fmt: skip
+
+
 CASES = tuple(
-    replace(
-        shape, dtype=dtype, direction=direction, layout=layout,
-        bias=direction == "fwd", activation="relu" if direction == "fwd" else "none",
-    )
-    for place, shape in enumerate((*WHOLE, *(s for s in SHAPES if s.groups == 1)))
+    case(number, direction, layout)
+    for number in range(len(SHAPES))
     for direction in DIRECTIONS
-    for layout, dtype in zip(LAYOUTS, conv_mma.gemm_mma.DTYPES_SERVED[place % 2:], strict=False)
-)  # fmt: skip
+    for layout in LAYOUTS
+)
 
 
-def fits(problem: ConvProblem, config: conv_mma.Config) -> conv_mma.Config | None:
-    """Return the config as far as it may serve the problem: slices that are not empty."""
-    for split_k in (config.split_k, 1):
-        tried = replace(config, split_k=split_k)
-        if tried.why_not(problem, HOPPER) is None:
-            return tried
-    return None
+def config_for(problem: ConvProblem, first: int) -> conv_mma.Config:
+    """Return the first of the configs from there on that may serve the problem."""
+    configs = (*CONFIGS[first:], *CONFIGS[:first], MMA)
+    return next(config for config in configs if config.why_not(problem, HOPPER) is None)
+
+
+def emulated(plan: Plan) -> Plan:
+    """Return the plan without the mark of a target that emulated units do not need."""
+    launches = (
+        replace(launch, source=launch.source.removeprefix("// ptx-target: sm_90a\n"))
+        for launch in plan.launches
+    )
+    return replace(plan, launches=tuple(launches))
+
+
+@pytest.mark.parametrize("number", range(len(CASES) // 4))
+def test_around_the_units(device: Device, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fourth case, of which the next device has others."""
+    monkeypatch.setattr(conv_mma, "units", units)
+    problem = CASES[(4 * number + 2 * device.index + (number + device.index) % 2) % len(CASES)]
+    config = config_for(problem, number % 3)
+    result = Bench(device, problem).measure(emulated(conv_mma.plan(problem, config)), 0.0)
+    assert result.ok, f"{problem.key()} {config}: {result.reason}"
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_images_need_not_be_aligned(
+    device: Device, direction: Direction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conv_mma, "units", units)
+    problem = case(0, direction, "nhwc")
+    inputs = random_inputs(problem, 0)
+    stored = {role: encode(array, problem.dtype) for role, array in inputs.items()}
+    like = encode(np.zeros(problem.buffers[problem.output], np.float32), problem.dtype)
+    offsets = dict.fromkeys((*stored, problem.output), 3)
+    buffers = {
+        role: device.upload(np.concatenate([np.zeros(3, like.dtype), array.ravel()]))
+        for role, array in (*stored.items(), (problem.output, like))
+    }
+    plan = emulated(conv_mma.plan(problem, CONFIGS[0]))
+    device.prepare(plan, buffers, offsets).run()
+    got = decode(device.download(buffers[problem.output], like, 3 * like.itemsize), problem.dtype)
+    exact = {role: decode(array, problem.dtype) for role, array in stored.items()}
+    _, wrong = compare(got, reference(problem, exact), TOLERANCE[problem.dtype])
+    assert not wrong
 
 
 @pytest.mark.parametrize("problem", CASES, ids=label)
-def test_around_the_units(
-    device: Device, problem: ConvProblem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conv_mma, "units", units)
+def test_on_matrix_units(device: Device, problem: ConvProblem) -> None:
+    if not {"mma", "wgmma"} <= device.limits.instructions:
+        pytest.skip(f"{device.name} has no matrix units")
     bench = Bench(device, problem)
-    for config in CONFIGS:
-        if (config := fits(problem, config)) and config.unit == "wgmma":
-            plan = conv_mma.plan(problem, config)
-            result = bench.measure(replace(plan, launches=tuple(map(plain, plan.launches))), 0.0)
-        elif config:
-            result = bench.measure(conv_mma.plan(problem, config), 0.0)
-        assert result.ok, f"{config}: {result.reason}"
+    for first in (0, 2):
+        config = config_for(problem, first)
+        result = bench.measure(conv_mma.plan(problem, config), 0.0)
+        assert result.ok, f"{problem.key()} {config}: {result.reason}"
 
 
-def plain(launch: Any) -> Any:
-    """Return the launch without the mark of a target that emulated units do not need."""
-    return replace(launch, source=launch.source.removeprefix("// ptx-target: sm_90a\n"))
+CHANGES: dict[str, Any] = {
+    "unit": "wgmma", "tile_m": 128, "tile_n": 128, "tile_k": 16, "warps_m": 1, "warps_n": 1,
+    "stages": 3, "split_k": 2, "group_m": 2,
+}  # fmt: skip
+BESIDE: dict[str, dict[str, Any]] = {
+    "unit": {"warps_m": 4, "warps_n": 1},
+    "pending": {"unit": "wgmma", "warps_m": 4, "warps_n": 1, "stages": 3},
+}
+"""What a parameter needs beside it to be valid."""
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_every_parameter_changes_the_text(direction: Direction) -> None:
+    problem = ConvProblem(
+        4, 128, 14, 14, 192, 3, 3, pad_h=1, pad_w=1, dtype="bf16", direction=direction
+    )
+    changes = CHANGES | {"pending": 1}
+    assert set(changes) == {field.name for field in fields(MMA)}
+    for name, value in changes.items():
+        first = replace(MMA, **BESIDE.get(name, {}))
+        second = replace(first, **{name: value})
+        for config in (first, second):
+            assert config.why_not(problem, HOPPER) is None, config.why_not(problem, HOPPER)
+        one, other = (conv_mma.plan(problem, config).launches for config in (first, second))
+        assert [launch.source for launch in one] != [launch.source for launch in other], name
+
+
+@pytest.mark.parametrize(
+    ("config", "problem", "words"),
+    [
+        (MMA, case(0, "fwd", "nchw"), ("mma", "none")),
+        (replace(MMA, tile_m=24), case(0, "fwd", "nchw"), ("12 x 32",)),
+        (replace(MMA, stages=9), case(0, "fwd", "nhwc"), ("73728", "48128")),
+        (replace(MMA, split_k=99), case(0, "bwd_weights", "nhwc"), ("split_k=99", "k=84")),
+        (WGMMA, case(2, "bwd_weights", "nhwc"), ("tf32", "unit=mma")),
+    ],
+)  # fmt: skip
+def test_refusals_name_the_numbers(
+    config: conv_mma.Config, problem: ConvProblem, words: tuple[str, ...]
+) -> None:
+    limits = Limits() if words == ("mma", "none") else HOPPER
+    reason = config.why_not(problem, limits)
+    assert reason is not None
+    assert all(word in reason for word in words), reason
+
+
+def test_what_is_served() -> None:
+    assert conv_mma.serves(case(0, "fwd", "nchw"))
+    for change in ({"dtype": "fp32"}, {"groups": 4}, {"kernel_w": 16, "pad_w": 8}):
+        assert not conv_mma.serves(replace(case(0, "fwd", "nchw"), **change))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_space_holds_both_units_and_the_seeds(layout: Memory, direction: Direction) -> None:
+    problem = ConvProblem(
+        64, 128, 28, 28, 128, 3, 3, pad_h=1, pad_w=1, dtype="fp16", direction=direction,
+        layout=layout,
+    )  # fmt: skip
+    space, seeds = space_of("conv_mma", problem, HOPPER), seeds_of("conv_mma", problem, HOPPER)
+    assert {space.config(row).unit for row in range(0, len(space), 7)} == {"mma", "wgmma"}
+    assert len(seeds) >= 4
+    assert all(space.row_of(seed) is not None for seed in seeds[:-1])
+    assert len(space_of("conv_mma", problem, Limits())) == 0
+
+
+def test_images_are_copied_only_where_they_must() -> None:
+    kernels = {
+        layout: [launch.kernel for launch in conv_mma.plan(case(0, "fwd", layout), MMA).launches]
+        for layout in LAYOUTS
+    }
+    assert kernels["nhwc"] == ["conv_mma_pack", "conv_mma"]
+    assert kernels["nchw"] == ["conv_mma_turn", "conv_mma_pack", "conv_mma"]
+    narrow = conv_mma.plan(case(3, "fwd", "nhwc"), MMA).launches
+    assert narrow[0].kernel == "conv_mma_turn"

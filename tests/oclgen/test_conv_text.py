@@ -160,6 +160,15 @@ def test_pointwise_convolutions_are_products() -> None:
     backward = replace(POINTWISE, bias=False, activation="none", direction="bwd_data")
     assert lowered(backward) == GemmProblem(64, 56 * 56, 128, batch=8, shared_a=True, trans_a=True)
     assert lowered(LAYER) is None
+    pixels = 8 * 56 * 56
+    for direction, product in (
+        ("fwd", GemmProblem(pixels, 128, 64, trans_b=True)),
+        ("bwd_data", GemmProblem(pixels, 64, 128)),
+        ("bwd_weights", GemmProblem(128, 64, pixels, trans_a=True)),
+    ):
+        problem = replace(backward, direction=direction, layout="nhwc")
+        assert lowered(problem) == product
+        assert lowered(replace(problem, stride_h=2)) is None
     assert lowered(replace(backward, direction="bwd_weights")) is None
 
 

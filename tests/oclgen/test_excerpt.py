@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,9 @@ PROBLEMS: list[Problem] = [
     ConvProblem(5, 6, 9, 8, 12, 3, 3, groups=3, direction="bwd_data"),
     ConvProblem(5, 6, 9, 8, 12, 3, 3, groups=3, direction="bwd_weights"),
     ConvProblem(5, 6, 9, 8, 12, 3, 3, direction="bwd_weights"),
+    replace(CONV, layout="nhwc"),
+    replace(CONV, direction="bwd_weights", layout="nhwc"),
+    ConvProblem(5, 6, 9, 8, 12, 3, 3, direction="bwd_weights", layout="nhwc"),
 ]
 
 

@@ -11,6 +11,7 @@ from oclgen.problem import (
     ACTIVATIONS,
     DIRECTIONS,
     DTYPES,
+    LAYOUTS,
     ConvProblem,
     GemmProblem,
     ProblemError,
@@ -44,6 +45,7 @@ def convs(draw: st.DrawFn) -> ConvProblem:
         dtype=draw(st.sampled_from(list(DTYPES))), direction=direction,
         bias=forward and draw(st.booleans()),
         activation=draw(st.sampled_from(ACTIVATIONS)) if forward else "none",
+        layout=draw(st.sampled_from(LAYOUTS)),
     )  # fmt: skip
 
 
@@ -67,6 +69,7 @@ def test_any_other_text_is_refused(text: str) -> None:
         "gemm:1x2x99999999999:fp32:nn:b1:-:-:none",
         "conv:1,8,8,8,8,3,3:s1,01:p0,0:d1,1:g1:fp32:fwd:-:none",
         "conv:1,8,8,8,8,3:s1,1:p0,0:d1,1:g1:fp32:fwd:-:none",
+        "conv:1,8,8,8,8,3,3:s1,1:p0,0:d1,1:g1:fp32:fwd:-:none:nchw",
         "x" * 100_000,
     ],
 )
@@ -108,6 +111,7 @@ def test_products_as_typed(text: str, problem: GemmProblem) -> None:
             "8,4,9,9,4,3,3:fp16:bwd_weights",
             ConvProblem(8, 4, 9, 9, 4, 3, 3, dtype="fp16", direction="bwd_weights"),
         ),
+        ("8,4,9,9,4,3,3:nhwc", ConvProblem(8, 4, 9, 9, 4, 3, 3, layout="nhwc")),
         (ConvProblem(1, 8, 8, 8, 8, 3, 3).key(), ConvProblem(1, 8, 8, 8, 8, 3, 3)),
     ],
 )
