@@ -8,13 +8,14 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
+import mma_emulated
 import numpy as np
 
 from oclgen.device import Device, select
-from oclgen.families import FAMILIES, Family, config_to_json, gemm_async, gemm_mma
+from oclgen.families import FAMILIES, Family, config_to_json, conv_mma, gemm_async, gemm_mma
 from oclgen.limits import KIB
 from oclgen.measure import TOLERANCE, Bench, compare
 from oclgen.plan import Plan
@@ -38,14 +39,25 @@ PROBLEMS: tuple[Problem, ...] = (
     ConvProblem(1, 6, 9, 8, 6, 3, 3, 2, 2, 1, 1, groups=6, bias=True),
     ConvProblem(1, 6, 9, 8, 6, 3, 3, pad_h=1, pad_w=1, groups=6, direction="bwd_data"),
     ConvProblem(2, 6, 7, 8, 6, 3, 3, pad_h=1, pad_w=1, groups=6, direction="bwd_weights"),
+    ConvProblem(1, 24, 3, 5, 40, 1, 1, dtype="bf16", layout="nhwc"),
 )
 
-
+ASYNC = replace(gemm_async.DEFAULT, pad_a=0, pad_b=0, pack_a=True, pack_b=True)
+MMA = replace(gemm_mma.DEFAULT, pack_a=True, pack_b=True)
 PACKING: dict[str, Any] = {
-    "gemm_async": replace(gemm_async.DEFAULT, pad_a=0, pad_b=0, pack_a=True, pack_b=True),
-    "gemm_mma": replace(gemm_mma.DEFAULT, pack_a=True, pack_b=True),
+    "gemm_async": ASYNC,
+    "gemm_mma": MMA,
+    "conv_as_gemm_async": FAMILIES["conv_as_gemm_async"].Config(**asdict(ASYNC)),
+    "conv_as_gemm_mma": FAMILIES["conv_as_gemm_mma"].Config(**asdict(MMA)),
 }
 """Families whose product needs instructions that no simulator has; what packs for it is plain."""
+
+ON_UNITS = (
+    ConvProblem(1, 5, 4, 3, 9, 3, 2, 2, 1, 1, 0, dtype="bf16", bias=True),
+    ConvProblem(1, 5, 4, 3, 8, 3, 2, 2, 1, 1, 0, dtype="bf16", direction="bwd_data", layout="nhwc"),
+    ConvProblem(1, 8, 4, 3, 9, 3, 2, dtype="bf16", direction="bwd_weights", layout="nhwc"),
+)
+"""Convolutions that `conv_mma` computes here with its units emulated."""
 
 
 def configs(device: Device, family: Family, problem: Problem) -> Iterator[Any]:
@@ -82,13 +94,27 @@ def run_packing(device: Device, problem: Problem, family: Family) -> None:
     print(f"case {problem.key()} {family.NAME}, packing alone", flush=True)
     plan = family.plan(problem, PACKING[family.NAME])
     packs = tuple(launch for launch in plan.launches if launch.kernel.startswith("packed"))
-    assert len(packs) == 2
+    assert packs
     device.prepare(Plan(packs, plan.workspaces), Bench(device, problem).buffers).run()
+
+
+def run_emulated(device: Device) -> int:
+    """Run `conv_mma` around emulated units and return how many problems ran."""
+    conv_mma.units = mma_emulated.units
+    units = replace(device.limits, instructions=frozenset(ANSWERS))
+    able = replace(device, limits=units)
+    config = replace(conv_mma.DEFAULT, tile_k=16, warps_m=1, stages=3)
+    for problem in ON_UNITS:
+        run(able, problem, FAMILIES[conv_mma.NAME], config)
+    return len(ON_UNITS)
 
 
 def main(name: str) -> None:
     """Run every problem that the family of this name serves, and say how many ran."""
     device, family, count = select("oclgrind"), FAMILIES[name], 0
+    if name == conv_mma.NAME:
+        print(f"done {run_emulated(device)}", flush=True)
+        return
     for problem in PROBLEMS:
         if name in PACKING and family.serves(problem):
             run_packing(device, problem, family)
