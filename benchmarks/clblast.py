@@ -78,11 +78,17 @@ class Clblast:
         return cls(device, path, trials) if path else None
 
     def contestant(self, problem: GemmProblem, buffers: dict[str, Any]) -> dict[str, Samples]:
-        """Return the turn of an fp32 product on buffers by role, under its name."""
+        """Return the turn of an fp32 product on buffers by role, under its name.
+
+        The turn raises `ClblastError` where the library refuses the product.
+        """
+        return {self.name: partial(self._turn, problem, buffers)}
+
+    def _turn(self, problem: GemmProblem, buffers: dict[str, Any]) -> list[float]:
         if self._trials:
             self._tune()
             self._trials = 0
-        return {self.name: calls(partial(self._gemm, problem, buffers), self._clock, TURN_S)}
+        return calls(partial(self._gemm, problem, buffers), self._clock, TURN_S)()
 
     def _gemm(self, p: GemmProblem, buffers: dict[str, Any]) -> None:
         a, b, c = (c_void_p(buffers[role].int_ptr) for role in "abc")
@@ -92,19 +98,15 @@ class Clblast:
             *map(c_int, (ROW_MAJOR, TRANSPOSED[p.trans_a], TRANSPOSED[p.trans_b])),
             *map(c_size_t, (p.m, p.n, p.k)),
         ]
-        if p.batch == 1:
-            call = self._library.CLBlastSgemm
-            operands = [[each, start, ld] for each, ld in ((a, ld_a), (b, ld_b), (c, ld_c))]
-            behind = []
-        else:
+        operands: list[list[Any]] = [
+            [each, start, ld] for each, ld in ((a, ld_a), (b, ld_b), (c, ld_c))
+        ]
+        call, behind = self._library.CLBlastSgemm, []
+        if p.batch > 1:
             call = self._library.CLBlastSgemmStridedBatched
             strides = (p.m * p.k, p.k * p.n, p.m * p.n)
-            operands = [
-                [each, start, ld, c_size_t(stride)]
-                for (each, ld), stride in zip(
-                    ((a, ld_a), (b, ld_b), (c, ld_c)), strides, strict=True
-                )
-            ]
+            for operand, stride in zip(operands, strides, strict=True):
+                operand.append(c_size_t(stride))
             behind = [c_size_t(p.batch)]
         status = call(
             *shape, c_float(1.0), *operands[0], *operands[1], c_float(0.0), *operands[2], *behind,

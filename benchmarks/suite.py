@@ -103,14 +103,15 @@ class Suite:
 
     def _timed(self, row: Row, contestants: list[tuple[Side, str]]) -> Row:
         samples: dict[str, list[float]] = {name: [] for _, name in contestants}
-        try:
-            for _ in range(TURNS):
-                for side, name in contestants:
+        for _ in range(TURNS):
+            for side, name in tuple(contestants):
+                try:
                     samples[name] += side.samples(name, self.clock.seconds)
-                if max(map(sum, samples.values())) > ENOUGH_MS or self.clock.is_over:
-                    break
-        except SideError as error:
-            row = replace(row, reason=str(error))
+                except SideError as error:
+                    contestants.remove((side, name))
+                    row = replace(row, reason=row.reason or str(error))
+            if max(map(sum, samples.values())) > ENOUGH_MS or self.clock.is_over:
+                break
         medians = {name: median(times) for name, times in samples.items() if times}
         ours_ms = medians.pop("ours", None)
         return replace(row, ours_ms=ours_ms, peers=medians)

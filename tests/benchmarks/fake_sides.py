@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any
 
-from sides import Prepare, Prepared
+from sides import Prepare, Prepared, Samples
 
 
 def fake(name: str, ms: float) -> Prepare:
@@ -20,10 +20,14 @@ def fake(name: str, ms: float) -> Prepare:
                 os._exit(3)
             case "hangs":
                 time.sleep(60)
-        return Prepared({"variant": "v"} if name == "ours" else {}, {name: lambda: [ms] * 3})
+        contestants: dict[str, Samples] = {name: lambda: [ms] * 3}
+        if what.get(name) == "brings one that fails":
+            contestants["guest"] = refuse
+        return Prepared({"variant": "v"} if name == "ours" else {}, contestants)
 
     return prepare
 
 
-def refuse() -> Prepare:
+def refuse() -> Any:
+    """Fail, as a side that starts or as one who takes a turn."""
     raise OSError("no driver")

@@ -48,6 +48,7 @@ def test_what_fails_is_a_row_and_the_rest_goes_on(
         task("crash", ours="dies"),
         task("hang", ours="hangs"),
         task("alone", torch="raises"),
+        task("guest", ours="brings one that fails"),
         task("again"),
     ]
     path = tmp_path / "rows.json"
@@ -64,6 +65,8 @@ def test_what_fails_is_a_row_and_the_rest_goes_on(
     assert rows["alone"].ours_ms == 2.0
     assert not rows["alone"].peers
     assert rows["alone"].reason == "torch: ValueError: it does not fit"
+    assert rows["guest"].peers == {"torch": 3.0}
+    assert rows["guest"].reason == "ours: OSError: no driver"
     assert rows["again"].ratio("torch") == 1.5
 
 
