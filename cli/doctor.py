@@ -95,7 +95,8 @@ def _runtime(runtime: Runtime) -> Iterator[Finding]:
             remedy = "This device is left out. Update or remove the runtime."
             yield Finding(f"device {device.name}", "fail", f"{device.problem} ({version})", remedy)
         else:
-            yield Finding(f"device {device.name}", "ok", f"builds and runs kernels ({version})")
+            able = " and ".join(("kernels", *device.instructions))
+            yield Finding(f"device {device.name}", "ok", f"builds and runs {able} ({version})")
 
 
 def _remedy(runtime: Runtime) -> str:

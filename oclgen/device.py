@@ -260,7 +260,8 @@ def devices() -> tuple[Device, ...]:
 def _instructions(device: Device) -> frozenset[str]:
     """Return the names of the instructions that `device` builds, runs and gets right."""
     plans = probe.probes(device.limits.extensions)
-    return frozenset(name for name, plan in plans.items() if _answers(device, name, plan))
+    asked = frozenset(name for name, plan in plans.items() if _answers(device, name, plan))
+    return asked | runtimes.instructions(device.info.runtime_version, device.info.name)
 
 
 def _answers(device: Device, name: str, plan: Plan) -> bool:

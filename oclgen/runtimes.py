@@ -19,7 +19,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from oclgen import health, loader
-from oclgen.health import Health
+from oclgen.health import DeviceHealth, Health
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 PACKAGED = {"intel-opencl-rt": "libintelocl.so"}
@@ -127,9 +127,19 @@ def claim_loader() -> None:
 
 def is_broken(platform_version: str, device: str) -> bool:
     """Say whether a device was found unable to build or run a kernel."""
-    return any(
-        d.problem is not None
+    return any(found.problem is not None for found in _health_of(platform_version, device))
+
+
+def instructions(platform_version: str, device: str) -> frozenset[str]:
+    """Return the instructions of `oclgen.probe.FATAL` that a device has shown."""
+    found = _health_of(platform_version, device)
+    return frozenset(name for health in found for name in health.instructions)
+
+
+def _health_of(platform_version: str, device: str) -> list[DeviceHealth]:
+    return [
+        d
         for runtime in prepare()
         for d in runtime.health.devices
         if (d.platform_version, d.name) == (platform_version.strip(), " ".join(device.split()))
-    )
+    ]

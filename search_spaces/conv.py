@@ -24,7 +24,7 @@ from oclgen.families.conv_gemm_operands import weights_extents
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
 from oclgen.problem import ConvProblem
-from search_spaces import gemm
+from search_spaces import gemm, gemm_pairs
 
 Value = int | bool | str
 Values = Mapping[str, tuple[Value, ...]]
@@ -280,6 +280,7 @@ SPACES: dict[str, tuple[ValuesOf, SeedsOf]] = {
     "conv_gemm": (gemm_values, gemm_seeds),
     "depthwise": (depthwise_values, depthwise_seeds),
     "depthwise_weights": (depthwise_weights_values, depthwise_weights_seeds),
+    "conv_as_gemm_pairs": as_gemm("conv_as_gemm_pairs", gemm_pairs.values, gemm_pairs.seeds),
     "conv_as_gemm_register": as_gemm(
         "conv_as_gemm_register", gemm.register_values, gemm.register_seeds
     ),

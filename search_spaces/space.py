@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
 from oclgen.problem import Problem
-from search_spaces import conv, conv_mma, gemm, winograd
+from search_spaces import conv, conv_mma, gemm, gemm_pairs, winograd
 
 Value = int | bool | str
 Values = Callable[[Any, Limits], Mapping[str, tuple[Value, ...]]]
@@ -35,6 +35,7 @@ SPACES: dict[str, tuple[Values, Seeds]] = {
     "gemm_async": (gemm.async_values, gemm.async_seeds),
     "gemm_dot": (gemm.dot_values, gemm.dot_seeds),
     "gemm_mma": (gemm.mma_values, gemm.mma_seeds),
+    "gemm_pairs": (gemm_pairs.values, gemm_pairs.seeds),
     "gemm_register": (gemm.register_values, gemm.register_seeds),
     "gemm_staged": (gemm.staged_values, gemm.staged_seeds),
     "winograd_blocked": (winograd.blocked_values, winograd.blocked_seeds),

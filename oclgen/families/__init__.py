@@ -20,6 +20,7 @@ from oclgen.families import (
     gemm_async,
     gemm_dot,
     gemm_mma,
+    gemm_pairs,
     gemm_register,
     gemm_staged,
     winograd_blocked,
@@ -52,6 +53,7 @@ class Family(Protocol):
 
 _MODULES: tuple[Family, ...] = (
     gemm_mma,
+    gemm_pairs,
     gemm_register,
     gemm_staged,
     gemm_async,
@@ -67,6 +69,7 @@ _MODULES: tuple[Family, ...] = (
     conv_gemm,
     winograd_fused,
     conv_as_gemm(gemm_mma),
+    conv_as_gemm(gemm_pairs),
     conv_as_gemm(gemm_register),
     conv_as_gemm(gemm_staged),
     conv_as_gemm(gemm_async),

@@ -12,7 +12,7 @@ from oclgen.plan import Arg, Launch, Scalar, ceil_div, round_up
 from oclgen.problem import DTYPES, GemmProblem
 
 WORK_ITEMS = 256
-"""Work-items per group of a kernel that packs."""
+"""Work-items per group of a kernel that packs, on GPUs."""
 
 
 def lies_along_k(problem: GemmProblem, role: str) -> bool:
@@ -61,17 +61,17 @@ class Tiles:
         batch_stride = self._item if self._batch > 1 else 0
         return parts.operand(self.workspace, self.tile * self._steps, batch_stride)
 
-    def launch(self, source: str, rows: int, steps: int) -> Launch:
+    def launch(self, source: str, rows: int, steps: int, work_items: int = WORK_ITEMS) -> Launch:
         """Return the launch that fills the workspace, `rows` x `steps` of k per work-group."""
         return Launch(
             source=source,
             kernel=self.workspace,
             global_size=(
-                WORK_ITEMS * ceil_div(self._steps, steps),
+                work_items * ceil_div(self._steps, steps),
                 ceil_div(round_up(self._extent, self.tile), rows),
                 self._batch,
             ),
-            local_size=(WORK_ITEMS, 1, 1),
+            local_size=(work_items, 1, 1),
             args=(
                 *parts.matrix(self.problem, self.role),
                 *self.argument(),

@@ -7,7 +7,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from oclgen.families import gemm_async, gemm_dot, gemm_mma, gemm_register, gemm_staged
+from oclgen.families import (
+    gemm_async,
+    gemm_dot,
+    gemm_mma,
+    gemm_pairs,
+    gemm_register,
+    gemm_staged,
+)
 from oclgen.problem import ACTIVATIONS, DTYPES, GemmProblem
 
 SIZES = ((1, 1, 1), (1, 37, 64), (29, 1, 7), (7, 13, 5), (16, 32, 16), (33, 65, 17), (64, 64, 40))
@@ -87,6 +94,16 @@ ASYNCS = (
     replace(ASYNC, tile_m=64, pad_a=0, split_k=2, pack_a=True, pack_b=True, order="n"),
     replace(ASYNC, tile_n=64, tile_k=16, local_k=4, stages=3, order="n"),
     replace(ASYNC, tile_m=64, pad_a=0, local_k=2, pack_a=True, split_k=2),
+)
+
+PAIRS = gemm_pairs.Config(
+    item_m=6, item_n=16, loop_m=1, order="m", pack_a=False, pack_b=False, split_k=1
+)
+PAIRSES = (
+    PAIRS,
+    replace(PAIRS, item_m=5, pack_a=True, split_k=2, order="n"),
+    replace(PAIRS, item_n=32, loop_m=2, pack_b=True),
+    replace(PAIRS, item_n=48, pack_a=True, pack_b=True, split_k=3),
 )
 
 CONFIGS = [("gemm_register", config) for config in REGISTERS]

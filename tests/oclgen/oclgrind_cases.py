@@ -15,7 +15,15 @@ import mma_emulated
 import numpy as np
 
 from oclgen.device import Device, select
-from oclgen.families import FAMILIES, Family, config_to_json, conv_mma, gemm_async, gemm_mma
+from oclgen.families import (
+    FAMILIES,
+    Family,
+    config_to_json,
+    conv_mma,
+    gemm_async,
+    gemm_mma,
+    gemm_pairs,
+)
 from oclgen.limits import KIB
 from oclgen.measure import TOLERANCE, Bench, compare
 from oclgen.plan import Plan
@@ -49,6 +57,8 @@ PACKING: dict[str, Any] = {
     "gemm_mma": MMA,
     "conv_as_gemm_async": FAMILIES["conv_as_gemm_async"].Config(**asdict(ASYNC)),
     "conv_as_gemm_mma": FAMILIES["conv_as_gemm_mma"].Config(**asdict(MMA)),
+    "gemm_pairs": gemm_pairs.DEFAULT,
+    "conv_as_gemm_pairs": FAMILIES["conv_as_gemm_pairs"].DEFAULT,
 }
 """Families whose product needs instructions that no simulator has; what packs for it is plain."""
 

@@ -173,7 +173,13 @@ def test_pointwise_convolutions_are_products() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["conv_as_gemm_register", "conv_as_gemm_staged", "conv_as_gemm_async"]
+    "name",
+    [
+        "conv_as_gemm_register",
+        "conv_as_gemm_staged",
+        "conv_as_gemm_async",
+        "conv_as_gemm_pairs",
+    ],
 )
 def test_a_product_borrows_the_convolutions_buffers(name: str) -> None:
     plan = FAMILIES[name].plan(POINTWISE, FAMILIES[name].DEFAULT)

@@ -209,10 +209,12 @@ def test_a_kernel_for_another_target_is_carried_in_comments() -> None:
 def test_only_compilers_that_know_ptx_are_asked() -> None:
     assert probe.probes(["cl_khr_fp16", "cl_intel_subgroups"]) == {}
     asked = probe.probes(["cl_nv_device_attribute_query"])
-    assert set(asked) == set(probe.ANSWERS)
+    assert set(asked) == set(probe.ANSWERS) - set(probe.FATAL)
     assert ptx.target_of(asked["wgmma"].launches[0].source) == "sm_90a"
 
 
 def test_probed_instructions_are_those_that_answered(device: Device) -> None:
     nvidia = any(name.startswith("cl_nv_") for name in device.limits.extensions)
-    assert nvidia or not device.limits.instructions
+    others = device.limits.instructions - set(probe.FATAL)
+    assert nvidia or not others
+    assert device.limits.kind == "cpu" or device.limits.instructions == others

@@ -6,11 +6,13 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from oclgen import health, runtimes
+from oclgen.device import Device
 from oclgen.health import DeviceHealth, Health
 
 LIST_DEVICES = """
@@ -146,6 +148,40 @@ def test_a_device_whose_compiler_fails_is_known_to_be_broken(
     assert runtimes.is_broken("OpenCL 3.0 P ", "bad  one")
     assert not runtimes.is_broken("OpenCL 3.0 P", "good one")
     runtimes.prepare.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        (Health(problem="it crashed its process (SIGILL)"), ()),
+        (Health((DeviceHealth("P", "OpenCL 3.0 P", "one", "1", "wrong results", True),)), ()),
+        (Health((DeviceHealth("P", "OpenCL 3.0 P", "one", "1", None, True),)), ("vdpbf16ps",)),
+    ],
+)
+def test_an_instruction_that_kills_costs_a_child_and_no_device(
+    monkeypatch: pytest.MonkeyPatch, answer: Health, shown: tuple[str, ...]
+) -> None:
+    cpu = DeviceHealth("P", "OpenCL 3.0 P", "one", "1", None, True)
+    gpu = replace(cpu, name="two", is_cpu=False)
+
+    def child(_library: str, instruction: str, _timeout_s: float) -> Health:
+        return answer if instruction else Health((cpu, gpu))
+
+    monkeypatch.setattr(health, "_ask_child", child)
+    verdict = health.check("libcpu.so")
+    assert verdict.devices == (replace(cpu, instructions=shown), gpu)
+    monkeypatch.setattr(runtimes, "prepare", lambda: (runtimes.Runtime("lib", "", verdict),))
+    assert runtimes.instructions("OpenCL 3.0 P ", "one") == set(shown)
+    assert not runtimes.instructions("OpenCL 3.0 P", "two")
+    monkeypatch.setattr(health, "_ask_child", lambda *_: pytest.fail("it was remembered"))
+    assert health.check("libcpu.so") == verdict
+
+
+def test_what_the_processor_lacks_is_not_shown(device: Device) -> None:
+    flags = Path("/proc/cpuinfo")
+    if not flags.exists() or "avx512_bf16" in flags.read_text():
+        pytest.skip("the processor has it, or nobody says what it has")
+    assert "vdpbf16ps" not in device.limits.instructions
 
 
 def test_without_any_runtime_there_are_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,15 @@
+<%doc>
+DOT_PAIRS(acc, x, y): adds to each of 16 fp32 sums the products of two pairs of bf16, by AVX512-BF16's
+vdpbf16ps. `acc` is a float16 variable, `x` and `y` are uint16 with one pair per element.
+
+A compiler whose target is the processor takes assembly, and may hide the intrinsic behind a
+processor it does not know. One whose target is SPIR-V knows no vector register in assembly, but hands a
+function of an LLVM intrinsic's name to the compiler behind it, which has it.
+</%doc>
+#ifdef __x86_64__
+#define DOT_PAIRS(acc, x, y) __asm__("vdpbf16ps %2, %1, %0" : "+v"(acc) : "v"(x), "v"(y))
+#else
+typedef __bf16 pairs16 __attribute__((ext_vector_type(32)));
+float16 dot_pairs(float16 acc, pairs16 x, pairs16 y) __asm("llvm.x86.avx512bf16.dpbf16ps.512");
+#define DOT_PAIRS(acc, x, y) ((acc) = dot_pairs(acc, __builtin_astype(x, pairs16), __builtin_astype(y, pairs16)))
+#endif
