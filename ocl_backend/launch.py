@@ -26,6 +26,7 @@ from oclgen.device import SCALAR_TYPES, LaunchError, devices
 import pyopencl as cl  # isort: skip
 
 from ocl_backend import shim
+from ocl_backend.held import pending, settle
 
 OUT_OF_MEMORY, REFUSED = 2, 3
 """The shim's statuses for a device without memory and one that takes no kernel; any other but 0
@@ -83,6 +84,8 @@ class Launch:
                 of the error.
             torch.OutOfMemoryError: the driver found no memory, even with an emptied cache.
         """
+        if pending:
+            settle()
         status = self._call(self._handle, *values)
         if status:
             raise _error(status)

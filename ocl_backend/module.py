@@ -50,6 +50,7 @@ from ocl_backend.generators import (
     set_rng_state,
     set_rng_state_all,
 )
+from ocl_backend.held import fusion, set_fusion
 from ocl_backend.kept_weights import keep_weights
 from ocl_backend.precision import conv, matmul
 from ocl_backend.profiling import profile
@@ -79,6 +80,7 @@ __all__ = [
     "empty_cache",
     "explain",
     "fallbacks",
+    "fusion",
     "get_amp_supported_dtype",
     "get_device_capability",
     "get_device_name",
@@ -110,6 +112,7 @@ __all__ = [
     "seed_all",
     "set_conv_accuracy",
     "set_device",
+    "set_fusion",
     "set_per_process_memory_fraction",
     "set_rng_state",
     "set_rng_state_all",

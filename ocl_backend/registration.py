@@ -18,6 +18,7 @@ from ocl_backend import (
     devices,
     fallback,
     generators,
+    held,
     memory,
     module,
     ops,
@@ -41,6 +42,7 @@ def register() -> None:
     memory.open_devices()
     library.ocl_open_later(None, 0)
     generators.open_generators(ocl_autoload.seed)
+    held.register()
     copies.register()
     autocast.register()
     tied.register()

@@ -16,6 +16,8 @@ from weakref import WeakSet
 import torch
 
 from ocl_backend import kept_weights
+from ocl_backend.held import settle
+from ocl_backend.kept_weights import Weights
 from ocl_backend.launch import PreparedPlan, prepare_plan
 from oclgen.device import BuildError, LaunchError, devices
 from oclgen.families import FAMILIES, config_to_json
@@ -79,9 +81,9 @@ class TunedCall:
         for notice in _observers:
             notice(self)
 
-    def with_weights(self, w: torch.Tensor, *pointers: int) -> None:
-        """Enqueue the variant as a call does; what it makes of w alone may be kept."""
-        kept_weights.run(self._launch, w, *pointers)
+    def with_weights(self, weights: Weights | None, *pointers: int) -> None:
+        """Enqueue the variant as a call does; what it makes of `weights` alone is kept."""
+        kept_weights.run(self._launch, weights, *pointers)
         for notice in _observers:
             notice(self)
 
@@ -98,6 +100,7 @@ def prepared_calls() -> list[TunedCall]:
 
 def observe(notice: Callable[[TunedCall], None], on: bool = True) -> None:
     """Call `notice` after every tuned call from now on; with `on` False, no longer."""
+    settle()  # what was called before is another's to notice
     if on and notice not in _observers:
         _observers.append(notice)
     elif not on and notice in _observers:

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
 Shape = tuple[int, ...]
-Activation = Literal["none", "relu", "gelu", "silu", "tanh", "sigmoid"]
+Activation = Literal["none", "relu", "relu6", "gelu", "silu", "tanh", "sigmoid"]
 Direction = Literal["fwd", "bwd_data", "bwd_weights"]
 Memory = Literal["nchw", "nhwc"]
 
 DTYPES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 """Types a problem may have, with the bytes of an element in memory. Accumulation is in fp32. tf32
 is fp32 in memory whose products may be rounded to eleven bits, as matrix units do."""
-ACTIVATIONS: tuple[Activation, ...] = ("none", "relu", "gelu", "silu", "tanh", "sigmoid")
+ACTIVATIONS: tuple[Activation, ...] = (
+    *("none", "relu", "relu6", "gelu", "silu", "tanh", "sigmoid"),
+)
 DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd_data", "bwd_weights")
 LAYOUTS: tuple[Memory, ...] = ("nchw", "nhwc")
 """How images lie in memory: planes of channels, or the channels of a pixel side by side (torch's

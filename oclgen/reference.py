@@ -46,6 +46,8 @@ def activate(x: Array, activation: Activation) -> Array:
     """Return act(x); gelu is the exact one."""
     if activation == "relu":
         return np.asarray(np.maximum(x, 0))
+    if activation == "relu6":
+        return np.asarray(np.clip(x, 0, 6))
     if activation == "gelu":
         return np.asarray(0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))))
     if activation == "silu":

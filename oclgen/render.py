@@ -84,7 +84,8 @@ def _bf16_functions() -> list[str]:
 
 _ACTIVATION = {
     "none": "(x)",
-    "relu": "fmax((x), 0.0f)",
+    "relu": "((x) < 0.0f ? 0.0f : (x))",
+    "relu6": "((x) < 0.0f ? 0.0f : (x) > 6.0f ? 6.0f : (x))",
     "gelu": "(0.5f * (x) * (1.0f + erf((x) * 0.70710678118654752f)))",
     "silu": "((x) / (1.0f + exp(-(x))))",
     "tanh": "tanh(x)",
@@ -93,5 +94,8 @@ _ACTIVATION = {
 
 
 def activation_preamble(activation: Activation) -> str:
-    """Return the macro `ACT(x)` for fp32 scalars and vectors; gelu is the exact one (erf)."""
+    """Return the macro `ACT(x)` for fp32 scalars and vectors; gelu is the exact one (erf).
+
+    A NaN stays one, as in torch: `fmax` would make it 0.
+    """
     return f"#define ACT(x) {_ACTIVATION[activation]}"

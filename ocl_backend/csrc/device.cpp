@@ -7,6 +7,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "faults.h"
+#include "held.h"
 #include "operators.h"
 #include "pinned.h"
 #include "transfer.h"
@@ -75,6 +76,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
               const c10::EventFlag) const override {
     destroyEvent(*event, stream.device_index());
+    settle_held();
     Device& device = device_at(checked(stream.device_index()));
     cl_event marker = nullptr;
     check(cl.clEnqueueMarkerWithWaitList(device.queue, 0, nullptr, &marker), device, "event record");

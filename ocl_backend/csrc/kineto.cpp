@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "held.h"
 #include "profile.h"
 #include "transfer.h"
 
@@ -140,6 +141,7 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
     const c10::DeviceIndex index = current_device();
     if (device) *device = index;
     if (host_ns) *host_ns = host_now();
+    settle_held();
     Device& owner = device_at(index);
     cl_event marker = nullptr;
     check(cl.clEnqueueMarkerWithWaitList(owner.queue, 0, nullptr, &marker), owner, "profiler");

@@ -3,9 +3,11 @@
 // block may be handed out again while the last kernel that used it is still running.
 #include "memory.h"
 
+#include "held.h"
 #include "operators.h"
 #include "pinned.h"
 #include "profile.h"
+#include "transfer.h"
 
 #include <pthread.h>
 
@@ -186,13 +188,16 @@ Block* take(c10::DeviceIndex index, size_t bytes) {
   check_not_forked();
   checked(index);
   const size_t size = size_class(bytes);
-  const std::lock_guard<std::mutex> lock(pool_mutex());
+  std::unique_lock<std::mutex> lock(pool_mutex());
   Pool& pool = pools()[index];
   cl_int status = CL_SUCCESS;
   Block* block = take_cached(pool, size);
   if (!block) block = create_block(index, size, &status);
   if (!block) {
     ++pool.stats.num_alloc_retries;
+    lock.unlock();
+    settle_held();  // what it used may be free then
+    lock.lock();
     release_cached(index);
     block = create_block(index, size, &status);
   }
@@ -208,7 +213,8 @@ void give_back(void* address) {
   Block* block = locate(address).block;
   Pool& pool = pools()[block->device];
   count_use(pool, *block, -1);
-  pool.free.emplace(block->size, block);
+  block->dropped = block->holds > 0;
+  if (!block->dropped) pool.free.emplace(block->size, block);
 }
 
 struct Allocator final : c10::DeviceAllocator {
@@ -219,7 +225,9 @@ struct Allocator final : c10::DeviceAllocator {
     return {address, address, &give_back, device};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
-  void copy_data(void* target, const void* source, size_t bytes) const override;
+  void copy_data(void* target, const void* source, size_t bytes) const override {
+    copy(target, source, bytes);
+  }
 
   bool initialized() override { return is_closed() || device_count() > 0; }
   void emptyCache(c10::MempoolId_t = {0, 0}) override {
@@ -259,16 +267,6 @@ struct Allocator final : c10::DeviceAllocator {
   }
 };
 
-void Allocator::copy_data(void* target, const void* source, size_t bytes) const {
-  const Location to = locate_or_throw(target, "copy target");
-  const Location from = locate_or_throw(source, "copy source");
-  Device& device = device_at(to.block->device);
-  const cl_int status = cl.clEnqueueCopyBuffer(
-      device.queue, from.block->buffer, to.block->buffer, from.offset, to.offset, bytes, 0, nullptr,
-      nullptr);
-  TORCH_CHECK(status == CL_SUCCESS, device.name, ": clEnqueueCopyBuffer: ", error_name(status));
-}
-
 }  // namespace
 
 void ensure_open() {
@@ -306,6 +304,28 @@ Location locate(const void* address) {
   const auto bits = reinterpret_cast<uint64_t>(address);
   if ((bits & kTag) == 0 || bits >> 63) return {};
   return {slots()[(bits & ~kTag) >> kOffsetBits], bits & ((uint64_t(1) << kOffsetBits) - 1)};
+}
+
+Block* hold_block(const void* address, c10::DeviceIndex device) {
+  const std::lock_guard<std::mutex> lock(pool_mutex());
+  Block* block = locate(address).block;
+  if (!block || block->device != device) return nullptr;
+  ++block->holds;
+  return block;
+}
+
+void let_go_block(Block* block) {
+  const std::lock_guard<std::mutex> lock(pool_mutex());
+  if (--block->holds) return;
+  block->awaited = false;
+  if (!block->dropped) return;
+  block->dropped = false;
+  pools()[block->device].free.emplace(block->size, block);
+}
+
+bool is_dropped(const void* address) {
+  const std::lock_guard<std::mutex> lock(pool_mutex());
+  return locate(address).block->dropped;
 }
 
 Location locate_or_throw(const void* address, const char* what) {

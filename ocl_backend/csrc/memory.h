@@ -43,6 +43,9 @@ struct Block {
   size_t requested;  // bytes asked for by the present owner
   uint32_t slot;
   c10::DeviceIndex device;
+  uint32_t holds = 0;    // by launches that are held back
+  bool dropped = false;  // freed, and waiting for those
+  bool awaited = false;  // one of them writes here
 };
 
 struct Location {
@@ -67,6 +70,13 @@ void set_current_device(c10::DeviceIndex index);
 Location locate(const void* address);
 // Like `locate`, but raises for an address that is not ours; `what` names the argument.
 Location locate_or_throw(const void* address, const char* what);
+
+// Keeps the block of `address` from being handed out again until it is let go; null, and nothing,
+// if that is no memory of `device`.
+Block* hold_block(const void* address, c10::DeviceIndex device);
+void let_go_block(Block* block);
+// Whether the held block of `address` was freed meanwhile.
+bool is_dropped(const void* address);
 
 // Counts the buffers given back to the driver: an argument remembered from before may be stale.
 uint64_t release_generation();

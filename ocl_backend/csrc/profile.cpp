@@ -7,7 +7,11 @@
 #include <deque>
 #include <sstream>
 
+#include "held.h"
 #include "transfer.h"
+
+// Read by Python, where what is free of charge while nobody listens must be.
+extern "C" std::atomic<int> ocl_listeners{0};
 
 namespace ocl {
 
@@ -28,7 +32,6 @@ struct Recorder {
   std::vector<int64_t> clock_offsets;  // host's clock minus the device's, per device
 };
 
-std::atomic<int> listeners{0};
 thread_local std::vector<uint64_t> correlations;
 
 Recorder& recorder() {
@@ -94,10 +97,10 @@ int64_t host_now() {
 }
 
 Timed::Timed(c10::DeviceIndex device, Activity activity, const char* name, size_t bytes)
-    : listening_(listeners.load(std::memory_order_relaxed) > 0) {
+    : listening_(ocl_listeners.load(std::memory_order_relaxed) > 0) {
   if (!listening_) return;
-  const uint64_t correlation = correlations.empty() ? 0 : correlations.back();
-  timing_ = {name, activity, device, int32_t(gettid()), bytes, correlation, host_now(), 0, 0, 0};
+  timing_ = {name, activity, device, int32_t(gettid()), bytes, current_correlation(), host_now(),
+             0, 0, 0};
 }
 
 Timed::~Timed() {
@@ -114,18 +117,20 @@ void Timed::share(cl_event event) {
 }
 
 size_t listen() {
+  settle_held();
   Recorder& all = recorder();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  if (listeners.load() == 0) {
+  if (ocl_listeners.load() == 0) {
     all.clock_offsets.clear();
     for (int index = 0; index < device_count(); ++index)
       all.clock_offsets.push_back(clock_offset(c10::DeviceIndex(index)));
   }
-  ++listeners;
+  ++ocl_listeners;
   return all.done.size() + all.pending.size();
 }
 
 std::vector<Timing> stop_listening(size_t since) {
+  settle_held();
   for (int index = 0; index < device_count(); ++index) finish(c10::DeviceIndex(index));
   Recorder& all = recorder();
   const std::lock_guard<std::mutex> lock(all.mutex);
@@ -133,10 +138,11 @@ std::vector<Timing> stop_listening(size_t since) {
   all.pending.clear();
   std::vector<Timing> heard(all.done.begin() + std::ptrdiff_t(std::min(since, all.done.size())),
                             all.done.end());
-  if (--listeners == 0) all.done.clear();
+  if (--ocl_listeners == 0) all.done.clear();
   return heard;
 }
 
+uint64_t current_correlation() { return correlations.empty() ? 0 : correlations.back(); }
 void push_correlation(uint64_t id) { correlations.push_back(id); }
 void pop_correlation() {
   if (!correlations.empty()) correlations.pop_back();

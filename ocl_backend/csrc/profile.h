@@ -44,6 +44,7 @@ size_t listen();
 std::vector<Timing> stop_listening(size_t since);
 
 // The operator this thread is in, for `Timing::correlation`.
+uint64_t current_correlation();
 void push_correlation(uint64_t id);
 void pop_correlation();
 

@@ -8,6 +8,7 @@
 
 #include "bulk.h"
 #include "faults.h"
+#include "held.h"
 #include "pinned.h"
 #include "profile.h"
 
@@ -82,6 +83,7 @@ void check(cl_int status, const Device& device, const char* operation) {
 }
 
 void read(void* target, const void* source, size_t bytes) {
+  settle_held();
   const Location from = locate_or_throw(source, "device to host copy");
   Device& device = device_at(from.block->device);
   if (is_bulk(device, target, bytes)) {
@@ -96,6 +98,7 @@ void read(void* target, const void* source, size_t bytes) {
 }
 
 void write(void* target, const void* source, size_t bytes, bool source_stays) {
+  settle_held();
   const Location to = locate_or_throw(target, "host to device copy");
   Device& device = device_at(to.block->device);
   if (bytes <= kStagedBytes && !source_stays) return write_staged(device, to, source, bytes);
@@ -107,6 +110,7 @@ void write(void* target, const void* source, size_t bytes, bool source_stays) {
 }
 
 void copy(void* target, const void* source, size_t bytes) {
+  settle_held();
   const Location to = locate_or_throw(target, "device copy target");
   const Location from = locate_or_throw(source, "device copy source");
   if (to.block->device != from.block->device) {
@@ -123,6 +127,7 @@ void copy(void* target, const void* source, size_t bytes) {
 
 void finish(c10::DeviceIndex index) {
   check_not_forked();
+  settle_held();
   Device& device = device_at(index);
   check(cl.clFinish(device.queue), device, "synchronize");
 }

@@ -1,12 +1,13 @@
 """Batch normalisation, forward and backward, in training and in evaluation.
 
-It chooses how a channel is divided among work-groups; the arithmetic is the template's.
+It turns torch's arguments into kernels' and says what they can be one with; how a channel is
+divided among work-groups is `batch_norm_kernels`'s business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Any, Literal
@@ -14,91 +15,100 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ocl_backend.dtypes import dtype_of
-from ocl_backend.launch import Argument, Launch, Pointer, Varying, prepare
+from ocl_backend.held import Rule, Step, begin, follow
+from ocl_backend.kept_weights import weights_of
+from ocl_backend.ops.batch_norm_kernels import Kind, Prepared
 from ocl_backend.ops.formats import laid_out_like
+from ocl_backend.ops.fused_pointwise import Activating, Adding, Masked
 from ocl_backend.ops.outputs import into
-from oclgen.device import devices
-from oclgen.limits import Limits
-from oclgen.plan import ceil_div
-from oclgen.render import render
-
-GROUPS_PER_UNIT = 8
-"""Work-groups per compute unit of a GPU that hide memory latency."""
+from ocl_backend.tuned import STORAGE
+from oclgen.problem import Activation
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """Everything that decides the kernels; sizes are [batch, channels, inner]."""
+class Normalising(Rule):
+    """A forward pass; a residual added to its result and an activation are part of its store.
 
-    direction: Literal["fwd", "bwd"]
-    device: int
-    dtype: torch.dtype
-    param: torch.dtype
-    batch: int
-    channels: int
-    inner: int
-    trains: bool
-    tracks: bool
-    affine: bool
+    A step's values are pointers x, y, residual, weight, bias, running mean and variance, saved mean
+    and inverse deviation, then eps and momentum.
+    """
+
+    kind = "batch_norm"
+    operator = "native_batch_norm"
+
+    def __init__(self, of: Kind) -> None:
+        self.of, self.device, self.items, self.dtype = of, of.device, of.items, of.dtype
+        self.run = Prepared(of)
+        self._fused: dict[tuple[bool, Activation], Prepared] = {}
+
+    def alone(self, step: Step) -> None:
+        """Enqueue the normalisation."""
+        self.run(*step.values)
+
+    def fuse(self, step: Step, after: Sequence[Step]) -> int:
+        """Enqueue it with the addition and the activation that follow, or one of the two."""
+        x, y, residual, *rest = step.values
+        activation: Activation = "none"
+        taken = 0
+        if isinstance(after[0].rule, Adding):
+            residual, taken = after[0].state, 1
+        if taken < len(after) and isinstance(rule := after[taken].rule, Activating):
+            activation, taken = rule.activation, taken + 1
+        if taken:
+            y = after[taken - 1].result
+        self._with(residual != 0, activation)(x, y, residual, *rest)
+        return taken
+
+    def _with(self, residual: bool, activation: Activation) -> Prepared:
+        if (residual, activation) not in self._fused:
+            kind = replace(self.of, residual=residual, activation=activation)
+            self._fused[residual, activation] = Prepared(kind)
+        return self._fused[residual, activation]
 
 
-@dataclass(frozen=True, slots=True)
-class Division:
-    """How the work is cut: the legend stands at the head of the template."""
+class NormalisingBackward(Masked):
+    """A backward pass, which can mask the gradient that it reads.
 
-    chunk: int
-    local: int
-    width: int
+    A step's values are pointers x, grad, the activation's result, grad of x, of weight and of bias,
+    weight, running mean and variance, saved mean and inverse deviation, then eps and momentum.
+    """
 
+    kind = "batch_norm_backward"
+    operator = "native_batch_norm_backward"
 
-def division(kind: Kind, limits: Limits) -> Division:
-    """Return the cut that keeps a channel in a CPU's cache and all units of a GPU busy."""
-    if limits.kind == "cpu":
-        width = 16 if kind.inner >= 16 else 1
-        return Division(chunk=kind.batch, local=1, width=width)
-    width = 4 if kind.inner % 4 == 0 else 1
-    wanted = GROUPS_PER_UNIT * limits.compute_units
-    chunk = ceil_div(kind.batch, max(1, min(kind.batch, wanted // kind.channels)))
-    local = 256
-    while local > limits.max_work_group or local > max(32, chunk * kind.inner // width):
-        local //= 2
-    return Division(chunk, local, width)
+    def __init__(self, of: Kind) -> None:
+        self.of, self.device, self.items, self.dtype = of, of.device, of.items, of.dtype
+        self.run = Prepared(of)
+        self._masked: dict[Activation, Prepared] = {}
+
+    def alone(self, step: Step) -> None:
+        """Enqueue the backward pass."""
+        self.run(*step.values)
+
+    def behind(self, activation: Activation, grad: int, result: int, step: Step) -> None:
+        """Enqueue it for `grad` where the activation's `result` let it through."""
+        if activation not in self._masked:
+            self._masked[activation] = Prepared(replace(self.of, mask=activation))
+        x, _, _, *rest = step.values
+        self._masked[activation](x, grad, result, *rest)
 
 
 @lru_cache(maxsize=4096)
-def prepared(kind: Kind) -> tuple[tuple[Launch, ...], int]:
-    """Return the launches, which all take the same arguments, and the items of `partial`."""
-    limits = devices()[kind.device].limits
-    cut = division(kind, limits)
-    chunks = ceil_div(kind.batch, cut.chunk)
-    sums = kind.trains or kind.direction == "bwd"
-    steps = [(True, False), (False, True)] if sums and chunks > 1 else [(sums, True)]
-    launches = tuple(_launch(kind, cut, chunks, *step) for step in steps)
-    return launches, 2 * chunks * kind.channels if len(steps) > 1 else 0
-
-
-def _launch(kind: Kind, cut: Division, chunks: int, sums: bool, writes: bool) -> Launch:
-    dtype, param = dtype_of(kind.dtype), dtype_of(kind.param)
-    source = render(
-        "batch_norm", package="ocl_backend",
-        direction=kind.direction, sums=sums, writes=writes, trains=kind.trains,
-        tracks=kind.tracks, affine=kind.affine, dtype=dtype, param=param, batch=kind.batch,
-        channels=kind.channels, inner=kind.inner, chunk=cut.chunk, local_items=cut.local,
-        width=cut.width,
-    )  # fmt: skip
-    images = 2 if kind.direction == "fwd" else 3
-    params = 6 if kind.direction == "fwd" else 7
-    partial_bytes = 8 if dtype.value == "double" else 4
-    arguments: list[Argument] = [
-        *(Pointer(dtype.item_bytes),) * images,
-        *(Pointer(param.item_bytes),) * params,
-        Pointer(partial_bytes),
-        *(Varying("float"),) * 2,
-    ]
-    groups = kind.channels * chunks
-    name = f"batch_norm_{kind.direction}"
-    return prepare(kind.device, source, name, (groups * cut.local,), arguments, (cut.local,))
+def rule_of(
+    direction: Literal["fwd", "bwd"],
+    device: int,
+    dtype: torch.dtype,
+    param: torch.dtype,
+    shape: tuple[int, ...],
+    trains: bool,
+    tracks: bool,
+    affine: bool,
+) -> Normalising | NormalisingBackward:
+    """Return the prepared pass over x of `shape`; `param` is the statistics' dtype."""
+    batch, channels, *rest = shape
+    kind = Kind(
+        direction, device, dtype, param, batch, channels, prod(rest), trains, tracks, affine
+    )
+    return Normalising(kind) if direction == "fwd" else NormalisingBackward(kind)
 
 
 def native_batch_norm(
@@ -122,42 +132,25 @@ def native_batch_norm(
     given = weight if weight is not None else running_mean
     param = x.dtype if given is None else given.dtype
     channels = x.shape[1]
-    saved = x.new_empty((2, channels if training else 0), dtype=param)
+    mean, invstd = x.new_empty((2, channels if training else 0), dtype=param).unbind()
     if x.numel() == 0:
-        return y, saved[0], saved[1]
+        return y, mean, invstd
     tracks = training and running_mean is not None
-    affine = weight is not None
-    kind = _kind("fwd", x, param, training, tracks, affine)
-    mean, invstd = saved[0], saved[1]
-    tensors = (x, y, weight, bias, running_mean, running_var, mean, invstd)
-    _run(kind, x, tensors, eps, momentum)
-    return laid_out_like(y, given_x), mean, invstd
-
-
-def _run(
-    kind: Kind, x: Tensor, tensors: Sequence[Tensor | None], eps: float, momentum: float
-) -> None:
-    launches, partial = prepared(kind)
-    real = torch.float64 if x.dtype is torch.float64 else torch.float32
-    workspace = x.new_empty(partial, dtype=real)
-    pointers = pointers_of(*tensors, workspace)
-    for launch in launches:
-        launch(*pointers, eps, momentum)
-
-
-def _kind(
-    direction: Literal["fwd", "bwd"],
-    x: Tensor,
-    param: torch.dtype,
-    trains: bool,
-    tracks: bool,
-    affine: bool,
-) -> Kind:
-    batch, channels, *rest = x.shape
-    return Kind(
-        direction, x.get_device(), x.dtype, param, batch, channels, prod(rest),
-        trains, tracks, affine,
-    )  # fmt: skip
+    rule = rule_of(
+        "fwd", x.get_device(), x.dtype, param, x.shape, training, tracks, weight is not None
+    )
+    pointers = pointers_of(x, y, None, weight, bias, running_mean, running_var, mean, invstd)
+    values = *pointers, eps, momentum
+    if x.dtype not in STORAGE or x is not given_x:
+        rule.run(*values)
+        return laid_out_like(y, given_x), mean, invstd
+    state = None if training else weights_of(weight, bias, running_mean, running_var)
+    step = Step(rule, pointers[0], pointers[1], values, state)
+    if training:
+        begin(step, (pointers[0], *pointers[3:5]), (pointers[1], *pointers[5:]))
+    elif not follow(step, pointers[3:7], (pointers[1],)):
+        begin(step, (pointers[0], *pointers[3:7]), (pointers[1],))
+    return y, mean, invstd
 
 
 def pointers_of(*tensors: Tensor | None) -> list[int]:
@@ -183,14 +176,19 @@ def native_batch_norm_backward(
     given = weight if weight is not None else save_mean if train else running_mean
     param = x.dtype if given is None else given.dtype
     grads = x.new_empty((2, x.shape[1]), dtype=param)
-    grad_weight, grad_bias = grads[0], grads[1]
+    grad_weight, grad_bias = grads.unbind()
     if x.numel() == 0:
         grads.zero_()
     else:
-        kind = _kind("bwd", x, param, train, False, weight is not None)
+        rule = rule_of(
+            "bwd", x.get_device(), x.dtype, param, x.shape, train, False, weight is not None
+        )
         statistics = (running_mean, running_var, save_mean, save_invstd)
-        tensors = (x, grad, grad_x, grad_weight, grad_bias, weight, *statistics)
-        _run(kind, x, tensors, eps, 0.0)
+        tensors = (x, grad, None, grad_x, grad_weight, grad_bias, weight, *statistics)
+        pointers = pointers_of(*tensors)
+        step = Step(rule, pointers[1], pointers[3], (*pointers, eps, 0.0))
+        if not follow(step, (pointers[0], *pointers[6:]), pointers[3:6]):
+            rule.alone(step)
     return (
         laid_out_like(grad_x, given_x),
         grad_weight if output_mask[1] else None,

@@ -17,8 +17,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ocl_backend import precision
+from ocl_backend.held import Step, begin
+from ocl_backend.kept_weights import weights_of
 from ocl_backend.ops import convolution_unfolded as unfolded
 from ocl_backend.ops.formats import arranged, in_pixels, laid_out_like
+from ocl_backend.ops.fused_convolution import Convolving
 from ocl_backend.tuned import (
     STORAGE,
     TunedCall,
@@ -109,14 +112,15 @@ def convolution(
         call(y.data_ptr(), w.data_ptr(), x.data_ptr())
         return laid_out_like(y if bias is None else y.add_(bias.view(-1, 1, 1)), *given)
     call, pixels = _call("fwd", x.shape, w.shape, x, geometry, pixels, bias is not None)
+    rule = _rule(call)
     if arranged(x, pixels) is x and pixels == in_pixels(*given):
         if len(_plain) >= MOST_PLAIN:
             _plain.clear()
-        _plain[key] = call, shape, pixels
-    return laid_out_like(_run_plain(call, shape, pixels, arranged(x, pixels), w, bias), *given)
+        _plain[key] = rule, shape, pixels
+    return laid_out_like(_run_plain(rule, shape, pixels, arranged(x, pixels), w, bias), *given)
 
 
-_plain: dict[tuple[Any, ...], tuple[TunedCall, torch.Size, bool]] = {}
+_plain: dict[tuple[Any, ...], tuple[Convolving, torch.Size, bool]] = {}
 """Prepared forward convolutions that copy no image, by everything but the numbers: a call met
 before costs a look."""
 forget_with_tuned(_plain.clear)
@@ -124,16 +128,24 @@ MOST_PLAIN = 8192
 """So many are remembered, as elsewhere; shapes that never come again must not add up."""
 
 
+@remember()
+def _rule(call: TunedCall) -> Convolving:
+    return Convolving(call)
+
+
 def _run_plain(
-    call: TunedCall, shape: torch.Size, pixels: bool, x: Tensor, w: Tensor, bias: Tensor | None
+    rule: Convolving, shape: torch.Size, pixels: bool, x: Tensor, w: Tensor, bias: Tensor | None
 ) -> Tensor:
-    """Return the forward convolution of an image that lies as the call wants it."""
+    """Return the forward convolution of an image that lies as the rule's call wants it.
+
+    The launch is held back for what may follow.
+    """
     y, dense = _empty(x, shape, pixels), w.contiguous()
-    if bias is None:
-        call.with_weights(w, x.data_ptr(), dense.data_ptr(), y.data_ptr())
-    else:
-        bias = bias.contiguous()
-        call.with_weights(w, x.data_ptr(), dense.data_ptr(), y.data_ptr(), bias.data_ptr())
+    bias = bias if bias is None else bias.contiguous()
+    shift = () if bias is None else (bias.data_ptr(),)
+    reads, result = (x.data_ptr(), dense.data_ptr()), y.data_ptr()
+    step = Step(rule, 0, result, (*reads, result, *shift), weights_of(w, bias))
+    begin(step, (*reads, *shift), (result,))
     return y
 
 

@@ -6,7 +6,7 @@ computed is the families' business; here strides become transposes and row strid
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,7 +16,9 @@ from torch import Tensor
 
 from ocl_backend import precision
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.held import Rule, Step, begin
 from ocl_backend.launch import Argument, Launch, Pointer, prepare
+from ocl_backend.ops.fused_pointwise import Activating
 from ocl_backend.ops.outputs import check_cast, into
 from ocl_backend.tuned import STORAGE, TunedCall, remember, tuned_call
 from oclgen.problem import Activation, GemmProblem
@@ -98,8 +100,46 @@ def product(
     elif bias is None:
         _prepared(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
     else:
-        _prepared(key)(a.data_ptr(), b.data_ptr(), out.data_ptr(), bias.data_ptr())
+        pointers = a.data_ptr(), b.data_ptr(), out.data_ptr(), bias.data_ptr()
+        if operator == "addmm" and out.is_contiguous():
+            reads = *pointers[:2], pointers[3]
+            begin(Step(_multiplying(key), 0, pointers[2], pointers), reads, (pointers[2],))
+        else:
+            _prepared(key)(*pointers)
     return out
+
+
+class Multiplying(Rule):
+    """A linear layer. A step's values are pointers a, b, out and bias."""
+
+    kind = "product"
+
+    def __init__(self, key: ShapeKey) -> None:
+        self.operator, self.device, self.dtype = key.operator, key.device, key.dtype
+        self.items = key.a_shape[0] * key.b_shape[1]
+        self._key, self._call = key, _prepared(key)
+        self._fused: dict[Activation, TunedCall] = {}
+
+    def alone(self, step: Step) -> None:
+        """Enqueue the product."""
+        self._call(*step.values)
+
+    def fuse(self, step: Step, after: Sequence[Step]) -> int:
+        """Enqueue it with the activation that follows."""
+        rule = after[0].rule
+        assert isinstance(rule, Activating)
+        call = self._fused.get(rule.activation)
+        if call is None:
+            call = _prepared(self._key._replace(activation=rule.activation))
+            self._fused[rule.activation] = call
+        a, b, _, bias = step.values
+        call(a, b, after[0].result, bias)
+        return 1
+
+
+@remember()
+def _multiplying(key: ShapeKey) -> Multiplying:
+    return Multiplying(key)
 
 
 @lru_cache(maxsize=8192)

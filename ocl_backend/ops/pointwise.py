@@ -35,6 +35,7 @@ from ocl_backend.ops.elementwise import (
     in_type,
     prepare_elementwise,
 )
+from ocl_backend.ops.fused_pointwise import Pointwise, rule_of
 from ocl_backend.ops.layout import broadcast_shapes, broadcast_strides
 from ocl_backend.ops.outputs import check_cast
 from ocl_backend.ops.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Rule
@@ -87,12 +88,14 @@ class Call:
 class Plan:
     """What a call with known shapes, strides and dtypes does.
 
-    `values` turns the call's arguments into the launch's; None where pointers and numbers pass as
-    they are. `fresh` describes an output to allocate: shape, strides, dtype, device. `apart` says
-    of the inputs that may not share memory with an output how far from it they must begin.
+    `rule` runs the call in place of `run` if it may be one with others. `values` turns the call's
+    arguments into the launch's; None where pointers and numbers pass as they are. `fresh` describes
+    an output to allocate: shape, strides, dtype, device. `apart` says of the inputs that may not
+    share memory with an output how far from it they must begin.
     """
 
     run: Run
+    rule: Pointwise | None
     values: Callable[[Sequence[Any]], list[Any]] | None
     fresh: tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device] | None
     apart: Apart = ()
@@ -128,11 +131,14 @@ def implementation(call: Call) -> Callable[..., Tensor]:
             out: Tensor = given[written]
             if plan.apart:
                 check_apart(plan.apart, given, out)
+        else:
+            shape, strides, dtype, device = plan.fresh
+            out = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+            values.append(out.data_ptr())
+        if plan.rule is None:
             plan.run(*values)
-            return out
-        shape, strides, dtype, device = plan.fresh
-        out = torch.empty_strided(shape, strides, dtype=dtype, device=device)
-        plan.run(*values, out.data_ptr())
+        else:
+            plan.rule.enqueue(values)
         return out
 
     return run
@@ -207,7 +213,10 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> Plan:
     ]
     run = prepare_elementwise(device.index, kernel, shape, walked)
     apart = distances(inputs, bound[call.output], names) if call.output else ()
-    return Plan(run, _values(bound, names, kernel), fresh, apart)
+    rule = None
+    if fresh or call.in_place:
+        rule = rule_of(row, inputs, walked, names, run, fresh is not None)
+    return Plan(run, rule, _values(bound, names, kernel), fresh, apart)
 
 
 def _row(call: Call, bound: Bound) -> str:

@@ -12,6 +12,9 @@ writes      this launch writes the result
 trains      statistics are of this batch; otherwise they are the running ones and only read
 tracks      the running statistics are updated
 affine      there are weights (and, forward, biases)
+residual    forward: a tensor of y's shape is added before the activation
+activation  forward: name of what y is passed through
+mask        backward: name of the activation whose `result` masks the gradient first
 dtype       DType of x, y and the gradients of x
 param       DType of weights, biases and all statistics
 batch, channels, inner    sizes; x is dense
@@ -21,6 +24,8 @@ width       items read at once; with local_items > 1 it divides inner
 </%doc>
 <%!
     from ocl_backend.ops import vectors
+    from ocl_backend.ops.activations import activated, masked
+    from ocl_backend.ops.elementwise import in_type
 %>\
 <%
     real = dtype.value
@@ -29,6 +34,8 @@ width       items read at once; with local_items > 1 it divides inner
     saved = fwd and trains
     def real_of(w):
         return vectors.vector(real, w)
+    def load(name, w):
+        return vectors.load(dtype, name, "at", "1", w)
     def sum_lanes(name, w):
         return " + ".join(f"{name}.s{i:x}" for i in range(w)) if w > 1 else name
 %>\
@@ -77,29 +84,39 @@ ${body(1)}\
 % endif
 </%def>\
 <%def name="add_x(w)">\
-            sum${w} += ${vectors.load(dtype, "x", "at", "1", w)};
+            sum${w} += ${load("x", w)};
 </%def>\
 <%def name="add_square(w)">\
-            const ${real_of(w)} d = ${vectors.load(dtype, "x", "at", "1", w)} - mean;
+            const ${real_of(w)} d = ${load("x", w)} - mean;
             sum${w} += d * d;
 </%def>\
+<%def name="load_grad(w)">\
+% if mask == "none":
+            const ${real_of(w)} g = ${load("grad", w)};
+% else:
+            const ${real_of(w)} given = ${load("grad", w)}, above = ${load("result", w)};
+            const ${real_of(w)} g = ${in_type(masked(mask, "given", "above"), real, w)};
+% endif
+</%def>\
 <%def name="add_grad(w)">\
-            const ${real_of(w)} g = ${vectors.load(dtype, "grad", "at", "1", w)};
+${load_grad(w)}\
             sum${w} += g;
-            dot${w} += g * (${vectors.load(dtype, "x", "at", "1", w)} - mean);
+            dot${w} += g * (${load("x", w)} - mean);
 </%def>\
 <%def name="write_y(w)">\
-            const ${real_of(w)} v = ${vectors.load(dtype, "x", "at", "1", w)} * scale + shift;
+            const ${real_of(w)} normal = ${load("x", w)} * scale + shift${" + " + load("residual", w) if residual else ""};
+            const ${real_of(w)} v = ${in_type(activated(activation, "normal"), real, w)};
 % for line in vectors.store(dtype, "y", "at", "1", "v", w):
             ${line}
 % endfor
 </%def>\
 <%def name="write_grad_x(w)">\
+${load_grad(w)}\
 % if trains:
-            const ${real_of(w)} d = ${vectors.load(dtype, "x", "at", "1", w)} - mean;
-            const ${real_of(w)} v = (${vectors.load(dtype, "grad", "at", "1", w)} - grad_mean - d * slope) * scale;
+            const ${real_of(w)} d = ${load("x", w)} - mean;
+            const ${real_of(w)} v = (g - grad_mean - d * slope) * scale;
 % else:
-            const ${real_of(w)} v = ${vectors.load(dtype, "grad", "at", "1", w)} * scale;
+            const ${real_of(w)} v = g * scale;
 % endif
 % for line in vectors.store(dtype, "grad_x", "at", "1", "v", w):
             ${line}
@@ -126,8 +143,10 @@ void batch_norm_${direction}(
     const __global ${dtype.storage} *restrict x, const long x_start,
 % if fwd:
     __global ${dtype.storage} *restrict y, const long y_start,
+    const __global ${dtype.storage} *restrict residual, const long residual_start,
 % else:
     const __global ${dtype.storage} *restrict grad, const long grad_start,
+    const __global ${dtype.storage} *restrict result, const long result_start,
     __global ${dtype.storage} *restrict grad_x, const long grad_x_start,
     __global ${param.storage} *restrict grad_weight, const long grad_weight_start,
     __global ${param.storage} *restrict grad_bias, const long grad_bias_start,
@@ -153,8 +172,10 @@ void batch_norm_${direction}(
     x += x_start;
 % if fwd:
     y += y_start;
+    residual += residual_start;
 % else:
     grad += grad_start;
+    result += result_start;
     grad_x += grad_x_start;
 % endif
     weight += weight_start;

@@ -60,6 +60,7 @@ def test_gradients_and_dead_weights_keep_nothing(device: Any, made: list[int]) -
     assert not made
     with torch.no_grad():
         layer(x)
+    torch.ocl.synchronize(device.index)
     assert len(kept_weights._kept) == 1
     del layer
     assert len(kept_weights._kept) == 0

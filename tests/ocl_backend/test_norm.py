@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from cpu_twin import check_module, place
 from torch import nn
 
-from ocl_backend.ops import batch_norm
+from ocl_backend.ops import batch_norm, batch_norm_kernels
 from oclgen.limits import Limits
 
 BATCH_SHAPES = [(8, 6, 7, 7), (3, 5, 4, 4), (5, 7), (16, 3, 33), (2, 4, 20, 20)]
@@ -53,14 +53,14 @@ def test_batch_norm_without_parameters_or_averages(
 def test_batch_norm_divided_as_on_a_gpu(
     device: Any, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], trains: bool
 ) -> None:
-    divide = batch_norm.division
+    divide = batch_norm_kernels.division
     local = min(64, device.limits.max_work_group)
     gpu = replace(Limits(), kind="gpu", compute_units=4, max_work_group=local)
-    monkeypatch.setattr(batch_norm, "division", lambda kind, limits: divide(kind, gpu))
-    batch_norm.prepared.cache_clear()
+    monkeypatch.setattr(batch_norm_kernels, "division", lambda kind, limits: divide(kind, gpu))
+    batch_norm.rule_of.cache_clear()
     module = batch_norm_for(shape).train(trains)
     check_module(device, module, torch.randn(shape) * 3 + 10, tolerance=TOLERANCE)
-    batch_norm.prepared.cache_clear()
+    batch_norm.rule_of.cache_clear()
 
 
 def test_batch_norm_with_cumulative_averages_over_several_batches(device: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 from hypothesis import strategies as st
@@ -53,7 +54,7 @@ BASES = {"winograd_blocked": BLOCKED, "winograd_fused": FUSED, "winograd_staged"
 
 EPILOGUES = tuple(
     (base, replace(SHAPES[1], bias=True, activation=activation))
-    for base, activation in zip((BLOCKED, FUSED, STAGED) * 2, ACTIVATIONS, strict=True)
+    for base, activation in zip(cycle((BLOCKED, FUSED, STAGED)), ACTIVATIONS, strict=False)
 )
 STORED = tuple(
     (base, replace(SHAPES[1], dtype=dtype, bias=True))

@@ -1,0 +1,144 @@
+"""A convolution with what follows it: batch normalisation in evaluation, and an activation.
+
+The normalisation is folded into weights and bias (Jacob et al., arXiv:1712.05877), the activation
+is part of the convolution's store. When launches are held back is `held`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.held import Rule, Step
+from ocl_backend.kept_weights import Weights, made_once
+from ocl_backend.launch import Argument, Launch, Pointer, Varying, prepare
+from ocl_backend.ops.batch_norm import Normalising
+from ocl_backend.ops.batch_norm_kernels import Kind
+from ocl_backend.ops.fused_pointwise import Activating
+from ocl_backend.tuned import STORAGE, TunedCall, tuned_call
+from oclgen.device import devices
+from oclgen.problem import Activation, ConvProblem
+from oclgen.render import render
+
+TORCH = {name: dtype for dtype, name in STORAGE.items()} | {"tf32": torch.float32}
+"""Dtypes of tensors by those of problems."""
+
+
+class _Folded(NamedTuple):
+    """Weights, flat, and bias into which a normalisation is folded."""
+
+    w: Tensor
+    bias: Tensor
+
+
+class Convolving(Rule):
+    """A forward convolution. A step's values are pointers x, w, y and perhaps bias."""
+
+    kind = "convolution"
+
+    def __init__(self, call: TunedCall) -> None:
+        problem = call.choice.problem
+        assert isinstance(problem, ConvProblem)
+        result = problem.batch, problem.out_channels, problem.out_h * problem.out_w
+        self.operator, self.device = call.operator, call.device
+        self.items, self.dtype = prod(result), TORCH[problem.dtype]
+        self._call, self._problem = call, problem
+        self._is_in_pixels = problem.layout == "nhwc"
+        self._result = result
+        self._empty = partial(
+            torch.empty, dtype=self.dtype, device=torch.device("ocl", self.device)
+        )
+        self._folds: dict[tuple[torch.dtype, bool], Launch] = {}
+        self._calls: dict[tuple[bool, Activation], TunedCall] = {}
+        self._filter = problem.buffers["w"][1] * problem.kernel_h * problem.kernel_w
+
+    def alone(self, step: Step) -> None:
+        """Enqueue the convolution."""
+        self._call.with_weights(step.state, *step.values)
+
+    def fuse(self, step: Step, after: Sequence[Step]) -> int:
+        """Enqueue it with the normalisation and the activation that follow, or one of the two."""
+        norm = self._foldable(after[0])
+        rest = after[1:] if norm else after
+        rule = rest[0].rule if rest else None
+        activation = rule.activation if isinstance(rule, Activating) else "none"
+        taken = (norm is not None) + (activation != "none")
+        if not taken:
+            self.alone(step)
+            return 0
+        x, w, _, *bias = step.values
+        call = self._fused(norm is not None or bool(bias), activation)
+        y, weights = after[taken - 1].result, step.state
+        if norm is None:
+            call.with_weights(weights, x, w, y, *bias)
+            return taken
+        folded, weights = self._folded(norm, step, after[0], call)
+        call.with_weights(weights, x, folded.w.data_ptr(), y, folded.bias.data_ptr())
+        return taken
+
+    def _foldable(self, step: Step) -> Kind | None:
+        """Return the normalisation that `step` is, if folding it costs less than running it."""
+        rule = step.rule
+        if not isinstance(rule, Normalising) or rule.of.trains:
+            return None
+        kind = rule.of
+        fits = (kind.batch, kind.channels, kind.inner) == self._result and not self._is_in_pixels
+        cheap = step.state is not None or kind.channels * self._filter <= self.items
+        return kind if fits and cheap else None
+
+    def _folded(
+        self, norm: Kind, step: Step, behind: Step, call: TunedCall
+    ) -> tuple[_Folded, Weights | None]:
+        """Return weights and bias with `norm` folded in, and as what is made of them is kept."""
+        _, w, _, *bias = step.values
+        *pointers, eps, _ = behind.values
+        gamma, beta, mean, variance = pointers[3:7]
+
+        def make() -> _Folded:
+            count = norm.channels * self._filter
+            folded = _Folded(self._empty(count), self._empty(norm.channels))
+            sources = w, *(bias or (0,)), gamma, beta, mean, variance
+            results = folded.w.data_ptr(), folded.bias.data_ptr()
+            self._folding(norm, bool(bias))(*sources, *results, eps)
+            return folded
+
+        if step.state is None or behind.state is None:
+            return make(), None
+        folded = made_once(step.state.joined(behind.state, eps), call, make)
+        return folded, Weights(folded.w, ())
+
+    def _folding(self, norm: Kind, bias: bool) -> Launch:
+        if (key := (norm.param, norm.affine)) not in self._folds:
+            self._folds[key] = _folding(norm, self._filter, bias)
+        return self._folds[key]
+
+    def _fused(self, bias: bool, activation: Activation) -> TunedCall:
+        if (bias, activation) not in self._calls:
+            problem = replace(self._problem, bias=bias, activation=activation)
+            self._calls[bias, activation] = tuned_call(self.operator, self.device, problem)
+        return self._calls[bias, activation]
+
+
+def _folding(norm: Kind, items: int, bias: bool) -> Launch:
+    """Return the launch that folds `norm` into filters of `items` weights each.
+
+    It takes w, bias, the norm's weight, bias, mean and variance, both results, and eps.
+    """
+    dtype, param = dtype_of(norm.dtype), dtype_of(norm.param)
+    limits = devices()[norm.device].limits
+    local = 1 if limits.kind == "cpu" else min(128, limits.max_work_group)
+    source = render(
+        "fold_batch_norm", package="ocl_backend",
+        dtype=dtype, param=param, items=items, bias=bias, affine=norm.affine, local_items=local,
+    )  # fmt: skip
+    pointers = [dtype.item_bytes] * 2 + [param.item_bytes] * 4 + [dtype.item_bytes] * 2
+    arguments: list[Argument] = [*map(Pointer, pointers), Varying("float")]
+    sizes = (norm.channels * local,)
+    return prepare(norm.device, source, "fold_batch_norm", sizes, arguments, (local,))

@@ -1,0 +1,201 @@
+"""Pointwise operators that can be one kernel with others: additions, activations, their masks.
+
+How items are walked is `elementwise`'s business, when launches are held back `held`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from ocl_backend.held import Rule, Step, begin, follow, pending
+from ocl_backend.ops.activations import MASKS, OPERATORS, activated, masked
+from ocl_backend.ops.elementwise import Kernel, Operand, Run, prepare_elementwise
+from ocl_backend.tuned import STORAGE
+from oclgen.problem import Activation
+
+LEAST_ITEMS = 1 << 16
+"""Smaller additions and masks are not held back: to look ahead would cost more than it can save."""
+
+
+@dataclass(eq=False)
+class Pointwise(Rule):
+    """A call on tensors of one shape, dtype and dense layout, whose launch `run` is prepared.
+
+    Its launch takes the operands, `numbers`, and the result if that is `fresh`; else the result
+    lies where the first operand does. With other numbers it is another function.
+    """
+
+    operator: str
+    device: int
+    items: int
+    dtype: torch.dtype
+    run: Run
+    fresh: bool
+    activation: Activation = "none"
+    numbers: tuple[float, ...] = ()
+
+    def enqueue(self, values: Sequence[float]) -> None:
+        """Run the call, or hold it back; `values` are its launch's."""
+        raise NotImplementedError
+
+    def alone(self, step: Step) -> None:
+        """Enqueue the launch that was prepared."""
+        self.run(*step.values)
+
+    def result(self, values: Sequence[float]) -> int:
+        """Return the address that a call writes to."""
+        return int(values[-1 if self.fresh else 0])
+
+    def new(self, result: int) -> tuple[int, ...]:
+        """Return the result's address where it is not the source's."""
+        return (result,) if self.fresh else ()
+
+
+class Activating(Pointwise):
+    """An activation. It follows what wrote its operand, or runs."""
+
+    kind = "activation"
+
+    def enqueue(self, values: Sequence[float]) -> None:
+        """Hold the activation back if it follows."""
+        if not pending:
+            self.run(*values)
+            return
+        result = self.result(values)
+        step = Step(self, int(values[0]), result, values)
+        known = tuple(values[1 : 1 + len(self.numbers)]) == self.numbers
+        if not known or not follow(step, writes=self.new(result)):
+            self.run(*values)
+
+
+class Adding(Pointwise):
+    """An addition. It follows what wrote one of its operands, the step's state is the other."""
+
+    kind = "add"
+
+    def enqueue(self, values: Sequence[float]) -> None:
+        """Hold the addition back if it follows, or is large."""
+        if not pending and self.items < LEAST_ITEMS:
+            self.run(*values)
+            return
+        x, other, result = int(values[0]), int(values[1]), self.result(values)
+        step = Step(self, x, result, values, other)
+        if follow(step, (other,), self.new(result)):
+            return
+        if self.fresh and follow(Step(self, other, result, values, x), (x,), (result,)):
+            return
+        if self.items < LEAST_ITEMS:
+            self.run(*values)
+        else:
+            begin(step, (x, other), (result,))
+
+    def fuse(self, step: Step, after: Sequence[Step]) -> int:
+        """Enqueue the addition with the activation, or the mask, that reads it."""
+        x, other, last = int(step.values[0]), int(step.values[1]), after[0]
+        rule = last.rule
+        if isinstance(rule, Activating):
+            _added(self.device, self.dtype, self.items, rule.activation)(x, other, last.result)
+        elif isinstance(rule, Masking):
+            launch = _added_and_masked(self.device, self.dtype, self.items, rule.activation)
+            launch(x, other, last.state, last.result)
+        return 1
+
+
+class Masked(Rule):
+    """What can mask the gradient that it reads."""
+
+    def behind(self, activation: Activation, grad: int, result: int, step: Step) -> None:
+        """Enqueue `step` for `grad` where the activation's `result` let it through."""
+        raise NotImplementedError
+
+
+class Masking(Pointwise):
+    """A gradient passed where an activation's result is within; the step's state is that result."""
+
+    kind = "mask"
+
+    def enqueue(self, values: Sequence[float]) -> None:
+        """Hold the mask back if it follows, or is large."""
+        if not pending and self.items < LEAST_ITEMS:
+            self.run(*values)
+            return
+        grad, above, result = int(values[0]), int(values[1]), self.result(values)
+        step = Step(self, grad, result, values, above)
+        known = tuple(values[2 : 2 + len(self.numbers)]) == self.numbers
+        if known and follow(step, (above,), (result,)):
+            return
+        if known and self.items >= LEAST_ITEMS:
+            begin(step, (grad, above), (result,))
+        else:
+            self.run(*values)
+
+    def fuse(self, step: Step, after: Sequence[Step]) -> int:
+        """Enqueue what follows for the gradient that is masked."""
+        follower = after[0].rule
+        assert isinstance(follower, Masked)
+        follower.behind(self.activation, int(step.values[0]), step.state, after[0])
+        return 1
+
+
+NUMBERS: dict[str, tuple[float, ...]] = {
+    "hardtanh": (0, 6),
+    "hardtanh_backward": (0, 6),
+    "threshold_backward": (0,),
+}
+
+
+def rule_of(
+    row: str, operands: Mapping[str, Tensor], strides: Sequence[tuple[int, ...]],
+    names: Sequence[str], run: Run, fresh: bool,
+) -> Pointwise | None:  # fmt: skip
+    """Return the rule of a call of the table's `row`, or None if it is one of no kind here.
+
+    `operands` are its tensors, `strides` theirs and the result's, `names` its arguments in order.
+    """
+    kind: Callable[..., Pointwise] | None = None
+    if row in OPERATORS and len(operands) == 1:
+        kind, activation = Activating, OPERATORS[row]
+    elif row in MASKS and len(operands) == 2 and fresh:
+        kind, activation = Masking, MASKS[row]
+    elif row == "add" and len(operands) == 2 and tuple(names) == ("self", "other"):
+        kind, activation = Adding, "none"
+    numbers = NUMBERS.get(row, ())
+    given = len(names) == len(operands) + len(numbers)
+    tensors = list(operands.values())
+    alike = len({(t.shape, t.dtype) for t in tensors}) == 1 and len({*strides}) == 1
+    if kind is None or not given or not alike or tensors[0].dtype not in STORAGE:
+        return None
+    like = tensors[0]
+    dense = like.is_contiguous() or like.is_contiguous(memory_format=torch.channels_last)
+    if not dense or not like.numel():
+        return None
+    return kind(row, like.get_device(), like.numel(), like.dtype, run, fresh, activation, numbers)
+
+
+@lru_cache(maxsize=1024)
+def _added(device: int, dtype: torch.dtype, items: int, activation: Activation) -> Run:
+    """Return the launch of act(self + other), over contiguous items: self, other, result."""
+    text = activated(activation, "sum")
+    return _pointwise(device, dtype, items, f"add_{activation}", ("self", "other"), text)
+
+
+@lru_cache(maxsize=1024)
+def _added_and_masked(device: int, dtype: torch.dtype, items: int, activation: Activation) -> Run:
+    """Return the launch of (self + other) where `above` let it through, over contiguous items."""
+    text = masked(activation, "sum", "above")
+    names = ("self", "other", "above")
+    return _pointwise(device, dtype, items, f"add_{activation}_backward", names, text)
+
+
+def _pointwise(
+    device: int, dtype: torch.dtype, items: int, name: str, names: Sequence[str], text: str
+) -> Run:
+    body = f"const T sum = self + other;\nconst T out = {text};"
+    inputs = [Operand(operand, dtype) for operand in names]
+    kernel = Kernel(f"pointwise_{name}", "float", (*inputs, Operand("out", dtype, "output")), body)
+    return prepare_elementwise(device, kernel, (items,), [(1,)] * (len(inputs) + 1))
