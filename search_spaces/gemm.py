@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from oclgen.families import gemm_async, gemm_dot, gemm_mma, gemm_register, gemm_staged
+from oclgen.families import (
+    gemm_async,
+    gemm_columns,
+    gemm_dot,
+    gemm_mma,
+    gemm_register,
+    gemm_staged,
+)
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import DTYPES, GemmProblem
@@ -316,6 +323,37 @@ def dot_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_dot.Config]:
         gemm_dot.Config(item_m=m, item_n=n, vec_k=4, local_k=local_k, local_n=4, split_k=1)
         for m, n in dict.fromkeys(shapes)
         for local_k in (32, 64)
+    ]
+
+
+def columns_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
+    """Return the values worth trying for each parameter of `gemm_columns`.
+
+    On a CPU none but the default: one core adds up its columns without neighbours.
+    """
+    if limits.kind == "cpu":
+        return {}
+    return {
+        "item_m": _up_to(problem.m, 1, 2, 4, 8, 16),
+        "vec_n": tuple(width for width in (1, 2, 4) if width <= problem.n),
+        "unroll_k": (1, 2, 4, 8),
+        # eight vectors of four are a line of cache
+        "local_n": (8, 16, 32),
+        "local_k": (4, 8, 16, 32, 64, 128),
+        "split_k": _splits(problem, limits, 1, 2, 4, 8),
+    }
+
+
+def columns_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_columns.Config]:
+    """Return start points for `gemm_columns`, best guess first; some may not be valid."""
+    if limits.kind == "cpu":
+        return []
+    rows = next(width for width in (1, 2, 4, 8, 16) if width >= min(problem.m, 16))
+    return [
+        gemm_columns.Config(
+            item_m=rows, vec_n=4, unroll_k=4, local_n=local_n, local_k=local_k, split_k=split_k
+        )
+        for local_n, local_k, split_k in ((8, 1024 // 8 // max(rows // 4, 1), 1), (16, 16, 2))
     ]
 
 

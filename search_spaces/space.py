@@ -33,6 +33,7 @@ SPACES: dict[str, tuple[Values, Seeds]] = {
     **conv.SPACES,
     "conv_mma": (conv_mma.values, conv_mma.seeds),
     "gemm_async": (gemm.async_values, gemm.async_seeds),
+    "gemm_columns": (gemm.columns_values, gemm.columns_seeds),
     "gemm_dot": (gemm.dot_values, gemm.dot_seeds),
     "gemm_mma": (gemm.mma_values, gemm.mma_seeds),
     "gemm_pairs": (gemm_pairs.values, gemm_pairs.seeds),

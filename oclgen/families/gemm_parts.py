@@ -15,7 +15,8 @@ from oclgen.render import STORED, VECTOR_WIDTHS, activation_preamble, dtype_prea
 
 PACK_STEPS = 64
 """Steps of the reduction one work-item packs: enough to hide what starting it costs on a CPU."""
-REDUCE_VECTOR = 4
+REDUCE_VECTOR, REDUCE_LOCAL = 4, 64
+"""Width of loads, and work-items per group, of the kernel that adds planes."""
 FLOAT_BYTES = 4
 ALIGNED = (
     "#define IS_ALIGNED(p, ld, bytes, width) "
@@ -158,13 +159,18 @@ def reduce_planes(problem: GemmProblem, split_k: int) -> Launch:
         bias=problem.bias,
         split_k=split_k,
         vec_n=REDUCE_VECTOR,
+        local_n=REDUCE_LOCAL,
         edge_n=problem.n % REDUCE_VECTOR != 0,
     )
     return Launch(
         source=source,
         kernel="gemm_reduce",
-        global_size=(round_up(ceil_div(problem.n, REDUCE_VECTOR), 16), problem.m, problem.batch),
-        local_size=(16, 1, 1),
+        global_size=(
+            round_up(ceil_div(problem.n, REDUCE_VECTOR), REDUCE_LOCAL),
+            problem.m,
+            problem.batch,
+        ),
+        local_size=(REDUCE_LOCAL, 1, 1),
         args=(
             *planes(problem),
             *matrix(problem, "c"),

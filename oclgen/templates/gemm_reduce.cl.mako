@@ -7,6 +7,7 @@ not depend on the schedule.
 dtype, activation   storage type of C and bias; epilogue, both in the preambles
 split_k             number of planes
 vec_n               columns of C per work-item
+local_n             work-items per group
 edge_n              vec_n does not divide n
 bias                "none", "m" or "n"
 </%doc>
@@ -22,7 +23,7 @@ bias                "none", "m" or "n"
 ${preamble}
 ${activation}
 
-__kernel __attribute__((reqd_work_group_size(16, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(${local_n}, 1, 1)))
 void gemm_reduce(
     __global const float *restrict planes, const long offset, const int ld, const long batch,
     __global elem_t *restrict c, const long offset_c, const int ld_c, const long batch_c,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from oclgen.families import (
     gemm_async,
+    gemm_columns,
     gemm_dot,
     gemm_mma,
     gemm_pairs,
@@ -69,6 +70,13 @@ DOTS = (
     replace(DOT, item_m=1, item_n=1, vec_k=1, local_k=8),
 )
 
+COLUMNS = gemm_columns.Config(item_m=2, vec_n=4, unroll_k=4, local_n=2, local_k=4, split_k=1)
+COLUMN_CONFIGS = (
+    COLUMNS,
+    replace(COLUMNS, item_m=1, vec_n=1, unroll_k=1, local_k=8, split_k=2),
+    replace(COLUMNS, item_m=8, unroll_k=2, local_n=8, local_k=32),
+)
+
 MMA = gemm_mma.Config(
     unit="mma", tile_m=64, tile_n=64, tile_k=16, warps_m=2, warps_n=2, stages=2, pending=0,
     split_k=1, group_m=1, pack_a=False, pack_b=False,
@@ -109,10 +117,12 @@ PAIRSES = (
 CONFIGS = [("gemm_register", config) for config in REGISTERS]
 CONFIGS += [("gemm_staged", config) for config in STAGEDS]
 CONFIGS += [("gemm_dot", config) for config in DOTS]
+CONFIGS += [("gemm_columns", config) for config in COLUMN_CONFIGS]
 DEFAULTS = [
     ("gemm_register", gemm_register.DEFAULT),
     ("gemm_staged", gemm_staged.DEFAULT),
     ("gemm_dot", gemm_dot.DEFAULT),
+    ("gemm_columns", gemm_columns.DEFAULT),
 ]
 
 
@@ -165,7 +175,15 @@ DOT_CONFIGS = st.builds(
         split_k=(1, 2),
     ),
 )  # fmt: skip
+COLUMNS_CONFIGS = st.builds(
+    gemm_columns.Config,
+    **one_of(
+        item_m=(1, 2, 5), vec_n=(1, 2, 4), unroll_k=(1, 2, 8), local_n=(1, 8), local_k=(1, 3, 16),
+        split_k=(1, 2),
+    ),
+)  # fmt: skip
 ANY_CONFIG = st.one_of(
+    st.tuples(st.just("gemm_columns"), COLUMNS_CONFIGS),
     st.tuples(st.just("gemm_dot"), DOT_CONFIGS),
     st.tuples(st.just("gemm_register"), REGISTER_CONFIGS),
     st.tuples(st.just("gemm_staged"), STAGED_CONFIGS),

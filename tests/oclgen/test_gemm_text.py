@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import pytest
-from gemm_cases import ANY_CONFIG, CONFIGS, DEFAULTS, DOT, REGISTER, STAGED, problems
+from gemm_cases import ANY_CONFIG, COLUMNS, CONFIGS, DEFAULTS, DOT, REGISTER, STAGED, problems
 from hypothesis import assume, given, settings
 
 from oclgen.families import FAMILIES, config_from_dict
@@ -26,6 +26,9 @@ CHANGES: dict[str, dict[str, Any]] = {
         "item_m": 2, "item_n": 4, "vec_n": 8, "local_m": 4, "local_n": 2, "unroll_k": 1,
         "pack_a": True, "pack_b": True, "loop_m": 2, "order": "n", "split_k": 2,
     },
+    "gemm_columns": {
+        "item_m": 1, "vec_n": 2, "unroll_k": 2, "local_n": 4, "local_k": 2, "split_k": 2,
+    },
     "gemm_dot": {
         "item_m": 1, "item_n": 2, "vec_k": 8, "local_k": 8, "local_n": 1, "split_k": 2,
     },
@@ -43,15 +46,21 @@ def texts(plan: Plan) -> list[str]:
 
 @pytest.mark.parametrize(
     ("family", "base"),
-    [("gemm_register", REGISTER), ("gemm_staged", STAGED), ("gemm_dot", DOT)],
+    [
+        ("gemm_register", REGISTER),
+        ("gemm_staged", STAGED),
+        ("gemm_dot", DOT),
+        ("gemm_columns", COLUMNS),
+    ],
 )
 def test_every_parameter_changes_the_text(family: str, base: Any) -> None:
     assert set(CHANGES[family]) == {field.name for field in fields(base)}
-    before = texts(FAMILIES[family].plan(ODD, base))
+    problem = ODD if FAMILIES[family].serves(ODD) else replace(ODD, trans_b=False)
+    before = texts(FAMILIES[family].plan(problem, base))
     for name, value in CHANGES[family].items():
         changed = replace(base, **{name: value})
-        assert changed.why_not(ODD, CPU) is None, (name, changed.why_not(ODD, CPU))
-        assert texts(FAMILIES[family].plan(ODD, changed)) != before, name
+        assert changed.why_not(problem, CPU) is None, (name, changed.why_not(problem, CPU))
+        assert texts(FAMILIES[family].plan(problem, changed)) != before, name
 
 
 @pytest.mark.parametrize(("family", "config"), CONFIGS)
@@ -71,6 +80,10 @@ def test_one_program_serves_many_sizes(family: str, config: Any) -> None:
         (replace(REGISTER, split_k=40), ODD, ("split_k=40", "k=29", "split_k=15")),
         (replace(REGISTER, local_m=64, local_n=2), ODD, ("128", "64")),
         (replace(REGISTER, pack_b=True), GemmProblem(1, 8192, 8192), ("268435456", "134217728")),
+        (replace(COLUMNS, unroll_k=3), ODD, ("unroll_k=3",)),
+        (replace(COLUMNS, vec_n=8), GemmProblem(3, 5, 7), ("vec_n=8", "n=5")),
+        (replace(COLUMNS, item_m=64), ODD, ("256", "128")),
+        (replace(COLUMNS, local_k=1024), ODD, ("local_k=1024", "32768", "16380")),
         (replace(DOT, local_k=6), ODD, ("local_k=6",)),
         (replace(DOT, item_m=20, item_n=20), ODD, ("1600", "512")),
         (replace(DOT, local_k=64, local_n=16, item_m=4), ODD, ("49152", "16380")),
