@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from oclgen.families import (
-    gemm_async,
-    gemm_columns,
-    gemm_dot,
-    gemm_mma,
-    gemm_register,
-    gemm_staged,
-)
+from oclgen.families import gemm_async, gemm_mma, gemm_register, gemm_staged
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import DTYPES, GemmProblem
@@ -32,10 +25,10 @@ def register_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[
     if limits.kind == "cpu":
         return _register_on_cpu(problem, limits)
     return {
-        "item_m": _up_to(problem.m, 1, 2, 4, 8),
-        "item_n": _up_to(problem.n, 1, 2, 4, 8),
-        "vec_n": _up_to(problem.n, 1, 2, 4),
-        "local_m": _up_to(problem.m, 1, 4, 8, 16),
+        "item_m": up_to(problem.m, 1, 2, 4, 8),
+        "item_n": up_to(problem.n, 1, 2, 4, 8),
+        "vec_n": up_to(problem.n, 1, 2, 4),
+        "local_m": up_to(problem.m, 1, 4, 8, 16),
         "local_n": (8, 16, 32, 64),
         "unroll_k": (1, 4, 8),
         # panels suit a cache that one core has to itself; on GPUs they cost coalescing
@@ -44,7 +37,7 @@ def register_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[
         "loop_m": (1,),
         # neighbouring work-items have to read neighbouring columns of B
         "order": ("n",),
-        "split_k": _splits(problem, limits, 1, 2, 4, 8, 16, 32),
+        "split_k": splits(problem, limits, 1, 2, 4, 8, 16, 32),
     }
 
 
@@ -52,8 +45,8 @@ def _register_on_cpu(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple
     width = _width(problem, limits)
     return {
         # 16 to 28 vectors of accumulators fill the register file and hide its latency
-        "item_m": _up_to(problem.m, 1, 2, 4, 6, 8, 12, 14),
-        "item_n": _up_to(problem.n, *(width * count for count in (1, 2, 3, 4))),
+        "item_m": up_to(problem.m, 1, 2, 4, 6, 8, 12, 14),
+        "item_n": up_to(problem.n, *(width * count for count in (1, 2, 3, 4))),
         "vec_n": (width,),
         # a work-group of one: neighbours would only compete for the same registers
         "local_m": (1,),
@@ -63,9 +56,9 @@ def _register_on_cpu(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple
         "pack_a": BOTH,
         "pack_b": BOTH,
         # a work-group costs some 0.2 us to start: several blocks of a short k share it
-        "loop_m": _up_to(ceil_div(problem.m, 4), 1, 4, 8, 16),
+        "loop_m": up_to(ceil_div(problem.m, 4), 1, 4, 8, 16),
         "order": ("m", "n"),
-        "split_k": _splits(problem, limits, 1, 2, 4, 8),
+        "split_k": splits(problem, limits, 1, 2, 4, 8),
     }
 
 
@@ -110,12 +103,12 @@ def staged_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Va
     """
     if limits.kind == "cpu":
         return {}
-    tiles_m = _up_to(problem.m, 16, 32, 64, 128)
-    tiles_n = _up_to(problem.n, 16, 32, 64, 128)
+    tiles_m = up_to(problem.m, 16, 32, 64, 128)
+    tiles_n = up_to(problem.n, 16, 32, 64, 128)
     values: dict[str, tuple[Value, ...]] = {
         "tile_m": tiles_m[-3:],
         "tile_n": (*tiles_n[-3:], 256) if problem.n >= 1024 else tiles_n[-3:],
-        "tile_k": _up_to(problem.k, 8, 16, 32),
+        "tile_k": up_to(problem.k, 8, 16, 32),
         "local_m": (8, 16),
         "local_n": (8, 16),
         # 128 bits is the widest read of local memory; half of that has fewer registers in flight
@@ -130,7 +123,7 @@ def staged_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Va
         "double_buffer": BOTH,
         "prefetch": BOTH,
         "unroll_k": (4, 8, 16),
-        "split_k": _splits(problem, limits, 1, 2, 4, 8, 16),
+        "split_k": splits(problem, limits, 1, 2, 4, 8, 16),
         "group_m": (1, 8),
     }
     # skinny problems want splits more than they want every shape of a tile
@@ -176,8 +169,8 @@ def async_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Val
         return {}
     few = _tiles(problem, 64, 64) < 4 * limits.compute_units
     return {
-        "tile_m": _up_to(problem.m, 16, 32, 64, 128, 256)[-3:],
-        "tile_n": _up_to(problem.n, 32, 64, 128, 256)[-3:],
+        "tile_m": up_to(problem.m, 16, 32, 64, 128, 256)[-3:],
+        "tile_n": up_to(problem.n, 32, 64, 128, 256)[-3:],
         "tile_k": (8, 16, 32) if few else (8, 16),
         "local_m": (4, 8, 16) if problem.m < 64 else (8, 16),
         "local_n": (4, 8, 16) if problem.n < 64 else (8, 16),
@@ -191,7 +184,7 @@ def async_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Val
         "pack_b": BOTH if problem.trans_b and problem.m >= 1024 else (False,),
         "stages": (2, 3, 4),
         # few tiles leave units idle: slices of k in a group cost no traffic, planes need no room
-        "split_k": _splits(problem, limits, 1, 2, 4, 8, 16) if few else (1,),
+        "split_k": splits(problem, limits, 1, 2, 4, 8, 16) if few else (1,),
         "local_k": (1, 2, 4, 8) if few else (1,),
         "group_m": (8,) if few else (4, 8, 16),
         # which suits the registers that a compiler chooses is nobody's to know
@@ -241,12 +234,12 @@ def mma_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value
     units = tuple(sorted({"mma", "wgmma"} & limits.instructions))
     if not units:
         return {}
-    tiles_n = _up_to(problem.n, 64, 128, 192, 256)
+    tiles_n = up_to(problem.n, 64, 128, 192, 256)
     # packing reads and writes an operand once more: rows of C have to use it often
     pays_a, pays_b = problem.n >= 1024, problem.m >= 1024
     values: dict[str, tuple[Value, ...]] = {
         "unit": units,
-        "tile_m": _up_to(max(problem.m, 64), 32, 64, 128)[-2:],
+        "tile_m": up_to(max(problem.m, 64), 32, 64, 128)[-2:],
         "tile_n": tiles_n[-3:],
         # rows of 32 bytes leave room for stages, rows of 64 make fewer, larger reads
         "tile_k": tuple(width // DTYPES[problem.dtype] for width in (32, 64)),
@@ -254,7 +247,7 @@ def mma_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value
         "warps_n": (1, 2, 4),
         "stages": (2, 3, 4, 5),
         "pending": (0, 1) if "wgmma" in units else (0,),
-        "split_k": _splits(problem, limits, 1, 2, 4, 8, 16),
+        "split_k": splits(problem, limits, 1, 2, 4, 8, 16),
         "group_m": (4, 8, 16),
         "pack_a": BOTH if pays_a else (False,),
         "pack_b": BOTH if pays_b else (False,),
@@ -294,69 +287,6 @@ def mma_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_mma.Config]:
     ]  # fmt: skip
 
 
-def dot_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
-    """Return the values worth trying for each parameter of `gemm_dot`."""
-    on_cpu = limits.kind == "cpu"
-    return {
-        # each row of A is used item_n times from registers, each column of B item_m times
-        "item_m": _up_to(problem.m, 1, 2, 4, 8),
-        "item_n": _up_to(problem.n, 1, 2, 3, 4, 6, 8) if on_cpu else _up_to(problem.n, 1, 2, 4, 8),
-        "vec_k": (limits.native_float_width,) if on_cpu else (1, 2, 4),
-        # neighbours that read neighbouring vectors are what GPUs load fast; a CPU has no use
-        "local_k": (1,) if on_cpu else (8, 16, 32, 64, 128, 256),
-        "local_n": (1,) if on_cpu else (1, 2, 4, 8),
-        "split_k": _splits(problem, limits, 1, 2, 4, 8, 16),
-    }
-
-
-def dot_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_dot.Config]:
-    """Return start points for `gemm_dot`, best guess first; some may not be valid."""
-    if limits.kind == "cpu":
-        width = limits.native_float_width
-        shapes = ((min(problem.m, 8), 3), (min(problem.m, 4), 6), (1, 8), (1, 4))
-        return [
-            gemm_dot.Config(item_m=m, item_n=n, vec_k=width, local_k=1, local_n=1, split_k=1)
-            for m, n in dict.fromkeys(shapes)
-        ]
-    shapes = ((min(problem.m, 4), 4), (min(problem.m, 8), 2), (1, 4), (1, 1))
-    return [
-        gemm_dot.Config(item_m=m, item_n=n, vec_k=4, local_k=local_k, local_n=4, split_k=1)
-        for m, n in dict.fromkeys(shapes)
-        for local_k in (32, 64)
-    ]
-
-
-def columns_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
-    """Return the values worth trying for each parameter of `gemm_columns`.
-
-    On a CPU none but the default: one core adds up its columns without neighbours.
-    """
-    if limits.kind == "cpu":
-        return {}
-    return {
-        "item_m": _up_to(problem.m, 1, 2, 4, 8, 16),
-        "vec_n": tuple(width for width in (1, 2, 4) if width <= problem.n),
-        "unroll_k": (1, 2, 4, 8),
-        # eight vectors of four are a line of cache
-        "local_n": (8, 16, 32),
-        "local_k": (4, 8, 16, 32, 64, 128),
-        "split_k": _splits(problem, limits, 1, 2, 4, 8),
-    }
-
-
-def columns_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_columns.Config]:
-    """Return start points for `gemm_columns`, best guess first; some may not be valid."""
-    if limits.kind == "cpu":
-        return []
-    rows = next(width for width in (1, 2, 4, 8, 16) if width >= min(problem.m, 16))
-    return [
-        gemm_columns.Config(
-            item_m=rows, vec_n=4, unroll_k=4, local_n=local_n, local_k=local_k, split_k=split_k
-        )
-        for local_n, local_k, split_k in ((8, 1024 // 8 // max(rows // 4, 1), 1), (16, 16, 2))
-    ]
-
-
 def _width(problem: GemmProblem, limits: Limits) -> int:
     """Return the device's vector width, or less where n has fewer columns."""
     width = limits.native_float_width
@@ -365,7 +295,7 @@ def _width(problem: GemmProblem, limits: Limits) -> int:
     return width
 
 
-def _up_to(extent: int, *values: int) -> tuple[int, ...]:
+def up_to(extent: int, *values: int) -> tuple[int, ...]:
     """Return the ascending values that are not larger than `extent`, and one more to cover it."""
     below = [value for value in values if value < extent]
     return (*below, *values[len(below) : len(below) + 1])
@@ -386,7 +316,7 @@ def _fill(
     return split
 
 
-def _splits(problem: GemmProblem, limits: Limits, *values: int) -> tuple[int, ...]:
+def splits(problem: GemmProblem, limits: Limits, *values: int) -> tuple[int, ...]:
     """Return the splits that leave slices of 64 steps, only one where C has enough tiles."""
     if _tiles(problem, 64, 64) >= 4 * limits.compute_units and problem.k < 4096:
         return (1,)

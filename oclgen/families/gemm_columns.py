@@ -34,6 +34,11 @@ class Config:
     split_k: int
 
     @property
+    def item_n(self) -> int:
+        """Columns of C per work-item."""
+        return self.vec_n
+
+    @property
     def sum_rows(self) -> int:
         """Rows of a work-item that slices exchange at a time: all that `SUM_BYTES` hold, or one."""
         row = 4 * self.local_n * self.local_k * self.vec_n
