@@ -19,7 +19,7 @@ ROUNDS = 2
 """Work-groups per compute unit up to which the reduction is worth splitting."""
 MIN_SLICE = 256
 """Steps of the reduction below which no plane of its own pays."""
-SEEDS = 10
+SEEDS = 12
 
 SHAPES = (
     ("wgmma", 128, 128, 64, 4, 1, 2, 0), ("wgmma", 128, 128, 32, 4, 1, 5, 1),
@@ -28,7 +28,8 @@ SHAPES = (
     ("wgmma", 64, 64, 64, 4, 1, 5, 1), ("wgmma", 128, 192, 32, 4, 1, 4, 1),
     ("mma", 128, 128, 64, 2, 2, 2, 0), ("mma", 128, 64, 64, 2, 2, 3, 0),
     ("mma", 64, 128, 64, 2, 2, 3, 0), ("mma", 64, 64, 64, 2, 2, 4, 0),
-    ("mma", 64, 64, 32, 2, 2, 4, 0),
+    ("mma", 64, 64, 32, 2, 2, 4, 0), ("wgmma", 64, 64, 128, 4, 1, 2, 0),
+    ("mma", 64, 64, 128, 2, 2, 2, 0),
 )  # fmt: skip
 """unit, tile_m, tile_n, bytes of k, warps_m, warps_n, stages, pending: 48 KiB of local memory hold
 two or three steps of 64 bytes, or twice as many of 32."""

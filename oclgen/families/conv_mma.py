@@ -176,7 +176,15 @@ def units(
         pending=config.pending,
         a=a,
         b=b,
+        unrounded=_unrounded(problem) if problem.dtype == "tf32" else "",
     )
+
+
+def _unrounded(problem: ConvProblem) -> str:
+    """Return the sides of the product that no copy has rounded: images that are read in place."""
+    images = parts.images(problem)
+    sides = "ab" if problem.direction == "bwd_weights" else "a"
+    return "".join(side for side, image in zip(sides, images, strict=True) if image.in_place)
 
 
 def _slice(problem: ConvProblem, config: Config) -> int:

@@ -20,6 +20,8 @@ PACKED = "packed"
 TURN_PIXELS = 64
 """Pixels that a work-group turns, 128 bytes of channels of each."""
 TURN_ITEMS = 256
+FEW_CHUNKS = 2
+"""Chunks of channels up to which turning through local memory would leave most of it idle."""
 PACK_ITEMS = 64
 
 
@@ -80,7 +82,7 @@ class Image:
 
     def _turn(self) -> Launch:
         wide = chunk(self.problem)
-        span = 8 * wide
+        span, few = 8 * wide, self.padded <= FEW_CHUNKS * wide
         source = render(
             "conv_mma_turn",
             word="uint" if wide == 4 else "ushort",
@@ -90,16 +92,20 @@ class Image:
             pixels=self.pixels,
             planes=self.problem.layout == "nchw",
             vec=next(v for v in (wide, 4, 2, 1) if self.pixels % v == 0),
+            few=few,
             tf32=self.problem.dtype == "tf32",
         )
-        groups = (ceil_div(self.pixels, TURN_PIXELS), ceil_div(self.padded, span))
+        groups = (
+            ceil_div(self.pixels, TURN_ITEMS if few else TURN_PIXELS),
+            ceil_div(self.padded, wide if few else span),
+        )
         return Launch(
             source=source,
             kernel="conv_mma_turn",
             global_size=(TURN_ITEMS * groups[0], groups[1], self.problem.batch),
             local_size=(TURN_ITEMS, 1, 1),
             args=(*buffer(self.role), *self.argument()),
-            local_bytes=TURN_PIXELS * (span + 2) * DTYPES[self.problem.dtype],
+            local_bytes=0 if few else TURN_PIXELS * (span + 2) * DTYPES[self.problem.dtype],
         )
 
 

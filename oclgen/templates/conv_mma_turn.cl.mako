@@ -2,12 +2,14 @@
 Copies images for `conv_mma`: [batch][pixels][channels], channels padded with zeros to whole chunks of
 16 bytes, from planes of channels or from pixels whose channels fill no chunks.
 
-A work-group of 256 moves 64 pixels of 128 bytes of channels, through local memory.
+A work-group of 256 moves 64 pixels of 128 bytes of channels, through local memory; where there are
+few channels a work-item gathers a chunk of one pixel.
 
 word, chunk         integer type of an element; elements in 16 bytes
 channels, padded    channels of an image, and of the copy
 pixels              pixels of an image
 planes              the image lies as planes of channels
+few                 there are few channels
 vec                 neighbouring pixels that are read at once where the image is aligned
 tf32                round to tf32, to nearest even
 </%doc>
@@ -33,6 +35,20 @@ void conv_mma_turn(
     __global const word *restrict from, const long offset_from,
     __global words *restrict to, const long offset_to)
 {
+% if few:
+    const int p = (int)get_global_id(0), c0 = (int)get_global_id(1) * ${chunk};
+    from += offset_from + (long)get_global_id(2) * ${channels * pixels};
+    to += offset_to / ${chunk} + (long)get_global_id(2) * ${pixels * padded // chunk};
+    if (p < ${pixels}) {
+        word each[${chunk}];
+#pragma unroll
+        for (int i = 0; i < ${chunk}; ++i) {
+            const long at = ${f"(c0 + i) * (long){pixels} + p" if planes else f"p * (long){channels} + c0 + i"};
+            each[i] = c0 + i < ${channels} ? ${"rounded(from[at])" if tf32 else "from[at]"} : 0;
+        }
+        to[(p * (long)${padded} + c0) / ${chunk}] = vload${chunk}(0, each);
+    }
+% else:
     __local word turned[64][${span + 2}];
     const int id = (int)get_local_id(0);
     const int p0 = (int)get_group_id(0) * 64, c0 = (int)get_group_id(1) * ${span};
@@ -77,4 +93,5 @@ void conv_mma_turn(
 % endif
         }
     }
+% endif
 }

@@ -63,9 +63,8 @@ void copy_elements(__local uchar *to, __global const elem_t *from, const bool so
             pixel_y += ${tile_k};
 % for line in lines:
             {
-                const int pixel = pixel_x${plus(line)}, at = pixel % (OUT_H * OUT_W);
-                const int y = pixel < last ? at / OUT_W * STRIDE_H : -100000000, x = at % OUT_W * STRIDE_W;
-                const ${index} from = ((pixel / (OUT_H * OUT_W) * (${index})HEIGHT + at / OUT_W * STRIDE_H) * WIDTH + x) * DEPTH_PADDED;
+                const int y = pixel_x${plus(line)} < last ? y${line} : -100000000, x = x${line};
+                const ${index} from = ((image${line} * (${index})HEIGHT + y${line}) * WIDTH + x) * DEPTH_PADDED;
 % for i, (across, along) in enumerate(places_b):
 % if along == line:
 <% n = columns.index(across) %>\
@@ -73,6 +72,14 @@ void copy_elements(__local uchar *to, __global const elem_t *from, const bool so
                      (uint)(y + tap_y${n}) < HEIGHT && (uint)(x + tap_x${n}) < WIDTH);
 % endif
 % endfor
+                // ${tile_k} pixels on: so many columns, rows and images, with a carry each
+                x${line} += ${tile_k} % OUT_W * STRIDE_W;
+                const bool row_ends = x${line} >= OUT_W * STRIDE_W;
+                x${line} -= row_ends ? OUT_W * STRIDE_W : 0;
+                y${line} += (${tile_k} % (OUT_H * OUT_W) / OUT_W + row_ends) * STRIDE_H;
+                const bool image_ends = y${line} >= OUT_H * STRIDE_H;
+                y${line} -= image_ends ? OUT_H * STRIDE_H : 0;
+                image${line} += ${tile_k} / (OUT_H * OUT_W) + image_ends;
             }
 % endfor
             pixel_x += ${tile_k};
@@ -109,6 +116,10 @@ void conv_mma_weights(
 % endfor
     const int channel = tile_row + row_y / ${tile_k} * ${a.panel} + chunk_y * ${chunk};
     __global const elem_t *from_y = gradient + pixel_y * (long)CHANNELS_PADDED + channel;
+% for line in lines:
+    int image${line} = (pixel_x${plus(line)}) / (OUT_H * OUT_W);
+    int y${line} = (pixel_x${plus(line)}) / OUT_W % OUT_H * STRIDE_H, x${line} = (pixel_x${plus(line)}) % OUT_W * STRIDE_W;
+% endfor
 % for n, across in enumerate(columns):
     const int column${n} = tile_column + row_x / ${tile_k} * ${b.panel} + chunk_x * ${chunk}${plus(across)};
     const int tap_y${n} = column${n} < TAPS * DEPTH_PADDED

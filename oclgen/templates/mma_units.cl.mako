@@ -15,6 +15,7 @@ blocks_m, blocks_n  blocks of 16 (wgmma: 64) rows and of 8 columns that a warp c
 warps_m             warps along m
 ahead, pending      tiles copied ahead; steps of wgmma that may still run while the next one begins
 a, b                how the operand lies in local memory: see `Layout`
+unrounded           sides ("a", "b", "ab") whose fp32 mma.sync has to round to tf32; wgmma cuts them off
 </%doc>
 <%
     wgmma = unit == "wgmma"
@@ -122,13 +123,14 @@ typedef uint place_t;
     : "+f"(c[at]), "+f"(c[at + 1]), "+f"(c[at + 2]), "+f"(c[at + 3]) \
     : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1))
 
-% if tf32:
+% if unrounded:
 uint to_tf32(const uint value)
 {
     uint rounded;
     __asm__("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(as_float(value)));
     return rounded;
 }
+#define TO_TF32(v) (uint4)(to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w))
 
 % endif
 % if any(lay.by_words for lay in (a, b)):
@@ -136,7 +138,7 @@ uint word(const uint address)
 {
     uint value;
     __asm__ volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
-    return to_tf32(value);
+    return value;
 }
 
 % endif
@@ -146,11 +148,7 @@ uint4 fragment${"_trans" if transposed else ""}(const uint address)
     uint x, y, z, w;
     __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4${".trans" if transposed else ""}.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "r"(address) : "memory");
-% if tf32:
-    return (uint4)(to_tf32(x), to_tf32(y), to_tf32(z), to_tf32(w));
-% else:
     return (uint4)(x, y, z, w);
-% endif
 }
 
 % endfor
@@ -185,6 +183,7 @@ void multiply(float (*acc)[${4 * blocks_n}], const place_t a, const place_t b)
 % for q in range(k_blocks):
     {
 % for side, lay, count, _ in sides:
+<% name = f"raw_{side}" if side in unrounded else side %>\
 % for i in range(count):
 % if lay.by_words:
 <%
@@ -196,11 +195,14 @@ void multiply(float (*acc)[${4 * blocks_n}], const place_t a, const place_t b)
             at = read(side, chunks % 8 * 16, chunks // 8 * tile_k * 128 + (8 * q + 4 * h) * 128)
             parts.append(f"word({at})")
 %>\
-        const uint4 ${side}${i} = (uint4)(${", ".join(parts)});
+        const uint4 ${name}${i} = (uint4)(${", ".join(parts)});
 % elif lay.along_k:
-        const uint4 ${side}${i} = fragment(${read(side, 32 * q, i * 16 * lay.row_bytes)});
+        const uint4 ${name}${i} = fragment(${read(side, 32 * q, i * 16 * lay.row_bytes)});
 % else:
-        const uint4 ${side}${i} = fragment_trans(${read(side, 2 * i % 8 * 16, 2 * i // 8 * tile_k * 128 + q * 2048)});
+        const uint4 ${name}${i} = fragment_trans(${read(side, 2 * i % 8 * 16, 2 * i // 8 * tile_k * 128 + q * 2048)});
+% endif
+% if side in unrounded:
+        const uint4 ${side}${i} = TO_TF32(${name}${i});
 % endif
 % endfor
 % endfor
