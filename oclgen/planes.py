@@ -14,6 +14,8 @@ PLANES = "planes"
 """Role of the workspace."""
 
 LOCAL_SIZE = 64
+VECTORS = (4, 2, 1)
+"""Elements that a work-item sums, widest first: 128 bits of a plane are loaded at once."""
 
 
 def planes_bytes(problem: ConvProblem, planes: int) -> int:
@@ -24,6 +26,10 @@ def planes_bytes(problem: ConvProblem, planes: int) -> int:
 def sum_planes(problem: ConvProblem, planes: int) -> Launch:
     """Return the launch that writes act(sum of planes + bias) to the problem's output."""
     elements = output_elements(problem)
+    nhwc = problem.layout == "nhwc"
+    per_channel = 1 if nhwc else problem.out_h * problem.out_w
+    run = elements if not problem.bias else problem.out_channels if nhwc else per_channel
+    vec = next(width for width in VECTORS if elements % width == 0 and run % width == 0)
     source = render(
         "sum_planes",
         preamble=dtype_preamble(problem.dtype),
@@ -31,7 +37,8 @@ def sum_planes(problem: ConvProblem, planes: int) -> Launch:
         elements=elements,
         planes=planes,
         bias=problem.bias,
-        per_channel=problem.out_h * problem.out_w if problem.layout == "nchw" else 1,
+        per_channel=per_channel,
+        vec=vec,
         channels=problem.out_channels,
         local_size=LOCAL_SIZE,
     )
@@ -39,7 +46,7 @@ def sum_planes(problem: ConvProblem, planes: int) -> Launch:
     return Launch(
         source=source,
         kernel="sum_planes",
-        global_size=(round_up(elements, LOCAL_SIZE), 1, 1),
+        global_size=(round_up(elements // vec, LOCAL_SIZE), 1, 1),
         local_size=(LOCAL_SIZE, 1, 1),
         args=(*buffer(PLANES), *bias, *buffer(problem.output)),
     )

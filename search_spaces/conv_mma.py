@@ -15,8 +15,10 @@ from oclgen.problem import DTYPES, ConvProblem
 
 Value = int | bool | str
 
-ROUNDS = 2
-"""Work-groups per compute unit up to which the reduction is worth splitting."""
+MOST_TILES = 32
+"""Tiles of 64 x 64 per compute unit up to which the reduction is worth splitting."""
+WANTED = {"fwd": 1, "bwd_data": 1, "bwd_weights": 4}
+"""Work-groups per compute unit to begin with: planes are small where weights are the result."""
 MIN_SLICE = 256
 """Steps of the reduction below which no plane of its own pays."""
 SEEDS = 12
@@ -68,7 +70,8 @@ def seeds(problem: ConvProblem, limits: Limits) -> list[conv_mma.Config]:
         if tile_m > max(whole.m, 64) or tile_n > max(whole.n, 64):
             continue
         tiles = ceil_div(whole.m, tile_m) * ceil_div(whole.n, tile_n)
-        split = min(1 << max(ceil_div(limits.compute_units, tiles) - 1, 0).bit_length(), most)
+        groups = ceil_div(WANTED[problem.direction] * limits.compute_units, tiles)
+        split = min(1 << (groups - 1).bit_length(), most)
         found.append(
             conv_mma.Config(
                 unit=unit, tile_m=tile_m, tile_n=tile_n, tile_k=width // size, warps_m=warps_m,
@@ -89,5 +92,5 @@ def _splits(problem: ConvProblem, limits: Limits) -> tuple[int, ...]:
     """Return powers of two up to what fills the device several times with its smallest tiles."""
     whole = product(problem)
     tiles = ceil_div(whole.m, 64) * ceil_div(whole.n, 64)
-    most = min(4 * ROUNDS * limits.compute_units // tiles, whole.k // MIN_SLICE, 512)
+    most = min(MOST_TILES * limits.compute_units // tiles, whole.k // MIN_SLICE, 512)
     return tuple(1 << place for place in range(max(most, 1).bit_length()))

@@ -107,6 +107,7 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
     launched, split = phases(problem), config.split_k > 1
     image = parts.images(problem)[0]
     nhwc, whole = problem.layout == "nhwc", all(p.rows.whole and p.cols.whole for p in launched)
+    neighbours = launched[0].channels if nhwc else launched[0].results if whole else 1
     source = render(
         NAME,
         **_common(problem, config),
@@ -116,12 +117,19 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
         slice=_slice(problem, config) // config.tile_k,
         in_place=image.in_place,
         bias=problem.bias and not split,
-        pair=launched[0].channels % 2 == 0 if nhwc else whole and launched[0].results % 2 == 0,
+        run=_run(problem, config, neighbours),
+        whole=whole,
     )
     out = PLANES if split else problem.output
     bias = buffer("bias") if problem.bias and not split else ()
     args = (*image.argument(), *buffer(parts.PACKED), *bias, *buffer(out))
     return _launch(problem, config, NAME, source, (len(launched), config.split_k), args)
+
+
+def _run(problem: ConvProblem, config: Config, neighbours: int) -> int:
+    """Return how many results can be stored at once where so many lie side by side."""
+    most = 4 if config.split_k > 1 else parts.chunk(problem)
+    return next(width for width in (8, 4, 2, 1) if width <= most and neighbours % width == 0)
 
 
 def _of_weights(problem: ConvProblem, config: Config) -> Launch:

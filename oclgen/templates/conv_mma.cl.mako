@@ -22,13 +22,17 @@ tiles_m, tiles_n           tiles of the largest phase
 phases                     number of phases
 in_place                   the image is the problem's own, which may not be aligned
 bias                       add bias by channel
-pair                       neighbouring columns lie side by side in the result, from any even one on
+run                        so many columns, from any multiple of it on, lie side by side in the result
+whole                      there is a result for every pixel that is written
 elements                   elements of a plane
 </%doc>
 <%
     work_items = 32 * warps_m * warps_n
     split = split_k > 1
     c_type = "float" if split else "elem_t"
+    c_bytes = 4 if split else elem_bytes
+    per, raw = 16 // c_bytes, "uint" if c_bytes == 4 else "ushort"
+    line_bytes = tile_n * c_bytes
     chunk = 16 // elem_bytes
     stage_bytes = a.bytes + b.bytes
     weights = "b" if pixels == "a" else "a"
@@ -58,24 +62,16 @@ void copy_elements(__local uchar *to, __global const elem_t *from, const bool so
 }
 
 % endif
-void store_pair(
-    __global ${c_type} *to, __global ${c_type} *next, const bool both, const bool wide, const float2 value)
+/* two neighbouring columns of a row, on their way through local memory */
+void stage_pair(__local uchar *line, const int column, const int turn, const float2 value)
 {
-    if (wide && both) {
-% if split:
-        *(__global float2 *)to = value;
+    const int at = column * ${c_bytes};
+    __local uchar *to = line + (at / 16 ^ turn) * 16 + at % 16;
+% if c_bytes == 4:
+    *(__local float2 *)to = value;
 % else:
-        ALIGNED_STORE2(ACT(value), to);
+    *(__local uint *)to = pair_of(value);
 % endif
-    } else {
-% for place, lane, guard in (("to", "x", ""), ("next", "y", "if (both) ")):
-% if split:
-        ${guard}*${place} = value.${lane};
-% else:
-        ${guard}STORE1(ACT(value.${lane}), ${place});
-% endif
-% endfor
-    }
 }
 
 <%def name="copy(slot)">\
@@ -113,9 +109,15 @@ void store_pair(
 /* where result q of all images is stored, its first channel */
 ${index} place_of(const int q, const int phase)
 {
+% if whole and pixels == "a":
+    return q * (${index})CHANNELS;
+% elif whole:
+    return q / RESULTS * (${index})IMAGE_STEP + q % RESULTS * PIXEL_STEP;
+% else:
     const int at = q % RESULTS;
     const int y = FIRST_H + at / RESULTS_W * STORE_STEP_H, x = FIRST_W + at % RESULTS_W * STORE_STEP_W;
     return q / RESULTS * (${index})IMAGE_STEP + (y * WRITTEN_W + x) * PIXEL_STEP;
+% endif
 }
 
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
@@ -208,55 +210,75 @@ ${copy("writing")}\
     }
     AWAIT_PRODUCTS();
 
-    const int m0 = tile_row + warp_row, n0 = tile_column + warp_column;
-    const bool wide = ${f"((size_t)out & {2 * (4 if split else elem_bytes) - 1}) == 0" if pair else "false"};
-% if pixels == "a":
-% if bias:
+
+    // results go through local memory, so that neighbours store to neighbours
+    const bool wide = ((size_t)out & 15) == 0;
+    __global ${raw} *results = (__global ${raw} *)out;
+% if bias and pixels == "a":
 % for j in range(blocks_n):
-<% at = f"n0 + COLUMN({j})" %>\
+<% at = f"tile_column + warp_column + COLUMN({j})" %>\
     const float2 bias${j} = (float2)(
         ${at} < CHANNELS ? LOAD1(bias + ${at}) : 0.0f, ${at} + 1 < CHANNELS ? LOAD1(bias + ${at} + 1) : 0.0f);
 % endfor
 % endif
 % for i in range(blocks_m):
+    barrier(CLK_LOCAL_MEM_FENCE);
 % for h in (0, 1):
     {
-        const int q = m0 + ROW(${i}, ${h});
-        if (q < PIXELS) {
-            __global ${c_type} *to = out + place_of(q, phase);
-% for j in range(blocks_n):
-<%
-    at = f"n0 + COLUMN({j})"
-    value = f"(float2)(acc[{i}][{4 * j + 2 * h}], acc[{i}][{4 * j + 2 * h + 1}])" + (f" + bias{j}" if bias else "")
-%>\
-            if (${at} < CHANNELS) {
-                store_pair(to + ${at}, to + ${at} + 1, ${at} + 1 < CHANNELS, wide, ${value});
-            }
-% endfor
-        }
-    }
-% endfor
-% endfor
-% else:
-% for j in range(blocks_n):
-    {
-        const int q = n0 + COLUMN(${j});
-        __global ${c_type} *to = out + place_of(q, phase), *next = out + place_of(q + 1, phase);
-        if (q < PIXELS) {
-% for i in range(blocks_m):
-% for h in (0, 1):
-<%
-    at = f"m0 + ROW({i}, {h})"
-    value = f"(float2)(acc[{i}][{4 * j + 2 * h}], acc[{i}][{4 * j + 2 * h + 1}])" + (f" + LOAD1(bias + {at})" if bias else "")
-%>\
-            if (${at} < CHANNELS) {
-                const ${index} plane = (${at}) * (${index})CHANNEL_STEP;
-                store_pair(to + plane, next + plane, q + 1 < PIXELS, wide, ${value});
-            }
-% endfor
-% endfor
-        }
-    }
-% endfor
+        const int row = warp_row / ${warp_m} * ${block_m} + ROW(0, ${h});
+        __local uchar *line = tiles + row * ${line_bytes};
+% if bias and pixels == "b":
+        const int channel = tile_row + warp_row + ROW(${i}, ${h});
+        const float bias_of_row = channel < CHANNELS ? LOAD1(bias + channel) : 0.0f;
 % endif
+% for j in range(blocks_n):
+<%
+    value = f"(float2)(acc[{i}][{4 * j + 2 * h}], acc[{i}][{4 * j + 2 * h + 1}])"
+    if bias:
+        value += f" + bias{j}" if pixels == "a" else " + bias_of_row"
+%>\
+        stage_pair(line, warp_column + COLUMN(${j}), row % 8, ACT(${value}));
+% endfor
+    }
+% endfor
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int at = id; at < ${tile_m // blocks_m * tile_n // per}; at += ${work_items}) {
+        const int row = at / ${tile_n // per}, part = at % ${tile_n // per};
+        const ${raw}${per} value = *(__local const ${raw}${per} *)(tiles + row * ${line_bytes} + (part ^ row % 8) * 16);
+        const int m = tile_row + row / ${block_m} * ${warp_m} + ${i * block_m} + row % ${block_m};
+        const int n = tile_column + part * ${per};
+% if pixels == "a":
+        if (m < PIXELS && n < CHANNELS) {
+            __global ${raw} *to = results + place_of(m, phase) + n;
+% if run == per:
+            if (wide) {
+                *(__global ${raw}${per} *)to = value;
+            } else
+% endif
+            {
+% for e in range(per):
+                if (n + ${e} < CHANNELS) to[${e}] = value.s${e};
+% endfor
+            }
+        }
+% else:
+        if (m < CHANNELS) {
+            __global ${raw} *plane = results + m * (${index})CHANNEL_STEP;
+% if run > 1:
+            if (wide) {
+% for e in range(0, per, run):
+<% part = "value" if run == per else "value.s" + "".join(str(e + x) for x in range(run)) %>\
+                if (n + ${e} < PIXELS) *(__global ${raw}${run} *)(plane + place_of(n + ${e}, phase)) = ${part};
+% endfor
+            } else
+% endif
+            {
+% for e in range(per):
+                if (n + ${e} < PIXELS) plane[place_of(n + ${e}, phase)] = value.s${e};
+% endfor
+            }
+        }
+% endif
+    }
+% endfor
 }

@@ -3,7 +3,7 @@ What a kernel on matrix units needs around its own copies and stores: asynchrono
 bytes into local memory, and one step of C += A B on tiles that lie there as `Layout` says.
 
 The kernel calls LOCAL(tiles) once, `copy_chunk`, COPY_COMMIT(), AWAIT_TILE() before the barrier that
-precedes `multiply`, and AWAIT_PRODUCTS() before it reads `acc`. Of the block of C that a warp (with
+precedes `multiply`, and AWAIT_PRODUCTS() before it reads `acc`; `pair_of` makes two 16-bit results a word. Of the block of C that a warp (with
 wgmma: each of four) works on, acc[i][4 * j + 2 * h + e] lies at ROW(i, h), COLUMN(j) + e.
 
 wgmma stands in comments, which `oclgen.ptx` turns into instructions.
@@ -51,6 +51,16 @@ void copy_chunk(const local_t to, __global const void *from, const bool some)
                      :: "r"(to), "l"(from), "r"(some ? 16 : 0) : "memory");
 }
 
+% if dtype != "tf32":
+/* two neighbours as they are stored, rounded to nearest even */
+uint pair_of(const float2 value)
+{
+    uint pair;
+    __asm__("cvt.rn.${type_name}x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(value.y), "f"(value.x));
+    return pair;
+}
+
+% endif
 #define COPY_COMMIT() __asm__ volatile("cp.async.commit_group;" ::: "memory")
 #define COPY_WAIT(n) __asm__ volatile("cp.async.wait_group " #n ";" ::: "memory")
 

@@ -1,7 +1,7 @@
 <%doc>
 Sums the planes that a split reduction left in its workspace and applies the epilogue.
 
-One work-item writes one element; planes are fp32 and lie one after the other.
+One work-item writes vec elements; planes are fp32 and lie one after the other.
 
 dtype, activation   storage type of the output and bias; epilogue (bias only with `bias`)
 elements            elements of the output, and of each plane
@@ -9,8 +9,13 @@ planes              number of planes
 bias                add bias[(element / per_channel) % channels]
 per_channel         neighbouring elements that share a channel
 channels            number of channels
+vec                 elements per work-item, of one channel each or, where channels are neighbours, of as many
 local_size          work-items per group
 </%doc>
+<%
+    wide = "" if vec == 1 else vec
+    width = f"LOAD{vec}" if per_channel == 1 else "LOAD1"
+%>\
 ${preamble}
 ${activation}
 
@@ -22,17 +27,21 @@ void sum_planes(
 % endif
     __global elem_t *restrict out, const long offset_out)
 {
-    const long element = get_global_id(0);
+    const long element = (long)get_global_id(0) * ${vec};
     if (element >= ${elements}) {
         return;
     }
     planes += offset_planes + element;
-    float sum = 0.0f;
+    float${wide} sum = 0.0f;
     for (int plane = 0; plane < ${planes}; ++plane) {
+% if vec == 1:
         sum += planes[plane * ${elements}L];
+% else:
+        sum += *(__global const float${vec} *)(planes + plane * ${elements}L);
+% endif
     }
 % if bias:
-    sum += LOAD1(bias + offset_bias + element / ${per_channel} % ${channels});
+    sum += ${width}(bias + offset_bias + element / ${per_channel} % ${channels});
 % endif
-    STORE1(ACT(sum), out + offset_out + element);
+    STORE${vec}(ACT(sum), out + offset_out + element);
 }

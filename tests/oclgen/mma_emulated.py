@@ -16,6 +16,12 @@ LOADS = {
     "tf32": "*(__local const float *)(tile + at)",
 }
 
+STORES = {
+    "fp16": "vstore_half_rte(v, 0, (half *)(p))",
+    "bf16": "(*(p) = bf16_from_float(v))",
+    "tf32": "(void)0",
+}
+
 TEXT = """
 typedef __local uchar *local_t;
 typedef struct {{ local_t tile; int first; }} place_t;
@@ -23,6 +29,7 @@ typedef struct {{ local_t tile; int first; }} place_t;
 #define COPY_COMMIT()
 #define AWAIT_TILE()
 #define AWAIT_PRODUCTS()
+#define STORE_PRIVATE(v, p) {store}
 #define ROW(i, h) ({block} * (i) + 8 * (h) + {warp} + id % 32 / 4)
 #define COLUMN(j) (8 * (j) + id % 4 * 2)
 
@@ -31,6 +38,14 @@ void copy_chunk(local_t to, __global const void *from, const bool some)
     for (int i = 0; i < 16; ++i) {{
         to[i] = some ? ((__global const uchar *)from)[i] : 0;
     }}
+}}
+
+uint pair_of(const float2 value)
+{{
+    ushort both[2];
+    STORE_PRIVATE(value.x, both);
+    STORE_PRIVATE(value.y, both + 1);
+    return both[0] | (uint)both[1] << 16;
 }}
 
 place_t moved(place_t place, const uint bytes)
@@ -89,6 +104,7 @@ def units(
         block=64 if wide else 16,
         warp="id / 32 % 4 * 16" if wide else "0",
         sides="".join(sides),
+        store=STORES[problem.dtype],
         columns=4 * blocks[1],
         blocks_m=blocks[0],
         blocks_n=blocks[1],
