@@ -52,8 +52,23 @@ class Config:
 
     def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
-        return self.gemm(problem).why_not(_product(problem), limits) or workspace_too_large(
-            dict(_workspaces(problem, self)), limits
+        return (
+            self.gemm(problem).why_not(_product(problem), limits)
+            or self._staging_conflict(problem)
+            or workspace_too_large(dict(_workspaces(problem, self)), limits)
+        )
+
+    def _staging_conflict(self, problem: ConvProblem) -> str | None:
+        """Say why results cannot leave through the local memory of the tiles, or None."""
+        gemm = self.gemm(problem)
+        rows = self.tile_m // (gemm.block_m // _wide(self.unit))
+        wanted = rows * self.tile_n * (4 if self.split_k > 1 else DTYPES[problem.dtype])
+        held = gemm.local_bytes(_product(problem))
+        if problem.direction == "bwd_weights" or wanted <= held:
+            return None
+        return (
+            f"{rows} rows of tile_n={self.tile_n} results are {wanted} B at once; the tiles of "
+            f"stages={self.stages} are {held}"
         )
 
 
@@ -85,6 +100,11 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     if config.split_k > 1:
         launches.append(sum_planes(problem, config.split_k))
     return Plan(tuple(launches), _workspaces(problem, config))
+
+
+def _wide(unit: str) -> int:
+    """Return the rows of a block that a warp, or four with wgmma, computes at once."""
+    return 64 if unit == "wgmma" else 16
 
 
 _product = lru_cache(maxsize=256)(parts.product)
@@ -152,7 +172,7 @@ def _common(problem: ConvProblem, config: Config) -> dict[str, Any]:
     a, b = (gemm.layout(product, role) for role in "ab")
     values = asdict(config)
     ahead = config.stages - 1 - values.pop("pending")
-    blocks = (gemm.block_m // (64 if config.unit == "wgmma" else 16), gemm.block_n // 8)
+    blocks = (gemm.block_m // _wide(config.unit), gemm.block_n // 8)
     elements = max(image.elements for image in parts.images(problem))
     return values | {
         "dtype": problem.dtype,

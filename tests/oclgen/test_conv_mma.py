@@ -153,6 +153,7 @@ def test_every_parameter_changes_the_text(direction: Direction) -> None:
         (replace(MMA, stages=9), case(0, "fwd", "nhwc"), ("73728", "48128")),
         (replace(MMA, split_k=99), case(0, "bwd_weights", "nhwc"), ("split_k=99", "k=84")),
         (WGMMA, case(2, "bwd_weights", "nhwc"), ("tf32", "unit=mma")),
+        (replace(WGMMA, tile_n=256, split_k=2), case(0, "fwd", "nhwc"), ("65536 B", "30720")),
     ],
 )  # fmt: skip
 def test_refusals_name_the_numbers(
