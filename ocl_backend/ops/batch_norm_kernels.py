@@ -21,6 +21,10 @@ from oclgen.render import render
 
 GROUPS_PER_UNIT = 8
 """Work-groups per compute unit of a GPU that hide memory latency."""
+WORK_ITEMS_PER_UNIT = 2048
+"""Work-items that a compute unit of a GPU holds at once."""
+KEPT_ITEMS = 32
+"""Items of tensors that a work-item of a GPU keeps in registers, where a group may be large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Division:
     chunk: int
     local: int
     width: int
+    kept: int = 0
 
 
 def division(kind: Kind, limits: Limits) -> Division:
@@ -62,12 +67,34 @@ def division(kind: Kind, limits: Limits) -> Division:
         width = 16 if kind.inner >= 16 else 1
         return Division(chunk=kind.batch, local=1, width=width)
     width = 4 if kind.inner % 4 == 0 else 1
+    if kept := _kept(kind, limits, width):
+        return kept
     wanted = GROUPS_PER_UNIT * limits.compute_units
     chunk = ceil_div(kind.batch, max(1, min(kind.batch, wanted // kind.channels)))
     local = 256
     while local > limits.max_work_group or local > max(32, chunk * kind.inner // width):
         local //= 2
     return Division(chunk, local, width)
+
+
+def _kept(kind: Kind, limits: Limits, width: int) -> Division | None:
+    """Return the cut by which one group keeps a channel in registers, or None if it cannot.
+
+    Groups grow until they fill the device.
+    """
+    vectors = kind.batch * kind.inner // width
+    most = KEPT_ITEMS // width // (1 if kind.direction == "fwd" else 2)
+    local = 64
+    while local < limits.max_work_group and (
+        vectors > most * local or kind.channels * local < WORK_ITEMS_PER_UNIT * limits.compute_units
+    ):
+        local *= 2
+    sums = kind.trains or kind.direction == "bwd"
+    if not sums or vectors > most * local or local > limits.max_work_group:
+        return None
+    while local > 32 and local // 2 >= vectors:
+        local //= 2
+    return Division(kind.batch, local, width, ceil_div(vectors, local))
 
 
 def _launches(kind: Kind) -> tuple[tuple[Launch, ...], int]:
@@ -89,7 +116,7 @@ def _launch(kind: Kind, cut: Division, chunks: int, sums: bool, writes: bool) ->
         tracks=kind.tracks, affine=kind.affine, residual=kind.residual,
         activation=kind.activation, mask=kind.mask, dtype=dtype, param=param, batch=kind.batch,
         channels=kind.channels, inner=kind.inner, chunk=cut.chunk, local_items=cut.local,
-        width=cut.width,
+        width=cut.width, kept=cut.kept,
     )  # fmt: skip
     images = 3 if kind.direction == "fwd" else 4
     params = 6 if kind.direction == "fwd" else 7

@@ -2,11 +2,13 @@
 Batch normalisation of x [batch, channels, inner], forward or backward, one channel per work-group.
 
 A pass over the channel's items sums two things, a second one writes the result. Either a group
-makes both passes over the whole channel, which stays in cache (CPUs), or one launch sums chunks of
-the batch into `partial` and the next one combines them and writes (GPUs).
+makes both passes over the whole channel, which stays in cache (CPUs) or in registers (GPUs, small
+channels), or one launch sums chunks of the batch into `partial` and the next one combines them and
+writes (GPUs).
 
-direction   "fwd": sums are the mean and the squared distances from it (two passes over the chunk,
-            chunks combined after Chan, Golub and LeVeque 1979); "bwd": of grad and grad * (x - mean)
+direction   "fwd": sums are the mean and the squared distances from it, in two passes over what is
+            near, else in one: each lane sums distances from its first item, and lanes and chunks are
+            combined after Chan, Golub and LeVeque 1979; "bwd": of grad and grad * (x - mean)
 sums        this launch sums
 writes      this launch writes the result
 trains      statistics are of this batch; otherwise they are the running ones and only read
@@ -21,6 +23,7 @@ batch, channels, inner    sizes; x is dense
 chunk       batch items per work-group; chunks = batch / chunk, rounded up
 local_items work-items per group
 width       items read at once; with local_items > 1 it divides inner
+kept        vectors that each work-item keeps in registers between the passes; 0: none
 </%doc>
 <%!
     from ocl_backend.ops import vectors
@@ -34,8 +37,11 @@ width       items read at once; with local_items > 1 it divides inner
     saved = fwd and trains
     def real_of(w):
         return vectors.vector(real, w)
+    once = fwd and local_items > 1 and not kept
     def load(name, w):
         return vectors.load(dtype, name, "at", "1", w)
+    def x_of(w):
+        return "kept_x[k]" if kept else load("x", w)
     def sum_lanes(name, w):
         return " + ".join(f"{name}.s{i:x}" for i in range(w)) if w > 1 else name
 %>\
@@ -62,7 +68,16 @@ ${real} group_sum(${real} value, __local ${real} *scratch)
 
 % endif
 <%def name="each(body)">\
-% if local_items > 1:
+% if kept:
+    #pragma unroll
+    for (int k = 0; k < ${kept}; ++k) {
+        const int i = (k * ${local_items} + get_local_id(0)) * ${width};
+        if (i < ${batch * inner}) {
+            const long at = first + (long)(i / ${inner}) * ${channels * inner} + i % ${inner};
+${body(width)}\
+        }
+    }
+% elif local_items > 1:
     for (int i = get_local_id(0) * ${width}; i < items * ${inner}; i += ${local_items * width}) {
         const long at = first + (long)(i / ${inner}) * ${channels * inner} + i % ${inner};
 ${body(width)}\
@@ -84,10 +99,21 @@ ${body(1)}\
 % endif
 </%def>\
 <%def name="add_x(w)">\
-            sum${w} += ${load("x", w)};
+% if kept:
+            kept_x[k] = ${load("x", w)};
+% endif
+            sum${w} += ${x_of(w)};
+</%def>\
+<%def name="add_distance(w)">\
+            const ${real_of(w)} v = ${load("x", w)};
+            near = taken == 0 ? v : near;
+            const ${real_of(w)} d = v - near;
+            sum${w} += d;
+            squares${w} += d * d;
+            taken += 1;
 </%def>\
 <%def name="add_square(w)">\
-            const ${real_of(w)} d = ${load("x", w)} - mean;
+            const ${real_of(w)} d = ${x_of(w)} - mean;
             sum${w} += d * d;
 </%def>\
 <%def name="load_grad(w)">\
@@ -100,20 +126,31 @@ ${body(1)}\
 </%def>\
 <%def name="add_grad(w)">\
 ${load_grad(w)}\
+            const ${real_of(w)} d = ${load("x", w)} - mean;
             sum${w} += g;
-            dot${w} += g * (${load("x", w)} - mean);
+            dot${w} += g * d;
+% if kept:
+            kept_grad[k] = g;
+            kept_x[k] = d;
+% endif
 </%def>\
 <%def name="write_y(w)">\
-            const ${real_of(w)} normal = ${load("x", w)} * scale + shift${" + " + load("residual", w) if residual else ""};
+            const ${real_of(w)} normal = ${x_of(w)} * scale + shift${" + " + load("residual", w) if residual else ""};
             const ${real_of(w)} v = ${in_type(activated(activation, "normal"), real, w)};
 % for line in vectors.store(dtype, "y", "at", "1", "v", w):
             ${line}
 % endfor
 </%def>\
 <%def name="write_grad_x(w)">\
+% if kept:
+            const ${real_of(w)} g = kept_grad[k], d = kept_x[k];
+% else:
 ${load_grad(w)}\
 % if trains:
             const ${real_of(w)} d = ${load("x", w)} - mean;
+% endif
+% endif
+% if trains:
             const ${real_of(w)} v = (g - grad_mean - d * slope) * scale;
 % else:
             const ${real_of(w)} v = g * scale;
@@ -194,7 +231,21 @@ void batch_norm_${direction}(
     const ${real} invstd = rsqrt((${real})${param.load("running_var", "c")} + eps);
 % endif
 % endif
-% if sums and fwd:
+% if kept:
+    ${real_of(width)} kept_x[${kept}]${"" if fwd else f", kept_grad[{kept}]"};
+% endif
+% if sums and once:
+    ${real_of(width)} near = 0, sum${width} = 0, squares${width} = 0;
+    ${real} taken = 0;
+${each(add_distance)}\
+    const ${real} count = max(taken, (${real})1);
+    const ${real_of(width)} own = near + sum${width} / count;
+    const ${real_of(width)} own_squares = squares${width} - sum${width} * sum${width} / count;
+    const ${real} mean = group_sum(taken * (${sum_lanes("own", width)}), scratch) / (items * ${inner});
+    const ${real_of(width)} away = own - mean;
+    const ${real_of(width)} all_squares = own_squares + taken * away * away;
+    const ${real} squares = group_sum(${sum_lanes("all_squares", width)}, scratch);
+% elif sums and fwd:
 ${start("sum")}\
 ${each(add_x)}\
 ${finish("sum")}\

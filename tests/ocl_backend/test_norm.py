@@ -49,10 +49,12 @@ def test_batch_norm_without_parameters_or_averages(
 
 
 @pytest.mark.parametrize("trains", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("kept", [0, 32])
 @pytest.mark.parametrize("shape", BATCH_SHAPES, ids=str)
 def test_batch_norm_divided_as_on_a_gpu(
-    device: Any, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], trains: bool
+    device: Any, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], kept: int, trains: bool
 ) -> None:
+    monkeypatch.setattr(batch_norm_kernels, "KEPT_ITEMS", kept)
     divide = batch_norm_kernels.division
     local = min(64, device.limits.max_work_group)
     gpu = replace(Limits(), kind="gpu", compute_units=4, max_work_group=local)
@@ -60,6 +62,25 @@ def test_batch_norm_divided_as_on_a_gpu(
     batch_norm.rule_of.cache_clear()
     module = batch_norm_for(shape).train(trains)
     check_module(device, module, torch.randn(shape) * 3 + 10, tolerance=TOLERANCE)
+    batch_norm.rule_of.cache_clear()
+
+
+def test_statistics_in_one_pass_bear_a_large_mean_and_an_outlier(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    divide = batch_norm_kernels.division
+    local = min(64, device.limits.max_work_group)
+    gpu = replace(Limits(), kind="gpu", compute_units=4, max_work_group=local)
+    monkeypatch.setattr(batch_norm_kernels, "division", lambda kind, limits: divide(kind, gpu))
+    monkeypatch.setattr(batch_norm_kernels, "KEPT_ITEMS", 0)
+    batch_norm.rule_of.cache_clear()
+    x = torch.randn(8, 3, 16, 16) + 1000
+    x[0, 0, 0, 0] = -1e4
+    mean, var = torch.zeros(3).to(place(device)), torch.ones(3).to(place(device))
+    nn.functional.batch_norm(x.to(place(device)), mean, var, training=True, momentum=1.0)
+    exact = x.double().transpose(0, 1).flatten(1)
+    torch.testing.assert_close(mean.cpu().double(), exact.mean(1), rtol=1e-6, atol=0)
+    torch.testing.assert_close(var.cpu().double(), exact.var(1), rtol=1e-4, atol=0)
     batch_norm.rule_of.cache_clear()
 
 
