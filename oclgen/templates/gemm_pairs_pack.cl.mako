@@ -11,7 +11,13 @@ steps               steps of k per work-item, an even number
 along_k             neighbours in memory are steps of k (a transposition of pairs), else they are x
 </%doc>
 <%
-    BLOCK = 4  # pairs that are turned in registers at a time
+    SQUARE = 16  # pairs of as many rows that are turned in registers at a time
+    BLOCK = 4  # the same where panels are not that wide
+    def exchanged(low, high, distance, half):
+        # lanes of two rows after a step: each pair of lanes `distance` apart changes one
+        sources = ((high, lane + (half - 1) * distance) if lane & distance
+                   else (low, lane + half * distance) for lane in range(SQUARE))
+        return ", ".join(f"{row}.s{lane:x}" for row, lane in sources)
     def chunks(total):
         at = 0
         for w in (16, 8, 4, 2, 1):
@@ -41,7 +47,32 @@ void ${name}(
         + (long)get_global_id(1) * panel + (long)first * ${width});
     int p = first;
     if (x0 + ${width} <= extent) {
-% if along_k:
+% if along_k and width % SQUARE == 0:
+        from += (long)x0 * ld;
+        for (; p + ${2 * SQUARE} <= last; p += ${2 * SQUARE}, to += ${SQUARE * width}) {
+            for (int x = 0; x < ${width}; x += ${SQUARE}) {
+                __global const ushort *row = from + x * (long)ld + p;
+% for i in range(SQUARE):
+                uint16 row${i} = (uint16)(as_uint8(vload16(0, row)), as_uint8(vload16(1, row)));
+                row += ld;
+% endfor
+                uint16 low;
+% for distance in (8, 4, 2, 1):
+% for i in range(SQUARE):
+% if not i & distance:
+                low = row${i};
+                row${i} = (uint16)(${exchanged("low", f"row{i + distance}", distance, 0)});
+                row${i + distance} = (uint16)(${exchanged("low", f"row{i + distance}", distance, 1)});
+% endif
+% endfor
+% endfor
+% for i in range(SQUARE):
+                vstore16(row${i}, 0, to + ${i * width} + x);
+% endfor
+            }
+        }
+        from -= (long)x0 * ld;
+% elif along_k:
         from += (long)x0 * ld;
         for (; p + ${2 * BLOCK} <= last; p += ${2 * BLOCK}, to += ${BLOCK * width}) {
 % for x in range(width):

@@ -80,22 +80,24 @@ def test_only_processors_that_showed_the_instruction_are_served() -> None:
         assert len(seeds_of("gemm_pairs", problem, ZEN4)) >= 3
 
 
+@pytest.mark.parametrize("width", [6, 32])
 @pytest.mark.parametrize("trans", [False, True])
 @pytest.mark.parametrize("role", ["a", "b"])
-def test_packing_pairs_and_pads(device: Device, role: str, trans: bool) -> None:
+def test_packing_pairs_and_pads(device: Device, role: str, trans: bool, width: int) -> None:
     problem = GemmProblem(
         57, 57, 75, dtype="bf16", trans_a=trans, trans_b=trans, batch=2, shared_b=True
     )
-    panels = Tiles(problem, role, tile=22, tile_k=2)
+    panels = Tiles(problem, role, tile=width, tile_k=2)
     shape = problem.buffers[role]
     stored = np.arange(1, np.prod(shape) + 1, dtype=np.uint16).reshape(shape)
     out = np.full(panels.bytes // 2, 0xFFFF, np.uint16)
     buffers = {role: device.upload(stored), panels.workspace: device.upload(out)}
     device.prepare(Plan((gemm_pairs.pack(panels),)), buffers).run()
     along_k = stored if trans == (role == "b") else stored.swapaxes(1, 2)
-    whole = np.zeros((len(stored), 66, 76), np.uint16)
+    tiles = -(-57 // width)
+    whole = np.zeros((len(stored), tiles * width, 76), np.uint16)
     whole[:, :57, :75] = along_k
-    want = whole.reshape(len(stored), 3, 22, 38, 2).swapaxes(2, 3)
+    want = whole.reshape(len(stored), tiles, width, 38, 2).swapaxes(2, 3)
     assert np.array_equal(device.download(buffers[panels.workspace], out), want.ravel())
 
 
