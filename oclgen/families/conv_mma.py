@@ -89,16 +89,15 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
-    """Return the copies of images and weights, the product, and the sum of planes if k is split."""
+    """Return the copies of images and weights, the product, and the sum of its planes, if any."""
     launches = [launch for image in parts.images(problem) for launch in image.launches()]
     if problem.direction == "bwd_weights":
-        launches.append(_of_weights(problem, config))
+        launches += [_of_weights(problem, config), parts.sum_weights(problem, config.split_k)]
     else:
         packed = parts.pack(problem, _weights_layout(problem, config))
         launches += [packed] if packed else []
         launches.append(_of_correlations(problem, config))
-    if config.split_k > 1:
-        launches.append(sum_planes(problem, config.split_k))
+        launches += [sum_planes(problem, config.split_k)] if config.split_k > 1 else []
     return Plan(tuple(launches), _workspaces(problem, config))
 
 
@@ -116,8 +115,10 @@ def _weights_layout(problem: ConvProblem, config: Config) -> Layout:
 
 def _workspaces(problem: ConvProblem, config: Config) -> tuple[tuple[str, int], ...]:
     sizes = [space for image in parts.images(problem) for space in image.workspaces]
-    if problem.direction != "bwd_weights":
-        sizes.append((parts.PACKED, parts.packed_bytes(problem, _weights_layout(problem, config))))
+    if problem.direction == "bwd_weights":
+        sizes.append((PLANES, config.split_k * parts.weights_plane_bytes(problem)))
+        return tuple(sizes)
+    sizes.append((parts.PACKED, parts.packed_bytes(problem, _weights_layout(problem, config))))
     if config.split_k > 1:
         sizes.append((PLANES, planes_bytes(problem, config.split_k)))
     return tuple(sizes)
@@ -161,8 +162,7 @@ def _of_weights(problem: ConvProblem, config: Config) -> Launch:
         slice=_slice(problem, config),
         in_place=any(image.in_place for image in images),
     )
-    out = buffer(PLANES if config.split_k > 1 else "w")
-    args = (*images[0].argument(), *images[1].argument(), *out)
+    args = (*images[0].argument(), *images[1].argument(), *buffer(PLANES))
     return _launch(problem, config, f"{NAME}_weights", source, (config.split_k, 1), args)
 
 

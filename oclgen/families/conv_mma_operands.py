@@ -12,8 +12,9 @@ from oclgen.correlation import Correlation
 from oclgen.families.conv_gemm_operands import Sizes, defines, phases
 from oclgen.families.gemm_mma_tiles import CHUNK_BYTES, Layout
 from oclgen.plan import Arg, Launch, buffer, ceil_div, round_up
+from oclgen.planes import PLANES
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem
-from oclgen.render import render
+from oclgen.render import dtype_preamble, render
 
 PACKED = "packed"
 """Role of the workspace that holds the weights of all phases as tiles."""
@@ -23,6 +24,9 @@ TURN_ITEMS = 256
 FEW_CHUNKS = 2
 """Chunks of channels up to which turning through local memory would leave most of it idle."""
 PACK_ITEMS = 64
+SUM_ITEMS = 256
+SUM_DEPTHS, MANY_TAPS = 32, 100
+"""Depths of a channel that a work-group sums; half of them where taps would fill local memory."""
 
 
 def chunk(problem: ConvProblem) -> int:
@@ -220,6 +224,35 @@ def _sizes(problem: ConvProblem, part: Correlation) -> Sizes:
             f"KERNEL_STEP_{name}": axis.kernel_step,
         }  # fmt: skip
     return sizes
+
+
+def weights_plane_bytes(p: ConvProblem) -> int:
+    """Return the bytes of a plane of sums of the gradient of the weights."""
+    return 4 * p.out_channels * p.kernel_h * p.kernel_w * Image(p, "x").padded
+
+
+def sum_weights(p: ConvProblem, planes: int) -> Launch:
+    """Return the launch that adds the planes into the gradient of the weights."""
+    taps = p.kernel_h * p.kernel_w
+    span = SUM_DEPTHS if taps <= MANY_TAPS else SUM_DEPTHS // 2
+    source = render(
+        "conv_mma_sum",
+        preamble=dtype_preamble(p.dtype),
+        planes=planes,
+        channels=p.out_channels,
+        taps=taps,
+        depth=p.in_channels,
+        padded=Image(p, "x").padded,
+        span=span,
+    )
+    return Launch(
+        source=source,
+        kernel="conv_mma_sum",
+        global_size=(SUM_ITEMS * ceil_div(p.in_channels, span), p.out_channels, 1),
+        local_size=(SUM_ITEMS, 1, 1),
+        args=(*buffer(PLANES), *buffer("w")),
+        local_bytes=4 * taps * (span + 1),
+    )
 
 
 def weights_sizes(p: ConvProblem) -> str:

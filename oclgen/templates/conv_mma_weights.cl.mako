@@ -14,16 +14,13 @@ warps_m, warps_n           warps per work-group, each of which computes a block
 blocks_m, blocks_n         blocks of 16 (wgmma: 64) rows and of 8 columns that a warp computes
 a, b                       how the sides lie in local memory: see `Layout`
 stages, ahead              tiles in local memory; those that are copied ahead
-split_k, slice             slices of the pixels, each a plane of sums; the pixels of each
+slice                      pixels of a slice; each writes a plane of sums, [channels][taps x channels]
 group_m                    rows of tiles that work-groups sweep together
 tiles_m, tiles_n           tiles of the product
 in_place                   an image is the problem's own, which may not be aligned
-elements                   elements of a plane
 </%doc>
 <%
     work_items = 32 * warps_m * warps_n
-    split = split_k > 1
-    c_type = "float" if split else "elem_t"
     chunk = 16 // elem_bytes
     stage_bytes = a.bytes + b.bytes
     copies = a.bytes // (16 * work_items), b.bytes // (16 * work_items)
@@ -48,47 +45,53 @@ void copy_elements(__local uchar *to, __global const elem_t *from, const bool so
     }
 }
 
-#define COPY(aligned, to, from, some) \
-    if (aligned) copy_chunk(base + (to), from, some); else copy_elements(tiles + (to), from, some)
-% else:
-#define COPY(aligned, to, from, some) copy_chunk(base + (to), from, some)
 % endif
-
 <%def name="copy(slot)">\
+% for aligned in (True, False) if in_place else (True,):
+<%
+    copy, memory = ("copy_chunk", "base") if aligned else ("copy_elements", "tiles")
+    indent = "    " if in_place else ""
+%>\
+% if in_place:
+            ${"if (aligned)" if aligned else "else"} {
+% endif
 % for i, (across, along) in enumerate(places_a):
-            COPY(aligned_y, ${slot} + to_y${plus(i * work_items * 16)}, from_y${plus(across)}${f" + {along} * (long)CHANNELS_PADDED" if along else ""},
-                 channel${plus(across)} < CHANNELS_PADDED && pixel_y${plus(along)} < last);
+            ${indent}${copy}(${memory} + ${slot} + to_y${plus(i * work_items * 16)}, from_y${plus(across)}${f" + {along} * (long)CHANNELS_PADDED" if along else ""},
+            ${indent}    channel${plus(across)} < CHANNELS_PADDED && pixel_y${plus(along)} < last);
+% endfor
+% for i, (across, along) in enumerate(places_b):
+<% n = columns.index(across) %>\
+            ${indent}${copy}(${memory} + ${slot} + to_x${plus(i * work_items * 16)}, image + (from_x${along} + tap${n}),
+            ${indent}    (uint)(y${along} + tap_y${n}) < HEIGHT && (uint)(x${along} + tap_x${n}) < WIDTH && pixel_x${plus(along)} < last);
+% endfor
+% if in_place:
+            }
+% endif
 % endfor
             from_y += ${tile_k} * (long)CHANNELS_PADDED;
             pixel_y += ${tile_k};
-% for line in lines:
-            {
-                const int y = pixel_x${plus(line)} < last ? y${line} : -100000000, x = x${line};
-                const ${index} from = ((image${line} * (${index})HEIGHT + y${line}) * WIDTH + x) * DEPTH_PADDED;
-% for i, (across, along) in enumerate(places_b):
-% if along == line:
-<% n = columns.index(across) %>\
-                COPY(aligned_x, ${slot} + to_x${plus(i * work_items * 16)}, image + (from + tap${n}),
-                     (uint)(y + tap_y${n}) < HEIGHT && (uint)(x + tap_x${n}) < WIDTH);
-% endif
-% endfor
-                // ${tile_k} pixels on: so many columns, rows and images, with a carry each
-                x${line} += ${tile_k} % OUT_W * STRIDE_W;
-                const bool row_ends = x${line} >= OUT_W * STRIDE_W;
-                x${line} -= row_ends ? OUT_W * STRIDE_W : 0;
-                y${line} += (${tile_k} % (OUT_H * OUT_W) / OUT_W + row_ends) * STRIDE_H;
-                const bool image_ends = y${line} >= OUT_H * STRIDE_H;
-                y${line} -= image_ends ? OUT_H * STRIDE_H : 0;
-                image${line} += ${tile_k} / (OUT_H * OUT_W) + image_ends;
-            }
-% endfor
             pixel_x += ${tile_k};
+            // ${tile_k} pixels on: so many columns, rows and images, with a carry each
+% for line in lines:
+            x${line} += ${tile_k} % OUT_W * STRIDE_W;
+            y${line} += ${tile_k} % (OUT_H * OUT_W) / OUT_W * STRIDE_H;
+            image${line} += ${tile_k} / (OUT_H * OUT_W);
+            if (x${line} >= OUT_W * STRIDE_W) {
+                x${line} -= OUT_W * STRIDE_W;
+                y${line} += STRIDE_H;
+            }
+            if (y${line} >= OUT_H * STRIDE_H) {
+                y${line} -= OUT_H * STRIDE_H;
+                image${line} += 1;
+            }
+            from_x${line} = ((image${line} * (${index})HEIGHT + y${line}) * WIDTH + x${line}) * DEPTH_PADDED;
+% endfor
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void conv_mma_weights(
     __global const elem_t *restrict gradient, const long offset_gradient,
     __global const elem_t *restrict image, const long offset_image,
-    __global ${c_type} *restrict out, const long offset_out)
+    __global float *restrict planes, const long offset_planes)
 {
     __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));
     const local_t base = LOCAL(tiles);
@@ -102,10 +105,10 @@ void conv_mma_weights(
     const int tile_column = inside / height * ${tile_n};
     gradient += offset_gradient;
     image += offset_image;
-    out += offset_out${f" + get_global_id(1) * (long){elements}" if split else ""};
+    planes += offset_planes + get_global_id(1) * (long)(CHANNELS * TAPS * DEPTH_PADDED);
     const int first = (int)get_global_id(1) * ${slice}, last = min(first + ${slice}, PIXELS);
 % if in_place:
-    const bool aligned_y = ((size_t)gradient & 15) == 0, aligned_x = ((size_t)image & 15) == 0;
+    const bool aligned = (((size_t)gradient | (size_t)image) & 15) == 0;
 % endif
 
     // the chunks that this work-item copies: of y some channels, of x some channels of a tap
@@ -119,6 +122,7 @@ void conv_mma_weights(
 % for line in lines:
     int image${line} = (pixel_x${plus(line)}) / (OUT_H * OUT_W);
     int y${line} = (pixel_x${plus(line)}) / OUT_W % OUT_H * STRIDE_H, x${line} = (pixel_x${plus(line)}) % OUT_W * STRIDE_W;
+    ${index} from_x${line} = ((image${line} * (${index})HEIGHT + y${line}) * WIDTH + x${line}) * DEPTH_PADDED;
 % endfor
 % for n, across in enumerate(columns):
     const int column${n} = tile_column + row_x / ${tile_k} * ${b.panel} + chunk_x * ${chunk}${plus(across)};
@@ -156,27 +160,19 @@ ${copy("writing")}\
 % for j in range(blocks_n):
     {
         const int n = tile_column + warp_column + COLUMN(${j});
-        const int tap = n / DEPTH_PADDED, depth = n % DEPTH_PADDED;
-        __global ${c_type} *to = out + depth * TAPS + tap;
+        if (n < TAPS * DEPTH_PADDED) {
 % for i in range(blocks_m):
 % for h in (0, 1):
-        {
-            const int m = tile_row + warp_row + ROW(${i}, ${h});
-            if (m < CHANNELS && tap < TAPS) {
-% for e in (0, 1):
-                if (depth${plus(e)} < DEPTH) {
-<% to, value = f"to + m * (DEPTH * TAPS){' + TAPS' if e else ''}", f"acc[{i}][{4 * j + 2 * h + e}]" %>\
-% if split:
-                    *(${to}) = ${value};
-% else:
-                    STORE1(${value}, ${to});
-% endif
+            {
+                const int m = tile_row + warp_row + ROW(${i}, ${h});
+                if (m < CHANNELS) {
+                    *(__global float2 *)(planes + m * (TAPS * DEPTH_PADDED) + n) =
+                        (float2)(acc[${i}][${4 * j + 2 * h}], acc[${i}][${4 * j + 2 * h + 1}]);
                 }
-% endfor
             }
+% endfor
+% endfor
         }
-% endfor
-% endfor
     }
 % endfor
 }
