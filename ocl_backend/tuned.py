@@ -64,14 +64,25 @@ class Explanation:
 
 
 class TunedCall:
-    """A problem's chosen variant, ready to launch; call it with data pointers in role order."""
+    """A problem's chosen variant, ready to launch; call it with data pointers in role order.
 
-    __slots__ = ("__weakref__", "_launch", "choice", "device", "operator")
+    `replaceable` names the scalars that the plan let its caller replace.
+    """
 
-    def __init__(self, operator: str, device: int, choice: Choice, launch: PreparedPlan) -> None:
+    __slots__ = ("__weakref__", "_launch", "choice", "device", "operator", "replaceable")
+
+    def __init__(
+        self,
+        operator: str,
+        device: int,
+        choice: Choice,
+        launch: PreparedPlan,
+        replaceable: frozenset[str],
+    ) -> None:
         self.operator = operator
         self.device = device
         self.choice = choice
+        self.replaceable = replaceable
         self._launch = launch
         _prepared_calls.add(self)
 
@@ -179,7 +190,7 @@ def tuned_call(
             plan = FAMILIES[choice.family].plan(problem, choice.config)
             roles, size = tuple(problem.buffers), DTYPES[problem.dtype]
             launch = prepare_plan(device, plan, roles, size, dict(scalars))
-            return TunedCall(operator, device, choice, launch)
+            return TunedCall(operator, device, choice, launch, plan.replaceable)
         except (BuildError, LaunchError) as error:
             warnings.warn(
                 f"{problem.key()}: {choice.family} from rung {choice.rung!r} does not build and "

@@ -64,6 +64,12 @@ class Plan:
         """Bytes of all workspaces together."""
         return sum(size for _, size in self.workspaces)
 
+    @property
+    def replaceable(self) -> frozenset[str]:
+        """Names of the scalars that a caller may replace at launch."""
+        args = (arg for launch in self.launches for arg in launch.args)
+        return frozenset(arg.name for arg in args if isinstance(arg, Scalar) and arg.name)
+
 
 def buffer(role: str) -> tuple[Buffer, Offset]:
     """Return the two arguments every buffer has: its pointer and its element offset."""

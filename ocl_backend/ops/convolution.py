@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from ocl_backend import precision
 from ocl_backend.held import Step, begin
-from ocl_backend.kept_weights import weights_of
+from ocl_backend.kept_weights import made_once, weights_of
 from ocl_backend.ops import convolution_unfolded as unfolded
 from ocl_backend.ops.formats import arranged, in_pixels, laid_out_like
 from ocl_backend.ops.fused_convolution import Convolving
@@ -30,6 +30,7 @@ from ocl_backend.tuned import (
     remember,
     tuned_call,
 )
+from oclgen.families.conv_mma_operands import STRIDES
 from oclgen.problem import ConvProblem, Direction
 
 Pair = tuple[int, int]
@@ -107,17 +108,32 @@ def convolution(
         return y if bias is None else y.add_(bias.view(-1, 1, 1))
     given, pixels = (x, w), in_pixels(x, w)
     if transposed:
-        call, pixels = _call("bwd_data", shape, w.shape, x, geometry, pixels)
-        x, w, y = arranged(x, pixels), w.contiguous(), _empty(x, shape, pixels)
-        call(y.data_ptr(), w.data_ptr(), x.data_ptr())
+        call = _call("bwd_data", shape, w, x, geometry, pixels)
+        x, w, y = arranged(x, call.pixels), call.readable(w), _empty(x, shape, call.pixels)
+        call.run(y.data_ptr(), w.data_ptr(), x.data_ptr())
         return laid_out_like(y if bias is None else y.add_(bias.view(-1, 1, 1)), *given)
-    call, pixels = _call("fwd", x.shape, w.shape, x, geometry, pixels, bias is not None)
-    rule = _rule(call)
-    if arranged(x, pixels) is x and pixels == in_pixels(*given):
+    call = _call("fwd", x.shape, w.contiguous(), x, geometry, pixels, bias is not None)
+    rule = _rule(call.run)
+    if arranged(x, call.pixels) is x and call.pixels == pixels:
         if len(_plain) >= MOST_PLAIN:
             _plain.clear()
         _plain[key] = rule, shape, pixels
-    return laid_out_like(_run_plain(rule, shape, pixels, arranged(x, pixels), w, bias), *given)
+    y = _run_plain(rule, shape, call.pixels, arranged(x, call.pixels), w, bias)
+    return laid_out_like(y, *given)
+
+
+class _Call(NamedTuple):
+    """A tuned call, and how tensors have to lie for it: images in channels_last (`pixels`) or
+    contiguous, weights as they were shown (`strided`) or contiguous.
+    """  # noqa: D205
+
+    run: TunedCall
+    pixels: bool
+    strided: bool
+
+    def readable(self, w: Tensor) -> Tensor:
+        """Return w as the call reads or writes it."""
+        return w if self.strided else w.contiguous()
 
 
 _plain: dict[tuple[Any, ...], tuple[Convolving, torch.Size, bool]] = {}
@@ -140,13 +156,21 @@ def _run_plain(
 
     The launch is held back for what may follow.
     """
-    y, dense = _empty(x, shape, pixels), w.contiguous()
+    y, dense = _empty(x, shape, pixels), _dense(w)
     bias = bias if bias is None else bias.contiguous()
     shift = () if bias is None else (bias.data_ptr(),)
     reads, result = (x.data_ptr(), dense.data_ptr()), y.data_ptr()
     step = Step(rule, 0, result, (*reads, result, *shift), weights_of(w, bias))
     begin(step, (*reads, *shift), (result,))
     return y
+
+
+def _dense(w: Tensor) -> Tensor:
+    """Return contiguous weights; a copy is kept as other things that are made of weights are."""
+    if w.is_contiguous():
+        return w
+    copy: Tensor = made_once(weights_of(w), _dense, w.contiguous)
+    return copy
 
 
 def _empty(like: Tensor, shape: torch.Size, pixels: bool) -> Tensor:
@@ -185,8 +209,7 @@ def convolution_backward(
             grad, x, w, stride, padding, dilation, transposed, groups, output_mask
         )
     geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
-    given_x, given_w, pixels = x, w, in_pixels(x, w)
-    w = w.contiguous()
+    given_x, pixels = x, in_pixels(x, w)
     grad_bias = grad.sum((0, 2, 3)) if output_mask[2] else None
     if grad.numel() == 0 or x.numel() == 0:
         grad_x = torch.zeros_like(x) if output_mask[0] else None
@@ -196,16 +219,18 @@ def convolution_backward(
     grad_x = grad_w = None
     if output_mask[0]:
         direction: Direction = "fwd" if transposed else "bwd_data"
-        call, lie = _call(direction, wide.shape, w.shape, x, geometry, pixels)
-        source, grad_x = arranged(grad, lie), _empty(x, x.shape, lie)
+        call = _call(direction, wide.shape, w, x, geometry, pixels)
+        source, grad_x = arranged(grad, call.pixels), _empty(x, x.shape, call.pixels)
         first, last = (source, grad_x) if transposed else (grad_x, source)
-        call(first.data_ptr(), w.data_ptr(), last.data_ptr())
+        call.run(first.data_ptr(), call.readable(w).data_ptr(), last.data_ptr())
     if output_mask[1]:
         grad_w = torch.empty_like(w)
-        call, lie = _call("bwd_weights", wide.shape, w.shape, x, geometry, pixels)
-        wide, narrow = arranged(wide, lie), arranged(narrow, lie)
-        call(wide.data_ptr(), grad_w.data_ptr(), narrow.data_ptr())
-    return laid_out_like(grad_x, given_x), laid_out_like(grad_w, given_w), grad_bias
+        call = _call("bwd_weights", wide.shape, grad_w, x, geometry, pixels)
+        if not call.strided:
+            grad_w = grad_w.contiguous()
+        wide, narrow = arranged(wide, call.pixels), arranged(narrow, call.pixels)
+        call.run(wide.data_ptr(), grad_w.data_ptr(), narrow.data_ptr())
+    return laid_out_like(grad_x, given_x), laid_out_like(grad_w, w), grad_bias
 
 
 def _check(x: Tensor, w: Tensor, bias: Tensor | None) -> None:
@@ -298,20 +323,22 @@ def _unfolded_backward(
 def _call(
     direction: Direction,
     x: tuple[int, ...],
-    w: tuple[int, ...],
+    w: Tensor,
     like: Tensor,
     geometry: Geometry,
     pixels: bool,
     bias: bool = False,
-) -> tuple[TunedCall, bool]:
-    """Return the call for an input and weights of these shapes, as the problem names them, and
-    whether it reads and writes images in channels_last; only with `pixels` it may.
-    """  # noqa: D205
+) -> _Call:
+    """Return the call for an input of this shape and weights, as the problem names them.
+
+    Only with `pixels` it may want images in channels_last.
+    """
     storage = STORAGE[like.dtype]
     if storage == "fp32" and precision.conv.allow_tf32:
         storage = "tf32"
-    call: tuple[TunedCall, bool] = _prepared(
-        direction, x, w, like.get_device(), storage, geometry, pixels, bias
+    strides = () if w.is_contiguous() else w.stride()
+    call: _Call = _prepared(
+        direction, x, w.shape, strides, like.get_device(), storage, geometry, pixels, bias
     )
     return call
 
@@ -321,12 +348,13 @@ def _prepared(
     direction: Direction,
     x: tuple[int, ...],
     w: tuple[int, ...],
+    w_strides: tuple[int, ...],
     device: int,
     dtype: str,
     geometry: Geometry,
     pixels: bool,
     bias: bool,
-) -> tuple[TunedCall, bool]:
+) -> _Call:
     batch, in_channels, height, width = x
     out_channels, _, kernel_h, kernel_w = w
     problem = ConvProblem(
@@ -337,8 +365,9 @@ def _prepared(
     name = "convolution" if direction == "fwd" else "convolution_backward"
     if pixels:
         problem = better_known(device, replace(problem, layout="nhwc"), problem)
-    call = tuned_call(f"{name}_overrideable", device, problem)
-    return call, problem.layout == "nhwc"
+    steps = tuple(zip(STRIDES, w_strides, strict=True)) if w_strides else ()
+    call = tuned_call(f"{name}_overrideable", device, problem, steps)
+    return _Call(call, problem.layout == "nhwc", not steps or call.replaceable >= {*STRIDES})
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

@@ -22,6 +22,7 @@ ${sizes}
 __kernel __attribute__((reqd_work_group_size(${local_size}, 1, 1)))
 void conv_mma_pack(
     __global const word *restrict w, const long offset_w,
+    const long w_channel, const long w_depth, const long w_row, const long w_column,
     __global words *restrict packed, const long offset_packed)
 {
     const int phase = get_global_id(1);
@@ -36,12 +37,12 @@ void conv_mma_pack(
     const int tap = beyond ? 0 : at % TAPS, c = beyond ? DEPTH : at / TAPS / ROWS * ${chunk};
     const int k = beyond ? at / ROWS * ${chunk} : tap * DEPTH_PADDED + c;
     word each[${chunk}];
-    const long from = offset_w + (long)x * WEIGHT_OUT + (long)c * WEIGHT_IN
-        + (KERNEL_FIRST_H + tap / TAPS_W * KERNEL_STEP_H) * KERNEL_W
-        + KERNEL_FIRST_W + tap % TAPS_W * KERNEL_STEP_W;
+    const long from = offset_w + x * w_channel + c * w_depth
+        + (KERNEL_FIRST_H + tap / TAPS_W * KERNEL_STEP_H) * w_row
+        + (KERNEL_FIRST_W + tap % TAPS_W * KERNEL_STEP_W) * w_column;
 #pragma unroll
     for (int i = 0; i < ${chunk}; ++i) {
-        each[i] = x < CHANNELS && c + i < DEPTH ? w[from + (long)i * WEIGHT_IN] : 0;
+        each[i] = x < CHANNELS && c + i < DEPTH ? w[from + i * w_depth] : 0;
     }
     words value = vload${chunk}(0, each);
 % if tf32:
