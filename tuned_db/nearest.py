@@ -16,16 +16,20 @@ NEAR = 4.0
 factor of 16 over all sizes, as between neighbouring stages of a ResNet."""
 
 
+HALVES = {"fp16": "half", "bf16": "half"}
+"""Dtypes of convolutions that differ in no size and no count of operations."""
+
+
 def kind_of(problem: Problem) -> tuple[object, ...]:
     """Return what decides the algorithm; problems of different kinds are never compared.
 
     For products that is the dtype, both transposes and whether there is a batch; for convolutions
-    dtype, direction, layout, dense, grouped or depthwise, and pointwise, 3x3 at stride 1, or any
-    other.
+    dtype (the two halves are one), direction, layout, dense, grouped or depthwise, and pointwise,
+    3x3 at stride 1, or any other.
     """
     if isinstance(problem, GemmProblem):
         return ("gemm", problem.dtype, problem.trans_a, problem.trans_b, problem.batch > 1)
-    how = (problem.dtype, problem.direction, problem.layout)
+    how = (HALVES.get(problem.dtype, problem.dtype), problem.direction, problem.layout)
     return ("conv", *how, _grouping(problem), _window(problem))
 
 
@@ -62,7 +66,8 @@ def _details(problem: Problem) -> tuple[object, ...]:
     if isinstance(problem, GemmProblem):
         return (problem.shared_a, problem.shared_b, problem.bias, problem.activation)
     dilation = (problem.dilation_h, problem.dilation_w)
-    return (problem.pad_h, problem.pad_w, *dilation, problem.bias, problem.activation)
+    epilogue = (problem.bias, problem.activation)
+    return (problem.dtype, problem.pad_h, problem.pad_w, *dilation, *epilogue)
 
 
 def _grouping(problem: ConvProblem) -> str:

@@ -12,6 +12,7 @@ from mma_emulated import units
 
 from oclgen.device import Device
 from oclgen.families import conv_mma, gemm_mma
+from oclgen.families.conv_mma_operands import STRIDES
 from oclgen.limits import KIB, Limits
 from oclgen.measure import TOLERANCE, Bench, compare, decode, encode
 from oclgen.plan import Plan
@@ -86,22 +87,33 @@ def test_around_the_units(device: Device, number: int, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_images_need_not_be_aligned(
+def test_images_need_not_be_aligned_and_weights_not_dense(
     device: Device, direction: Direction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Everything starts three elements into its buffer, and w lies in channels_last."""
     monkeypatch.setattr(conv_mma, "units", units)
     problem = case(0, direction, "nhwc")
+    _, depth, rows, columns = problem.buffers["w"]
+    strides = dict(zip(STRIDES, (rows * columns * depth, 1, columns * depth, depth), strict=True))
+
+    def lying(role: str, array: Any) -> Any:
+        return array.transpose(0, 2, 3, 1) if role == "w" else array
+
     inputs = random_inputs(problem, 0)
     stored = {role: encode(array, problem.dtype) for role, array in inputs.items()}
     like = encode(np.zeros(problem.buffers[problem.output], np.float32), problem.dtype)
     offsets = dict.fromkeys((*stored, problem.output), 3)
     buffers = {
-        role: device.upload(np.concatenate([np.zeros(3, like.dtype), array.ravel()]))
+        role: device.upload(np.concatenate([np.zeros(3, like.dtype), lying(role, array).ravel()]))
         for role, array in (*stored.items(), (problem.output, like))
     }
     plan = emulated(conv_mma.plan(problem, CONFIGS[0]))
-    device.prepare(plan, buffers, offsets).run()
-    got = decode(device.download(buffers[problem.output], like, 3 * like.itemsize), problem.dtype)
+    assert plan.replaceable == {*STRIDES}
+    device.prepare(plan, buffers, offsets, strides).run()
+    out = device.download(buffers[problem.output], like, 3 * like.itemsize)
+    if problem.output == "w":
+        out = out.reshape(like.shape[0], rows, columns, depth).transpose(0, 3, 1, 2)
+    got = decode(out, problem.dtype)
     exact = {role: decode(array, problem.dtype) for role, array in stored.items()}
     _, wrong = compare(got, reference(problem, exact), TOLERANCE[problem.dtype])
     assert not wrong
