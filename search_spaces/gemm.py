@@ -171,7 +171,8 @@ def async_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Val
     return {
         "tile_m": up_to(problem.m, 16, 32, 64, 128, 256)[-3:],
         "tile_n": up_to(problem.n, 32, 64, 128, 256)[-3:],
-        "tile_k": (8, 16, 32) if few else (8, 16),
+        # more steps are more text than a GPU's cache of instructions holds
+        "tile_k": (8, 16, 32, 64) if few else (8, 16),
         "local_m": (4, 8, 16) if problem.m < 64 else (8, 16),
         "local_n": (4, 8, 16) if problem.n < 64 else (8, 16),
         # the squarer a warp's block, the fewer words it reads
@@ -185,7 +186,7 @@ def async_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Val
         "stages": (2, 3, 4),
         # few tiles leave units idle: slices of k in a group cost no traffic, planes need no room
         "split_k": splits(problem, limits, 1, 2, 4, 8, 16) if few else (1,),
-        "local_k": (1, 2, 4, 8) if few else (1,),
+        "local_k": (1, 2, 4, 8, 16) if few else (1,),
         "group_m": (8,) if few else (4, 8, 16),
         # which suits the registers that a compiler chooses is nobody's to know
         "order": ("m", "n"),

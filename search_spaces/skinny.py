@@ -57,8 +57,8 @@ def columns_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[V
         "vec_n": tuple(width for width in (1, 2, 4) if width <= problem.n),
         "unroll_k": (1, 2, 4, 8),
         # eight vectors of four are a line of cache
-        "local_n": (8, 16, 32),
-        "local_k": (4, 8, 16, 32, 64, 128),
+        "local_n": (4, 8, 16, 32),
+        "local_k": (8, 16, 32, 64, 128, 256),
         "split_k": splits(problem, limits, 1, 2, 4, 8),
     }
 
@@ -72,5 +72,5 @@ def columns_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_columns.Con
         gemm_columns.Config(
             item_m=rows, vec_n=4, unroll_k=4, local_n=local_n, local_k=local_k, split_k=split_k
         )
-        for local_n, local_k, split_k in ((8, 1024 // 8 // max(rows // 4, 1), 1), (16, 16, 2))
+        for local_n, local_k, split_k in ((8, 128 if rows < 16 else 64, 1), (16, 16, 2))
     ]
