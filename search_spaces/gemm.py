@@ -189,7 +189,7 @@ def async_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Val
         "local_k": (1, 2, 4, 8, 16) if few else (1,),
         "group_m": (8,) if few else (4, 8, 16),
         # which suits the registers that a compiler chooses is nobody's to know
-        "order": ("m", "n"),
+        "order": ("m",) if few else ("m", "n"),
     }
 
 
@@ -205,8 +205,8 @@ def async_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_async.Config]
         (128, 256, 8, 16, 16, 1, 3),
     )  # fmt: skip
     few = (
-        (64, 128, 16, 8, 16, 4, 3), (64, 64, 16, 8, 8, 4, 3), (64, 128, 16, 8, 16, 2, 3),
-        (64, 128, 8, 8, 8, 1, 4), (128, 128, 8, 16, 8, 1, 3), (16, 128, 16, 4, 16, 4, 3),
+        (64, 128, 8, 8, 16, 2, 4), (64, 128, 16, 8, 8, 4, 3), (128, 256, 8, 16, 16, 1, 3),
+        (64, 64, 16, 8, 8, 4, 3), (128, 128, 8, 16, 8, 1, 4), (16, 128, 16, 4, 16, 4, 3),
         (16, 128, 16, 4, 8, 4, 4),
     )  # fmt: skip
     filled = _tiles(problem, 64, 128) >= 2 * limits.compute_units

@@ -8,8 +8,7 @@ copies of single words, any other comes 16 bytes at a time, or by words where it
 
 What a step multiplies is read from local memory one step ahead, so that multiply-adds alone stand
 behind a barrier. They wind through the work-item's part of C, so that each shares an operand with
-the one before it: GPUs keep that at hand, and have time to read only two others, and those from
-different banks, which hold even and odd registers.
+the one before it: GPUs keep that at hand, and have time to read only two others.
 
 tile_m, tile_n      tile of C per work-group
 tile_k              steps of the reduction per tile
@@ -45,9 +44,7 @@ activation, bias    epilogue; "none", "m" or "n"
     stage = tile_k * (tile_m + pad_a + tile_n + pad_b)
 
     def winding(lines, places):
-        # even registers, then odd ones: a sum is then easily kept in the other bank
-        order = [*range(0, places, 2), *range(1, places, 2)]
-        return [(x, y) for x in range(lines) for y in (order if x % 2 == 0 else reversed(order))]
+        return [(x, y if x % 2 == 0 else places - 1 - y) for x in range(lines) for y in range(places)]
     serpentine = winding(item_m, item_n) if order == "n" else [(i, j) for j, i in winding(item_n, item_m)]
 
     def plus(offset):
