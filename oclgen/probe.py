@@ -21,16 +21,18 @@ ANSWERS: dict[str, NDArray[np.float32]] = {
     "cp_async": np.full(32, 1.0, np.float32),
     "mma": np.full(32, 4 * (16 + 16 + 8), np.float32),
     "wgmma": np.full(128, 4 * 16, np.float32),
+    "tma": np.full(32, 8 + 1, np.float32),
     "vdpbf16ps": np.full(16, 2.0, np.float32),
 }
 """What the kernel `probe_...` writes: one element per work-item, a number that was copied or four
-elements of C, each the sum of as many ones as k is long; or the sums of 16 pairs of ones."""
+elements of C, each the sum of as many ones as k is long; one more than the ones in a box;
+or the sums of 16 pairs of ones."""
 
 FATAL = ("vdpbf16ps",)
 """Instructions that a process may die of asking for: a compiler that does not know one may abort,
 and a processor that lacks it raises SIGILL. `oclgen.health` asks CPUs for these, in a child."""
 
-_TARGETS = {"wgmma": "sm_90a"}
+_TARGETS = {"wgmma": "sm_90a", "tma": "sm_90a"}
 _WORK_ITEMS = {"vdpbf16ps": 1}
 """Work-items of a probe; else as many as its answer is long."""
 

@@ -39,6 +39,7 @@ SPACES: dict[str, tuple[Values, Seeds]] = {
     "gemm_pairs": (gemm_pairs.values, gemm_pairs.seeds),
     "gemm_register": (gemm.register_values, gemm.register_seeds),
     "gemm_staged": (gemm.staged_values, gemm.staged_seeds),
+    "gemm_tma": (gemm.tma_values, gemm.tma_seeds),
     "winograd_blocked": (winograd.blocked_values, winograd.blocked_seeds),
     "winograd_fused": (winograd.fused_values, winograd.fused_seeds),
     "winograd_staged": (winograd.staged_values, winograd.staged_seeds),

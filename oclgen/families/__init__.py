@@ -24,6 +24,7 @@ from oclgen.families import (
     gemm_pairs,
     gemm_register,
     gemm_staged,
+    gemm_tma,
     winograd_blocked,
     winograd_fused,
     winograd_staged,
@@ -54,6 +55,7 @@ class Family(Protocol):
 
 _MODULES: tuple[Family, ...] = (
     gemm_mma,
+    gemm_tma,
     gemm_pairs,
     gemm_register,
     gemm_staged,

@@ -88,8 +88,11 @@ class Layout:
         return leading // 16 << 16 | stride // 16 << 32 | code << 62
 
 
-def pack(tiles: Tiles, layout: Layout) -> Launch:
-    """Return the launch that packs an operand so that its tiles lie in memory like `layout`."""
+def pack(tiles: Tiles, layout: Layout, swizzled: bool = True) -> Launch:
+    """Return the launch that packs an operand so that its tiles lie in memory like `layout`.
+
+    Not `swizzled`, they are for registers instead of local memory.
+    """
     chunk = CHUNK_BYTES // layout.elem_bytes
     source = render(
         "gemm_mma_pack",
@@ -97,7 +100,7 @@ def pack(tiles: Tiles, layout: Layout) -> Launch:
         tile=layout.tile,
         tile_k=layout.tile_k,
         row_bytes=layout.row_bytes,
-        swizzle=layout.swizzle("row"),
+        swizzle=layout.swizzle("row") if swizzled else "0",
         along_k=lies_along_k(tiles.problem, tiles.role),
         word="uint" if layout.elem_bytes == 4 else "ushort",
         chunk=chunk,

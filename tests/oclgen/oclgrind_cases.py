@@ -23,6 +23,7 @@ from oclgen.families import (
     gemm_async,
     gemm_mma,
     gemm_pairs,
+    gemm_tma,
 )
 from oclgen.limits import KIB
 from oclgen.measure import TOLERANCE, Bench, compare
@@ -58,6 +59,7 @@ PACKING: dict[str, Any] = {
     "gemm_mma": MMA,
     "conv_as_gemm_async": FAMILIES["conv_as_gemm_async"].Config(**asdict(ASYNC)),
     "conv_as_gemm_mma": FAMILIES["conv_as_gemm_mma"].Config(**asdict(MMA)),
+    "gemm_tma": gemm_tma.DEFAULT,
 }
 """Families whose product needs instructions that no simulator has; what packs for it is plain."""
 
