@@ -6,7 +6,7 @@ import re
 from functools import cache
 from importlib import resources
 
-from mako.template import Template
+from mako.lookup import TemplateLookup
 
 from oclgen.problem import Activation
 
@@ -17,14 +17,14 @@ STORED = {"fp32": "float", "tf32": "float", "fp16": "half", "bf16": "ushort"}
 
 def render(template: str, *, package: str = "oclgen", **values: object) -> str:
     """Return the text of `package`'s `templates/{template}.cl.mako`; undefined names are errors."""
-    text: str = _template(package, template).render_unicode(**values)
+    text: str = _templates(package).get_template(f"{template}.cl.mako").render_unicode(**values)
     return _tidy(text)
 
 
 @cache
-def _template(package: str, name: str) -> Template:
-    source = resources.files(package).joinpath("templates", f"{name}.cl.mako")
-    return Template(text=source.read_text(), strict_undefined=True, filename=f"{name}.cl.mako")
+def _templates(package: str) -> TemplateLookup:
+    folder = resources.files(package).joinpath("templates")
+    return TemplateLookup([str(folder)], strict_undefined=True, filesystem_checks=False)
 
 
 def _tidy(text: str) -> str:

@@ -1,6 +1,7 @@
 """What is worth trying for the convolution families, and why, with configs to begin with.
 
-It says nothing about what is valid; that is each family's `why_not`. Winograd has its own file.
+It says nothing about what is valid; that is each family's `why_not`. Winograd and implicit GEMM
+have files of their own.
 """
 
 from __future__ import annotations
@@ -13,18 +14,17 @@ from typing import Any
 from oclgen.correlation import Correlation, correlations, strung_windows
 from oclgen.families import (
     FAMILIES,
-    conv_gemm,
     conv_register,
     conv_register_weights,
     depthwise,
     depthwise_weights,
 )
 from oclgen.families.conv_as_gemm import lowered
-from oclgen.families.conv_gemm_operands import weights_extents
 from oclgen.limits import Limits
-from oclgen.plan import ceil_div, round_up
+from oclgen.plan import ceil_div
 from oclgen.problem import ConvProblem
-from search_spaces import gemm, gemm_pairs
+from search_spaces import conv_gemm, gemm, gemm_pairs
+from search_spaces.conv_gemm import waste
 
 Value = int | bool | str
 Values = Mapping[str, tuple[Value, ...]]
@@ -39,19 +39,6 @@ SEEDS = 8
 """Start points per family: more would leave a short search nothing to find."""
 GROUPS_PER_UNIT = 8
 """Work-groups that hide each other's latency on a compute unit of a GPU."""
-ITEMS_PER_UNIT = 256
-"""Work-items with many registers each that keep a GPU's compute unit busy."""
-MIN_SLICE = 128
-"""Steps of a reduction below which no plane of its own pays."""
-PLANE_COST = 16
-"""Steps of a reduction that take as long as writing and summing a plane."""
-FEW_CHANNELS = 8
-"""Channels that do not fill a tile of the reduction."""
-GEMM_SHAPES = (
-    (128, 64, 16, 16, 8), (64, 128, 16, 8, 16), (64, 64, 16, 8, 8), (128, 128, 16, 8, 16),
-    (128, 128, 16, 16, 16), (32, 128, 16, 8, 16), (32, 64, 16, 8, 8), (16, 128, 8, 4, 16),
-)  # fmt: skip
-"""tile_m, tile_n, tile_k, local_m, local_n to begin with: 64 accumulators, or 32 for few rows."""
 
 
 def register_values(problem: ConvProblem, limits: Limits) -> Values:
@@ -133,92 +120,6 @@ def register_weights_seeds(
     ]
 
 
-def gemm_values(problem: ConvProblem, limits: Limits) -> Values:
-    """Return the values worth trying for each parameter of `conv_gemm`; one config on CPUs."""
-    if limits.kind == "cpu":
-        return {}
-    m, n, _ = _product(problem)
-    weights = problem.direction == "bwd_weights"
-    return {
-        "tile_m": tuple(tile for tile in (16, 32, 64, 128) if tile == 16 or tile < 2 * m),
-        "tile_n": tuple(tile for tile in (32, 64, 128) if tile == 32 or tile < 2 * n),
-        "tile_k": (8, 16),
-        "local_m": (4, 8, 16),
-        "local_n": (8, 16),
-        # 128 bits is the widest read of local memory
-        "vec_m": (2, 4),
-        "vec_n": (2, 4),
-        # tiles that are filled along k meet bank conflicts; a pad of 4 keeps vectors aligned
-        "pad": (0, 4) if weights else (0,),
-        "buffers": (1, 2),
-        "prefetch": BOTH,
-        "unroll_k": (8,),
-        "taps_outer": _tap_orders(problem),
-        "split_k": _splits(problem, limits, 64, 64),
-        "m_fastest": BOTH,
-    }
-
-
-def gemm_seeds(problem: ConvProblem, limits: Limits) -> list[conv_gemm.Config]:
-    """Return start points for `conv_gemm`, best guess first; some may not be valid.
-
-    The guess counts what tiles at the edges compute in vain, how evenly work-groups fill the
-    device, and that small tiles read more, of local and of global memory, per multiply-add.
-    """
-    if limits.kind == "cpu":
-        return []
-    m, n, k = _product(problem)
-    ranked = []
-    for shape in GEMM_SHAPES:
-        tile_m, tile_n, _, local_m, local_n = shape
-        tiles = len(_phases(problem)) * problem.groups * ceil_div(m, tile_m) * ceil_div(n, tile_n)
-        reads = 1 + (2 * local_m + 8) / tile_m + (2 * local_n + 8) / tile_n
-        for split in _splits(problem, limits, tile_m, tile_n):
-            planes = 1 + (split > 1) * split * PLANE_COST / k
-            fills = idleness(tiles * split, local_m * local_n, limits)
-            cost = waste(m, tile_m) * waste(n, tile_n) * fills * reads * planes
-            ranked.append((cost, shape, split))
-    return [_gemm_seed(problem, *shape, split) for _, shape, split in sorted(ranked)[:SEEDS]]
-
-
-def idleness(groups: int, work_items: int, limits: Limits) -> float:
-    """Return the time over that of a full device, for `groups` work-groups on a GPU.
-
-    Units wait for the last groups, and hide no latency with few work-items each.
-    """
-    rounds = ceil_div(groups, limits.compute_units)
-    hidden = min(rounds * work_items / ITEMS_PER_UNIT, 1)
-    return rounds * limits.compute_units / groups / hidden
-
-
-def _gemm_seed(
-    problem: ConvProblem,
-    tile_m: int,
-    tile_n: int,
-    tile_k: int,
-    local_m: int,
-    local_n: int,
-    split_k: int,
-) -> conv_gemm.Config:
-    return conv_gemm.Config(
-        tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
-        vec_m=4 if tile_m >= 4 * local_m else 2, vec_n=4,
-        pad=4 if problem.direction == "bwd_weights" else 0, buffers=2, prefetch=True, unroll_k=8,
-        taps_outer=_tap_orders(problem)[0], split_k=split_k, m_fastest=True,
-    )  # fmt: skip
-
-
-def _tap_orders(problem: ConvProblem) -> tuple[bool, ...]:
-    """Return the orders of the reduction that are worth trying, the better guess first.
-
-    With taps outer a tile of k has one tap, which costs the least; but each tap then has whole
-    tiles, which few channels do not fill.
-    """
-    if problem.direction == "bwd_weights" or problem.kernel_h * problem.kernel_w == 1:
-        return (True,)
-    return (False, True) if _largest(problem).depth < FEW_CHANNELS else (True, False)
-
-
 def depthwise_values(problem: ConvProblem, limits: Limits) -> Values:
     """Return the values worth trying for each parameter of `depthwise`."""
     return _patch_values(max(part.cols.results for part in correlations(problem)), limits)
@@ -277,7 +178,8 @@ def as_gemm(family: str, values: ValuesOf, seeds: SeedsOf) -> tuple[ValuesOf, Se
 SPACES: dict[str, tuple[ValuesOf, SeedsOf]] = {
     "conv_register": (register_values, register_seeds),
     "conv_register_weights": (register_weights_values, register_weights_seeds),
-    "conv_gemm": (gemm_values, gemm_seeds),
+    "conv_gemm": (conv_gemm.values, conv_gemm.seeds),
+    "conv_async": (conv_gemm.async_values, conv_gemm.async_seeds),
     "depthwise": (depthwise_values, depthwise_seeds),
     "depthwise_weights": (depthwise_weights_values, depthwise_weights_seeds),
     "conv_as_gemm_pairs": as_gemm("conv_as_gemm_pairs", gemm_pairs.values, gemm_pairs.seeds),
@@ -289,11 +191,6 @@ SPACES: dict[str, tuple[ValuesOf, SeedsOf]] = {
     "conv_as_gemm_mma": as_gemm("conv_as_gemm_mma", gemm.mma_values, gemm.mma_seeds),
 }
 """Values and seeds of every family here."""
-
-
-def waste(extent: int, block: int) -> float:
-    """Return what is computed over what is wanted when `extent` is cut into whole blocks."""
-    return round_up(extent, block) / extent
 
 
 def _largest(problem: ConvProblem) -> Correlation:
@@ -339,31 +236,6 @@ def _vectors(channels: int, limits: Limits) -> tuple[int, ...]:
     while width > 1 and width >= 2 * channels:
         width //= 2
     return (width, width // 2) if width > 4 else (width,)
-
-
-def _phases(problem: ConvProblem) -> tuple[Correlation, ...]:
-    """Return the correlations that a problem is made of, or what stands for its one product."""
-    if problem.direction == "bwd_weights":
-        return (strung_windows(problem),)
-    return correlations(problem)
-
-
-def _product(problem: ConvProblem) -> tuple[int, int, int]:
-    """Return m, n and k of one group's implicit product, the largest of several."""
-    if problem.direction == "bwd_weights":
-        return weights_extents(problem)
-    part = _largest(problem)
-    return part.channels, part.batch * part.results, part.reduction
-
-
-def _splits(problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int) -> tuple[int, ...]:
-    """Return planes up to twice what gives every compute unit its work-items."""
-    m, n, k = _product(problem)
-    tiles = len(_phases(problem)) * problem.groups * ceil_div(m, tile_m) * ceil_div(n, tile_n)
-    items = tile_m * tile_n // 64
-    wanted = 2 * ITEMS_PER_UNIT * limits.compute_units / (tiles * items)
-    choices = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-    return tuple(s for s in choices if s == 1 or (s <= wanted and k >= MIN_SLICE * s))
 
 
 def _patch_values(width: int, limits: Limits) -> dict[str, tuple[Value, ...]]:

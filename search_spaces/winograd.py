@@ -23,7 +23,7 @@ from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
 from oclgen.problem import ConvProblem, GemmProblem
 from search_spaces import gemm
-from search_spaces.conv import ITEMS_PER_UNIT, idleness, waste
+from search_spaces.conv_gemm import ITEMS_PER_UNIT, idleness, waste
 
 Value = int | bool | str
 Values = Mapping[str, tuple[Value, ...]]

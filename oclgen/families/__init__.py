@@ -11,6 +11,7 @@ from dataclasses import MISSING, asdict, fields
 from typing import Any, Protocol, get_type_hints
 
 from oclgen.families import (
+    conv_async,
     conv_gemm,
     conv_mma,
     conv_register,
@@ -71,6 +72,7 @@ _MODULES: tuple[Family, ...] = (
     winograd_staged,
     winograd_weights,
     conv_gemm,
+    conv_async,
     winograd_fused,
     conv_as_gemm(gemm_mma),
     conv_as_gemm(gemm_pairs),

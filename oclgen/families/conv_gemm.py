@@ -7,15 +7,15 @@ is the faster one.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import TypeGuard
 
-from oclgen.correlation import correlations, operands, output_elements
+from oclgen.correlation import operands, output_elements
 from oclgen.families import conv_gemm_operands as parts
+from oclgen.families import conv_gemm_plan as around
 from oclgen.families.gemm_parts import aligned_preamble
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div
-from oclgen.planes import PLANES, planes_bytes, sum_planes
+from oclgen.planes import PLANES
 from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
 
@@ -23,8 +23,6 @@ NAME = "conv_gemm"
 
 MAX_ACCUMULATORS = 256
 """Private floats per work-item past which GPU compilers spill to memory."""
-MAX_TABLE = 4096
-"""Steps of all reductions whose taps are looked up: three ints each, of 64 KiB of constants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +122,7 @@ class Config:
             return f"buffers={self.buffers}; a tile has one buffer or two"
         if self.tile_k % self.unroll_k:
             return f"tile_k={self.tile_k} is no multiple of unroll_k={self.unroll_k}"
-        if not self.taps_outer:
-            if problem.direction == "bwd_weights":
-                return "taps_outer=False says how weights are summed over; bwd_weights does not"
-            looked_up = sum(part.reduction for part in correlations(problem))
-            if looked_up > MAX_TABLE:
-                return (
-                    f"taps_outer=False looks up {looked_up} steps in a table; at most {MAX_TABLE} "
-                    "fit. Use taps_outer=True"
-                )
-        steps = _steps(problem, self.tile_k, self.taps_outer)
-        if not 1 <= self.split_k <= steps:
-            return f"split_k={self.split_k}, but the reduction has only {steps} tiles"
-        return None
+        return around.reduction_why_not(problem, self.tiles, self.split_k)
 
     def _memory_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         if self.local_bytes > limits.local_bytes:
@@ -146,13 +132,7 @@ class Config:
                 f"buffers={self.buffers} needs {self.local_bytes} B of local memory; the device "
                 f"has {limits.local_bytes}. Try {remedy}"
             )
-        for role, size in workspaces(problem, self):
-            if size > limits.max_alloc_bytes:
-                return (
-                    f"split_k={self.split_k} tile_m={self.tile_m} tile_k={self.tile_k} needs "
-                    f"{size} B in the buffer {role}; the device allows {limits.max_alloc_bytes}"
-                )
-        return None
+        return around.memory_why_not(problem, self.tiles, self.split_k, limits)
 
 
 DEFAULT = Config(
@@ -168,28 +148,8 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: packing of the weights, the product, the sum of its planes."""
-    launches = []
-    if problem.direction == "bwd_weights":
-        product = parts.of_weights(problem, config.tiles)
-    else:
-        product = parts.of_correlations(problem, config.tiles)
-        if any(part.reduction for part in parts.phases(problem)):
-            launches.append(parts.pack(problem, config.tiles))
-    launches.append(_launch(problem, config, product))
-    if config.split_k > 1:
-        launches.append(sum_planes(problem, config.split_k))
-    return Plan(tuple(launches), workspaces(problem, config))
-
-
-def workspaces(problem: ConvProblem, config: Config) -> tuple[tuple[str, int], ...]:
-    """Return role and bytes of packed weights and planes, as far as there are any."""
-    sizes = []
-    if problem.direction != "bwd_weights":
-        floats = sum(parts.packed_elements(part, config.tiles) for part in parts.phases(problem))
-        sizes.append((parts.PACKED, 4 * max(floats, 1)))
-    if config.split_k > 1:
-        sizes.append((PLANES, planes_bytes(problem, config.split_k)))
-    return tuple(sizes)
+    product = parts.product_of(problem, config.tiles)
+    return around.plan_of(problem, config.tiles, config.split_k, _launch(problem, config, product))
 
 
 def _launch(problem: ConvProblem, config: Config, product: parts.Product) -> Launch:
@@ -226,20 +186,4 @@ def _launch(problem: ConvProblem, config: Config, product: parts.Product) -> Lau
             *buffer(PLANES if split else c),
         ),
         local_bytes=config.local_bytes,
-    )
-
-
-@lru_cache(maxsize=256)
-def _steps(problem: ConvProblem, tile_k: int, taps_outer: bool) -> int:
-    """Return the tiles along k of the deepest product."""
-    if problem.direction == "bwd_weights":
-        return ceil_div(parts.weights_extents(problem)[2], tile_k)
-    return max(
-        max(
-            part.rows.taps * part.cols.taps * ceil_div(part.depth, tile_k)
-            if taps_outer
-            else ceil_div(part.reduction, tile_k)
-            for part in correlations(problem)
-        ),
-        1,
     )

@@ -1,4 +1,4 @@
-"""The operands of `conv_gemm` as text: where the implicit product's A, B and C lie in memory.
+"""Operands of `conv_gemm` and `conv_async` as text: where the product's A, B and C lie in memory.
 
 It knows sizes and tiles; the product itself, its parameters and their rule are the family's.
 """
@@ -12,10 +12,10 @@ from itertools import accumulate
 from math import prod
 from typing import NamedTuple
 
-from oclgen.correlation import Correlation, correlations, windows
-from oclgen.plan import Launch, buffer, ceil_div, round_up
+from oclgen.correlation import Correlation, correlations, operands, windows
+from oclgen.plan import ceil_div, round_up
 from oclgen.problem import ConvProblem
-from oclgen.render import dtype_preamble, render
+from oclgen.render import render
 
 PACKED = "packed"
 """Role of the workspace that holds the weights of all correlations."""
@@ -23,20 +23,23 @@ OUTSIDE = -1_000_000_000
 """A place that no tap brings back into an image."""
 LOAD_WIDTHS = (4, 2, 1)
 """Elements per load of packed weights, widest first: 128 bits is what GPUs load at once."""
-PACK_LOCAL = 64
-PACK_CHANNELS = 8
-"""Channels that one work-item packs: a cache line of weights where taps are few."""
+QUAD = 4
+"""Words that `cp.async` copies at once, if they are aligned."""
 Sizes = dict[str, int]
 
 
 class Tiles(NamedTuple):
-    """What counts of the family's parameters: the tile, who copies it, and the order of k."""
+    """What counts of a family's parameters: the tile, who loads it, the order of k, and how.
+
+    `copied` says that loads are `cp.async`, straight into local memory.
+    """
 
     m: int
     n: int
     k: int
     work_items: int
     taps_outer: bool
+    copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Product:
     """C [m, n] = A [m, k] B [k, n] of each group and phase, as text; m and n are the largest.
 
     `a_type` is the type of A's elements. From any multiple of `run` on, so many columns of C are
-    neighbours in memory.
+    neighbours in memory; so are the `width` columns of B that are loaded at once.
     """
 
     m: int
@@ -53,6 +56,7 @@ class Product:
     text: str
     a_type: str
     run: int
+    width: int = 1
 
     def runs(self, width: int) -> bool:
         """Say whether chunks of `width` columns are neighbours in C."""
@@ -67,6 +71,42 @@ def width_a(tiles: Tiles) -> int | None:
         if even and tiles.m % width == 0 and tiles.m * tiles.k % chunk == 0:
             return width
     return None
+
+
+def copiers(work_items: int, across: int, down: int) -> int:
+    """Return how many work-items share a tile of `down` rows of `across` loads in whole rows.
+
+    Where a row has more loads than there are work-items, each takes the same number of them.
+    """
+    if across > work_items:
+        loads = next(
+            count
+            for count in range(2, across + 1)
+            if across % count == 0 and across // count <= work_items
+        )
+        return across // loads
+    rows = work_items // across
+    return across * next(count for count in range(rows, 0, -1) if down % count == 0)
+
+
+def width_b(problem: ConvProblem, tiles: Tiles) -> int:
+    """Return how many columns of x a work-item loads at once: neighbours that stay together."""
+    parts = [part for part in phases(problem) if part.reduction]
+    together = all(_reads_in_place(part) and part.results % QUAD == 0 for part in parts)
+    return QUAD if tiles.copied and tiles.taps_outer and tiles.n % QUAD == 0 and together else 1
+
+
+def _reads_in_place(part: Correlation) -> bool:
+    """Say whether result q reads element q alone, wherever it is stored."""
+    return all(
+        axis.results == axis.read and (axis.taps, axis.step, axis.origin) == (1, 1, 0)
+        for axis in (part.rows, part.cols)
+    )
+
+
+def role_a(problem: ConvProblem) -> str:
+    """Return the buffer that holds A: what is given, or weights that are packed first."""
+    return operands(problem)[0] if problem.direction == "bwd_weights" else PACKED
 
 
 @lru_cache(maxsize=64)
@@ -87,50 +127,37 @@ def packed_elements(part: Correlation, tiles: Tiles) -> int:
     return part.groups * k_padded(part, tiles) * round_up(part.channels, tiles.m)
 
 
-def pack(problem: ConvProblem, tiles: Tiles) -> Launch:
-    """Return the launch that packs the weights of every phase."""
-    parts = phases(problem)
-    taps = max(part.rows.taps * part.cols.taps for part in parts)
-    channels = ceil_div(k_padded(parts[0], tiles), taps)
-    source = render(
-        "conv_gemm_pack",
-        preamble=dtype_preamble(problem.dtype),
-        sizes=_size_text(problem, tiles),
-        taps_outer=tiles.taps_outer,
-        taps=taps,
-        channels=PACK_CHANNELS,
-        local_size=PACK_LOCAL,
-    )
-    rows = round_up(round_up(parts[0].channels, tiles.m), PACK_LOCAL)
-    return Launch(
-        source=source,
-        kernel="conv_gemm_pack",
-        global_size=(rows, ceil_div(channels, PACK_CHANNELS), len(parts) * problem.groups * taps),
-        local_size=(PACK_LOCAL, 1, 1),
-        args=(*buffer("w"), *buffer(PACKED)),
-        of_weights=True,
-    )
+def product_of(problem: ConvProblem, tiles: Tiles) -> Product:
+    """Return the implicit product that a problem is."""
+    build = of_weights if problem.direction == "bwd_weights" else of_correlations
+    return build(problem, tiles)
 
 
 def of_correlations(problem: ConvProblem, tiles: Tiles) -> Product:
     """Return the product of a problem that is made of correlations, with packed weights."""
     parts = phases(problem)
+    columns_at_once = width_b(problem, tiles)
     text = render(
         "conv_gemm_correlation",
-        sizes=_size_text(problem, tiles),
+        sizes=size_text(problem, tiles),
         tables={} if tiles.taps_outer else _tables(problem, tiles),
         taps_outer=tiles.taps_outer,
+        one_tap=all(part.rows.taps * part.cols.taps <= 1 for part in parts),
         checked=not all(part.inside for part in parts),
         ragged=tiles.taps_outer and parts[0].depth % tiles.k > 0,
         full=all(part.reduction % tiles.k == 0 for part in parts),
-        width_a=width_a(tiles),
+        copied=tiles.copied,
+        width_a=QUAD if tiles.copied else width_a(tiles),
+        width_b=columns_at_once,
         tile_n=tiles.n,
-        local_size=tiles.work_items,
+        work_items=tiles.work_items,
+        copiers_a=loading(tiles, tiles.m // QUAD, tiles.k),
+        copiers_b=loading(tiles, tiles.n // columns_at_once, tiles.k),
     )
     whole = all(part.rows.whole and part.cols.whole for part in parts)
     columns = max(part.batch * part.results for part in parts)
     run = parts[0].results if whole else 1
-    return Product(parts[0].channels, columns, len(parts), text, "float", run)
+    return Product(parts[0].channels, columns, len(parts), text, "float", run, columns_at_once)
 
 
 def of_weights(problem: ConvProblem, tiles: Tiles) -> Product:
@@ -141,9 +168,19 @@ def of_weights(problem: ConvProblem, tiles: Tiles) -> Product:
         "conv_gemm_weights",
         sizes=defines([sizes]),
         checked=not windows(problem).inside,
+        strung=_reads_in_place(windows(problem)),
         full=m % tiles.m == 0,
+        copied=tiles.copied,
+        work_items=tiles.work_items,
+        copiers_a=loading(tiles, tiles.k, tiles.m),
+        copiers_b=loading(tiles, tiles.k, tiles.n),
     )
     return Product(m, n, 1, text, "elem_t", n)
+
+
+def loading(tiles: Tiles, across: int, down: int) -> int:
+    """Return how many work-items load an operand: all, but for `cp.async` as many as share it."""
+    return copiers(tiles.work_items, across, down) if tiles.copied else tiles.work_items
 
 
 def weights_extents(p: ConvProblem) -> tuple[int, int, int]:
@@ -158,7 +195,8 @@ def index_type(problem: ConvProblem) -> str:
     return "int" if max(elements) < 2**31 else "long"
 
 
-def _size_text(problem: ConvProblem, tiles: Tiles) -> str:
+def size_text(problem: ConvProblem, tiles: Tiles) -> str:
+    """Return the sizes of every phase as macros."""
     parts = phases(problem)
     packed = accumulate((packed_elements(part, tiles) for part in parts), initial=0)
     table = accumulate((k_padded(part, tiles) for part in parts), initial=0)

@@ -80,7 +80,7 @@ class Config:
         if reason := limits.why_no("cp_async"):
             return reason
         return (
-            self._shape_conflict()
+            self.shape_conflict()
             or self._copy_conflict(problem, "a", self.tile_m, self.pad_a, self.pack_a)
             or self._copy_conflict(problem, "b", self.tile_n, self.pad_b, self.pack_b)
             or self._memory_conflict(problem, limits)
@@ -88,7 +88,8 @@ class Config:
             or parts.work_group_too_large(self.work_items, 1, limits)
         )
 
-    def _shape_conflict(self) -> str | None:
+    def shape_conflict(self) -> str | None:
+        """Say with numbers why work-items cannot share a tile so, or None."""
         for axis in ("m", "n"):
             tile, local = getattr(self, f"tile_{axis}"), getattr(self, f"local_{axis}")
             if tile % (4 * local):
@@ -200,6 +201,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
     source = render(
         NAME,
         **asdict(config),
+        config=config,
         item_m=config.item_m,
         item_n=config.item_n,
         sum_rows=config.sum_rows,

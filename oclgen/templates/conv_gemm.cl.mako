@@ -45,15 +45,12 @@ typedef ${index} index_t;
 #define TILE_K ${tile_k}
 #define LOCAL_M ${local_m}
 #define LOCAL_N ${local_n}
-#define LOCAL_SIZE (LOCAL_M * LOCAL_N)
 #define VEC_M ${vec_m}
 #define VEC_N ${vec_n}
 #define ITEM_M (TILE_M / LOCAL_M)
 #define ITEM_N (TILE_N / LOCAL_N)
 #define ROW_A (TILE_M + ${pad})
 #define ROW_B (TILE_N + ${pad})
-#define LOADS_A (TILE_M * TILE_K / LOCAL_SIZE)
-#define LOADS_B (TILE_N * TILE_K / LOCAL_SIZE)
 
 // Row of the tile of C that chunked index i of this work-item stands for; columns likewise.
 #define ROW(i, id) (((i) / VEC_M * LOCAL_M + (id)) * VEC_M + (i) % VEC_M)

@@ -1,30 +1,40 @@
 <%doc>
-Operands of conv_gemm for correlations (fwd, or the phases of bwd_data): A is w, packed by
-conv_gemm_pack to rows of k; B gathers what is read at (n, k); C is scattered to the phase's
-positions. No kernel of its own.
+Operands of conv_gemm and conv_async for correlations (fwd, or the phases of bwd_data): A is w,
+packed by conv_gemm_pack to rows of k; B gathers what is read at (n, k); C is scattered to the
+phase's positions. No kernel of its own.
 
 Where taps are outer a tile of k has one tap, whose place is known once per tile; else places come
 from tables. Columns of B that lie outside are given a place that no tap brings back.
 
 sizes               text of the correlations' sizes; those that differ are tables by `phase`
 taps_outer          k counts channels within taps, DEPTH rounded up; else taps within channels
+one_tap             no phase has more than one tap
 tables              where not taps_outer: name and values by k of what a tap adds
 checked             some tap of some column reads padding
 ragged              taps_outer, and the channels do not fill the last tile of a tap
 full                not taps_outer: no tile reaches beyond the last step
-width_a             elements of A per load
-tile_n, local_size  columns of a tile, and work-items
+copied              tiles come by cp.async: `copy`; else through private memory: `fetch`, `keep`
+width_a, width_b    elements of A, and neighbouring columns of B, per load
+tile_n, work_items  columns of a tile, and work-items per group
+copiers_a, _b       work-items that load A, and B
 </%doc>
+<%
+    chunks = tile_n // width_b
+    def guard(copiers):
+        return f"if (id < {copiers}) " if copiers < work_items else ""
+%>\
 ${sizes}
 #define PLANE (READ_H * READ_W)
 #define C_ROW (WRITTEN_H * WRITTEN_W)
 #define OUTSIDE -1000000000
+#define LOADS_A (TILE_M * TILE_K / ${copiers_a})
+#define LOADS_B (TILE_N * TILE_K / ${copiers_b * width_b})
 
-// A work-item copies COLUMNS columns of B, every ROWS_APART-th row from row FIRST_ROW(id) on.
-#define COLUMNS ${max(tile_n // local_size, 1)}
-#define ROWS_APART ${max(local_size // tile_n, 1)}
-#define FIRST_ROW(id) (${"(id) / TILE_N" if local_size > tile_n else "0"})
-#define COLUMN(l, id) (${"(id) % TILE_N" if local_size > tile_n else "(l) * LOCAL_SIZE + (id)"})
+// A work-item loads COLUMNS columns of B, every ROWS_APART-th row from row FIRST_ROW(id) on.
+#define COLUMNS ${max(chunks // copiers_b, 1)}
+#define ROWS_APART ${max(copiers_b // chunks, 1)}
+#define FIRST_ROW(id) (${f"(id) / {chunks}" if copiers_b > chunks else "0"})
+#define COLUMN(l, id) (${f"(id) % {chunks}" if copiers_b > chunks else f"((l) * {copiers_b} + (id))"}${f" * {width_b}" if width_b > 1 else ""})
 
 % if not taps_outer:
 // What a step of k adds to a column's index, row and column.
@@ -41,11 +51,14 @@ typedef struct {
     __global const float *a;
     __global const elem_t *b;
     index_t column[COLUMNS];
+% if copied:
+    uint to_a, to_b;
+% endif
 % if checked:
     int h[COLUMNS], w[COLUMNS];
 % endif
 % if taps_outer:
-    int channel, tap_h, tap_w, taps_w;
+    int channel${"" if one_tap else ", tap_h, tap_w, taps_w"};
 % if ragged:
     int first_row;
 % endif
@@ -63,11 +76,17 @@ static inline void locate(Operands *at, __global const float *a, __global const 
     at->a = a + PACKED_FIRST + ((long)group * K_PADDED + first * TILE_K) * M_PADDED + m0
         + id * ${width_a} / TILE_M * M_PADDED + id * ${width_a} % TILE_M;
     at->b = b;
+% if copied:
+    at->to_a = 4 * (id * ${width_a} / TILE_M * ROW_A + id * ${width_a} % TILE_M);
+    at->to_b = 4 * (TILE_K * ROW_A + FIRST_ROW(id) * ROW_B + COLUMN(0, id));
+% endif
 % if taps_outer:
     at->channel = first % (DEPTH_PADDED / TILE_K) * TILE_K;
+% if not one_tap:
     at->tap_h = first / (DEPTH_PADDED / TILE_K) / TAPS_W;
     at->tap_w = first / (DEPTH_PADDED / TILE_K) % TAPS_W;
     at->taps_w = TAPS_W;
+% endif
 % if ragged:
     at->first_row = FIRST_ROW(id);
 % endif
@@ -79,7 +98,7 @@ static inline void locate(Operands *at, __global const float *a, __global const 
 % endif
 #pragma unroll
     for (int l = 0; l < COLUMNS; ++l) {
-        const int n = min(n0 + COLUMN(l, id), N - 1);
+        const int n = min(n0 + COLUMN(l, id), N - ${width_b});
         const int q = n % (RESULTS_H * RESULTS_W);
         const int h = q / RESULTS_W * STEP_H + ORIGIN_H;
         const int w = q % RESULTS_W * STEP_W + ORIGIN_W;
@@ -93,13 +112,26 @@ static inline void locate(Operands *at, __global const float *a, __global const 
     }
 }
 
+% if copied:
+/* Copies a work-item's part of the next tiles to the local memory at `to`, zeros if none is left. */
+static inline void copy(Operands *at, const uint to, const bool more, ${"const bool aligned, " if width_b > 1 else ""}const int id)
+% else:
 static inline void fetch(Operands *at, float *next_a, float *next_b)
+% endif
 {
+% if copied and not taps_outer:
+    if (!more) {
+        return;  // the tables end here
+    }
+% endif
 #pragma unroll
     for (int l = 0; l < LOADS_A; l += ${width_a}) {
         __global const float *from =
-            at->a + l * LOCAL_SIZE / TILE_M * M_PADDED + l * LOCAL_SIZE % TILE_M;
-% if width_a == 1:
+            at->a + l * ${copiers_a} / TILE_M * M_PADDED + l * ${copiers_a} % TILE_M;
+% if copied:
+        const uint place = 4 * (l * ${copiers_a} / TILE_M * ROW_A + l * ${copiers_a} % TILE_M);
+        ${guard(copiers_a)}copy_four(to + at->to_a + place, from, more ? 4 : 0);
+% elif width_a == 1:
         next_a[l] = *from;
 % else:
         const float${width_a} v = *(__global const float${width_a} *)from;
@@ -109,7 +141,10 @@ static inline void fetch(Operands *at, float *next_a, float *next_b)
 % endif
     }
     at->a += TILE_K * M_PADDED;
-% if taps_outer:
+% if taps_outer and one_tap:
+    const int tap_h = 0, tap_w = 0;
+    const index_t tap = (index_t)at->channel * PLANE;
+% elif taps_outer:
     const int tap_h = at->tap_h * TAP_STEP_H, tap_w = at->tap_w * TAP_STEP_W;
     const index_t tap = (index_t)at->channel * PLANE + tap_h * READ_W + tap_w;
 % endif
@@ -121,7 +156,7 @@ static inline void fetch(Operands *at, float *next_a, float *next_b)
         const int tap_h = STEP_H_OF[at->k + row], tap_w = STEP_W_OF[at->k + row];
 % endif
 <%
-    conditions = []
+    conditions = ["more"] if copied and taps_outer else []
     if checked:
         conditions.append("(uint)(at->h[l % COLUMNS] + tap_h) < READ_H")
         conditions.append("(uint)(at->w[l % COLUMNS] + tap_w) < READ_W")
@@ -129,6 +164,7 @@ static inline void fetch(Operands *at, float *next_a, float *next_b)
         conditions.append("at->channel + at->first_row + row < DEPTH")
     if not taps_outer and not checked and not full:
         conditions.append("at->k + row < at->k_end")
+    inside = "inside" if conditions else "true"
 %>\
 % if conditions:
         const bool inside = ${conditions[0]}
@@ -138,10 +174,26 @@ static inline void fetch(Operands *at, float *next_a, float *next_b)
             ;
 % endif
         const index_t place = at->column[l % COLUMNS] + tap${" + (index_t)row * PLANE" if taps_outer else ""};
+% if copied:
+        const uint to_b = to + at->to_b + 4 * (row * ROW_B + COLUMN(l % COLUMNS, 0));
+% endif
+% if width_b > 1:
+        ${guard(copiers_b)}{
+            if (aligned) {
+                copy_four(to_b, at->b + place, inside ? 4 : 0);
+            } else {
+                copy_words(to_b, at->b + place, inside ? 4 : 0);
+            }
+        }
+% elif copied:
+        ${guard(copiers_b)}copy_word(to_b, at->b + place, ${inside});
+% else:
         next_b[l] = ${"inside ? LOAD1(at->b + place) : 0.0f" if conditions else "LOAD1(at->b + place)"};
+% endif
     }
 % if taps_outer:
     at->channel += TILE_K;
+% if not one_tap:
     if (at->channel >= DEPTH_PADDED) {
         at->channel = 0;
         if (++at->tap_w == at->taps_w) {
@@ -149,17 +201,19 @@ static inline void fetch(Operands *at, float *next_a, float *next_b)
             ++at->tap_h;
         }
     }
+% endif
 % else:
     at->k += TILE_K;
 % endif
 }
 
+% if not copied:
 static inline void keep(__local float *tile_a, __local float *tile_b,
                         const float *next_a, const float *next_b, int id)
 {
 #pragma unroll
     for (int l = 0; l < LOADS_A; l += ${width_a}) {
-        const int e = l * LOCAL_SIZE + id * ${width_a};
+        const int e = l * ${copiers_a} + id * ${width_a};
         __local float *to = tile_a + e / TILE_M * ROW_A + e % TILE_M;
 % if width_a == 1:
         *to = next_a[l];
@@ -174,6 +228,7 @@ static inline void keep(__local float *tile_a, __local float *tile_b,
         tile_b[row * ROW_B + COLUMN(l % COLUMNS, id)] = next_b[l];
     }
 }
+% endif
 
 /* Where row 0 of column n of C is stored. */
 static inline index_t c_column(int phase, int group, int n)

@@ -27,12 +27,11 @@ sum_rows            rows of a work-item that slices exchange at a time
 copying             how many work-items copy a tile: see `Config`
 activation, bias    epilogue; "none", "m" or "n"
 </%doc>
+<%namespace name="tiles" file="async_tiles.cl.mako"/>\
 <%
     items = local_m * local_n
     work_items = items * local_k
     split = split_k > 1
-    warp_n = 32 // warp_m
-    slice_steps = tile_k // local_k
     chunks_m, chunks_n = range(item_m // 4), range(item_n // 4)
     # operand: along k in memory, tile extent, row of the tile, where it starts, size and its edge
     sides = {
@@ -41,11 +40,6 @@ activation, bias    epilogue; "none", "m" or "n"
     }
     packed = {"a": pack_a, "b": pack_b}
     vectors = [side for side in sides if not sides[side][0] and not packed[side]]
-    stage = tile_k * (tile_m + pad_a + tile_n + pad_b)
-
-    def winding(lines, places):
-        return [(x, y if x % 2 == 0 else places - 1 - y) for x in range(lines) for y in range(places)]
-    serpentine = winding(item_m, item_n) if order == "n" else [(i, j) for j, i in winding(item_n, item_m)]
 
     def plus(offset):
         return f" + {offset}" if offset else ""
@@ -68,7 +62,7 @@ activation, bias    epilogue; "none", "m" or "n"
             return ""
         return f" + bias[{row(i)}]" if bias == "m" else f" + {'vload4(0, ' if width > 1 else '*('}bias + {column(j, x)})"
 
-    def copies(side, slot, more, aligned):
+    def copies_of(side, slot, more, aligned):
         """The statements that copy a work-item's part of one tile, zeros where not `more`."""
         along_k, tile, stride, start, first, extent, edge = sides[side]
         busy = copying(tile, along_k)
@@ -97,92 +91,15 @@ activation, bias    epilogue; "none", "m" or "n"
         yield f"from_{side} += step_{side};"
         if edge_k and not packed[side]:
             yield f"k_{side} += {tile_k};"
+    def copies(aligned):
+        return lambda slot, more: [line for side in sides for line in copies_of(side, slot, more, aligned)]
 %>\
 ${preamble}
 % if not split:
 ${activation}
 % endif
 
-/* copies one word, or none and writes zero, sometime before COPY_WAIT */
-void copy_word(const uint to, __global const float *from, const bool valid)
-{
-    __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                     :: "r"(to), "l"(from), "r"(valid ? 4 : 0) : "memory");
-}
-
-/* copies the first `valid` of four neighbours and zeros behind them */
-void copy_words(const uint to, __global const float *from, const int valid)
-{
-    for (int i = 0; i < 4; ++i) {
-        copy_word(to + 4 * i, from + i, i < valid);
-    }
-}
-
-/* the same at once, of neighbours that are aligned */
-void copy_four(const uint to, __global const float *from, const int valid)
-{
-    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                     :: "r"(to), "l"(from), "r"(4 * valid) : "memory");
-}
-
-#define COPY_COMMIT() __asm__ volatile("cp.async.commit_group;" ::: "memory")
-#define COPY_WAIT(n) __asm__ volatile("cp.async.wait_group " #n ";" ::: "memory")
-/* an instruction that stays where it is written: compilers move loads to their first use */
-#define READ_FOUR(x, y, z, w, from, offset) __asm__ volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4 + " #offset "];" : "=f"(x), "=f"(y), "=f"(z), "=f"(w) : "r"(from) : "memory")
-
-<%def name="read(into, q, indent)">\
-% for name, chunks, local, stride in (("a", chunks_m, local_m, tile_m + pad_a), ("b", chunks_n, local_n, tile_n + pad_b)):
-% for c in chunks:
-${indent}READ_FOUR(${", ".join(f"{name}{into}_{4 * c + x}" for x in range(4))}, read_${name}, ${4 * (q * stride + c * local * 4)});
-% endfor
-% endfor
-</%def>\
-<%def name="multiply(by)">\
-% for i, j in serpentine:
-            acc${i}_${j} = a${by}_${i} * b${by}_${j} + acc${i}_${j};
-% endfor
-</%def>\
-<%def name="next_tile()">\
-            COPY_WAIT(${stages - 2});
-            barrier(CLK_LOCAL_MEM_FENCE);
-            reading = reading == ${4 * (stages - 1) * stage} ? 0 : reading + ${4 * stage};
-            read_a = base + reading + at_a;
-            read_b = base + reading + at_b;
-</%def>\
-<%def name="reduction(aligned)">\
-        for (int s = 0; s < ${stages - 1}; ++s) {
-% for side in sides:
-% for statement in copies(side, f"s * {4 * stage}", "s < steps", aligned):
-            ${statement}
-% endfor
-% endfor
-            COPY_COMMIT();
-        }
-        COPY_WAIT(${stages - 2});
-        barrier(CLK_LOCAL_MEM_FENCE);
-${read(0, 0, ' ' * 8)}\
-        for (int step = 0; step < steps; ++step) {
-            const bool more = step + ${stages - 1} < steps;
-% for q in range(slice_steps):
-% if q == slice_steps - 1:
-${next_tile()}\
-${read((q + 1) % 2, 0, ' ' * 12)}\
-% else:
-${read((q + 1) % 2, q + 1, ' ' * 12)}\
-% endif
-% if q == 0:
-% for side in sides:
-% for statement in copies(side, "writing", "more", aligned):
-            ${statement}
-% endfor
-% endfor
-            COPY_COMMIT();
-            writing = writing == ${4 * (stages - 1) * stage} ? 0 : writing + ${4 * stage};
-% endif
-${multiply(q % 2)}\
-% endfor
-        }
-</%def>\
+${tiles.instructions()}
 <%def name="store(i, four, one, *conditions)">\
 <% conditions += (f"{row(i)} < m",) * edge_m %>\
     ${f"if ({' && '.join(conditions)}) " if conditions else ""}{
@@ -212,26 +129,8 @@ void gemm_async(
 % endif
     const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
 {
-    __local float tiles[${stages * stage}] __attribute__((aligned(16)));
-    uint base;
-    __asm__("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(base) : "l"(tiles));
-    const int id = (int)get_local_id(0), lane = id % 32;
-    const int warp = id / 32${f" % {items // 32}" if local_k > 1 else ""};
-% if local_k > 1:
-    const int part = id / ${items};
-% endif
-
-    // strips of group_m rows of tiles, each swept column by column
     const int tiles_m = (m + ${tile_m - 1}) / ${tile_m}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
-    const int strip = (int)get_group_id(0) / (${group_m} * tiles_n);
-    const int place = (int)get_group_id(0) - strip * ${group_m} * tiles_n;
-    const int height = min(${group_m}, tiles_m - strip * ${group_m});
-    const int tile_row = (strip * ${group_m} + place % height) * ${tile_m};
-    const int tile_column = place / height * ${tile_n};
-    const int at_m = (warp % ${local_m // warp_m} * ${warp_m} + lane / ${warp_n}) * 4;
-    const int at_n = (warp / ${local_m // warp_m} * ${warp_n} + lane % ${warp_n}) * 4;
-    const int m0 = tile_row + at_m, n0 = tile_column + at_n;
-
+${tiles.places(config)}
 % if split:
     const int item = (int)get_global_id(2) % batch;
     const int k_first = (int)get_global_id(2) / batch * slice;
@@ -267,29 +166,16 @@ void gemm_async(
     const long step_${side} = ${tile_k} * (long)ld_${side};
 % endif
 % endfor
-    // and where its operands stand in the first tile
-    const uint at_a = 4 * (${f"part * {slice_steps * (tile_m + pad_a)} + " if local_k > 1 else ""}at_m);
-    const uint at_b = 4 * (${sides["b"][3]} + ${f"part * {slice_steps * (tile_n + pad_b)} + " if local_k > 1 else ""}at_n);
-
-% for i in range(item_m):
-    float ${", ".join(f"acc{i}_{j} = 0.0f" for j in range(item_n))};
-% endfor
-% for by in range(2):
-    float ${", ".join(f"a{by}_{i}" for i in range(item_m))};
-    float ${", ".join(f"b{by}_{j}" for j in range(item_n))};
-% endfor
-    const int steps = (k_last - k_first + ${tile_k - 1}) / ${tile_k};
-    uint reading = 0, writing = ${4 * (stages - 1) * stage};
-    uint read_a = base + at_a, read_b = base + at_b;
+${tiles.sums(config)}    const int steps = (k_last - k_first + ${tile_k - 1}) / ${tile_k};
 % if vectors:
     if (${" && ".join(f"IS_ALIGNED({side}, ld_{side}, 4, 4)" for side in vectors)}) {
-${reduction(True)}\
+${tiles.reduction(config, copies(True))}\
     } else {
-${reduction(False)}\
+${tiles.reduction(config, copies(False))}\
     }
 % else:
     {
-${reduction(True)}\
+${tiles.reduction(config, copies(True))}\
     }
 % endif
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import mma_emulated
 import numpy as np
+from cp_async_in_c import in_plain_c
 
 from oclgen.device import Device, select
 from oclgen.families import (
@@ -69,6 +70,8 @@ ON_UNITS = (
     ConvProblem(1, 8, 4, 3, 9, 3, 2, dtype="bf16", direction="bwd_weights", layout="nhwc"),
 )
 """Convolutions that `conv_mma` computes here with its units emulated."""
+IN_PLAIN_C = ("conv_async",)
+"""Families whose instructions `in_plain_c` can say otherwise."""
 
 
 PAIRS = ("gemm_pairs", "conv_as_gemm_pairs")
@@ -100,7 +103,7 @@ def run(device: Device, problem: Problem, family: Family, config: Any) -> None:
     like = np.empty(bench.expected.shape, np.float32)
     out = device.upload(np.full_like(like, np.nan))
     buffers = {**bench.buffers, problem.output: out}
-    device.prepare(family.plan(problem, config), buffers).run()
+    device.prepare(in_plain_c(family.plan(problem, config)), buffers).run()
     _, wrong = compare(device.download(out, like), bench.expected, TOLERANCE[problem.dtype])
     if wrong:
         print(f"WRONG: {wrong}", flush=True)
@@ -139,6 +142,8 @@ def main(name: str) -> None:
         gemm_pairs.dot = lambda: DOT_PAIRS
         able = replace(device.limits, instructions=frozenset(ANSWERS))
         device = replace(device, limits=able)
+    if name in IN_PLAIN_C:
+        device.limits = replace(device.limits, instructions=frozenset({"cp_async"}))
     for problem in PROBLEMS:
         if name in PACKING and family.serves(problem):
             run_packing(device, problem, family)

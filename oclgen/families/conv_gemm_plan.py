@@ -1,0 +1,121 @@
+"""What the families of implicit GEMM share around their product: its rule, packing and planes.
+
+Where operands lie is `conv_gemm_operands`' business, the product itself the families'.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from oclgen.correlation import correlations
+from oclgen.families.conv_gemm_operands import (
+    PACKED,
+    Tiles,
+    k_padded,
+    packed_elements,
+    phases,
+    role_a,
+    size_text,
+    weights_extents,
+)
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.planes import PLANES, planes_bytes, sum_planes
+from oclgen.problem import ConvProblem
+from oclgen.render import dtype_preamble, render
+
+PACK_LOCAL = 64
+PACK_CHANNELS = 8
+"""Channels that one work-item packs: a cache line of weights where taps are few."""
+MAX_TABLE = 4096
+"""Steps of all reductions whose taps are looked up: three ints each, of 64 KiB of constants."""
+
+
+def reduction_why_not(problem: ConvProblem, tiles: Tiles, split_k: int) -> str | None:
+    """Say with numbers why the reduction cannot be ordered or split so, or None."""
+    if not tiles.taps_outer:
+        if problem.direction == "bwd_weights":
+            return "taps_outer=False says how weights are summed over; bwd_weights does not"
+        looked_up = sum(part.reduction for part in correlations(problem))
+        if looked_up > MAX_TABLE:
+            return (
+                f"taps_outer=False looks up {looked_up} steps in a table; at most {MAX_TABLE} "
+                "fit. Use taps_outer=True"
+            )
+    steps = _steps(problem, tiles.k, tiles.taps_outer)
+    if not 1 <= split_k <= steps:
+        return f"split_k={split_k}, but the reduction has only {steps} tiles"
+    return None
+
+
+@lru_cache(maxsize=256)
+def _steps(problem: ConvProblem, tile_k: int, taps_outer: bool) -> int:
+    """Return the tiles along k of the deepest product."""
+    if problem.direction == "bwd_weights":
+        return ceil_div(weights_extents(problem)[2], tile_k)
+    return max(
+        max(
+            part.rows.taps * part.cols.taps * ceil_div(part.depth, tile_k)
+            if taps_outer
+            else ceil_div(part.reduction, tile_k)
+            for part in correlations(problem)
+        ),
+        1,
+    )
+
+
+def memory_why_not(problem: ConvProblem, tiles: Tiles, split_k: int, limits: Limits) -> str | None:
+    """Say with numbers which workspace the device cannot allocate, or None."""
+    for role, size in workspaces(problem, tiles, split_k):
+        if size > limits.max_alloc_bytes:
+            return (
+                f"split_k={split_k} tile_m={tiles.m} tile_k={tiles.k} needs {size} B in the "
+                f"buffer {role}; the device allows {limits.max_alloc_bytes}"
+            )
+    return None
+
+
+def workspaces(problem: ConvProblem, tiles: Tiles, split_k: int) -> tuple[tuple[str, int], ...]:
+    """Return role and bytes of packed weights and planes, as far as there are any."""
+    sizes = []
+    if role_a(problem) == PACKED:
+        floats = sum(packed_elements(part, tiles) for part in phases(problem))
+        sizes.append((PACKED, 4 * max(floats, 1)))
+    if split_k > 1:
+        sizes.append((PLANES, planes_bytes(problem, split_k)))
+    return tuple(sizes)
+
+
+def plan_of(problem: ConvProblem, tiles: Tiles, split_k: int, launch: Launch) -> Plan:
+    """Return the product's launch between the packing of weights and the sum of its planes."""
+    launches = [launch]
+    if role_a(problem) == PACKED and any(part.reduction for part in phases(problem)):
+        launches.insert(0, pack(problem, tiles))
+    if split_k > 1:
+        launches.append(sum_planes(problem, split_k))
+    return Plan(tuple(launches), workspaces(problem, tiles, split_k))
+
+
+def pack(problem: ConvProblem, tiles: Tiles) -> Launch:
+    """Return the launch that packs the weights of every phase."""
+    parts = phases(problem)
+    taps = max(part.rows.taps * part.cols.taps for part in parts)
+    channels = ceil_div(k_padded(parts[0], tiles), taps)
+    source = render(
+        "conv_gemm_pack",
+        preamble=dtype_preamble(problem.dtype),
+        sizes=size_text(problem, tiles),
+        taps_outer=tiles.taps_outer,
+        taps=taps,
+        channels=PACK_CHANNELS,
+        local_size=PACK_LOCAL,
+    )
+    rows = round_up(round_up(parts[0].channels, tiles.m), PACK_LOCAL)
+    return Launch(
+        source=source,
+        kernel="conv_gemm_pack",
+        global_size=(rows, ceil_div(channels, PACK_CHANNELS), len(parts) * problem.groups * taps),
+        local_size=(PACK_LOCAL, 1, 1),
+        args=(*buffer("w"), *buffer(PACKED)),
+        of_weights=True,
+    )

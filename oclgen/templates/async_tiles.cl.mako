@@ -1,0 +1,136 @@
+<%doc>
+What kernels share whose tiles `cp.async` copies: the instructions, where a work-item's part of a
+tile lies, and the reduction over tiles. Defs for other templates, no text of its own.
+
+`tile` is a `gemm_async.Config`, whose legend stands at the head of `gemm_async`. A tile of B lies
+behind that of A, both as rows of k; `tiles` names the local memory in which all stages lie.
+</%doc>
+<%def name="instructions()">\
+/* copies one word, or none and writes zero, sometime before COPY_WAIT */
+void copy_word(const uint to, __global const float *from, const bool valid)
+{
+    __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                     :: "r"(to), "l"(from), "r"(valid ? 4 : 0) : "memory");
+}
+
+/* copies the first `valid` of four neighbours and zeros behind them */
+void copy_words(const uint to, __global const float *from, const int valid)
+{
+    for (int i = 0; i < 4; ++i) {
+        copy_word(to + 4 * i, from + i, i < valid);
+    }
+}
+
+/* the same at once, of neighbours that are aligned */
+void copy_four(const uint to, __global const float *from, const int valid)
+{
+    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :: "r"(to), "l"(from), "r"(4 * valid) : "memory");
+}
+
+#define COPY_COMMIT() __asm__ volatile("cp.async.commit_group;" ::: "memory")
+#define COPY_WAIT(n) __asm__ volatile("cp.async.wait_group " #n ";" ::: "memory")
+/* an instruction that stays where it is written: compilers move loads to their first use */
+#define READ_FOUR(x, y, z, w, from, offset) __asm__ volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4 + " #offset "];" : "=f"(x), "=f"(y), "=f"(z), "=f"(w) : "r"(from) : "memory")
+</%def>
+
+<%def name="places(tile)">\
+<% items = tile.local_m * tile.local_n; warp_n = 32 // tile.warp_m; across = tile.local_m // tile.warp_m %>\
+    __local float tiles[${tile.local_bytes // 4}] __attribute__((aligned(16)));
+    uint base;
+    __asm__("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(base) : "l"(tiles));
+    const int id = (int)get_local_id(0), lane = id % 32;
+    const int warp = id / 32${f" % {items // 32}" if tile.local_k > 1 else ""};
+% if tile.local_k > 1:
+    const int part = id / ${items};
+% endif
+
+    // strips of group_m rows of tiles, each swept column by column
+    const int strip = (int)get_group_id(0) / (${tile.group_m} * tiles_n);
+    const int place = (int)get_group_id(0) - strip * ${tile.group_m} * tiles_n;
+    const int height = min(${tile.group_m}, tiles_m - strip * ${tile.group_m});
+    const int tile_row = (strip * ${tile.group_m} + place % height) * ${tile.tile_m};
+    const int tile_column = place / height * ${tile.tile_n};
+    const int at_m = (warp % ${across} * ${tile.warp_m} + lane / ${warp_n}) * 4;
+    const int at_n = (warp / ${across} * ${warp_n} + lane % ${warp_n}) * 4;
+    const int m0 = tile_row + at_m, n0 = tile_column + at_n;
+</%def>
+
+<%def name="sums(tile)">\
+<%
+    slice_steps = tile.tile_k // tile.local_k
+    row_a, row_b = tile.tile_m + tile.pad_a, tile.tile_n + tile.pad_b
+    def slice_of(row):
+        return f"part * {slice_steps * row} + " if tile.local_k > 1 else ""
+%>\
+    // where this work-item's operands stand in the first tile
+    const uint at_a = 4 * (${slice_of(row_a)}at_m);
+    const uint at_b = 4 * (${tile.tile_k * row_a} + ${slice_of(row_b)}at_n);
+
+% for i in range(tile.item_m):
+    float ${", ".join(f"acc{i}_{j} = 0.0f" for j in range(tile.item_n))};
+% endfor
+% for by in range(2):
+    float ${", ".join(f"a{by}_{i}" for i in range(tile.item_m))};
+    float ${", ".join(f"b{by}_{j}" for j in range(tile.item_n))};
+% endfor
+    uint reading = 0, writing = ${(tile.stages - 1) * (tile.local_bytes // tile.stages)};
+    uint read_a = base + at_a, read_b = base + at_b;
+</%def>
+
+<%def name="reduction(tile, copies)">\
+<%
+    slice_steps = tile.tile_k // tile.local_k
+    stage = tile.local_bytes // tile.stages
+    last_stage = (tile.stages - 1) * stage
+
+    def winding(lines, places):
+        return [(x, y if x % 2 == 0 else places - 1 - y) for x in range(lines) for y in range(places)]
+    if tile.order == "n":
+        serpentine = winding(tile.item_m, tile.item_n)
+    else:
+        serpentine = [(i, j) for j, i in winding(tile.item_n, tile.item_m)]
+%>\
+        for (int s = 0; s < ${tile.stages - 1}; ++s) {
+% for statement in copies(f"s * {stage}", "s < steps"):
+            ${statement}
+% endfor
+            COPY_COMMIT();
+        }
+        COPY_WAIT(${tile.stages - 2});
+        barrier(CLK_LOCAL_MEM_FENCE);
+${read(tile, 0, 0, ' ' * 8)}\
+        for (int step = 0; step < steps; ++step) {
+            const bool more = step + ${tile.stages - 1} < steps;
+% for q in range(slice_steps):
+% if q == slice_steps - 1:
+            COPY_WAIT(${tile.stages - 2});
+            barrier(CLK_LOCAL_MEM_FENCE);
+            reading = reading == ${last_stage} ? 0 : reading + ${stage};
+            read_a = base + reading + at_a;
+            read_b = base + reading + at_b;
+${read(tile, (q + 1) % 2, 0, ' ' * 12)}\
+% else:
+${read(tile, (q + 1) % 2, q + 1, ' ' * 12)}\
+% endif
+% if q == 0:
+% for statement in copies("writing", "more"):
+            ${statement}
+% endfor
+            COPY_COMMIT();
+            writing = writing == ${last_stage} ? 0 : writing + ${stage};
+% endif
+% for i, j in serpentine:
+            acc${i}_${j} = a${q % 2}_${i} * b${q % 2}_${j} + acc${i}_${j};
+% endfor
+% endfor
+        }
+</%def>
+
+<%def name="read(tile, into, q, indent)">\
+% for name, item, local, row in (("a", tile.item_m, tile.local_m, tile.tile_m + tile.pad_a), ("b", tile.item_n, tile.local_n, tile.tile_n + tile.pad_b)):
+% for c in range(item // 4):
+${indent}READ_FOUR(${", ".join(f"{name}{into}_{4 * c + x}" for x in range(4))}, read_${name}, ${4 * (q * row + c * local * 4)});
+% endfor
+% endfor
+</%def>
