@@ -111,12 +111,23 @@ def prepare() -> tuple[Runtime, ...]:
     """
     if sys.platform != "linux":
         return ()
+    _keep_workers_apart()
     runtimes = examine()
     for runtime in runtimes:
         if runtime.usable:
             loader.preload(runtime.library)
     loader.offer([r.library for r in runtimes if r.usable])
     return runtimes
+
+
+def _keep_workers_apart() -> None:
+    """Ask PoCL to bind each of its threads to a core, unless the user has said what to do.
+
+    Linux may leave two of them on one core for tenths of a second, and kernels run at half speed.
+    PoCL counts cores from the first on, so this process has to be allowed all of them.
+    """
+    if os.sched_getaffinity(0) == set(range(os.cpu_count() or 1)):
+        os.environ.setdefault("POCL_AFFINITY", "1")
 
 
 def claim_loader() -> None:

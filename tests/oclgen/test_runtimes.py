@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -182,6 +183,25 @@ def test_what_the_processor_lacks_is_not_shown(device: Device) -> None:
     if not flags.exists() or "avx512_bf16" in flags.read_text():
         pytest.skip("the processor has it, or nobody says what it has")
     assert "vdpbf16ps" not in device.limits.instructions
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is prepared")
+@pytest.mark.parametrize(
+    ("cores", "given", "asked"),
+    [({0, 1}, None, "1"), ({0, 1}, "0", "0"), ({1}, None, None), ({0}, None, None)],
+)
+def test_threads_are_bound_where_all_cores_are_ours(
+    monkeypatch: pytest.MonkeyPatch, cores: set[int], given: str | None, asked: str | None
+) -> None:
+    monkeypatch.setenv("OCLGEN_RUNTIMES", "none")
+    monkeypatch.setenv("POCL_AFFINITY", given or "")
+    if given is None:
+        monkeypatch.delenv("POCL_AFFINITY")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: cores)
+    runtimes.prepare()
+    assert os.environ.get("POCL_AFFINITY") == asked
+    runtimes.prepare.cache_clear()
 
 
 def test_without_any_runtime_there_are_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
