@@ -178,6 +178,8 @@ def _reach(steps: Sequence[Step], at: int) -> int:
 def _hold(device: int, reads: Sequence[int], writes: Sequence[int]) -> bool:
     """Keep memory from being handed out again; False if the shim says that this cannot be held."""
     first, last = len(reads), len(writes)
+    if not first + last and not _listeners().value:
+        return True  # a profiler would be told whose launch this is
     words = WORDS[first + last](device, first, last, *reads, *writes)
     return _shim_hold()(words) != 0
 

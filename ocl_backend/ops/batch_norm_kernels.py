@@ -24,7 +24,7 @@ GROUPS_PER_UNIT = 8
 WORK_ITEMS_PER_UNIT = 2048
 """Work-items that a compute unit of a GPU holds at once."""
 KEPT_ITEMS = 32
-"""Items of tensors that a work-item of a GPU keeps in registers, where a group may be large."""
+"""Items that a work-item of a GPU keeps in registers, where a group may be large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +80,18 @@ def division(kind: Kind, limits: Limits) -> Division:
 def _kept(kind: Kind, limits: Limits, width: int) -> Division | None:
     """Return the cut by which one group keeps a channel in registers, or None if it cannot.
 
-    Groups grow until they fill the device.
+    Groups grow until they fill the device. Backward, with twice as much to keep, it did not pay.
     """
+    if kind.direction == "bwd" or not kind.trains:
+        return None
     vectors = kind.batch * kind.inner // width
-    most = KEPT_ITEMS // width // (1 if kind.direction == "fwd" else 2)
+    most = KEPT_ITEMS // width
     local = 64
     while local < limits.max_work_group and (
         vectors > most * local or kind.channels * local < WORK_ITEMS_PER_UNIT * limits.compute_units
     ):
         local *= 2
-    sums = kind.trains or kind.direction == "bwd"
-    if not sums or vectors > most * local or local > limits.max_work_group:
+    if vectors > most * local or local > limits.max_work_group:
         return None
     while local > 32 and local // 2 >= vectors:
         local //= 2

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,18 +23,14 @@ from ocl_backend.ops.batch_norm_kernels import Kind
 from ocl_backend.ops.fused_pointwise import Activating
 from ocl_backend.tuned import STORAGE, TunedCall, tuned_call
 from oclgen.device import devices
+from oclgen.plan import round_up
 from oclgen.problem import Activation, ConvProblem
 from oclgen.render import render
 
 TORCH = {name: dtype for dtype, name in STORAGE.items()} | {"tf32": torch.float32}
 """Dtypes of tensors by those of problems."""
-
-
-class _Folded(NamedTuple):
-    """Weights, flat, and bias into which a normalisation is folded."""
-
-    w: Tensor
-    bias: Tensor
+ALIGNED_ITEMS = 64
+"""A folded bias begins at a multiple: some kernels copy 16 bytes at once."""
 
 
 class Convolving(Rule):
@@ -50,14 +45,15 @@ class Convolving(Rule):
         self.operator, self.device = call.operator, call.device
         self.items, self.dtype = prod(result), TORCH[problem.dtype]
         self._call, self._problem = call, problem
+        self._filter = problem.buffers["w"][1] * problem.kernel_h * problem.kernel_w
         self._is_in_pixels = problem.layout == "nhwc"
         self._result = result
         self._empty = partial(
             torch.empty, dtype=self.dtype, device=torch.device("ocl", self.device)
         )
+        self._shift = round_up(problem.out_channels * self._filter, ALIGNED_ITEMS)
         self._folds: dict[tuple[torch.dtype, bool], Launch] = {}
         self._calls: dict[tuple[bool, Activation], TunedCall] = {}
-        self._filter = problem.buffers["w"][1] * problem.kernel_h * problem.kernel_w
 
     def alone(self, step: Step) -> None:
         """Enqueue the convolution."""
@@ -65,7 +61,7 @@ class Convolving(Rule):
 
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
         """Enqueue it with the normalisation and the activation that follow, or one of the two."""
-        norm = self._foldable(after[0])
+        norm = self._foldable(step, after[0])
         rest = after[1:] if norm else after
         rule = rest[0].rule if rest else None
         activation = rule.activation if isinstance(rule, Activating) else "none"
@@ -80,39 +76,43 @@ class Convolving(Rule):
             call.with_weights(weights, x, w, y, *bias)
             return taken
         folded, weights = self._folded(norm, step, after[0], call)
-        call.with_weights(weights, x, folded.w.data_ptr(), y, folded.bias.data_ptr())
+        folded_w, shift = self._halves(folded)
+        call.with_weights(weights, x, folded_w, y, shift)
         return taken
 
-    def _foldable(self, step: Step) -> Kind | None:
-        """Return the normalisation that `step` is, if folding it costs less than running it."""
-        rule = step.rule
+    def _foldable(self, step: Step, behind: Step) -> Kind | None:
+        """Return the normalisation `behind` this, if folding it costs less than running it."""
+        rule = behind.rule
         if not isinstance(rule, Normalising) or rule.of.trains:
             return None
         kind = rule.of
         fits = (kind.batch, kind.channels, kind.inner) == self._result and not self._is_in_pixels
-        cheap = step.state is not None or kind.channels * self._filter <= self.items
-        return kind if fits and cheap else None
+        kept = step.state is not None and behind.state is not None
+        return kind if fits and (kept or kind.channels * self._filter <= self.items) else None
 
     def _folded(
         self, norm: Kind, step: Step, behind: Step, call: TunedCall
-    ) -> tuple[_Folded, Weights | None]:
-        """Return weights and bias with `norm` folded in, and as what is made of them is kept."""
+    ) -> tuple[Tensor, Weights | None]:
+        """Return weights and bias with `norm` folded in, and the same if it may be kept."""
         _, w, _, *bias = step.values
         *pointers, eps, _ = behind.values
         gamma, beta, mean, variance = pointers[3:7]
 
-        def make() -> _Folded:
-            count = norm.channels * self._filter
-            folded = _Folded(self._empty(count), self._empty(norm.channels))
+        def make() -> Tensor:
+            folded: Tensor = self._empty(self._shift + norm.channels)
             sources = w, *(bias or (0,)), gamma, beta, mean, variance
-            results = folded.w.data_ptr(), folded.bias.data_ptr()
-            self._folding(norm, bool(bias))(*sources, *results, eps)
+            self._folding(norm, bool(bias))(*sources, *self._halves(folded), eps)
             return folded
 
         if step.state is None or behind.state is None:
             return make(), None
         folded = made_once(step.state.joined(behind.state, eps), call, make)
-        return folded, Weights(folded.w, ())
+        return folded, Weights(folded, ())
+
+    def _halves(self, folded: Tensor) -> tuple[int, int]:
+        """Return the addresses of the weights and of the bias behind them."""
+        address = folded.data_ptr()
+        return address, address + self._shift * folded.itemsize
 
     def _folding(self, norm: Kind, bias: bool) -> Launch:
         if (key := (norm.param, norm.affine)) not in self._folds:

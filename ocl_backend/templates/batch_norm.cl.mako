@@ -3,7 +3,7 @@ Batch normalisation of x [batch, channels, inner], forward or backward, one chan
 
 A pass over the channel's items sums two things, a second one writes the result. Either a group
 makes both passes over the whole channel, which stays in cache (CPUs) or in registers (GPUs, small
-channels), or one launch sums chunks of the batch into `partial` and the next one combines them and
+channels, forward), or one launch sums chunks of the batch into `partial` and the next one combines them and
 writes (GPUs).
 
 direction   "fwd": sums are the mean and the squared distances from it, in two passes over what is
@@ -23,7 +23,7 @@ batch, channels, inner    sizes; x is dense
 chunk       batch items per work-group; chunks = batch / chunk, rounded up
 local_items work-items per group
 width       items read at once; with local_items > 1 it divides inner
-kept        vectors that each work-item keeps in registers between the passes; 0: none
+kept        forward: vectors that each work-item keeps in registers between the passes; 0: none
 </%doc>
 <%!
     from ocl_backend.ops import vectors
@@ -129,10 +129,6 @@ ${load_grad(w)}\
             const ${real_of(w)} d = ${load("x", w)} - mean;
             sum${w} += g;
             dot${w} += g * d;
-% if kept:
-            kept_grad[k] = g;
-            kept_x[k] = d;
-% endif
 </%def>\
 <%def name="write_y(w)">\
             const ${real_of(w)} normal = ${x_of(w)} * scale + shift${" + " + load("residual", w) if residual else ""};
@@ -142,15 +138,9 @@ ${load_grad(w)}\
 % endfor
 </%def>\
 <%def name="write_grad_x(w)">\
-% if kept:
-            const ${real_of(w)} g = kept_grad[k], d = kept_x[k];
-% else:
 ${load_grad(w)}\
 % if trains:
             const ${real_of(w)} d = ${load("x", w)} - mean;
-% endif
-% endif
-% if trains:
             const ${real_of(w)} v = (g - grad_mean - d * slope) * scale;
 % else:
             const ${real_of(w)} v = g * scale;
@@ -232,7 +222,7 @@ void batch_norm_${direction}(
 % endif
 % endif
 % if kept:
-    ${real_of(width)} kept_x[${kept}]${"" if fwd else f", kept_grad[{kept}]"};
+    ${real_of(width)} kept_x[${kept}];
 % endif
 % if sums and once:
     ${real_of(width)} near = 0, sum${width} = 0, squares${width} = 0;
