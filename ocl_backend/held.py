@@ -168,8 +168,9 @@ def _reach(steps: Sequence[Step], at: int) -> int:
     """
     end = at + 1
     while end < len(steps):
-        result = steps[end - 1].result
-        if steps[end].result != result and not _is_dropped()(result):
+        result, step = steps[end - 1].result, steps[end]
+        # a destructor that calls torch may have put a stranger in between
+        if step.source != result or not (step.result == result or _is_dropped()(result)):
             break
         end += 1
     return end

@@ -184,6 +184,23 @@ def test_gradients_of_residual_blocks_are_the_same(device: Any, act: nn.Module) 
         assert len(names(gradients)) > len(seen)
 
 
+def test_explain_and_recordings_name_the_problem_that_ran(device: Any) -> None:
+    layers = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False), nn.ReLU(inplace=True)).to(place(device))
+    seen = torch.ocl.explain(layers, small(device, 2, 3, 8, 8))
+    assert [row.problem.rsplit(":", 2)[1:] for row in seen.rows] == [["-", "relu"]]
+
+
+def test_layouts_that_are_not_contiguous_are_right(device: Any) -> None:
+    only_one(device)
+    conv = nn.Conv2d(4, 4, 1).to(place(device))
+    norm = normalisation(4, device)
+    x = small(device, 4, 4, 4, 4).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        same(lambda: torch.relu(conv(x)))
+        same(lambda: torch.relu(norm(conv(x))))
+        same(lambda: norm(conv(x).permute(0, 2, 3, 1)))  # as large in every dimension: not folded
+
+
 def test_nan_stays_nan_through_fused_activations(device: Any) -> None:
     x = torch.full((2, 3, 6, 6), float("nan")).to(place(device))
     conv = nn.Conv2d(3, 4, 3).to(place(device))
