@@ -81,19 +81,25 @@ class Step(NamedTuple):
 pending: list[Step] = []
 """The chain. Every launch looks whether it is empty; only this module changes it."""
 
+LEAST_ITEMS = 1 << 14
+"""Items of a result below which holding it back costs the host more than a launch saves."""
+
 _lock = RLock()
 _settling = False
 _on = True
 
 
 def begin(step: Step, reads: Sequence[int], writes: Sequence[int]) -> None:
-    """Hold `step` back, behind nothing, or run it if that cannot be.
+    """Hold `step` back, behind nothing, or run it if that cannot be or does not pay.
 
     `reads` and `writes` are the addresses of all memory that it uses; 0 stands for none.
 
     Raises:
         LaunchError, torch.OutOfMemoryError, BuildError: as launches do, this or what was held.
     """
+    if step.rule.items < LEAST_ITEMS:
+        step.rule.alone(step)
+        return
     with _lock:
         if pending:
             settle()

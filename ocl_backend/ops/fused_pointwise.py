@@ -12,14 +12,12 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from ocl_backend import held
 from ocl_backend.held import Rule, Step, begin, follow, pending
 from ocl_backend.ops.activations import MASKS, OPERATORS, activated, masked
 from ocl_backend.ops.elementwise import Kernel, Operand, Run, prepare_elementwise
 from ocl_backend.tuned import STORAGE
 from oclgen.problem import Activation
-
-LEAST_ITEMS = 1 << 16
-"""Smaller additions and masks are not held back: to look ahead would cost more than it can save."""
 
 
 @dataclass(eq=False)
@@ -80,7 +78,7 @@ class Adding(Pointwise):
 
     def enqueue(self, values: Sequence[float]) -> None:
         """Hold the addition back if it follows, or is large."""
-        if not pending and self.items < LEAST_ITEMS:
+        if not pending and self.items < held.LEAST_ITEMS:
             self.run(*values)
             return
         x, other, result = int(values[0]), int(values[1]), self.result(values)
@@ -89,7 +87,7 @@ class Adding(Pointwise):
             return
         if self.fresh and follow(Step(self, other, result, values, x), (x,), (result,)):
             return
-        if self.items < LEAST_ITEMS:
+        if self.items < held.LEAST_ITEMS:
             self.run(*values)
         else:
             begin(step, (x, other), (result,))
@@ -121,7 +119,7 @@ class Masking(Pointwise):
 
     def enqueue(self, values: Sequence[float]) -> None:
         """Hold the mask back if it follows, or is large."""
-        if not pending and self.items < LEAST_ITEMS:
+        if not pending and self.items < held.LEAST_ITEMS:
             self.run(*values)
             return
         grad, above, result = int(values[0]), int(values[1]), self.result(values)
@@ -129,7 +127,7 @@ class Masking(Pointwise):
         known = tuple(values[2 : 2 + len(self.numbers)]) == self.numbers
         if known and follow(step, (above,), (result,)):
             return
-        if known and self.items >= LEAST_ITEMS:
+        if known and self.items >= held.LEAST_ITEMS:
             begin(step, (grad, above), (result,))
         else:
             self.run(*values)

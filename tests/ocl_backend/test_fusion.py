@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ocl_backend import held
-from ocl_backend.ops import fused_pointwise
 
 TOLERANCE = {torch.float32: 5e-6, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 """With fusion against without: a folded weight is rounded, or an intermediate result is not."""
@@ -36,8 +35,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.fixture(autouse=True)
 def look_ahead_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hold small additions, too."""
-    monkeypatch.setattr(fused_pointwise, "LEAST_ITEMS", 1)
+    """Hold what is small, too."""
+    monkeypatch.setattr(held, "LEAST_ITEMS", 1)
 
 
 def names(function: Callable[[], Any]) -> list[str]:
