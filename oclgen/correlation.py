@@ -110,6 +110,20 @@ class Correlation:
         """Results per image and channel."""
         return self.rows.results * self.cols.results
 
+    def axis_sizes(self) -> dict[str, int]:
+        """Return what templates call the numbers of both axes."""
+        return {
+            f"{name}_{letter}": value
+            for letter, axis in (("H", self.rows), ("W", self.cols))
+            for name, value in (
+                ("RESULTS", axis.results), ("READ", axis.read), ("WRITTEN", axis.written),
+                # a phase without taps has no steps, but its text must not divide by zero
+                ("STEP", axis.step), ("TAPS", max(axis.taps, 1)), ("TAP_STEP", axis.tap_step),
+                ("ORIGIN", axis.origin), ("STORE_STEP", axis.store_step), ("FIRST", axis.first),
+                ("KERNEL_FIRST", axis.kernel_first), ("KERNEL_STEP", axis.kernel_step),
+            )
+        }  # fmt: skip
+
     def strung(self) -> Correlation:
         """Return this with rows strung together to one, where one tap reads them without gaps."""
         rows, cols = self.rows, self.cols

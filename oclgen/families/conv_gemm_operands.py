@@ -252,7 +252,7 @@ def _weights_sizes(p: ConvProblem) -> Sizes:
 
 def _correlation_sizes(part: Correlation, tiles: Tiles) -> Sizes:
     length = k_padded(part, tiles)
-    sizes = {
+    return part.axis_sizes() | {
         "M": part.channels, "N": part.batch * part.results, "K": part.reduction,
         "STEPS": length // tiles.k, "K_PADDED": length,
         "M_PADDED": round_up(part.channels, tiles.m),
@@ -261,14 +261,3 @@ def _correlation_sizes(part: Correlation, tiles: Tiles) -> Sizes:
         "WEIGHT_OUT": part.weight_out, "WEIGHT_IN": part.weight_in,
         "WEIGHT_GROUP": part.weight_group,
     }  # fmt: skip
-    for name, axis in (("H", part.rows), ("W", part.cols)):
-        sizes |= {
-            f"RESULTS_{name}": axis.results, f"READ_{name}": axis.read,
-            f"WRITTEN_{name}": axis.written, f"STEP_{name}": axis.step,
-            # a phase without taps has no steps, but its text must not divide by zero
-            f"TAPS_{name}": max(axis.taps, 1), f"TAP_STEP_{name}": axis.tap_step,
-            f"ORIGIN_{name}": axis.origin, f"STORE_STEP_{name}": axis.store_step,
-            f"FIRST_{name}": axis.first, f"KERNEL_FIRST_{name}": axis.kernel_first,
-            f"KERNEL_STEP_{name}": axis.kernel_step,
-        }  # fmt: skip
-    return sizes

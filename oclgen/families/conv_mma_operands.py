@@ -217,7 +217,7 @@ def sizes_text(problem: ConvProblem, layout: Layout) -> str:
 def _sizes(problem: ConvProblem, part: Correlation) -> Sizes:
     nhwc = problem.layout == "nhwc"
     written = part.rows.written * part.cols.written
-    sizes = {
+    return part.axis_sizes() | {
         "PIXELS": part.batch * part.results, "RESULTS": part.results,
         "CHANNELS": part.channels, "DEPTH": part.depth,
         "DEPTH_PADDED": round_up(part.depth, chunk(problem)),
@@ -225,17 +225,6 @@ def _sizes(problem: ConvProblem, part: Correlation) -> Sizes:
         "IMAGE_STEP": part.channels * written, "PIXEL_STEP": part.channels if nhwc else 1,
         "CHANNEL_STEP": 1 if nhwc else written,
     }  # fmt: skip
-    for name, axis in (("H", part.rows), ("W", part.cols)):
-        sizes |= {
-            f"RESULTS_{name}": axis.results, f"READ_{name}": axis.read,
-            f"WRITTEN_{name}": axis.written, f"STEP_{name}": axis.step,
-            # a phase without taps has no steps, but its text must not divide by zero
-            f"TAPS_{name}": max(axis.taps, 1), f"TAP_STEP_{name}": axis.tap_step,
-            f"ORIGIN_{name}": axis.origin, f"STORE_STEP_{name}": axis.store_step,
-            f"FIRST_{name}": axis.first, f"KERNEL_FIRST_{name}": axis.kernel_first,
-            f"KERNEL_STEP_{name}": axis.kernel_step,
-        }  # fmt: skip
-    return sizes
 
 
 def weights_plane_bytes(p: ConvProblem) -> int:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
 from oclgen.families import gemm_parts as parts
-from oclgen.families.gemm_tiles import Tiles, lies_along_k
+from oclgen.families.gemm_tiles import Tiles, lies_along_k, sizes_of
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, ceil_div
 from oclgen.problem import GemmProblem, Problem
@@ -165,9 +165,8 @@ class Config:
                 f"tile {self.tile_m}x{self.tile_n}x{self.tile_k} in {self.stages} stages needs "
                 f"{self.local_bytes} B of local memory; the device has {limits.local_bytes}"
             )
-        spaces = {"planes": parts.planes_bytes(problem, self.split_k)}
-        spaces |= {tiles.workspace: tiles.bytes for tiles in self.packed(problem).values()}
-        return parts.workspace_too_large(spaces, limits)
+        packed = sizes_of(self.packed(problem))
+        return parts.planes_too_large(problem, self.split_k, limits, packed)
 
 
 DEFAULT = Config(

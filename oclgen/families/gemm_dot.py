@@ -53,10 +53,9 @@ class Config:
                 f"local_k={self.local_k} local_n={self.local_n} needs {self.local_bytes} B of "
                 f"local memory; the device has {limits.local_bytes}. Try a smaller local_n"
             )
-        planes = {"planes": parts.planes_bytes(problem, self.split_k)}
         return (
             parts.empty_slice(problem.k, self.split_k, self.vec_k)
-            or parts.workspace_too_large(planes, limits)
+            or parts.planes_too_large(problem, self.split_k, limits)
             or parts.work_group_too_large(self.local_k, self.local_n, limits)
         )
 

@@ -11,7 +11,7 @@ from typing import TypeGuard
 from oclgen import ptx
 from oclgen.families import gemm_parts as parts
 from oclgen.families.gemm_mma_tiles import PACK_ROWS, ROW_BYTES, Layout, pack
-from oclgen.families.gemm_tiles import Tiles, lies_along_k
+from oclgen.families.gemm_tiles import Tiles, lies_along_k, sizes_of
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, ceil_div
 from oclgen.problem import DTYPES, GemmProblem, Problem
@@ -161,11 +161,10 @@ class Config:
                 f"tile {self.tile_m}x{self.tile_n}x{self.tile_k} in {self.stages} stages needs "
                 f"{wanted} B of local memory; the device has {limits.local_bytes}"
             )
-        spaces = {"planes": parts.planes_bytes(problem, self.split_k)}
-        spaces |= {tiles.workspace: tiles.bytes for tiles in self.packed(problem).values()}
-        return parts.workspace_too_large(spaces, limits) or parts.work_group_too_large(
-            self.work_items, 1, limits
-        )
+        packed = sizes_of(self.packed(problem))
+        return parts.planes_too_large(
+            problem, self.split_k, limits, packed
+        ) or parts.work_group_too_large(self.work_items, 1, limits)
 
 
 DEFAULT = Config(

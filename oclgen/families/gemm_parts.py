@@ -228,6 +228,14 @@ def work_group_too_large(local_m: int, local_n: int, limits: Limits) -> str | No
     return None
 
 
+def planes_too_large(
+    problem: GemmProblem, split_k: int, limits: Limits, others: dict[str, int] | None = None
+) -> str | None:
+    """Say which workspace the device cannot allocate: the planes of k, or of `others` by role."""
+    spaces = {"planes": planes_bytes(problem, split_k)} | (others or {})
+    return workspace_too_large(spaces, limits)
+
+
 def workspace_too_large(sizes: dict[str, int], limits: Limits) -> str | None:
     """Say with numbers which workspace (bytes by role) the device cannot allocate, or None."""
     for role, size in sizes.items():

@@ -153,8 +153,7 @@ class Config:
                 f"{self.local_bytes} B of local memory; the device has {limits.local_bytes}. "
                 "Try a smaller tile_k"
             )
-        spaces = {"planes": parts.planes_bytes(problem, self.split_k)}
-        return parts.workspace_too_large(spaces, limits)
+        return parts.planes_too_large(problem, self.split_k, limits)
 
 
 DEFAULT = Config(

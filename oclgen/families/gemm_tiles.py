@@ -5,6 +5,7 @@ What a tile looks like inside is the family's business, and so is the kernel tha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from oclgen.families import gemm_parts as parts
@@ -79,3 +80,8 @@ class Tiles:
                 Scalar(self.problem.k),
             ),
         )
+
+
+def sizes_of(packed: Mapping[str, Tiles]) -> dict[str, int]:
+    """Return the bytes of the packed operands' workspaces, by role."""
+    return {tiles.workspace: tiles.bytes for tiles in packed.values()}

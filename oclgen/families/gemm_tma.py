@@ -14,7 +14,7 @@ from oclgen import ptx
 from oclgen.families import gemm_parts as parts
 from oclgen.families.gemm_mma import DTYPES_SERVED
 from oclgen.families.gemm_mma_tiles import CHUNK_BYTES, PACK_ROWS, Layout, pack
-from oclgen.families.gemm_tiles import Tiles, lies_along_k
+from oclgen.families.gemm_tiles import Tiles, lies_along_k, sizes_of
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, Scalar, buffer, ceil_div
 from oclgen.problem import DTYPES, GemmProblem, Problem
@@ -145,11 +145,10 @@ class Config:
                 f"{self.stages} stages of tile_n={self.tile_n} need {wanted} B of local memory; "
                 f"the device has {limits.local_bytes}"
             )
-        spaces = {"planes": parts.planes_bytes(problem, self.split_k)}
-        spaces |= {tiles.workspace: tiles.bytes for tiles in self.packed(problem).values()}
-        return parts.workspace_too_large(spaces, limits) or parts.work_group_too_large(
-            self.work_items, 1, limits
-        )
+        packed = sizes_of(self.packed(problem))
+        return parts.planes_too_large(
+            problem, self.split_k, limits, packed
+        ) or parts.work_group_too_large(self.work_items, 1, limits)
 
 
 DEFAULT = Config(
