@@ -87,10 +87,7 @@ class Adding(Pointwise):
             return
         if self.fresh and follow(Step(self, other, result, values, x), (x,), (result,)):
             return
-        if self.items < held.LEAST_ITEMS:
-            self.run(*values)
-        else:
-            begin(step, (x, other), (result,))
+        begin(step, (x, other), (result,))
 
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
         """Enqueue the addition with the activation, or the mask, that reads it."""
@@ -125,12 +122,10 @@ class Masking(Pointwise):
         grad, above, result = int(values[0]), int(values[1]), self.result(values)
         step = Step(self, grad, result, values, above)
         known = tuple(values[2 : 2 + len(self.numbers)]) == self.numbers
-        if known and follow(step, (above,), (result,)):
-            return
-        if known and self.items >= held.LEAST_ITEMS:
-            begin(step, (grad, above), (result,))
-        else:
+        if not known:
             self.run(*values)
+        elif not follow(step, (above,), (result,)):
+            begin(step, (grad, above), (result,))
 
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
         """Enqueue what follows for the gradient that is masked."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -239,27 +240,29 @@ def test_a_dtype_without_kernels_is_refused_with_the_list(device: Any) -> None:
         torch.zeros(2, device=place(device)).to(torch.float8_e4m3fn)
 
 
+@pytest.fixture
+def own_memory(device: Any) -> Iterator[None]:
+    """The device, whose memory may be the host's, is taken for one with memory of its own."""
+    memory.set_own_memory(device.index, True)
+    yield
+    memory.set_own_memory(device.index, not device.handle.host_unified_memory)
+
+
+@pytest.mark.usefixtures("own_memory")
 @pytest.mark.parametrize("items", [(1 << 20) + 1, 3 << 20])
 def test_large_copies_through_pinned_memory(device: Any, items: int) -> None:
     values = torch.randint(-(2**31), 2**31 - 1, (items + 3,), dtype=torch.int32)[3:]
     kept = values.clone()
-    memory.set_own_memory(device.index, True)
-    try:
-        copy = values.to(place(device))
-        values.fill_(7)  # the device has read what it needs
-        assert torch.equal(copy.cpu(), kept)
-        assert torch.equal((copy[1:] + 1).cpu(), kept[1:] + 1)
-        assert torch.equal(copy.cpu(), kept)
-    finally:
-        memory.set_own_memory(device.index, not device.handle.host_unified_memory)
+    copy = values.to(place(device))
+    values.fill_(7)  # the device has read what it needs
+    assert torch.equal(copy.cpu(), kept)
+    assert torch.equal((copy[1:] + 1).cpu(), kept[1:] + 1)
+    assert torch.equal(copy.cpu(), kept)
 
 
+@pytest.mark.usefixtures("own_memory")
 def test_large_copies_by_many_threads(device: Any) -> None:
-    memory.set_own_memory(device.index, True)
-    try:
-        with ThreadPoolExecutor(4) as threads:
-            sent = [torch.full((1 << 21,), float(i)) for i in range(8)]
-            back = list(threads.map(lambda t: t.to(place(device)).cpu(), sent))
-        assert all(torch.equal(a, b) for a, b in zip(sent, back, strict=True))
-    finally:
-        memory.set_own_memory(device.index, not device.handle.host_unified_memory)
+    with ThreadPoolExecutor(4) as threads:
+        sent = [torch.full((1 << 21,), float(i)) for i in range(8)]
+        back = list(threads.map(lambda t: t.to(place(device)).cpu(), sent))
+    assert all(torch.equal(a, b) for a, b in zip(sent, back, strict=True))
