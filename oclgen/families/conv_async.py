@@ -9,16 +9,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
-from oclgen.correlation import operands, output_elements
 from oclgen.families import conv_gemm_operands as parts
 from oclgen.families import conv_gemm_plan as around
 from oclgen.families import gemm_async
 from oclgen.families.gemm_parts import ALIGNED, work_group_too_large
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div
-from oclgen.planes import PLANES
+from oclgen.plan import Plan
 from oclgen.problem import ConvProblem, Problem, in_planes
-from oclgen.render import activation_preamble, render
 
 NAME = "conv_async"
 
@@ -103,44 +100,18 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: packing of the weights, the product, the sum of its planes."""
     product = parts.product_of(problem, config.tiles)
-    return around.plan_of(problem, config.tiles, config.split_k, _launch(problem, config, product))
-
-
-def _launch(problem: ConvProblem, config: Config, product: parts.Product) -> Launch:
-    split, bias = config.split_k > 1, problem.bias and config.split_k == 1
-    _, b, c = operands(problem)
-    tiles_m, tiles_n = ceil_div(product.m, config.tile_m), ceil_div(product.n, config.tile_n)
-    source = render(
+    launch = around.launch_of(
         NAME,
+        problem,
+        config.tiles,
+        config.split_k,
+        product,
+        config.product.local_bytes,
         config=config.product,
         aligned=ALIGNED,
-        activation=activation_preamble("none" if split else problem.activation),
-        operands=product.text,
         wide=product.width > 1,
-        phases=product.phases,
-        tiles_m=tiles_m,
-        tiles_n=tiles_n,
-        index=parts.index_type(problem),
-        bias=bias,
-        plane_elements=output_elements(problem),
         runs=product.runs(parts.QUAD),
         edge_m=product.m % config.tile_m != 0,
         edge_n=product.n % config.tile_n != 0 or product.phases > 1,
     )
-    work_items = config.tiles.work_items
-    return Launch(
-        source=source,
-        kernel=NAME,
-        global_size=(
-            tiles_m * tiles_n * work_items,
-            product.phases * problem.groups * config.split_k,
-        ),
-        local_size=(work_items, 1),
-        args=(
-            *buffer(parts.role_a(problem)),
-            *buffer(b),
-            *(buffer("bias") if bias else ()),
-            *buffer(PLANES if split else c),
-        ),
-        local_bytes=config.product.local_bytes,
-    )
+    return around.plan_of(problem, config.tiles, config.split_k, launch)

@@ -9,15 +9,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
-from oclgen.correlation import operands, output_elements
 from oclgen.families import conv_gemm_operands as parts
 from oclgen.families import conv_gemm_plan as around
 from oclgen.families.gemm_parts import aligned_preamble
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div
-from oclgen.planes import PLANES
+from oclgen.plan import Plan
 from oclgen.problem import ConvProblem, Problem, in_planes
-from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble
 
 NAME = "conv_gemm"
 
@@ -149,41 +147,17 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: packing of the weights, the product, the sum of its planes."""
     product = parts.product_of(problem, config.tiles)
-    return around.plan_of(problem, config.tiles, config.split_k, _launch(problem, config, product))
-
-
-def _launch(problem: ConvProblem, config: Config, product: parts.Product) -> Launch:
-    split, bias = config.split_k > 1, problem.bias and config.split_k == 1
-    a, b, c = operands(problem)
-    tiles_m, tiles_n = ceil_div(product.m, config.tile_m), ceil_div(product.n, config.tile_n)
     values = asdict(config)
     del values["taps_outer"]
-    source = render(
+    launch = around.launch_of(
         NAME,
+        problem,
+        config.tiles,
+        product=product,
+        local_bytes=config.local_bytes,
         **values,
         preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
-        activation=activation_preamble("none" if split else problem.activation),
-        operands=product.text,
         a_type=product.a_type,
-        phases=product.phases,
-        tiles_m=tiles_m,
-        tiles_n=tiles_n,
-        index=parts.index_type(problem),
-        bias=bias,
-        plane_elements=output_elements(problem),
         runs=product.runs(config.vec_n),
     )
-    planes = product.phases * problem.groups * config.split_k
-    return Launch(
-        source=source,
-        kernel=NAME,
-        global_size=(tiles_m * tiles_n * config.work_items, planes),
-        local_size=(config.work_items, 1),
-        args=(
-            *buffer(a if problem.direction == "bwd_weights" else parts.PACKED),
-            *buffer(b),
-            *(buffer("bias") if bias else ()),
-            *buffer(PLANES if split else c),
-        ),
-        local_bytes=config.local_bytes,
-    )
+    return around.plan_of(problem, config.tiles, config.split_k, launch)

@@ -6,11 +6,14 @@ Where operands lie is `conv_gemm_operands`' business, the product itself the fam
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
-from oclgen.correlation import correlations
+from oclgen.correlation import correlations, operands, output_elements
 from oclgen.families.conv_gemm_operands import (
     PACKED,
+    Product,
     Tiles,
+    index_type,
     k_padded,
     packed_elements,
     phases,
@@ -22,7 +25,7 @@ from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
 from oclgen.planes import PLANES, planes_bytes, sum_planes
 from oclgen.problem import ConvProblem
-from oclgen.render import dtype_preamble, render
+from oclgen.render import activation_preamble, dtype_preamble, render
 
 PACK_LOCAL = 64
 PACK_CHANNELS = 8
@@ -94,6 +97,48 @@ def plan_of(problem: ConvProblem, tiles: Tiles, split_k: int, launch: Launch) ->
     if split_k > 1:
         launches.append(sum_planes(problem, split_k))
     return Plan(tuple(launches), workspaces(problem, tiles, split_k))
+
+
+def launch_of(
+    kernel: str,
+    problem: ConvProblem,
+    tiles: Tiles,
+    split_k: int,
+    product: Product,
+    local_bytes: int,
+    **values: Any,
+) -> Launch:
+    """Return the product's launch; `values` are what `kernel`'s template has of its own."""
+    split, bias = split_k > 1, problem.bias and split_k == 1
+    _, b, c = operands(problem)
+    tiles_m, tiles_n = ceil_div(product.m, tiles.m), ceil_div(product.n, tiles.n)
+    source = render(
+        kernel,
+        activation=activation_preamble("none" if split else problem.activation),
+        operands=product.text,
+        phases=product.phases,
+        tiles_m=tiles_m,
+        tiles_n=tiles_n,
+        index=index_type(problem),
+        bias=bias,
+        split_k=split_k,
+        plane_elements=output_elements(problem),
+        **values,
+    )
+    planes = product.phases * problem.groups * split_k
+    return Launch(
+        source=source,
+        kernel=kernel,
+        global_size=(tiles_m * tiles_n * tiles.work_items, planes),
+        local_size=(tiles.work_items, 1),
+        args=(
+            *buffer(role_a(problem)),
+            *buffer(b),
+            *(buffer("bias") if bias else ()),
+            *buffer(PLANES if split else c),
+        ),
+        local_bytes=local_bytes,
+    )
 
 
 def pack(problem: ConvProblem, tiles: Tiles) -> Launch:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
 from oclgen.families import gemm_parts as parts
-from oclgen.families.gemm_tiles import Tiles, lies_along_k, sizes_of
+from oclgen.families.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, ceil_div
 from oclgen.problem import GemmProblem, Problem
@@ -152,12 +152,8 @@ class Config:
 
     def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
         """Return the operands that are turned first, by role."""
-        chosen = {"a": (self.pack_a, self.tile_m), "b": (self.pack_b, self.tile_n)}
-        return {
-            role: Tiles(problem, role, tile, self.tile_k)
-            for role, (packed, tile) in chosen.items()
-            if packed
-        }
+        chosen = {"a": self.pack_a * self.tile_m, "b": self.pack_b * self.tile_n}
+        return packed_operands(problem, self.tile_k, **chosen)
 
     def _memory_conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
         if self.local_bytes > limits.local_bytes:

@@ -11,7 +11,7 @@ from typing import TypeGuard
 from oclgen import ptx
 from oclgen.families import gemm_parts as parts
 from oclgen.families.gemm_mma_tiles import PACK_ROWS, ROW_BYTES, Layout, pack
-from oclgen.families.gemm_tiles import Tiles, lies_along_k, sizes_of
+from oclgen.families.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, ceil_div
 from oclgen.problem import DTYPES, GemmProblem, Problem
@@ -73,12 +73,8 @@ class Config:
 
     def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
         """Return the operands that are repacked first, by role."""
-        chosen = {"a": (self.pack_a, self.tile_m), "b": (self.pack_b, self.tile_n)}
-        return {
-            role: Tiles(problem, role, tile, self.tile_k)
-            for role, (packed, tile) in chosen.items()
-            if packed
-        }
+        chosen = {"a": self.pack_a * self.tile_m, "b": self.pack_b * self.tile_n}
+        return packed_operands(problem, self.tile_k, **chosen)
 
     def local_bytes(self, problem: GemmProblem) -> int:
         """Bytes of local memory: the tiles of all stages."""

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
 from oclgen.families import gemm_parts as parts
-from oclgen.families.gemm_tiles import Tiles, lies_along_k
+from oclgen.families.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, ceil_div
 from oclgen.problem import GemmProblem, Problem
@@ -48,7 +48,7 @@ class Config:
             or self._shape_conflict()
             or self._layout_conflict(problem)
             or parts.empty_slice(problem.k, self.split_k, PAIR)
-            or parts.workspace_too_large(self._spaces(problem), limits)
+            or parts.planes_too_large(problem, self.split_k, limits, sizes_of(self.packed(problem)))
         )
 
     def _shape_conflict(self) -> str | None:
@@ -74,16 +74,8 @@ class Config:
 
     def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
         """Return the operands that are packed, by role."""
-        wanted = {"a": (self.pack_a, self.item_m), "b": (self.pack_b, self.item_n)}
-        return {
-            role: Tiles(problem, role, width, PAIR)
-            for role, (pack, width) in wanted.items()
-            if pack
-        }
-
-    def _spaces(self, problem: GemmProblem) -> dict[str, int]:
-        spaces = {panels.workspace: panels.bytes for panels in self.packed(problem).values()}
-        return spaces | {"planes": parts.planes_bytes(problem, self.split_k)}
+        wanted = {"a": self.pack_a * self.item_m, "b": self.pack_b * self.item_n}
+        return packed_operands(problem, PAIR, **wanted)
 
 
 DEFAULT = Config(item_m=12, item_n=32, loop_m=1, order="m", pack_a=True, pack_b=True, split_k=1)

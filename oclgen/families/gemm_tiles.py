@@ -82,6 +82,11 @@ class Tiles:
         )
 
 
+def packed_operands(problem: GemmProblem, tile_k: int, **tiles: int) -> dict[str, Tiles]:
+    """Return operands by role, packed as tiles of so many rows; 0 leaves an operand as it lies."""
+    return {role: Tiles(problem, role, tile, tile_k) for role, tile in tiles.items() if tile}
+
+
 def sizes_of(packed: Mapping[str, Tiles]) -> dict[str, int]:
     """Return the bytes of the packed operands' workspaces, by role."""
     return {tiles.workspace: tiles.bytes for tiles in packed.values()}

@@ -14,7 +14,7 @@ from oclgen import ptx
 from oclgen.families import gemm_parts as parts
 from oclgen.families.gemm_mma import DTYPES_SERVED
 from oclgen.families.gemm_mma_tiles import CHUNK_BYTES, PACK_ROWS, Layout, pack
-from oclgen.families.gemm_tiles import Tiles, lies_along_k, sizes_of
+from oclgen.families.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, Scalar, buffer, ceil_div
 from oclgen.problem import DTYPES, GemmProblem, Problem
@@ -76,12 +76,8 @@ class Config:
 
     def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
         """Return the operands that are repacked first, by role."""
-        chosen = {"a": (self.pack_a, self.tile_m), "b": (self.pack_b, self.tile_n)}
-        return {
-            role: Tiles(problem, role, tile, self.step(problem))
-            for role, (packed, tile) in chosen.items()
-            if packed
-        }
+        chosen = {"a": self.pack_a * self.tile_m, "b": self.pack_b * self.tile_n}
+        return packed_operands(problem, self.step(problem), **chosen)
 
     def local_bytes(self, problem: GemmProblem) -> int:
         """Bytes of local memory: B's tiles of all stages, their barriers, and a map."""
