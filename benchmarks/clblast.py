@@ -31,7 +31,8 @@ import pyopencl as cl  # isort: skip  (oclgen.device prepares its loader)
 ROW_MAJOR, TRANSPOSED, SINGLE = 101, {False: 111, True: 112}, 32
 """Values of CLBlast's enumerations."""
 TURN_S = 0.05
-SEARCHED = GemmProblem(1024, 1024, 1024)
+SEARCHED = {"cpu": 1024, "gpu": 4096}
+"""Size of the square product whose parameters are searched: it fills the device."""
 VALUES: dict[str, tuple[int, ...]] = {
     "GEMMK": (0,),
     "KREG": (1,),
@@ -124,12 +125,13 @@ class Clblast:
 
     def _tune(self) -> None:
         """Give `Xgemm` the parameters that are the best of some for one product."""
-        shapes = SEARCHED.buffers
+        size = SEARCHED.get(self._device.limits.kind, SEARCHED["cpu"])
+        searched = GemmProblem(size, size, size)
         buffers = {
             role: self._device.upload(np.full(shape, 1e-3, np.float32))
-            for role, shape in shapes.items()
+            for role, shape in searched.buffers.items()
         }
-        run = partial(self._gemm, SEARCHED, buffers)
+        run = partial(self._gemm, searched, buffers)
         best: tuple[float, dict[str, int]] = (inf, {})
         for parameters in islice(candidates(self._device.limits), self._trials):
             with suppress(ClblastError):
