@@ -77,13 +77,18 @@ class Config:
         return None
 
     def _memory_conflict(self, limits: Limits) -> str | None:
-        needed = self.product.local_bytes
-        if needed <= limits.local_bytes:
-            return None
-        return (
-            f"tile {self.tile_m}x{self.tile_n}x{self.tile_k} in {self.stages} stages needs "
-            f"{needed} B of local memory; the device has {limits.local_bytes}"
-        )
+        product = self.product
+        if product.local_bytes > limits.local_bytes:
+            return (
+                f"tile {self.tile_m}x{self.tile_n}x{self.tile_k} in {self.stages} stages needs "
+                f"{product.local_bytes} B of local memory; the device has {limits.local_bytes}"
+            )
+        if not product.sum_rows:
+            return (
+                f"{product.item_n} sums of each of {product.work_items} work-items do not fit in "
+                f"the tiles' {product.local_bytes} B of local memory, through which they are stored"
+            )
+        return None
 
 
 DEFAULT = Config(

@@ -7,6 +7,10 @@ position (bwd_weights: input channel and kernel tap) and k what is summed over. 
 computes tile_m x tile_n of C in steps of tile_k, as `gemm_async` does; where tiles come from, and
 who copies what, stands in `operands`.
 
+Where four columns of C are neighbours in memory, work-items store the vectors that they computed.
+Else sums pass through local memory, sum_rows rows of a work-item at a time: stores of single words
+are fast only where neighbouring work-items store neighbouring columns.
+
 config              the product's parameters: see `gemm_async`
 activation, bias    epilogue; bias is added by channel
 aligned             text of `IS_ALIGNED`
@@ -25,11 +29,22 @@ edge_m, edge_n      the last tile, or the smaller phases, have rows, or columns,
     work_items = config.local_m * config.local_n
     act = "" if split else "ACT"
     rows = [i // 4 * config.local_m * 4 + i % 4 for i in range(config.item_m)]
-    columns = [j // 4 * config.local_n * 4 + j % 4 for j in range(config.item_n)]
+    columns = [j * config.local_n * 4 for j in range(config.item_n // 4)]
+    # a warp's vectors of one i and j are a chunk of C, every fourth row of it: a lane stores four words,
+    # so many rows and columns behind its first
+    warp_n = 32 // config.warp_m
+    row_words = 4 * warp_n
+    words = [(32 * t, 32 * t // row_words * 4, 32 * t % row_words) for t in range(4)]
+    lane_columns = range(0, row_words, 32)
     def copies(*aligned):
         return lambda slot, more: [f"copy({', '.join(('&at', f'base + {slot}', more, *aligned, 'id'))});"]
-    def total(i, j):
-        return f"acc{i}_{j} + {f'shift{i}' if bias else '0.0f'}"
+    def results(i, j):
+        """Four neighbours of row i, from a work-item's chunk j of columns."""
+        added = f"shift{i}" if bias else "0.0f"
+        return f"{act}((float4)({', '.join(f'acc{i}_{4 * j + x} + {added}' for x in range(4))}))"
+    def below(place, end, edge):
+        return f"if ({place} < {end}) " if edge else ""
+    exchanged = {(r, j): (r * len(columns) + j) * work_items for r in range(config.sum_rows) for j in range(len(columns))}
 %>\
 typedef float elem_t;
 ${aligned}
@@ -93,25 +108,53 @@ ${tiles.reduction(config, copies())}\
 % endif
 % if runs:
     const bool aligned = IS_ALIGNED(c, 0, 4, 4);
-% endif
-% for j in range(0, len(columns), 4 if runs else 1):
-    ${f"if (n0 + {columns[j]} < N) " if edge_n else ""}{
-        __global float *column = c + c_column(phase, group, n0 + ${columns[j]});
+% for j, column in enumerate(columns):
+    ${below(f"n0 + {column}", "N", edge_n)}{
+        __global float *column = c + c_column(phase, group, n0 + ${column});
 % for i, row in enumerate(rows):
-        ${f"if (m0 + {row} < M) " if edge_m else ""}{
+        ${below(f"m0 + {row}", "M", edge_m)}{
             __global float *to = column + (index_t)(m0 + ${row}) * C_ROW;
-% if runs:
-            const float4 value = ${act}((float4)(${", ".join(total(i, j + x) for x in range(4))}));
+            const float4 value = ${results(i, j)};
             if (aligned) {
                 *(__global float4 *)to = value;
             } else {
                 vstore4(value, 0, to);
             }
-% else:
-            *to = ${act}(${total(i, j)});
-% endif
         }
 % endfor
     }
 % endfor
+% else:
+    // a warp's chunk lies row by row in local memory, and a lane stores every 32nd word of it
+    const int store_m = m0 + (lane / ${row_words} - lane / ${warp_n}) * 4;
+    const int store_n = n0 + lane % ${row_words} - lane % ${warp_n} * 4;
+    __local float4 *sums = (__local float4 *)tiles + id;
+    __local const float *stored = tiles + warp * 128 + lane;
+% for j, column in enumerate(columns):
+% for x in lane_columns:
+<% place = f"store_n + {column + x}" %>\
+    __global float *column${j}_${x} = c + (index_t)store_m * C_ROW
+        + c_column(phase, group, ${f"min({place}, N - 1)" if edge_n else place});
+% endfor
+% endfor
+    COPY_WAIT(0);
+% for first in range(0, config.item_m, config.sum_rows):
+    barrier(CLK_LOCAL_MEM_FENCE);
+% for (r, j), at in exchanged.items():
+    sums[${at}] = ${results(first + r, j)};
+% endfor
+    barrier(CLK_LOCAL_MEM_FENCE);
+% for j, column in enumerate(columns):
+% for x in lane_columns:
+    ${below(f"store_n + {column + x}", "N", edge_n)}{
+% for r in range(config.sum_rows):
+% for at, down in ((4 * exchanged[r, j] + word, down) for word, down, across in words if across == x):
+        ${below(f"store_m + {rows[first + r] + down}", "M", edge_m)}column${j}_${x}[(index_t)${rows[first + r] + down} * C_ROW] = stored[${at}];
+% endfor
+% endfor
+    }
+% endfor
+% endfor
+% endfor
+% endif
 }

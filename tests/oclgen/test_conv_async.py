@@ -35,6 +35,8 @@ VARIANTS = (
     # fewer work-items than a row of B has words, and rows that they do not share evenly
     replace(BASE, tile_m=16, tile_n=96, local_m=4, local_n=8, stages=3, pad=0, order="n"),
     replace(BASE, tile_m=32, tile_n=48, local_m=8, local_n=12, warp_m=8, split_k=2, group_m=1),
+    # a row of a warp's chunk is stored in two parts
+    replace(BASE, tile_m=32, local_m=4, local_n=16, warp_m=2),
 )
 CASES = (
     *(replace(SHAPES[i], direction=way) for i in (0, 2) for way in DIRECTIONS),
@@ -80,6 +82,7 @@ def test_every_parameter_changes_the_text() -> None:
         ({"pad": 2}, ("pad=2", "4")),
         ({"tile_k": 64, "stages": 4}, ("139264", "48128")),
         ({"local_m": 4, "local_n": 8, "tile_n": 256}, ("512 acc", "at most 128")),
+        ({"tile_n": 128, "tile_k": 2}, ("16 sums", "64 work-items", "3200 B")),
         ({"split_k": 100}, ("split_k=100", "72")),
     ],
 )
