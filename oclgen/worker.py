@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TIMEOUTS", "Stage", "Worker", "WorkerError"]
 
-MOST_BUILDERS = 4
+MOST_BUILDERS = 8
 """More build faster than a device measures, and each holds a context on it."""
 
 

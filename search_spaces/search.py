@@ -91,7 +91,8 @@ class Search:
                 self._pending.remove(row)
 
     @property
-    def _starting(self) -> bool:
+    def starting(self) -> bool:
+        """Whether the next config rests on no result: too few are known for that."""
         enough = START_WARM if self._seeds else START_COLD
         return len(self._known) + len(self._pending) < enough
 
@@ -105,11 +106,11 @@ class Search:
 
     def _is_due(self, seed: Any) -> bool:
         """Say whether a seed is next: nothing can be expected of one outside of the space."""
-        return seed not in self._tried and (self._starting or self._space.row_of(seed) is None)
+        return seed not in self._tried and (self.starting or self._space.row_of(seed) is None)
 
     def _suggest(self) -> int:
         """Return a free row: random at first, then that of the largest expected improvement."""
-        if self._starting or self.best_ms == inf:
+        if self.starting or self.best_ms == inf:
             return int(self._random.choice(np.flatnonzero(self._free)))
         rows = np.fromiter(self._known, dtype=np.intp)
         values = flatten(np.fromiter(self._known.values(), dtype=np.float64))

@@ -25,7 +25,8 @@ from search_spaces.search import Search
 from search_spaces.space import seeds_of, space_of
 
 AHEAD_SHARE = 8
-"""At most one of so many trials that are left is asked for ahead, since it knows less."""
+"""At most one of so many trials that are left is asked for ahead, since it knows less; but for the
+first of a search, which rest on no result."""
 DUEL_SHARE = 0.1
 """Part of a problem's time that is kept for measuring the best side by side at the end."""
 
@@ -134,9 +135,11 @@ class _Run:
         searches = self._searches()
         reserve = DUEL_SHARE * (self.end - self.begin) if self.end < inf else 0.0
         left = self.tuner.budget.trials - self.before
-        ahead = min(self.tuner.ahead, left // AHEAD_SHARE)
         asked: deque[tuple[str, Any]] = deque()
         for name in contest(searches, left, lambda: self.end - reserve - self.tuner.clock()):
+            ahead = self.tuner.ahead
+            if not searches[name].starting:
+                ahead = min(ahead, left // AHEAD_SHARE)
             asked.append((name, searches[name].ask()))
             if ahead:
                 self.tuner.build_ahead(self.problem, *asked[-1])
