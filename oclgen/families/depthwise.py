@@ -5,19 +5,22 @@ The gradient of its weights is `depthwise_weights`'.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import NamedTuple, TypeGuard
 
-from oclgen.correlation import Axis, Correlation, correlations, operands
+from oclgen.correlation import Axis, correlations, operands
+from oclgen.families.gemm_parts import aligned_preamble
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem, in_planes
-from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
+from oclgen.render import STORED, VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
 
 NAME = "depthwise"
 
 MAX_WINDOW = 8192
-"""Floats of private memory for the window: what a CPU's first cache holds."""
+"""Floats of private memory for the window, or the results: what a CPU's first cache holds."""
 MAX_GUARDED = 256
 """The same on a GPU, where it must stay in registers."""
 MAX_TEXT = 2000
@@ -44,17 +47,23 @@ class Config:
 
     def _patch_why_not(self, problem: ConvProblem) -> str | None:
         allowed = MAX_GUARDED if self.guarded else MAX_WINDOW
-        for part in correlations(problem):
-            rows, cols = window(part.rows, self.patch_h), window(part.cols, self.lanes)
-            if (size := rows.elements * cols.elements) > allowed:
-                return (
-                    f"patch_h={self.patch_h} patch_w={self.patch_w} reads a window of {size} "
-                    f"elements; at most {allowed} stay close with guarded={self.guarded}"
-                )
-            written = self.lanes // self.vec * part.cols.taps
-            written *= self.patch_h * part.rows.taps if self.guarded else 1
-            if written > MAX_TEXT:
-                return f"{written} multiply-adds would be written out; at most {MAX_TEXT} are"
+        rows, cols = phases(problem)
+        size = window(rows, self.patch_h).elements * window(cols, self.lanes).elements
+        if size > allowed:
+            return (
+                f"patch_h={self.patch_h} patch_w={self.patch_w} reads a window of {size} "
+                f"elements; at most {allowed} stay close with guarded={self.guarded}"
+            )
+        if (count := len(rows) * self.patch_h * len(cols) * self.lanes) > allowed:
+            return (
+                f"patch_h={self.patch_h} patch_w={self.patch_w} has {count} results in all "
+                f"phases; at most {allowed} stay close with guarded={self.guarded}"
+            )
+        written = self.lanes // self.vec * sum(axis.taps for axis in cols)
+        taps_h = sum(axis.taps for axis in rows)
+        written *= self.patch_h * taps_h if self.guarded else len(rows)
+        if written > MAX_TEXT:
+            return f"{written} multiply-adds would be written out; at most {MAX_TEXT} are"
         return None
 
     @property
@@ -67,10 +76,20 @@ DEFAULT = Config(patch_h=1, patch_w=4, vec=4, guarded=True, local_size=32)
 
 
 class Window(NamedTuple):
-    """What neighbouring results read along one axis: elements, from the lowest tap's offset on."""
+    """What neighbouring results read along one axis: elements, from that of index `first` on."""
 
     elements: int
-    lowest_tap: int
+    first: int
+
+
+class Phases(NamedTuple):
+    """One row of axes and one of columns whose pairs are all correlations of a problem.
+
+    Each is one axis, or one per residue of the stride; these differ in taps and in what is stored.
+    """
+
+    rows: tuple[Axis, ...]
+    cols: tuple[Axis, ...]
 
 
 class Block(NamedTuple):
@@ -91,27 +110,39 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
-    """Return one launch per correlation."""
-    return Plan(tuple(_launch(problem, config, part) for part in correlations(problem)))
+    """Return one launch, which computes all correlations."""
+    return Plan((_launch(problem, config),))
 
 
-def window(axis: Axis, results: int) -> Window:
-    """Return what `results` neighbouring results read along `axis`."""
-    reach = (max(axis.taps, 1) - 1) * axis.tap_step
-    return Window((results - 1) * axis.step + abs(reach) + 1, min(reach, 0))
+@lru_cache(maxsize=64)
+def phases(problem: ConvProblem) -> Phases:
+    """Return the axes of the problem's correlations."""
+    parts = correlations(problem)
+    return Phases(
+        tuple(dict.fromkeys(part.rows for part in parts)),
+        tuple(dict.fromkeys(part.cols for part in parts)),
+    )
 
 
-def blocks(cols: Axis, patch_w: int, vec: int) -> list[Block]:
+def window(axes: Sequence[Axis], results: int) -> Window:
+    """Return what the first `results` results of all `axes` read; these differ in taps alone."""
+    places = [
+        axis.origin + tap * axis.tap_step for axis in axes for tap in (0, max(axis.taps, 1) - 1)
+    ]
+    first = min(places)
+    return Window((results - 1) * axes[0].step + max(places) - first + 1, first)
+
+
+def blocks(axes: Sequence[Axis], patch_w: int, vec: int) -> list[Block]:
     """Return the texts that a row's blocks of `patch_w` results need, the commonest last."""
     texts: dict[tuple[tuple[tuple[int, int], ...], ...], list[int]] = {}
-    extent = window(cols, patch_w)
+    extent, cols = window(axes, patch_w), axes[0]
+    width = patch_w * cols.store_step
     for column in range(ceil_div(cols.results, patch_w)):
-        first = column * patch_w * cols.step + cols.origin + extent.lowest_tap
+        first = column * patch_w * cols.step + extent.first
         low, high = max(0, -first), min(extent.elements, cols.read - first)
-        count = min(patch_w, cols.results - column * patch_w)
-        texts.setdefault((_copies(low, high, cols.step), _stores(cols, count, vec)), []).append(
-            column
-        )
+        stores = _stores(min(width, cols.written - column * width), vec)
+        texts.setdefault((_copies(low, high, cols.step), stores), []).append(column)
     ranked = sorted(texts.items(), key=lambda entry: len(entry[1]))
     return [
         Block(None if at == len(ranked) - 1 else tuple(columns), *text)
@@ -136,35 +167,36 @@ def _copies(low: int, high: int, step: int) -> tuple[tuple[int, int], ...]:
     return (*pieces(low, even, 1), *pieces(even, high, 16))
 
 
-def _stores(cols: Axis, count: int, vec: int) -> tuple[tuple[int, int], ...]:
-    widest = vec if cols.store_step == 1 else 1
+def _stores(count: int, vec: int) -> tuple[tuple[int, int], ...]:
     return tuple(
         piece
         for first in range(0, count, vec)
-        for piece in pieces(first, min(first + vec, count), widest)
+        for piece in pieces(first, min(first + vec, count), vec)
     )
 
 
-def _launch(problem: ConvProblem, config: Config, part: Correlation) -> Launch:
+def _launch(problem: ConvProblem, config: Config) -> Launch:
     weights, read, written = operands(problem)
-    columns = ceil_div(part.cols.results, config.patch_w)
-    bands = ceil_div(part.rows.results, config.patch_h)
-    items = columns * bands * part.groups * part.channels * part.batch
-    cols = window(part.cols, config.lanes)
-    reach = -(-cols.elements // part.cols.step)
-    offsets = [tap * part.cols.tap_step - cols.lowest_tap for tap in range(part.cols.taps)]
+    rows, cols = phases(problem)
+    columns = ceil_div(cols[0].results, config.patch_w)
+    bands = ceil_div(rows[0].results, config.patch_h)
     source = render(
         NAME,
-        preamble=dtype_preamble(problem.dtype),
+        preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
         activation=activation_preamble(problem.activation),
-        sizes=_sizes(part) | _window_sizes(part, config) | {"COLUMNS": columns, "BANDS": bands},
-        blocks=() if config.guarded else blocks(part.cols, config.patch_w, config.vec),
-        taps=[at % part.cols.step * reach + at // part.cols.step for at in offsets],
-        step_w=part.cols.step,
-        store_step=part.cols.store_step,
+        sizes=_sizes(problem, config) | {"COLUMNS": columns, "BANDS": bands},
+        blocks=() if config.guarded else blocks(cols, config.patch_w, config.vec),
+        rows=[_taps(axis, window(rows, config.patch_h)) for axis in rows],
+        cols=[_taps(axis, window(cols, config.lanes)) for axis in cols],
+        step_w=cols[0].step,
+        store_h=rows[0].store_step,
+        store_w=cols[0].store_step,
+        written_w=cols[0].written,
+        elem_bytes=2 if STORED[problem.dtype] != "float" else 4,
         bias=problem.bias,
         **asdict(config),
     )
+    items = columns * bands * problem.buffers[written][0] * problem.buffers[written][1]
     return Launch(
         source=source,
         kernel=NAME,
@@ -179,30 +211,29 @@ def _launch(problem: ConvProblem, config: Config, part: Correlation) -> Launch:
     )
 
 
-def _sizes(part: Correlation) -> dict[str, int]:
-    rows, cols = part.rows, part.cols
+def _taps(axis: Axis, extent: Window) -> list[tuple[int, int]]:
+    """Return for each tap its place in the kernel, and in the window of result 0."""
+    return [
+        (
+            axis.kernel_first + tap * axis.kernel_step,
+            axis.origin + tap * axis.tap_step - extent.first,
+        )
+        for tap in range(axis.taps)
+    ]
+
+
+def _sizes(problem: ConvProblem, config: Config) -> dict[str, int]:
+    part, (all_rows, all_cols) = correlations(problem)[0], phases(problem)
+    rows, cols = window(all_rows, config.patch_h), window(all_cols, config.lanes)
     return {
         "BATCH": part.batch, "GROUPS": part.groups, "CHANNELS": part.channels,
-        "DEPTH": part.depth, "RESULTS_H": rows.results, "RESULTS_W": cols.results,
-        "READ_H": rows.read, "READ_W": cols.read,
-        "WRITTEN_H": rows.written, "WRITTEN_W": cols.written,
-        "STEP_H": rows.step, "STEP_W": cols.step, "TAPS_H": rows.taps,
-        "TAP_STEP_H": rows.tap_step, "KERNEL_W": part.kernel_w,
-        "KERNEL_FIRST_H": rows.kernel_first, "KERNEL_FIRST_W": cols.kernel_first,
-        "KERNEL_STEP_H": rows.kernel_step, "KERNEL_STEP_W": cols.kernel_step,
+        "DEPTH": part.depth, "READ_H": part.rows.read, "READ_W": part.cols.read,
+        "WRITTEN_H": part.rows.written, "WRITTEN_W": part.cols.written,
+        "STEP_H": part.rows.step, "STEP_W": part.cols.step, "KERNEL_W": part.kernel_w,
         "WEIGHT_OUT": part.weight_out, "WEIGHT_IN": part.weight_in,
-        "WEIGHT_GROUP": part.weight_group, "FIRST_H": rows.first, "FIRST_W": cols.first,
-        "STORE_STEP_H": rows.store_step,
-    }  # fmt: skip
-
-
-def _window_sizes(part: Correlation, config: Config) -> dict[str, int]:
-    rows, cols = window(part.rows, config.patch_h), window(part.cols, config.lanes)
-    return {
+        "WEIGHT_GROUP": part.weight_group,
         "WINDOW_H": rows.elements,
         "WINDOW_W": ceil_div(cols.elements, part.cols.step),
-        "WINDOW_ELEMENTS": window(part.cols, config.patch_w).elements,
-        "WINDOW_FIRST_H": part.rows.origin + rows.lowest_tap,
-        "WINDOW_FIRST_W": part.cols.origin + cols.lowest_tap,
-        "LOWEST_TAP_H": rows.lowest_tap,
-    }
+        "WINDOW_ELEMENTS": window(all_cols, config.patch_w).elements,
+        "WINDOW_FIRST_H": rows.first, "WINDOW_FIRST_W": cols.first,
+    }  # fmt: skip

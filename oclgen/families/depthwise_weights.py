@@ -46,7 +46,7 @@ class Config:
         if self.local_k > 1 and (size := 4 * self.local_size * taps) > limits.local_bytes:
             return f"local_size={self.local_size} takes {size} B; there are {limits.local_bytes}"
         part = windows(problem)
-        rows, cols = window(part.rows, self.patch_h), window(part.cols, self.lanes)
+        rows, cols = window((part.rows,), self.patch_h), window((part.cols,), self.lanes)
         size = rows.elements * cols.elements + self.patch_h * self.lanes
         allowed = MAX_GUARDED if self.guarded else MAX_WINDOW
         if size > allowed:
@@ -97,14 +97,14 @@ def patches(part: Correlation, config: Config) -> int:
 
 def _launch(problem: ConvProblem, config: Config, part: Correlation) -> Launch:
     step = part.cols.step
-    reach = ceil_div(window(part.cols, config.lanes).elements, step)
+    reach = ceil_div(window((part.cols,), config.lanes).elements, step)
     offsets = [tap * part.cols.tap_step for tap in range(part.cols.taps)]
     items = problem.out_channels * config.split * config.local_k
     source = render(
         NAME,
         preamble=dtype_preamble(problem.dtype),
         sizes=_sizes(part, config),
-        blocks=() if config.guarded else blocks(part.cols, config.patch_w, config.vec),
+        blocks=() if config.guarded else blocks((part.cols,), config.patch_w, config.vec),
         taps=[at % step * reach + at // step for at in offsets],
         taps_h=part.rows.taps,
         step_w=step,
@@ -128,8 +128,8 @@ def _sizes(part: Correlation, config: Config) -> dict[str, int]:
         "TAP_STEP_H": rows.tap_step, "COLUMNS": ceil_div(cols.results, config.patch_w),
         "BANDS": ceil_div(rows.results, config.patch_h),
         "PATCHES": count, "PATCHES_PER_PLANE": ceil_div(count, config.split),
-        "WINDOW_H": window(rows, config.patch_h).elements,
-        "WINDOW_W": ceil_div(window(cols, config.lanes).elements, cols.step),
-        "WINDOW_ELEMENTS": window(cols, config.patch_w).elements,
+        "WINDOW_H": window((rows,), config.patch_h).elements,
+        "WINDOW_W": ceil_div(window((cols,), config.lanes).elements, cols.step),
+        "WINDOW_ELEMENTS": window((cols,), config.patch_w).elements,
         "WINDOW_FIRST_H": rows.origin, "WINDOW_FIRST_W": cols.origin,
     }  # fmt: skip

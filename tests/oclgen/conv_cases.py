@@ -22,6 +22,10 @@ SHAPES = (
 DEPTHWISE_SHAPES = (
     ConvProblem(3, 5, 9, 35, 5, 3, 3, 2, 2, 1, 1, groups=5),
     ConvProblem(2, 3, 7, 7, 6, 5, 3, 1, 1, 2, 1, groups=3),
+    # phases of two strides, of which some have no tap, and rows of whole vectors
+    ConvProblem(1, 3, 10, 12, 6, 3, 3, 2, 3, 1, 2, 2, 2, groups=3),
+    # fewer elements than the stride has phases
+    ConvProblem(1, 2, 1, 2, 2, 1, 1, 3, 3, 1, 1, groups=2),
 )
 EVERY_WAY = tuple(
     replace(shape, direction=direction)

@@ -48,7 +48,7 @@ PROBLEMS: tuple[Problem, ...] = (
     ConvProblem(2, 3, 7, 6, 5, 3, 3, 2, 2, 1, 1, direction="bwd_weights"),
     ConvProblem(2, 5, 4, 3, 7, 1, 1, bias=True),
     ConvProblem(1, 6, 9, 8, 6, 3, 3, 2, 2, 1, 1, groups=6, bias=True),
-    ConvProblem(1, 6, 9, 8, 6, 3, 3, pad_h=1, pad_w=1, groups=6, direction="bwd_data"),
+    ConvProblem(1, 6, 9, 8, 6, 3, 3, 2, 2, 1, 1, groups=6, direction="bwd_data"),
     ConvProblem(2, 6, 7, 8, 6, 3, 3, pad_h=1, pad_w=1, groups=6, direction="bwd_weights"),
     ConvProblem(1, 24, 3, 5, 40, 1, 1, dtype="bf16", layout="nhwc"),
 )

@@ -29,7 +29,7 @@ from search_spaces.space import Space, space_of
 
 VARIED = tuple(
     replace(shape, direction=direction)
-    for shape in (SHAPES[2], DEPTHWISE_SHAPES[1])
+    for shape in (SHAPES[2], *DEPTHWISE_SHAPES[1:3])
     for direction in DIRECTIONS
 )
 

@@ -77,6 +77,17 @@ def test_refusals_name_the_numbers(
     assert all(word in reason for word in words), reason
 
 
+def test_phases_of_a_depthwise_gradient_are_one_launch() -> None:
+    family, problem = FAMILIES["depthwise"], replace(DEPTHWISE, direction="bwd_data")
+    [launch] = family.plan(problem, family.DEFAULT).launches
+    # 1 x 4 results of four phases: two rows of eight neighbours
+    assert launch.global_size[0] == 8 * 96 * 112 * 112 // 16
+    assert launch.source.count("ALIGNED_STORE4(stored") == 2
+    reason = replace(family.DEFAULT, patch_h=8, patch_w=12).why_not(problem, CPU)
+    assert reason is not None
+    assert all(word in reason for word in ("patch_h=8", "patch_w=12", "384", "256")), reason
+
+
 @pytest.mark.parametrize(("name", "problem"), pairs(EVERY_WAY), ids=label)
 def test_the_default_serves_the_smallest_device(name: str, problem: ConvProblem) -> None:
     assert FAMILIES[name].DEFAULT.why_not(problem, Limits()) is None
