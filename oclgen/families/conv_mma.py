@@ -61,7 +61,7 @@ class Config:
     def _staging_conflict(self, problem: ConvProblem) -> str | None:
         """Say why results cannot leave through the local memory of the tiles, or None."""
         gemm = self.gemm(problem)
-        rows = self.tile_m // (gemm.block_m // _wide(self.unit))
+        rows = self.tile_m // gemm.blocks[0]
         wanted = rows * self.tile_n * (4 if self.split_k > 1 else DTYPES[problem.dtype])
         held = gemm.local_bytes(_product(problem))
         if problem.direction == "bwd_weights" or wanted <= held:
@@ -99,11 +99,6 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         launches.append(_of_correlations(problem, config))
         launches += [sum_planes(problem, config.split_k)] if config.split_k > 1 else []
     return Plan(tuple(launches), _workspaces(problem, config))
-
-
-def _wide(unit: str) -> int:
-    """Return the rows of a block that a warp, or four with wgmma, computes at once."""
-    return 64 if unit == "wgmma" else 16
 
 
 _product = lru_cache(maxsize=256)(parts.product)
@@ -170,42 +165,20 @@ def _common(problem: ConvProblem, config: Config) -> dict[str, Any]:
     """Return what both kernels are rendered with."""
     product, gemm = _product(problem), config.gemm(problem)
     a, b = (gemm.layout(product, role) for role in "ab")
-    values = asdict(config)
-    ahead = config.stages - 1 - values.pop("pending")
-    blocks = (gemm.block_m // _wide(config.unit), gemm.block_n // 8)
+    values = {name: value for name, value in asdict(config).items() if name != "pending"}
     elements = max(image.elements for image in parts.images(problem))
     return values | {
         "dtype": problem.dtype,
         "elem_bytes": DTYPES[problem.dtype],
-        "word": "uint" if DTYPES[problem.dtype] == 4 else "ushort",
         "preamble": f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
-        "units": units(problem, config, a, b, ahead, blocks),
-        "a": a, "b": b, "blocks_m": blocks[0], "blocks_n": blocks[1], "ahead": ahead,
+        "units": gemm_mma.units(product, gemm, _unrounded(problem)),
+        "a": a, "b": b, "blocks_m": gemm.blocks[0], "blocks_n": gemm.blocks[1],
+        "ahead": gemm.ahead,
         "tiles_m": ceil_div(product.m, config.tile_m),
         "tiles_n": ceil_div(product.n, config.tile_n),
         "index": "int" if max(elements, output_elements(problem)) < 2**31 else "long",
         "elements": output_elements(problem),
     }  # fmt: skip
-
-
-def units(
-    problem: ConvProblem, config: Config, a: Layout, b: Layout, ahead: int, blocks: tuple[int, int]
-) -> str:
-    """Return the text of the matrix units for tiles that lie as `a` and `b`: see `mma_units`."""
-    return render(
-        "mma_units",
-        unit=config.unit,
-        dtype=problem.dtype,
-        elem_bytes=DTYPES[problem.dtype],
-        tile_k=config.tile_k,
-        blocks_m=blocks[0],
-        blocks_n=blocks[1],
-        ahead=ahead,
-        pending=config.pending,
-        a=a,
-        b=b,
-        unrounded=_unrounded(problem) if problem.dtype == "tf32" else "",
-    )
 
 
 def _unrounded(problem: ConvProblem) -> str:

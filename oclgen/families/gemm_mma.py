@@ -23,6 +23,8 @@ DTYPES_SERVED = ("fp16", "bf16", "tf32")
 WARP = 32
 MAX_ACCUMULATORS = {"mma": 128, "wgmma": 192}
 """Private floats per work-item beside which the operands still fit in 255 registers."""
+BLOCK_RESULTS = 4
+"""Results of a work-item in a block of 16 (wgmma: 64) rows and 8 columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,22 @@ class Config:
         """Columns of C that a warp holds."""
         return self.tile_n // self.warps_n
 
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """Blocks of 16 (wgmma: 64) rows and of 8 columns in what a warp holds."""
+        return self.block_m // (64 if self.unit == "wgmma" else 16), self.block_n // 8
+
+    def leaving(self, problem: GemmProblem) -> tuple[int, int]:
+        """Return how many such blocks leave at once through the local memory of the tiles."""
+        wide = self.split_k > 1 or DTYPES[problem.dtype] == parts.FLOAT_BYTES
+        block = self.work_items * BLOCK_RESULTS * (parts.FLOAT_BYTES if wide else 2)
+        room = self.local_bytes(problem) // block
+        blocks_m, blocks_n = self.blocks
+        return (
+            _largest_divisor(blocks_m, max(room // blocks_n, 1)),
+            _largest_divisor(blocks_n, room),
+        )
+
     def layout(self, problem: GemmProblem, role: str) -> Layout:
         """Return how tile a or b lies in local memory."""
         size = DTYPES[problem.dtype]
@@ -75,6 +93,11 @@ class Config:
         """Return the operands that are repacked first, by role."""
         chosen = {"a": self.pack_a * self.tile_m, "b": self.pack_b * self.tile_n}
         return packed_operands(problem, self.tile_k, **chosen)
+
+    @property
+    def ahead(self) -> int:
+        """Tiles that are copied ahead."""
+        return self.stages - 1 - self.pending
 
     def local_bytes(self, problem: GemmProblem) -> int:
         """Bytes of local memory: the tiles of all stages."""
@@ -183,15 +206,47 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
     return Plan((*packs, *product.launches), (*spaces, *product.workspaces))
 
 
+def units(problem: GemmProblem, config: Config, unrounded: str) -> str:
+    """Return the text of the matrix units for the config's tiles: see `mma_units`.
+
+    `unrounded` names the sides of a product in tf32 that nothing has rounded.
+    """
+    blocks_m, blocks_n = config.blocks
+    return render(
+        "mma_units",
+        unit=config.unit,
+        dtype=problem.dtype,
+        elem_bytes=DTYPES[problem.dtype],
+        tile_k=config.tile_k,
+        blocks_m=blocks_m,
+        blocks_n=blocks_n,
+        ahead=config.ahead,
+        pending=config.pending,
+        a=config.layout(problem, "a"),
+        b=config.layout(problem, "b"),
+        unrounded=unrounded if problem.dtype == "tf32" else "",
+    )
+
+
+def _largest_divisor(n: int, most: int) -> int:
+    return next(d for d in range(min(n, most), 0, -1) if n % d == 0)
+
+
 def _product(problem: GemmProblem, config: Config) -> Launch:
     split = config.split_k > 1
+    leaving = config.leaving(problem)
     operands = {role: tiles.argument() for role, tiles in config.packed(problem).items()}
     source = render(
         NAME,
         **{k: v for k, v in asdict(config).items() if not k.startswith("pack_")},
-        dtype=problem.dtype,
         elem_bytes=DTYPES[problem.dtype],
-        preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
+        preamble=f"{dtype_preamble(problem.dtype)}\n{parts.ALIGNED}",
+        units=units(problem, config, "".join(role for role in "ab" if role not in operands)),
+        blocks_m=config.blocks[0],
+        blocks_n=config.blocks[1],
+        store_m=leaving[0],
+        store_n=leaving[1],
+        ahead=config.ahead,
         activation=activation_preamble("none" if split else problem.activation),
         bias="none" if split else problem.bias,
         edge_m=problem.m % config.tile_m != 0,

@@ -26,13 +26,13 @@ run                        so many columns, from any multiple of it on, lie side
 whole                      there is a result for every pixel that is written
 elements                   elements of a plane
 </%doc>
+<%namespace name="share" file="mma_tiles.cl.mako"/>\
 <%
     work_items = 32 * warps_m * warps_n
     split = split_k > 1
     c_type = "float" if split else "elem_t"
     c_bytes = 4 if split else elem_bytes
     per, raw = 16 // c_bytes, "uint" if c_bytes == 4 else "ushort"
-    line_bytes = tile_n * c_bytes
     chunk = 16 // elem_bytes
     stage_bytes = a.bytes + b.bytes
     weights = "b" if pixels == "a" else "a"
@@ -53,34 +53,16 @@ ${units}
 ${sizes}
 
 % if in_place:
-/* copies 16 bytes at once, of images that are not aligned */
-void copy_elements(__local uchar *to, __global const elem_t *from, const bool some)
-{
-    for (int i = 0; i < ${chunk}; ++i) {
-        ((__local ${word} *)to)[i] = some ? ((__global const ${word} *)from)[i] : 0;
-    }
-}
-
+${share.copy_elements(elem_bytes)}
 % endif
-/* two neighbouring columns of a row, on their way through local memory */
-void stage_pair(__local uchar *line, const int column, const int turn, const float2 value)
-{
-    const int at = column * ${c_bytes};
-    __local uchar *to = line + (at / 16 ^ turn) * 16 + at % 16;
-% if c_bytes == 4:
-    *(__local float2 *)to = value;
-% else:
-    *(__local uint *)to = pair_of(value);
-% endif
-}
-
+${share.staged_results(tile_n, c_bytes)}
 <%def name="copy(slot)">\
 % if in_place:
             if (!aligned) {
 #pragma unroll
                 for (int i = 0; i < ${copies}; ++i) {
                     const bool some = reach[i] >> tap_h & reach[i] >> (16 + tap_w) & 1;
-                    copy_elements(tiles + ${slot} + to_image + i * ${work_items * 16}, image + (from[i] + tap), some);
+                    copy_elements(tiles + ${slot} + to_image + i * ${work_items * 16}, image + (from[i] + tap), some ? ${chunk} : 0);
                 }
             } else
 % endif
@@ -88,11 +70,11 @@ void stage_pair(__local uchar *line, const int column, const int turn, const flo
 #pragma unroll
                 for (int i = 0; i < ${copies}; ++i) {
                     const bool some = reach[i] >> tap_h & reach[i] >> (16 + tap_w) & 1;
-                    copy_chunk(base + ${slot} + to_image + i * ${work_items * 16}, image + (from[i] + tap), some);
+                    copy_chunk(base + ${slot} + to_image + i * ${work_items * 16}, image + (from[i] + tap), some ? ${chunk} : 0);
                 }
             }
 % for i in range(w_lay.bytes // (16 * work_items)):
-            copy_chunk(base + ${slot} + to_weights${plus(i * work_items * 16)}, packed${plus(i * work_items * chunk)}, true);
+            copy_chunk(base + ${slot} + to_weights${plus(i * work_items * 16)}, packed${plus(i * work_items * chunk)}, ${chunk});
 % endfor
             packed += ${w_lay.tile * tile_k};
             depth += ${tile_k};
@@ -210,7 +192,6 @@ ${copy("writing")}\
     }
     AWAIT_PRODUCTS();
 
-
     // results go through local memory, so that neighbours store to neighbours
     const bool wide = ((size_t)out & 15) == 0;
     __global ${raw} *results = (__global ${raw} *)out;
@@ -226,7 +207,6 @@ ${copy("writing")}\
 % for h in (0, 1):
     {
         const int row = warp_row / ${warp_m} * ${block_m} + ROW(0, ${h});
-        __local uchar *line = tiles + row * ${line_bytes};
 % if bias and pixels == "b":
         const int channel = tile_row + warp_row + ROW(${i}, ${h});
         const float bias_of_row = channel < CHANNELS ? LOAD1(bias + channel) : 0.0f;
@@ -237,16 +217,16 @@ ${copy("writing")}\
     if bias:
         value += f" + bias{j}" if pixels == "a" else " + bias_of_row"
 %>\
-        stage_pair(line, warp_column + COLUMN(${j}), row % 8, ACT(${value}));
+        stage_pair(tiles, row, warp_column + COLUMN(${j}), ACT(${value}));
 % endfor
     }
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int at = id; at < ${tile_m // blocks_m * tile_n // per}; at += ${work_items}) {
-        const int row = at / ${tile_n // per}, part = at % ${tile_n // per};
-        const ${raw}${per} value = *(__local const ${raw}${per} *)(tiles + row * ${line_bytes} + (part ^ row % 8) * 16);
+        const int row = at / ${tile_n // per}, column = at % ${tile_n // per} * ${per};
+        const ${raw}${per} value = *(__local const ${raw}${per} *)(tiles + staged(row, column));
         const int m = tile_row + row / ${block_m} * ${warp_m} + ${i * block_m} + row % ${block_m};
-        const int n = tile_column + part * ${per};
+        const int n = tile_column + column;
 % if pixels == "a":
         if (m < PIXELS && n < CHANNELS) {
             __global ${raw} *to = results + place_of(m, phase) + n;

@@ -19,6 +19,7 @@ group_m                    rows of tiles that work-groups sweep together
 tiles_m, tiles_n           tiles of the product
 in_place                   an image is the problem's own, which may not be aligned
 </%doc>
+<%namespace name="share" file="mma_tiles.cl.mako"/>\
 <%
     work_items = 32 * warps_m * warps_n
     chunk = 16 // elem_bytes
@@ -37,14 +38,7 @@ ${units}
 ${sizes}
 
 % if in_place:
-/* copies 16 bytes at once, of images that are not aligned */
-void copy_elements(__local uchar *to, __global const elem_t *from, const bool some)
-{
-    for (int i = 0; i < ${chunk}; ++i) {
-        ((__local ${word} *)to)[i] = some ? ((__global const ${word} *)from)[i] : 0;
-    }
-}
-
+${share.copy_elements(elem_bytes)}
 % endif
 <%def name="copy(slot)">\
 % for aligned in (True, False) if in_place else (True,):
@@ -57,12 +51,12 @@ void copy_elements(__local uchar *to, __global const elem_t *from, const bool so
 % endif
 % for i, (across, along) in enumerate(places_a):
             ${indent}${copy}(${memory} + ${slot} + to_y${plus(i * work_items * 16)}, from_y${plus(across)}${f" + {along} * (long)CHANNELS_PADDED" if along else ""},
-            ${indent}    channel${plus(across)} < CHANNELS_PADDED && pixel_y${plus(along)} < last);
+            ${indent}    channel${plus(across)} < CHANNELS_PADDED && pixel_y${plus(along)} < last ? ${chunk} : 0);
 % endfor
 % for i, (across, along) in enumerate(places_b):
 <% n = columns.index(across) %>\
             ${indent}${copy}(${memory} + ${slot} + to_x${plus(i * work_items * 16)}, image + (from_x${along} + tap${n}),
-            ${indent}    (uint)(y${along} + tap_y${n}) < HEIGHT && (uint)(x${along} + tap_x${n}) < WIDTH && pixel_x${plus(along)} < last);
+            ${indent}    (uint)(y${along} + tap_y${n}) < HEIGHT && (uint)(x${along} + tap_x${n}) < WIDTH && pixel_x${plus(along)} < last ? ${chunk} : 0);
 % endfor
 % if in_place:
             }

@@ -9,157 +9,56 @@ A tile lies in local memory as rows of 32 to 128 bytes: an operand stored along 
 row or column of C, any other as panels 128 bytes wide with one row per step of k. The 16-byte
 chunks of a row are swizzled, so that neither `ldmatrix` nor wgmma meets a bank twice.
 
+units               `mma_units` for these tiles
 unit                "mma": `mma.sync`, each warp on its own block; "wgmma": `wgmma.mma_async`,
-                    four warps on blocks of 64 rows, straight from local memory. wgmma stands in
-                    comments, which `oclgen.ptx` turns into instructions
-dtype, activation   storage of A, B, C and bias, and what the units round to; epilogue
+                    four warps on blocks of 64 rows, straight from local memory
+activation, bias    epilogue: text of ACT; "none", "m" or "n"
 tile_m, tile_n      tile of C per work-group
 tile_k              steps of the reduction per tile
 warps_m, warps_n    warps (32 work-items) per work-group; a block of C for each
-stages              tiles in local memory, being copied or computed with
-pending             steps of wgmma that may still run while the next one begins
+blocks_m, blocks_n  blocks of 16 (wgmma: 64) rows and of 8 columns that a warp computes
+store_m, store_n    how many of them leave through local memory at once
+stages, ahead       tiles in local memory; those that are copied ahead
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
 group_m             rows of tiles that work-groups sweep together, so that they share B in cache
 edge_m, _n, _k      the tile does not divide the size: guard what lies past it
-bias                "none", "m" or "n"
 a, b                how the operand lies in local memory: see `Layout`
 </%doc>
+<%namespace name="share" file="mma_tiles.cl.mako"/>\
 <%
-    wgmma = unit == "wgmma"
     work_items = 32 * warps_m * warps_n
     split = split_k > 1
-    tf32 = dtype == "tf32"
-    word = "uint" if tf32 else "ushort"
     c_type, c_bytes = ("float", 4) if split else ("elem_t", elem_bytes)
+    per, raw = 16 // c_bytes, "uint" if c_bytes == 4 else "ushort"
     chunk = 16 // elem_bytes
     stage_bytes = a.bytes + b.bytes
     sides = {"a": a, "b": b}
     edges = {"a": edge_m, "b": edge_n}
     extents = {"a": "m", "b": "n"}
     firsts = {"a": "tile_row", "b": "tile_column"}
-    # one matrix instruction covers 32 bytes of k: 16 values of 16 bits or 8 of tf32
-    k_blocks = tile_k * elem_bytes // 32
-    warp_m, warp_n = tile_m // warps_m, tile_n // warps_n
-    if wgmma:
-        warp_m *= 4
-    block_m = 64 if wgmma else 16
-    blocks_m, blocks_n = warp_m // block_m, warp_n // 8
-    type_name = {"fp16": "f16", "bf16": "bf16", "tf32": "tf32"}[dtype]
-    k_name = "k8" if tf32 else "k16"
-    ahead = stages - 1 - pending
+    block_m = 64 if unit == "wgmma" else 16
+    warp_m, warp_n = blocks_m * block_m, blocks_n * 8
+    warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "")
+    # of the results that leave at once: rows and columns of a block, and columns of all
+    part_m, part_n = store_m * block_m, store_n * 8
+    columns = tile_n // warp_n * part_n
 
-    def read(side, flip):
-        return f"(read_{side} ^ {flip})" if flip else f"read_{side}"
     def plus(offset):
         return f" + {offset}" if offset else ""
-    def plus_bias(j):
-        return {"none": "", "m": " + LOAD1(bias + row)", "n": f" + bias{j}"}[bias]
 %>\
 ${preamble}
-% if not split:
 ${activation}
-% endif
-
-/* the 32-bit address of local memory that PTX wants */
-uint shared_address(__local const void *pointer)
-{
-    uint address;
-    __asm__("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(address) : "l"(pointer));
-    return address;
-}
-
-/* copies the first `valid` elements of a 16-byte chunk and zeros behind them, sometime before COPY_WAIT */
-void copy_chunk(const uint to, __global const elem_t *from, const int valid)
-{
-    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                     :: "r"(to), "l"(from), "r"(valid * ${elem_bytes}) : "memory");
-}
+${units}
 
 % if not (a.packed and b.packed):
-/* the same, at once, for operands that are not aligned */
-void copy_elements(__local uchar *to, __global const elem_t *from, const int valid)
-{
-    for (int i = 0; i < ${chunk}; ++i) {
-        ((__local ${word} *)to)[i] = i < valid ? ((__global const ${word} *)from)[i] : 0;
-    }
-}
-
+${share.copy_elements(elem_bytes)}
 % endif
-#define COPY_COMMIT() __asm__ volatile("cp.async.commit_group;" ::: "memory")
-#define COPY_WAIT(n) __asm__ volatile("cp.async.wait_group " #n ";" ::: "memory")
-
-% if wgmma:
-<%
-    count = warp_n // 2
-    outputs = ", ".join(f"%{i}" for i in range(count))
-    scales = "1, 1" if tf32 else f"1, 1, {0 if a.along_k else 1}, {0 if b.along_k else 1}"
-%>\
-#define WGMMA_FENCE() __asm__ volatile("//sm_90a wgmma.fence.sync.aligned;" ::: "memory")
-#define WGMMA_COMMIT() __asm__ volatile("//sm_90a wgmma.commit_group.sync.aligned;" ::: "memory")
-#define WGMMA_WAIT(n) __asm__ volatile("//sm_90a wgmma.wait_group.sync.aligned " #n ";" ::: "memory")
-#define WGMMA(c, a, b) __asm__ volatile( \
-    "//sm_90a { .reg .pred p; setp.ne.b32 p, 1, 0; " \
-    "wgmma.mma_async.sync.aligned.m64n${warp_n}${k_name}.f32.${type_name}.${type_name} " \
-    "{${outputs}}, %${count}, %${count + 1}, p, ${scales}; }" \
-    : ${", ".join(f'"+f"(c[{i}])' for i in range(count))} \
-    : "l"(a), "l"(b) : "memory")
-% else:
-#define MMA(c, at, a, b0, b1) __asm__ volatile( \
-    "mma.sync.aligned.m16n8${k_name}.row.col.f32.${type_name}.${type_name}.f32 " \
-    "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-    : "+f"(c[at]), "+f"(c[at + 1]), "+f"(c[at + 2]), "+f"(c[at + 3]) \
-    : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1))
-
-% if tf32:
-uint to_tf32(const uint value)
-{
-    uint rounded;
-    __asm__("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(as_float(value)));
-    return rounded;
-}
-% endif
-
-% for transposed in sorted({not lay.along_k for lay in (a, b) if not lay.by_words}):
-uint4 fragment${"_trans" if transposed else ""}(const uint address)
-{
-    uint x, y, z, w;
-    __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4${".trans" if transposed else ""}.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "r"(address) : "memory");
-% if tf32:
-    return (uint4)(to_tf32(x), to_tf32(y), to_tf32(z), to_tf32(w));
-% else:
-    return (uint4)(x, y, z, w);
-% endif
-}
-
-% endfor
-% endif
-void store_pair(__global ${c_type} *out, const int column, const int n, const bool wide, const float2 value)
-{
-    if (wide${" && column + 1 < n" if edge_n else ""}) {
-% if split:
-        *(__global float2 *)(out + column) = value;
-% else:
-        ALIGNED_STORE2(ACT(value), out + column);
-% endif
-    } else {
-% for x, lane in enumerate("xy"):
-        ${f"if (column + {x} < n) " if edge_n else ""}{
-% if split:
-            out[column + ${x}] = value.${lane};
-% else:
-            STORE1(ACT(value.${lane}), out + column + ${x});
-% endif
-        }
-% endfor
-    }
-}
-
+${share.staged_results(columns, c_bytes)}
 <%def name="copy(slot)">\
 % for side, lay in sides.items():
 % if lay.packed:
 % for i in range(lay.bytes // (16 * work_items)):
-            copy_chunk(base${slot} + to_${side}${plus(i * work_items * 16)}, from_${side}${plus(i * work_items * chunk)}, ${chunk});
+            copy_chunk(base + ${slot} + to_${side}${plus(i * work_items * 16)}, from_${side}${plus(i * work_items * chunk)}, ${chunk});
 % endfor
 % else:
 % for aligned in (True, False):
@@ -177,7 +76,7 @@ void store_pair(__global ${c_type} *out, const int column, const int n, const bo
                   f"{extents[side]} - x_{side}" + (f" - {across}" if across else "") if edges[side] else "")
     valid = f"clamp({guards[1]}, 0, {chunk})" if guards[1] else f"{chunk}"
     valid = f"{guards[0]} ? {valid} : 0" if guards[0] else valid
-    to = f"{slot} + to_{side}{plus(i * work_items * 16)}"
+    to = f" + {slot} + to_{side}{plus(i * work_items * 16)}"
 %>\
 % if aligned:
                 copy_chunk(base${to}, ${pointer}, ${valid});
@@ -194,56 +93,51 @@ void store_pair(__global ${c_type} *out, const int column, const int n, const bo
             from_${side} += step_${side};
 % endfor
 </%def>\
-<%def name="multiply()">\
-% for q in range(k_blocks):
-        {
-% for side, lay, count, start in (("a", a, blocks_m, 0), ("b", b, blocks_n // 2, a.bytes)):
-% for i in range(count):
-% if lay.by_words:
-<%
-    parts = []
-    for high in (0, 1):
-        for low in (0, 1):
-            e, h = (low, high) if side == "a" else (high, low)
-            chunks = 4 * i + 2 * e
-            flip, add = chunks % 8 * 16, chunks // 8 * tile_k * 128 + (8 * q + 4 * h) * 128
-            parts.append(f"to_tf32(*(__local const uint *)(tiles + reading + {read(side, flip)}{plus(start + add)}))")
-%>\
-            const uint4 ${side}${i} = (uint4)(
-                ${(",\n                ").join(parts)});
-% else:
-<%
-    if lay.along_k:
-        flip, add, name = 32 * q, i * 16 * lay.row_bytes, "fragment"
-    else:
-        flip, add, name = 2 * i % 8 * 16, 2 * i // 8 * tile_k * 128 + q * 2048, "fragment_trans"
-%>\
-            const uint4 ${side}${i} = ${name}(base + reading + ${read(side, flip)}${plus(start + add)});
+<%def name="stage(i0, j0)">\
+% if bias == "m":
+% for i in range(store_m):
+% for h in (0, 1):
+<% at = f"tile_row + warp_row + ROW({i0 + i}, {h})" %>\
+        const float bias${i}${h} = ${f"{at} >= m ? 0.0f : " if edge_m else ""}LOAD1(bias + ${at});
+% endfor
+% endfor
 % endif
+% for j in range(store_n):
+% if bias == "n":
+<%
+    at = f"tile_column + warp_column + COLUMN({j0 + j})"
+    pair = [(f"{at}{plus(e)} >= n ? 0.0f : " if edge_n else "") + f"LOAD1(bias + {at}{plus(e)})" for e in (0, 1)]
+%>\
+        const float2 bias${j} = (float2)(${", ".join(pair)});
+% endif
+% for i in range(store_m):
+% for h in (0, 1):
+<%
+    place = 4 * (j0 + j) + 2 * h
+    value = f"(float2)(acc[{i0 + i}][{place}], acc[{i0 + i}][{place + 1}])"
+    value += {"none": "", "m": f" + bias{i}{h}", "n": f" + bias{j}"}[bias]
+%>\
+        stage_pair(tiles, part_row + ROW(${i}, ${h}), part_column + COLUMN(${j}), ACT(${value}));
 % endfor
 % endfor
-% for i in range(blocks_m):
-% for j in range(blocks_n):
-            MMA(acc[${i}], ${4 * j}, a${i}, b${j // 2}.${"xz"[j % 2]}, b${j // 2}.${"yw"[j % 2]});
-% endfor
-% endfor
-        }
 % endfor
 </%def>\
-<%def name="multiply_group()">\
-        WGMMA_FENCE();
-% for q in range(k_blocks):
-% for i in range(blocks_m):
+<%def name="store(i0, j0, width)">\
 <%
-    def offset(lay, block):
-        if lay.along_k:
-            return (block * lay.row_bytes + 32 * q) // 16
-        return (block // lay.panel * tile_k * 128 + q * 2048) // 16
+    lanes = columns // width
+    word = raw if width == 1 else f"{raw}{width}"
+    guards = " && ".join(["y < m"] * edge_m + ["x < n"] * edge_n)
+    m_of = "row" if store_m == blocks_m else f"row / {part_m} * {warp_m} + row % {part_m}{plus(i0 * block_m)}"
+    n_of = "column" if store_n == blocks_n else f"column / {part_n} * {warp_n} + column % {part_n}{plus(8 * j0)}"
 %>\
-        WGMMA(acc[${i}], matrix_a + (reading >> 4)${plus(offset(a, 64 * i))}, matrix_b + (reading >> 4)${plus(offset(b, 0))});
-% endfor
-% endfor
-        WGMMA_COMMIT();
+#pragma unroll 4
+            for (int at = id; at < ${tile_m // warp_m * part_m * lanes}; at += ${work_items}) {
+                const int row = at / ${lanes}, column = at % ${lanes}${f" * {width}" if width > 1 else ""};
+                const int y = tile_row + ${m_of}, x = tile_column + ${n_of};
+                ${f"if ({guards}) " if guards else ""}{
+                    *(__global ${word} *)(results + y * (long)ld_c + x) = *(__local const ${word} *)(tiles + staged(row, column));
+                }
+            }
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void gemm_mma(
@@ -256,8 +150,8 @@ void gemm_mma(
     const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
 {
     __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));
-    const uint base = shared_address(tiles);
-    const int id = (int)get_local_id(0), lane = id % 32;
+    const local_t base = LOCAL(tiles);
+    const int id = (int)get_local_id(0);
 
     // strips of group_m rows of tiles, each swept column by column
     const int tiles_m = (m + ${tile_m - 1}) / ${tile_m}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
@@ -306,94 +200,46 @@ void gemm_mma(
 % endif
 % endfor
 
-    // where its warp reads the tiles
-    const int warp = id / 32;
-% if wgmma:
-    const int warp_row = warp % ${warps_m} / 4 * ${warp_m}, warp_column = warp / ${warps_m} * ${warp_n};
-% for side, lay, first in (("a", a, "warp_row"), ("b", b, "warp_column")):
-<% bytes_in = f"{first} * {lay.row_bytes}" if lay.along_k else f"{first} / {lay.panel} * {tile_k * 128}" %>\
-    const ulong matrix_${side} = 0x${f"{lay.descriptor:x}"}UL + ((base${plus(a.bytes if side == "b" else 0)} + ${bytes_in}) >> 4);
-% endfor
-% else:
-    const int warp_row = warp % ${warps_m} * ${warp_m}, warp_column = warp / ${warps_m} * ${warp_n};
-% for side, lay, first in (("a", a, "warp_row"), ("b", b, "warp_column")):
-% if lay.along_k:
-<% across, along = ("lane % 16", "lane / 16") if side == "a" else ("lane % 8 + lane / 16 * 8", "lane / 8 % 2") %>\
-    const uint line_${side} = ${first} + ${across};
-    const uint read_${side} = line_${side} * ${lay.row_bytes} + (${along} ^ ${lay.swizzle(f"line_{side}")}) * 16;
-% else:
-<%
-    if tf32:
-        along, across, word_at = "lane % 4", "lane / 16", " + lane / 4 % 4 * 4"
-    elif side == "a":
-        along, across, word_at = "lane % 8 + lane / 16 * 8", "lane / 8 % 2", ""
-    else:
-        along, across, word_at = "lane % 16", "lane / 16", ""
-%>\
-    const uint line_${side} = ${along};
-    const uint read_${side} = (${first} / ${lay.panel} * ${tile_k} + line_${side}) * 128
-        + ((${first} % ${lay.panel} / ${chunk} + ${across}) ^ ${lay.swizzle(f"line_{side}")}) * 16${word_at};
-% endif
-% endfor
-% endif
-
+    const int warp_row = ${warp_row} * ${warp_m}, warp_column = id / ${32 * warps_m} * ${warp_n};
+    const place_t at_a = place_a(base, warp_row, id), at_b = place_b(base, warp_column, id);
     float acc[${blocks_m}][${4 * blocks_n}] = {{0.0f}};
 
     const int steps = (k_last - k_first + ${tile_k - 1}) / ${tile_k};
     uint reading = 0, writing = ${ahead % stages * stage_bytes};
     for (int s = 0; s < ${ahead}; ++s) {
         if (s < steps) {
-${copy(f" + s * {stage_bytes}")}\
+${copy(f"s * {stage_bytes}")}\
         }
         COPY_COMMIT();
     }
     for (int step = 0; step < steps; ++step) {
-        COPY_WAIT(${ahead - 1});
-% if wgmma:
-        __asm__ volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        WGMMA_WAIT(${pending});
-% endif
+        AWAIT_TILE();
         barrier(CLK_LOCAL_MEM_FENCE);
         if (step + ${ahead} < steps) {
-${copy(" + writing")}\
+${copy("writing")}\
         }
         COPY_COMMIT();
-% if wgmma:
-${multiply_group()}\
-% else:
-${multiply()}\
-% endif
+        multiply(acc, MOVED(at_a, reading), MOVED(at_b, reading));
         reading = reading == ${(stages - 1) * stage_bytes} ? 0 : reading + ${stage_bytes};
         writing = writing == ${(stages - 1) * stage_bytes} ? 0 : writing + ${stage_bytes};
     }
-% if wgmma:
-    WGMMA_WAIT(0);
-% endif
+    AWAIT_PRODUCTS();
 
-    const bool wide = IS_ALIGNED(c, ld_c, ${c_bytes}, 2);
-    const int m0 = tile_row + warp_row${" + warp % 4 * 16" if wgmma else ""} + lane / 4;
-    const int n0 = tile_column + warp_column + lane % 4 * 2;
-% if bias == "n":
-% for j in range(blocks_n):
-% if edge_n:
-    const float2 bias${j} = (float2)(
-        n0${plus(8 * j)} < n ? LOAD1(bias + n0${plus(8 * j)}) : 0.0f,
-        n0 + ${8 * j + 1} < n ? LOAD1(bias + n0 + ${8 * j + 1}) : 0.0f);
-% else:
-    const float2 bias${j} = (float2)(LOAD1(bias + n0${plus(8 * j)}), LOAD1(bias + n0 + ${8 * j + 1}));
-% endif
-% endfor
-% endif
-% for i in range(blocks_m):
-% for h in (0, 1):
+    // results go through the tiles' memory, whose last copy was awaited, so that neighbours store to neighbours
+    const bool wide = IS_ALIGNED(c, ld_c, ${c_bytes}, ${per})${f" && n % {per} == 0" if edge_n else ""};
+    __global ${raw} *results = (__global ${raw} *)c;
+    const int part_row = warp_row / ${warp_m} * ${part_m}, part_column = warp_column / ${warp_n} * ${part_n};
+% for i0 in range(0, blocks_m, store_m):
+% for j0 in range(0, blocks_n, store_n):
+    barrier(CLK_LOCAL_MEM_FENCE);
     {
-        const int row = m0${plus(i * block_m + 8 * h)};
-        ${"if (row < m) " if edge_m else ""}{
-            __global ${c_type} *out = c + row * (long)ld_c;
-% for j in range(blocks_n):
-            store_pair(out, n0${plus(8 * j)}, n, wide, (float2)(acc[${i}][${4 * j + 2 * h}], acc[${i}][${4 * j + 2 * h + 1}])${plus_bias(j)});
-% endfor
-        }
+${stage(i0, j0)}\
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (wide) {
+${store(i0, j0, per)}\
+    } else {
+${store(i0, j0, 1)}\
     }
 % endfor
 % endfor

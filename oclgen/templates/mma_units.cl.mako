@@ -3,8 +3,9 @@ What a kernel on matrix units needs around its own copies and stores: asynchrono
 bytes into local memory, and one step of C += A B on tiles that lie there as `Layout` says.
 
 The kernel calls LOCAL(tiles) once, `copy_chunk`, COPY_COMMIT(), AWAIT_TILE() before the barrier that
-precedes `multiply`, and AWAIT_PRODUCTS() before it reads `acc`; `pair_of` makes two 16-bit results a word. Of the block of C that a warp (with
-wgmma: each of four) works on, acc[i][4 * j + 2 * h + e] lies at ROW(i, h), COLUMN(j) + e.
+precedes `multiply`, and AWAIT_PRODUCTS() before it reads `acc`; `pair_of` makes two 16-bit results a
+word. Of the block of C that a warp (with wgmma: each of four) works on, acc[i][4 * j + 2 * h + e]
+lies at ROW(i, h), COLUMN(j) + e. The kernel's preamble defines elem_t, and `id` is its work-item.
 
 wgmma stands in comments, which `oclgen.ptx` turns into instructions.
 
@@ -12,7 +13,6 @@ unit                "mma" or "wgmma"
 dtype, elem_bytes   what the units round to, and the bytes of an element in memory
 tile_k              steps of the reduction per tile
 blocks_m, blocks_n  blocks of 16 (wgmma: 64) rows and of 8 columns that a warp computes
-warps_m             warps along m
 ahead, pending      tiles copied ahead; steps of wgmma that may still run while the next one begins
 a, b                how the operand lies in local memory: see `Layout`
 unrounded           sides ("a", "b", "ab") whose fp32 mma.sync has to round to tf32; wgmma cuts them off
@@ -44,11 +44,11 @@ local_t shared_address(__local const void *pointer)
 }
 #define LOCAL(tiles) shared_address(tiles)
 
-/* copies 16 bytes, or writes as many zeros where there are none to copy, sometime before AWAIT_TILE */
-void copy_chunk(const local_t to, __global const void *from, const bool some)
+/* copies the first `valid` elements of a 16-byte chunk and zeros behind them, sometime before AWAIT_TILE */
+void copy_chunk(const local_t to, __global const elem_t *from, const int valid)
 {
     __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                     :: "r"(to), "l"(from), "r"(some ? 16 : 0) : "memory");
+                     :: "r"(to), "l"(from), "r"(valid * ${elem_bytes}) : "memory");
 }
 
 % if dtype != "tf32":

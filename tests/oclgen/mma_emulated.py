@@ -6,9 +6,12 @@ device with this in their place.
 
 from __future__ import annotations
 
-from oclgen.families.conv_mma import Config
+import pytest
+
+from oclgen import ptx
+from oclgen.families import gemm_mma
 from oclgen.families.gemm_mma_tiles import Layout
-from oclgen.problem import DTYPES, ConvProblem
+from oclgen.problem import DTYPES, GemmProblem
 
 LOADS = {
     "fp16": "vload_half(0, (__local const half *)(tile + at))",
@@ -33,10 +36,10 @@ typedef struct {{ local_t tile; int first; }} place_t;
 #define ROW(i, h) ({block} * (i) + 8 * (h) + {warp} + id % 32 / 4)
 #define COLUMN(j) (8 * (j) + id % 4 * 2)
 
-void copy_chunk(local_t to, __global const void *from, const bool some)
+void copy_chunk(local_t to, __global const elem_t *from, const int valid)
 {{
     for (int i = 0; i < 16; ++i) {{
-        to[i] = some ? ((__global const uchar *)from)[i] : 0;
+        to[i] = i < valid * {elem_bytes} ? ((__global const uchar *)from)[i] : 0;
     }}
 }}
 
@@ -89,24 +92,30 @@ def _at(lay: Layout) -> str:
     return f"{line} * {lay.row_bytes} + ({byte} / 16 ^ {lay.swizzle(row)}) * 16 + {byte} % 16"
 
 
-def units(
-    problem: ConvProblem, config: Config, a: Layout, b: Layout, ahead: int, blocks: tuple[int, int]
-) -> str:
-    """Return the emulation, called as `conv_mma.units` is."""
-    assert ahead < config.stages
-    assert a.elem_bytes == DTYPES[problem.dtype]
+def units(problem: GemmProblem, config: gemm_mma.Config, unrounded: str) -> str:
+    """Return the emulation, called as `gemm_mma.units` is; nothing here rounds to tf32."""
+    assert config.ahead >= 1
+    assert set(unrounded) <= set("ab")
+    layouts = {role: config.layout(problem, role) for role in "ab"}
     sides = (
         SIDE.format(side=side, at=_at(lay), load=LOADS[problem.dtype], start=start)
-        for side, lay, start in (("a", a, 0), ("b", b, a.bytes))
+        for (side, lay), start in zip(layouts.items(), (0, layouts["a"].bytes), strict=True)
     )
-    wide = config.unit == "wgmma"
+    wide, (blocks_m, blocks_n) = config.unit == "wgmma", config.blocks
     return TEXT.format(
         block=64 if wide else 16,
         warp="id / 32 % 4 * 16" if wide else "0",
         sides="".join(sides),
         store=STORES[problem.dtype],
-        columns=4 * blocks[1],
-        blocks_m=blocks[0],
-        blocks_n=blocks[1],
+        elem_bytes=DTYPES[problem.dtype],
+        columns=4 * blocks_n,
+        blocks_m=blocks_m,
+        blocks_n=blocks_n,
         tile_k=config.tile_k,
     )
+
+
+def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `gemm_mma` and `conv_mma` compute with this; no kernel then needs a target of its own."""
+    monkeypatch.setattr(gemm_mma, "units", units)
+    monkeypatch.setattr(ptx, "with_target", lambda source, _: source)

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-import mma_emulated
 import numpy as np
+import pytest
 from cp_async_in_c import in_plain_c
+from mma_emulated import emulate
 
 from oclgen.device import Device, select
 from oclgen.families import (
@@ -57,19 +58,38 @@ ASYNC = replace(gemm_async.DEFAULT, pad_a=0, pad_b=0, pack_a=True, pack_b=True)
 MMA = replace(gemm_mma.DEFAULT, pack_a=True, pack_b=True)
 PACKING: dict[str, Any] = {
     "gemm_async": ASYNC,
-    "gemm_mma": MMA,
     "conv_as_gemm_async": FAMILIES["conv_as_gemm_async"].Config(**asdict(ASYNC)),
     "conv_as_gemm_mma": FAMILIES["conv_as_gemm_mma"].Config(**asdict(MMA)),
     "gemm_tma": gemm_tma.DEFAULT,
 }
 """Families whose product needs instructions that no simulator has; what packs for it is plain."""
 
-ON_UNITS = (
-    ConvProblem(1, 5, 4, 3, 9, 3, 2, 2, 1, 1, 0, dtype="bf16", bias=True),
-    ConvProblem(1, 5, 4, 3, 8, 3, 2, 2, 1, 1, 0, dtype="bf16", direction="bwd_data", layout="nhwc"),
-    ConvProblem(1, 8, 4, 3, 9, 3, 2, dtype="bf16", direction="bwd_weights", layout="nhwc"),
-)
-"""Convolutions that `conv_mma` computes here with its units emulated."""
+WGMMA = replace(gemm_mma.DEFAULT, unit="wgmma", tile_k=16, warps_m=4, warps_n=1, stages=3)
+CONV_MMA = replace(conv_mma.DEFAULT, tile_k=16, warps_m=1, stages=3)
+ON_UNITS: dict[str, tuple[tuple[Problem, Any], ...]] = {
+    "gemm_mma": (
+        (GemmProblem(19, 21, 9, dtype="bf16", trans_b=True, bias="n", activation="relu"), WGMMA),
+        (GemmProblem(17, 40, 24, dtype="tf32", trans_a=True, batch=2, bias="m"), MMA),
+        (
+            GemmProblem(70, 96, 40, dtype="bf16", trans_b=True),
+            replace(gemm_mma.DEFAULT, tile_n=96, split_k=2),
+        ),
+    ),
+    "conv_mma": (
+        (ConvProblem(1, 5, 4, 3, 9, 3, 2, 2, 1, 1, 0, dtype="bf16", bias=True), CONV_MMA),
+        (
+            ConvProblem(
+                1, 5, 4, 3, 8, 3, 2, 2, 1, 1, 0, dtype="bf16", direction="bwd_data", layout="nhwc"
+            ),
+            CONV_MMA,
+        ),
+        (
+            ConvProblem(1, 8, 4, 3, 9, 3, 2, dtype="bf16", direction="bwd_weights", layout="nhwc"),
+            CONV_MMA,
+        ),
+    ),
+}
+"""What families compute here with their matrix units emulated."""
 IN_PLAIN_C = ("conv_async",)
 """Families whose instructions `in_plain_c` can say otherwise."""
 
@@ -121,22 +141,21 @@ def run_packing(device: Device, problem: Problem, family: Family) -> None:
     device.prepare(Plan(packs, plan.workspaces), Bench(device, problem).buffers).run()
 
 
-def run_emulated(device: Device) -> int:
-    """Run `conv_mma` around emulated units and return how many problems ran."""
-    conv_mma.units = mma_emulated.units
-    units = replace(device.limits, instructions=frozenset(ANSWERS))
-    able = replace(device, limits=units)
-    config = replace(conv_mma.DEFAULT, tile_k=16, warps_m=1, stages=3)
-    for problem in ON_UNITS:
-        run(able, problem, FAMILIES[conv_mma.NAME], config)
-    return len(ON_UNITS)
+def run_emulated(device: Device, name: str) -> int:
+    """Run a family around emulated units and return how many problems ran."""
+    emulate(pytest.MonkeyPatch())
+    able = replace(device, limits=replace(device.limits, instructions=frozenset(ANSWERS)))
+    for problem, config in ON_UNITS[name]:
+        assert config.why_not(problem, able.limits) is None, config.why_not(problem, able.limits)
+        run(able, problem, FAMILIES[name], config)
+    return len(ON_UNITS[name])
 
 
 def main(name: str) -> None:
     """Run every problem that the family of this name serves, and say how many ran."""
     device, family, count = select("oclgrind"), FAMILIES[name], 0
-    if name == conv_mma.NAME:
-        print(f"done {run_emulated(device)}", flush=True)
+    if name in ON_UNITS:
+        print(f"done {run_emulated(device, name)}", flush=True)
         return
     if name in PAIRS:
         gemm_pairs.dot = lambda: DOT_PAIRS

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from conv_cases import label
-from mma_emulated import units
+from mma_emulated import emulate
 
 from oclgen.device import Device
 from oclgen.families import conv_mma, gemm_mma
 from oclgen.families.conv_mma_operands import STRIDES
 from oclgen.limits import KIB, Limits
 from oclgen.measure import TOLERANCE, Bench, compare, decode, encode
-from oclgen.plan import Plan
 from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, Direction, Memory
 from oclgen.reference import random_inputs, reference
 from search_spaces.space import seeds_of, space_of
@@ -67,22 +66,13 @@ def config_for(problem: ConvProblem, first: int) -> conv_mma.Config:
     return next(config for config in configs if config.why_not(problem, HOPPER) is None)
 
 
-def emulated(plan: Plan) -> Plan:
-    """Return the plan without the mark of a target that emulated units do not need."""
-    launches = (
-        replace(launch, source=launch.source.removeprefix("// ptx-target: sm_90a\n"))
-        for launch in plan.launches
-    )
-    return replace(plan, launches=tuple(launches))
-
-
 @pytest.mark.parametrize("number", range(len(CASES) // 4))
 def test_around_the_units(device: Device, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every fourth case, of which the next device has others."""
-    monkeypatch.setattr(conv_mma, "units", units)
+    emulate(monkeypatch)
     problem = CASES[(4 * number + 2 * device.index + (number + device.index) % 2) % len(CASES)]
     config = config_for(problem, number % 3)
-    result = Bench(device, problem).measure(emulated(conv_mma.plan(problem, config)), 0.0)
+    result = Bench(device, problem).measure(conv_mma.plan(problem, config), 0.0)
     assert result.ok, f"{problem.key()} {config}: {result.reason}"
 
 
@@ -91,7 +81,7 @@ def test_images_need_not_be_aligned_and_weights_not_dense(
     device: Device, direction: Direction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything starts three elements into its buffer, and w lies in channels_last."""
-    monkeypatch.setattr(conv_mma, "units", units)
+    emulate(monkeypatch)
     problem = case(0, direction, "nhwc")
     _, depth, rows, columns = problem.buffers["w"]
     strides = dict(zip(STRIDES, (rows * columns * depth, 1, columns * depth, depth), strict=True))
@@ -107,7 +97,7 @@ def test_images_need_not_be_aligned_and_weights_not_dense(
         role: device.upload(np.concatenate([np.zeros(3, like.dtype), lying(role, array).ravel()]))
         for role, array in (*stored.items(), (problem.output, like))
     }
-    plan = emulated(conv_mma.plan(problem, CONFIGS[0]))
+    plan = conv_mma.plan(problem, CONFIGS[0])
     assert plan.replaceable == {*STRIDES}
     device.prepare(plan, buffers, offsets, strides).run()
     out = device.download(buffers[problem.output], like, 3 * like.itemsize)

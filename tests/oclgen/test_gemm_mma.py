@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gemm_cases import BASE, BATCHES, EPILOGUES, MMA, MMAS, SIZES, WGMMA, label
+from mma_emulated import emulate
 
 from oclgen import probe, ptx
 from oclgen.device import Device
@@ -15,9 +16,10 @@ from oclgen.families import gemm_mma
 from oclgen.families.gemm_mma_tiles import pack
 from oclgen.keys import parse_gemm, parse_key
 from oclgen.limits import KIB, Limits
-from oclgen.measure import Bench, decode, encode
+from oclgen.measure import TOLERANCE, Bench, compare, decode, encode
 from oclgen.plan import Plan
 from oclgen.problem import GemmProblem
+from oclgen.reference import random_inputs, reference
 from search_spaces.space import seeds_of, space_of
 
 HOPPER = Limits(
@@ -154,29 +156,99 @@ def test_packing_pads_turns_and_swizzles(device: Device, dtype: str, trans: bool
             assert np.array_equal(got, want)
 
 
+ODD = (
+    replace(MMA, tile_n=96, tile_k=32),
+    replace(MMA, tile_n=80, tile_k=32, warps_n=1, stages=3, pack_a=True),
+    replace(WGMMA, tile_m=128, tile_n=128, stages=2, split_k=2),
+    replace(WGMMA, tile_n=128, stages=2),
+)
+"""Results of rows that banks do not divide, and of more bytes than the tiles have."""
+CONFIGS = (*MMAS, *ODD)
+EDGES = (*SIZES, (130, 72, 104), (70, 96, 200))
+
+
 def assert_right(device: Device, problem: GemmProblem, config: gemm_mma.Config) -> None:
-    """Compare with float64, or skip where the device lacks the instruction."""
-    if config.unit not in device.limits.instructions:
-        pytest.skip(f"{device.name} has no {config.unit}")
-    if config.why_not(problem, device.limits) is not None:
-        pytest.skip(f"{config.unit} does not read {problem.dtype} so")
+    """Compare with float64."""
     measurement = Bench(device, problem).measure(gemm_mma.plan(problem, config), 0.0)
     assert measurement.ok, f"{problem.key()} {config}: {measurement.reason}"
 
 
-@pytest.mark.parametrize("dtype", gemm_mma.DTYPES_SERVED)
-@pytest.mark.parametrize("config", MMAS)
-def test_sizes_and_transposes(device: Device, dtype: str, config: gemm_mma.Config) -> None:
-    for place, (m, n, k) in enumerate((*SIZES, (130, 72, 104))):
-        problem = GemmProblem(m, n, k, dtype, trans_a=place % 2 == 1, trans_b=place % 4 > 1)
-        if config.split_k == 1 or k > 2 * config.tile_k:
-            assert_right(device, problem, config)
+@pytest.fixture(params=["emulated", "units"])
+def able(request: pytest.FixtureRequest, device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """A device with matrix units: in plain OpenCL C on all, its own where it has them."""
+    if request.param == "emulated":
+        emulate(monkeypatch)
+    elif not {"mma", "wgmma"} <= device.limits.instructions:
+        pytest.skip(f"{device.name} has no matrix units")
+    return device
+
+
+def case(number: int) -> tuple[GemmProblem, gemm_mma.Config]:
+    """Return a product and a config for it; sizes, dtypes, transposes and configs go round."""
+    m, n, k = EDGES[number % len(EDGES)]
+    dtype = gemm_mma.DTYPES_SERVED[number % 3]
+    problem = GemmProblem(m, n, k, dtype, trans_a=number % 2 == 1, trans_b=number // 2 % 2 == 1)
+    configs = (*CONFIGS[number % len(CONFIGS) :], *CONFIGS)
+    return problem, next(each for each in configs if each.why_not(problem, HOPPER) is None)
+
+
+@pytest.mark.parametrize("number", range(3 * len(CONFIGS)))
+def test_sizes_dtypes_and_transposes(able: Device, number: int) -> None:
+    assert_right(able, *case(number))
 
 
 @pytest.mark.parametrize("problem", [*BATCHES, *EPILOGUES], ids=label)
-def test_batches_and_epilogues(device: Device, problem: GemmProblem) -> None:
-    for config in (MMA, replace(WGMMA, pack_a=True)):
-        assert_right(device, replace(problem, dtype="bf16"), config)
+def test_batches_and_epilogues(able: Device, problem: GemmProblem) -> None:
+    for config in (MMA, replace(WGMMA, tile_m=128, pack_a=True)):
+        assert_right(able, replace(problem, dtype="bf16"), config)
+
+
+@pytest.mark.parametrize(("first", "beyond"), [(3, 5), (8, 8), (8, 4)])
+@pytest.mark.parametrize(
+    "config", [MMA, replace(WGMMA, tile_n=128, stages=2)], ids=["mma", "wgmma"]
+)
+def test_views_need_not_be_aligned(
+    able: Device, config: gemm_mma.Config, first: int, beyond: int
+) -> None:
+    """Matrices start inside their buffers, rows lie apart; nothing beside C is written."""
+    problem = GemmProblem(70, 90, 40, dtype="bf16", batch=2, bias="n", activation="relu")
+    exact = {
+        role: decode(encode(array, problem.dtype), problem.dtype)
+        for role, array in random_inputs(problem, 0).items()
+    }
+    wide = {role: shape[-1] + beyond for role, shape in problem.buffers.items() if len(shape) == 3}
+    inside = {}
+    for role, shape in problem.buffers.items():
+        lying = np.full((*shape[:-1], wide.get(role, shape[-1])), 7.0, np.float32)
+        lying[..., : shape[-1]] = exact.get(role, 7.0)
+        inside[role] = encode(
+            np.concatenate([np.full(first, 7.0), lying.ravel()]).astype(np.float32), problem.dtype
+        )
+    buffers = {role: able.upload(array) for role, array in inside.items()}
+    scalars = {f"ld_{role}": ld for role, ld in wide.items()}
+    scalars |= {f"batch_{role}": problem.buffers[role][1] * ld for role, ld in wide.items()}
+    able.prepare(
+        gemm_mma.plan(problem, config), buffers, dict.fromkeys(buffers, first), scalars
+    ).run()
+    out = decode(able.download(buffers["c"], inside["c"]), problem.dtype)
+    got = out[first:].reshape(2, problem.m, wide["c"])
+    assert (out[:first] == 7.0).all()
+    assert (got[..., problem.n :] == 7.0).all()
+    want = reference(problem, exact)
+    assert not compare(got[..., : problem.n], want, TOLERANCE[problem.dtype])[1]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_results_leave_in_parts_that_the_tiles_hold(config: gemm_mma.Config) -> None:
+    for problem in (PROBLEM, replace(PROBLEM, dtype="tf32", trans_b=True)):
+        if config.why_not(problem, HOPPER) is None:
+            blocks, leaving = config.blocks, config.leaving(problem)
+            assert all(all_ % part == 0 for all_, part in zip(blocks, leaving, strict=True))
+            held = 4 if config.split_k > 1 or problem.dtype == "tf32" else 2
+            whole = config.tile_m * config.tile_n * held
+            part = whole * leaving[0] * leaving[1] // (blocks[0] * blocks[1])
+            assert part <= config.local_bytes(problem)
+            assert part == whole or 4 * part > config.local_bytes(problem)
 
 
 def test_tf32_keys_and_short_forms() -> None:

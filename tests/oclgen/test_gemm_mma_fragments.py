@@ -1,4 +1,4 @@
-"""Where `gemm_mma` reads its tiles is what `ldmatrix` and `mma.sync` want, played on paper.
+"""Where `mma_units` reads its tiles is what `ldmatrix` and `mma.sync` want, played on paper.
 
 No device: the addresses in the generated text are evaluated for every lane of every warp, on tiles
 that hold the name of each element.
@@ -83,31 +83,28 @@ def wanted(role: str, register: int, lane: int, x: int, k: int) -> tuple[Element
 def test_every_lane_loads_its_fragment(trans: bool, tile_k: int, warps: tuple[int, int]) -> None:
     problem = replace(PROBLEM, trans_a=trans, trans_b=trans)
     config = replace(MMA, tile_m=128, tile_n=128, tile_k=tile_k, warps_m=warps[0], warps_n=warps[1])
-    text = gemm_mma.plan(problem, config).launches[0].source
-    loads = re.findall(r"uint4 ([ab])(\d+) = fragment(_trans)?\(base \+ reading \+ (.*)\);", text)
-    rows, reads = (
-        {role: found(rf"{name}_{role} = (.*?);", text).replace("\n", " ") for role in "ab"}
-        for name in ("line", "read")
+    text = gemm_mma.units(problem, config, "")
+    loads = re.findall(r"uint4 ([ab])(\d+) = fragment(_trans)?\((.*)\);", text)
+    bodies = {role: found(rf"place_t place_{role}\((.*?)\n}}", text) for role in "ab"}
+    lines, places = (
+        {role: found(rf"{name} (.*?);", bodies[role]).replace("\n", " ") for role in "ab"}
+        for name in ("line =", "return")
     )
     per_block = config.block_m // 16 + config.block_n // 16
     assert len(loads) == per_block * tile_k // 16
     tiles = {role: memory(config.layout(problem, role)) for role in "ab"}
     start = {"a": 0, "b": config.layout(problem, "a").bytes}
     for warp in range(4):
-        first = {
-            "a": value(found(r"warp_row = (.*?), warp_column", text), warp=warp),
-            "b": value(found(r"warp_column = (.*?);", text), warp=warp),
-        }
+        firsts = {"a": warp % warps[0] * config.block_m, "b": warp // warps[0] * config.block_n}
         for number, (role, index, transposed, address) in enumerate(loads):
-            names = {"warp_row": first["a"], "warp_column": first["b"]}
             at = []
             for lane in range(32):
-                names |= {"lane": lane}
-                names |= {f"line_{role}": value(rows[role], **names)}
-                names |= {f"read_{role}": value(reads[role], **names)}
+                names = {"lane": lane, "first": firsts[role], "base": 0}
+                names |= {"line": value(lines[role], **names)}
+                names |= {role: value(places[role], **names)}
                 at.append(value(address, **names) - start[role])
             got = ldmatrix(at, tiles[role], bool(transposed))
-            x, k = first[role] + 16 * int(index), number // per_block * 16
+            x, k = firsts[role] + 16 * int(index), number // per_block * 16
             for register in range(4):
                 for lane in range(32):
                     assert got[register][lane] == wanted(role, register, lane, x, k)
