@@ -199,14 +199,14 @@ def uncertainty(samples: Sequence[float]) -> float:
 
 
 def compare(got: NDArray[Any], want: NDArray[Any], tolerance: float) -> tuple[float, str]:
-    """Return (relative L2 error, why it is wrong or "")."""
+    """Return (relative L2 error, why it is wrong or ""); a NaN is wrong."""
     difference = np.abs(got.astype(np.float64) - want)
     norm = float(np.linalg.norm(want)) or 1.0
     error = float(np.linalg.norm(difference)) / norm
     worst = float(difference.max()) / (float(np.abs(want).max()) or 1.0)
-    if error > tolerance or worst > 10 * tolerance:
-        return error, f"relative L2 {error:.2e}, worst element {worst:.2e}, allowed {tolerance:.0e}"
-    return error, ""
+    if error <= tolerance and worst <= 10 * tolerance:
+        return error, ""
+    return error, f"relative L2 {error:.2e}, worst element {worst:.2e}, allowed {tolerance:.0e}"
 
 
 def encode(array: NDArray[Any], dtype: str) -> NDArray[Any]:

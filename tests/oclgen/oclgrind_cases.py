@@ -28,7 +28,7 @@ from oclgen.families import (
     gemm_tma,
 )
 from oclgen.limits import KIB
-from oclgen.measure import TOLERANCE, Bench, compare
+from oclgen.measure import TOLERANCE, Bench, compare, decode, encode
 from oclgen.plan import Plan
 from oclgen.probe import ANSWERS
 from oclgen.problem import ConvProblem, GemmProblem, Problem
@@ -120,11 +120,12 @@ def run(device: Device, problem: Problem, family: Family, config: Any) -> None:
     if config.why_not(problem, device.limits):
         return
     bench = Bench(device, problem)
-    like = np.empty(bench.expected.shape, np.float32)
-    out = device.upload(np.full_like(like, np.nan))
+    poison = encode(np.full(bench.expected.shape, np.nan, np.float32), problem.dtype)
+    out = device.upload(poison)
     buffers = {**bench.buffers, problem.output: out}
     device.prepare(in_plain_c(family.plan(problem, config)), buffers).run()
-    _, wrong = compare(device.download(out, like), bench.expected, TOLERANCE[problem.dtype])
+    got = decode(device.download(out, poison), problem.dtype)
+    _, wrong = compare(got, bench.expected, TOLERANCE[problem.dtype])
     if wrong:
         print(f"WRONG: {wrong}", flush=True)
 
