@@ -52,23 +52,8 @@ class Config:
 
     def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
-        return (
-            self.gemm(problem).why_not(_product(problem), limits)
-            or self._staging_conflict(problem)
-            or workspace_too_large(dict(_workspaces(problem, self)), limits)
-        )
-
-    def _staging_conflict(self, problem: ConvProblem) -> str | None:
-        """Say why results cannot leave through the local memory of the tiles, or None."""
-        gemm = self.gemm(problem)
-        rows = self.tile_m // gemm.blocks[0]
-        wanted = rows * self.tile_n * (4 if self.split_k > 1 else DTYPES[problem.dtype])
-        held = gemm.local_bytes(_product(problem))
-        if problem.direction == "bwd_weights" or wanted <= held:
-            return None
-        return (
-            f"{rows} rows of tile_n={self.tile_n} results are {wanted} B at once; the tiles of "
-            f"stages={self.stages} are {held}"
+        return self.gemm(problem).why_not(_product(problem), limits) or workspace_too_large(
+            dict(_workspaces(problem, self)), limits
         )
 
 
@@ -129,6 +114,7 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
         **_common(problem, config),
         sizes=parts.sizes_text(problem, _weights_layout(problem, config)),
         activation=activation_preamble("none" if split else problem.activation),
+        staging=config.gemm(problem).staging(_product(problem)),
         pixels="a" if nhwc else "b",
         slice=_slice(problem, config) // config.tile_k,
         in_place=image.in_place,

@@ -12,6 +12,7 @@ from oclgen import ptx
 from oclgen.families import gemm_parts as parts
 from oclgen.families.gemm_mma_tiles import PACK_ROWS, ROW_BYTES, Layout, pack
 from oclgen.families.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
+from oclgen.families.mma_staging import Staging, staging
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, ceil_div
 from oclgen.problem import DTYPES, GemmProblem, Problem
@@ -23,8 +24,6 @@ DTYPES_SERVED = ("fp16", "bf16", "tf32")
 WARP = 32
 MAX_ACCUMULATORS = {"mma": 128, "wgmma": 192}
 """Private floats per work-item beside which the operands still fit in 255 registers."""
-BLOCK_RESULTS = 4
-"""Results of a work-item in a block of 16 (wgmma: 64) rows and 8 columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +59,23 @@ class Config:
         return self.tile_n // self.warps_n
 
     @property
-    def blocks(self) -> tuple[int, int]:
-        """Blocks of 16 (wgmma: 64) rows and of 8 columns in what a warp holds."""
-        return self.block_m // (64 if self.unit == "wgmma" else 16), self.block_n // 8
+    def block(self) -> tuple[int, int]:
+        """Rows and columns of C that one instruction adds to: of wgmma, 8 columns at least."""
+        return (64 if self.unit == "wgmma" else 16), 8
 
-    def leaving(self, problem: GemmProblem) -> tuple[int, int]:
-        """Return how many such blocks leave at once through the local memory of the tiles."""
-        wide = self.split_k > 1 or DTYPES[problem.dtype] == parts.FLOAT_BYTES
-        block = self.work_items * BLOCK_RESULTS * (parts.FLOAT_BYTES if wide else 2)
-        room = self.local_bytes(problem) // block
-        blocks_m, blocks_n = self.blocks
-        return (
-            _largest_divisor(blocks_m, max(room // blocks_n, 1)),
-            _largest_divisor(blocks_n, room),
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """Such blocks in what a warp holds, along m and n."""
+        return self.block_m // self.block[0], self.block_n // self.block[1]
+
+    def staging(self, problem: GemmProblem) -> Staging:
+        """Return which results leave at once through the local memory of the tiles."""
+        return staging(
+            (self.tile_m, self.tile_n),
+            (self.block_m, self.block_n),
+            self.block,
+            parts.FLOAT_BYTES if self.split_k > 1 else DTYPES[problem.dtype],
+            self.local_bytes(problem),
         )
 
     def layout(self, problem: GemmProblem, role: str) -> Layout:
@@ -228,13 +231,8 @@ def units(problem: GemmProblem, config: Config, unrounded: str) -> str:
     )
 
 
-def _largest_divisor(n: int, most: int) -> int:
-    return next(d for d in range(min(n, most), 0, -1) if n % d == 0)
-
-
 def _product(problem: GemmProblem, config: Config) -> Launch:
     split = config.split_k > 1
-    leaving = config.leaving(problem)
     operands = {role: tiles.argument() for role, tiles in config.packed(problem).items()}
     source = render(
         NAME,
@@ -244,8 +242,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         units=units(problem, config, "".join(role for role in "ab" if role not in operands)),
         blocks_m=config.blocks[0],
         blocks_n=config.blocks[1],
-        store_m=leaving[0],
-        store_n=leaving[1],
+        staging=config.staging(problem),
         ahead=config.ahead,
         activation=activation_preamble("none" if split else problem.activation),
         bias="none" if split else problem.bias,

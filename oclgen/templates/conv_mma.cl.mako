@@ -15,6 +15,7 @@ tile_m, tile_n, tile_k     tile of the product, and steps of k per tile
 warps_m, warps_n           warps per work-group, each of which computes a block
 blocks_m, blocks_n         blocks of 16 (wgmma: 64) rows and of 8 columns that a warp computes
 a, b                       how the sides lie in local memory: see `Layout`
+staging                    results that leave through local memory at once: see `Staging`
 stages, ahead              tiles in local memory; those that are copied ahead
 split_k, slice             slices of k, each a plane of sums; the tiles along k of each
 group_m                    rows of tiles that work-groups sweep together
@@ -36,12 +37,13 @@ elements                   elements of a plane
     chunk = 16 // elem_bytes
     stage_bytes = a.bytes + b.bytes
     weights = "b" if pixels == "a" else "a"
+    channels = "n" if pixels == "a" else "m"
     p_lay, w_lay = (a, b) if pixels == "a" else (b, a)
     starts = {"a": 0, "b": a.bytes}
     firsts = {"a": "tile_row", "b": "tile_column"}
     copies = p_lay.bytes // (16 * work_items)
     rows_per_copy = work_items * 16 // p_lay.row_bytes
-    block_m = 16 * (4 if unit == "wgmma" else 1)
+    block_m = 64 if unit == "wgmma" else 16
     warp_m, warp_n = blocks_m * block_m, blocks_n * 8
     warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "")
     def plus(offset):
@@ -55,7 +57,7 @@ ${sizes}
 % if in_place:
 ${share.copy_elements(elem_bytes)}
 % endif
-${share.staged_results(tile_n, c_bytes)}
+${share.staged(staging)}
 <%def name="copy(slot)">\
 % if in_place:
             if (!aligned) {
@@ -195,38 +197,12 @@ ${copy("writing")}\
     // results go through local memory, so that neighbours store to neighbours
     const bool wide = ((size_t)out & 15) == 0;
     __global ${raw} *results = (__global ${raw} *)out;
-% if bias and pixels == "a":
-% for j in range(blocks_n):
-<% at = f"tile_column + warp_column + COLUMN({j})" %>\
-    const float2 bias${j} = (float2)(
-        ${at} < CHANNELS ? LOAD1(bias + ${at}) : 0.0f, ${at} + 1 < CHANNELS ? LOAD1(bias + ${at} + 1) : 0.0f);
-% endfor
-% endif
-% for i in range(blocks_m):
-    barrier(CLK_LOCAL_MEM_FENCE);
-% for h in (0, 1):
-    {
-        const int row = warp_row / ${warp_m} * ${block_m} + ROW(0, ${h});
-% if bias and pixels == "b":
-        const int channel = tile_row + warp_row + ROW(${i}, ${h});
-        const float bias_of_row = channel < CHANNELS ? LOAD1(bias + channel) : 0.0f;
-% endif
-% for j in range(blocks_n):
-<%
-    value = f"(float2)(acc[{i}][{4 * j + 2 * h}], acc[{i}][{4 * j + 2 * h + 1}])"
-    if bias:
-        value += f" + bias{j}" if pixels == "a" else " + bias_of_row"
-%>\
-        stage_pair(tiles, row, warp_column + COLUMN(${j}), ACT(${value}));
-% endfor
-    }
-% endfor
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int at = id; at < ${tile_m // blocks_m * tile_n // per}; at += ${work_items}) {
-        const int row = at / ${tile_n // per}, column = at % ${tile_n // per} * ${per};
-        const ${raw}${per} value = *(__local const ${raw}${per} *)(tiles + staged(row, column));
-        const int m = tile_row + row / ${block_m} * ${warp_m} + ${i * block_m} + row % ${block_m};
-        const int n = tile_column + column;
+% for m0, n0 in staging.parts:
+${share.stage(staging, m0, n0, block_m, channels if bias else "none", ("CHANNELS", "CHANNELS"))}\
+    for (int at = id; at < ${staging.rows * staging.columns // per}; at += ${work_items}) {
+        const int row = at / ${staging.columns // per}, column = at % ${staging.columns // per} * ${per};
+        const ${raw}${per} value = *(__local const ${raw}${per} *)STAGED(row, column);
+        const int m = tile_row + ${staging.row_in_tile(m0)}, n = tile_column + ${staging.column_in_tile(n0)};
 % if pixels == "a":
         if (m < PIXELS && n < CHANNELS) {
             __global ${raw} *to = results + place_of(m, phase) + n;

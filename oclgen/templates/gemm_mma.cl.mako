@@ -17,7 +17,7 @@ tile_m, tile_n      tile of C per work-group
 tile_k              steps of the reduction per tile
 warps_m, warps_n    warps (32 work-items) per work-group; a block of C for each
 blocks_m, blocks_n  blocks of 16 (wgmma: 64) rows and of 8 columns that a warp computes
-store_m, store_n    how many of them leave through local memory at once
+staging             results that leave through local memory at once: see `Staging`
 stages, ahead       tiles in local memory; those that are copied ahead
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
 group_m             rows of tiles that work-groups sweep together, so that they share B in cache
@@ -39,10 +39,6 @@ a, b                how the operand lies in local memory: see `Layout`
     block_m = 64 if unit == "wgmma" else 16
     warp_m, warp_n = blocks_m * block_m, blocks_n * 8
     warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "")
-    # of the results that leave at once: rows and columns of a block, and columns of all
-    part_m, part_n = store_m * block_m, store_n * 8
-    columns = tile_n // warp_n * part_n
-
     def plus(offset):
         return f" + {offset}" if offset else ""
 %>\
@@ -53,7 +49,7 @@ ${units}
 % if not (a.packed and b.packed):
 ${share.copy_elements(elem_bytes)}
 % endif
-${share.staged_results(columns, c_bytes)}
+${share.staged(staging)}
 <%def name="copy(slot)">\
 % for side, lay in sides.items():
 % if lay.packed:
@@ -93,51 +89,20 @@ ${share.staged_results(columns, c_bytes)}
             from_${side} += step_${side};
 % endfor
 </%def>\
-<%def name="stage(i0, j0)">\
-% if bias == "m":
-% for i in range(store_m):
-% for h in (0, 1):
-<% at = f"tile_row + warp_row + ROW({i0 + i}, {h})" %>\
-        const float bias${i}${h} = ${f"{at} >= m ? 0.0f : " if edge_m else ""}LOAD1(bias + ${at});
-% endfor
-% endfor
-% endif
-% for j in range(store_n):
-% if bias == "n":
+<%def name="store(m0, n0, width)">\
 <%
-    at = f"tile_column + warp_column + COLUMN({j0 + j})"
-    pair = [(f"{at}{plus(e)} >= n ? 0.0f : " if edge_n else "") + f"LOAD1(bias + {at}{plus(e)})" for e in (0, 1)]
-%>\
-        const float2 bias${j} = (float2)(${", ".join(pair)});
-% endif
-% for i in range(store_m):
-% for h in (0, 1):
-<%
-    place = 4 * (j0 + j) + 2 * h
-    value = f"(float2)(acc[{i0 + i}][{place}], acc[{i0 + i}][{place + 1}])"
-    value += {"none": "", "m": f" + bias{i}{h}", "n": f" + bias{j}"}[bias]
-%>\
-        stage_pair(tiles, part_row + ROW(${i}, ${h}), part_column + COLUMN(${j}), ACT(${value}));
-% endfor
-% endfor
-% endfor
-</%def>\
-<%def name="store(i0, j0, width)">\
-<%
-    lanes = columns // width
+    lanes = staging.columns // width
     word = raw if width == 1 else f"{raw}{width}"
     guards = " && ".join(["y < m"] * edge_m + ["x < n"] * edge_n)
-    m_of = "row" if store_m == blocks_m else f"row / {part_m} * {warp_m} + row % {part_m}{plus(i0 * block_m)}"
-    n_of = "column" if store_n == blocks_n else f"column / {part_n} * {warp_n} + column % {part_n}{plus(8 * j0)}"
 %>\
 #pragma unroll 4
-            for (int at = id; at < ${tile_m // warp_m * part_m * lanes}; at += ${work_items}) {
-                const int row = at / ${lanes}, column = at % ${lanes}${f" * {width}" if width > 1 else ""};
-                const int y = tile_row + ${m_of}, x = tile_column + ${n_of};
-                ${f"if ({guards}) " if guards else ""}{
-                    *(__global ${word} *)(results + y * (long)ld_c + x) = *(__local const ${word} *)(tiles + staged(row, column));
-                }
+        for (int at = id; at < ${staging.rows * lanes}; at += ${work_items}) {
+            const int row = at / ${lanes}, column = at % ${lanes}${f" * {width}" if width > 1 else ""};
+            const int y = tile_row + ${staging.row_in_tile(m0)}, x = tile_column + ${staging.column_in_tile(n0)};
+            ${f"if ({guards}) " if guards else ""}{
+                *(__global ${word} *)(results + y * (long)ld_c + x) = *(__local const ${word} *)STAGED(row, column);
             }
+        }
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void gemm_mma(
@@ -228,19 +193,12 @@ ${copy("writing")}\
     // results go through the tiles' memory, whose last copy was awaited, so that neighbours store to neighbours
     const bool wide = IS_ALIGNED(c, ld_c, ${c_bytes}, ${per})${f" && n % {per} == 0" if edge_n else ""};
     __global ${raw} *results = (__global ${raw} *)c;
-    const int part_row = warp_row / ${warp_m} * ${part_m}, part_column = warp_column / ${warp_n} * ${part_n};
-% for i0 in range(0, blocks_m, store_m):
-% for j0 in range(0, blocks_n, store_n):
-    barrier(CLK_LOCAL_MEM_FENCE);
-    {
-${stage(i0, j0)}\
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
+% for m0, n0 in staging.parts:
+${share.stage(staging, m0, n0, block_m, bias, ("m" if edge_m else "", "n" if edge_n else ""))}\
     if (wide) {
-${store(i0, j0, per)}\
+${store(m0, n0, per)}\
     } else {
-${store(i0, j0, 1)}\
+${store(m0, n0, 1)}\
     }
-% endfor
 % endfor
 }

@@ -1,7 +1,7 @@
 <%doc>
 What kernels around `mma_units` share: chunks that are copied where `cp.async` cannot, and results
 that pass through the tiles' local memory, so that neighbours store to neighbours. Defs for other
-templates, no text of its own.
+templates, no text of its own. `staging` says which results leave at once: see `Staging`.
 </%doc>
 <%def name="copy_elements(elem_bytes)">\
 <% word = "uint" if elem_bytes == 4 else "ushort" %>\
@@ -14,31 +14,56 @@ void copy_elements(__local uchar *to, __global const elem_t *from, const int val
 }
 </%def>
 
-<%def name="staged_results(columns, result_bytes)">\
-<%
-    line_bytes = columns * result_bytes
-    # eight rows of 8 bytes a work-item, or of 4, are written at once: each to banks of its own
-    wide = result_bytes // 2
-    pieces, places = line_bytes // 16 // wide, 8 // wide
-    apart = next(n for n in (8, 4, 2, 1) if n <= places and pieces % n == 0)
-    row = f"row / {places // apart}" if apart < places else "row"
-    turned = f"{row} % {apart}" + (f" * {wide}" if wide > 1 else "")
-%>\
-/* where a result lies on its way through local memory, swizzled so that no bank is met twice */
-uint staged(const uint row, const uint column)
-{
-    const uint at = column * ${result_bytes};
-    return row * ${line_bytes} + (at / 16 ^ ${turned}) * 16 + at % 16;
-}
+<%def name="staged(staging)">\
+/* where a result lies on its way through local memory */
+#define STAGED(row, column) (tiles + (row) * ${staging.line_bytes} + (column) * ${staging.result_bytes})
 
-/* puts two neighbouring columns of a row there */
-void stage_pair(__local uchar *tiles, const uint row, const uint column, const float2 value)
+/* puts a result and its right neighbour there */
+void stage_pair(__local uchar *to, const float2 value)
 {
-    __local uchar *to = tiles + staged(row, column);
-% if result_bytes == 4:
+% if staging.result_bytes == 4:
     *(__local float2 *)to = value;
 % else:
     *(__local uint *)to = pair_of(value);
 % endif
 }
+</%def>
+
+<%doc>
+Puts a part of act(acc + bias) into local memory. bias: "none", "m" or "n"; limits: rows and columns
+of C, "" where the tile divides them.
+</%doc>
+<%def name="stage(staging, m0, n0, block_m, bias, limits)">\
+<%
+    i0, j0 = m0 // block_m, n0 // 8
+    places = [(i, h) for i in range(staging.part_m // block_m) for h in (0, 1)]
+    def loaded(at, limit):
+        return (f"{at} >= {limit} ? 0.0f : " if limit else "") + f"LOAD1(bias + {at})"
+%>\
+    barrier(CLK_LOCAL_MEM_FENCE);
+    {
+        __local uchar *to = STAGED(warp_row / ${staging.warp_m} * ${staging.part_m} + ROW(0, 0),
+                                   warp_column / ${staging.warp_n} * ${staging.part_n} + COLUMN(0));
+% if bias == "m":
+% for i, h in places:
+        const float bias${i}${h} = ${loaded(f"tile_row + warp_row + ROW({i0 + i}, {h})", limits[0])};
+% endfor
+% endif
+% for j in range(staging.part_n // 8):
+% if bias == "n":
+<% at = f"tile_column + warp_column + COLUMN({j0 + j})" %>\
+        const float2 bias${j} = (float2)(${loaded(at, limits[1])}, ${loaded(f"{at} + 1", limits[1])});
+% endif
+% for i, h in places:
+<%
+    offset = (block_m * i + 8 * h) * staging.line_bytes + 8 * j * staging.result_bytes
+    place = 4 * (j0 + j) + 2 * h
+    value = f"(float2)(acc[{i0 + i}][{place}], acc[{i0 + i}][{place + 1}])"
+    value += {"none": "", "m": f" + bias{i}{h}", "n": f" + bias{j}"}[bias]
+%>\
+        stage_pair(to + ${offset}, ACT(${value}));
+% endfor
+% endfor
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
 </%def>

@@ -14,6 +14,7 @@ from oclgen import probe, ptx
 from oclgen.device import Device
 from oclgen.families import gemm_mma
 from oclgen.families.gemm_mma_tiles import pack
+from oclgen.families.mma_staging import Staging
 from oclgen.keys import parse_gemm, parse_key
 from oclgen.limits import KIB, Limits
 from oclgen.measure import TOLERANCE, Bench, compare, decode, encode
@@ -239,16 +240,25 @@ def test_views_need_not_be_aligned(
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-def test_results_leave_in_parts_that_the_tiles_hold(config: gemm_mma.Config) -> None:
+def test_results_leave_in_the_largest_parts_that_fit(config: gemm_mma.Config) -> None:
     for problem in (PROBLEM, replace(PROBLEM, dtype="tf32", trans_b=True)):
         if config.why_not(problem, HOPPER) is None:
-            blocks, leaving = config.blocks, config.leaving(problem)
-            assert all(all_ % part == 0 for all_, part in zip(blocks, leaving, strict=True))
-            held = 4 if config.split_k > 1 or problem.dtype == "tf32" else 2
-            whole = config.tile_m * config.tile_n * held
-            part = whole * leaving[0] * leaving[1] // (blocks[0] * blocks[1])
-            assert part <= config.local_bytes(problem)
-            assert part == whole or 4 * part > config.local_bytes(problem)
+            part, room = config.staging(problem), config.local_bytes(problem)
+            assert len(part.parts) * part.rows * part.columns == config.tile_m * config.tile_n
+            assert part.bytes <= room
+            assert len(part.parts) == 1 or 3 * part.bytes > room
+
+
+@pytest.mark.parametrize("result_bytes", [2, 4])
+@pytest.mark.parametrize("columns", [8, 16, 24, 64, 80, 96, 128, 192, 256])
+def test_neither_staging_nor_storing_meets_a_bank_twice(columns: int, result_bytes: int) -> None:
+    part = Staging(64, columns, 64, columns, 64, columns, result_bytes)
+    lanes = [(lane // 4, 2 * (lane % 4)) for lane in range(16 if result_bytes == 4 else 32)]
+    words = {(part.line_bytes * row + result_bytes * column) // 4 for row, column in lanes}
+    banks = {word % 32 for word in words | {word + result_bytes // 4 for word in words}}
+    assert len(banks) == 32
+    assert part.line_bytes % 16 == 0
+    assert part.line_bytes >= columns * result_bytes
 
 
 def test_tf32_keys_and_short_forms() -> None:
