@@ -201,14 +201,15 @@ ${copy("writing")}\
 ${share.stage(staging, m0, n0, block_m, channels if bias else "none", ("CHANNELS", "CHANNELS"))}\
     for (int at = id; at < ${staging.rows * staging.columns // per}; at += ${work_items}) {
         const int row = at / ${staging.columns // per}, column = at % ${staging.columns // per} * ${per};
-        const ${raw}${per} value = *(__local const ${raw}${per} *)STAGED(row, column);
+        const uint4 chunk = *(__local const uint4 *)STAGED(row, column); // compilers make two of ushort8
+        const ${raw}${per} value = as_${raw}${per}(chunk);
         const int m = tile_row + ${staging.row_in_tile(m0)}, n = tile_column + ${staging.column_in_tile(n0)};
 % if pixels == "a":
         if (m < PIXELS && n < CHANNELS) {
             __global ${raw} *to = results + place_of(m, phase) + n;
 % if run == per:
             if (wide) {
-                *(__global ${raw}${per} *)to = value;
+                *(__global uint4 *)to = chunk;
             } else
 % endif
             {
@@ -223,8 +224,11 @@ ${share.stage(staging, m0, n0, block_m, channels if bias else "none", ("CHANNELS
 % if run > 1:
             if (wide) {
 % for e in range(0, per, run):
-<% part = "value" if run == per else "value.s" + "".join(str(e + x) for x in range(run)) %>\
-                if (n + ${e} < PIXELS) *(__global ${raw}${run} *)(plane + place_of(n + ${e}, phase)) = ${part};
+<%
+    part = "chunk" if run == per else "value.s" + "".join(str(e + x) for x in range(run))
+    word = "uint4" if run == per else f"{raw}{run}"
+%>\
+                if (n + ${e} < PIXELS) *(__global ${word} *)(plane + place_of(n + ${e}, phase)) = ${part};
 % endfor
             } else
 % endif

@@ -7,7 +7,8 @@ Operands whose rows or pointers are not 16-byte aligned are copied element by el
 
 A tile lies in local memory as rows of 32 to 128 bytes: an operand stored along k as one row per
 row or column of C, any other as panels 128 bytes wide with one row per step of k. The 16-byte
-chunks of a row are swizzled, so that neither `ldmatrix` nor wgmma meets a bank twice.
+chunks of a row are swizzled, so that neither `ldmatrix` nor wgmma meets a bank twice. Results pass
+through the same memory and leave by 16 bytes or, where C is not so aligned, by elements.
 
 units               `mma_units` for these tiles
 unit                "mma": `mma.sync`, each warp on its own block; "wgmma": `wgmma.mma_async`,
@@ -92,7 +93,7 @@ ${share.staged(staging)}
 <%def name="store(m0, n0, width)">\
 <%
     lanes = staging.columns // width
-    word = raw if width == 1 else f"{raw}{width}"
+    word = raw if width == 1 else "uint4" # compilers make two of ushort8
     guards = " && ".join(["y < m"] * edge_m + ["x < n"] * edge_n)
 %>\
 #pragma unroll 4

@@ -30,8 +30,10 @@ void stage_pair(__local uchar *to, const float2 value)
 </%def>
 
 <%doc>
-Puts a part of act(acc + bias) into local memory. bias: "none", "m" or "n"; limits: rows and columns
-of C, "" where the tile divides them.
+Puts the part of act(acc + bias) that begins at m0, n0 of each warp's into local memory.
+
+bias                "none", "m" or "n"
+limits              rows and columns of C, "" where the tile divides them
 </%doc>
 <%def name="stage(staging, m0, n0, block_m, bias, limits)">\
 <%

@@ -115,7 +115,7 @@ def test_on_matrix_units(device: Device, problem: ConvProblem) -> None:
     if not {"mma", "wgmma"} <= device.limits.instructions:
         pytest.skip(f"{device.name} has no matrix units")
     bench = Bench(device, problem)
-    for first in (0, 2):
+    for first in (0, 2, 3):
         config = config_for(problem, first)
         result = bench.measure(conv_mma.plan(problem, config), 0.0)
         assert result.ok, f"{problem.key()} {config}: {result.reason}"

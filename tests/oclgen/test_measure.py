@@ -18,7 +18,7 @@ from oclgen.conditions import before_and_after, conditions
 from oclgen.device import Device
 from oclgen.families import gemm_register
 from oclgen.limits import DeviceInfo
-from oclgen.measure import MAX_SAMPLES, MIN_SAMPLES, Bench, time_samples, uncertainty
+from oclgen.measure import MAX_SAMPLES, MIN_SAMPLES, Bench, compare, time_samples, uncertainty
 from oclgen.problem import GemmProblem
 
 SMALL = GemmProblem(24, 40, 16)
@@ -40,6 +40,15 @@ class Prepared:
 
 def sampled(times: Iterator[float], **more: Any) -> tuple[float, ...]:
     return time_samples(Prepared(times), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("element", [2.0, np.inf, np.nan])
+def test_one_wrong_element_is_wrong(element: float) -> None:
+    want = np.ones(1000)
+    assert compare(want, want, 1e-3) == (0.0, "")
+    got = want.copy()
+    got[7] = element
+    assert "allowed 1e-03" in compare(got, want, 1e-3)[1]
 
 
 def test_few_samples_do_where_they_agree() -> None:
