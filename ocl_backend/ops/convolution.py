@@ -30,8 +30,8 @@ from ocl_backend.tuned import (
     remember,
     tuned_call,
 )
-from oclgen.families.conv_mma_operands import STRIDES
 from oclgen.problem import ConvProblem, Direction
+from oclgen.strided_weights import STRIDES
 
 Pair = tuple[int, int]
 

@@ -11,15 +11,14 @@ from itertools import accumulate
 from oclgen.correlation import Correlation
 from oclgen.families.conv_gemm_operands import Sizes, defines, phases
 from oclgen.families.gemm_mma_tiles import CHUNK_BYTES, Layout
-from oclgen.plan import Arg, Launch, Scalar, buffer, ceil_div, round_up
+from oclgen.plan import Arg, Launch, buffer, ceil_div, round_up
 from oclgen.planes import PLANES
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem
 from oclgen.render import dtype_preamble, render
+from oclgen.strided_weights import strided_weights
 
 PACKED = "packed"
 """Role of the workspace that holds the weights of all phases as tiles."""
-STRIDES = ("w_stride_0", "w_stride_1", "w_stride_2", "w_stride_3")
-"""Names of the scalars that are the strides of w [out_channels, in_channels, rows, columns]."""
 TURN_PIXELS = 64
 """Pixels that a work-group turns, 128 bytes of channels of each."""
 TURN_ITEMS = 256
@@ -186,20 +185,9 @@ def pack(problem: ConvProblem, layout: Layout) -> Launch | None:
         kernel="conv_mma_pack",
         global_size=(round_up(rows * chunks, PACK_ITEMS), len(parts), 1),
         local_size=(PACK_ITEMS, 1, 1),
-        args=(*_weights(problem), *buffer(PACKED)),
+        args=(*strided_weights(problem), *buffer(PACKED)),
         of_weights=True,
     )
-
-
-def _weights(p: ConvProblem) -> tuple[Arg, ...]:
-    """Return the argument w: pointer and offset, and its strides by result channel, channel that is
-    summed over, row and column of taps. A caller may replace these, by the names of `STRIDES`.
-    """  # noqa: D205
-    taps = p.kernel_h * p.kernel_w
-    steps = dict(zip(STRIDES, (p.in_channels * taps, taps, p.kernel_w, 1), strict=True))
-    out, into, *rest = (Scalar(step, "long", name) for name, step in steps.items())
-    across = (into, out) if p.direction == "bwd_data" else (out, into)
-    return (*buffer("w"), *across, *rest)
 
 
 def sizes_text(problem: ConvProblem, layout: Layout) -> str:
@@ -252,7 +240,7 @@ def sum_weights(p: ConvProblem, planes: int) -> Launch:
         kernel="conv_mma_sum",
         global_size=(SUM_ITEMS * ceil_div(p.in_channels, span), p.out_channels, 1),
         local_size=(SUM_ITEMS, 1, 1),
-        args=(*buffer(PLANES), *_weights(p)),
+        args=(*buffer(PLANES), *strided_weights(p)),
         local_bytes=4 * taps * (span + 1),
     )
 

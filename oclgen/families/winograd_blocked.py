@@ -142,7 +142,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     launches = [_convolution(problem, geo, config)]
     if not config.filters_inside:
         filters = common.FilterLayout(geo, config.item_k, skewed=True)
-        first = common.filter_launch(problem.dtype, filters, config.vec_k, 1, CHANNELS_PER_ITEM)
+        first = common.filter_launch(problem, filters, config.vec_k, 1, CHANNELS_PER_ITEM)
         launches.insert(0, first)
     return Plan(tuple(launches), workspaces(problem, config))
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from oclgen.limits import Limits
-from oclgen.plan import Launch, buffer, ceil_div, round_up
+from oclgen.plan import Arg, Launch, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import dtype_preamble, render, vector
+from oclgen.strided_weights import strided_weights
 from oclgen.winograd_matrices import POINTS, Matrix, Transforms, cook_toom, statements
 
 Workspaces = tuple[tuple[str, int], ...]
@@ -25,13 +26,13 @@ FLOAT = 4
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether F(m x m, 3 x 3) computes the problem: forward or data, `fits` with 3x3."""
-    return fits(problem, (3,)) and problem.direction != "bwd_weights"
+    """Say whether F(m x m, 3 x 3) computes it: forward or data, in planes, `fits` with 3x3."""
+    return fits(problem, (3,)) and problem.direction != "bwd_weights" and in_planes(problem)
 
 
 def fits(problem: Problem, kernels: tuple[int, ...] = (3, 5)) -> TypeGuard[ConvProblem]:
     """Say whether it has a square kernel of such a size, stride 1, one group, no excess padding."""
-    if not in_planes(problem):
+    if not isinstance(problem, ConvProblem):
         return False
     p = problem
     ones = (p.stride_h, p.stride_w, p.dilation_h, p.dilation_w, p.groups) == (1, 1, 1, 1, 1)
@@ -44,7 +45,8 @@ class Geometry:
     """One convolution in terms that serve every direction.
 
     `source` [batch, channels, in_h, in_w], correlated with a filter, gives `target`
-    [batch, filters, out_h, out_w]. For the gradient of the filter it is the forward one.
+    [batch, filters, out_h, out_w]. For the gradient of the filter it is the forward one. Both lie
+    in memory with the channels of a pixel side by side if `pixels`.
 
     Backward-data is the same convolution of y with the filter transposed and rotated by half a
     turn, with padding kernel - 1 - p (arXiv:1509.09308, section 3).
@@ -64,6 +66,7 @@ class Geometry:
     rotated: bool
     out_tile: int
     kernel: int
+    pixels: bool
 
     @property
     def in_tile(self) -> int:
@@ -133,6 +136,7 @@ def geometry(problem: ConvProblem, out_tile: int) -> Geometry:
         rotated=not forward,
         out_tile=out_tile,
         kernel=problem.kernel_h,
+        pixels=problem.layout == "nhwc",
     )
 
 
@@ -208,6 +212,7 @@ def filter_tile(geo: Geometry, width: int) -> str:
         vec_k=width,
         kernel=geo.kernel,
         rotated=geo.rotated,
+        strided=geo.pixels,
         filter_axis=axis_function("filter_axis", _matrices(geo).filter, vector(width)),
     )
 
@@ -241,8 +246,13 @@ def odd_lines(floats: int) -> int:
     return CACHE_LINE * (ceil_div(floats, CACHE_LINE) | 1)
 
 
+def weights(problem: ConvProblem) -> tuple[Arg, ...]:
+    """Return the argument w: where images lie as pixels, its strides may be replaced."""
+    return strided_weights(problem) if problem.layout == "nhwc" else buffer("w")
+
+
 def filter_launch(
-    dtype: str, layout: FilterLayout, vec_k: int, local_k: int, channels_per_item: int
+    problem: ConvProblem, layout: FilterLayout, vec_k: int, local_k: int, channels_per_item: int
 ) -> Launch:
     """Return the launch that writes U from w.
 
@@ -252,9 +262,10 @@ def filter_launch(
     geo = layout.geo
     source = render(
         "winograd_filter",
-        preamble=dtype_preamble(dtype),
+        preamble=dtype_preamble(problem.dtype),
         defines=geo.defines(),
         filter_tile=filter_tile(geo, vec_k),
+        strided=geo.pixels,
         panel=layout.panel,
         point=layout.point,
         vec_k=vec_k,
@@ -267,7 +278,7 @@ def filter_launch(
         kernel="winograd_filter",
         global_size=(round_up(items_k, local_k), ceil_div(geo.channels, channels_per_item)),
         local_size=(local_k, 1),
-        args=(*buffer("w"), *buffer("u")),
+        args=(*weights(problem), *buffer("u")),
         of_weights=True,
     )
 

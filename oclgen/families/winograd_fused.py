@@ -121,7 +121,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     geo = common.geometry(problem, config.out_tile)
     filters = _filters(geo, config)
     launches = (
-        common.filter_launch(problem.dtype, filters, 1, FILTER_GROUP, 1),
+        common.filter_launch(problem, filters, 1, FILTER_GROUP, 1),
         _convolution(problem, geo, config, filters.panel),
     )
     return Plan(launches, workspaces(problem, config))

@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 
 from oclgen.families import gemm_register, gemm_staged
 from oclgen.families import winograd_common as common
+from oclgen.families import winograd_pixels as pixels
 from oclgen.families.gemm_parts import aligned_preamble
 from oclgen.families.winograd_common import FLOAT, Geometry
 from oclgen.limits import Limits
@@ -25,12 +26,15 @@ GEMMS: dict[str, Any] = {module.NAME: module for module in (gemm_register, gemm_
 TILE_STEP = 16
 """Tiles are padded to a multiple of this: no vector of them is ever split."""
 ROLES = {"a": "u", "b": "v", "c": "m"}
+ROLES_OF_PIXELS = {"a": "v", "b": "u", "c": "m"}
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """Parameters: output tile, shape of the transforms' work-items, and the product's config.
 
+    `vec_t` and `local_t` are tiles of a work-item and work-items of a group; of pixels a work-item
+    takes `vec_t` channels of one tile.
     `gemm` names a GEMM family and its config: see `gemm_text`.
     """
 
@@ -53,6 +57,8 @@ class Config:
             return f"local_t={self.local_t} local_k={self.local_k}: the device allows {largest}"
         if geo.filters % self.vec_k:
             return f"vec_k={self.vec_k} does not divide the {geo.filters} filters"
+        if reason := pixels.conflict(geo, self.vec_t, limits):
+            return reason
         try:
             family, config = parse_gemm(self.gemm)
         except ValueError as error:
@@ -69,8 +75,14 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 
 def gemm_problem(geo: Geometry) -> GemmProblem:
-    """Return the product of all points: M [filters, tiles] = U^T [channels, filters] V."""
+    """Return the product of all points: M [filters, tiles] = U^T [channels, filters] V.
+
+    Of pixels it is M [tiles, filters] = V [tiles, channels] U, so that what neighbouring work-items
+    transform are neighbours on both sides.
+    """
     tiles = round_up(geo.tiles, TILE_STEP)
+    if geo.pixels:
+        return GemmProblem(tiles, geo.filters, geo.channels, batch=geo.points)
     return GemmProblem(geo.filters, tiles, geo.channels, trans_a=True, batch=geo.points)
 
 
@@ -112,9 +124,11 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     family, gemm_config = parse_gemm(config.gemm)
     filters = _filters(geo)
     product: Plan = GEMMS[family].plan(gemm_problem(geo), gemm_config)
+    roles = ROLES_OF_PIXELS if geo.pixels else ROLES
+    transform = pixels.input_launch if geo.pixels else common.input_launch
     launches = (
-        common.filter_launch(problem.dtype, filters, config.vec_k, config.local_k, 1),
-        common.input_launch(
+        common.filter_launch(problem, filters, config.vec_k, config.local_k, 1),
+        transform(
             problem.dtype,
             geo,
             "v",
@@ -123,7 +137,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
             config.local_t,
             tiles=round_up(geo.tiles, TILE_STEP),
         ),
-        *(renamed(launch, ROLES) for launch in product.launches),
+        *(renamed(launch, roles) for launch in product.launches),
         _output_launch(problem, geo, config),
     )
     return Plan(launches, (*workspaces(geo), *product.workspaces))
@@ -155,6 +169,8 @@ def renamed(launch: Launch, roles: dict[str, str]) -> Launch:
 
 def _output_launch(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
     tiles = round_up(geo.tiles, TILE_STEP)
+    if geo.pixels:
+        return pixels.output_launch(problem, geo, config.vec_t, config.local_t, tiles=tiles)
     source = render(
         "winograd_output",
         preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",

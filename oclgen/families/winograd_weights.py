@@ -15,6 +15,7 @@ from typing import Any, TypeGuard
 
 from oclgen.families import gemm_staged
 from oclgen.families import winograd_common as common
+from oclgen.families import winograd_pixels as pixels
 from oclgen.families.winograd_common import FLOAT, Geometry
 from oclgen.families.winograd_staged import GEMMS, TILE_STEP, gemm_text, parse_gemm, renamed
 from oclgen.limits import Limits
@@ -46,6 +47,8 @@ class Config:
         geo = common.geometry(problem, self.out_tile)
         if reason := common.no_points(geo):
             return reason
+        if reason := pixels.conflict(geo, 1, limits):
+            return reason
         if self.slice_t < 1 or self.slice_t % TILE_STEP:
             return f"slice_t={self.slice_t} is no multiple of {TILE_STEP} tiles"
         largest = min(limits.max_work_group, limits.max_work_items[0])
@@ -75,9 +78,14 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 
 def gemm_problem(geo: Geometry, slice_t: int) -> GemmProblem:
-    """Return the product of all slices and points: M [filters, channels] = Y [.., slice] V^T."""
+    """Return the product of all slices and points: M [filters, channels] = Y [.., slice] V^T.
+
+    Of pixels Y is [slice, filters] and V [slice, channels].
+    """
     batch = slices(geo, slice_t) * geo.points
-    return GemmProblem(geo.filters, geo.channels, slice_t, trans_b=True, batch=batch)
+    return GemmProblem(
+        geo.filters, geo.channels, slice_t, trans_a=geo.pixels, trans_b=not geo.pixels, batch=batch
+    )
 
 
 def slices(geo: Geometry, slice_t: int) -> int:
@@ -96,9 +104,10 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     shape: dict[str, Any] = {
         "tiles": slices(geo, config.slice_t) * config.slice_t, "slice_t": config.slice_t,
     }  # fmt: skip
+    transform = pixels.input_launch if geo.pixels else common.input_launch
     launches = (
-        common.input_launch(problem.dtype, geo, "v", x_axis, 1, config.local_t, **shape),
-        common.input_launch(
+        transform(problem.dtype, geo, "v", x_axis, 1, config.local_t, **shape),
+        transform(
             problem.dtype, geo.gradient, "gradient", y_axis, 1, config.local_t,
             read="OUT_TILE", **shape,
         ),
@@ -143,6 +152,7 @@ def _inverse(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
         preamble=dtype_preamble(problem.dtype),
         defines=geo.defines(),
         kernel=geo.kernel,
+        strided=geo.pixels,
         output_axis=common.axis_function("output_axis", matrices.output, vector(1)),
         local_c=config.local_c,
     )
@@ -151,5 +161,5 @@ def _inverse(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
         kernel="winograd_gradient",
         global_size=(round_up(geo.filters * geo.channels, config.local_c),),
         local_size=(config.local_c,),
-        args=(*buffer("m"), *buffer("w")),
+        args=(*buffer("m"), *common.weights(problem)),
     )

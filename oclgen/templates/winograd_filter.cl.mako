@@ -7,6 +7,7 @@ vec_k         filters per work-item; panel is a multiple of it
 channels_per_item   channels that one work-item takes, one after the other
 panel         filters that lie side by side; if all do, U is [points, channels, filters]
 point         floats from one point of U to the next
+strided       the strides of w are arguments
 filter_tile   the function that transforms vec_k filters of one channel
 </%doc>
 ${preamble}
@@ -18,6 +19,9 @@ ${filter_tile}
 __kernel __attribute__((reqd_work_group_size(${local_k}, 1, 1)))
 void winograd_filter(
     __global const elem_t *restrict w, const long offset_w,
+% if strided:
+    const long w_filter, const long w_channel, const long w_row, const long w_column,
+% endif
     __global float *restrict u, const long offset_u)
 {
     const int k0 = (int)get_global_id(0) * ${vec_k};
@@ -28,6 +32,6 @@ void winograd_filter(
     u += offset_u + (long)(k0 / PANEL) * CHANNELS * PANEL + k0 % PANEL;
     const int first = (int)get_global_id(1) * ${channels_per_item};
     for (int c = first; c < min(first + ${channels_per_item}, CHANNELS); ++c) {
-        filter_tile(w, k0, c, u + (long)c * PANEL, U_POINT);
+        filter_tile(w, ${"w_filter, w_channel, w_row, w_column, " if strided else ""}k0, c, u + (long)c * PANEL, U_POINT);
     }
 }

@@ -4,22 +4,36 @@ The filter transform of one channel, a function that several kernels contain.
 kernel        rows and columns of a filter
 vec_k         filters in the lanes of one vector
 rotated       the filter is stored [channels, filters] and turned by half (backward-data)
+strided       the strides of w are arguments, whatever the order in which it is stored
 filter_axis   the function that multiplies one axis by G
 </%doc>
 <%
     vf = "float" if vec_k == 1 else f"float{vec_k}"
     lanes = [f"LOAD1(w + tap + lane{s})" for s in range(vec_k)]
+    if strided:
+        row, column = (f"({kernel - 1} - {i})" if rotated else i for i in "rs")
+        tap = f"{row} * w_row + {column} * w_column"
+    else:
+        tap = f"{kernel**2 - 1} - (r * {kernel} + s)" if rotated else f"r * {kernel} + s"
     store = "*(u) = v[p]" if vec_k == 1 else f"vstore{vec_k}(v[p], 0, u)"
 %>\
 ${filter_axis}
 
 /* U of ${vec_k} filters from k0 on and of channel c; the points are `step` floats apart. */
 static void filter_tile(
-    __global const elem_t *w, const int k0, const int c, __global float *u, const long step)
+    __global const elem_t *w, \
+% if strided:
+const long w_filter, const long w_channel,
+    const long w_row, const long w_column,
+    \
+% endif
+const int k0, const int c, __global float *u, const long step)
 {
     ${vf} v[POINTS];
 % for s in range(vec_k):
-% if rotated:
+% if strided:
+    const long lane${s} = min(k0 + ${s}, FILTERS - 1) * w_filter + c * w_channel;
+% elif rotated:
     const long lane${s} = ((long)c * FILTERS + min(k0 + ${s}, FILTERS - 1)) * ${kernel**2};
 % else:
     const long lane${s} = ((long)min(k0 + ${s}, FILTERS - 1) * CHANNELS + c) * ${kernel**2};
@@ -29,7 +43,7 @@ static void filter_tile(
     for (int r = 0; r < ${kernel}; ++r) {
 #pragma unroll
         for (int s = 0; s < ${kernel}; ++s) {
-            const int tap = ${f"{kernel**2 - 1} - (r * {kernel} + s)" if rotated else f"r * {kernel} + s"};
+            const ${"long" if strided else "int"} tap = ${tap};
 % if vec_k == 1:
             v[r * IN_TILE + s] = ${lanes[0]};
 % else:

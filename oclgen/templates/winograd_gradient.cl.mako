@@ -3,6 +3,7 @@ Inverse transform of the gradient of a filter: w = A^T M A, from M [POINTS][filt
 
 kernel        rows and columns of a filter
 dtype         storage type of w; M is fp32
+strided       the strides of w are arguments
 local_c       work-items per group, along pairs of filter and channel
 output_axis   the function that multiplies one axis by A^T
 </%doc>
@@ -14,7 +15,10 @@ ${output_axis}
 __kernel __attribute__((reqd_work_group_size(${local_c}, 1, 1)))
 void winograd_gradient(
     __global const float *restrict m, const long offset_m,
-    __global elem_t *restrict w, const long offset_w)
+    __global elem_t *restrict w, const long offset_w${"," if strided else ")"}
+% if strided:
+    const long w_filter, const long w_channel, const long w_row, const long w_column)
+% endif
 {
     const int pair = get_global_id(0);
     if (pair >= FILTERS * CHANNELS) {
@@ -30,13 +34,17 @@ void winograd_gradient(
     for (int j = 0; j < IN_TILE; ++j) {
         output_axis(d + j, IN_TILE);
     }
+% if strided:
+    __global elem_t *out = w + offset_w + pair / CHANNELS * w_filter + pair % CHANNELS * w_channel;
+% else:
     __global elem_t *out = w + offset_w + (long)pair * ${kernel**2};
+% endif
 #pragma unroll
     for (int r = 0; r < ${kernel}; ++r) {
         output_axis(d + r * IN_TILE, 1);
 #pragma unroll
         for (int s = 0; s < ${kernel}; ++s) {
-            STORE1(d[r * IN_TILE + s], out + r * ${kernel} + s);
+            STORE1(d[r * IN_TILE + s], out + ${"r * w_row + s * w_column" if strided else f"r * {kernel} + s"});
         }
     }
 }

@@ -52,6 +52,9 @@ PROBLEMS: tuple[Problem, ...] = (
     ConvProblem(1, 6, 9, 8, 6, 3, 3, 2, 2, 1, 1, groups=6, direction="bwd_data"),
     ConvProblem(2, 6, 7, 8, 6, 3, 3, pad_h=1, pad_w=1, groups=6, direction="bwd_weights"),
     ConvProblem(1, 24, 3, 5, 40, 1, 1, dtype="bf16", layout="nhwc"),
+    ConvProblem(1, 3, 7, 9, 5, 3, 3, pad_h=1, bias=True, layout="nhwc"),
+    ConvProblem(2, 4, 5, 6, 3, 5, 5, pad_h=2, direction="bwd_data", layout="nhwc"),
+    ConvProblem(1, 3, 6, 9, 5, 3, 3, pad_h=1, pad_w=1, direction="bwd_weights", layout="nhwc"),
 )
 
 ASYNC = replace(gemm_async.DEFAULT, pad_a=0, pad_b=0, pack_a=True, pack_b=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from channels_last import difference
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from winograd_cases import (
@@ -17,8 +18,10 @@ from winograd_cases import (
     EVEN,
     FIVES,
     GRADIENTS,
+    PIXELS,
     SHAPES,
     STAGED,
+    STAGED_PRODUCT,
     STORED,
     VARIANTS,
     WEIGHTS,
@@ -32,15 +35,21 @@ from oclgen.device import Device
 from oclgen.families import FAMILIES
 from oclgen.limits import KIB, Limits
 from oclgen.measure import TOLERANCE, compare
-from oclgen.problem import ConvProblem
+from oclgen.problem import DIRECTIONS, ConvProblem, Direction
 from oclgen.reference import random_inputs, reference
+from oclgen.strided_weights import STRIDES
 
 CPU = Limits("cpu", 16 * KIB, 256, (256,) * 3, 2**27, 2**29, 2, 16)
 """Any device the tests run on has as much; a simulator that calls itself a GPU is used as a CPU."""
 
 
+GPU = replace(CPU, kind="gpu")
+"""The same, for what is kept from CPUs because others serve them faster."""
+
+
 def assert_right(device: Device, problem: ConvProblem, config: Any) -> None:
-    assert config.why_not(problem, CPU) is None, config.why_not(problem, CPU)
+    limits = CPU if problem.layout == "nchw" else GPU
+    assert config.why_not(problem, limits) is None, config.why_not(problem, limits)
     error, reason = run(device, problem, config)
     assert not reason, f"{problem.key()} {config}: {reason}"
     assert error <= TOLERANCE[problem.dtype]
@@ -58,6 +67,26 @@ def test_gradients_of_filters_and_kernels_of_five(
 ) -> None:
     base: Any = WEIGHTS if problem.direction == "bwd_weights" else STAGED
     assert_right(device, problem, replace(base, out_tile=out_tile))
+
+
+@pytest.mark.parametrize(("problem", "out_tile"), PIXELS, ids=label)
+def test_images_in_channels_last(device: Device, problem: ConvProblem, out_tile: int) -> None:
+    base: Any = WEIGHTS if problem.direction == "bwd_weights" else STAGED
+    assert_right(device, problem, replace(base, out_tile=out_tile))
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_variants_of_channels_last(device: Device, direction: Direction) -> None:
+    """Vectors and several rows of tiles in a group; w in channels_last, nothing aligned."""
+    problem = replace(EVEN, direction=direction, bias=direction == "fwd", layout="nhwc")
+    weights = replace(WEIGHTS, slice_t=32, local_t=40)
+    for vec_t, local_t in ((1, 24), (4, 7)):
+        staged = replace(STAGED, vec_t=vec_t, local_t=local_t, gemm=STAGED_PRODUCT)
+        config: Any = weights if direction == "bwd_weights" else staged
+        assert config.why_not(problem, GPU) is None
+        plan = FAMILIES[family_of(config)].plan(problem, config)
+        assert plan.replaceable >= {*STRIDES}
+        assert not difference(device, problem, plan)
 
 
 @pytest.mark.parametrize(("config", "problem"), [*EPILOGUES, *STORED], ids=label)

@@ -26,10 +26,11 @@ from winograd_cases import (
 from oclgen.families import FAMILIES, families_for, gemm_register
 from oclgen.families.winograd_blocked import phases
 from oclgen.families.winograd_common import geometry
+from oclgen.families.winograd_pixels import pixels_group
 from oclgen.families.winograd_staged import gemm_text, parse_gemm
 from oclgen.limits import KIB, Limits
 from oclgen.plan import Buffer, Plan
-from oclgen.problem import ConvProblem
+from oclgen.problem import DIRECTIONS, ConvProblem
 from search_spaces.space import seeds_of, space_of
 
 SMALLEST = Limits()
@@ -96,6 +97,24 @@ def test_gpus_begin_with_winograd(direction: Any) -> None:
     names = [f.NAME for f in families_for(problem) if f.DEFAULT.why_not(problem, GPU) is None]
     assert names[0] == ("winograd_weights" if direction == "bwd_weights" else "winograd_staged")
     assert {seed.out_tile for seed in seeds_of(names[0], problem, GPU)[:2]} == {4, 6}
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_channels_last_is_for_gpus_and_reads_neighbours(direction: Any) -> None:
+    """Work-items of a warp take its width of channels, in the transforms on both sides."""
+    problem = replace(LAYER, in_channels=96, direction=direction, layout="nhwc")
+    [family] = families_for(problem)
+    assert "CPUs" in str(family.DEFAULT.why_not(problem, CPU))
+    assert len(space_of(family.NAME, problem, CPU)) == 0
+    assert len(space_of(family.NAME, problem, GPU)) > 10
+    seed = seeds_of(family.NAME, problem, GPU)[0]
+    launches = [x for x in family.plan(problem, seed).launches if x.kernel.endswith("put")]
+    assert [launch.local_size for launch in launches] == [(32, 4), (32, 4)]
+    reason = str(replace(STAGED, vec_t=8).why_not(replace(ODD, layout="nhwc"), GPU))
+    assert "vec_t=8" in reason
+    assert "20 channels" in reason
+    odd = pixels_group(33, 128), pixels_group(3, 128), pixels_group(64, 8)
+    assert odd == ((17, 7), (3, 42), (8, 1))
 
 
 @pytest.mark.parametrize(

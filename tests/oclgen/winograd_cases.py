@@ -37,6 +37,18 @@ FIVES = (
     (ConvProblem(2, 5, 7, 9, 6, 5, 5, pad_h=2, pad_w=1, direction="bwd_weights"), 4),
 )
 """What Winograd serves by staged transforms alone: problem and out_tile."""
+PIXELS = tuple(
+    (replace(p, layout="nhwc"), out_tile)
+    for p, out_tile in (
+        (SHAPES[0], 2),
+        (replace(SHAPES[1], direction="bwd_data"), 4),
+        (replace(SHAPES[3], bias=True, activation="relu"), 6),
+        (replace(SHAPES[2], dtype="fp16", bias=True), 4),
+        *FIVES,
+        *GRADIENTS,
+    )
+)
+"""Images in channels_last, which the staged families alone read as they lie: with out_tile."""
 
 BLOCKED = blocked.Config(
     out_tile=4, tile_rows=2, item_t=3, item_k=8, vec_k=4, unroll_c=1, workers=2, split_k=1,

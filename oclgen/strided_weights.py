@@ -1,0 +1,24 @@
+"""The weights of a convolution as an argument whose strides a caller may replace at launch.
+
+So weights in channels_last, and their gradients, need no copy. What a kernel does with them is its
+family's business.
+"""
+
+from __future__ import annotations
+
+from oclgen.plan import Arg, Scalar, buffer
+from oclgen.problem import ConvProblem
+
+STRIDES = ("w_stride_0", "w_stride_1", "w_stride_2", "w_stride_3")
+"""Names of the scalars that are the strides of w [out_channels, in_channels, rows, columns]."""
+
+
+def strided_weights(p: ConvProblem) -> tuple[Arg, ...]:
+    """Return the argument w: pointer and offset, and its strides by result channel, channel that is
+    summed over, row and column of taps. A caller may replace these, by the names of `STRIDES`.
+    """  # noqa: D205
+    taps = p.kernel_h * p.kernel_w
+    steps = dict(zip(STRIDES, (p.in_channels * taps, taps, p.kernel_w, 1), strict=True))
+    out, into, *rest = (Scalar(step, "long", name) for name, step in steps.items())
+    across = (into, out) if p.direction == "bwd_data" else (out, into)
+    return (*buffer("w"), *across, *rest)
