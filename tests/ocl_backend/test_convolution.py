@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import nn
 
 from ocl_backend.ops import convolution
 from ocl_backend.tuned import reload_tuned
-from oclgen.families import families_for
+from oclgen.families import families_for, winograd_pixels
 from oclgen.problem import ConvProblem
 
 CASES = {
@@ -63,21 +64,52 @@ def test_inputs_need_not_be_dense(device: Any) -> None:
     check(device, torch.conv2d, x, torch.randn(6, 4, 3, 3))
 
 
-@pytest.mark.parametrize("case", ["1x1", "3x3", "transposed"])
-def test_channels_last_is_read_as_it_lies(
-    device: Any, case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def in_pixels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Serve channels_last as it lies wherever a family can, also on CPUs."""
+
     def served(index: int, pixels: ConvProblem, planes: ConvProblem) -> ConvProblem:
         return pixels if families_for(pixels) else planes
 
     monkeypatch.setattr(convolution, "better_known", served)
+    monkeypatch.setattr(winograd_pixels, "conflict", lambda *_: None)
     reload_tuned()
+    yield
+    reload_tuned()
+
+
+@pytest.mark.usefixtures("in_pixels")
+@pytest.mark.parametrize("case", ["1x1", "3x3", "transposed"])
+def test_channels_last_is_read_as_it_lies(device: Any, case: str) -> None:
     x = torch.randn(2, 4, 11, 9).to(memory_format=torch.channels_last)
     check_module(device, CASES[case], x)
     layer = deepcopy(CASES[case]).to(place(device))
     met = torch.ocl.explain(layer, x.to(place(device))).rows[0].problem
-    assert met.endswith(":nhwc") == (case == "1x1")
-    reload_tuned()
+    assert met.endswith(":nhwc") == (case != "transposed")
+
+
+@pytest.mark.usefixtures("in_pixels")
+def test_a_layer_in_channels_last_copies_no_image(device: Any) -> None:
+    """Forward, and both gradients, whose weights are not copied either."""
+    layer = deepcopy(CASES["3x3"]).to(place(device), memory_format=torch.channels_last)
+    x, grad = (
+        torch.randn(2, channels, 11, 9, device=place(device)).to(memory_format=torch.channels_last)
+        for channels in (4, 6)
+    )
+
+    def train() -> None:
+        y = layer(x.requires_grad_())
+        torch.autograd.grad(y, [x, layer.weight], grad)
+
+    train()
+    with torch.ocl.profile(file=None) as seen:
+        train()
+    transforms = ["winograd_filter", "winograd_input", "gemm_staged", "winograd_output"]
+    of_weights = ["winograd_input", "winograd_input", "gemm_staged", "winograd_gradient"]
+    copy_of_weights = ["strided_copy"]
+    assert [command.name for command in seen.commands] == [
+        *copy_of_weights, *transforms, *transforms, *of_weights,
+    ]  # fmt: skip
 
 
 def test_tf32_is_a_choice_and_off_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
