@@ -18,7 +18,7 @@ from torch import Tensor
 from ocl_backend.held import Rule, Step, begin, follow
 from ocl_backend.kept_weights import weights_of
 from ocl_backend.ops.batch_norm_kernels import Kind, Prepared
-from ocl_backend.ops.formats import laid_out_like
+from ocl_backend.ops.formats import arranged, in_pixels
 from ocl_backend.ops.fused_pointwise import Activating, Adding, Masked
 from ocl_backend.ops.outputs import into
 from ocl_backend.tuned import STORAGE
@@ -102,12 +102,17 @@ def rule_of(
     trains: bool,
     tracks: bool,
     affine: bool,
+    pixels: bool,
 ) -> Normalising | NormalisingBackward:
-    """Return the prepared pass over x of `shape`; `param` is the statistics' dtype."""
+    """Return the prepared pass over x of `shape`; `param` is the statistics' dtype.
+
+    With `pixels` it lies in channels_last.
+    """
     batch, channels, *rest = shape
     kind = Kind(
-        direction, device, dtype, param, batch, channels, prod(rest), trains, tracks, affine
-    )
+        direction, device, dtype, param, batch, channels, prod(rest), trains, tracks, affine,
+        pixels=pixels,
+    )  # fmt: skip
     return Normalising(kind) if direction == "fwd" else NormalisingBackward(kind)
 
 
@@ -125,7 +130,8 @@ def native_batch_norm(
 
     In evaluation the last two are empty, as torch has them on the CPU.
     """
-    given_x, x = x, x.contiguous()
+    given_x, pixels = x, in_pixels(x)
+    x = arranged(x, pixels)
     y = torch.empty_like(x)
     if weight is not None and bias is None:
         bias = torch.zeros_like(weight)
@@ -137,13 +143,13 @@ def native_batch_norm(
         return y, mean, invstd
     tracks = training and running_mean is not None
     rule = rule_of(
-        "fwd", x.get_device(), x.dtype, param, x.shape, training, tracks, weight is not None
+        "fwd", x.get_device(), x.dtype, param, x.shape, training, tracks, weight is not None, pixels
     )
     pointers = pointers_of(x, y, None, weight, bias, running_mean, running_var, mean, invstd)
     values = *pointers, eps, momentum
     if x.dtype not in STORAGE or x is not given_x:
         rule.run(*values)
-        return laid_out_like(y, given_x), mean, invstd
+        return y, mean, invstd
     state = None if training else weights_of(weight, bias, running_mean, running_var)
     step = Step(rule, pointers[0], pointers[1], values, state)
     if training:
@@ -171,7 +177,8 @@ def native_batch_norm_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Return the gradients of x, weight and bias; the last two None unless asked for."""
-    grad, given_x, x = grad.contiguous(), x, x.contiguous()
+    pixels = in_pixels(x)
+    grad, x = arranged(grad, pixels), arranged(x, pixels)
     grad_x = torch.empty_like(x)
     given = weight if weight is not None else save_mean if train else running_mean
     param = x.dtype if given is None else given.dtype
@@ -181,7 +188,7 @@ def native_batch_norm_backward(
         grads.zero_()
     else:
         rule = rule_of(
-            "bwd", x.get_device(), x.dtype, param, x.shape, train, False, weight is not None
+            "bwd", x.get_device(), x.dtype, param, x.shape, train, False, weight is not None, pixels
         )
         statistics = (running_mean, running_var, save_mean, save_invstd)
         tensors = (x, grad, None, grad_x, grad_weight, grad_bias, weight, *statistics)
@@ -190,7 +197,7 @@ def native_batch_norm_backward(
         if not follow(step, (pointers[0], *pointers[6:]), pointers[3:6]):
             rule.alone(step)
     return (
-        laid_out_like(grad_x, given_x),
+        grad_x,
         grad_weight if output_mask[1] else None,
         grad_bias if output_mask[2] else None,
     )

@@ -1,11 +1,13 @@
-"""The kernels of batch normalisation: how a channel is divided among work-groups, and the launches.
+"""The kernels of batch normalisation: how items are divided among work-groups, and the launches.
+
+Planes of a channel are divided by `Division`, pixels of channels_last by `PixelDivision`.
 
 The arithmetic is the template's; what torch asks for is `batch_norm`'s business.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Literal
 
@@ -15,7 +17,7 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, Varying, prepare
 from oclgen.device import devices
 from oclgen.limits import Limits
-from oclgen.plan import ceil_div
+from oclgen.plan import ceil_div, round_up
 from oclgen.problem import Activation
 from oclgen.render import render
 
@@ -23,13 +25,21 @@ GROUPS_PER_UNIT = 8
 """Work-groups per compute unit of a GPU that hide memory latency."""
 WORK_ITEMS_PER_UNIT = 2048
 """Work-items that a compute unit of a GPU holds at once."""
+WARP = 32
+"""Neighbouring work-items whose loads and stores a GPU joins."""
+PIXEL_ITEMS = 256
+"""Work-items of a group for pixels on a GPU."""
+LEAST_ROWS, MOST_ROWS = 4, 256
+"""Pixels of a channel that a work-item sums: at least, on GPUs, and at most, on CPUs."""
 KEPT_ITEMS = 32
 """Items that a work-item of a GPU keeps in registers, where a group may be large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Everything that decides the kernels; sizes are [batch, channels, inner]."""
+    """Everything that decides the kernels; sizes are [batch, channels, inner], or, of `pixels`,
+    [batch, inner, channels].
+    """  # noqa: D205
 
     direction: Literal["fwd", "bwd"]
     device: int
@@ -44,6 +54,7 @@ class Kind:
     residual: bool = False
     activation: Activation = "none"
     mask: Activation = "none"
+    pixels: bool = False
 
     @property
     def items(self) -> int:
@@ -59,6 +70,30 @@ class Division:
     local: int
     width: int
     kept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PixelDivision:
+    """How pixels are cut: the legend stands at the head of `batch_norm_pixels`."""
+
+    chunk: int
+    width: int
+    local_c: int
+    local_r: int
+
+
+def division_of_pixels(kind: Kind, limits: Limits) -> PixelDivision:
+    """Return the cut with vectors of channels for CPUs, warps of channels for GPUs."""
+    rows = kind.batch * kind.inner
+    if limits.kind == "cpu":
+        width = next(w for w in (16, 8, 4, 2, 1) if kind.channels % w == 0)
+        return PixelDivision(min(rows, MOST_ROWS), width, 1, 1)
+    blocks = ceil_div(kind.channels, WARP)
+    local_c = ceil_div(kind.channels, blocks)
+    local_r = max(1, min(PIXEL_ITEMS, limits.max_work_group) // local_c)
+    chunks = max(1, GROUPS_PER_UNIT * limits.compute_units // blocks)
+    chunk = max(ceil_div(rows, chunks), LEAST_ROWS * local_r)
+    return PixelDivision(min(rows, chunk), 1, local_c, local_r)
 
 
 def division(kind: Kind, limits: Limits) -> Division:
@@ -101,23 +136,51 @@ def _kept(kind: Kind, limits: Limits, width: int) -> Division | None:
 def _launches(kind: Kind) -> tuple[tuple[Launch, ...], int]:
     """Return the launches, which all take the same arguments, and the items of `partial`."""
     limits = devices()[kind.device].limits
+    sums = kind.trains or kind.direction == "bwd"
+    if kind.pixels:
+        return _launches_of_pixels(kind, division_of_pixels(kind, limits), sums)
     cut = division(kind, limits)
     chunks = ceil_div(kind.batch, cut.chunk)
-    sums = kind.trains or kind.direction == "bwd"
     steps = [(True, False), (False, True)] if sums and chunks > 1 else [(sums, True)]
     launches = tuple(_launch(kind, cut, chunks, *step) for step in steps)
     return launches, 2 * chunks * kind.channels if len(steps) > 1 else 0
 
 
 def _launch(kind: Kind, cut: Division, chunks: int, sums: bool, writes: bool) -> Launch:
+    groups = kind.channels * chunks
+    return _prepared(
+        kind, "batch_norm", (groups * cut.local,), (cut.local,), sums=sums, writes=writes,
+        batch=kind.batch, inner=kind.inner, chunk=cut.chunk, local_items=cut.local,
+        width=cut.width, kept=cut.kept,
+    )  # fmt: skip
+
+
+def _launches_of_pixels(
+    kind: Kind, cut: PixelDivision, sums: bool
+) -> tuple[tuple[Launch, ...], int]:
+    rows, local = kind.batch * kind.inner, (cut.local_c, cut.local_r)
+    across, chunks = round_up(kind.channels // cut.width, cut.local_c), ceil_div(rows, cut.chunk)
+    groups = {"sums": chunks, "combines": 1, "writes": chunks} if sums else {"writes": chunks}
+    launches = tuple(
+        _prepared(
+            kind, "batch_norm_pixels", (across, count * cut.local_r), local,
+            step=step, rows=rows, **asdict(cut),
+        )
+        for step, count in groups.items()
+    )  # fmt: skip
+    return launches, 2 * kind.channels * (1 + chunks) if sums else 0
+
+
+def _prepared(
+    kind: Kind, template: str, sizes: tuple[int, ...], local: tuple[int, ...], **values: object
+) -> Launch:
+    """Return a launch of the template, rendered with what both have and with `values`."""
     dtype, param = dtype_of(kind.dtype), dtype_of(kind.param)
     source = render(
-        "batch_norm", package="ocl_backend",
-        direction=kind.direction, sums=sums, writes=writes, trains=kind.trains,
-        tracks=kind.tracks, affine=kind.affine, residual=kind.residual,
-        activation=kind.activation, mask=kind.mask, dtype=dtype, param=param, batch=kind.batch,
-        channels=kind.channels, inner=kind.inner, chunk=cut.chunk, local_items=cut.local,
-        width=cut.width, kept=cut.kept,
+        template, package="ocl_backend",
+        direction=kind.direction, trains=kind.trains, tracks=kind.tracks, affine=kind.affine,
+        residual=kind.residual, activation=kind.activation, mask=kind.mask, dtype=dtype,
+        param=param, channels=kind.channels, **values,
     )  # fmt: skip
     images = 3 if kind.direction == "fwd" else 4
     params = 6 if kind.direction == "fwd" else 7
@@ -128,9 +191,8 @@ def _launch(kind: Kind, cut: Division, chunks: int, sums: bool, writes: bool) ->
         Pointer(partial_bytes),
         *(Varying("float"),) * 2,
     ]
-    groups = kind.channels * chunks
     name = f"batch_norm_{kind.direction}"
-    return prepare(kind.device, source, name, (groups * cut.local,), arguments, (cut.local,))
+    return prepare(kind.device, source, name, sizes, arguments, local)
 
 
 class Prepared:

@@ -30,8 +30,8 @@ def in_pixels(*models: Tensor) -> bool:
 
 
 def arranged(x: Tensor, pixels: bool) -> Tensor:
-    """Return a 4-d tensor in channels_last or contiguous, itself if it lies so."""
-    return x.contiguous(memory_format=torch.channels_last if pixels else torch.contiguous_format)
+    """Return a tensor in channels_last or contiguous, itself if it lies so."""
+    return x.contiguous(memory_format=FORMATS[x.dim()] if pixels else torch.contiguous_format)
 
 
 def _is_last(model: Tensor) -> bool:

@@ -41,13 +41,12 @@ class Convolving(Rule):
     def __init__(self, call: TunedCall) -> None:
         problem = call.choice.problem
         assert isinstance(problem, ConvProblem)
-        result = problem.batch, problem.out_channels, problem.out_h * problem.out_w
+        sizes = problem.batch, problem.out_channels, problem.out_h * problem.out_w
         self.operator, self.device = call.operator, call.device
-        self.items, self.dtype = prod(result), TORCH[problem.dtype]
+        self.items, self.dtype = prod(sizes), TORCH[problem.dtype]
         self._call, self._problem = call, problem
         self._filter = problem.buffers["w"][1] * problem.kernel_h * problem.kernel_w
-        self._is_in_pixels = problem.layout == "nhwc"
-        self._result = result
+        self._result = *sizes, problem.layout == "nhwc"
         self._empty = partial(
             torch.empty, dtype=self.dtype, device=torch.device("ocl", self.device)
         )
@@ -86,7 +85,7 @@ class Convolving(Rule):
         if not isinstance(rule, Normalising) or rule.of.trains:
             return None
         kind = rule.of
-        fits = (kind.batch, kind.channels, kind.inner) == self._result and not self._is_in_pixels
+        fits = (kind.batch, kind.channels, kind.inner, kind.pixels) == self._result
         kept = step.state is not None and behind.state is not None
         return kind if fits and (kept or kind.channels * self._filter <= self.items) else None
 

@@ -25,10 +25,9 @@ local_items work-items per group
 width       items read at once; with local_items > 1 it divides inner
 kept        forward: vectors that each work-item keeps in registers between the passes; 0: none
 </%doc>
+<%namespace name="items" file="batch_norm_items.cl.mako"/>\
 <%!
     from ocl_backend.ops import vectors
-    from ocl_backend.ops.activations import activated, masked
-    from ocl_backend.ops.elementwise import in_type
 %>\
 <%
     real = dtype.value
@@ -116,38 +115,14 @@ ${body(1)}\
             const ${real_of(w)} d = ${x_of(w)} - mean;
             sum${w} += d * d;
 </%def>\
-<%def name="load_grad(w)">\
-% if mask == "none":
-            const ${real_of(w)} g = ${load("grad", w)};
-% else:
-            const ${real_of(w)} given = ${load("grad", w)}, above = ${load("result", w)};
-            const ${real_of(w)} g = ${in_type(masked(mask, "given", "above"), real, w)};
-% endif
-</%def>\
 <%def name="add_grad(w)">\
-${load_grad(w)}\
+${items.load_grad(w)}\
             const ${real_of(w)} d = ${load("x", w)} - mean;
             sum${w} += g;
             dot${w} += g * d;
 </%def>\
 <%def name="write_y(w)">\
-            const ${real_of(w)} normal = ${x_of(w)} * scale + shift${" + " + load("residual", w) if residual else ""};
-            const ${real_of(w)} v = ${in_type(activated(activation, "normal"), real, w)};
-% for line in vectors.store(dtype, "y", "at", "1", "v", w):
-            ${line}
-% endfor
-</%def>\
-<%def name="write_grad_x(w)">\
-${load_grad(w)}\
-% if trains:
-            const ${real_of(w)} d = ${load("x", w)} - mean;
-            const ${real_of(w)} v = (g - grad_mean - d * slope) * scale;
-% else:
-            const ${real_of(w)} v = g * scale;
-% endif
-% for line in vectors.store(dtype, "grad_x", "at", "1", "v", w):
-            ${line}
-% endfor
+${items.write_y(x_of(w), w)}\
 </%def>\
 <%def name="start(*names)">\
 % for name in names:
@@ -167,27 +142,7 @@ ${load_grad(w)}\
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${local_items}, 1, 1)))
 void batch_norm_${direction}(
-    const __global ${dtype.storage} *restrict x, const long x_start,
-% if fwd:
-    __global ${dtype.storage} *restrict y, const long y_start,
-    const __global ${dtype.storage} *restrict residual, const long residual_start,
-% else:
-    const __global ${dtype.storage} *restrict grad, const long grad_start,
-    const __global ${dtype.storage} *restrict result, const long result_start,
-    __global ${dtype.storage} *restrict grad_x, const long grad_x_start,
-    __global ${param.storage} *restrict grad_weight, const long grad_weight_start,
-    __global ${param.storage} *restrict grad_bias, const long grad_bias_start,
-% endif
-    const __global ${param.storage} *restrict weight, const long weight_start,
-% if fwd:
-    const __global ${param.storage} *restrict bias, const long bias_start,
-% endif
-    __global ${param.storage} *restrict running_mean, const long running_mean_start,
-    __global ${param.storage} *restrict running_var, const long running_var_start,
-    __global ${param.storage} *restrict save_mean, const long save_mean_start,
-    __global ${param.storage} *restrict save_invstd, const long save_invstd_start,
-    __global ${real} *restrict partial, const long partial_start,
-    const float eps, const float momentum)
+${items.arguments()}\
 {
 % if local_items > 1 and sums:
     __local ${real} scratch[${local_items}];
@@ -196,21 +151,7 @@ void batch_norm_${direction}(
     const int part = get_group_id(0) / ${channels};
     const int items = min(${chunk}, ${batch} - part * ${chunk});
     const long first = (long)part * ${chunk * channels * inner} + (long)c * ${inner};
-    x += x_start;
-% if fwd:
-    y += y_start;
-    residual += residual_start;
-% else:
-    grad += grad_start;
-    result += result_start;
-    grad_x += grad_x_start;
-% endif
-    weight += weight_start;
-    partial += partial_start;
-    running_mean += running_mean_start;
-    running_var += running_var_start;
-    save_mean += save_mean_start;
-    save_invstd += save_invstd_start;
+${items.starts()}\
 
 % if not saved:
 % if trains:
@@ -310,7 +251,7 @@ ${each(write_y)}\
     const ${real} grad_mean = sum1 / COUNT;
     const ${real} slope = dot1 * invstd * invstd / COUNT;
 % endif
-${each(write_grad_x)}\
+${each(items.write_grad_x)}\
 % endif
 % endif
 }

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ocl_backend import held
+from ocl_backend.ops import convolution
+from ocl_backend.tuned import reload_tuned
 
 TOLERANCE = {torch.float32: 5e-6, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 """With fusion against without: a folded weight is rounded, or an intermediate result is not."""
@@ -115,6 +117,23 @@ def test_a_convolution_takes_normalisation_and_activation(
     assert "batch_norm_fwd" in names(lambda: layers(x))  # its gradient needs what lies in between
 
 
+def test_a_convolution_in_channels_last_takes_them_too(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folded kernel reads and writes pixels."""
+    monkeypatch.setattr(convolution, "better_known", lambda index, pixels, planes: pixels)
+    reload_tuned()
+    conv = nn.Conv2d(6, 5, 1, bias=False).to(place(device))
+    layers = nn.Sequential(conv, normalisation(5, device), nn.ReLU6(inplace=True))
+    x = small(device, 2, 6, 9, 9).to(memory_format=torch.channels_last) * 4
+    with torch.no_grad():
+        same(lambda: layers(x))
+        fused = names(lambda: layers(x))
+    assert fused[0] == "fold_batch_norm"
+    assert not any(name.startswith(("batch_norm", "pointwise", "strided")) for name in fused)
+    reload_tuned()
+
+
 def test_a_linear_layer_of_few_rows_folds_nothing(device: Any) -> None:
     conv = nn.Conv2d(16, 16, 3, padding=1).to(place(device))
     layers = nn.Sequential(conv, normalisation(16, device))
@@ -124,11 +143,15 @@ def test_a_linear_layer_of_few_rows_folds_nothing(device: Any) -> None:
 
 @pytest.mark.parametrize("trains", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("outside", [True, False], ids=["z + y", "y += z"])
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
 def test_a_normalisation_takes_residual_and_activation(
-    device: Any, trains: bool, outside: bool
+    device: Any, trains: bool, outside: bool, memory_format: torch.memory_format
 ) -> None:
     layer = normalisation(4, device).train(trains)
-    x, z = small(device, 2, 4, 5, 5), small(device, 2, 4, 5, 5).sin()
+    x, z = (
+        part.contiguous(memory_format=memory_format)
+        for part in (small(device, 2, 4, 5, 5), small(device, 2, 4, 5, 5).sin())
+    )
 
     def block(layer: nn.Module) -> Tensor:
         y = layer(x)
@@ -164,10 +187,13 @@ class Block(nn.Module):
 
 
 @pytest.mark.parametrize("act", [nn.ReLU(inplace=True), nn.ReLU(), nn.ReLU6(inplace=True)], ids=str)
-def test_gradients_of_residual_blocks_are_the_same(device: Any, act: nn.Module) -> None:
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_gradients_of_residual_blocks_are_the_same(
+    device: Any, act: nn.Module, memory_format: torch.memory_format
+) -> None:
     torch.manual_seed(0)
     start = nn.Sequential(Block(act), Block(act)).to(place(device))
-    x = small(device, 2, 4, 6, 6)
+    x = small(device, 2, 4, 6, 6).contiguous(memory_format=memory_format)
 
     def gradients() -> Tensor:
         layers = deepcopy(start)

@@ -14,9 +14,11 @@ from cpu_twin import check_module, place
 from torch import nn
 
 from ocl_backend.ops import batch_norm, batch_norm_kernels
+from ocl_backend.ops.formats import FORMATS
 from oclgen.limits import Limits
 
 BATCH_SHAPES = [(8, 6, 7, 7), (3, 5, 4, 4), (5, 7), (16, 3, 33), (2, 4, 20, 20)]
+PIXEL_SHAPES = [(8, 6, 7, 7), (2, 70, 5, 9), (1, 32, 1, 4), (3, 5, 2, 3, 4)]
 TOLERANCE = 3e-5
 
 
@@ -27,7 +29,7 @@ def filled(module: Any) -> Any:
 
 
 def batch_norm_for(shape: tuple[int, ...], **options: Any) -> Any:
-    kind = nn.BatchNorm2d if len(shape) == 4 else nn.BatchNorm1d
+    kind = {4: nn.BatchNorm2d, 5: nn.BatchNorm3d}.get(len(shape), nn.BatchNorm1d)
     return filled(kind(shape[1], **options))
 
 
@@ -65,8 +67,34 @@ def test_batch_norm_divided_as_on_a_gpu(
     batch_norm.rule_of.cache_clear()
 
 
+@pytest.mark.parametrize("trains", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+@pytest.mark.parametrize("shape", PIXEL_SHAPES, ids=str)
+def test_batch_norm_reads_channels_last_as_it_lies(
+    device: Any, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], kind: Any, trains: bool
+) -> None:
+    divide, local = batch_norm_kernels.division_of_pixels, min(64, device.limits.max_work_group)
+    like = replace(Limits(), kind=kind, compute_units=1, max_work_group=local)
+    monkeypatch.setattr(
+        batch_norm_kernels, "division_of_pixels", lambda kind, limits: divide(kind, like)
+    )
+    monkeypatch.setattr(batch_norm_kernels, "MOST_ROWS", 40)
+    batch_norm.rule_of.cache_clear()
+    module = batch_norm_for(shape).train(trains)
+    x = (torch.randn(shape) * 3 + 10).contiguous(memory_format=FORMATS[len(shape)])
+    check_module(device, module, x, tolerance=TOLERANCE)
+    twin, ours = module.to(place(device)), x.to(place(device)).requires_grad_()
+    grad = torch.ones_like(ours)
+    with torch.ocl.profile(file=None) as seen:
+        torch.autograd.grad(twin(ours), ours, grad)
+    assert {command.name for command in seen.commands} >= {"batch_norm_fwd", "batch_norm_bwd"}
+    assert not any("copy" in command.name for command in seen.commands)
+    batch_norm.rule_of.cache_clear()
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
 def test_statistics_in_one_pass_bear_a_large_mean_and_an_outlier(
-    device: Any, monkeypatch: pytest.MonkeyPatch
+    device: Any, monkeypatch: pytest.MonkeyPatch, memory_format: torch.memory_format
 ) -> None:
     divide = batch_norm_kernels.division
     local = min(64, device.limits.max_work_group)
@@ -77,6 +105,7 @@ def test_statistics_in_one_pass_bear_a_large_mean_and_an_outlier(
     x = torch.randn(8, 3, 16, 16) + 1000
     x[0, 0, 0, 0] = -1e4
     mean, var = torch.zeros(3).to(place(device)), torch.ones(3).to(place(device))
+    x = x.contiguous(memory_format=memory_format)
     nn.functional.batch_norm(x.to(place(device)), mean, var, training=True, momentum=1.0)
     exact = x.double().transpose(0, 1).flatten(1)
     torch.testing.assert_close(mean.cpu().double(), exact.mean(1), rtol=1e-6, atol=0)
