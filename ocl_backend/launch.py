@@ -142,7 +142,9 @@ Step = tuple[Launch, tuple[int, ...]]
 class PreparedPlan:
     """A generated plan whose launches are prepared; call it with the data pointers of its roles."""
 
-    __slots__ = ("__weakref__", "_all", "_device", "_of_weights", "_steps", "_workspaces")
+    __slots__ = (
+        "__weakref__", "_all", "_counters", "_device", "_of_weights", "_steps", "_workspaces",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -150,12 +152,14 @@ class PreparedPlan:
         of_weights: Sequence[Step],
         steps: Sequence[Step],
         workspaces: Sequence[int],
+        counters: Sequence[torch.Tensor] = (),
     ) -> None:
         self._device = torch.device("ocl", device)
         self._of_weights = tuple(of_weights)
         self._steps = [(launch, _picker(order)) for launch, order in steps]
         self._all = [(launch, _picker(order)) for launch, order in of_weights] + self._steps
         self._workspaces = tuple(workspaces)
+        self._counters = tuple(counters)
 
     def __call__(self, *pointers: int) -> None:
         """Enqueue every launch; `pointers` follow the `roles` given to `prepare_plan`.
@@ -169,6 +173,7 @@ class PreparedPlan:
         spaces = [
             torch.empty(size, dtype=torch.uint8, device=self._device) for size in self._workspaces
         ]
+        spaces += self._counters
         given = (*pointers, *[space.data_ptr() for space in spaces])
         for launch, pick in self._all:
             launch(*pick(given))
@@ -202,6 +207,7 @@ class PreparedPlan:
             else torch.empty(size, dtype=torch.uint8, device=self._device)
             for at, size in enumerate(self._workspaces)
         ]  # fmt: skip
+        spaces += self._counters
         given = (*pointers, *[space.data_ptr() for space in spaces])
         for launch, pick in self._steps:
             launch(*pick(given))
@@ -223,7 +229,7 @@ def prepare_plan(
         BuildError: the compiler refused a program.
         LaunchError: an argument does not fit, or the plan wants a role that is not in `roles`.
     """
-    known = (*roles, *(role for role, _ in plan.workspaces))
+    known = (*roles, *(role for role, _ in plan.workspaces), plans.COUNTERS)
     of_weights: list[Step] = []
     steps: list[Step] = []
     for step in plan.launches:
@@ -236,7 +242,21 @@ def prepare_plan(
         )
         order = tuple(known.index(role) for role in wanted)
         (of_weights if step.of_weights else steps).append((launch, order))
-    return PreparedPlan(device, of_weights, steps, [size for _, size in plan.workspaces])
+    sizes = [size for _, size in plan.workspaces]
+    counters = [_counters(device, plan.counters)] if plan.counters else []
+    return PreparedPlan(device, of_weights, steps, sizes, counters)
+
+
+_zeros: dict[int, torch.Tensor] = {}
+
+
+def _counters(device: int, count: int) -> torch.Tensor:
+    """Return at least `count` ints that are zero between launches; a device's plans share them."""
+    known = _zeros.get(device)
+    if known is None or known.numel() < count:
+        place = torch.device("ocl", device)
+        known = _zeros[device] = torch.zeros(count, dtype=torch.int32, device=place)
+    return known
 
 
 def _plan_arguments(

@@ -27,11 +27,12 @@ class Guarded:
     size: int
     whole: Any
     region: Any
+    content: int = POISON
 
     def restore(self) -> None:
-        """Poison the buffer and write its zones anew."""
+        """Fill the buffer as it was at first and write its zones anew."""
         self.device.fill(self.whole, CANARY, GUARD)
-        self.device.fill(self.whole, POISON, self.size, GUARD)
+        self.device.fill(self.whole, self.content, self.size, GUARD)
         self.device.fill(self.whole, CANARY, GUARD, GUARD + self.size)
 
     def damage(self) -> str:
@@ -44,15 +45,20 @@ class Guarded:
                 found.append(f"{count} bytes {place} {self.role}")
         return " and ".join(found)
 
+    def changed(self) -> int:
+        """Return how many bytes of the buffer are no longer what it was filled with."""
+        stored = self.device.download(self.region, np.empty(self.size, np.uint8))
+        return int(np.count_nonzero(stored != self.content))
 
-def guarded(device: Device, role: str, size: int) -> Guarded:
-    """Return a poisoned buffer of `size` bytes between two zones.
+
+def guarded(device: Device, role: str, size: int, content: int = POISON) -> Guarded:
+    """Return a buffer of `size` bytes `content` between two zones.
 
     Raises:
         LaunchError: there is no room for it.
     """
     size = max(size, 1)
     whole = device.empty(size + 2 * GUARD)
-    buffer = Guarded(device, role, size, whole, whole.get_sub_region(GUARD, size))
+    buffer = Guarded(device, role, size, whole, whole.get_sub_region(GUARD, size), content)
     buffer.restore()
     return buffer

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from oclgen import probe, ptx, runtimes
 from oclgen.limits import KIB, DeviceInfo, Limits
-from oclgen.plan import Buffer, Launch, Offset, Plan
+from oclgen.plan import COUNTER_BYTES, COUNTERS, Buffer, Launch, Offset, Plan
 
 runtimes.prepare()
 
@@ -122,8 +122,8 @@ class Device:
     ) -> PreparedPlan:
         """Build `plan` and set every argument; `buffers` are `pyopencl.Buffer`s by role.
 
-        Workspaces that are not among them are made. `offsets` are element offsets by role
-        (default 0), `scalars` replace named scalars.
+        Workspaces and counters that are not among them are made. `offsets` are element offsets by
+        role (default 0), `scalars` replace named scalars.
 
         Raises:
             BuildError: the compiler refused a program.
@@ -133,6 +133,9 @@ class Device:
             spaces = {
                 role: self.empty(size) for role, size in plan.workspaces if role not in buffers
             }
+            if plan.counters and COUNTERS not in buffers:
+                spaces[COUNTERS] = self.empty(size := COUNTER_BYTES * plan.counters)
+                self.fill(spaces[COUNTERS], 0, size)
             steps = []
             for launch in plan.launches:
                 kernel = self.kernel(launch)

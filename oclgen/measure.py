@@ -19,7 +19,7 @@ from oclgen.conditions import before_and_after, conditions
 from oclgen.device import BuildError, Device, LaunchError, PreparedPlan
 from oclgen.excerpt import Excerpt, excerpt
 from oclgen.measurement import Cache, Measurement
-from oclgen.plan import Plan
+from oclgen.plan import COUNTER_BYTES, COUNTERS, Plan
 from oclgen.problem import DTYPES, Problem
 from oclgen.reference import random_inputs, reference
 
@@ -90,6 +90,8 @@ class Bench:
         """Return the error, why the variant is wrong or "", and its times."""
         out = guarded(self.device, self.problem.output, self._like.nbytes)
         spaces = [guarded(self.device, role, size) for role, size in plan.workspaces]
+        if plan.counters:
+            spaces += [guarded(self.device, COUNTERS, COUNTER_BYTES * plan.counters, content=0)]
         written = {one.role: one.region for one in (out, *spaces)}
         prepared = self.device.prepare(plan, {**self.buffers, **written})
         first = prepared.run()
@@ -111,6 +113,9 @@ class Bench:
         damages = [damage for one in (out, *spaces) if (damage := one.damage())]
         if damages:
             return float("inf"), f"wrote out of bounds: {', '.join(damages)}"
+        left = sum(one.changed() for one in spaces if one.role == COUNTERS)
+        if left:
+            return float("inf"), f"left {left} bytes of {COUNTERS} that are not zero"
         got = decode(self.device.download(out.region, self._like), self.problem.dtype)
         unwritten = got.size - int(np.count_nonzero(np.isfinite(got)))
         if unwritten:

@@ -34,6 +34,13 @@ class Scalar(NamedTuple):
 
 Arg = Buffer | Offset | Scalar
 
+COUNTERS = "counters"
+"""Role of the ints by which work-groups of a launch count each other.
+
+They are zero before a launch, and it leaves them zero: plans on one queue share them.
+"""
+COUNTER_BYTES = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -54,10 +61,11 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Launches in order, and the workspaces they share: (role, bytes)."""
+    """Launches in order, the workspaces they share, (role, bytes), and how many `COUNTERS`."""
 
     launches: tuple[Launch, ...]
     workspaces: tuple[tuple[str, int], ...] = ()
+    counters: int = 0
 
     @property
     def workspace_bytes(self) -> int:

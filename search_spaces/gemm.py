@@ -6,6 +6,7 @@ It says nothing about what is valid; that is each family's `why_not`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from oclgen.families import gemm_async, gemm_mma, gemm_register, gemm_staged, gemm_tma
@@ -19,6 +20,9 @@ BOTH = (False, True)
 
 GROUPS_PER_UNIT = 2
 """Work-groups a GPU's compute unit wants in flight; with fewer the reduction is worth splitting."""
+
+SHARING_SEEDS = 2
+"""Configs of `gemm_async` that are also begun with where work-groups share all tiles."""
 
 
 def register_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
@@ -181,12 +185,14 @@ def async_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Val
         # only a copy that transposes meets bank conflicts
         "pad_a": (0,) if problem.trans_a else (0, 4),
         "pad_b": (0, 4) if problem.trans_b else (0,),
-        # turned once, an operand is read once for each tile across
-        "pack_a": BOTH if not problem.trans_a and problem.n >= 1024 else (False,),
-        "pack_b": BOTH if problem.trans_b and problem.m >= 1024 else (False,),
+        # turned once, an operand is read once for each tile across: few do not pay a launch
+        "pack_a": BOTH if not problem.trans_a and problem.n >= 1024 and not few else (False,),
+        "pack_b": BOTH if problem.trans_b and problem.m >= 1024 and not few else (False,),
         "stages": (2, 3, 4),
-        # few tiles leave units idle: slices of k in a group cost no traffic, planes need no room
+        # few tiles leave units idle: slices of k in a group cost no traffic, others need no room
         "split_k": splits(problem, limits, 1, 2, 4, 8, 16) if few else (1,),
+        # as many as run at once, which is the registers' to say: no unit waits for a last tile
+        "groups": (0, *(count * limits.compute_units for count in (1, 2, 4))),
         "local_k": (1, 2, 4, 8, 16) if few else (1,),
         "group_m": (8,) if few else (4, 8, 16),
         # which suits the registers that a compiler chooses is nobody's to know
@@ -213,7 +219,7 @@ def async_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_async.Config]
     filled = _tiles(problem, 64, 128) >= 2 * limits.compute_units
     shapes = many if filled else [s for s in few if s[0] < 2 * max(problem.m, 16)]
     packs = (True, False) if filled and problem.k >= 512 else (False,)
-    return [
+    whole = [
         gemm_async.Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n, warp_m=4,
             pad_a=0 if problem.trans_a or pack else 4, pad_b=4 if problem.trans_b > pack else 0,
@@ -226,6 +232,13 @@ def async_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_async.Config]
         for tile_m, tile_n, tile_k, local_m, local_n, local_k, stages in shapes
         for pack in packs
     ]  # fmt: skip
+    return [*whole, *(_sharing(config, limits) for config in whole[:SHARING_SEEDS])]
+
+
+def _sharing(config: gemm_async.Config, limits: Limits) -> gemm_async.Config:
+    """Return a config whose tiles are shared by as many work-groups as registers let run."""
+    per_unit = max(gemm_async.REGISTERS // (256 * config.work_items), 1)
+    return replace(config, split_k=1, groups=per_unit * limits.compute_units)
 
 
 def mma_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:

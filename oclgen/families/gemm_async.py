@@ -2,7 +2,8 @@
 
 It is `gemm_staged` without the registers that hold a tile on its way, which leaves them to larger
 blocks of C; other dtypes have to be widened on the way and stay there. Few tiles, as of skinny
-products, still fill a GPU when slices of k share one.
+products, still fill a GPU when work-groups share them: slices of k of each tile, or equal parts of
+all tiles' steps laid end to end (Stream-K, Osama et al. 2023). Who comes last adds a tile's parts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TypeGuard
 from oclgen.families import gemm_parts as parts
 from oclgen.families.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, ceil_div
+from oclgen.plan import COUNTERS, Arg, Launch, Plan, Scalar, buffer, ceil_div
 from oclgen.problem import GemmProblem, Problem
 from oclgen.render import activation_preamble, render
 
@@ -26,6 +27,9 @@ MAX_ACCUMULATORS = 128
 """Private floats per work-item beside which the operands still fit in 255 registers."""
 REGISTERS = 65536
 """What a work-group shares on every GPU that has `cp.async`."""
+FLAG_BYTES = 4
+"""Local memory in which a work-group notes who came before it."""
+INT_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ class Config:
     pack_b: bool
     local_k: int = 1
     order: str = "m"
+    groups: int = 0
 
     @property
     def item_m(self) -> int:
@@ -75,6 +80,21 @@ class Config:
         """Bytes of local memory: the padded tiles of all stages."""
         return 4 * self.stages * self.tile_k * (self.tile_m + self.pad_a + self.tile_n + self.pad_b)
 
+    @property
+    def shared(self) -> bool:
+        """Whether work-groups share tiles."""
+        return self.split_k > 1 or self.groups > 0
+
+    def tiles(self, problem: GemmProblem) -> int:
+        """Return the tiles of C, those of all batch items."""
+        rows, columns = ceil_div(problem.m, self.tile_m), ceil_div(problem.n, self.tile_n)
+        return problem.batch * rows * columns
+
+    def partials_bytes(self, problem: GemmProblem) -> int:
+        """Return the bytes of tiles' partial sums: a tile for each slice, or two for each group."""
+        count = 2 * self.groups or self.split_k * self.tiles(problem)
+        return self.shared * count * self.tile_m * self.tile_n * parts.FLOAT_BYTES
+
     def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
         if reason := limits.why_no("cp_async"):
@@ -85,6 +105,7 @@ class Config:
             or self._copy_conflict(problem, "b", self.tile_n, self.pad_b, self.pack_b)
             or self._memory_conflict(problem, limits)
             or parts.empty_slice(problem.k, self.split_k, self.tile_k)
+            or self._sharing_conflict(problem)
             or parts.work_group_too_large(self.work_items, 1, limits)
         )
 
@@ -129,6 +150,16 @@ class Config:
             )
         return None
 
+    def _sharing_conflict(self, problem: GemmProblem) -> str | None:
+        if self.groups and self.split_k > 1:
+            return f"groups={self.groups} share all tiles; split_k={self.split_k} has to be 1"
+        steps = self.tiles(problem) * ceil_div(problem.k, self.tile_k)
+        if self.groups > steps:
+            return f"groups={self.groups} are more than the {steps} steps that they share"
+        if self.shared and steps + self.groups + self.split_k * self.tiles(problem) > INT_MAX:
+            return f"{steps} steps of tile_k={self.tile_k} in all are more than {INT_MAX}"
+        return None
+
     def _copy_conflict(
         self, problem: GemmProblem, role: str, tile: int, pad: int, packed: bool
     ) -> str | None:
@@ -155,14 +186,20 @@ class Config:
         chosen = {"a": self.pack_a * self.tile_m, "b": self.pack_b * self.tile_n}
         return packed_operands(problem, self.tile_k, **chosen)
 
+    def workspaces(self, problem: GemmProblem) -> tuple[tuple[str, int], ...]:
+        """Return role and bytes of each workspace: packed operands, and partial sums of tiles."""
+        packed = sizes_of(self.packed(problem)).items()
+        size = self.partials_bytes(problem)
+        return (*packed, ("partials", size)) if size else tuple(packed)
+
     def _memory_conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
-        if self.local_bytes > limits.local_bytes:
+        needed = self.local_bytes + FLAG_BYTES * self.shared
+        if needed > limits.local_bytes:
             return (
                 f"tile {self.tile_m}x{self.tile_n}x{self.tile_k} in {self.stages} stages needs "
-                f"{self.local_bytes} B of local memory; the device has {limits.local_bytes}"
+                f"{needed} B of local memory; the device has {limits.local_bytes}"
             )
-        packed = sizes_of(self.packed(problem))
-        return parts.planes_too_large(problem, self.split_k, limits, packed)
+        return parts.workspace_too_large(dict(self.workspaces(problem)), limits)
 
 
 DEFAULT = Config(
@@ -177,11 +214,10 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
-    """Return the turning of operands, the product, and the sum of planes where k is split."""
-    packed = config.packed(problem).values()
-    product = parts.with_planes(_product(problem, config), problem, config.split_k)
-    spaces = [(tiles.workspace, tiles.bytes) for tiles in packed]
-    return Plan((*map(pack, packed), *product.launches), (*spaces, *product.workspaces))
+    """Return the turning of operands, and the product."""
+    packs = map(pack, config.packed(problem).values())
+    counters = config.tiles(problem) if config.shared else 0
+    return Plan((*packs, _product(problem, config)), config.workspaces(problem), counters)
 
 
 def pack(tiles: Tiles) -> Launch:
@@ -191,8 +227,6 @@ def pack(tiles: Tiles) -> Launch:
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
-    split = config.split_k > 1
-    operands = {role: tiles.argument() for role, tiles in config.packed(problem).items()}
     source = render(
         NAME,
         **asdict(config),
@@ -202,20 +236,33 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         sum_rows=config.sum_rows,
         copying=config.copying,
         preamble=parts.ALIGNED,
-        activation=activation_preamble("none" if split else problem.activation),
-        bias="none" if split else problem.bias,
+        activation=activation_preamble(problem.activation),
+        bias=problem.bias,
         along_a=lies_along_k(problem, "a"),
         along_b=lies_along_k(problem, "b"),
         edge_m=problem.m % config.tile_m != 0,
         edge_n=problem.n % config.tile_n != 0,
         edge_k=problem.k % config.tile_k != 0,
     )
-    tiles = ceil_div(problem.m, config.tile_m) * ceil_div(problem.n, config.tile_n)
+    tiles = config.tiles(problem)
+    work_groups = config.groups or config.split_k * tiles
     return Launch(
         source=source,
         kernel=NAME,
-        global_size=(tiles * config.work_items, 1, problem.batch * config.split_k),
+        global_size=(
+            (work_groups * config.work_items, 1, 1)
+            if config.shared
+            else (tiles // problem.batch * config.work_items, 1, problem.batch)
+        ),
         local_size=(config.work_items, 1, 1),
-        args=parts.product_args(problem, config.split_k, config.tile_k, operands),
-        local_bytes=config.local_bytes,
+        args=_arguments(problem, config),
+        local_bytes=config.local_bytes + FLAG_BYTES * config.shared,
     )
+
+
+def _arguments(problem: GemmProblem, config: Config) -> tuple[Arg, ...]:
+    packed = {role: tiles.argument() for role, tiles in config.packed(problem).items()}
+    usual = parts.product_args(problem, 1, config.tile_k, packed)
+    if not config.shared:
+        return usual
+    return (*usual, Scalar(problem.batch), *buffer("partials"), *buffer(COUNTERS))

@@ -140,7 +140,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         *(renamed(launch, roles) for launch in product.launches),
         _output_launch(problem, geo, config),
     )
-    return Plan(launches, (*workspaces(geo), *product.workspaces))
+    return replace(product, launches=launches, workspaces=(*workspaces(geo), *product.workspaces))
 
 
 def workspaces(geo: Geometry) -> common.Workspaces:

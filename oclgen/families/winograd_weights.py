@@ -115,7 +115,11 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         *_sum(geo, config),
         _inverse(problem, geo, config),
     )  # fmt: skip
-    return Plan(launches, (*workspaces(geo, config.slice_t), *product.workspaces))
+    return replace(
+        product,
+        launches=launches,
+        workspaces=(*workspaces(geo, config.slice_t), *product.workspaces),
+    )
 
 
 def workspaces(geo: Geometry, slice_t: int) -> common.Workspaces:

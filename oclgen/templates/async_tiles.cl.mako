@@ -1,6 +1,7 @@
 <%doc>
 What kernels share whose tiles `cp.async` copies: the instructions, where a work-item's part of a
-tile lies, and the reduction over tiles. Defs for other templates, no text of its own.
+tile lies, the reduction over tiles, and the sum of what several work-groups have of one. Defs for
+other templates, no text of its own.
 
 `tile` is a `gemm_async.Config`, whose legend stands at the head of `gemm_async`. A tile of B lies
 behind that of A, both as rows of k; `tiles` names the local memory in which all stages lie.
@@ -34,8 +35,8 @@ void copy_four(const uint to, __global const float *from, const int valid)
 #define READ_FOUR(x, y, z, w, from, offset) __asm__ volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4 + " #offset "];" : "=f"(x), "=f"(y), "=f"(z), "=f"(w) : "r"(from) : "memory")
 </%def>
 
-<%def name="places(tile)">\
-<% items = tile.local_m * tile.local_n; warp_n = 32 // tile.warp_m; across = tile.local_m // tile.warp_m %>\
+<%def name="work_items(tile)">\
+<% items = tile.local_m * tile.local_n %>\
     __local float tiles[${tile.local_bytes // 4}] __attribute__((aligned(16)));
     uint base;
     __asm__("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(base) : "l"(tiles));
@@ -44,10 +45,13 @@ void copy_four(const uint to, __global const float *from, const int valid)
 % if tile.local_k > 1:
     const int part = id / ${items};
 % endif
+</%def>
 
+<%def name="places(tile, number='(int)get_group_id(0)')">\
+<% warp_n = 32 // tile.warp_m; across = tile.local_m // tile.warp_m %>\
     // strips of group_m rows of tiles, each swept column by column
-    const int strip = (int)get_group_id(0) / (${tile.group_m} * tiles_n);
-    const int place = (int)get_group_id(0) - strip * ${tile.group_m} * tiles_n;
+    const int strip = ${number} / (${tile.group_m} * tiles_n);
+    const int place = ${number} - strip * ${tile.group_m} * tiles_n;
     const int height = min(${tile.group_m}, tiles_m - strip * ${tile.group_m});
     const int tile_row = (strip * ${tile.group_m} + place % height) * ${tile.tile_m};
     const int tile_column = place / height * ${tile.tile_n};
@@ -133,4 +137,87 @@ ${read(tile, (q + 1) % 2, q + 1, ' ' * 12)}\
 ${indent}READ_FOUR(${", ".join(f"{name}{into}_{4 * c + x}" for x in range(4))}, read_${name}, ${4 * (q * row + c * local * 4)});
 % endfor
 % endfor
+</%def>
+
+<%def name="passing()">\
+/* sums pass from one work-group to another: through the cache that all units share, in order */
+#define PASS_FOUR(x, y, z, w, to) __asm__ volatile("st.global.cg.v4.f32 [%0], {%1, %2, %3, %4};" :: "l"(to), "f"(x), "f"(y), "f"(z), "f"(w) : "memory")
+#define TAKE_FOUR(x, y, z, w, from) __asm__ volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x), "=f"(y), "=f"(z), "=f"(w) : "l"(from) : "memory")
+#define FENCE_ALL_GROUPS() __asm__ volatile("fence.acq_rel.gpu;" ::: "memory")
+</%def>
+
+<%def name="shares(tile)">\
+    // all tiles' steps of the reduction lie end to end, `span` each; a work-group has `share` of them
+    __local int before;
+    const int group = (int)get_group_id(0);
+% if tile.groups:
+    const int span = (k + ${tile.tile_k - 1}) / ${tile.tile_k}, all_steps = tiles_m * tiles_n * batch * span;
+    const int share = (all_steps + ${tile.groups - 1}) / ${tile.groups};
+    const int end = min((group + 1) * share, all_steps);
+% else:
+    const int share = (k + ${tile.split_k * tile.tile_k - 1}) / ${tile.split_k * tile.tile_k}, span = ${tile.split_k} * share;
+    const int at = group * share, next = at + share;
+% endif
+    partials += offset_partials;
+    counters += offset_counters;
+</%def>
+
+<%def name="settle(tile, sums_of, owner)">\
+<%
+    items, rows, chunks = tile.local_m * tile.local_n, range(tile.item_m), range(tile.item_n // 4)
+    within = f"(id % {items})" if tile.local_k > 1 else "id"
+    def part_of(group):
+        """Where a work-group leaves sums of this tile: it may have begun one before and end in one."""
+        second = f" + (tile * span > {group} * share ? {tile.groups} : 0)" if tile.groups else ""
+        return f"partials + ({group}{second}) * {tile.tile_m * tile.tile_n}L + 4 * {within}"
+    def place(i, j):
+        return (i * len(chunks) + j) * 4 * items
+    # so many loads are under way as hide the cache's latency
+    unroll = max(16 * tile.local_k // (len(rows) * len(chunks)), 1)
+    def guard(i):
+        return f"if ({owner(i)[0]}) " if owner(i) else ""
+%>\
+    ${"if (next - at < span) " if tile.groups else ""}{
+        // other work-groups have steps of the tile: who comes last adds all, in order, and stores
+        const int first_group = tile * span / share, last_group = ((tile + 1) * span - 1) / share;
+        __global float *mine = ${part_of("group")};
+% for i in rows:
+        ${guard(i)}{
+% for j in chunks:
+            PASS_FOUR(${", ".join(sums_of(i)[1](j, x) for x in range(4))}, mine + ${place(i, j)});
+% endfor
+        }
+% endfor
+        barrier(CLK_GLOBAL_MEM_FENCE);
+        if (id == 0) {
+            FENCE_ALL_GROUPS();
+            before = atomic_inc(counters + tile);
+            FENCE_ALL_GROUPS();
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (before < last_group - first_group) {
+            ${"continue" if tile.groups else "return"};
+        }
+        if (id == 0) {
+            atomic_xchg(counters + tile, 0);
+        }
+% for i in rows:
+        ${" ".join(f"acc{i}_{j} = 0.0f;" for j in range(tile.item_n))}
+% endfor
+% if unroll > 1:
+        #pragma unroll ${unroll}
+% endif
+        for (int other = first_group; other <= last_group; ++other) {
+            __global const float *theirs = ${part_of("other")};
+            float x, y, z, w;
+% for i in rows:
+            ${guard(i)}{
+% for j in chunks:
+                TAKE_FOUR(x, y, z, w, theirs + ${place(i, j)});
+                ${" ".join(f"acc{i}_{4 * j + x} += {name};" for x, name in enumerate("xyzw"))}
+% endfor
+            }
+% endfor
+        }
+    }
 </%def>

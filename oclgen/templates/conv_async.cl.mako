@@ -73,6 +73,7 @@ void conv_async(
     __global float *restrict c, const long offset_c)
 {
     const int tiles_m = ${tiles_m}, tiles_n = ${tiles_n};
+${tiles.work_items(config)}
 ${tiles.places(config)}
     const int phase = (int)get_group_id(1) / (GROUPS * ${config.split_k});
     const int group = (int)get_group_id(1) / ${config.split_k} % GROUPS;

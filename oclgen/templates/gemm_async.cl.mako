@@ -17,7 +17,8 @@ local_k             slices of a tile's steps, computed side by side and added in
 warp_m              work-items of a warp along m; its other 32 / warp_m lie along n
 pad_a, pad_b        unused elements behind each row of a tile, against bank conflicts
 stages              tiles in local memory, being copied or computed with
-split_k             slices of k; each writes a plane of partial sums, which another kernel adds
+split_k             work-groups that share the steps of a tile
+groups              work-groups that share the steps of all tiles, laid end to end; 0: one a tile
 group_m             rows of tiles that work-groups sweep together, so that they share B in cache
 edge_m, _n, _k      the tile does not divide the size: guard what lies past it
 order               "m" or "n": multiply-adds run along columns or along rows of C
@@ -27,11 +28,13 @@ sum_rows            rows of a work-item that slices exchange at a time
 copying             how many work-items copy a tile: see `Config`
 activation, bias    epilogue; "none", "m" or "n"
 </%doc>
+<%! from textwrap import indent %>\
 <%namespace name="tiles" file="async_tiles.cl.mako"/>\
 <%
     items = local_m * local_n
     work_items = items * local_k
-    split = split_k > 1
+    shared = config.shared
+    every = "all_" if groups else ""
     chunks_m, chunks_n = range(item_m // 4), range(item_n // 4)
     # operand: along k in memory, tile extent, row of the tile, where it starts, size and its edge
     sides = {
@@ -57,6 +60,9 @@ activation, bias    epilogue; "none", "m" or "n"
         def four(j):
             return " + ".join(f"sums[{((p * sum_rows + r) * len(chunks_n) + j) * items}]" for p in range(local_k))
         return four, lambda j, x: f"({four(j)}).s{x}"
+    def owner(i):
+        """Under which condition a work-item has the sums of its row i, if any."""
+        return (f"part == {i % sum_rows % local_k}",) if local_k > 1 else ()
     def plus_bias(i, j, x, width):
         if bias == "none":
             return ""
@@ -95,11 +101,12 @@ activation, bias    epilogue; "none", "m" or "n"
         return lambda slot, more: [line for side in sides for line in copies_of(side, slot, more, aligned)]
 %>\
 ${preamble}
-% if not split:
 ${activation}
-% endif
 
 ${tiles.instructions()}
+% if shared:
+${tiles.passing()}
+% endif
 <%def name="store(i, four, one, *conditions)">\
 <% conditions += (f"{row(i)} < m",) * edge_m %>\
     ${f"if ({' && '.join(conditions)}) " if conditions else ""}{
@@ -107,42 +114,84 @@ ${tiles.instructions()}
 % for j in chunks_n:
         if (wide${f" && {column(j, 3)} < n" if edge_n else ""}) {
             const float4 value = ${four(j)}${plus_bias(i, j, 0, 4)};
-            *(__global float4 *)(out + ${column(j)}) = ${act}(value);
+            *(__global float4 *)(out + ${column(j)}) = ACT(value);
         } else {
 % for x in range(4):
             ${f"if ({column(j, x)} < n) " if edge_n else ""}{
                 const float value = ${one(j, x)}${plus_bias(i, j, x, 1)};
-                out[${column(j, x)}] = ${act}(value);
+                out[${column(j, x)}] = ACT(value);
             }
 % endfor
         }
 % endfor
     }
 </%def>\
+<%def name="keep(i, four, one, condition)">\
+    if (${condition}) {
+% for j in chunks_n:
+        const float4 value${j} = ${four(j)};
+        ${"; ".join(f"acc{i}_{4 * j + x} = value{j}.s{x}" for x in range(4))};
+% endfor
+    }
+</%def>\
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void gemm_async(
-    __global const float *restrict a, const long offset_a, const int ld_a, const long batch_a,
-    __global const float *restrict b, const long offset_b, const int ld_b, const long batch_b,
-    __global float *restrict c, const long offset_c, const int ld_c, const long batch_c,
+    __global const float *restrict ${every}a, const long offset_a, const int ld_a, const long batch_a,
+    __global const float *restrict ${every}b, const long offset_b, const int ld_b, const long batch_b,
+    __global float *restrict ${every}c, const long offset_c, const int ld_c, const long batch_c,
 % if bias != "none":
     __global const float *restrict bias, const long offset_bias,
 % endif
-    const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
+% if shared:
+    const int m, const int n, const int k, const int batch,
+    __global float *restrict partials, const long offset_partials,
+    volatile __global int *restrict counters, const long offset_counters)
+% else:
+    const int m, const int n, const int k)
+% endif
 {
     const int tiles_m = (m + ${tile_m - 1}) / ${tile_m}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
-${tiles.places(config)}
-% if split:
-    const int item = (int)get_global_id(2) % batch;
-    const int k_first = (int)get_global_id(2) / batch * slice;
-    const int k_last = min(k_first + slice, k);
+${tiles.work_items(config)}
+% if shared:
+${tiles.shares(config)}
+% endif
+% if shared and bias != "none":
+    bias += offset_bias;
+% endif
+% if groups:
+    for (int at = group * share, next; at < end; at = next) {
+        next = min((at / span + 1) * span, end);
+        // nobody reads the last tile any more, and no copy of it is under way
+        COPY_WAIT(0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+${indent(capture(one_tile), "    ")}\
+    }
 % else:
+${one_tile()}\
+% endif
+}
+<%def name="one_tile()">\
+% if shared:
+    const int tile = at / span, item = tile / (tiles_m * tiles_n);
+    const int in_item = tile - item * tiles_m * tiles_n;
+    const int k_first = (at - tile * span) * ${tile_k};
+    const int k_last = min((next - tile * span) * ${tile_k}, k);
+${tiles.places(config, "in_item")}
+% else:
+${tiles.places(config)}
     const int item = (int)get_global_id(2);
     const int k_first = 0, k_last = k;
 % endif
+% if groups:
+% for matrix, kind in (("a", "const float"), ("b", "const float"), ("c", "float")):
+    __global ${kind} *restrict ${matrix} = all_${matrix} + offset_${matrix} + item * batch_${matrix};
+% endfor
+% else:
     a += offset_a + item * batch_a;
     b += offset_b + item * batch_b;
-    c += offset_c + (long)get_global_id(2) * batch_c;
-% if bias != "none":
+    c += offset_c + ${"item" if shared else "(long)get_global_id(2)"} * batch_c;
+% endif
+% if not shared and bias != "none":
     bias += offset_bias;
 % endif
 
@@ -180,14 +229,7 @@ ${tiles.reduction(config, copies(True))}\
 % endif
 
     const bool wide = IS_ALIGNED(c, ld_c, 4, 4);
-<% act = "" if split else "ACT" %>\
-% if local_k == 1:
-    // adding zero moves a sum to where a vector's store wants it; before, no other register's
-    // place hangs on that, and none shares a bank with the operand that is read beside it
-% for i in range(item_m):
-${store(i, *sums_of(i))}\
-% endfor
-% else:
+% if local_k > 1:
     // the slices add up, ${sum_rows} rows at a time
     __local float4 *sums = (__local float4 *)tiles + id % ${items};
     COPY_WAIT(0);
@@ -200,11 +242,21 @@ ${store(i, *sums_of(i))}\
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
 % for r in range(sum_rows):
-${store(first + r, *slices_of(r), f"part == {r % local_k}")}\
+${(keep if shared else store)(first + r, *slices_of(r), *owner(r))}\
 % endfor
 % if first + sum_rows < item_m:
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % endfor
 % endif
-}
+% if shared:
+${tiles.settle(config, sums_of, owner)}\
+% endif
+% if shared or local_k == 1:
+    // adding zero moves a sum to where a vector's store wants it; before, no other register's
+    // place hangs on that, and none shares a bank with the operand that is read beside it
+% for i in range(item_m):
+${store(i, *sums_of(i), *owner(i))}\
+% endfor
+% endif
+</%def>\

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from oclgen import families
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer
+from oclgen.plan import COUNTERS, Launch, Plan, buffer
 from oclgen.problem import GemmProblem, Problem
 
 NAME = "planted"
@@ -24,6 +24,7 @@ FAULTS = {
     "before": "if (row == 0) c[-1 - column] = 1.0f;",
     "behind": "if (row == 0) c[24 * 16 + column] = 1.0f;",
     "workspace": "if (row == 0) spare[64 + column] = 1.0f;",
+    "counters": "if (row == 0) counted[column] = 1;",
     "input": "if (row == 0) { __global float *wrong = (__global float *)a; wrong[column] = 0.0f; }",
     "endless": "for (volatile int i = 0; i >= 0; i = 1);",
     "refused": "this is no OpenCL C;",
@@ -31,7 +32,8 @@ FAULTS = {
 }
 KERNEL = """
 __kernel void planted(__global const float *a, long a_at, __global const float *b, long b_at,
-                      __global float *c, long c_at, __global float *spare, long spare_at)
+                      __global float *c, long c_at, __global float *spare, long spare_at,
+                      __global int *counted, long counted_at)
 {
     int row = get_global_id(0), column = get_global_id(1);
     float sum = 0.0f;
@@ -59,10 +61,10 @@ def serves(problem: Problem) -> bool:
 
 
 def plan(problem: Problem, config: Config) -> Plan:
-    args = tuple(arg for role in ("a", "b", "c", "spare") for arg in buffer(role))
+    args = tuple(arg for role in ("a", "b", "c", "spare", COUNTERS) for arg in buffer(role))
     source = KERNEL % FAULTS[config.fault]
     launch = Launch(source, NAME, (problem.m, problem.n), (1, 1), args)
-    return Plan((launch,), (("spare", 256),))
+    return Plan((launch,), (("spare", 256),), counters=16)
 
 
 def enter() -> None:

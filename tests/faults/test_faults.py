@@ -29,6 +29,7 @@ REASONS = {
     "before": ("correctness", "wrote out of bounds: 64 bytes before c"),
     "behind": ("correctness", "wrote out of bounds: 64 bytes behind c"),
     "workspace": ("correctness", "wrote out of bounds: 64 bytes behind spare"),
+    "counters": ("correctness", "left 16 bytes of counters that are not zero"),
     "input": ("correctness", "wrote to its input a"),
     "endless": ("timeout", "running took longer than 3 s"),
     "refused": ("compile", "error"),

@@ -156,6 +156,33 @@ def test_a_plan_runs_on_tensors_with_its_workspace_from_the_allocator(device: An
     assert y.cpu().tolist()[:4] == [9, 18, 27, 36]
 
 
+COUNTING = """
+__kernel void last_of(volatile __global int *counters, long at, __global int *out, long out_at)
+{
+    for (int i = 0; i < %d; ++i) {
+        const int before = atomic_inc(counters + at + i);
+        if (before == (int)get_num_groups(0) - 1) {
+            atomic_xchg(counters + at + i, 0);
+            atomic_inc(out + out_at + i);
+        }
+    }
+}
+"""
+
+
+def test_counters_are_zero_before_every_launch_of_any_plan(device: Any) -> None:
+    args = (*plans.buffer(plans.COUNTERS), *plans.buffer("output"))
+    runs = {}
+    for count in (3, 5):
+        launch = plans.Launch(COUNTING % count, "last_of", (7,), (1,), args)
+        plan = plans.Plan((launch,), counters=count)
+        runs[count] = prepare_plan(device.index, plan, ["output"])
+    out = torch.zeros(5, dtype=torch.int32).to(f"ocl:{device.index}")
+    for count in (3, 5, 3, 5):
+        runs[count](out.data_ptr())
+    assert out.cpu().tolist() == [4, 4, 4, 2, 2]
+
+
 def test_a_plan_with_an_unknown_role_is_refused(device: Any) -> None:
     with pytest.raises(LaunchError, match=r"wants \['output'\]"):
         prepare_plan(device.index, _two_step_plan(), ["input"])

@@ -27,6 +27,22 @@ INSTRUCTIONS = """
 """The library's instructions; a place in local memory is its distance from `copied`."""
 
 
+PASSING = """
+#define PASS_FOUR(x, y, z, w, to) { \\
+    volatile __global int *words = (volatile __global int *)(to); \\
+    atomic_xchg(words, as_int(x)); atomic_xchg(words + 1, as_int(y)); \\
+    atomic_xchg(words + 2, as_int(z)); atomic_xchg(words + 3, as_int(w)); \\
+}
+#define TAKE_FOUR(x, y, z, w, from) { \\
+    volatile __global int *words = (volatile __global int *)(from); \\
+    x = as_float(atomic_or(words, 0)); y = as_float(atomic_or(words + 1, 0)); \\
+    z = as_float(atomic_or(words + 2, 0)); w = as_float(atomic_or(words + 3, 0)); \\
+}
+#define FENCE_ALL_GROUPS() mem_fence(CLK_GLOBAL_MEM_FENCE)
+"""
+"""How sums pass between work-groups: OpenCL C 1.2 has nothing but atomics for that."""
+
+
 def in_plain_c(plan: Plan) -> Plan:
     """Return the plan with its copies and reads of local memory written in C."""
     launches = (replace(launch, source=_text(launch.source)) for launch in plan.launches)
@@ -34,11 +50,19 @@ def in_plain_c(plan: Plan) -> Plan:
 
 
 def _text(source: str) -> str:
-    first, last = source.find("/* copies one word"), source.find("#define READ_FOUR")
-    if first < 0:
+    if "COPY_COMMIT" not in source:
         return source
-    source = source[:first] + INSTRUCTIONS + source[source.index("\n", last) :]
+    source = _replaced(source, "/* copies one word", "#define READ_FOUR", INSTRUCTIONS)
+    if "PASS_FOUR" in source:
+        source = _replaced(source, "/* sums pass", "#define FENCE_ALL_GROUPS", PASSING)
+        # a simulator does not unroll, and warns of it
+        source = re.sub(r" *#pragma unroll.*\n", "", source)
     source = source.replace("void copy(Operands", "void copy(__local char *copied, Operands")
     source = source.replace("copy(&at", "copy(copied, &at")
     address = r"uint base;\n\s*__asm__.*;"
     return re.sub(address, "__local char *copied = (__local char *)tiles; uint base = 0;", source)
+
+
+def _replaced(source: str, first: str, last: str, text: str) -> str:
+    """Return `source` with `text` for what begins with `first` and ends with the line of `last`."""
+    return source[: source.index(first)] + text + source[source.index("\n", source.index(last)) :]

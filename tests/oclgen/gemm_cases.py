@@ -105,6 +105,27 @@ ASYNCS = (
     replace(ASYNC, tile_m=64, pad_a=0, local_k=2, pack_a=True, split_k=2),
 )
 
+STREAM = replace(ASYNC, groups=3)
+ODD = GemmProblem(70, 45, 100)
+SHARING = (
+    # shares begin and end inside of tiles, whole tiles lie between; then several to a tile
+    (replace(ODD, trans_b=True, bias="n", activation="relu"), STREAM),
+    (replace(ODD, trans_a=True, bias="m", activation="sigmoid"), replace(STREAM, groups=29)),
+    # tiles of all batch items in one line
+    (replace(ODD, m=33, batch=3, shared_a=True, bias="n"), replace(STREAM, groups=4, group_m=8)),
+    # a share for each tile, and one for each step
+    (ODD, replace(STREAM, groups=6)),
+    (GemmProblem(20, 30, 37), replace(STREAM, groups=5)),
+    # slices in a work-group, more rows than they exchange at a time
+    (ODD, replace(STREAM, tile_k=16, local_k=4, groups=5)),
+    (replace(ODD, batch=2), replace(STREAM, tile_n=64, local_k=2, groups=0, split_k=5)),
+    # packed operands
+    (replace(ODD, trans_b=True), replace(STREAM, tile_m=64, pad_a=0, pack_a=True, pack_b=True)),
+    # a last slice that is shorter than the others
+    (replace(ODD, bias="n", activation="relu"), replace(ASYNC, split_k=5, stages=4)),
+)
+"""Products whose tiles work-groups share."""
+
 PAIRS = gemm_pairs.Config(
     item_m=6, item_n=16, loop_m=1, order="m", pack_a=False, pack_b=False, split_k=1
 )

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cp_async_in_c import in_plain_c
+from gemm_cases import SHARING
 from mma_emulated import emulate
 
 from oclgen.device import Device, select
@@ -93,7 +94,7 @@ ON_UNITS: dict[str, tuple[tuple[Problem, Any], ...]] = {
     ),
 }
 """What families compute here with their matrix units emulated."""
-IN_PLAIN_C = ("conv_async",)
+IN_PLAIN_C = ("conv_async", "gemm_async")
 """Families whose instructions `in_plain_c` can say otherwise."""
 
 
@@ -175,6 +176,10 @@ def main(name: str) -> None:
             for config in configs(device, family, problem):
                 run(device, problem, family, config)
                 count += 1
+    if name == gemm_async.NAME:
+        for problem, config in SHARING:
+            run(device, problem, family, config)
+        count += len(SHARING)
     print(f"done {count}", flush=True)
 
 

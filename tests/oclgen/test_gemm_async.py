@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gemm_cases import ASYNC, ASYNCS, BASE, BATCHES, EPILOGUES, SIZES, label
+from cp_async_in_c import in_plain_c
+from gemm_cases import ASYNC, ASYNCS, BASE, BATCHES, EPILOGUES, SHARING, SIZES, label
 
 from oclgen.device import Device
 from oclgen.families import gemm_async
@@ -26,7 +27,7 @@ PROBLEM = GemmProblem(200, 300, 400, trans_b=True)
 CHANGES: dict[str, Any] = {
     "tile_m": 64, "tile_n": 64, "tile_k": 16, "local_m": 4, "local_n": 16, "warp_m": 8,
     "pad_a": 0, "pad_b": 4, "stages": 3, "split_k": 2, "group_m": 2, "pack_a": True, "pack_b": True,
-    "local_k": 2, "order": "n",
+    "local_k": 2, "order": "n", "groups": 24,
 }  # fmt: skip
 COMPANIONS = {"local_n": {"tile_n": 64}, "pack_a": {"pad_a": 0}}
 """What a parameter needs beside it to be valid."""
@@ -59,6 +60,8 @@ def test_every_parameter_changes_the_text() -> None:
         (replace(ASYNC, tile_k=64, stages=4), ("69632", "48128")),
         (replace(ASYNC, split_k=80), ("split_k=80", "k=400")),
         (replace(ASYNC, pack_a=True), ("pack_a", "pad_a=4")),
+        (replace(ASYNC, groups=9, split_k=2), ("groups=9", "split_k=2")),
+        (replace(ASYNC, groups=3501), ("groups=3501", "3500 steps")),
     ],
 )
 def test_refusals_name_the_numbers(config: gemm_async.Config, words: tuple[str, ...]) -> None:
@@ -116,3 +119,41 @@ def test_sizes_and_transposes(device: Device, config: gemm_async.Config) -> None
 @pytest.mark.parametrize("problem", [*BATCHES, *EPILOGUES], ids=label)
 def test_batches_and_epilogues(device: Device, problem: GemmProblem) -> None:
     assert_right(device, problem, ASYNC)
+
+
+def test_more_steps_than_an_int_counts_are_refused() -> None:
+    large = GemmProblem(2**16, 2**16, 2**13)
+    sharing = replace(ASYNC, groups=132)
+    assert sharing.why_not(replace(large, k=2**11), AMPERE) is None
+    assert "4294967296 steps" in (sharing.why_not(large, AMPERE) or "")
+
+
+def shared(device: Device, problem: GemmProblem, config: gemm_async.Config) -> Plan:
+    """Return the plan, in plain C where the device lacks the instructions."""
+    shown = replace(device.limits, instructions=frozenset({"cp_async"}))
+    assert config.why_not(problem, shown) is None
+    plan = gemm_async.plan(problem, config)
+    return plan if "cp_async" in device.limits.instructions else in_plain_c(plan)
+
+
+@pytest.mark.parametrize("case", SHARING, ids=range(len(SHARING)))
+def test_work_groups_share_tiles(device: Device, case: tuple[GemmProblem, Any]) -> None:
+    problem, config = case
+    plan = shared(device, problem, config)
+    products = [launch for launch in plan.launches if not launch.kernel.startswith("packed")]
+    assert len(products) == 1
+    measurement = Bench(device, problem).measure(plan, 0.0)
+    assert measurement.ok, f"{problem.key()} {config}: {measurement.reason}"
+
+
+def test_sums_do_not_depend_on_who_comes_last(device: Device) -> None:
+    problem, config = SHARING[1]
+    bench = Bench(device, problem)
+    like = np.empty(problem.buffers["c"], np.float32)
+    out = device.upload(like)
+    prepared = device.prepare(shared(device, problem, config), {**bench.buffers, "c": out})
+    results = []
+    for _ in range(20):
+        prepared.run()
+        results.append(device.download(out, like))
+    assert all(np.array_equal(results[0], result) for result in results)
