@@ -61,17 +61,17 @@ class Staging:
 
     def row_in_tile(self, first: int) -> str:
         """Return the expression of `row` of the part whose first row is this, in the tile."""
-        return _place("row", self.part_m, self.warp_m, first)
+        return _place("row", self.part_m, self.warp_m, self.tile_m, first)
 
     def column_in_tile(self, first: int) -> str:
         """Return the expression of `column` of the part whose first column is this, in the tile."""
-        return _place("column", self.part_n, self.warp_n, first)
+        return _place("column", self.part_n, self.warp_n, self.tile_n, first)
 
 
-def _place(name: str, part: int, whole: int, first: int) -> str:
-    if part == whole:
-        return name
-    return f"{name} / {part} * {whole} + {name} % {part} + {first}"
+def _place(name: str, part: int, warp: int, tile: int, first: int) -> str:
+    """Return where row or column `name` of a part lies in the tile, of which a warp has `warp`."""
+    inside = name if tile == warp or part == warp else f"{name} / {part} * {warp} + {name} % {part}"
+    return f"{inside} + {first}" if first else inside
 
 
 def staging(

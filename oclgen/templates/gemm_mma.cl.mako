@@ -93,11 +93,14 @@ ${share.staged(staging)}
 <%def name="store(m0, n0, width)">\
 <%
     lanes = staging.columns // width
+    stores = staging.rows * lanes
     word = raw if width == 1 else "uint4" # compilers make two of ushort8
-    guards = " && ".join(["y < m"] * edge_m + ["x < n"] * edge_n)
+    guards = " && ".join(
+        [f"at < {stores}"] * (stores % work_items > 0) + ["y < m"] * edge_m + ["x < n"] * edge_n)
 %>\
 #pragma unroll 4
-        for (int at = id; at < ${staging.rows * lanes}; at += ${work_items}) {
+        for (int i = 0; i < ${-(-stores // work_items)}; ++i) {
+            const int at = id + i * ${work_items};
             const int row = at / ${lanes}, column = at % ${lanes}${f" * {width}" if width > 1 else ""};
             const int y = tile_row + ${staging.row_in_tile(m0)}, x = tile_column + ${staging.column_in_tile(n0)};
             ${f"if ({guards}) " if guards else ""}{
