@@ -110,7 +110,7 @@ class Search:
 
     def _suggest(self) -> int:
         """Return a free row: random at first, then that of the largest expected improvement."""
-        if self.starting or self.best_ms == inf:
+        if self.starting or min(self._known.values(), default=inf) == inf:
             return int(self._random.choice(np.flatnonzero(self._free)))
         rows = np.fromiter(self._known, dtype=np.intp)
         values = flatten(np.fromiter(self._known.values(), dtype=np.float64))

@@ -51,6 +51,15 @@ def test_many_may_be_asked_for_before_the_first_is_told(space: Space) -> None:
     assert min(map(cost, asked)) < 1.2 * min(cost(space.config(row)) for row in range(len(space)))
 
 
+def test_a_time_of_what_is_no_point_teaches_the_process_nothing(space: Space) -> None:
+    """All points are still under way when it must guess."""
+    off_grid = replace(space.config(0), unroll=3)
+    search = Search(space, [off_grid])
+    search.tell(search.ask(), 1.0)
+    asked = [search.ask() for _ in range(20)]
+    assert len(set(asked)) == 20
+
+
 def test_a_later_failure_does_not_undo_a_time(space: Space) -> None:
     search = Search(space, [], 3)
     search.tell(space.config(5), 2.0)
