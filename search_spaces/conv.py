@@ -17,6 +17,8 @@ from oclgen.families import (
     conv_register,
     conv_register_weights,
     depthwise,
+    depthwise_pixels,
+    depthwise_pixels_weights,
     depthwise_weights,
 )
 from oclgen.families.conv_as_gemm import lowered
@@ -131,6 +133,64 @@ def depthwise_seeds(problem: ConvProblem, limits: Limits) -> list[depthwise.Conf
     return [depthwise.Config(*patch) for patch in _patches(width, limits)]
 
 
+def depthwise_pixels_values(problem: ConvProblem, limits: Limits) -> Values:
+    """Return the values worth trying for each parameter of `depthwise_pixels`."""
+    on_cpu, width = limits.kind == "cpu", limits.native_float_width
+    return {
+        "patch_h": (1, 2, 4, 7),
+        "patch_w": (1, 2, 4, 7, 8),
+        # neighbouring work-items of a GPU read neighbouring channels as it is
+        "vec": _dividing(problem.in_channels, (width, width // 2, 1) if on_cpu else (1, 2, 4)),
+        "local_size": (1, 4, 16) if on_cpu else (32, 64, 128, 256),
+    }
+
+
+def depthwise_pixels_seeds(problem: ConvProblem, limits: Limits) -> list[depthwise_pixels.Config]:
+    """Return start points for `depthwise_pixels`, best guess first; some may not be valid."""
+    vec = depthwise_pixels_values(problem, limits)["vec"][0]
+    local = 4 if limits.kind == "cpu" else 128
+    patches = ((2, 4), (1, 4), (4, 4), (2, 2), (1, 8))
+    return [depthwise_pixels.Config(h, w, int(vec), local) for h, w in patches]
+
+
+def depthwise_pixels_weights_values(problem: ConvProblem, limits: Limits) -> Values:
+    """Return the values worth trying for each parameter of `depthwise_pixels_weights`."""
+    shared = {
+        **depthwise_pixels_values(problem, limits),
+        "patch_h": (1, 2, 4, 8),
+        "patch_w": (1, 2, 4),
+        "split": (1, 2, 4, 8, 16, 32, 64, 128),
+    }
+    del shared["local_size"]
+    if limits.kind == "cpu":
+        return {**shared, "local_c": (1,), "local_k": (1,)}
+    return {**shared, "local_c": (16, 32, 64), "local_k": (1, 2, 4, 8, 16)}
+
+
+def depthwise_pixels_weights_seeds(
+    problem: ConvProblem, limits: Limits
+) -> list[depthwise_pixels_weights.Config]:
+    """Return start points for `depthwise_pixels_weights`, best guess first; some may be invalid."""
+    kind = depthwise_pixels_weights.Config
+    vec = int(depthwise_pixels_values(problem, limits)["vec"][0])
+    patches = ((1, 4), (2, 4), (1, 2), (4, 4))
+    if limits.kind == "cpu":
+        return [kind(h, w, vec, 1, 1, split) for h, w in patches for split in (8, 2)]
+    # enough planes for every unit
+    groups = ceil_div(problem.in_channels, 32 * vec)
+    split = 1 << (ceil_div(GROUPS_PER_UNIT * limits.compute_units, groups) - 1).bit_length()
+    return [
+        kind(h, w, vec, 32, local_k, min(split, most))
+        for h, w in patches
+        for local_k, most in ((8, 128), (4, 64))
+    ]
+
+
+def _dividing(channels: int, widths: tuple[int, ...]) -> tuple[int, ...]:
+    """Return those of the widths of vectors that divide the channels; 1 always does."""
+    return tuple(dict.fromkeys(w for w in widths if w and channels % w == 0)) or (1,)
+
+
 def depthwise_weights_values(problem: ConvProblem, limits: Limits) -> Values:
     """Return the values worth trying for each parameter of `depthwise_weights`."""
     if limits.kind == "cpu":
@@ -181,6 +241,8 @@ SPACES: dict[str, tuple[ValuesOf, SeedsOf]] = {
     "conv_gemm": (conv_gemm.values, conv_gemm.seeds),
     "conv_async": (conv_gemm.async_values, conv_gemm.async_seeds),
     "depthwise": (depthwise_values, depthwise_seeds),
+    "depthwise_pixels": (depthwise_pixels_values, depthwise_pixels_seeds),
+    "depthwise_pixels_weights": (depthwise_pixels_weights_values, depthwise_pixels_weights_seeds),
     "depthwise_weights": (depthwise_weights_values, depthwise_weights_seeds),
     "conv_as_gemm_pairs": as_gemm("conv_as_gemm_pairs", gemm_pairs.values, gemm_pairs.seeds),
     "conv_as_gemm_register": as_gemm(

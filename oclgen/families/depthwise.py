@@ -186,8 +186,8 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
         activation=activation_preamble(problem.activation),
         sizes=_sizes(problem, config) | {"COLUMNS": columns, "BANDS": bands},
         blocks=() if config.guarded else blocks(cols, config.patch_w, config.vec),
-        rows=[_taps(axis, window(rows, config.patch_h)) for axis in rows],
-        cols=[_taps(axis, window(cols, config.lanes)) for axis in cols],
+        rows=[taps_of(axis, window(rows, config.patch_h)) for axis in rows],
+        cols=[taps_of(axis, window(cols, config.lanes)) for axis in cols],
         step_w=cols[0].step,
         store_h=rows[0].store_step,
         store_w=cols[0].store_step,
@@ -211,7 +211,7 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
     )
 
 
-def _taps(axis: Axis, extent: Window) -> list[tuple[int, int]]:
+def taps_of(axis: Axis, extent: Window) -> list[tuple[int, int]]:
     """Return for each tap its place in the kernel, and in the window of result 0."""
     return [
         (

@@ -27,6 +27,7 @@ CASES = {
     "uneven": nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(0, 1), dilation=(1, 2)),
     "groups": nn.Conv2d(4, 6, 3, groups=2),
     "depthwise": nn.Conv2d(4, 8, 3, groups=4, padding=1),
+    "one filter each": nn.Conv2d(4, 4, 3, groups=4, padding=1),
     "transposed": nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1),
     "transposed groups": nn.ConvTranspose2d(4, 6, (2, 3), groups=2, dilation=2, bias=False),
     "same": nn.Conv2d(4, 6, (4, 3), padding="same"),
@@ -79,13 +80,13 @@ def in_pixels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("in_pixels")
-@pytest.mark.parametrize("case", ["1x1", "3x3", "transposed"])
+@pytest.mark.parametrize("case", ["1x1", "3x3", "one filter each", "depthwise"])
 def test_channels_last_is_read_as_it_lies(device: Any, case: str) -> None:
     x = torch.randn(2, 4, 11, 9).to(memory_format=torch.channels_last)
     check_module(device, CASES[case], x)
     layer = deepcopy(CASES[case]).to(place(device))
     met = torch.ocl.explain(layer, x.to(place(device))).rows[0].problem
-    assert met.endswith(":nhwc") == (case != "transposed")
+    assert met.endswith(":nhwc") == (case != "depthwise")
 
 
 @pytest.mark.usefixtures("in_pixels")

@@ -37,6 +37,16 @@ PIXELS = tuple(
     for direction in DIRECTIONS
 )
 """Images in channels_last, which 1x1 convolutions read without a copy."""
+DEPTHWISE_PIXELS = tuple(
+    replace(shape, layout="nhwc", direction=direction, bias=direction == "fwd")
+    for shape in (
+        ConvProblem(3, 6, 9, 11, 6, 3, 3, 2, 2, 1, 1, groups=6),
+        ConvProblem(2, 4, 7, 8, 4, 5, 3, 1, 3, 2, 0, 1, 2, groups=4),
+        # phases of the gradient that no tap reaches, and padding past the kernel
+        ConvProblem(1, 2, 5, 4, 2, 1, 2, 3, 2, 0, 2, groups=2, dtype="bf16"),
+    )
+    for direction in DIRECTIONS
+)
 EPILOGUES = tuple(
     replace(shape, bias=True, activation=activation)
     for shape, activation in ((SHAPES[4], "gelu"), (DEPTHWISE_SHAPES[1], "relu"))
@@ -51,12 +61,17 @@ HALVES = tuple(
     )
 )
 OWN = (
-    "depthwise", "depthwise_weights", "conv_register", "conv_register_weights", "conv_gemm",
-    "conv_as_gemm_register", "conv_as_gemm_staged",
+    "depthwise", "depthwise_weights", "depthwise_pixels", "depthwise_pixels_weights",
+    "conv_register", "conv_register_weights", "conv_gemm", "conv_as_gemm_register",
+    "conv_as_gemm_staged",
 )  # fmt: skip
 
 VARIED: dict[str, dict[str, Any]] = {
     "depthwise": {"patch_h": 2, "patch_w": 5, "vec": 2, "guarded": False, "local_size": 4},
+    "depthwise_pixels": {"patch_h": 2, "patch_w": 3, "vec": 2, "local_size": 4},
+    "depthwise_pixels_weights": {
+        "patch_h": 2, "patch_w": 3, "vec": 2, "local_c": 8, "local_k": 3, "split": 3,
+    },
     "depthwise_weights": {
         "patch_h": 2, "patch_w": 5, "vec": 2, "guarded": False, "local_size": 128, "local_k": 16,
         "split": 2,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from conv_cases import (
+    DEPTHWISE_PIXELS,
     DEPTHWISE_SHAPES,
     EPILOGUES,
     EVERY_WAY,
@@ -27,10 +28,13 @@ from oclgen.measure import Bench
 from oclgen.problem import DIRECTIONS, ConvProblem
 from search_spaces.space import Space, space_of
 
-VARIED = tuple(
-    replace(shape, direction=direction)
-    for shape in (SHAPES[2], *DEPTHWISE_SHAPES[1:3])
-    for direction in DIRECTIONS
+VARIED = (
+    tuple(
+        replace(shape, direction=direction)
+        for shape in (SHAPES[2], *DEPTHWISE_SHAPES[1:3])
+        for direction in DIRECTIONS
+    )
+    + DEPTHWISE_PIXELS[:6]
 )
 
 
@@ -43,7 +47,9 @@ def check(device: Device, name: str, problem: ConvProblem, config: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"), pairs((*EVERY_WAY, *PIXELS, *EPILOGUES, *HALVES)), ids=label
+    ("name", "problem"),
+    pairs((*EVERY_WAY, *PIXELS, *DEPTHWISE_PIXELS, *EPILOGUES, *HALVES)),
+    ids=label,
 )
 def test_the_default(device: Device, name: str, problem: ConvProblem) -> None:
     check(device, name, problem, FAMILIES[name].DEFAULT)

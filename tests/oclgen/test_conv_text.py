@@ -28,6 +28,8 @@ def of(name: str, problem: ConvProblem = LAYER) -> ConvProblem:
 
 
 def problem_of(name: str) -> ConvProblem:
+    if "pixels" in name:
+        return of(name, replace(DEPTHWISE, layout="nhwc"))
     return of(name, DEPTHWISE if name.startswith("depthwise") else LAYER)
 
 
@@ -64,6 +66,10 @@ def test_every_parameter_changes_the_text(name: str) -> None:
         ("conv_gemm", {"tile_n": 96}, ("tile_n=96", "64")),
         ("depthwise", {"local_size": 9999}, ("local_size=9999", "4096")),
         ("depthwise", {"patch_h": 16, "patch_w": 16}, ("patch_h=16", "1089", "256")),
+        ("depthwise_pixels", {"local_size": 9999}, ("local_size=9999", "4096")),
+        ("depthwise_pixels", {"patch_h": 64, "patch_w": 64}, ("patch_h=64", "16641", "8192")),
+        ("depthwise_pixels_weights", {"split": 99999}, ("split=99999", "12544")),
+        ("depthwise_pixels_weights", {"local_k": 999}, ("15984", "4096")),
         ("depthwise_weights", {"split": 99999}, ("split=99999", "6272")),
         ("depthwise_weights", {"patch_h": 16, "patch_w": 16}, ("patch_w=16", "1345", "256")),
     ],

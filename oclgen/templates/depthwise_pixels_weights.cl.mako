@@ -1,0 +1,113 @@
+<%doc>
+Gradient of depthwise weights in channels_last, one result for each channel.
+
+The patches of a plane are dealt out to the local_k rows of a work-group, neighbours to neighbours;
+each work-item sums all taps of vec channels over its patches, and the sums of the rows meet in local
+memory. A patch is patch_h x patch_w pixels of y and the window of x that they met, both copied to
+private memory with zeros around.
+
+dtype               storage type of x, y and w (accumulation is fp32)
+sizes               names and values of the problem's and the window's sizes
+patch_h, patch_w    pixels of y that are copied at a time
+vec                 channels per work-item; it divides them
+local_c, local_k    work-items of a group, along channels and patches
+split               planes over which the patches are split (summed by sum_planes)
+</%doc>
+<%
+    vf = "float" if vec == 1 else f"float{vec}"
+    def lane(v):
+        return "sum" if vec == 1 else f"sum.s{v:x}"
+    def kept(v):
+        at = f"out + {v} * (TAPS_H * TAPS_W) + i * TAPS_W + s"
+        return f"*({at}) = {lane(v)}" if split > 1 else f"STORE1({lane(v)}, {at})"
+%>\
+${preamble}
+
+% for name, value in sizes.items():
+#define ${name} ${value}
+% endfor
+
+__kernel __attribute__((reqd_work_group_size(${local_c}, ${local_k}, 1)))
+void depthwise_pixels_weights(
+    __global const elem_t *restrict y, const long offset_y,
+    __global const elem_t *restrict x, const long offset_x,
+    __global ${"float" if split > 1 else "elem_t"} *restrict out, const long offset_out)
+{
+    __local ${vf} sums[${local_k}][${local_c}];
+    const bool owns = (int)get_global_id(0) * ${vec} < CHANNELS;
+    // what lies beyond the channels does the last ones' work, and keeps nothing
+    const int channel = min((int)get_global_id(0) * ${vec}, CHANNELS - ${vec});
+    const int place = get_local_id(0), lane = get_local_id(1), plane = get_group_id(2);
+    y += offset_y + channel;
+    x += offset_x + channel;
+
+    ${vf} acc[TAPS_H][TAPS_W];
+#pragma unroll
+    for (int i = 0; i < TAPS_H; ++i) {
+#pragma unroll
+        for (int s = 0; s < TAPS_W; ++s) {
+            acc[i][s] = 0.0f;
+        }
+    }
+    const int end = min((plane + 1) * PATCHES_PER_PLANE, PATCHES);
+    for (int patch = plane * PATCHES_PER_PLANE + lane; patch < end; patch += ${local_k}) {
+        const int column = patch % COLUMNS * ${patch_w};
+        const int row = patch / COLUMNS % BANDS * ${patch_h};
+        const int image = patch / (COLUMNS * BANDS);
+        const int h0 = row * STEP_H + ORIGIN_H, w0 = column * STEP_W + ORIGIN_W;
+        const long x_corner = ((long)image * READ_H + h0) * READ_W + w0;
+        const long y_corner = ((long)image * RESULTS_H + row) * RESULTS_W + column;
+        ${vf} window[WINDOW_H][WINDOW_W];
+#pragma unroll
+        for (int t = 0; t < WINDOW_H; ++t) {
+#pragma unroll
+            for (int e = 0; e < WINDOW_W; ++e) {
+                const bool inside =
+                    h0 + t >= 0 && h0 + t < READ_H && w0 + e >= 0 && w0 + e < READ_W;
+                window[t][e] = 0.0f;
+                if (inside) {
+                    window[t][e] = LOAD${vec}(x + (x_corner + t * READ_W + e) * CHANNELS);
+                }
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < ${patch_h}; ++r) {
+#pragma unroll
+            for (int e = 0; e < ${patch_w}; ++e) {
+                ${vf} g = 0.0f;
+                if (row + r < RESULTS_H && column + e < RESULTS_W) {
+                    g = LOAD${vec}(y + (y_corner + r * RESULTS_W + e) * CHANNELS);
+                }
+#pragma unroll
+                for (int i = 0; i < TAPS_H; ++i) {
+#pragma unroll
+                    for (int s = 0; s < TAPS_W; ++s) {
+                        acc[i][s] = g
+                            * window[r * STEP_H + i * TAP_STEP_H][e * STEP_W + s * TAP_STEP_W]
+                            + acc[i][s];
+                    }
+                }
+            }
+        }
+    }
+
+    out += offset_out + (plane * (long)CHANNELS + channel) * (TAPS_H * TAPS_W);
+#pragma unroll
+    for (int i = 0; i < TAPS_H; ++i) {
+#pragma unroll
+        for (int s = 0; s < TAPS_W; ++s) {
+            sums[lane][place] = acc[i][s];
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (owns && lane == 0) {
+                ${vf} sum = acc[i][s];
+                for (int k = 1; k < ${local_k}; ++k) {
+                    sum += sums[k][place];
+                }
+% for v in range(vec):
+                ${kept(v)};
+% endfor
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+    }
+}
