@@ -34,6 +34,8 @@ from oclgen.problem import ConvProblem, Direction
 from oclgen.strided_weights import STRIDES
 
 Pair = tuple[int, int]
+Steps = tuple[tuple[str, int], ...]
+"""Strides of weights that are not contiguous, by the names of `STRIDES`."""
 
 
 class Geometry(NamedTuple):
@@ -112,8 +114,8 @@ def convolution(
         x, w, y = arranged(x, call.pixels), call.readable(w), _empty(x, shape, call.pixels)
         call.run(y.data_ptr(), w.data_ptr(), x.data_ptr())
         return laid_out_like(y if bias is None else y.add_(bias.view(-1, 1, 1)), *given)
-    call = _call("fwd", x.shape, w.contiguous(), x, geometry, pixels, bias is not None)
-    rule = _rule(call.run)
+    call = _forward(x, w, geometry, pixels, bias is not None)
+    rule = _rule(call.run, call.steps)
     if arranged(x, call.pixels) is x and call.pixels == pixels:
         if len(_plain) >= MOST_PLAIN:
             _plain.clear()
@@ -124,12 +126,13 @@ def convolution(
 
 class _Call(NamedTuple):
     """A tuned call, and how tensors have to lie for it: images in channels_last (`pixels`) or
-    contiguous, weights as they were shown (`strided`) or contiguous.
+    contiguous, weights as they were shown (`strided`) or contiguous. `steps` are strides by name.
     """  # noqa: D205
 
     run: TunedCall
     pixels: bool
     strided: bool
+    steps: Steps
 
     def readable(self, w: Tensor) -> Tensor:
         """Return w as the call reads or writes it."""
@@ -145,8 +148,8 @@ MOST_PLAIN = 8192
 
 
 @remember()
-def _rule(call: TunedCall) -> Convolving:
-    return Convolving(call)
+def _rule(call: TunedCall, steps: Steps) -> Convolving:
+    return Convolving(call, steps)
 
 
 def _run_plain(
@@ -156,10 +159,10 @@ def _run_plain(
 
     The launch is held back for what may follow.
     """
-    y, dense = _empty(x, shape, pixels), _dense(w)
+    y, w = _empty(x, shape, pixels), w if rule.steps else _dense(w)
     bias = bias if bias is None else bias.contiguous()
     shift = () if bias is None else (bias.data_ptr(),)
-    reads, result = (x.data_ptr(), dense.data_ptr()), y.data_ptr()
+    reads, result = (x.data_ptr(), w.data_ptr()), y.data_ptr()
     step = Step(rule, 0, result, (*reads, result, *shift), weights_of(w, bias))
     begin(step, (*reads, *shift), (result,))
     return y
@@ -320,6 +323,18 @@ def _unfolded_backward(
     return grad_x, grad_w, grad.sum(dims) if output_mask[2] else None
 
 
+def _forward(x: Tensor, w: Tensor, geometry: Geometry, pixels: bool, bias: bool) -> _Call:
+    """Return the forward call, which may read weights in channels_last as they lie.
+
+    Only one that reads images so: what it may become one with then does, too.
+    """
+    last = not w.is_contiguous() and w.is_contiguous(memory_format=torch.channels_last)
+    call = _call("fwd", x.shape, w, x, geometry, pixels, bias) if last and pixels else None
+    if call is not None and call.pixels and call.strided:
+        return call
+    return _call("fwd", x.shape, w.contiguous(), x, geometry, pixels, bias)
+
+
 def _call(
     direction: Direction,
     x: tuple[int, ...],
@@ -367,7 +382,8 @@ def _prepared(
         problem = better_known(device, replace(problem, layout="nhwc"), problem)
     steps = tuple(zip(STRIDES, w_strides, strict=True)) if w_strides else ()
     call = tuned_call(f"{name}_overrideable", device, problem, steps)
-    return _Call(call, problem.layout == "nhwc", not steps or call.replaceable >= {*STRIDES})
+    strided = not steps or call.replaceable >= {*STRIDES}
+    return _Call(call, problem.layout == "nhwc", strided, steps if strided else ())
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

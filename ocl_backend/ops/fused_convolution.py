@@ -26,6 +26,7 @@ from oclgen.device import devices
 from oclgen.plan import round_up
 from oclgen.problem import Activation, ConvProblem
 from oclgen.render import render
+from oclgen.strided_weights import STRIDES
 
 TORCH = {name: dtype for dtype, name in STORAGE.items()} | {"tf32": torch.float32}
 """Dtypes of tensors by those of problems."""
@@ -34,17 +35,20 @@ ALIGNED_ITEMS = 64
 
 
 class Convolving(Rule):
-    """A forward convolution. A step's values are pointers x, w, y and perhaps bias."""
+    """A forward convolution. A step's values are pointers x, w, y and perhaps bias.
+
+    Weights are dense, filter by filter; within one they lie in channels_last if there are `steps`.
+    """
 
     kind = "convolution"
 
-    def __init__(self, call: TunedCall) -> None:
+    def __init__(self, call: TunedCall, steps: tuple[tuple[str, int], ...] = ()) -> None:
         problem = call.choice.problem
         assert isinstance(problem, ConvProblem)
         sizes = problem.batch, problem.out_channels, problem.out_h * problem.out_w
         self.operator, self.device = call.operator, call.device
         self.items, self.dtype = prod(sizes), TORCH[problem.dtype]
-        self._call, self._problem = call, problem
+        self._call, self._problem, self.steps = call, problem, steps
         self._filter = problem.buffers["w"][1] * problem.kernel_h * problem.kernel_w
         self._result = *sizes, problem.layout == "nhwc"
         self._empty = partial(
@@ -70,6 +74,9 @@ class Convolving(Rule):
             return 0
         x, w, _, *bias = step.values
         call = self._fused(norm is not None or bool(bias), activation)
+        if self.steps and not call.replaceable >= {*STRIDES}:
+            self.alone(step)
+            return 0
         y, weights = after[taken - 1].result, step.state
         if norm is None:
             call.with_weights(weights, x, w, y, *bias)
@@ -121,7 +128,9 @@ class Convolving(Rule):
     def _fused(self, bias: bool, activation: Activation) -> TunedCall:
         if (bias, activation) not in self._calls:
             problem = replace(self._problem, bias=bias, activation=activation)
-            self._calls[bias, activation] = tuned_call(self.operator, self.device, problem)
+            self._calls[bias, activation] = tuned_call(
+                self.operator, self.device, problem, self.steps
+            )
         return self._calls[bias, activation]
 
 

@@ -19,6 +19,7 @@ from torch.nn import functional
 from ocl_backend import held
 from ocl_backend.ops import convolution
 from ocl_backend.tuned import reload_tuned
+from oclgen.families import winograd_pixels
 
 TOLERANCE = {torch.float32: 5e-6, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 """With fusion against without: a folded weight is rounded, or an intermediate result is not."""
@@ -117,13 +118,16 @@ def test_a_convolution_takes_normalisation_and_activation(
     assert "batch_norm_fwd" in names(lambda: layers(x))  # its gradient needs what lies in between
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
 def test_a_convolution_in_channels_last_takes_them_too(
-    device: Any, monkeypatch: pytest.MonkeyPatch
+    device: Any, kernel: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folded kernel reads and writes pixels."""
+    """The folded kernel reads and writes pixels, and its weights lie as those of the layer."""
     monkeypatch.setattr(convolution, "better_known", lambda index, pixels, planes: pixels)
+    monkeypatch.setattr(winograd_pixels, "conflict", lambda *_: None)
     reload_tuned()
-    conv = nn.Conv2d(6, 5, 1, bias=False).to(place(device))
+    conv = nn.Conv2d(6, 5, kernel, bias=False)
+    conv = conv.to(place(device), memory_format=torch.channels_last)
     layers = nn.Sequential(conv, normalisation(5, device), nn.ReLU6(inplace=True))
     x = small(device, 2, 6, 9, 9).to(memory_format=torch.channels_last) * 4
     with torch.no_grad():
@@ -131,6 +135,7 @@ def test_a_convolution_in_channels_last_takes_them_too(
         fused = names(lambda: layers(x))
     assert fused[0] == "fold_batch_norm"
     assert not any(name.startswith(("batch_norm", "pointwise", "strided")) for name in fused)
+    assert len(fused) == (2 if kernel == 1 else 5)
     reload_tuned()
 
 
