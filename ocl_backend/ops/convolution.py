@@ -116,11 +116,12 @@ def convolution(
         return laid_out_like(y if bias is None else y.add_(bias.view(-1, 1, 1)), *given)
     call = _forward(x, w, geometry, pixels, bias is not None)
     rule = _rule(call.run, call.steps)
-    if arranged(x, call.pixels) is x and call.pixels == pixels:
+    read = arranged(x, call.pixels)
+    if read is x and call.pixels == pixels:
         if len(_plain) >= MOST_PLAIN:
             _plain.clear()
         _plain[key] = rule, shape, pixels
-    y = _run_plain(rule, shape, call.pixels, arranged(x, call.pixels), w, bias)
+    y = _run_plain(rule, shape, call.pixels, read, w, bias)
     return laid_out_like(y, *given)
 
 
@@ -159,10 +160,10 @@ def _run_plain(
 
     The launch is held back for what may follow.
     """
-    y, w = _empty(x, shape, pixels), w if rule.steps else _dense(w)
+    y, lying = _empty(x, shape, pixels), w if rule.steps else _dense(w)
     bias = bias if bias is None else bias.contiguous()
     shift = () if bias is None else (bias.data_ptr(),)
-    reads, result = (x.data_ptr(), w.data_ptr()), y.data_ptr()
+    reads, result = (x.data_ptr(), lying.data_ptr()), y.data_ptr()
     step = Step(rule, 0, result, (*reads, result, *shift), weights_of(w, bias))
     begin(step, (*reads, *shift), (result,))
     return y
@@ -332,7 +333,7 @@ def _forward(x: Tensor, w: Tensor, geometry: Geometry, pixels: bool, bias: bool)
     call = _call("fwd", x.shape, w, x, geometry, pixels, bias) if last and pixels else None
     if call is not None and call.pixels and call.strided:
         return call
-    return _call("fwd", x.shape, w.contiguous(), x, geometry, pixels, bias)
+    return _call("fwd", x.shape, w, x, geometry, pixels, bias, dense=True)
 
 
 def _call(
@@ -343,15 +344,16 @@ def _call(
     geometry: Geometry,
     pixels: bool,
     bias: bool = False,
+    dense: bool = False,
 ) -> _Call:
     """Return the call for an input of this shape and weights, as the problem names them.
 
-    Only with `pixels` it may want images in channels_last.
+    Only with `pixels` it may want images in channels_last; with `dense` it wants w contiguous.
     """
     storage = STORAGE[like.dtype]
     if storage == "fp32" and precision.conv.allow_tf32:
         storage = "tf32"
-    strides = () if w.is_contiguous() else w.stride()
+    strides = () if dense or w.is_contiguous() else w.stride()
     call: _Call = _prepared(
         direction, x, w.shape, strides, like.get_device(), storage, geometry, pixels, bias
     )

@@ -25,7 +25,7 @@ def conflict(geo: Geometry, vec: int, limits: Limits) -> str | None:
     if not geo.pixels:
         return None
     if limits.kind == "cpu":
-        return "on CPUs images in channels_last are copied, for families whose lanes are pixels"
+        return "on CPUs images in channels_last are copied, for families that were made for CPUs"
     if geo.channels % vec or geo.filters % vec:
         return f"vec_t={vec} does not divide {geo.channels} channels and {geo.filters} filters"
     return None
