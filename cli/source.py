@@ -109,6 +109,7 @@ def describe(problem: Problem, family: str, config: Any, plan: Plan) -> str:
     """Return every kernel of a plan with its launch as comments: text that still compiles."""
     lines = [f"// {problem.key()}", f"// {family} {config_to_json(config)}"]
     lines += [f"// workspace {role}: {size} B" for role, size in plan.workspaces]
+    lines += [f"// counters: {plan.counters} ints, zero before and after"] if plan.counters else []
     shown: set[str] = set()
     for number, launch in enumerate(plan.launches, start=1):
         lines.append(

@@ -25,7 +25,7 @@ from oclgen.families.conv_as_gemm import lowered
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import ConvProblem
-from search_spaces import conv_gemm, gemm, gemm_pairs
+from search_spaces import conv_gemm, gemm, gemm_async, gemm_pairs
 from search_spaces.conv_gemm import waste
 
 Value = int | bool | str
@@ -249,7 +249,7 @@ SPACES: dict[str, tuple[ValuesOf, SeedsOf]] = {
         "conv_as_gemm_register", gemm.register_values, gemm.register_seeds
     ),
     "conv_as_gemm_staged": as_gemm("conv_as_gemm_staged", gemm.staged_values, gemm.staged_seeds),
-    "conv_as_gemm_async": as_gemm("conv_as_gemm_async", gemm.async_values, gemm.async_seeds),
+    "conv_as_gemm_async": as_gemm("conv_as_gemm_async", gemm_async.values, gemm_async.seeds),
     "conv_as_gemm_mma": as_gemm("conv_as_gemm_mma", gemm.mma_values, gemm.mma_seeds),
 }
 """Values and seeds of every family here."""

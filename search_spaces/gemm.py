@@ -6,10 +6,9 @@ It says nothing about what is valid; that is each family's `why_not`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import prod
 
-from oclgen.families import gemm_async, gemm_mma, gemm_register, gemm_staged, gemm_tma
+from oclgen.families import gemm_mma, gemm_register, gemm_staged, gemm_tma
 from oclgen.families import gemm_parts as parts
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
@@ -20,9 +19,6 @@ BOTH = (False, True)
 
 GROUPS_PER_UNIT = 2
 """Work-groups a GPU's compute unit wants in flight; with fewer the reduction is worth splitting."""
-
-SHARING_SEEDS = 2
-"""Configs of `gemm_async` that are also begun with where work-groups share all tiles."""
 
 
 def register_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
@@ -71,7 +67,7 @@ def register_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_register.C
     """Return start points for `gemm_register`, best guess first; some may not be valid."""
     if limits.kind == "cpu":
         return _register_cpu_seeds(problem, limits)
-    split = _fill(problem, limits, 8, 256)
+    split = fill(problem, limits, 8, 256)
     shapes = ((min(problem.m, 8), 4, 4), (1, 4, 4), (min(problem.m, 4), 1, 1))
     return [
         gemm_register.Config(
@@ -152,93 +148,17 @@ def staged_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_staged.Confi
         (32, 32, 32, 8, 8), (16, 64, 32, 4, 16),
     )  # fmt: skip
     units = limits.compute_units
-    fills = [s for s in shapes if _tiles(problem, s[0], s[1]) >= units] or list(shapes[4:])
+    fills = [s for s in shapes if tiles(problem, s[0], s[1]) >= units] or list(shapes[4:])
     return [
         gemm_staged.Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
             vec_m=4, vec_n=4, stage_a=True, stage_b=True,
             pad_a=0 if problem.trans_a else 4, pad_b=4 if problem.trans_b else 0,
             double_buffer=True, prefetch=True, unroll_k=min(tile_k, 16),
-            split_k=_fill(problem, limits, tile_m, tile_n), group_m=8,
+            split_k=fill(problem, limits, tile_m, tile_n), group_m=8,
         )
         for tile_m, tile_n, tile_k, local_m, local_n in fills
     ]  # fmt: skip
-
-
-def async_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
-    """Return the values worth trying for each parameter of `gemm_async`.
-
-    None but the default where the device did not show `cp.async`.
-    """
-    if "cp_async" not in limits.instructions:
-        return {}
-    few = _tiles(problem, 64, 64) < 4 * limits.compute_units
-    return {
-        "tile_m": up_to(problem.m, 16, 32, 64, 128, 256)[-3:],
-        "tile_n": up_to(problem.n, 32, 64, 128, 256)[-3:],
-        # more steps are more text than a GPU's cache of instructions holds
-        "tile_k": (8, 16, 32, 64) if few else (8, 16),
-        "local_m": (4, 8, 16) if problem.m < 64 else (8, 16),
-        "local_n": (4, 8, 16) if problem.n < 64 else (8, 16),
-        # the squarer a warp's block, the fewer words it reads
-        "warp_m": (4, 8),
-        # only a copy that transposes meets bank conflicts
-        "pad_a": (0,) if problem.trans_a else (0, 4),
-        "pad_b": (0, 4) if problem.trans_b else (0,),
-        # turned once, an operand is read once for each tile across: few do not pay a launch
-        "pack_a": BOTH if not problem.trans_a and problem.n >= 1024 and not few else (False,),
-        "pack_b": BOTH if problem.trans_b and problem.m >= 1024 and not few else (False,),
-        "stages": (2, 3, 4),
-        # few tiles leave units idle: slices of k in a group cost no traffic, others need no room
-        "split_k": splits(problem, limits, 1, 2, 4, 8, 16) if few else (1,),
-        # as many as run at once, which is the registers' to say: no unit waits for a last tile
-        "groups": (0, *(count * limits.compute_units for count in (1, 2, 4))),
-        "local_k": (1, 2, 4, 8, 16) if few else (1,),
-        "group_m": (8,) if few else (4, 8, 16),
-        # which suits the registers that a compiler chooses is nobody's to know
-        "order": ("m",) if few else ("m", "n"),
-    }
-
-
-def async_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_async.Config]:
-    """Return start points for `gemm_async`, best guess first; some may not be valid.
-
-    8 x 16 per work-item asks local memory for the fewest words; slices of k are for products with
-    a tile or less for each compute unit.
-    """
-    # tile, local size, slices, stages
-    many = (
-        (128, 128, 8, 16, 8, 1, 3), (64, 128, 8, 8, 8, 1, 4), (128, 128, 16, 16, 16, 1, 2),
-        (128, 256, 8, 16, 16, 1, 3),
-    )  # fmt: skip
-    few = (
-        (64, 128, 8, 8, 16, 2, 4), (64, 128, 16, 8, 8, 4, 3), (128, 256, 8, 16, 16, 1, 3),
-        (64, 64, 16, 8, 8, 4, 3), (128, 128, 8, 16, 8, 1, 4), (16, 128, 16, 4, 16, 4, 3),
-        (16, 128, 16, 4, 8, 4, 4),
-    )  # fmt: skip
-    filled = _tiles(problem, 64, 128) >= 2 * limits.compute_units
-    shapes = many if filled else [s for s in few if s[0] < 2 * max(problem.m, 16)]
-    packs = (True, False) if filled and problem.k >= 512 else (False,)
-    whole = [
-        gemm_async.Config(
-            tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n, warp_m=4,
-            pad_a=0 if problem.trans_a or pack else 4, pad_b=4 if problem.trans_b > pack else 0,
-            stages=stages, group_m=8,
-            # 256 work-items for each compute unit, by as few planes as that takes
-            split_k=_fill(problem, limits, tile_m, tile_n, 256 // (local_m * local_n * local_k)),
-            pack_a=pack and not problem.trans_a, pack_b=pack and problem.trans_b,
-            local_k=local_k,
-        )
-        for tile_m, tile_n, tile_k, local_m, local_n, local_k, stages in shapes
-        for pack in packs
-    ]  # fmt: skip
-    return [*whole, *(_sharing(config, limits) for config in whole[:SHARING_SEEDS])]
-
-
-def _sharing(config: gemm_async.Config, limits: Limits) -> gemm_async.Config:
-    """Return a config whose tiles are shared by as many work-groups as registers let run."""
-    per_unit = max(gemm_async.REGISTERS // (256 * config.work_items), 1)
-    return replace(config, split_k=1, groups=per_unit * limits.compute_units)
 
 
 def mma_values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
@@ -294,7 +214,7 @@ def mma_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_mma.Config]:
             unit=unit, tile_m=tile_m, tile_n=tile_n, tile_k=width // size, warps_m=warps_m,
             warps_n=warps_n, stages=stages, pending=pending,
             # planes cost more than a unit that waits for half of its work
-            split_k=_fill(problem, limits, tile_m, tile_n, 1), group_m=8,
+            split_k=fill(problem, limits, tile_m, tile_n, 1), group_m=8,
             pack_a="a" in packed, pack_b="b" in packed,
         )
         for unit, tile_m, tile_n, width, warps_m, warps_n, stages, pending, packed in shapes
@@ -337,7 +257,7 @@ def tma_seeds(problem: GemmProblem, limits: Limits) -> list[gemm_tma.Config]:
     return [
         gemm_tma.Config(
             tile_m=tile_m, tile_n=tile_n, groups=groups, ahead=ahead, stages=stages,
-            split_k=_none_empty(problem, _fill(problem, limits, tile_m, tile_n, 1), ahead * step),
+            split_k=_none_empty(problem, fill(problem, limits, tile_m, tile_n, 1), ahead * step),
             group_m=8, pack_a=_packs_a(problem), pack_b=_packs_b(problem),
         )
         for tile_m, tile_n, groups, ahead, stages in shapes
@@ -377,23 +297,24 @@ def up_to(extent: int, *values: int) -> tuple[int, ...]:
     return (*below, *values[len(below) : len(below) + 1])
 
 
-def _tiles(problem: GemmProblem, tile_m: int, tile_n: int) -> int:
+def tiles(problem: GemmProblem, tile_m: int, tile_n: int) -> int:
+    """Return the tiles of C, those of all batch items."""
     return problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n)
 
 
-def _fill(
+def fill(
     problem: GemmProblem, limits: Limits, tile_m: int, tile_n: int, groups: int = GROUPS_PER_UNIT
 ) -> int:
     """Return the power of two by which k has to be split for each compute unit to have `groups`."""
     wanted, split = max(groups, 1) * limits.compute_units, 1
     # three quarters of the units at work are better than planes
-    while 4 * split * _tiles(problem, tile_m, tile_n) < 3 * wanted and problem.k >= 128 * split:
+    while 4 * split * tiles(problem, tile_m, tile_n) < 3 * wanted and problem.k >= 128 * split:
         split *= 2
     return split
 
 
 def splits(problem: GemmProblem, limits: Limits, *values: int) -> tuple[int, ...]:
     """Return the splits that leave slices of 64 steps, only one where C has enough tiles."""
-    if _tiles(problem, 64, 64) >= 4 * limits.compute_units and problem.k < 4096:
+    if tiles(problem, 64, 64) >= 4 * limits.compute_units and problem.k < 4096:
         return (1,)
     return tuple(value for value in values if value == 1 or problem.k >= 64 * value)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
 from oclgen.problem import Problem
-from search_spaces import conv, conv_mma, gemm, gemm_pairs, skinny, winograd
+from search_spaces import conv, conv_mma, gemm, gemm_async, gemm_pairs, skinny, winograd
 
 Value = int | bool | str
 Values = Callable[[Any, Limits], Mapping[str, tuple[Value, ...]]]
@@ -32,7 +32,7 @@ PRODUCT_LIMIT = 400_000
 SPACES: dict[str, tuple[Values, Seeds]] = {
     **conv.SPACES,
     "conv_mma": (conv_mma.values, conv_mma.seeds),
-    "gemm_async": (gemm.async_values, gemm.async_seeds),
+    "gemm_async": (gemm_async.values, gemm_async.seeds),
     "gemm_columns": (skinny.columns_values, skinny.columns_seeds),
     "gemm_dot": (skinny.dot_values, skinny.dot_seeds),
     "gemm_mma": (gemm.mma_values, gemm.mma_seeds),

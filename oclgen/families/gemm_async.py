@@ -2,8 +2,8 @@
 
 It is `gemm_staged` without the registers that hold a tile on its way, which leaves them to larger
 blocks of C; other dtypes have to be widened on the way and stay there. Few tiles, as of skinny
-products, still fill a GPU when work-groups share them: slices of k of each tile, or equal parts of
-all tiles' steps laid end to end (Stream-K, Osama et al. 2023). Who comes last adds a tile's parts.
+products, still fill a GPU when work-groups share them: slices of k of each tile, or equal parts
+of the steps of several, laid end to end (Stream-K, Osama et al. 2023). Who comes last adds sums.
 """
 
 from __future__ import annotations
@@ -90,6 +90,10 @@ class Config:
         rows, columns = ceil_div(problem.m, self.tile_m), ceil_div(problem.n, self.tile_n)
         return problem.batch * rows * columns
 
+    def counters(self, problem: GemmProblem) -> int:
+        """Return how many tiles work-groups may share: all, or less than two for each group."""
+        return self.shared * min(self.tiles(problem), 2 * self.groups or INT_MAX)
+
     def partials_bytes(self, problem: GemmProblem) -> int:
         """Return the bytes of tiles' partial sums: a tile for each slice, or two for each group."""
         count = 2 * self.groups or self.split_k * self.tiles(problem)
@@ -153,11 +157,13 @@ class Config:
     def _sharing_conflict(self, problem: GemmProblem) -> str | None:
         if self.groups and self.split_k > 1:
             return f"groups={self.groups} share all tiles; split_k={self.split_k} has to be 1"
-        steps = self.tiles(problem) * ceil_div(problem.k, self.tile_k)
+        tiles, span = self.tiles(problem), ceil_div(problem.k, self.tile_k)
+        steps = tiles * span
         if self.groups > steps:
             return f"groups={self.groups} are more than the {steps} steps that they share"
-        if self.shared and steps + self.groups + self.split_k * self.tiles(problem) > INT_MAX:
-            return f"{steps} steps of tile_k={self.tile_k} in all are more than {INT_MAX}"
+        # a work-group counts on to the turn after its last, or a last slice past k
+        if self.shared and steps + self.groups * span + self.split_k * tiles > INT_MAX:
+            return f"{steps} steps of tile_k={self.tile_k} in all are more than an int can count"
         return None
 
     def _copy_conflict(
@@ -216,8 +222,8 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the turning of operands, and the product."""
     packs = map(pack, config.packed(problem).values())
-    counters = config.tiles(problem) if config.shared else 0
-    return Plan((*packs, _product(problem, config)), config.workspaces(problem), counters)
+    launches = (*packs, _product(problem, config))
+    return Plan(launches, config.workspaces(problem), config.counters(problem))
 
 
 def pack(tiles: Tiles) -> Launch:

@@ -1,7 +1,7 @@
 <%doc>
 What kernels share whose tiles `cp.async` copies: the instructions, where a work-item's part of a
-tile lies, the reduction over tiles, and the sum of what several work-groups have of one. Defs for
-other templates, no text of its own.
+tile lies, the reduction over tiles, and what of them work-groups share. Defs for other templates,
+no text of its own.
 
 `tile` is a `gemm_async.Config`, whose legend stands at the head of `gemm_async`. A tile of B lies
 behind that of A, both as rows of k; `tiles` names the local memory in which all stages lie.
@@ -147,47 +147,66 @@ ${indent}READ_FOUR(${", ".join(f"{name}{into}_{4 * c + x}" for x in range(4))}, 
 </%def>
 
 <%def name="shares(tile)">\
-    // all tiles' steps of the reduction lie end to end, `span` each; a work-group has `share` of them
+    // steps of the reduction, laid end to end: each tile has `span`, each work-group shares `share`
     __local int before;
     const int group = (int)get_group_id(0);
 % if tile.groups:
-    const int span = (k + ${tile.tile_k - 1}) / ${tile.tile_k}, all_steps = tiles_m * tiles_n * batch * span;
-    const int share = (all_steps + ${tile.groups - 1}) / ${tile.groups};
-    const int end = min((group + 1) * share, all_steps);
+    // whole rounds of tiles are dealt out; the last full round and what is left over are shared
+    const int span = (k + ${tile.tile_k - 1}) / ${tile.tile_k}, all_tiles = tiles_m * tiles_n * batch;
+    const int over = all_tiles % ${tile.groups};
+    const int shared = over > 0 ? min(over + ${tile.groups}, all_tiles) : 0;
+    const int share = (shared * span + ${tile.groups - 1}) / ${tile.groups};
+    const int begin = group * share, end = min(begin + share, shared * span);
+    const int dealt = (shared + group) * span;
 % else:
-    const int share = (k + ${tile.split_k * tile.tile_k - 1}) / ${tile.split_k * tile.tile_k}, span = ${tile.split_k} * share;
+    const int share = (k + ${tile.split_k * tile.tile_k - 1}) / ${tile.split_k * tile.tile_k};
+    const int span = ${tile.split_k} * share;
     const int at = group * share, next = at + share;
 % endif
     partials += offset_partials;
     counters += offset_counters;
 </%def>
 
+<%def name="turns(tile)">\
+    int next;
+    for (int at = begin < end ? begin : dealt; at < all_tiles * span;
+         at = next < end ? next : at < end ? dealt : at + ${tile.groups} * span) {
+        next = at < end ? min((at / span + 1) * span, end) : at + span;
+        // nobody reads the last tile any more, and no copy of it is under way
+        COPY_WAIT(0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+</%def>
+
 <%def name="settle(tile, sums_of, owner)">\
 <%
-    items, rows, chunks = tile.local_m * tile.local_n, range(tile.item_m), range(tile.item_n // 4)
+    items, chunks = tile.local_m * tile.local_n, range(tile.item_n // 4)
     within = f"(id % {items})" if tile.local_k > 1 else "id"
-    def part_of(group):
+    owned = {}
+    for i in range(tile.item_m):
+        owned.setdefault("".join(f"if ({condition}) " for condition in owner(i)), []).append(i)
+    # so many loads are under way as hide the cache's latency
+    unroll = max(16 * len(owned) // (tile.item_m * len(chunks)), 1)
+    def left_by(group):
         """Where a work-group leaves sums of this tile: it may have begun one before and end in one."""
         second = f" + (tile * span > {group} * share ? {tile.groups} : 0)" if tile.groups else ""
         return f"partials + ({group}{second}) * {tile.tile_m * tile.tile_n}L + 4 * {within}"
     def place(i, j):
         return (i * len(chunks) + j) * 4 * items
-    # so many loads are under way as hide the cache's latency
-    unroll = max(16 * tile.local_k // (len(rows) * len(chunks)), 1)
-    def guard(i):
-        return f"if ({owner(i)[0]}) " if owner(i) else ""
 %>\
     ${"if (next - at < span) " if tile.groups else ""}{
         // other work-groups have steps of the tile: who comes last adds all, in order, and stores
         const int first_group = tile * span / share, last_group = ((tile + 1) * span - 1) / share;
-        __global float *mine = ${part_of("group")};
+        __global float *mine = ${left_by("group")};
+% for guard, rows in owned.items():
+        ${guard}{
 % for i in rows:
-        ${guard(i)}{
 % for j in chunks:
             PASS_FOUR(${", ".join(sums_of(i)[1](j, x) for x in range(4))}, mine + ${place(i, j)});
 % endfor
+% endfor
         }
 % endfor
+        // one work-item's fences, behind and before a barrier, hold for its work-group
         barrier(CLK_GLOBAL_MEM_FENCE);
         if (id == 0) {
             FENCE_ALL_GROUPS();
@@ -201,23 +220,25 @@ ${indent}READ_FOUR(${", ".join(f"{name}{into}_{4 * c + x}" for x in range(4))}, 
         if (id == 0) {
             atomic_xchg(counters + tile, 0);
         }
+% for guard, rows in owned.items():
+        ${guard}{
 % for i in rows:
-        ${" ".join(f"acc{i}_{j} = 0.0f;" for j in range(tile.item_n))}
+            ${" ".join(f"acc{i}_{j} = 0.0f;" for j in range(tile.item_n))}
 % endfor
 % if unroll > 1:
-        #pragma unroll ${unroll}
+            #pragma unroll ${unroll}
 % endif
-        for (int other = first_group; other <= last_group; ++other) {
-            __global const float *theirs = ${part_of("other")};
-            float x, y, z, w;
+            for (int other = first_group; other <= last_group; ++other) {
+                __global const float *theirs = ${left_by("other")};
+                float x, y, z, w;
 % for i in rows:
-            ${guard(i)}{
 % for j in chunks:
                 TAKE_FOUR(x, y, z, w, theirs + ${place(i, j)});
                 ${" ".join(f"acc{i}_{4 * j + x} += {name};" for x, name in enumerate("xyzw"))}
 % endfor
-            }
 % endfor
+            }
         }
+% endfor
     }
 </%def>

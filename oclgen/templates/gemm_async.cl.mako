@@ -10,6 +10,9 @@ What a step multiplies is read from local memory one step ahead, so that multipl
 behind a barrier. They wind through the work-item's part of C, so that each shares an operand with
 the one before it: GPUs keep that at hand, and have time to read only two others.
 
+Where work-groups share a tile, each leaves its sums in `partials` and counts itself in `counters`;
+who counts last adds all sums, in order, and stores. Nobody waits for another.
+
 tile_m, tile_n      tile of C per work-group
 tile_k              steps of the reduction per tile
 local_m, local_n    work-items per slice; item_m = tile_m / local_m, item_n likewise
@@ -17,8 +20,9 @@ local_k             slices of a tile's steps, computed side by side and added in
 warp_m              work-items of a warp along m; its other 32 / warp_m lie along n
 pad_a, pad_b        unused elements behind each row of a tile, against bank conflicts
 stages              tiles in local memory, being copied or computed with
-split_k             work-groups that share the steps of a tile
-groups              work-groups that share the steps of all tiles, laid end to end; 0: one a tile
+split_k             work-groups that share each tile
+groups              work-groups that compute all: whole tiles, and equal shares of the steps of those
+                    that make no full round; 0: one work-group, or split_k, for each tile
 group_m             rows of tiles that work-groups sweep together, so that they share B in cache
 edge_m, _n, _k      the tile does not divide the size: guard what lies past it
 order               "m" or "n": multiply-adds run along columns or along rows of C
@@ -159,11 +163,7 @@ ${tiles.shares(config)}
     bias += offset_bias;
 % endif
 % if groups:
-    for (int at = group * share, next; at < end; at = next) {
-        next = min((at / span + 1) * span, end);
-        // nobody reads the last tile any more, and no copy of it is under way
-        COPY_WAIT(0);
-        barrier(CLK_LOCAL_MEM_FENCE);
+${tiles.turns(config)}\
 ${indent(capture(one_tile), "    ")}\
     }
 % else:

@@ -105,16 +105,18 @@ ASYNCS = (
     replace(ASYNC, tile_m=64, pad_a=0, local_k=2, pack_a=True, split_k=2),
 )
 
-STREAM = replace(ASYNC, groups=3)
+STREAM = replace(ASYNC, groups=4)
 ODD = GemmProblem(70, 45, 100)
 SHARING = (
-    # shares begin and end inside of tiles, whole tiles lie between; then several to a tile
+    # shares begin and end inside of tiles; then several to a tile
     (replace(ODD, trans_b=True, bias="n", activation="relu"), STREAM),
     (replace(ODD, trans_a=True, bias="m", activation="sigmoid"), replace(STREAM, groups=29)),
-    # tiles of all batch items in one line
-    (replace(ODD, m=33, batch=3, shared_a=True, bias="n"), replace(STREAM, groups=4, group_m=8)),
-    # a share for each tile, and one for each step
-    (ODD, replace(STREAM, groups=6)),
+    # a tile lies whole in a share; then others are dealt out whole, here and in a batch
+    (replace(ODD, m=90), replace(STREAM, groups=5, group_m=2)),
+    (replace(ODD, n=70, bias="n"), replace(STREAM, groups=2)),
+    (replace(ODD, m=33, batch=3, shared_a=True, bias="n"), replace(STREAM, groups=5, group_m=8)),
+    # whole tiles alone; a share for each step
+    (ODD, replace(STREAM, groups=3)),
     (GemmProblem(20, 30, 37), replace(STREAM, groups=5)),
     # slices in a work-group, more rows than they exchange at a time
     (ODD, replace(STREAM, tile_k=16, local_k=4, groups=5)),

@@ -64,7 +64,6 @@ PROBLEMS: tuple[Problem, ...] = (
 ASYNC = replace(gemm_async.DEFAULT, pad_a=0, pad_b=0, pack_a=True, pack_b=True)
 MMA = replace(gemm_mma.DEFAULT, pack_a=True, pack_b=True)
 PACKING: dict[str, Any] = {
-    "gemm_async": ASYNC,
     "conv_as_gemm_async": FAMILIES["conv_as_gemm_async"].Config(**asdict(ASYNC)),
     "conv_as_gemm_mma": FAMILIES["conv_as_gemm_mma"].Config(**asdict(MMA)),
     "gemm_tma": gemm_tma.DEFAULT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from oclgen.limits import KIB, Limits
 from oclgen.measure import Bench
 from oclgen.plan import Plan
 from oclgen.problem import GemmProblem
-from search_spaces.space import seeds_of, space_of
+from search_spaces.gemm_async import values
+from search_spaces.space import PRODUCT_LIMIT, seeds_of, space_of
 
 AMPERE = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 108, 1,
@@ -78,8 +80,17 @@ def test_only_devices_that_copy_so_are_served() -> None:
     assert len(space_of("gemm_async", PROBLEM, AMPERE)) > 100
     for problem in (GemmProblem(4096, 4096, 4096), GemmProblem(128, 4096, 4096), PROBLEM):
         seeds = seeds_of("gemm_async", problem, AMPERE)
+        assert any(seed.groups for seed in seeds)
         assert len(seeds) >= 4
         assert all(seed.why_not(problem, AMPERE) is None for seed in seeds)
+
+
+@pytest.mark.parametrize("m", [1, 48, 63, 1024, 4096])
+@pytest.mark.parametrize("n", [48, 63, 1024, 4096])
+def test_no_problem_has_more_values_than_are_enumerated(m: int, n: int) -> None:
+    worth_trying = values(GemmProblem(m, n, 8192, trans_b=True), AMPERE)
+    assert prod(map(len, worth_trying.values())) <= PRODUCT_LIMIT
+    assert 0 in worth_trying["groups"]
 
 
 @pytest.mark.parametrize("role", ["a", "b"])
@@ -129,7 +140,12 @@ def test_more_steps_than_an_int_counts_are_refused() -> None:
 
 
 def shared(device: Device, problem: GemmProblem, config: gemm_async.Config) -> Plan:
-    """Return the plan, in plain C where the device lacks the instructions."""
+    """Return the plan, in plain C where the device lacks the instructions, or skip."""
+    if config.groups and config.local_k > 1 and "Portable" in device.info.runtime:
+        pytest.skip(
+            "PoCL 3.1 computes loops under a condition wrong where a barrier is conditional too; "
+            "other runtimes and oclgrind's watch for races agree"
+        )
     shown = replace(device.limits, instructions=frozenset({"cp_async"}))
     assert config.why_not(problem, shown) is None
     plan = gemm_async.plan(problem, config)
