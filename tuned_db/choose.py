@@ -16,7 +16,7 @@ from oclgen.families import (
     TRANSFORMING,
     ConfigError,
     config_from_dict,
-    families_for,
+    preferred,
 )
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
@@ -204,7 +204,7 @@ class Chooser:
                         record.problem,
                         record.verified,
                     )
-        for family in families_for(problem):
+        for family in preferred(problem, self.limits):
             if self._is_close_enough(problem, family.NAME, None) and self._fits(
                 problem, family.NAME, family.DEFAULT
             ):
@@ -225,7 +225,7 @@ class Chooser:
     def _why_none(self, problem: Problem) -> str:
         reasons = [
             f"{family.NAME}: {family.DEFAULT.why_not(problem, self.limits) or 'failed here'}"
-            for family in families_for(problem)
+            for family in preferred(problem, self.limits)
         ]
         why = "; ".join(reasons) or "no family serves it"
         return f"nothing computes {problem.key()} on {self.info.name}: {why}"

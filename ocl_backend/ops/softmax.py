@@ -1,6 +1,7 @@
 """Softmax and its logarithm along one dimension, and their gradients.
 
-Largest items and sums come from the generator of reductions; one elementwise kernel finishes.
+Dense rows have a kernel of their own (`softmax_rows`). Along other dimensions, largest items and
+sums come from the generator of reductions, and one elementwise kernel finishes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ocl_backend.ops import softmax_rows
 from ocl_backend.ops.elementwise import Kernel, Operand, launch
 from ocl_backend.ops.outputs import into
 from ocl_backend.ops.reduction import Reduction
@@ -38,12 +40,12 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
 
 def softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     """Return output * (grad - sum(grad * output)) along `dim`."""
-    return _backward("softmax_backward", grad, output, grad * output, dim)
+    return _backward("softmax_backward", grad, output, dim)
 
 
 def log_softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     """Return grad - exp(output) * sum(grad) along `dim`."""
-    return _backward("log_softmax_backward", grad, output, grad, dim)
+    return _backward("log_softmax_backward", grad, output, dim)
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
@@ -55,7 +57,11 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 def _forward(name: str, x: Tensor, dim: int) -> Tensor:
     wide = _wide(x.dtype)
     out = torch.empty_like(x)
-    if x.numel():
+    if not x.numel():
+        return out
+    if rows := softmax_rows.rows_of(x, dim):
+        softmax_rows.run(rows, "fwd", name == "log_softmax", x, out)
+    else:
         largest = amax(x, (dim,), True)
         total = reduce(SUM_EXP, x, (dim,), True, wide, center=largest)
         launch(_kernel(name, "self", "largest", out, x, largest, total), x.shape,
@@ -63,11 +69,17 @@ def _forward(name: str, x: Tensor, dim: int) -> Tensor:
     return out
 
 
-def _backward(name: str, grad: Tensor, output: Tensor, terms: Tensor, dim: int) -> Tensor:
+def _backward(name: str, grad: Tensor, output: Tensor, dim: int) -> Tensor:
     wide = _wide(grad.dtype)
     out = torch.empty_like(output)
-    if out.numel():
-        total = reduce(SUM, terms, (dim,), True, wide)
+    if not out.numel():
+        return out
+    logarithm = name == "log_softmax_backward"
+    rows = softmax_rows.rows_of(output, dim) if grad.dtype is output.dtype else None
+    if rows:
+        softmax_rows.run(rows, "bwd", logarithm, grad.contiguous(), output, out)
+    else:
+        total = reduce(SUM, grad if logarithm else grad * output, (dim,), True, wide)
         launch(_kernel(name, "grad_output", "output", out, grad, output, total), out.shape,
                (grad, output, total, out))  # fmt: skip
     return out

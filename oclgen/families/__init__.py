@@ -34,6 +34,7 @@ from oclgen.families import (
     winograd_weights,
 )
 from oclgen.families.conv_as_gemm import conv_as_gemm
+from oclgen.limits import Limits
 from oclgen.plan import Plan
 from oclgen.problem import Problem
 
@@ -61,8 +62,8 @@ _MODULES: tuple[Family, ...] = (
     gemm_tma,
     gemm_pairs,
     gemm_register,
-    gemm_staged,
     gemm_async,
+    gemm_staged,
     gemm_dot,
     gemm_columns,
     conv_mma,
@@ -81,12 +82,15 @@ _MODULES: tuple[Family, ...] = (
     conv_as_gemm(gemm_mma),
     conv_as_gemm(gemm_pairs),
     conv_as_gemm(gemm_register),
-    conv_as_gemm(gemm_staged),
     conv_as_gemm(gemm_async),
+    conv_as_gemm(gemm_staged),
 )
 
 FAMILIES: dict[str, Family] = {module.NAME: module for module in _MODULES}
 """Every family by name, in the order in which an untuned problem prefers them."""
+
+_FOR_CPUS = frozenset({"gemm_register", "conv_as_gemm_register"})
+"""Families that run anywhere and are elsewhere the last choice of an untuned problem."""
 
 TRANSFORMING = frozenset(name for name in FAMILIES if name.startswith("winograd_"))
 """Families that compute in a transformed domain, which costs digits: see `winograd_matrices`."""
@@ -99,6 +103,13 @@ class ConfigError(ValueError):
 def families_for(problem: Problem) -> list[Family]:
     """Return the families that can compute `problem`, preferred ones first."""
     return [family for family in FAMILIES.values() if family.serves(problem)]
+
+
+def preferred(problem: Problem, limits: Limits) -> list[Family]:
+    """Return the same, in the order in which an untuned problem is to try their defaults."""
+    on_cpu = limits.kind == "cpu"
+    families = families_for(problem)
+    return sorted(families, key=lambda one: not on_cpu and one.NAME in _FOR_CPUS)
 
 
 def config_to_json(config: Any) -> str:

@@ -17,6 +17,7 @@ NAMES = (
     "index_add", "put", "histc", "bincount", "index_reduce.mean", "take",
     "nn.functional.embedding", "nn.functional.pad.replicate", "scatter_add",
     "nn.functional.max_pool2d", "nn.functional.avg_pool2d", "nn.functional.adaptive_avg_pool2d",
+    "softmax", "log_softmax",
 )  # fmt: skip
 SCRIPT = f"""
 import sys

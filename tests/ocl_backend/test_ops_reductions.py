@@ -13,6 +13,9 @@ from agreement import agree, place, sample
 from cpu_twin import check
 from torch import Tensor
 
+from ocl_backend.ops import softmax_rows
+from ocl_backend.ops.softmax_rows import Shares
+
 INPUTS: dict[str, Any] = {
     "three dimensions": lambda: torch.randn(5, 7, 33),
     "transposed": lambda: torch.randn(4, 40, 9).transpose(0, 2),
@@ -123,6 +126,53 @@ def test_softmax_and_its_gradients(device: Any, dim: int) -> None:
     check(device, lambda x: x.log_softmax(dim), x)
     check(device, lambda x: x.logsumexp(dim), x)
     check(device, lambda x: x.transpose(0, 2).softmax(dim), x)
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (5, 7), (2, 300, 1024), (4, 5000), (70, 9000)])
+def test_softmax_of_dense_rows(device: Any, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(shape) * 3
+    check(device, lambda x: x.softmax(-1), x)
+    check(device, lambda x: x.log_softmax(-1), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_softmax_of_other_dtypes(device: Any, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x = (torch.randn(33, 36) * 3).to(dtype)
+    tolerance = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float64: 1e-12}[dtype]
+    agree(device, lambda x: (x.softmax(1), x.log_softmax(1)), x, tolerance=tolerance)
+    agree(device, lambda x: (x[:, 1:].softmax(1), x[3:].log_softmax(1)), x, tolerance=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("inner", "share"),
+    [
+        (1000, Shares(4, 64, 4, 1, 4, unroll=True)),
+        (13, Shares(1, 4, 64, 1, 4, unroll=True)),
+        (1, Shares(1, 1, 256, 1, 1, unroll=True)),
+        (9000, Shares(4, 256, 1, 1, 0, unroll=False)),
+        (20, Shares(4, 2, 8, 3, 3, unroll=True)),
+    ],
+)
+def test_softmax_as_work_items_of_a_gpu_share_it(
+    device: Any, inner: int, share: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(softmax_rows, "shares", lambda rows: share)
+    softmax_rows._prepared.cache_clear()
+    torch.manual_seed(0)
+    x = torch.randn(21, inner) * 3
+    check(device, lambda x: x.softmax(-1), x)
+    check(device, lambda x: x.log_softmax(-1), x)
+    softmax_rows._prepared.cache_clear()
+
+
+def test_softmax_of_dense_rows_is_one_kernel(device: Any) -> None:
+    x = torch.randn(64, 1024).to(place(device))
+    x.softmax(1)
+    with torch.ocl.profile(file=None) as seen:
+        x.softmax(1)
+    assert [command.name for command in seen.commands] == ["softmax_rows"]
 
 
 def test_softmax_of_large_numbers(device: Any) -> None:

@@ -66,6 +66,22 @@ def with_item_m(item_m: int, problem: Problem = SQUARE, **changes: Any) -> Recor
     return record(problem, config=config_to_json(config(item_m=item_m)), **changes)
 
 
+@pytest.mark.parametrize(
+    ("kind", "instructions", "family"),
+    [
+        ("cpu", (), "gemm_register"),
+        ("gpu", (), "gemm_staged"),
+        ("gpu", ("cp_async",), "gemm_async"),
+    ],
+)
+def test_the_default_is_one_for_the_kind_of_device(
+    kind: Any, instructions: tuple[str, ...], family: str
+) -> None:
+    limits = replace(LIMITS, kind=kind, instructions=frozenset(instructions))
+    batched = GemmProblem(256, 256, 256, batch=16)
+    assert Chooser(None, INFO, limits).choose(batched).family == family
+
+
 def test_nothing_known_is_the_default() -> None:
     choice = Chooser(None, INFO, LIMITS).choose(SQUARE)
     assert (choice.rung, choice.ms, choice.source_key) == ("default", None, "")
