@@ -108,24 +108,44 @@ class Geometry:
     rows_per_item: int
 
     @staticmethod
-    def of(layout: Layout, limits: Limits, scalar_only: bool, work: int = 1) -> Geometry:
-        """Return long vector loops for CPUs and one item per work-item and step for GPUs."""
+    def of(layout: Layout, limits: Limits, kernel: Kernel) -> Geometry:
+        """Return long vector loops for CPUs, one vector or four items per work-item for GPUs."""
         if limits.kind == "cpu":
-            width = 1 if scalar_only else 16
-            steps = max(1, CHUNK // (width * work))
-            return Geometry(width, (1, 1), steps, max(1, CHUNK // (layout.inner * work)))
+            width = 1 if kernel.scalar_only else 16
+            steps = max(1, CHUNK // (width * kernel.work))
+            return Geometry(width, (1, 1), steps, max(1, CHUNK // (layout.inner * kernel.work)))
         group = min(256, limits.max_work_group)
-        across = min(group, 1 << (layout.inner - 1).bit_length())
-        steps = 4 if layout.inner >= 64 * group else 1
+        width = _gpu_width(kernel, layout) if layout.inner * layout.rows >= 64 * group else 1
+        across = min(group, 1 << (-(-layout.inner // width) - 1).bit_length())
+        steps = 4 if width == 1 and layout.inner >= 64 * group else 1
         # one row has no second dimension: more work-items along it would walk the row again
         down = group // across if layout.rows > 1 else 1
-        return Geometry(1, (across, down), steps, 1)
+        return Geometry(width, (across, down), steps, 1)
 
     def global_size(self, layout: Layout) -> tuple[int, int]:
         """Return the work-items to launch."""
         columns = -(-layout.inner // (self.local[0] * self.width * self.steps))
         rows = -(-layout.rows // (self.local[1] * self.rows_per_item))
         return columns * self.local[0], rows * self.local[1]
+
+
+def _gpu_width(kernel: Kernel, layout: Layout) -> int:
+    """Return the most items that each operand reads or writes by one access; 1 if that cannot be.
+
+    Rows of dense operands then begin with a whole vector: all are aligned where the first one is.
+    """
+    if kernel.scalar_only or any(steps[-1] not in (0, 1) for steps in layout.strides):
+        return 1
+    types = [operand.type for operand in kernel.operands]
+    begins = [step for steps in layout.strides if steps[-1] == 1 for step in steps[:-1]]
+    whole = [layout.inner, *begins] if layout.rows > 1 else []
+    widths = [
+        width
+        for width in (4, 2)
+        if all(vectors.at_once(dtype, width) for dtype in types)
+        and all(number % width == 0 for number in whole)
+    ]
+    return widths[0] if widths else 1
 
 
 Run = Callable[..., None]
@@ -145,7 +165,7 @@ def prepare_elementwise(device: int, kernel: Kernel, shape: Sizes, strides: Sequ
     lead = [operand.role in ("output", "inout") for operand in kernel.operands]
     layout = collapse(shape, strides, lead.index(True) if any(lead) else 0)
     limits = devices()[device].limits
-    geometry = Geometry.of(layout, limits, kernel.scalar_only, kernel.work)
+    geometry = Geometry.of(layout, limits, kernel)
     wide = layout.reach >= 2**31 - CHUNK
     inner = tuple(str(steps[-1]) if steps[-1] in (0, 1) else "s" for steps in layout.strides)
     text = source(kernel, len(layout.sizes), inner, geometry.width, geometry.steps, wide)

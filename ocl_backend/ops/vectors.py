@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from ocl_backend.dtypes import BFLOAT16, BOOL, DType
 
+ACCESS_BYTES, ACCESS_ITEMS = 16, 4
+"""The widest access of a GPU, and the most items in one: those of more bytes are taken apart by
+its compiler. Longer vectors are for CPUs, whose loads need no alignment."""
 SIGNED = {"float": "int", "double": "long", "uchar": "char"}
 """The type of a vector's comparison by the type compared, where it is not the same."""
 
@@ -17,7 +20,11 @@ def vector(scalar: str, width: int) -> str:
 
 
 def load(dtype: DType, name: str, at: str, stride: str, width: int) -> str:
-    """Return the expression that reads `width` items of `name` from index `at`, `stride` apart."""
+    """Return the expression that reads `width` items of `name` from index `at`, `stride` apart.
+
+    A dense access of a GPU (`at_once`) needs an `at` that is a multiple of `width`: whether it is
+    aligned depends on the pointer alone then, which a compiler asks once, before its loops.
+    """
     if width == 1:
         return dtype.load(name, at)
     target = vector(dtype.value, width)
@@ -26,9 +33,7 @@ def load(dtype: DType, name: str, at: str, stride: str, width: int) -> str:
     if stride != "1":
         items = [dtype.load(name, f"{at} + {i} * {stride}") for i in range(width)]
         return f"({target})(" + ", ".join(items) + ")"
-    if dtype.storage == "half":
-        return f"vload_half{width}(0, {name} + {at})"
-    loaded = f"vload{width}(0, {name} + {at})"
+    loaded = _load_dense(dtype, name, at, width)
     if dtype is BFLOAT16:
         return f"as_{target}(convert_uint{width}({loaded}) << 16)"
     return loaded
@@ -40,17 +45,53 @@ def convert(source: str, target: str, value: str, width: int) -> str:
 
 
 def store(dtype: DType, name: str, at: str, stride: str, value: str, width: int) -> list[str]:
-    """Return the statements that write `value`, items of type `dtype.value`."""
+    """Return the statements that write `value`, items of type `dtype.value`; `at` as for `load`."""
     if width == 1:
         return [dtype.store(name, at, value)]
     if stride != "1":
         step = "" if stride == "0" else f" * {stride}"
         return [dtype.store(name, f"{at} + {i}{step}", f"{value}.s{i:x}") for i in range(width)]
-    if dtype.storage == "half":
-        return [f"vstore_half{width}_rte({value}, 0, {name} + {at});"]
     if dtype is BFLOAT16:
         value = f"to_bfloat16_{width}({value})"
-    return [f"vstore{width}({value}, 0, {name} + {at});"]
+    return _store_dense(dtype, name, at, value, width)
+
+
+def at_once(dtype: DType, width: int) -> bool:
+    """Whether `width` dense items of `dtype` are one access of a GPU where they are aligned."""
+    return 1 < width <= ACCESS_ITEMS and width * dtype.item_bytes <= ACCESS_BYTES
+
+
+def _load_dense(dtype: DType, name: str, at: str, width: int) -> str:
+    """Return the expression that reads `width` neighbours as they are stored.
+
+    `vload4` promises an item's alignment alone, and compilers for GPUs make four loads of it.
+    """
+    half = dtype.storage == "half"
+    anywhere = f"vload{'_half' if half else ''}{width}(0, {name} + {at})"
+    if not at_once(dtype, width):
+        return anywhere
+    aligned = f"*(const __global {vector(dtype.storage, width)} *)({name} + {at})"
+    if half:
+        aligned = f"vloada_half{width}(0, {name} + {at})"
+    return f"({_is_aligned(dtype, name, width)} ? {aligned} : {anywhere})"
+
+
+def _store_dense(dtype: DType, name: str, at: str, value: str, width: int) -> list[str]:
+    """Return the statements that write `value`, as it is stored, to neighbours."""
+    half = dtype.storage == "half"
+    suffix = f"_half{width}_rte" if half else str(width)
+    anywhere = f"vstore{suffix}({value}, 0, {name} + {at});"
+    if not at_once(dtype, width):
+        return [anywhere]
+    aligned = f"*(__global {vector(dtype.storage, width)} *)({name} + {at}) = {value};"
+    if half:
+        aligned = f"vstorea{suffix}({value}, 0, {name} + {at});"
+    test = _is_aligned(dtype, name, width)
+    return [f"if ({test})", f"    {aligned}", "else", f"    {anywhere}"]
+
+
+def _is_aligned(dtype: DType, name: str, width: int) -> str:
+    return f"(size_t)({name}) % {width * dtype.item_bytes} == 0"
 
 
 def to_dtype(dtype: DType, value_type: str, value: str, width: int) -> str:

@@ -1,0 +1,117 @@
+"""GPUs' accesses of whole vectors, at addresses that are aligned and at others, on any device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from agreement import agree, place
+from cpu_twin import check, relative
+from torch import nn
+from torch.optim import Adam
+
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.ops import batch_norm, vectors
+from ocl_backend.ops.elementwise import Geometry, Kernel, Operand
+from ocl_backend.ops.layout import collapse
+from oclgen.limits import Limits
+
+STARTS = (0, 1, 2, 3)
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8)
+GPU = Limits(kind="gpu", max_work_group=64)
+
+
+@pytest.fixture
+def as_gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The device with a GPU's geometry; sizes below are ones no other test prepares."""
+    local = min(64, device.limits.max_work_group)
+    monkeypatch.setattr(device, "limits", replace(device.limits, kind="gpu", max_work_group=local))
+    batch_norm.rule_of.cache_clear()
+    yield device
+    batch_norm.rule_of.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bool, torch.float64], ids=str)
+def test_a_pointwise_operator_at_any_offset(as_gpu: Any, dtype: Any) -> None:
+    a, b = (torch.randint(0, 5, (9_141,)).to(dtype) for _ in range(2))
+    for start in STARTS:
+        agree(as_gpu, lambda a, b, s=start: a[s:9_101] * b[1 : 9_102 - s], a, b)
+        agree(as_gpu, lambda a, s=start: a.clone()[s:9_113].logical_not_(), a)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rows_at_any_offset(as_gpu: Any, dtype: Any) -> None:
+    a, row = torch.randint(0, 5, (68, 172)).to(dtype), torch.randint(0, 5, (172,)).to(dtype)
+    for start in STARTS:
+        stop = start + 140
+        agree(as_gpu, lambda a, r, s=start, e=stop: a[:, s:e] + r[s:e] * a[:, :1], a, row)
+        agree(as_gpu, lambda a, s=start, e=stop: a[:, s:e].float().sum(1), a)
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_normalisation_at_any_offset(as_gpu: Any, start: int) -> None:
+    x, shape = torch.randn(12 * 5 * 44 + 3), (12, 5, 4, 11)
+    weight, bias = torch.rand(5) + 0.5, torch.randn(5)
+
+    def batch(x: Any, weight: Any, bias: Any) -> Any:
+        inner = x[start : start + 2640].view(shape)
+        return nn.functional.batch_norm(inner, None, None, weight, bias, training=True)
+
+    def layer(x: Any, weight: Any, bias: Any) -> Any:
+        inner = x[start : start + 2640].view(-1, 44)
+        affine = tuple(t.repeat(10)[start : start + 44] for t in (weight, bias))
+        return nn.functional.layer_norm(inner, (44,), *affine)
+
+    check(as_gpu, batch, x, weight, bias, tolerance=3e-5)
+    check(as_gpu, layer, x, weight, bias, tolerance=3e-5)
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_adam_at_any_offset(as_gpu: Any, start: int) -> None:
+    whole, grads = torch.randn(4_407), torch.randn(4_407)
+    found = []
+    for where in (torch.device("cpu"), place(as_gpu)):
+        all_items = whole.clone().to(where)
+        parameter = all_items[start : start + 4_401].detach().requires_grad_()
+        parameter.grad = grads.to(where)[start : start + 4_401]
+        Adam([parameter], lr=0.1).step()
+        found.append(all_items)
+    assert relative(found[1], found[0]) <= 3e-6  # what lies around it too
+
+
+def kernel(*dtypes: Any) -> Kernel:
+    out, *inputs = (Operand(f"t{i}", d, "input" if i else "output") for i, d in enumerate(dtypes))
+    return Kernel("some", "float", (out, *inputs), "const T t0 = t1;")
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "shape", "strides", "width"),
+    [
+        ((torch.float32, torch.float16), (8_003,), ((1,), (1,)), 4),
+        ((torch.float32, torch.float64), (8_003,), ((1,), (1,)), 2),
+        ((torch.float32, torch.float32), (4_000,), ((1,), (1,)), 1),
+        ((torch.float32, torch.float32), (8_003,), ((1,), (2,)), 1),
+        ((torch.float32, torch.float32), (400, 20), ((20, 1), (0, 1)), 4),
+        ((torch.float32, torch.float32), (400, 20), ((20, 1), (1, 0)), 4),
+        ((torch.float32, torch.float32), (400, 20), ((20, 1), (22, 1)), 2),
+        ((torch.float32, torch.float32), (400, 21), ((24, 1), (24, 1)), 1),
+    ],
+)
+def test_gpus_take_rows_of_whole_vectors(dtypes: Any, shape: Any, strides: Any, width: int) -> None:
+    geometry = Geometry.of(collapse(shape, strides), GPU, kernel(*dtypes))
+    assert geometry.width == width
+
+
+@pytest.mark.parametrize(
+    ("dtype", "widths"), [("float32", {2, 4}), ("float64", {2}), ("float16", {2, 4})]
+)
+def test_only_what_one_access_can_hold_asks_for_alignment(dtype: str, widths: set[int]) -> None:
+    stored = dtype_of(getattr(torch, dtype))
+    for width in (1, 2, 4, 8, 16):
+        load = vectors.load(stored, "x", "i", "1", width)
+        store = vectors.store(stored, "x", "i", "1", "v", width)
+        assert ("(size_t)(x)" in load) == ("(size_t)(x)" in store[0]) == (width in widths)
