@@ -50,7 +50,7 @@ def in_plain_c(plan: Plan) -> Plan:
 
 
 def _text(source: str) -> str:
-    if "COPY_COMMIT" not in source:
+    if "READ_FOUR" not in source:
         return source
     source = _replaced(source, "/* copies one word", "#define READ_FOUR", INSTRUCTIONS)
     if "PASS_FOUR" in source:
