@@ -21,7 +21,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves, tree_map
 
 import ocl_backend  # noqa: F401  (registers the device)
-from tests.conformance import lists, variants
+from tests.conformance import forms, lists
 
 ON_HOST = ("tensor_split",)
 """OpInfos whose tensor arguments torch wants on the CPU for every device."""
@@ -253,7 +253,7 @@ def _variants_failure(
 ) -> str:
     """Return in which form the operator does other than on the CPU, and how, or nothing."""
     result = info(sample.input, *sample.args, **sample.kwargs)
-    for name, form in variants.forms(info):
+    for name, form in forms.forms_of(info):
         theirs = _outcome_of(form, deepcopy(twin), result, torch.device("cpu"))
         ours = _outcome_of(form, on_device(info, twin, place), result, place)
         if isinstance(theirs, Exception):
@@ -270,7 +270,7 @@ def _variants_failure(
     return ""
 
 
-def _outcome_of(form: variants.Form, sample: Any, result: Any, place: torch.device) -> Any:
+def _outcome_of(form: forms.Form, sample: Any, result: Any, place: torch.device) -> Any:
     """Return what a form wrote, or what it raised."""
     try:
         return form(sample, result, place)

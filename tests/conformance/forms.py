@@ -16,7 +16,7 @@ Form = Callable[[Any, Any, torch.device], Any]
 """Of a sample on a device and the operator's result on the CPU; returns what was written."""
 
 
-def forms(info: Any) -> Iterator[tuple[str, Form]]:
+def forms_of(info: Any) -> Iterator[tuple[str, Form]]:
     """Yield the forms that the operator has, by name."""
     if info.supports_out:
         for name, made in OUTPUTS.items():
