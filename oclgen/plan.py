@@ -34,6 +34,8 @@ class Scalar(NamedTuple):
 
 Arg = Buffer | Offset | Scalar
 
+WARP = 32
+"""Neighbouring work-items whose loads and stores a GPU joins."""
 COUNTERS = "counters"
 """Role of the ints by which work-groups of a launch count each other.
 
@@ -87,6 +89,11 @@ def buffer(role: str) -> tuple[Buffer, Offset]:
 def round_up(value: int, multiple: int) -> int:
     """Return the smallest multiple of `multiple` that is at least `value`."""
     return ceil_div(value, multiple) * multiple
+
+
+def even_part(count: int, most: int) -> int:
+    """Return the size of the fewest equal parts of `count` that are no larger than `most`."""
+    return ceil_div(count, ceil_div(count, most))
 
 
 def ceil_div(value: int, divisor: int) -> int:

@@ -17,7 +17,7 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, Varying, prepare
 from oclgen.device import devices
 from oclgen.limits import Limits
-from oclgen.plan import ceil_div, round_up
+from oclgen.plan import WARP, ceil_div, even_part, round_up
 from oclgen.problem import Activation
 from oclgen.render import render
 
@@ -25,8 +25,6 @@ GROUPS_PER_UNIT = 8
 """Work-groups per compute unit of a GPU that hide memory latency."""
 WORK_ITEMS_PER_UNIT = 2048
 """Work-items that a compute unit of a GPU holds at once."""
-WARP = 32
-"""Neighbouring work-items whose loads and stores a GPU joins."""
 PIXEL_ITEMS = 256
 """Work-items of a group for pixels on a GPU."""
 LEAST_ROWS, MOST_ROWS = 4, 256
@@ -89,7 +87,7 @@ def division_of_pixels(kind: Kind, limits: Limits) -> PixelDivision:
         width = next(w for w in (16, 8, 4, 2, 1) if kind.channels % w == 0)
         return PixelDivision(min(rows, MOST_ROWS), width, 1, 1)
     blocks = ceil_div(kind.channels, WARP)
-    local_c = ceil_div(kind.channels, blocks)
+    local_c = even_part(kind.channels, WARP)
     local_r = max(1, min(PIXEL_ITEMS, limits.max_work_group) // local_c)
     chunks = max(1, GROUPS_PER_UNIT * limits.compute_units // blocks)
     chunk = max(ceil_div(rows, chunks), LEAST_ROWS * local_r)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, Varying, prepare
+from ocl_backend.ops import vectors
 from ocl_backend.ops.batch_norm import pointers_of
 from oclgen.device import devices
 from oclgen.limits import Limits
@@ -48,8 +49,7 @@ class Kind:
     @property
     def width(self) -> int:
         """Items read at once."""
-        widths = (16, 4, 1) if self.limits.kind == "cpu" else (4, 1)
-        return next(width for width in widths if self.inner % width == 0)
+        return vectors.width_of_rows(self.inner, self.limits)
 
     @property
     def real(self) -> torch.dtype:

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Launch, Pointer, prepare
+from ocl_backend.ops import vectors
+from ocl_backend.ops.layer_norm import ITEMS_PER_GROUP
 from oclgen.device import devices
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
@@ -22,8 +24,6 @@ AIM, MOST = 4, 8
 """Vectors of a row that a work-item of a GPU keeps in registers: wanted, and at most."""
 MOST_ON_CPU = 4096
 """Items of a row that a CPU keeps: they stay in its first cache."""
-ITEMS_PER_GROUP = 16384
-"""Items a CPU's work-group walks: enough that starting it costs nothing."""
 GROUPS_PER_UNIT = 2
 """Groups that keep a compute unit busy."""
 
@@ -68,8 +68,7 @@ def rows_of(x: Tensor, dim: int) -> Rows | None:
 def shares(rows: Rows) -> Shares:
     """Return how work-items share rows: one each on a CPU, as many as keep `AIM` vectors else."""
     limits = rows.limits
-    widths = (16, 4, 1) if limits.kind == "cpu" else (4, 1)
-    width = next(width for width in widths if rows.inner % width == 0)
+    width = vectors.width_of_rows(rows.inner, limits)
     count = rows.inner // width
     if limits.kind == "cpu":
         held = count if rows.inner <= MOST_ON_CPU else 0

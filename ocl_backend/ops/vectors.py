@@ -6,6 +6,7 @@ Expressions and statements of single operands; kernels are put together elsewher
 from __future__ import annotations
 
 from ocl_backend.dtypes import BFLOAT16, BOOL, DType
+from oclgen.limits import Limits
 
 ACCESS_BYTES, ACCESS_ITEMS = 16, 4
 """The widest access of a GPU, and the most items in one: those of more bytes are taken apart by
@@ -17,6 +18,12 @@ SIGNED = {"float": "int", "double": "long", "uchar": "char"}
 def vector(scalar: str, width: int) -> str:
     """Return the type of `width` items: `float`, `float16`."""
     return scalar if width == 1 else f"{scalar}{width}"
+
+
+def width_of_rows(items: int, limits: Limits) -> int:
+    """Return how many items of dense rows of so many are read at once; it divides them."""
+    widths = (16, 4, 1) if limits.kind == "cpu" else (4, 1)
+    return next(width for width in widths if items % width == 0)
 
 
 def load(dtype: DType, name: str, at: str, stride: str, width: int) -> str:

@@ -106,7 +106,7 @@ def families_for(problem: Problem) -> list[Family]:
 
 
 def preferred(problem: Problem, limits: Limits) -> list[Family]:
-    """Return the same, in the order in which an untuned problem is to try their defaults."""
+    """Return `families_for` the problem, those first whose defaults suit such a device."""
     on_cpu = limits.kind == "cpu"
     families = families_for(problem)
     return sorted(families, key=lambda one: not on_cpu and one.NAME in _FOR_CPUS)

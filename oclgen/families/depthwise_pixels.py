@@ -36,11 +36,8 @@ class Config:
 
     def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
-        if self.vec not in VECTOR_WIDTHS or problem.in_channels % self.vec:
-            return (
-                f"vec={self.vec} must be of {VECTOR_WIDTHS} and divide {problem.in_channels} "
-                "channels"
-            )
+        if reason := vec_conflict(problem, self.vec):
+            return reason
         if self.local_size > min(limits.max_work_group, limits.max_work_items[0]):
             return f"local_size={self.local_size}; the device allows {limits.max_work_group}"
         allowed = MAX_WINDOW if limits.kind == "cpu" else MAX_GUARDED
@@ -59,6 +56,13 @@ class Config:
 
 
 DEFAULT = Config(patch_h=1, patch_w=4, vec=1, local_size=64)
+
+
+def vec_conflict(problem: ConvProblem, vec: int) -> str | None:
+    """Say why channels cannot lie in vectors of `vec`, or None."""
+    if vec in VECTOR_WIDTHS and problem.in_channels % vec == 0:
+        return None
+    return f"vec={vec} must be of {VECTOR_WIDTHS} and divide {problem.in_channels} channels"
 
 
 def is_depthwise(problem: Problem) -> TypeGuard[ConvProblem]:

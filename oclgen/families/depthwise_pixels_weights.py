@@ -10,13 +10,13 @@ from typing import TypeGuard
 
 from oclgen.correlation import windows
 from oclgen.families.depthwise import MAX_GUARDED, MAX_TEXT, MAX_WINDOW, window
-from oclgen.families.depthwise_pixels import is_depthwise
+from oclgen.families.depthwise_pixels import is_depthwise, vec_conflict
 from oclgen.families.depthwise_weights import MAX_TAPS
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
 from oclgen.planes import PLANES, planes_bytes, sum_planes
 from oclgen.problem import ConvProblem, Problem
-from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
+from oclgen.render import dtype_preamble, render
 
 NAME = "depthwise_pixels_weights"
 
@@ -34,11 +34,8 @@ class Config:
 
     def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
-        if self.vec not in VECTOR_WIDTHS or problem.in_channels % self.vec:
-            return (
-                f"vec={self.vec} must be of {VECTOR_WIDTHS} and divide {problem.in_channels} "
-                "channels"
-            )
+        if reason := vec_conflict(problem, self.vec):
+            return reason
         if (items := self.local_c * self.local_k) > limits.max_work_group:
             return (
                 f"local_c={self.local_c} local_k={self.local_k} are {items} work-items; the device "

@@ -7,10 +7,10 @@ and `winograd_weights`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from oclgen.limits import Limits
-from oclgen.plan import Arg, Launch, buffer, ceil_div, round_up
+from oclgen.plan import WARP, Arg, Launch, buffer, ceil_div, even_part, round_up
 from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import dtype_preamble, render, vector
 from oclgen.strided_weights import strided_weights
@@ -159,8 +159,8 @@ def input_launch(
     geo: Geometry,
     role: str,
     axis: str,
-    vec_t: int,
-    local_t: int,
+    vec: int,
+    local: int,
     *,
     tiles: int,
     read: str = "IN_TILE",
@@ -170,25 +170,42 @@ def input_launch(
 
     `axis` is the text of `input_axis`; `read` rows and columns of a tile are read from the source.
     V, the buffer of that `role`, is [points, channels, tiles], or, in slices of `slice_t` tiles,
-    [slices, points, channels, slice_t].
+    [slices, points, channels, slice_t]; of pixels, channels come last. A work-item takes `vec`
+    tiles of a channel, or of pixels channels of a tile; `local` are in a group, or about as many.
     """
+    shape: dict[str, Any]
+    if geo.pixels:
+        template, group = "winograd_input_pixels", pixels_group(geo.channels // vec, local)
+        shape = {"vec": vec, "local_c": group[0], "local_t": group[1]}
+        items = (geo.channels // vec, tiles)
+    else:
+        template, group = "winograd_input", (local, 1)
+        shape = {"vec_t": vec, "local_t": local}
+        items = (tiles // vec, geo.channels)
     source = render(
-        "winograd_input",
+        template,
         preamble=dtype_preamble(dtype),
         defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
         input_axis=axis,
-        vec_t=vec_t,
-        local_t=local_t,
         read=read,
         slice=slice_t,
+        **shape,
     )
     return Launch(
         source=source,
         kernel="winograd_input",
-        global_size=(round_up(tiles // vec_t, local_t), geo.channels),
-        local_size=(local_t, 1),
+        global_size=(round_up(items[0], group[0]), round_up(items[1], group[1])),
+        local_size=group,
         args=(*buffer(geo.source), *buffer(role)),
     )
+
+
+def pixels_group(count: int, local: int) -> tuple[int, int]:
+    """Return the work-items of a group of about `local`, along `count` vectors of channels and
+    along tiles: of the channels at most a warp, in equal parts, so that few work-items are idle.
+    """  # noqa: D205
+    lanes = even_part(count, min(WARP, local))
+    return lanes, local // lanes
 
 
 def input_axis(geo: Geometry, width: int) -> str:

@@ -125,10 +125,9 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     filters = _filters(geo)
     product: Plan = GEMMS[family].plan(gemm_problem(geo), gemm_config)
     roles = ROLES_OF_PIXELS if geo.pixels else ROLES
-    transform = pixels.input_launch if geo.pixels else common.input_launch
     launches = (
         common.filter_launch(problem, filters, config.vec_k, config.local_k, 1),
-        transform(
+        common.input_launch(
             problem.dtype,
             geo,
             "v",

@@ -104,10 +104,9 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     shape: dict[str, Any] = {
         "tiles": slices(geo, config.slice_t) * config.slice_t, "slice_t": config.slice_t,
     }  # fmt: skip
-    transform = pixels.input_launch if geo.pixels else common.input_launch
     launches = (
-        transform(problem.dtype, geo, "v", x_axis, 1, config.local_t, **shape),
-        transform(
+        common.input_launch(problem.dtype, geo, "v", x_axis, 1, config.local_t, **shape),
+        common.input_launch(
             problem.dtype, geo.gradient, "gradient", y_axis, 1, config.local_t,
             read="OUT_TILE", **shape,
         ),

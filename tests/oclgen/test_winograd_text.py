@@ -25,8 +25,7 @@ from winograd_cases import (
 
 from oclgen.families import FAMILIES, families_for, gemm_register
 from oclgen.families.winograd_blocked import phases
-from oclgen.families.winograd_common import geometry
-from oclgen.families.winograd_pixels import pixels_group
+from oclgen.families.winograd_common import geometry, pixels_group
 from oclgen.families.winograd_staged import gemm_text, parse_gemm
 from oclgen.limits import KIB, Limits
 from oclgen.plan import Buffer, Plan
