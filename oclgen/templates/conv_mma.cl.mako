@@ -43,8 +43,8 @@ elements                   elements of a plane
     firsts = {"a": "tile_row", "b": "tile_column"}
     copies = p_lay.bytes // (16 * work_items)
     rows_per_copy = work_items * 16 // p_lay.row_bytes
-    block_m = 64 if unit == "wgmma" else 16
-    warp_m, warp_n = blocks_m * block_m, blocks_n * 8
+    warp_m, warp_n = staging.warp_m, staging.warp_n
+    block_m = warp_m // blocks_m
     warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "")
     def plus(offset):
         return f" + {offset}" if offset else ""

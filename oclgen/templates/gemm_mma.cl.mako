@@ -37,8 +37,8 @@ a, b                how the operand lies in local memory: see `Layout`
     edges = {"a": edge_m, "b": edge_n}
     extents = {"a": "m", "b": "n"}
     firsts = {"a": "tile_row", "b": "tile_column"}
-    block_m = 64 if unit == "wgmma" else 16
-    warp_m, warp_n = blocks_m * block_m, blocks_n * 8
+    warp_m, warp_n = staging.warp_m, staging.warp_n
+    block_m = warp_m // blocks_m
     warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "")
     def plus(offset):
         return f" + {offset}" if offset else ""
