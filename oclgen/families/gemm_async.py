@@ -1,4 +1,4 @@
-"""GEMM in fp32 whose tiles come by `cp.async`, on GPUs that have it.
+"""GEMM in fp32 whose tiles come by `cp.async`, on GPUs that have it; of tf32 it rounds nothing.
 
 It is `gemm_staged` without the registers that hold a tile on its way, which leaves them to larger
 blocks of C; other dtypes have to be widened on the way and stay there. Few tiles, as of skinny
@@ -216,7 +216,7 @@ DEFAULT = Config(
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     """Say whether the family can compute the problem at all."""
-    return isinstance(problem, GemmProblem) and problem.dtype == "fp32"
+    return isinstance(problem, GemmProblem) and problem.dtype in ("fp32", "tf32")
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:

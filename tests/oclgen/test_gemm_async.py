@@ -75,7 +75,8 @@ def test_refusals_name_the_numbers(config: gemm_async.Config, words: tuple[str, 
 def test_only_devices_that_copy_so_are_served() -> None:
     assert gemm_async.DEFAULT.why_not(PROBLEM, AMPERE) is None
     assert "none" in (gemm_async.DEFAULT.why_not(PROBLEM, Limits()) or "")
-    assert not gemm_async.serves(replace(BASE, dtype="tf32"))
+    assert gemm_async.serves(replace(BASE, dtype="tf32"))
+    assert not gemm_async.serves(replace(BASE, dtype="fp16"))
     assert len(space_of("gemm_async", PROBLEM, Limits())) == 0
     assert len(space_of("gemm_async", PROBLEM, AMPERE)) > 100
     for problem in (GemmProblem(4096, 4096, 4096), GemmProblem(128, 4096, 4096), PROBLEM):
