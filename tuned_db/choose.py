@@ -21,7 +21,7 @@ from oclgen.families import (
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.problem import Problem, ProblemError
-from tuned_db.nearest import NEAR, distance, kind_of
+from tuned_db.nearest import ALIKE, NEAR, distance, kind_of
 from tuned_db.record import Record
 from tuned_db.shipped import shipped_records
 
@@ -151,12 +151,13 @@ class Chooser:
         self._ladder = [
             ("exact", _Pool.same, _Pool(e for e in mine if self._is_exact(e.record))),
             ("stale", _Pool.same, here),
+            # this problem on a relative, before another one that happened to be tuned here
+            ("nearest", _Pool.alike, here),
+            ("architecture", _Pool.alike, relatives),
+            ("shipped", _Pool.alike, close),
             ("nearest", _Pool.near, here),
-            ("architecture", _Pool.same, relatives),
             ("architecture", _Pool.near, relatives),
-            ("shipped", _Pool.same, close),
             ("shipped", _Pool.near, close),
-            ("shipped", _Pool.same, kin),
             ("shipped", _Pool.near, kin),
             # one odd shape that was tuned here must not hide what the package knows
             ("nearest", _Pool.far, here),
@@ -244,6 +245,10 @@ class _Pool:
     def same(self, problem: Problem) -> list[_Entry]:
         """Return the entries for exactly this problem."""
         return self._same.get(problem, [])
+
+    def alike(self, problem: Problem) -> list[_Entry]:
+        """Return the entries for this problem, whatever its epilogue, and those hardly apart."""
+        return [entry for apart, entry in self._by_distance(problem) if apart <= ALIKE]
 
     def near(self, problem: Problem) -> list[_Entry]:
         """Return the entries for similar problems, nearest first."""
