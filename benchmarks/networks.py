@@ -3,7 +3,8 @@
     python benchmarks/networks.py --networks resnet18,alexnet --batch 8 --check
 
 Times are of whole steps as an application makes them, the host's copies of inputs and results
-included; fp32 is strict on both sides. How they are measured and what the options mean: `all.py`.
+included; fp32 is strict on both sides, bf16 is autocast over channels_last, as who has matrix units
+trains. How they are measured and what the options mean: `all.py`.
 With `--check`, errors are against the CPU in fp32 with dropout off: of scores the largest
 difference over the largest score, of gradients the relative L2 distance of all of them (single
 tensors may be nothing but rounding).
@@ -12,6 +13,7 @@ tensors may be nothing but rounding).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 NETWORKS = ("resnet50", "resnet18", "vgg16", "mobilenet_v2", "alexnet")
+HALF = ("resnet50",)
+"""Those that are measured in bf16 too, where there are matrix units."""
 MODES = ("eval", "train")
 BATCH = {"cpu": 8, "gpu": 64, "other": 8}
 SIZE, CLASSES = 224, 1000
@@ -35,11 +39,13 @@ Step = Callable[[], object]
 def tasks(limits: Limits, batch: int = 0, names: tuple[str, ...] = NETWORKS) -> Iterator[Task]:
     """Yield every network in evaluation and in training."""
     images = batch or BATCH[limits.kind]
-    for name in names:
+    half = [name for name in names if name in HALF and "mma" in limits.instructions]
+    for name, dtype in [*((name, "fp32") for name in names), *((name, "bf16") for name in half)]:
         for mode in MODES:
-            what = {"name": name, "mode": mode, "batch": images}
-            key = f"{name} {mode}, batch {images}"
-            yield Task("networks", key, (f"networks {mode}",), 0, "fp32", 0.0, 0.0, what)
+            what = {"name": name, "mode": mode, "batch": images, "dtype": dtype}
+            also = "" if dtype == "fp32" else f" {dtype}"
+            key, group = f"{name} {mode}, batch {images}{also}", f"networks {mode}{also}"
+            yield Task("networks", key, (group,), 0, dtype, 0.0, 0.0, what)
 
 
 def models_beside(device: str) -> Any:
@@ -51,7 +57,7 @@ def models_beside(device: str) -> Any:
     return torchvision_models()
 
 
-def step(name: str, mode: str, batch: int, device: str) -> Step:
+def step(name: str, mode: str, batch: int, device: str, dtype: str = "fp32") -> Step:
     """Return a step of the network on `device`, with random weights and images."""
     import torch
 
@@ -59,12 +65,23 @@ def step(name: str, mode: str, batch: int, device: str) -> Step:
     with torch.device(device):
         model = getattr(models, name)(weights=None)
     images = torch.randn(batch, 3, SIZE, SIZE)
+    if dtype != "fp32":
+        model, images = (each.to(memory_format=torch.channels_last) for each in (model, images))
     if mode == "eval":
-        return _evaluation(model, images, device)
-    return _training(model, images, torch.randint(0, CLASSES, (batch,)), device)
+        return _evaluation(model, images, device, dtype)
+    return _training(model, images, torch.randint(0, CLASSES, (batch,)), device, dtype)
 
 
-def _evaluation(model: nn.Module, images: Tensor, device: str) -> Step:
+def precision(device: str, dtype: str) -> AbstractContextManager[None]:
+    """Return the context in which products are in `dtype`: autocast, but for "fp32"."""
+    import torch
+
+    halves = {"fp16": torch.float16, "bf16": torch.bfloat16}
+    kind = torch.device(device).type
+    return torch.autocast(kind, halves[dtype]) if dtype in halves else nullcontext()
+
+
+def _evaluation(model: nn.Module, images: Tensor, device: str, dtype: str) -> Step:
     """Return the step that infers and brings the result home."""
     import torch
 
@@ -72,12 +89,13 @@ def _evaluation(model: nn.Module, images: Tensor, device: str) -> Step:
 
     @torch.no_grad()
     def run() -> object:
-        return model(images.to(device)).cpu()
+        with precision(device, dtype):
+            return model(images.to(device)).cpu()
 
     return run
 
 
-def _training(model: nn.Module, images: Tensor, labels: Tensor, device: str) -> Step:
+def _training(model: nn.Module, images: Tensor, labels: Tensor, device: str, dtype: str) -> Step:
     """Return the step that trains with Adam and brings the loss home."""
     import torch
 
@@ -86,8 +104,9 @@ def _training(model: nn.Module, images: Tensor, labels: Tensor, device: str) -> 
 
     def run() -> object:
         optimizer.zero_grad()
-        scores = model(images.to(device))
-        loss = torch.nn.functional.cross_entropy(scores, labels.to(device))
+        with precision(device, dtype):
+            scores = model(images.to(device))
+            loss = torch.nn.functional.cross_entropy(scores, labels.to(device))
         loss.backward()
         optimizer.step()
         return loss.item()
@@ -108,20 +127,23 @@ def operations(name: str, mode: str, batch: int) -> float:
     return float(counted.get_total_flops()) * (3 if mode == "train" else 1)
 
 
-def error(name: str, mode: str, device: str) -> float:
-    """Return how far scores (eval) or gradients (train) are from the CPU's."""
+def error(name: str, mode: str, device: str, dtype: str = "fp32") -> float:
+    """Return how far scores (eval) or gradients (train) are from the CPU's in fp32."""
     import torch
 
     torch.manual_seed(0)
     network = getattr(models_beside(device), name)(weights=None)
     images, labels = torch.randn(CHECKED, 3, SIZE, SIZE), torch.randint(0, CLASSES, (CHECKED,))
-    both = [_judged(network, mode, images, labels, where) for where in ("cpu", device)]
+    sides = (("cpu", "fp32"), (device, dtype))
+    both = [_judged(network, mode, images, labels, *side) for side in sides]
     if mode == "eval":
         return float((both[1] - both[0]).abs().max() / both[0].abs().max())
     return float((both[1] - both[0]).norm() / both[0].norm())
 
 
-def _judged(network: nn.Module, mode: str, images: Tensor, labels: Tensor, device: str) -> Tensor:
+def _judged(
+    network: nn.Module, mode: str, images: Tensor, labels: Tensor, device: str, dtype: str
+) -> Tensor:
     """Return scores in evaluation or all gradients in training, one vector, on the CPU."""
     import torch
 
@@ -130,9 +152,11 @@ def _judged(network: nn.Module, mode: str, images: Tensor, labels: Tensor, devic
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     if mode == "eval":
-        with torch.no_grad():
-            return model(images.to(device)).cpu().flatten()
-    torch.nn.functional.cross_entropy(model(images.to(device)), labels.to(device)).backward()
+        with torch.no_grad(), precision(device, dtype):
+            return model(images.to(device)).float().cpu().flatten()
+    with precision(device, dtype):
+        loss = torch.nn.functional.cross_entropy(model(images.to(device)), labels.to(device))
+    loss.backward()
     gradients = [p.grad.cpu().flatten() for p in model.parameters() if p.grad is not None]
     return torch.cat(gradients)
 

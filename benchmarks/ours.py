@@ -114,15 +114,15 @@ class Ours:
 
         return partial(wall_ms, wait=torch.ocl.synchronize)
 
-    def _network(self, name: str, mode: str, batch: int) -> Prepared:
+    def _network(self, name: str, mode: str, batch: int, dtype: str) -> Prepared:
         import torch
 
         where = self._torch_device
         notes: dict[str, Any] = {"flops": networks.operations(name, mode, batch)}
         if self.wishes.check:
-            notes["error"] = networks.error(name, mode, where)
+            notes["error"] = networks.error(name, mode, where, dtype)
         before = torch.ocl.fallbacks()
-        turn = steps(networks.step(name, mode, batch, where), self._clock())
+        turn = steps(networks.step(name, mode, batch, where, dtype), self._clock())
         if (fallen := torch.ocl.fallbacks()) != before:
             notes["reason"] = f"fallbacks: {fallen}"
         return Prepared(notes, {"ours": turn})

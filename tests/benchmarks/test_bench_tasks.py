@@ -70,6 +70,16 @@ def test_a_gpu_measures_every_dtype_and_direction_of_what_networks_ask_for() -> 
     assert {task.dtype for task in gemm.tasks(Limits(kind="cpu"))} == {"fp32"}
 
 
+def test_networks_run_in_half_precision_where_there_are_matrix_units() -> None:
+    assert {task.dtype for task in networks.tasks(Limits(kind="cpu"))} == {"fp32"}
+    half = [task for task in networks.tasks(GPU) if task.dtype == "bf16"]
+    assert [task.groups for task in half] == [("networks eval bf16",), ("networks train bf16",)]
+    x = torch.ones(2, 2)
+    for dtype, stored in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        with networks.precision("cpu", dtype):
+            assert (x @ x).dtype is stored
+
+
 PROBLEMS: list[GemmProblem | ConvProblem] = [
     GemmProblem(5, 6, 7, trans_a=True),
     GemmProblem(5, 6, 7, trans_b=True, batch=3),
