@@ -136,16 +136,9 @@ def _gpu_width(kernel: Kernel, layout: Layout) -> int:
     """
     if kernel.scalar_only or any(steps[-1] not in (0, 1) for steps in layout.strides):
         return 1
-    types = [operand.type for operand in kernel.operands]
     begins = [step for steps in layout.strides if steps[-1] == 1 for step in steps[:-1]]
     whole = [layout.inner, *begins] if layout.rows > 1 else []
-    widths = [
-        width
-        for width in (4, 2)
-        if all(vectors.at_once(dtype, width) for dtype in types)
-        and all(number % width == 0 for number in whole)
-    ]
-    return widths[0] if widths else 1
+    return vectors.width_at_once((operand.type for operand in kernel.operands), whole)
 
 
 Run = Callable[..., None]

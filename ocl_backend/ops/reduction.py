@@ -1,7 +1,7 @@
 """The generator of reductions: map, combine and finish in, prepared launches out.
 
-Which operators there are is in `reductions`; here is how dimensions, vectors, work-items and
-pieces are laid out. Sums of floats are made in vectors and pieces, so they are pairwise at the top.
+Which operators there are is in `reductions`, how they are spread over a device in `arrangement`.
+Sums of floats are made in vectors and pieces, so they are pairwise at the top.
 """
 
 from __future__ import annotations
@@ -20,19 +20,11 @@ from torch import Tensor
 from ocl_backend.dtypes import DType, dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, prepare
 from ocl_backend.ops import vectors
+from ocl_backend.ops.arrangement import CPU_PIECE, GROUP, Arrangement, Reading
 from ocl_backend.ops.layout import Layout, collapse, contiguous_strides
 from oclgen.device import devices
 from oclgen.limits import Limits
 from oclgen.render import render
-
-GROUP = 256
-"""Work-items of a group on GPUs; the template's local array has as many entries."""
-
-PIECE = 4096
-"""Items worth a work-item of their own on a CPU, or a work-group on a GPU."""
-
-WIDE, STRIP = 1024, 64
-"""Columns from which on a CPU reduces strips of rows, and the rows of a strip."""
 
 NUMBERS: dict[str, type[np.generic]] = {
     "float": np.float32,
@@ -77,7 +69,7 @@ class Spec:
 
     `strides` are the input's, and the output's and center's with dimensions kept (a reduced one
     has stride 0). `item` and `value` are the C types of x and of what is
-    combined; `count` is what `finish` divides by.
+    combined; `count` is what `finish` divides by; `aligned`, whether all begin where an access may.
     """
 
     reduction: Reduction
@@ -88,6 +80,7 @@ class Spec:
     reduced: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
     count: float
+    aligned: bool = True
 
 
 def run(device: int, spec: Spec, source: Tensor, target: Tensor, center: Tensor | None) -> None:
@@ -123,8 +116,8 @@ def _kept(shape: Sequence[int], reduced: Sequence[int]) -> list[int]:
 def _prepared(device: int, spec: Spec) -> tuple[Launch, Launch | None, int]:
     """Return the launch, the one that completes it where it is cut, and the number of pieces."""
     limits = devices()[device].limits
-    layout = Arrangement.of(spec, limits)
-    pieces = layout.row_spans * layout.item_spans
+    layout = _arranged(spec, limits)
+    pieces = layout.pieces
     if pieces == 1:
         return _launch(device, spec, layout, 0), None, 1
     kept = _kept(spec.shape, spec.reduced)
@@ -140,6 +133,7 @@ def _prepared(device: int, spec: Spec) -> tuple[Launch, Launch | None, int]:
         spec.reduced,
         (spec.strides[0], dense, *spec.strides[2:]),
         spec.count,
+        spec.aligned,
     )
     completion = Spec(
         spec.reduction.completion,
@@ -151,7 +145,7 @@ def _prepared(device: int, spec: Spec) -> tuple[Launch, Launch | None, int]:
         ((prod(kept), *dense), (0, *spec.strides[1])),
         spec.count,
     )
-    last = Arrangement.of(completion, limits, whole=True)
+    last = _arranged(completion, limits, whole=True)
     return (
         _launch(device, partial, layout, prod(kept)),
         _launch(device, completion, last, 0),
@@ -159,62 +153,10 @@ def _prepared(device: int, spec: Spec) -> tuple[Launch, Launch | None, int]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Arrangement:
-    """How a reduction is spread: collapsed dimensions, vectors, lanes and pieces."""
-
-    kept: Layout
-    reduced: Layout
-    columns: bool
-    width: int
-    lanes: int
-    across: int
-    group: int
-    outputs_per_item: int
-    row_spans: int
-    item_spans: int
-
-    @property
-    def blocks(self) -> int:
-        """Outputs, or vectors of outputs, to be computed."""
-        if not self.columns:
-            return prod(self.kept.sizes)
-        return self.kept.rows * -(-self.kept.inner // self.width)
-
-    @staticmethod
-    def of(spec: Spec, limits: Limits, whole: bool = False) -> Arrangement:
-        """Choose for a device; `whole` forbids pieces."""
-        kept, reduced = _layouts(spec)
-        cpu = limits.kind == "cpu"
-        scalar = not cpu or "position" in spec.reduction.map
-        dense = all(strides[-1] == 1 for strides in kept.strides)
-        along_items = reduced.strides[0][-1] == 1
-        columns = not scalar and dense and not along_items
-        width = 16 if not scalar and (columns or along_items) else 1
-        terms = prod(reduced.sizes)
-        group = 1 if cpu else min(GROUP, limits.max_work_group)
-        lanes = 1 if cpu or (dense and not along_items) else min(group, _power(terms // 4))
-        outputs = prod(kept.sizes) // (width if columns else 1)
-        per_item = max(1, PIECE // max(terms * (width if columns else 1), 1)) if cpu else 1
-        groups = -(-outputs * lanes // (group * per_item))
-        room = limits.compute_units * (2 if cpu else 8) // max(groups, 1)
-        worth = terms * (width if columns else 1) // PIECE
-        pieces = 1 if whole else max(1, min(room, worth))
-        if columns and not whole and kept.inner >= WIDE and terms >= 4 * STRIP:
-            # few rows at a time: a column of a wide matrix touches a new page with every item
-            pieces = max(pieces, terms // STRIP)
-            per_item = max(1, PIECE // (STRIP * width))
-        row_spans = min(pieces, reduced.rows)
-        across = min(lanes, _power(reduced.inner))
-        return Arrangement(
-            kept, reduced, columns, width, lanes, across, group, per_item,
-            row_spans, min(pieces // row_spans, reduced.inner),
-        )  # fmt: skip
-
-
-def _power(number: int) -> int:
-    """Return the smallest power of two that is at least `number`."""
-    return 1 << max(number - 1, 0).bit_length()
+def _arranged(spec: Spec, limits: Limits, whole: bool = False) -> Arrangement:
+    by_position = "position" in spec.reduction.map
+    reading = Reading(dtype_of(spec.dtypes[0]), spec.aligned, by_position)
+    return Arrangement.of(*_layouts(spec), reading, limits, whole)
 
 
 def _layouts(spec: Spec) -> tuple[Layout, Layout]:
@@ -231,12 +173,12 @@ def _layouts(spec: Spec) -> tuple[Layout, Layout]:
 
 def _launch(device: int, spec: Spec, layout: Arrangement, piece: int) -> Launch:
     reach = max(layout.kept.reach + layout.reduced.reach, prod(spec.shape), piece * GROUP)
-    wide = reach >= 2**31 - PIECE
+    wide = reach >= 2**31 - CPU_PIECE
     kept = layout.kept.sizes[:-1] if layout.columns else layout.kept.sizes
     text = source(
         spec.reduction, spec.item, spec.value, spec.dtypes, max(len(kept), 1),
         max(len(layout.reduced.sizes) - 1, 1), layout.columns, layout.width, layout.lanes,
-        layout.across, wide,
+        layout.across, layout.apart, layout.unroll, wide,
     )  # fmt: skip
     pointers = [dtype for dtype in (spec.dtypes[0], spec.dtypes[2], spec.dtypes[1]) if dtype]
     count = NUMBERS[spec.value]
@@ -246,8 +188,7 @@ def _launch(device: int, spec: Spec, layout: Arrangement, piece: int) -> Launch:
     arguments += [number(value) for value in _numbers(layout, piece)]
     per_group = layout.group // layout.lanes
     groups = -(-layout.blocks // (per_group * layout.outputs_per_item))
-    pieces = layout.row_spans * layout.item_spans
-    size = (groups * layout.group, pieces)
+    size = (groups * layout.group, layout.pieces)
     return prepare(
         device, text, f"reduce_{spec.reduction.name}", size, arguments, (layout.group, 1)
     )
@@ -256,9 +197,8 @@ def _launch(device: int, spec: Spec, layout: Arrangement, piece: int) -> Launch:
 def _numbers(layout: Arrangement, piece: int) -> list[int]:
     """Return sizes and strides in the template's order."""
     rows, items = layout.reduced.rows, layout.reduced.inner
-    item_span = -(-items // layout.item_spans)
     numbers = [layout.blocks, layout.outputs_per_item, rows, -(-rows // layout.row_spans)]
-    numbers += [items, item_span, layout.item_spans, layout.reduced.strides[0][-1], piece]
+    numbers += [items, layout.item_span, layout.item_spans, layout.reduced.strides[0][-1], piece]
     sizes, strides = layout.kept.sizes, layout.kept.strides
     if layout.columns:
         numbers.append(layout.kept.inner)
@@ -282,6 +222,8 @@ def source(
     width: int,
     lanes: int,
     across: int,
+    apart: int,
+    unroll: int,
     wide: bool,
 ) -> str:
     """Return the OpenCL C of one arrangement of a reduction; see the template's legend."""
@@ -293,13 +235,13 @@ def source(
         return re.sub(r"(?<![\w.])(\d+\.\d+)", r"\1f", text) if value == "float" else text
 
     def load(dtype: DType, name: str, at: str, width: int, dense: bool) -> str:
-        raw = vectors.load(dtype, name, at, "1" if dense else "0", width)
+        raw = vectors.load(dtype, name, at, "1" if dense else "0", width, True)
         return vectors.convert(dtype.value, item, raw, width)
 
     def stored(text: str, width: int) -> list[str]:
         given = f"const {vectors.vector(value, width)} finished = {typed(text, width)};"
         item = vectors.to_dtype(kinds[1], value, "finished", width)
-        return [given, *vectors.store(kinds[1], "target_data", "target_at", "1", item, width)]
+        return [given, *vectors.store(kinds[1], "target_data", "target_at", "1", item, width, True)]
 
     return render(
         "reduction",
@@ -320,6 +262,9 @@ def source(
         width=width,
         lanes=lanes,
         across=across,
+        apart=apart,
+        unroll=unroll,
+        group=GROUP,
         index="long" if wide else "int",
         typed=typed,
         load=load,

@@ -15,6 +15,7 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.ops.outputs import into
 from ocl_backend.ops.reduction import Reduction, Spec, run
+from ocl_backend.ops.vectors import are_aligned
 
 Dims = Sequence[int] | int | None
 Number = int | float | bool
@@ -108,6 +109,7 @@ def reduce(
             reduced,
             (x.stride(), _still(out.stride(), reduced), *center_strides),
             max(count - correction, 0),
+            are_aligned(t.data_ptr() for t in (x, out, center) if t is not None),
         )
         run(x.get_device(), spec, x, out, center)
     elif out.numel():

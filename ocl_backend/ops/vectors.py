@@ -5,6 +5,8 @@ Expressions and statements of single operands; kernels are put together elsewher
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ocl_backend.dtypes import BFLOAT16, BOOL, DType
 from oclgen.limits import Limits
 
@@ -26,11 +28,12 @@ def width_of_rows(items: int, limits: Limits) -> int:
     return next(width for width in widths if items % width == 0)
 
 
-def load(dtype: DType, name: str, at: str, stride: str, width: int) -> str:
+def load(dtype: DType, name: str, at: str, stride: str, width: int, aligned: bool = False) -> str:
     """Return the expression that reads `width` items of `name` from index `at`, `stride` apart.
 
     A dense access of a GPU (`at_once`) needs an `at` that is a multiple of `width`: whether it is
-    aligned depends on the pointer alone then, which a compiler asks once, before its loops.
+    aligned depends on the pointer alone then. It is asked at each access, where a loop's loads
+    wait for each other, unless who launches the kernel promises by `aligned` that it is.
     """
     if width == 1:
         return dtype.load(name, at)
@@ -40,7 +43,7 @@ def load(dtype: DType, name: str, at: str, stride: str, width: int) -> str:
     if stride != "1":
         items = [dtype.load(name, f"{at} + {i} * {stride}") for i in range(width)]
         return f"({target})(" + ", ".join(items) + ")"
-    loaded = _load_dense(dtype, name, at, width)
+    loaded = _load_dense(dtype, name, at, width, aligned)
     if dtype is BFLOAT16:
         return f"as_{target}(convert_uint{width}({loaded}) << 16)"
     return loaded
@@ -51,8 +54,10 @@ def convert(source: str, target: str, value: str, width: int) -> str:
     return value if source == target else f"convert_{vector(target, width)}({value})"
 
 
-def store(dtype: DType, name: str, at: str, stride: str, value: str, width: int) -> list[str]:
-    """Return the statements that write `value`, items of type `dtype.value`; `at` as for `load`."""
+def store(
+    dtype: DType, name: str, at: str, stride: str, value: str, width: int, aligned: bool = False
+) -> list[str]:
+    """Return the statements that write `value`, items of type `dtype.value`; all as for `load`."""
     if width == 1:
         return [dtype.store(name, at, value)]
     if stride != "1":
@@ -60,7 +65,7 @@ def store(dtype: DType, name: str, at: str, stride: str, value: str, width: int)
         return [dtype.store(name, f"{at} + {i}{step}", f"{value}.s{i:x}") for i in range(width)]
     if dtype is BFLOAT16:
         value = f"to_bfloat16_{width}({value})"
-    return _store_dense(dtype, name, at, value, width)
+    return _store_dense(dtype, name, at, value, width, aligned)
 
 
 def at_once(dtype: DType, width: int) -> bool:
@@ -68,7 +73,21 @@ def at_once(dtype: DType, width: int) -> bool:
     return 1 < width <= ACCESS_ITEMS and width * dtype.item_bytes <= ACCESS_BYTES
 
 
-def _load_dense(dtype: DType, name: str, at: str, width: int) -> str:
+def are_aligned(addresses: Iterable[int]) -> bool:
+    """Whether any access of a GPU may begin at each of the addresses."""
+    return not any(address % ACCESS_BYTES for address in addresses)
+
+
+def width_at_once(types: Iterable[DType], steps: Iterable[int]) -> int:
+    """Return the most items of one access of a GPU, of each type, that divide all `steps`."""
+    types, steps = list(types), list(steps)
+    for width in (ACCESS_ITEMS, ACCESS_ITEMS // 2):
+        if all(at_once(dtype, width) for dtype in types) and all(n % width == 0 for n in steps):
+            return width
+    return 1
+
+
+def _load_dense(dtype: DType, name: str, at: str, width: int, is_aligned: bool) -> str:
     """Return the expression that reads `width` neighbours as they are stored.
 
     `vload4` promises an item's alignment alone, and compilers for GPUs make four loads of it.
@@ -80,10 +99,14 @@ def _load_dense(dtype: DType, name: str, at: str, width: int) -> str:
     aligned = f"*(const __global {vector(dtype.storage, width)} *)({name} + {at})"
     if half:
         aligned = f"vloada_half{width}(0, {name} + {at})"
+    if is_aligned:
+        return aligned
     return f"({_is_aligned(dtype, name, width)} ? {aligned} : {anywhere})"
 
 
-def _store_dense(dtype: DType, name: str, at: str, value: str, width: int) -> list[str]:
+def _store_dense(
+    dtype: DType, name: str, at: str, value: str, width: int, is_aligned: bool
+) -> list[str]:
     """Return the statements that write `value`, as it is stored, to neighbours."""
     half = dtype.storage == "half"
     suffix = f"_half{width}_rte" if half else str(width)
@@ -93,6 +116,8 @@ def _store_dense(dtype: DType, name: str, at: str, value: str, width: int) -> li
     aligned = f"*(__global {vector(dtype.storage, width)} *)({name} + {at}) = {value};"
     if half:
         aligned = f"vstorea{suffix}({value}, 0, {name} + {at});"
+    if is_aligned:
+        return [aligned]
     test = _is_aligned(dtype, name, width)
     return [f"if ({test})", f"    {aligned}", "else", f"    {anywhere}"]
 

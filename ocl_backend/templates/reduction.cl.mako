@@ -15,7 +15,10 @@ kept      number of dimensions that stay and are taken apart for each output
 reduced   number of dimensions that go: the innermost one has `items`, all others are `rows`
 columns   vectors run along the innermost dimension that stays (dense), not along the items
 width     items per vector
-lanes     work-items that share an output, a power of two; `across` of them lie along the items
+lanes     work-items that share an output, or a vector of columns, a power of two; `across` of them
+          lie along the items, each `apart` from the next in the work-group
+unroll    iterations whose loads are in flight together
+group     the most work-items of a group where there are lanes
 index     type of sizes and strides
 typed     (expression, width) -> the expression with T replaced by a type of that width
 load      (dtype, name, at, width) -> that many dense items as T (one repeated for center)
@@ -47,7 +50,13 @@ ${pad}const ${typed("X", width)} center = ${load(center, "center_data", "center_
 ${pad}for (INDEX row = first_row + lane / ${across}; row < last_row; row += ${lanes // across}) {
 ${take_apart(pad + "    ", "row", "reduced", reduced, [("source", "source_at")])}\
 ${pad}    INDEX i = first_item + lane % ${across} * ${dense};
+% if unroll > 1:
+${pad}    // the end by itself on one side: else compilers cannot count, and test after each load
+${pad}    #pragma unroll ${unroll}
+${pad}    for (; i < last_item - ${dense - 1}; i += ${across * dense}) {
+% else:
 ${pad}    for (; i + ${dense} <= last_item; i += ${across * dense}) {
+% endif
 ${item(pad + "        ", width, "acc")}\
 ${pad}    }
 % if dense > 1:
@@ -64,6 +73,13 @@ ${pad}const long position = (long)row * items + i;
 ${pad}const ${typed("X", width)} x = ${load(source, "source_data", "source_reduced + i * source_item" if width == 1 or columns else "source_reduced + i", width, True)};
 ${pad}${acc} = combine_${width}(${acc}, ${typed(map, width).replace("center", "center.s0" if acc == "tail" else "center")});
 </%def>\
+<%
+    # what a work-item has of an output in the end
+    together = width if columns else 1
+    first = f"get_global_id(0) / {lanes}" if apart == 1 else f"(get_group_id(0) * {apart} + get_local_id(0) % {apart})"
+    # lanes wait for each other: those beyond the outputs do the last one's work, and keep nothing
+    inside = "number" if lanes == 1 else "min(number, outputs - 1)"
+%>\
 ${prelude}
 typedef ${index} INDEX;
 
@@ -110,20 +126,20 @@ __kernel void reduce_${name}(
     const INDEX last_row = min(first_row + row_span, rows);
     const INDEX first_item = piece % item_spans * item_span;
     const INDEX last_item = min(first_item + item_span, items);
-    const INDEX lane = get_local_id(0) % ${lanes};
+    const INDEX lane = get_local_id(0) ${"%% %d" % lanes if apart == 1 else "/ %d" % apart};
 % if lanes > 1:
-    __local ${value} partial[${256}];
+    __local ${typed("T", together)} partial[${group}];
 % endif
     for (INDEX n = 0; n < outputs_per_item; ++n) {
-        const INDEX number = get_global_id(0) / ${lanes} * outputs_per_item + n;
+        const INDEX number = ${first} * outputs_per_item + n;
 % if lanes == 1:
         if (number >= outputs)
             break;
 % endif
 % if columns:
         const INDEX blocks = (columns + ${width - 1}) / ${width};
-        const INDEX column = number % blocks * ${width};
-        const INDEX output = number / blocks;
+        const INDEX column = ${inside} % blocks * ${width};
+        const INDEX output = ${inside} / blocks;
 % else:
         const INDEX column = 0;
         const INDEX output = min(number, outputs - 1);
@@ -134,7 +150,7 @@ ${take_apart("        ", "output", "kept", kept, [(name, "0") for name in (["sou
 % if center:
         INDEX center_at = center_kept + column;
 % endif
-% if columns and width > 1:
+% if columns and width > 1 and lanes == 1:
         if (column + ${width} <= columns) {
 ${span("            ", width, 1)}\
 % for line in stored(finish, width):
@@ -149,11 +165,11 @@ ${span("            ", 1, 1)}\
 % endfor
         }
 % else:
-% if width > 1:
+% if width > together:
         ${value} tail = ${initial};
 % endif
-${span("        ", width, width)}\
-% if width > 1:
+${span("        ", width, width // together)}\
+% if width > together:
 <% w = width // 2 %>\
 % while w > 0:
         const ${typed("T", w)} acc_${w} = combine_${w}(${"acc" if w == width // 2 else "acc_%d" % (2 * w)}.lo, ${"acc" if w == width // 2 else "acc_%d" % (2 * w)}.hi);
@@ -161,7 +177,7 @@ ${span("        ", width, width)}\
 % endwhile
         ${value} total = combine_1(acc_1, tail);
 % else:
-        ${value} total = acc;
+        ${typed("T", together)} total = acc;
 % endif
 % if lanes > 1:
         partial[get_local_id(0)] = total;
@@ -169,13 +185,13 @@ ${span("        ", width, width)}\
             barrier(CLK_LOCAL_MEM_FENCE);
             if (lane < reach)
                 partial[get_local_id(0)] =
-                    combine_1(partial[get_local_id(0)], partial[get_local_id(0) + reach]);
+                    combine_${together}(partial[get_local_id(0)], partial[get_local_id(0) + reach${f" * {apart}" if apart > 1 else ""}]);
         }
         total = partial[get_local_id(0)];
         if (lane > 0 || number >= outputs)
             continue;
 % endif
-% for line in stored(finish.replace("acc", "total"), 1):
+% for line in stored(finish.replace("acc", "total"), together):
         ${line}
 % endfor
 % endif

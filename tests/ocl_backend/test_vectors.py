@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from torch import nn
 from torch.optim import Adam
 
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.ops import batch_norm, vectors
+from ocl_backend.ops import vectors
 from ocl_backend.ops.elementwise import Geometry, Kernel, Operand
 from ocl_backend.ops.layout import collapse
 from oclgen.limits import Limits
@@ -23,16 +22,6 @@ from oclgen.limits import Limits
 STARTS = (0, 1, 2, 3)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8)
 GPU = Limits(kind="gpu", max_work_group=64)
-
-
-@pytest.fixture
-def as_gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device with a GPU's geometry; sizes below are ones no other test prepares."""
-    local = min(64, device.limits.max_work_group)
-    monkeypatch.setattr(device, "limits", replace(device.limits, kind="gpu", max_work_group=local))
-    batch_norm.rule_of.cache_clear()
-    yield device
-    batch_norm.rule_of.cache_clear()
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.bool, torch.float64], ids=str)

@@ -1,0 +1,123 @@
+"""Reductions with a GPU's geometry, on any device: lanes, vectors and pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from agreement import agree, sample
+
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.ops import reduction, reductions
+from ocl_backend.ops.arrangement import Arrangement, Reading
+from ocl_backend.ops.layout import Layout, contiguous_strides
+from oclgen.limits import Limits
+
+STARTS = (0, 1, 2, 4)
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.uint8)
+DIMS = ((0, 2), (1,), (0,), (1, 2), (2,))
+H200 = Limits(kind="gpu", compute_units=132, max_work_group=1024)
+
+
+def few(dtype: Any, *shape: int) -> Any:
+    """Small numbers, whose sums are exact."""
+    return torch.randint(0, 5, shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_all_items_at_any_offset(as_gpu: Any, dtype: Any) -> None:
+    sample(as_gpu, map(str, DTYPES), str(dtype), every=2)
+    x = few(dtype, 70_011)
+    for start in STARTS:
+        for size in (70_001, 9_003, 301, 3):
+            agree(as_gpu, lambda x, s=start, n=size: x[s : s + n].sum(), x)
+        agree(as_gpu, lambda x, s=start: x[s : s + 20_005].amax(), x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+def test_rows_at_any_offset(as_gpu: Any, dtype: Any) -> None:
+    sample(as_gpu, map(str, DTYPES), str(dtype), every=2)
+    x, uneven = few(dtype, 67, 1_172), few(dtype, 41, 173)
+    for start in STARTS:
+        for stop in (start + 1_140, start + 37):
+            agree(as_gpu, lambda x, s=start, e=stop: x[:, s:e].sum(1), x)
+        agree(as_gpu, lambda x, s=start: x[:, s:].sum(1), uneven)
+        agree(as_gpu, lambda x, s=start: x[:, s:].amax(1), uneven)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[::2], ids=str)
+def test_columns_at_any_offset(as_gpu: Any, dtype: Any) -> None:
+    sample(as_gpu, map(str, DTYPES), str(dtype), every=2)
+    x, uneven, tall = few(dtype, 1_037, 172), few(dtype, 35, 161), few(dtype, 9_001, 12)
+    for start in STARTS:
+        for columns in (164, 20, 7):
+            agree(as_gpu, lambda x, s=start, e=start + columns: x[:, s:e].sum(0), x)
+        agree(as_gpu, lambda x, s=start: x[:, s:].amax(0), uneven)
+        agree(as_gpu, lambda x, s=start: x.flatten()[s : s + 107_976].view(-1, 12).sum(0), tall)
+
+
+@pytest.mark.parametrize("dims", DIMS, ids=str)
+@pytest.mark.parametrize("shape", [(13, 6, 484), (5, 1_031, 36), (7, 5, 49)], ids=str)
+def test_any_dimensions(as_gpu: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    sample(as_gpu, map(str, DIMS), str(dims), every=2)
+    x = few(torch.float32, *shape)
+    for operator in (torch.sum, torch.amax, torch.mean):
+        agree(as_gpu, lambda x, f=operator: f(x, dims), x)
+    agree(as_gpu, lambda x: torch.var(x.double(), dims), x)
+    agree(as_gpu, lambda x: (x > 3).any(dims[0]), x)
+    agree(as_gpu, lambda x: (x.argmax(dims[0]), x.argmin(dims[0])), x)
+
+
+def test_sums_stay_blocked(as_gpu: Any) -> None:
+    """A long sum of equal numbers is as exact as partial sums make it."""
+    x = torch.full((300_000, 4), 0.1)
+    agree(as_gpu, lambda x: (x.sum(), x.sum(0)), x)
+
+
+def arranged(shape: Any, dims: Any, dtype: Any, aligned: bool = True) -> Arrangement:
+    kept = tuple(1 if dim in dims else size for dim, size in enumerate(shape))
+    out = tuple(0 if d in dims else s for d, s in enumerate(contiguous_strides(kept)))
+    spec = reduction.Spec(
+        reductions.SUM, "float", "float", (dtype, dtype, None), shape, dims,
+        (contiguous_strides(shape), out), 1.0, aligned,
+    )  # fmt: skip
+    return reduction._arranged(spec, H200)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dims", "dtype", "columns", "width", "lanes", "pieces"),
+    [
+        ((1 << 27,), (0,), torch.float32, False, 4, 256, 132 * 16),
+        ((1 << 27,), (0,), torch.float64, False, 2, 256, 132 * 16),
+        ((4_096, 1_024), (1,), torch.float32, False, 4, 64, 1),
+        ((4_096, 1_023), (1,), torch.float32, False, 1, 256, 1),
+        ((1 << 17, 1_024), (0,), torch.bfloat16, True, 4, 8, 264),
+        ((1 << 17, 64), (0,), torch.float32, True, 4, 16, 1_024),
+        ((1 << 17, 63), (0,), torch.float32, True, 1, 8, 512),
+        ((64, 64, 784), (0, 2), torch.float32, False, 4, 256, 6),
+        ((64, 64, 784), (1,), torch.float32, True, 4, 8, 1),
+    ],
+)
+def test_every_unit_of_a_gpu_has_vectors_to_read(
+    shape: Any, dims: Any, dtype: Any, columns: bool, width: int, lanes: int, pieces: int
+) -> None:
+    found = arranged(shape, dims, dtype)
+    assert (found.columns, found.width, found.lanes, found.pieces) == (
+        columns,
+        width,
+        lanes,
+        pieces,
+    )
+    assert arranged(shape, dims, dtype, aligned=False).width == 1
+
+
+def test_pieces_begin_with_whole_vectors() -> None:
+    row = Layout((100_003,), ((1,),))
+    reading = Reading(dtype_of(torch.float32), aligned=True, by_position=False)
+    found = Arrangement.of(Layout((1,), ((0,), (0,))), row, reading, H200)
+    assert found.pieces > 1
+    assert found.item_span % found.width == 0
+    assert found.item_span * found.item_spans >= 100_003
