@@ -7,7 +7,7 @@ The arithmetic is the template's; what torch asks for is `batch_norm`'s business
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -15,6 +15,7 @@ import torch
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, Varying, prepare
+from ocl_backend.ops.vectors import are_aligned, width_at_once
 from oclgen.device import devices
 from oclgen.limits import Limits
 from oclgen.plan import WARP, ceil_div, even_part, round_up
@@ -27,6 +28,8 @@ WORK_ITEMS_PER_UNIT = 2048
 """Work-items that a compute unit of a GPU holds at once."""
 PIXEL_ITEMS = 256
 """Work-items of a group for pixels on a GPU."""
+COMBINED = 8
+"""Channels of a group that combines chunks on a GPU: few, so that there are many groups."""
 LEAST_ROWS, MOST_ROWS = 4, 256
 """Pixels of a channel that a work-item sums: at least, on GPUs, and at most, on CPUs."""
 KEPT_ITEMS = 32
@@ -59,6 +62,11 @@ class Kind:
         """How many the result has."""
         return self.batch * self.channels * self.inner
 
+    @property
+    def images(self) -> int:
+        """How many of the pointers, the first ones, are of x's size."""
+        return 3 if self.direction == "fwd" else 4
+
 
 @dataclass(frozen=True, slots=True)
 class Division:
@@ -81,17 +89,27 @@ class PixelDivision:
 
 
 def division_of_pixels(kind: Kind, limits: Limits) -> PixelDivision:
-    """Return the cut with vectors of channels for CPUs, warps of channels for GPUs."""
+    """Return the cut with vectors of channels, on GPUs as many as a warp has work-items."""
     rows = kind.batch * kind.inner
     if limits.kind == "cpu":
         width = next(w for w in (16, 8, 4, 2, 1) if kind.channels % w == 0)
         return PixelDivision(min(rows, MOST_ROWS), width, 1, 1)
-    blocks = ceil_div(kind.channels, WARP)
-    local_c = even_part(kind.channels, WARP)
+    width = width_at_once([dtype_of(kind.dtype)], [kind.channels])
+    blocks = ceil_div(kind.channels // width, WARP)
+    local_c = even_part(kind.channels // width, WARP)
     local_r = max(1, min(PIXEL_ITEMS, limits.max_work_group) // local_c)
     chunks = max(1, GROUPS_PER_UNIT * limits.compute_units // blocks)
     chunk = max(ceil_div(rows, chunks), LEAST_ROWS * local_r)
-    return PixelDivision(min(rows, chunk), 1, local_c, local_r)
+    return PixelDivision(min(rows, chunk), width, local_c, local_r)
+
+
+def _combining(cut: PixelDivision, channels: int) -> PixelDivision:
+    """Return the cut of the launch that combines the chunks of `cut`."""
+    items = cut.local_c * cut.local_r
+    if items == 1:
+        return cut
+    local_c = even_part(channels, min(COMBINED, items))
+    return replace(cut, width=1, local_c=local_c, local_r=items // local_c)
 
 
 def division(kind: Kind, limits: Limits) -> Division:
@@ -131,40 +149,47 @@ def _kept(kind: Kind, limits: Limits, width: int) -> Division | None:
     return Division(kind.batch, local, width, ceil_div(vectors, local))
 
 
-def _launches(kind: Kind) -> tuple[tuple[Launch, ...], int]:
-    """Return the launches, which all take the same arguments, and the items of `partial`."""
+def _launches(kind: Kind, aligned: bool) -> tuple[tuple[Launch, ...], int]:
+    """Return the launches, which all take the same arguments, and the items of `partial`.
+
+    `aligned`: they are for tensors of `dtype` that begin where any access of a GPU may.
+    """
     limits = devices()[kind.device].limits
     sums = kind.trains or kind.direction == "bwd"
     if kind.pixels:
-        return _launches_of_pixels(kind, division_of_pixels(kind, limits), sums)
+        return _launches_of_pixels(kind, division_of_pixels(kind, limits), sums, aligned)
     cut = division(kind, limits)
     chunks = ceil_div(kind.batch, cut.chunk)
     steps = [(True, False), (False, True)] if sums and chunks > 1 else [(sums, True)]
-    launches = tuple(_launch(kind, cut, chunks, *step) for step in steps)
+    launches = tuple(_launch(kind, cut, chunks, aligned, *step) for step in steps)
     return launches, 2 * chunks * kind.channels if len(steps) > 1 else 0
 
 
-def _launch(kind: Kind, cut: Division, chunks: int, sums: bool, writes: bool) -> Launch:
+def _launch(
+    kind: Kind, cut: Division, chunks: int, aligned: bool, sums: bool, writes: bool
+) -> Launch:
     groups = kind.channels * chunks
     return _prepared(
         kind, "batch_norm", (groups * cut.local,), (cut.local,), sums=sums, writes=writes,
         batch=kind.batch, inner=kind.inner, chunk=cut.chunk, local_items=cut.local,
-        width=cut.width, kept=cut.kept,
+        width=cut.width, kept=cut.kept, aligned=aligned,
     )  # fmt: skip
 
 
 def _launches_of_pixels(
-    kind: Kind, cut: PixelDivision, sums: bool
+    kind: Kind, cut: PixelDivision, sums: bool, aligned: bool
 ) -> tuple[tuple[Launch, ...], int]:
-    rows, local = kind.batch * kind.inner, (cut.local_c, cut.local_r)
-    across, chunks = round_up(kind.channels // cut.width, cut.local_c), ceil_div(rows, cut.chunk)
-    groups = {"sums": chunks, "combines": 1, "writes": chunks} if sums else {"writes": chunks}
+    rows = kind.batch * kind.inner
+    chunks = ceil_div(rows, cut.chunk)
+    combining = _combining(cut, kind.channels)
+    steps = [("sums", cut, chunks), ("combines", combining, 1)] if sums else []
     launches = tuple(
         _prepared(
-            kind, "batch_norm_pixels", (across, count * cut.local_r), local,
-            step=step, rows=rows, **asdict(cut),
+            kind, "batch_norm_pixels",
+            (round_up(kind.channels // by.width, by.local_c), count * by.local_r),
+            (by.local_c, by.local_r), step=step, rows=rows, aligned=aligned, **asdict(by),
         )
-        for step, count in groups.items()
+        for step, by, count in (*steps, ("writes", cut, chunks))
     )  # fmt: skip
     return launches, 2 * kind.channels * (1 + chunks) if sums else 0
 
@@ -180,11 +205,10 @@ def _prepared(
         residual=kind.residual, activation=kind.activation, mask=kind.mask, dtype=dtype,
         param=param, channels=kind.channels, **values,
     )  # fmt: skip
-    images = 3 if kind.direction == "fwd" else 4
     params = 6 if kind.direction == "fwd" else 7
     partial_bytes = 8 if dtype.value == "double" else 4
     arguments: list[Argument] = [
-        *(Pointer(dtype.item_bytes),) * images,
+        *(Pointer(dtype.item_bytes),) * kind.images,
         *(Pointer(param.item_bytes),) * params,
         Pointer(partial_bytes),
         *(Varying("float"),) * 2,
@@ -199,10 +223,12 @@ class Prepared:
     Pointers are in the template's order, 0 where there is no tensor.
     """
 
-    __slots__ = ("_empty", "_launches", "_partial")
+    __slots__ = ("_chooses", "_empty", "_kind", "_launches")
 
     def __init__(self, kind: Kind) -> None:
-        self._launches, self._partial = _launches(kind)
+        self._kind = kind
+        self._chooses = devices()[kind.device].limits.kind != "cpu"
+        self._launches = {self._chooses: _launches(kind, self._chooses)}
         real = torch.float64 if kind.dtype is torch.float64 else torch.float32
         self._empty = partial(torch.empty, dtype=real, device=torch.device("ocl", kind.device))
 
@@ -213,7 +239,11 @@ class Prepared:
             LaunchError, torch.OutOfMemoryError: as a launch.
         """
         *pointers, eps, momentum = values
-        workspace = self._empty(self._partial) if self._partial else None
+        aligned = self._chooses and are_aligned(pointers[: self._kind.images])
+        if aligned not in self._launches:
+            self._launches[aligned] = _launches(self._kind, aligned)
+        launches, items = self._launches[aligned]
+        workspace = self._empty(items) if items else None
         address = workspace.data_ptr() if workspace is not None else 0
-        for launch in self._launches:
+        for launch in launches:
             launch(*pointers, address, eps, momentum)

@@ -73,7 +73,7 @@ def at_once(dtype: DType, width: int) -> bool:
     return 1 < width <= ACCESS_ITEMS and width * dtype.item_bytes <= ACCESS_BYTES
 
 
-def are_aligned(addresses: Iterable[int]) -> bool:
+def are_aligned(addresses: Iterable[float]) -> bool:
     """Whether any access of a GPU may begin at each of the addresses."""
     return not any(address % ACCESS_BYTES for address in addresses)
 

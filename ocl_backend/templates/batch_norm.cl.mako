@@ -23,6 +23,7 @@ batch, channels, inner    sizes; x is dense
 chunk       batch items per work-group; chunks = batch / chunk, rounded up
 local_items work-items per group
 width       items read at once; with local_items > 1 it divides inner
+aligned     x and all of its size begin where any access of a GPU may
 kept        forward: vectors that each work-item keeps in registers between the passes; 0: none
 </%doc>
 <%namespace name="items" file="batch_norm_items.cl.mako"/>\
@@ -38,7 +39,7 @@ kept        forward: vectors that each work-item keeps in registers between the 
         return vectors.vector(real, w)
     once = fwd and local_items > 1 and not kept
     def load(name, w):
-        return vectors.load(dtype, name, "at", "1", w)
+        return vectors.load(dtype, name, "at", "1", w, aligned)
     def x_of(w):
         return "kept_x[k]" if kept else load("x", w)
     def sum_lanes(name, w):

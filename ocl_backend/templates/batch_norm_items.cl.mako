@@ -50,17 +50,17 @@ templates, no text of its own; the legend stands at the head of `batch_norm`.
 <%def name="load_grad(w)">\
 <% real = dtype.value; kind = vectors.vector(real, w) %>\
 % if mask == "none":
-            const ${kind} g = ${vectors.load(dtype, "grad", "at", "1", w)};
+            const ${kind} g = ${vectors.load(dtype, "grad", "at", "1", w, aligned)};
 % else:
-            const ${kind} given = ${vectors.load(dtype, "grad", "at", "1", w)}, above = ${vectors.load(dtype, "result", "at", "1", w)};
+            const ${kind} given = ${vectors.load(dtype, "grad", "at", "1", w, aligned)}, above = ${vectors.load(dtype, "result", "at", "1", w, aligned)};
             const ${kind} g = ${in_type(masked(mask, "given", "above"), real, w)};
 % endif
 </%def>
 <%def name="write_y(x, w)">\
 <% real = dtype.value; kind = vectors.vector(real, w) %>\
-            const ${kind} normal = ${x} * scale + shift${" + " + vectors.load(dtype, "residual", "at", "1", w) if residual else ""};
+            const ${kind} normal = ${x} * scale + shift${" + " + vectors.load(dtype, "residual", "at", "1", w, aligned) if residual else ""};
             const ${kind} v = ${in_type(activated(activation, "normal"), real, w)};
-% for line in vectors.store(dtype, "y", "at", "1", "v", w):
+% for line in vectors.store(dtype, "y", "at", "1", "v", w, aligned):
             ${line}
 % endfor
 </%def>
@@ -68,12 +68,12 @@ templates, no text of its own; the legend stands at the head of `batch_norm`.
 <% kind = vectors.vector(dtype.value, w) %>\
 ${load_grad(w)}\
 % if trains:
-            const ${kind} d = ${vectors.load(dtype, "x", "at", "1", w)} - mean;
+            const ${kind} d = ${vectors.load(dtype, "x", "at", "1", w, aligned)} - mean;
             const ${kind} v = (g - grad_mean - d * slope) * scale;
 % else:
             const ${kind} v = g * scale;
 % endif
-% for line in vectors.store(dtype, "grad_x", "at", "1", "v", w):
+% for line in vectors.store(dtype, "grad_x", "at", "1", "v", w, aligned):
             ${line}
 % endfor
 </%def>

@@ -28,7 +28,7 @@ local_c, local_r    work-items per group, along channels and rows
     chunks = -(-rows // chunk)
     fwd = direction == "fwd"
     def load(name, at="at"):
-        return vectors.load(dtype, name, at, "1", width)
+        return vectors.load(dtype, name, at, "1", width, aligned)
     def parameter(name):
         return vectors.load(param, name, "c", "1", width)
     def set_parameter(name, value):
@@ -120,6 +120,9 @@ ${items.load_grad(width)}\
     }
 % elif step == "combines":
     ${kind} sum = 0, rest = 0;
+% if local_r > 1:
+    #pragma unroll 4
+% endif
     for (int p = get_local_id(1); p < ${chunks}; p += ${local_r}) {
         const __global ${real} *part = partial + ${2 * channels} * (1 + p);
         sum += ${part(0)}${f" * ({real})min({chunk}, {rows} - p * {chunk})" if fwd else ""};
@@ -130,6 +133,9 @@ ${items.load_grad(width)}\
     const ${kind} total = group_sum(sum, scratch);
 % if fwd:
     const ${kind} mean = total / ${rows};
+% if local_r > 1:
+    #pragma unroll 4
+% endif
     for (int p = get_local_id(1); p < ${chunks}; p += ${local_r}) {
         const __global ${real} *part = partial + ${2 * channels} * (1 + p);
         const ${kind} away = ${part(0)} - mean;
@@ -178,8 +184,11 @@ ${items.load_grad(width)}\
     const ${kind} grad_mean = ${total(0)} / ${rows};
     const ${kind} slope = ${total(1)} * invstd * invstd / ${rows};
 % endif
+    if (!owns) {
+        return;
+    }
     #pragma unroll 4
-    for (int row = first; owns && row < end; row += ${local_r}) {
+    for (int row = first; row < end; row += ${local_r}) {
         const long at = (long)row * ${channels} + c;
 % if fwd:
 ${items.write_y(load("x"), width)}\

@@ -59,6 +59,20 @@ def test_normalisation_at_any_offset(as_gpu: Any, start: int) -> None:
     check(as_gpu, layer, x, weight, bias, tolerance=3e-5)
 
 
+@pytest.mark.parametrize("channels", [12, 44, 7])
+@pytest.mark.parametrize("start", STARTS[:2])
+def test_pixels_at_any_offset(as_gpu: Any, start: int, channels: int) -> None:
+    items = 5 * 9 * 7 * channels
+    x, weight, bias = torch.randn(items + 3), torch.rand(48) + 0.5, torch.randn(48)
+
+    def batch(x: Any, weight: Any, bias: Any) -> Any:
+        inner = x[start : start + items].view(5, 9, 7, channels).permute(0, 3, 1, 2)
+        affine = (t[start : start + channels] for t in (weight, bias))
+        return nn.functional.batch_norm(inner, None, None, *affine, training=True)
+
+    check(as_gpu, batch, x, weight, bias, tolerance=3e-5)
+
+
 @pytest.mark.parametrize("start", STARTS)
 def test_adam_at_any_offset(as_gpu: Any, start: int) -> None:
     whole, grads = torch.randn(4_407), torch.randn(4_407)
