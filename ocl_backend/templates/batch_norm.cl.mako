@@ -78,6 +78,7 @@ ${body(width)}\
         }
     }
 % elif local_items > 1:
+    #pragma unroll 4
     for (int i = get_local_id(0) * ${width}; i < items * ${inner}; i += ${local_items * width}) {
         const long at = first + (long)(i / ${inner}) * ${channels * inner} + i % ${inner};
 ${body(width)}\
