@@ -28,8 +28,8 @@ Kind = Literal[
 ]
 
 FOLLOWERS: dict[Kind, frozenset[Kind]] = {
-    "convolution": frozenset({"batch_norm", "activation"}),
-    "product": frozenset({"activation"}),
+    "convolution": frozenset({"batch_norm", "add", "activation"}),
+    "product": frozenset({"add", "activation"}),
     "batch_norm": frozenset({"add", "activation"}),
     "add": frozenset({"activation", "mask"}),
     "mask": frozenset({"batch_norm_backward"}),
@@ -225,9 +225,9 @@ def _listeners() -> ctypes.c_int:
 def set_fusion(on: bool) -> None:
     """Let operators that follow each other run as one kernel where nobody can tell, or not.
 
-    On by default: batch normalisation and activation behind a convolution or a linear layer,
-    activation and residual addition behind batch normalisation, and the like. Results are the same
-    but for rounding; in fp16 and bf16 what lies in between is not rounded. For all threads.
+    On by default: batch normalisation behind a convolution, residual addition and activation
+    behind that, batch normalisation or a linear layer, and the like. Results are the same but for
+    rounding; in fp16 and bf16 what lies in between is not rounded. For all threads.
     """
     global _on
     with _lock:

@@ -62,12 +62,12 @@ def _draw(extent: int, share: float, seed: int) -> Indices:
 def _of_gemm(problem: GemmProblem, share: float, seed: int) -> Excerpt:
     if problem.batch > 1:
         items = _draw(problem.batch, share, seed)
-        cuts = {"c": {0: items}}
+        cuts = {"c": {0: items}, "residual": {0: items}}
         cuts |= {} if problem.shared_a else {"a": {0: items}}
         cuts |= {} if problem.shared_b else {"b": {0: items}}
         return Excerpt(replace(problem, batch=len(items)), cuts)
     rows = _draw(problem.m, share, seed)
-    cuts = {"a": {2 if problem.trans_a else 1: rows}, "c": {1: rows}}
+    cuts = {"a": {2 if problem.trans_a else 1: rows}, "c": {1: rows}, "residual": {1: rows}}
     if problem.bias == "m":
         cuts["bias"] = {0: rows}
     return Excerpt(replace(problem, m=len(rows)), cuts)
@@ -76,7 +76,7 @@ def _of_gemm(problem: GemmProblem, share: float, seed: int) -> Excerpt:
 def _of_conv(problem: ConvProblem, share: float, seed: int) -> Excerpt:
     if problem.direction != "bwd_weights":
         items = _draw(problem.batch, share, seed)
-        cuts = {"x": {0: items}, "y": {0: items}}
+        cuts = {role: {0: items} for role in ("x", "y", "residual")}
         return Excerpt(replace(problem, batch=len(items)), cuts)
     axis = 1 if problem.layout == "nchw" else 3
     if problem.groups == 1:

@@ -25,11 +25,12 @@ _PAIR = r"(\d{1,10}),(\d{1,10})"
 _GEMM_KEY = re.compile(
     rf"gemm:(?P<m>{_SIZE})x(?P<n>{_SIZE})x(?P<k>{_SIZE}):(?P<dtype>\w+):(?P<trans>[nt]{{2}})"
     rf":b(?P<batch>{_SIZE}):(?P<shared>-|a?b?):(?P<bias>-|m|n):(?P<activation>\w+)"
+    r"(?P<residual>:residual)?"
 )
 _CONV_KEY = re.compile(
     rf"conv:(?P<sizes>{_SIZE}(?:,{_SIZE}){{6}}):s{_PAIR}:p{_PAIR}:d{_PAIR}:g(?P<groups>{_SIZE})"
     r":(?P<dtype>\w+):(?P<direction>\w+):(?P<bias>-|bias):(?P<activation>\w+)"
-    r"(?::(?P<layout>nhwc))?"
+    r"(?::(?P<layout>nhwc))?(?P<residual>:residual)?"
 )
 
 _CONV_SIZES = (
@@ -76,6 +77,7 @@ def _gemm_of_key(text: str) -> GemmProblem | None:
         shared_b="b" in part["shared"],
         bias="none" if part["bias"] == "-" else part["bias"],
         activation=part["activation"],
+        residual=part["residual"] is not None,
     )
 
 
@@ -92,6 +94,7 @@ def _conv_of_key(text: str) -> ConvProblem | None:
         bias=part["bias"] == "bias",
         activation=part["activation"],
         layout=part["layout"] or "nchw",
+        residual=part["residual"] is not None,
     )
 
 

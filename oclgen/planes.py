@@ -6,9 +6,10 @@ It knows nothing of the kernel that fills the planes; atomics are not used, so s
 from __future__ import annotations
 
 from oclgen.correlation import output_elements
+from oclgen.epilogue import epilogue, terms
 from oclgen.plan import Launch, buffer, round_up
 from oclgen.problem import ConvProblem
-from oclgen.render import activation_preamble, dtype_preamble, render
+from oclgen.render import dtype_preamble, render
 
 PLANES = "planes"
 """Role of the workspace."""
@@ -33,20 +34,18 @@ def sum_planes(problem: ConvProblem, planes: int) -> Launch:
     source = render(
         "sum_planes",
         preamble=dtype_preamble(problem.dtype),
-        activation=activation_preamble(problem.activation),
         elements=elements,
         planes=planes,
-        bias=problem.bias,
+        **epilogue(problem, "out"),
         per_channel=per_channel,
         vec=vec,
         channels=problem.out_channels,
         local_size=LOCAL_SIZE,
     )
-    bias = buffer("bias") if problem.bias else ()
     return Launch(
         source=source,
         kernel="sum_planes",
         global_size=(round_up(elements // vec, LOCAL_SIZE), 1, 1),
         local_size=(LOCAL_SIZE, 1, 1),
-        args=(*buffer(PLANES), *bias, *buffer(problem.output)),
+        args=(*buffer(PLANES), *terms(problem), *buffer(problem.output)),
     )

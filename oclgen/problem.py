@@ -32,10 +32,11 @@ class ProblemError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class GemmProblem:
-    """C[b] = act(op(A[b]) · op(B[b]) + bias), row-major, one matrix product per batch item.
+    """C[b] = act(op(A[b]) · op(B[b]) + bias + residual[b]), one matrix product per batch item.
 
-    Shapes: A is [batch, m, k] ([batch, k, m] if `trans_a`), B is [batch, k, n] ([batch, n, k] if
-    `trans_b`), C is [batch, m, n]. `bias` is "n" (a vector of n, as in `torch.nn.Linear`) or "m".
+    Shapes, row-major: A is [batch, m, k] ([batch, k, m] if `trans_a`), B is [batch, k, n]
+    ([batch, n, k] if `trans_b`), C is [batch, m, n]. `bias` is "n" (a vector of n, as in
+    `torch.nn.Linear`) or "m". With `residual` a matrix is added that lies as C does, elsewhere.
     With `shared_a` or `shared_b` all batch items use one A or B. Row and batch strides are given
     at launch (see `Strides`), so they are no part of the problem.
     """
@@ -51,6 +52,7 @@ class GemmProblem:
     shared_b: bool = False
     bias: Literal["none", "m", "n"] = "none"
     activation: Activation = "none"
+    residual: bool = False
 
     def __post_init__(self) -> None:
         """Raise `ProblemError` for sizes below one and unknown names."""
@@ -81,6 +83,8 @@ class GemmProblem:
         }
         if self.bias != "none":
             shapes["bias"] = (self.m if self.bias == "m" else self.n,)
+        if self.residual:
+            shapes["residual"] = shapes["c"]
         return shapes
 
     @property
@@ -94,13 +98,16 @@ class GemmProblem:
         return _bytes(self.buffers, self.dtype)
 
     def key(self) -> str:
-        """Canonical text, `parse_key` reads it back: `gemm:1024x1024x1024:fp32:nt:b1:-:-:none`."""
+        """Canonical text, `parse_key` reads it back: `gemm:1024x1024x1024:fp32:nt:b1:-:-:none`.
+
+        A residual stands at the end, if there is one.
+        """
         trans = ("t" if self.trans_a else "n") + ("t" if self.trans_b else "n")
         shared = ("a" if self.shared_a else "") + ("b" if self.shared_b else "") or "-"
         bias = "-" if self.bias == "none" else self.bias
         return (
             f"gemm:{self.m}x{self.n}x{self.k}:{self.dtype}:{trans}:b{self.batch}"
-            f":{shared}:{bias}:{self.activation}"
+            f":{shared}:{bias}:{self.activation}{':residual' if self.residual else ''}"
         )
 
 
@@ -110,9 +117,10 @@ class ConvProblem:
 
     Shapes: x [batch, in_channels, height, width], w [out_channels, in_channels / groups,
     kernel_h, kernel_w], y [batch, out_channels, out_h, out_w]. `fwd` writes y from x, w and
-    perhaps bias [out_channels]; `bwd_data` writes x (the gradient) from y and w; `bwd_weights`
-    writes w from x and y. Bias and activation belong to `fwd` alone. With `layout` "nhwc" x and y
-    are [batch, height, width, channels]; w always lies as above.
+    perhaps bias [out_channels] and residual, which lies as y does, elsewhere; `bwd_data` writes x
+    (the gradient) from y and w; `bwd_weights` writes w from x and y. Bias, residual and activation
+    belong to `fwd` alone: y = act(conv(x, w) + bias + residual). With `layout` "nhwc" x and y are
+    [batch, height, width, channels]; w always lies as above.
     """
 
     batch: int
@@ -134,6 +142,7 @@ class ConvProblem:
     bias: bool = False
     activation: Activation = "none"
     layout: Memory = "nchw"
+    residual: bool = False
 
     def __post_init__(self) -> None:
         """Raise `ProblemError` where the sizes contradict each other."""
@@ -159,8 +168,8 @@ class ConvProblem:
                 f"{self.dilation_w}) does not fit {self.height} x {self.width} with padding "
                 f"{self.pad_h},{self.pad_w}"
             )
-        if self.direction != "fwd" and (self.bias or self.activation != "none"):
-            raise ProblemError("bias and activation belong to the forward direction alone")
+        if self.direction != "fwd" and (self.bias or self.residual or self.activation != "none"):
+            raise ProblemError("bias, residual and activation belong to fwd alone")
 
     @property
     def op(self) -> str:
@@ -199,6 +208,8 @@ class ConvProblem:
         }
         if self.bias:
             shapes["bias"] = (self.out_channels,)
+        if self.residual:
+            shapes["residual"] = shapes["y"]
         return shapes
 
     def _images(self, channels: int, height: int, width: int) -> Shape:
@@ -220,7 +231,7 @@ class ConvProblem:
     def key(self) -> str:
         """Canonical text, `parse_key` reads it back: `conv:8,64,56,56,64,3,3:s1,1:p1,1:...`.
 
-        The layout stands at the end, unless it is "nchw".
+        The layout stands behind that, unless it is "nchw", then a residual, if there is one.
         """
         return (
             f"conv:{self.batch},{self.in_channels},{self.height},{self.width},"
@@ -229,6 +240,7 @@ class ConvProblem:
             f":d{self.dilation_h},{self.dilation_w}:g{self.groups}"
             f":{self.dtype}:{self.direction}:{'bias' if self.bias else '-'}:{self.activation}"
             f"{'' if self.layout == 'nchw' else f':{self.layout}'}"
+            f"{':residual' if self.residual else ''}"
         )
 
 

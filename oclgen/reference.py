@@ -20,6 +20,10 @@ PERIOD = 4_194_301
 or batch items are alike."""
 
 
+IMAGES = ("x", "y", "residual")
+"""Roles of the buffers that a convolution's layout is about."""
+
+
 def random_inputs(problem: Problem, seed: int) -> dict[str, Array]:
     """Return fresh standard-normal fp32 inputs by role; the output's role is left out."""
     rng = np.random.default_rng(seed)
@@ -37,9 +41,9 @@ def reference(problem: Problem, inputs: dict[str, Array]) -> Array:
         return _gemm(problem, wide)
     if problem.layout == "nchw":
         return _CONV[problem.direction](problem, wide)
-    planes = {role: np.moveaxis(v, 3, 1) if role in "xy" else v for role, v in wide.items()}
+    planes = {role: np.moveaxis(v, 3, 1) if role in IMAGES else v for role, v in wide.items()}
     result = _CONV[problem.direction](replace(problem, layout="nchw"), planes)
-    return np.moveaxis(result, 1, 3) if problem.output in "xy" else result
+    return np.moveaxis(result, 1, 3) if problem.output in IMAGES else result
 
 
 def activate(x: Array, activation: Activation) -> Array:
@@ -63,7 +67,7 @@ def _gemm(p: GemmProblem, t: dict[str, Array]) -> Array:
     c = np.broadcast_to(np.matmul(a, b), (p.batch, p.m, p.n))
     if p.bias != "none":
         c = c + (t["bias"][:, None] if p.bias == "m" else t["bias"])
-    return activate(c, p.activation)
+    return activate(c + t["residual"] if p.residual else c, p.activation)
 
 
 def _taps(p: ConvProblem) -> list[tuple[int, int, slice, slice]]:
@@ -99,7 +103,7 @@ def _conv_fwd(p: ConvProblem, t: dict[str, Array]) -> Array:
     y = y.reshape(p.buffers["y"])
     if p.bias:
         y = y + t["bias"][:, None, None]
-    return activate(y, p.activation)
+    return activate(y + t["residual"] if p.residual else y, p.activation)
 
 
 def _conv_bwd_data(p: ConvProblem, t: dict[str, Array]) -> Array:

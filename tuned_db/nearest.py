@@ -10,7 +10,7 @@ from math import log2
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 
 SMALL = 0.125
-"""Weight of what changes the kernel a little: padding, dilation, bias, activation."""
+"""Weight of what changes the kernel a little: padding, dilation, bias, activation, residual."""
 ALIKE = 0.5
 """Distance up to which two problems are one and the same but for an epilogue or a few rows."""
 NEAR = 4.0
@@ -66,10 +66,13 @@ def _sizes(problem: Problem) -> tuple[int, ...]:
 
 def _details(problem: Problem) -> tuple[object, ...]:
     if isinstance(problem, GemmProblem):
-        return (problem.shared_a, problem.shared_b, problem.bias, problem.activation)
+        return (problem.shared_a, problem.shared_b, *_epilogue(problem))
     dilation = (problem.dilation_h, problem.dilation_w)
-    epilogue = (problem.bias, problem.activation)
-    return (problem.dtype, problem.pad_h, problem.pad_w, *dilation, *epilogue)
+    return (problem.dtype, problem.pad_h, problem.pad_w, *dilation, *_epilogue(problem))
+
+
+def _epilogue(problem: Problem) -> tuple[object, ...]:
+    return (problem.bias, problem.activation, problem.residual)
 
 
 def _grouping(problem: ConvProblem) -> str:

@@ -19,7 +19,7 @@ from ocl_backend.held import Rule, Step, begin, follow
 from ocl_backend.kept_weights import weights_of
 from ocl_backend.ops.batch_norm_kernels import Kind, Prepared
 from ocl_backend.ops.formats import arranged, in_pixels
-from ocl_backend.ops.fused_pointwise import Activating, Adding, Masked
+from ocl_backend.ops.fused_pointwise import Masked, terms_of
 from ocl_backend.ops.outputs import into
 from ocl_backend.tuned import STORAGE
 from oclgen.problem import Activation
@@ -46,13 +46,8 @@ class Normalising(Rule):
 
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
         """Enqueue it with the addition and the activation that follow, or one of the two."""
-        x, y, residual, *rest = step.values
-        activation: Activation = "none"
-        taken = 0
-        if isinstance(after[0].rule, Adding):
-            residual, taken = after[0].state, 1
-        if taken < len(after) and isinstance(rule := after[taken].rule, Activating):
-            activation, taken = rule.activation, taken + 1
+        x, y, _, *rest = step.values
+        residual, activation, taken = terms_of(after)
         if taken:
             y = after[taken - 1].result
         self._with(residual != 0, activation)(x, y, residual, *rest)

@@ -1,7 +1,7 @@
-"""A convolution with what follows it: batch normalisation in evaluation, and an activation.
+"""A convolution with what follows it: batch normalisation in evaluation, residual, activation.
 
-The normalisation is folded into weights and bias (Jacob et al., arXiv:1712.05877), the activation
-is part of the convolution's store. When launches are held back is `held`'s business.
+The normalisation is folded into weights and bias (Jacob et al., arXiv:1712.05877), the others are
+part of the convolution's store. When launches are held back is `held`'s business.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ocl_backend.kept_weights import Weights, made_once
 from ocl_backend.launch import Argument, Launch, Pointer, Varying, prepare
 from ocl_backend.ops.batch_norm import Normalising
 from ocl_backend.ops.batch_norm_kernels import Kind
-from ocl_backend.ops.fused_pointwise import Activating
+from ocl_backend.ops.fused_pointwise import terms_of
 from ocl_backend.tuned import STORAGE, TunedCall, tuned_call
 from oclgen.device import devices
 from oclgen.plan import round_up
@@ -56,34 +56,33 @@ class Convolving(Rule):
         )
         self._shift = round_up(problem.out_channels * self._filter, ALIGNED_ITEMS)
         self._folds: dict[tuple[torch.dtype, bool], Launch] = {}
-        self._calls: dict[tuple[bool, Activation], TunedCall] = {}
+        self._calls: dict[tuple[bool, bool, Activation], TunedCall] = {}
 
     def alone(self, step: Step) -> None:
         """Enqueue the convolution."""
         self._call.with_weights(step.state, *step.values)
 
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
-        """Enqueue it with the normalisation and the activation that follow, or one of the two."""
+        """Enqueue it with normalisation, residual and activation, as far as they follow."""
         norm = self._foldable(step, after[0])
-        rest = after[1:] if norm else after
-        rule = rest[0].rule if rest else None
-        activation = rule.activation if isinstance(rule, Activating) else "none"
-        taken = (norm is not None) + (activation != "none")
+        residual, activation, taken = terms_of(after[1:] if norm else after)
+        taken += norm is not None
         if not taken:
             self.alone(step)
             return 0
         x, w, _, *bias = step.values
-        call = self._fused(norm is not None or bool(bias), activation)
+        call = self._fused(norm is not None or bool(bias), residual != 0, activation)
         if self.steps and not call.replaceable >= {*STRIDES}:
             self.alone(step)
             return 0
         y, weights = after[taken - 1].result, step.state
+        added = (residual,) if residual else ()
         if norm is None:
-            call.with_weights(weights, x, w, y, *bias)
+            call.with_weights(weights, x, w, y, *bias, *added)
             return taken
         folded, weights = self._folded(norm, step, after[0], call)
         folded_w, shift = self._halves(folded)
-        call.with_weights(weights, x, folded_w, y, shift)
+        call.with_weights(weights, x, folded_w, y, shift, *added)
         return taken
 
     def _foldable(self, step: Step, behind: Step) -> Kind | None:
@@ -125,13 +124,11 @@ class Convolving(Rule):
             self._folds[key] = _folding(norm, self._filter, bias)
         return self._folds[key]
 
-    def _fused(self, bias: bool, activation: Activation) -> TunedCall:
-        if (bias, activation) not in self._calls:
-            problem = replace(self._problem, bias=bias, activation=activation)
-            self._calls[bias, activation] = tuned_call(
-                self.operator, self.device, problem, self.steps
-            )
-        return self._calls[bias, activation]
+    def _fused(self, bias: bool, residual: bool, activation: Activation) -> TunedCall:
+        if (key := (bias, residual, activation)) not in self._calls:
+            problem = replace(self._problem, bias=bias, residual=residual, activation=activation)
+            self._calls[key] = tuned_call(self.operator, self.device, problem, self.steps)
+        return self._calls[key]
 
 
 def _folding(norm: Kind, items: int, bias: bool) -> Launch:

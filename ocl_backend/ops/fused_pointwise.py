@@ -101,6 +101,20 @@ class Adding(Pointwise):
         return 1
 
 
+def terms_of(after: Sequence[Step]) -> tuple[int, Activation, int]:
+    """Return what a store takes of the steps `after` it: a residual, an activation, one or none.
+
+    That is the residual's address, or 0, the activation, or "none", and how many steps they are.
+    """
+    residual, taken = 0, 0
+    activation: Activation = "none"
+    if after and isinstance(after[0].rule, Adding):
+        residual, taken = after[0].state, 1
+    if taken < len(after) and isinstance(rule := after[taken].rule, Activating):
+        activation, taken = rule.activation, taken + 1
+    return residual, activation, taken
+
+
 class Masked(Rule):
     """What can mask the gradient that it reads."""
 

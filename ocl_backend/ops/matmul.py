@@ -18,7 +18,7 @@ from ocl_backend import precision
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.held import Rule, Step, begin
 from ocl_backend.launch import Argument, Launch, Pointer, prepare
-from ocl_backend.ops.fused_pointwise import Activating
+from ocl_backend.ops.fused_pointwise import terms_of
 from ocl_backend.ops.outputs import check_cast, into
 from ocl_backend.tuned import STORAGE, TunedCall, remember, tuned_call
 from oclgen.problem import Activation, GemmProblem
@@ -49,6 +49,7 @@ class ShapeKey(NamedTuple):
     bias: bool
     activation: Activation
     tf32: bool
+    residual: bool = False
 
 
 @lru_cache(maxsize=8192)
@@ -118,23 +119,23 @@ class Multiplying(Rule):
         self.operator, self.device, self.dtype = key.operator, key.device, key.dtype
         self.items = key.a_shape[0] * key.b_shape[1]
         self._key, self._call = key, _prepared(key)
-        self._fused: dict[Activation, TunedCall] = {}
+        self._fused: dict[tuple[bool, Activation], TunedCall] = {}
 
     def alone(self, step: Step) -> None:
         """Enqueue the product."""
         self._call(*step.values)
 
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
-        """Enqueue it with the activation that follows."""
-        rule = after[0].rule
-        assert isinstance(rule, Activating)
-        call = self._fused.get(rule.activation)
+        """Enqueue it with the residual and the activation that follow, or one of the two."""
+        residual, activation, taken = terms_of(after)
+        assert taken
+        call = self._fused.get((residual != 0, activation))
         if call is None:
-            call = _prepared(self._key._replace(activation=rule.activation))
-            self._fused[rule.activation] = call
+            call = _prepared(self._key._replace(activation=activation, residual=residual != 0))
+            self._fused[residual != 0, activation] = call
         a, b, _, bias = step.values
-        call(a, b, after[0].result, bias)
-        return 1
+        call(a, b, after[taken - 1].result, bias, *((residual,) if residual else ()))
+        return taken
 
 
 @remember()
@@ -186,6 +187,7 @@ def _prepared(key: ShapeKey) -> TunedCall:
         shared_b=count > 1 and b.step == 0,
         bias="n" if key.bias else "none",
         activation=key.activation,
+        residual=key.residual,
     )  # fmt: skip
     scalars = {
         "ld_a": a.ld,

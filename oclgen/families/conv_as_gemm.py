@@ -45,6 +45,7 @@ def _of_planes(problem: ConvProblem) -> GemmProblem | None:
         shared_a=True,
         bias="m" if problem.bias else "none",
         activation=problem.activation,
+        residual=problem.residual,
     )
 
 
@@ -55,7 +56,7 @@ def _of_pixels(p: ConvProblem) -> GemmProblem:
         bias: Literal["n", "none"] = "n" if p.bias else "none"
         return GemmProblem(
             pixels, p.out_channels, p.in_channels, p.dtype, trans_b=True, bias=bias,
-            activation=p.activation,
+            activation=p.activation, residual=p.residual,
         )  # fmt: skip
     if p.direction == "bwd_data":
         return GemmProblem(pixels, p.in_channels, p.out_channels, p.dtype)

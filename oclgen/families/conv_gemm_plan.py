@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from oclgen.correlation import correlations, operands, output_elements
+from oclgen.epilogue import epilogue, terms
 from oclgen.families.conv_gemm_operands import (
     PACKED,
     Product,
@@ -25,7 +26,7 @@ from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
 from oclgen.planes import PLANES, planes_bytes, sum_planes
 from oclgen.problem import ConvProblem
-from oclgen.render import activation_preamble, dtype_preamble, render
+from oclgen.render import dtype_preamble, render
 
 PACK_LOCAL = 64
 PACK_CHANNELS = 8
@@ -109,18 +110,17 @@ def launch_of(
     **values: Any,
 ) -> Launch:
     """Return the product's launch; `values` are what `kernel`'s template has of its own."""
-    split, bias = split_k > 1, problem.bias and split_k == 1
+    split = split_k > 1
     _, b, c = operands(problem)
     tiles_m, tiles_n = ceil_div(product.m, tiles.m), ceil_div(product.n, tiles.n)
     source = render(
         kernel,
-        activation=activation_preamble("none" if split else problem.activation),
+        **epilogue(problem, "c", split),
         operands=product.text,
         phases=product.phases,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
         index=index_type(problem),
-        bias=bias,
         split_k=split_k,
         plane_elements=output_elements(problem),
         **values,
@@ -134,7 +134,7 @@ def launch_of(
         args=(
             *buffer(role_a(problem)),
             *buffer(b),
-            *(buffer("bias") if bias else ()),
+            *(() if split else terms(problem)),
             *buffer(PLANES if split else c),
         ),
         local_bytes=local_bytes,

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 
 from oclgen import ptx
 from oclgen.correlation import output_elements
+from oclgen.epilogue import epilogue, terms
 from oclgen.families import conv_mma_operands as parts
 from oclgen.families import gemm_mma
 from oclgen.families.conv_gemm_operands import phases
@@ -21,7 +22,7 @@ from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div
 from oclgen.planes import PLANES, planes_bytes, sum_planes
 from oclgen.problem import DTYPES, ConvProblem, Problem
-from oclgen.render import activation_preamble, dtype_preamble, render
+from oclgen.render import dtype_preamble, render
 
 NAME = "conv_mma"
 
@@ -113,18 +114,17 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
         NAME,
         **_common(problem, config),
         sizes=parts.sizes_text(problem, _weights_layout(problem, config)),
-        activation=activation_preamble("none" if split else problem.activation),
+        **epilogue(problem, "out", split),
         staging=config.gemm(problem).staging(_product(problem)),
         pixels="a" if nhwc else "b",
         slice=_slice(problem, config) // config.tile_k,
         in_place=image.in_place,
-        bias=problem.bias and not split,
         run=_run(problem, config, neighbours),
         whole=whole,
     )
     out = PLANES if split else problem.output
-    bias = buffer("bias") if problem.bias and not split else ()
-    args = (*image.argument(), *buffer(parts.PACKED), *bias, *buffer(out))
+    added = () if split else terms(problem)
+    args = (*image.argument(), *buffer(parts.PACKED), *added, *buffer(out))
     return _launch(problem, config, NAME, source, (len(launched), config.split_k), args)
 
 

@@ -10,11 +10,12 @@ from functools import lru_cache
 from typing import NamedTuple, TypeGuard
 
 from oclgen.correlation import Axis, Correlation, Run, correlations, operands, runs_of
+from oclgen.epilogue import epilogue, terms
 from oclgen.limits import Limits
 from oclgen.pack import PACKED, Packing, transpose_text
 from oclgen.plan import Launch, Plan, buffer, ceil_div
 from oclgen.problem import ConvProblem, Problem, in_planes
-from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "conv_register"
 
@@ -152,11 +153,10 @@ def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: 
     source = render(
         NAME,
         preamble=dtype_preamble(problem.dtype),
-        activation=activation_preamble(problem.activation),
         transpose=transpose_text(config.vec),
         sizes=_sizes(problem, part, packed) | {"COLUMNS": columns},
         variants=variants(part.cols, config.item_x),
-        bias=problem.bias,
+        **epilogue(problem, "out"),
         store_step=part.cols.store_step,
         **asdict(config),
     )
@@ -168,7 +168,7 @@ def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: 
         args=(
             *buffer(read),
             *buffer(PACKED),
-            *(buffer("bias") if problem.bias else ()),
+            *terms(problem),
             *buffer(written),
         ),
     )

@@ -11,11 +11,12 @@ from functools import lru_cache
 from typing import NamedTuple, TypeGuard
 
 from oclgen.correlation import Axis, correlations, operands
+from oclgen.epilogue import epilogue, terms
 from oclgen.families.gemm_parts import aligned_preamble
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem, in_planes
-from oclgen.render import STORED, VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
+from oclgen.render import STORED, VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "depthwise"
 
@@ -183,7 +184,6 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
     source = render(
         NAME,
         preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
-        activation=activation_preamble(problem.activation),
         sizes=_sizes(problem, config) | {"COLUMNS": columns, "BANDS": bands},
         blocks=() if config.guarded else blocks(cols, config.patch_w, config.vec),
         rows=[taps_of(axis, window(rows, config.patch_h)) for axis in rows],
@@ -193,7 +193,7 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
         store_w=cols[0].store_step,
         written_w=cols[0].written,
         elem_bytes=2 if STORED[problem.dtype] != "float" else 4,
-        bias=problem.bias,
+        **epilogue(problem, "out"),
         **asdict(config),
     )
     items = columns * bands * problem.buffers[written][0] * problem.buffers[written][1]
@@ -205,7 +205,7 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
         args=(
             *buffer(read),
             *buffer(weights),
-            *(buffer("bias") if problem.bias else ()),
+            *terms(problem),
             *buffer(written),
         ),
     )

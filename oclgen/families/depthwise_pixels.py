@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
 from oclgen.correlation import operands
+from oclgen.epilogue import epilogue, terms
 from oclgen.families.depthwise import (
     MAX_GUARDED,
     MAX_TEXT,
@@ -20,7 +21,7 @@ from oclgen.families.depthwise import (
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem
-from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "depthwise_pixels"
 
@@ -89,7 +90,6 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     source = render(
         NAME,
         preamble=dtype_preamble(problem.dtype),
-        activation=activation_preamble(problem.activation),
         sizes={
             "BATCH": problem.batch, "CHANNELS": problem.in_channels, "COLUMNS": columns,
             "BANDS": bands, "TAPS": problem.kernel_h * problem.kernel_w,
@@ -104,7 +104,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         store_h=rows[0].store_step,
         store_w=cols[0].store_step,
         kernel_w=problem.kernel_w,
-        bias=problem.bias,
+        **epilogue(problem, "out"),
         **asdict(config),
     )  # fmt: skip
     items = problem.batch * bands * columns * problem.in_channels // config.vec
@@ -116,7 +116,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         args=(
             *buffer(read),
             *buffer(weights),
-            *(buffer("bias") if problem.bias else ()),
+            *terms(problem),
             *buffer(written),
         ),
     )

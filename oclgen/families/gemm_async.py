@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
+from oclgen.epilogue import epilogue
 from oclgen.families import gemm_parts as parts
 from oclgen.families.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
 from oclgen.limits import Limits
 from oclgen.plan import COUNTERS, Arg, Launch, Plan, Scalar, buffer, ceil_div
 from oclgen.problem import GemmProblem, Problem
-from oclgen.render import activation_preamble, render
+from oclgen.render import render
 
 NAME = "gemm_async"
 
@@ -242,8 +243,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         sum_rows=config.sum_rows,
         copying=config.copying,
         preamble=parts.ALIGNED,
-        activation=activation_preamble(problem.activation),
-        bias=problem.bias,
+        **epilogue(problem, "c"),
         along_a=lies_along_k(problem, "a"),
         along_b=lies_along_k(problem, "b"),
         edge_m=problem.m % config.tile_m != 0,

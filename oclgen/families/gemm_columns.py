@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
+from oclgen.epilogue import epilogue
 from oclgen.families import gemm_parts as parts
 from oclgen.limits import KIB, Limits
 from oclgen.plan import Launch, Plan, ceil_div, round_up
 from oclgen.problem import DTYPES, GemmProblem, Problem
-from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_columns"
 
@@ -108,9 +109,8 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         sum_shares=config.sum_shares,
         elem_bytes=DTYPES[problem.dtype],
         preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
-        activation=activation_preamble("none" if split else problem.activation),
+        **epilogue(problem, "c", split),
         trans_a=problem.trans_a,
-        bias="none" if split else problem.bias,
         edge_m=problem.m % config.item_m != 0,
         edge_n=problem.n % (config.local_n * config.vec_n) != 0,
     )

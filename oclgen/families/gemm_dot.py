@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
+from oclgen.epilogue import epilogue
 from oclgen.families import gemm_parts as parts
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, ceil_div, round_up
 from oclgen.problem import DTYPES, GemmProblem, Problem
-from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_dot"
 
@@ -84,10 +85,9 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         **asdict(config),
         elem_bytes=DTYPES[problem.dtype],
         preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
-        activation=activation_preamble("none" if split else problem.activation),
+        **epilogue(problem, "c", split),
         strided_a=problem.trans_a,
         strided_b=not problem.trans_b,
-        bias="none" if split else problem.bias,
     )
     groups_n = round_up(ceil_div(problem.n, config.item_n), config.local_n)
     return Launch(

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
 from oclgen import ptx
+from oclgen.epilogue import epilogue
 from oclgen.families import gemm_parts as parts
 from oclgen.families.gemm_mma_tiles import PACK_ROWS, ROW_BYTES, Layout, pack
 from oclgen.families.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
@@ -16,7 +17,7 @@ from oclgen.families.mma_staging import Staging, staging
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, ceil_div
 from oclgen.problem import DTYPES, GemmProblem, Problem
-from oclgen.render import activation_preamble, dtype_preamble, render
+from oclgen.render import dtype_preamble, render
 
 NAME = "gemm_mma"
 
@@ -244,8 +245,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         blocks_n=config.blocks[1],
         staging=config.staging(problem),
         ahead=config.ahead,
-        activation=activation_preamble("none" if split else problem.activation),
-        bias="none" if split else problem.bias,
+        **epilogue(problem, "c", split),
         edge_m=problem.m % config.tile_m != 0,
         edge_n=problem.n % config.tile_n != 0,
         edge_k=problem.k % config.tile_k != 0,

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
+from oclgen.epilogue import epilogue
 from oclgen.families import gemm_parts as parts
 from oclgen.families.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, ceil_div
 from oclgen.problem import GemmProblem, Problem
-from oclgen.render import activation_preamble, dtype_preamble, render
+from oclgen.render import dtype_preamble, render
 
 NAME = "gemm_pairs"
 
@@ -119,8 +120,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         **asdict(config),
         preamble=dtype_preamble(problem.dtype),
         dot=dot(),
-        activation=activation_preamble("none" if split else problem.activation),
-        bias="none" if split else problem.bias,
+        **epilogue(problem, "c", split),
         edge_m=problem.m % config.item_m != 0,
         edge_n=problem.n % config.item_n != 0,
         edge_k=problem.k % PAIR != 0,

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from oclgen.epilogue import epilogue, terms
 from oclgen.limits import Limits
 from oclgen.plan import Arg, Launch, Plan, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import GemmProblem
-from oclgen.render import STORED, VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
+from oclgen.render import STORED, VECTOR_WIDTHS, dtype_preamble, render
 
 PACK_STEPS = 64
 """Steps of the reduction one work-item packs: enough to hide what starting it costs on a CPU."""
@@ -45,11 +46,6 @@ def matrix(problem: GemmProblem, role: str) -> tuple[Arg, ...]:
     _, rows, columns = problem.buffers[role]
     shared = {"a": problem.shared_a, "b": problem.shared_b, "c": False}[role]
     return operand(role, columns, 0 if shared else rows * columns, role)
-
-
-def bias(problem: GemmProblem) -> tuple[Arg, ...]:
-    """Return pointer and offset of the bias, or nothing where there is none."""
-    return () if problem.bias == "none" else buffer("bias")
 
 
 def sizes(problem: GemmProblem) -> tuple[Scalar, Scalar, Scalar]:
@@ -155,8 +151,7 @@ def reduce_planes(problem: GemmProblem, split_k: int) -> Launch:
     source = render(
         "gemm_reduce",
         preamble=dtype_preamble(problem.dtype),
-        activation=activation_preamble(problem.activation),
-        bias=problem.bias,
+        **epilogue(problem, "c"),
         split_k=split_k,
         vec_n=REDUCE_VECTOR,
         local_n=REDUCE_LOCAL,
@@ -174,7 +169,7 @@ def reduce_planes(problem: GemmProblem, split_k: int) -> Launch:
         args=(
             *planes(problem),
             *matrix(problem, "c"),
-            *bias(problem),
+            *terms(problem),
             Scalar(problem.n),
             Scalar(problem.batch * problem.m * problem.n, "long"),
         ),
@@ -194,7 +189,7 @@ def product_args(
     given = {"a": matrix(problem, "a"), "b": matrix(problem, "b"), **(packed or {})}
     inputs = (*given["a"], *given["b"])
     if split_k == 1:
-        return (*inputs, *matrix(problem, "c"), *bias(problem), *sizes(problem))
+        return (*inputs, *matrix(problem, "c"), *terms(problem), *sizes(problem))
     length = slice_length(problem.k, split_k, multiple)
     split = (Scalar(length), Scalar(problem.batch))
     return (*inputs, *planes(problem), *sizes(problem), *split)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
+from oclgen.epilogue import epilogue, terms
 from oclgen.families import gemm_parts as parts
 from oclgen.limits import Limits
 from oclgen.plan import Arg, Launch, Plan, Scalar, ceil_div, round_up
 from oclgen.problem import GemmProblem, Problem
-from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_register"
 
@@ -98,10 +99,9 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         NAME,
         **asdict(config),
         preamble=dtype_preamble(problem.dtype),
-        activation=activation_preamble("none" if split else problem.activation),
+        **epilogue(problem, "c", split),
         trans_a=problem.trans_a,
         trans_b=problem.trans_b,
-        bias="none" if split else problem.bias,
         edge_m=problem.m % config.item_m != 0,
         edge_n=problem.n % config.item_n != 0,
         edge_k=problem.k % config.unroll_k != 0,
@@ -127,7 +127,7 @@ def _args(problem: GemmProblem, config: Config) -> tuple[Arg, ...]:
         for role in ("a", "b")
     )
     if config.split_k == 1:
-        rest = (*parts.matrix(problem, "c"), *parts.bias(problem), *parts.sizes(problem))
+        rest = (*parts.matrix(problem, "c"), *terms(problem), *parts.sizes(problem))
         return (*a, *b, *rest)
     length = parts.slice_length(problem.k, config.split_k, config.unroll_k)
     split = (Scalar(length), Scalar(problem.batch))

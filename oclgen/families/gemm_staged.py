@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import NamedTuple, TypeGuard
 
+from oclgen.epilogue import epilogue
 from oclgen.families import gemm_parts as parts
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, ceil_div
 from oclgen.problem import DTYPES, GemmProblem, Problem
-from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_staged"
 
@@ -182,10 +183,9 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         item_n=config.item_n,
         elem_bytes=DTYPES[problem.dtype],
         preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
-        activation=activation_preamble("none" if split else problem.activation),
+        **epilogue(problem, "c", split),
         trans_a=problem.trans_a,
         trans_b=problem.trans_b,
-        bias="none" if split else problem.bias,
         fetch_a=config.fetch(problem, "a") if config.stage_a else None,
         fetch_b=config.fetch(problem, "b") if config.stage_b else None,
     )

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any, TypeGuard
 
 from oclgen import ptx
+from oclgen.epilogue import epilogue
 from oclgen.families import gemm_parts as parts
 from oclgen.families.gemm_mma import DTYPES_SERVED
 from oclgen.families.gemm_mma_tiles import CHUNK_BYTES, PACK_ROWS, Layout, pack
@@ -18,7 +19,7 @@ from oclgen.families.gemm_tiles import Tiles, lies_along_k, packed_operands, siz
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, Scalar, buffer, ceil_div
 from oclgen.problem import DTYPES, GemmProblem, Problem
-from oclgen.render import activation_preamble, dtype_preamble, render
+from oclgen.render import dtype_preamble, render
 
 NAME = "gemm_tma"
 
@@ -199,17 +200,13 @@ def _source(problem: GemmProblem, config: Config) -> str:
         "items": config.work_items,
         "pairs": split or problem.dtype == "tf32",
         "c_type": "float" if split else "elem_t",
+        **epilogue(problem, "c", split),
     }
-    preamble = (
-        dtype_preamble(problem.dtype),
-        parts.ALIGNED,
-        activation_preamble("none" if split else problem.activation),
-    )
     return render(
         NAME,
         **shared,
         functions=render(f"{NAME}_functions", **shared),
-        preamble="\n".join(preamble),
+        preamble=f"{dtype_preamble(problem.dtype)}\n{parts.ALIGNED}",
         elem_bytes=DTYPES[problem.dtype],
         tile_m=config.tile_m,
         groups=config.groups,
@@ -218,7 +215,6 @@ def _source(problem: GemmProblem, config: Config) -> str:
         split_k=config.split_k,
         group_m=config.group_m,
         pack_a=config.pack_a,
-        bias="none" if split else problem.bias,
         edge_m=problem.m % config.tile_m != 0,
         edge_n=problem.n % config.tile_n != 0,
         edge_k=problem.k % config.round(problem) != 0,

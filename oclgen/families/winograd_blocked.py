@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from oclgen.epilogue import epilogue, terms
 from oclgen.families import winograd_common as common
 from oclgen.families.winograd_common import FLOAT, Geometry, serves
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem
-from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render, vector
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render, vector
 from oclgen.winograd_matrices import cook_toom
 
 __all__ = ["DEFAULT", "NAME", "Config", "plan", "serves"]
@@ -155,7 +156,6 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
         NAME,
         **asdict(config),
         preamble=dtype_preamble(problem.dtype),
-        activation=activation_preamble(problem.activation),
         defines=f"{geo.defines()}\n{scratch.defines()}",
         pixels_axis=common.axis_function("pixels_axis", matrices.input, vector(scratch.vec_x)),
         tiles_axis=common.axis_function("tiles_axis", matrices.input, vector(scratch.vec_t)),
@@ -166,18 +166,23 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
         vec_x=scratch.vec_x,
         rest=geo.out_w % geo.out_tile,
         edge_k=geo.filters % config.item_k != 0,
-        bias=problem.bias,
+        **epilogue(problem, "out"),
         phases=statements,
         phase_names=names,
     )
     weights = buffer("w" if config.filters_inside else "u")
-    bias = buffer("bias") if problem.bias else ()
     return Launch(
         source=source,
         kernel=NAME,
         global_size=(config.workers, config.split_k),
         local_size=(1, 1),
-        args=(*buffer(geo.source), *weights, *bias, *buffer(geo.target), *buffer("scratch")),
+        args=(
+            *buffer(geo.source),
+            *weights,
+            *terms(problem),
+            *buffer(geo.target),
+            *buffer("scratch"),
+        ),
     )
 
 

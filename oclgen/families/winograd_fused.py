@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from oclgen.epilogue import epilogue, terms
 from oclgen.families import winograd_common as common
 from oclgen.families.winograd_common import FLOAT, Geometry, serves
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem
-from oclgen.render import activation_preamble, dtype_preamble, render
+from oclgen.render import dtype_preamble, render
 
 __all__ = ["DEFAULT", "NAME", "Config", "plan", "serves"]
 
@@ -132,22 +133,20 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config, k_padded: 
         NAME,
         **asdict(config),
         preamble=dtype_preamble(problem.dtype),
-        activation=activation_preamble(problem.activation),
         defines=f"{geo.defines()}\n#define K_PADDED {k_padded}",
         input_axis=common.input_axis(geo, 1),
         output_axis=common.output_axis(geo, 1),
         local_size=config.local_size,
         pool=config.pool,
         channels_edge=geo.channels % config.tile_c != 0,
-        bias=problem.bias,
+        **epilogue(problem, "out"),
     )
-    bias = buffer("bias") if problem.bias else ()
     groups_t = ceil_div(geo.tiles, config.tile_t)
     return Launch(
         source=source,
         kernel=NAME,
         global_size=(groups_t * config.local_size, k_padded // config.tile_k),
         local_size=(config.local_size, 1),
-        args=(*buffer(geo.source), *buffer("u"), *bias, *buffer(geo.target)),
+        args=(*buffer(geo.source), *buffer("u"), *terms(problem), *buffer(geo.target)),
         local_bytes=config.pool * FLOAT,
     )

@@ -6,12 +6,13 @@ planes `winograd_staged`'s; the products between are the families'.
 
 from __future__ import annotations
 
+from oclgen.epilogue import epilogue, terms
 from oclgen.families import winograd_common as common
 from oclgen.families.winograd_common import Geometry
 from oclgen.limits import Limits
 from oclgen.plan import Launch, buffer, round_up
 from oclgen.problem import ConvProblem
-from oclgen.render import activation_preamble, dtype_preamble, render
+from oclgen.render import dtype_preamble, render
 
 
 def conflict(geo: Geometry, vec: int, limits: Limits) -> str | None:
@@ -36,19 +37,17 @@ def output_launch(
     source = render(
         "winograd_output_pixels",
         preamble=dtype_preamble(problem.dtype),
-        activation=activation_preamble(problem.activation),
         defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
         output_axis=common.output_axis(geo, vec),
-        bias=problem.bias,
+        **epilogue(problem, "(target + offset_target)"),
         vec=vec,
         local_k=group[0],
         local_t=group[1],
     )
-    bias = buffer("bias") if problem.bias else ()
     return Launch(
         source=source,
         kernel="winograd_output",
         global_size=(round_up(geo.filters // vec, group[0]), round_up(geo.tiles, group[1])),
         local_size=group,
-        args=(*buffer("m"), *bias, *buffer(geo.target)),
+        args=(*buffer("m"), *terms(problem), *buffer(geo.target)),
     )

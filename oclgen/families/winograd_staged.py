@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Any, TypeGuard
 
+from oclgen.epilogue import epilogue, terms
 from oclgen.families import gemm_register, gemm_staged
 from oclgen.families import winograd_common as common
 from oclgen.families import winograd_pixels as pixels
@@ -17,7 +18,7 @@ from oclgen.families.winograd_common import FLOAT, Geometry
 from oclgen.limits import Limits
 from oclgen.plan import Buffer, Launch, Offset, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, GemmProblem, Problem
-from oclgen.render import VECTOR_WIDTHS, activation_preamble, dtype_preamble, render
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "winograd_staged"
 
@@ -173,21 +174,19 @@ def _output_launch(problem: ConvProblem, geo: Geometry, config: Config) -> Launc
     source = render(
         "winograd_output",
         preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
-        activation=activation_preamble(problem.activation),
         defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
         output_axis=common.output_axis(geo, config.vec_t),
-        bias=problem.bias,
+        **epilogue(problem, "(target + offset_target)"),
         run=_run(geo) if config.vec_t == 1 else 1,
         vec_t=config.vec_t,
         local_t=config.local_t,
     )
-    bias = buffer("bias") if problem.bias else ()
     return Launch(
         source=source,
         kernel="winograd_output",
         global_size=(round_up(ceil_div(geo.tiles, config.vec_t), config.local_t), geo.filters),
         local_size=(config.local_t, 1),
-        args=(*buffer("m"), *bias, *buffer(geo.target)),
+        args=(*buffer("m"), *terms(problem), *buffer(geo.target)),
     )
 
 

@@ -13,6 +13,7 @@ are fast only where neighbouring work-items store neighbouring columns.
 
 config              the product's parameters: see `gemm_async`
 activation, bias    epilogue; bias is added by channel
+residual            what lies as the result does is added, where the result is stored
 aligned             text of `IS_ALIGNED`
 operands            text of `Operands`, locate, copy, c_column, with the problem's sizes
 wide                copy takes four columns of B at once, if they are `aligned`
@@ -27,7 +28,9 @@ edge_m, edge_n      the last tile, or the smaller phases, have rows, or columns,
 <%
     split = config.split_k > 1
     work_items = config.local_m * config.local_n
-    act = "" if split else "ACT"
+    act = "" if split or residual else "ACT"
+    def stored(value, theirs):
+        return f"ACT({value} + {theirs})" if residual else value
     rows = [i // 4 * config.local_m * 4 + i % 4 for i in range(config.item_m)]
     columns = [j * config.local_n * 4 for j in range(config.item_n // 4)]
     # a warp's vectors of one i and j are a chunk of C, every fourth row of it: a lane stores four words,
@@ -70,6 +73,9 @@ void conv_async(
 % if bias:
     __global const float *restrict bias, const long offset_bias,
 % endif
+% if residual:
+    __global const float *restrict residual, const long offset_residual,
+% endif
     __global float *restrict c, const long offset_c)
 {
     const int tiles_m = ${tiles_m}, tiles_n = ${tiles_n};
@@ -107,8 +113,11 @@ ${tiles.reduction(config, copies())}\
     const float shift${i} = ${f"m0 + {row} < M ? bias[m0 + {row}] : 0.0f" if edge_m else f"bias[m0 + {row}]"};
 % endfor
 % endif
+% if residual:
+    residual += offset_residual;
+% endif
 % if runs:
-    const bool aligned = IS_ALIGNED(c, 0, 4, 4);
+    const bool aligned = IS_ALIGNED(c, 0, 4, 4)${" && IS_ALIGNED(residual, 0, 4, 4)" if residual else ""};
 % for j, column in enumerate(columns):
     ${below(f"n0 + {column}", "N", edge_n)}{
         __global float *column = c + c_column(phase, group, n0 + ${column});
@@ -117,9 +126,9 @@ ${tiles.reduction(config, copies())}\
             __global float *to = column + (index_t)(m0 + ${row}) * C_ROW;
             const float4 value = ${results(i, j)};
             if (aligned) {
-                *(__global float4 *)to = value;
+                *(__global float4 *)to = ${stored("value", "*(__global const float4 *)RESIDUAL(to)")};
             } else {
-                vstore4(value, 0, to);
+                vstore4(${stored("value", "vload4(0, RESIDUAL(to))")}, 0, to);
             }
         }
 % endfor
@@ -150,7 +159,8 @@ ${tiles.reduction(config, copies())}\
     ${below(f"store_n + {column + x}", "N", edge_n)}{
 % for r in range(config.sum_rows):
 % for at, down in ((4 * exchanged[r, j] + word, down) for word, down, across in words if across == x):
-        ${below(f"store_m + {rows[first + r] + down}", "M", edge_m)}column${j}_${x}[(index_t)${rows[first + r] + down} * C_ROW] = stored[${at}];
+<% to = f"column{j}_{x}[(index_t){rows[first + r] + down} * C_ROW]" %>\
+        ${below(f"store_m + {rows[first + r] + down}", "M", edge_m)}${to} = ${stored(f"stored[{at}]", f"*RESIDUAL(&{to})")};
 % endfor
 % endfor
     }

@@ -24,9 +24,10 @@ phases              parts of the problem with sizes of their own; some may have 
 plane_elements      elements of the output, and of a plane
 tiles_m, tiles_n    tiles of C; all lie along one dimension, since devices limit the others
 m_fastest           neighbouring work-groups differ in m, else in n
-bias                add bias[channel]
+bias, residual      add bias[channel], and what lies as the result does
 runs                the vec_n columns of a chunk are neighbours in C
 </%doc>
+<%! from oclgen.epilogue import plus_residual %>\
 <%
     c_type = "float" if split_k > 1 else "elem_t"
     def vector(width):
@@ -34,7 +35,8 @@ runs                the vec_n columns of a chunk are neighbours in C
     def store(width, value, pointer):
         if split_k > 1:
             return f"*(__global {vector(width)} *)({pointer}) = {value}"
-        return f"{'ALIGNED_' if width > 1 else ''}STORE{width}(ACT({value}), {pointer})"
+        load = "ALIGNED_LOAD" if width > 1 else "LOAD"
+        return f"{'ALIGNED_' if width > 1 else ''}STORE{width}(ACT({value}{plus_residual(residual, width, pointer, load)}), {pointer})"
 %>\
 ${preamble}
 ${activation}
@@ -64,6 +66,9 @@ void conv_gemm(
     __global const elem_t *restrict b, const long offset_b,
 % if bias:
     __global const elem_t *restrict bias, const long offset_bias,
+% endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
 % endif
     __global ${c_type} *restrict c, const long offset_c)
 {
@@ -158,8 +163,11 @@ void conv_gemm(
     }
 
     c += offset_c${f" + plane * {plane_elements}L" if split_k > 1 else ""};
+% if residual:
+    residual += offset_residual;
+% endif
 % if runs:
-    const bool wide = ((size_t)c & (sizeof(*c) * VEC_N - 1)) == 0;
+    const bool wide = (${"((size_t)c | (size_t)residual)" if residual else "(size_t)c"} & (sizeof(*c) * VEC_N - 1)) == 0;
 % endif
 #pragma unroll
     for (int j = 0; j < ITEM_N; ${"j += VEC_N" if runs else "++j"}) {

@@ -22,7 +22,7 @@ group_m                    rows of tiles that work-groups sweep together
 tiles_m, tiles_n           tiles of the largest phase
 phases                     number of phases
 in_place                   the image is the problem's own, which may not be aligned
-bias                       add bias by channel
+bias, residual             add bias by channel, and what lies as the result does
 run                        so many columns, from any multiple of it on, lie side by side in the result
 whole                      there is a result for every pixel that is written
 elements                   elements of a plane
@@ -111,6 +111,9 @@ void conv_mma(
 % if bias:
     __global const elem_t *restrict bias, const long offset_bias,
 % endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
     __global ${c_type} *restrict out, const long offset_out)
 {
     __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));
@@ -130,6 +133,9 @@ void conv_mma(
     out += offset_out${f" + get_global_id(2) * (long){elements}" if split else ""};
 % if bias:
     bias += offset_bias;
+% endif
+% if residual:
+    residual += offset_residual;
 % endif
 % if split:
     const int first_step = (int)get_global_id(2) * ${slice};
@@ -195,32 +201,52 @@ ${copy("writing")}\
     AWAIT_PRODUCTS();
 
     // results go through local memory, so that neighbours store to neighbours
-    const bool wide = ((size_t)out & 15) == 0;
+    const bool wide = (${"((size_t)out | (size_t)residual)" if residual else "(size_t)out"} & 15) == 0;
     __global ${raw} *results = (__global ${raw} *)out;
+% if residual:
+    __global const ${raw} *theirs = (__global const ${raw} *)residual;
+% endif
 % for m0, n0 in staging.parts:
-${share.stage(staging, m0, n0, block_m, channels if bias else "none", ("CHANNELS", "CHANNELS"))}\
+${share.stage(staging, m0, n0, block_m, channels if bias else "none", ("CHANNELS", "CHANNELS"), capture(carry, m0, n0, True) if residual else "")}\
+${carry(m0, n0)}\
+% endfor
+}
+<%doc>
+Carries a part of the results from local memory to where they belong, or, `theirs`, the residual that
+lies there to local memory.
+</%doc>\
+<%def name="carry(m0, n0, theirs=False)">\
+<%
+    def moved(place, part, at, word):
+        """The statement for some of a chunk's neighbours, from element `at` on."""
+        return f"*(__local {word} *)(staged + {at}) = {place}" if theirs else f"{place} = {part}"
+%>\
     for (int at = id; at < ${staging.rows * staging.columns // per}; at += ${work_items}) {
         const int row = at / ${staging.columns // per}, column = at % ${staging.columns // per} * ${per};
+% if theirs:
+        __local ${raw} *staged = (__local ${raw} *)STAGED(row, column);
+% else:
         const uint4 chunk = *(__local const uint4 *)STAGED(row, column); // compilers make two of ushort8
         const ${raw}${per} value = as_${raw}${per}(chunk);
+% endif
         const int m = tile_row + ${staging.row_in_tile(m0)}, n = tile_column + ${staging.column_in_tile(n0)};
 % if pixels == "a":
         if (m < PIXELS && n < CHANNELS) {
-            __global ${raw} *to = results + place_of(m, phase) + n;
+            __global ${f"const {raw} *to = theirs" if theirs else f"{raw} *to = results"} + place_of(m, phase) + n;
 % if run == per:
             if (wide) {
-                *(__global uint4 *)to = chunk;
+                ${moved("*(__global uint4 *)to", "chunk", 0, "uint4")};
             } else
 % endif
             {
 % for e in range(per):
-                if (n + ${e} < CHANNELS) to[${e}] = value.s${e};
+                if (n + ${e} < CHANNELS) ${moved(f"to[{e}]", f"value.s{e}", e, raw)};
 % endfor
             }
         }
 % else:
         if (m < CHANNELS) {
-            __global ${raw} *plane = results + m * (${index})CHANNEL_STEP;
+            __global ${f"const {raw} *plane = theirs" if theirs else f"{raw} *plane = results"} + m * (${index})CHANNEL_STEP;
 % if run > 1:
             if (wide) {
 % for e in range(0, per, run):
@@ -228,17 +254,16 @@ ${share.stage(staging, m0, n0, block_m, channels if bias else "none", ("CHANNELS
     part = "chunk" if run == per else "value.s" + "".join(str(e + x) for x in range(run))
     word = "uint4" if run == per else f"{raw}{run}"
 %>\
-                if (n + ${e} < PIXELS) *(__global ${word} *)(plane + place_of(n + ${e}, phase)) = ${part};
+                if (n + ${e} < PIXELS) ${moved(f"*(__global {word} *)(plane + place_of(n + {e}, phase))", part, e, word)};
 % endfor
             } else
 % endif
             {
 % for e in range(per):
-                if (n + ${e} < PIXELS) plane[place_of(n + ${e}, phase)] = value.s${e};
+                if (n + ${e} < PIXELS) ${moved(f"plane[place_of(n + {e}, phase)]", f"value.s{e}", e, raw)};
 % endfor
             }
         }
 % endif
     }
-% endfor
-}
+</%def>\

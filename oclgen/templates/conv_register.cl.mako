@@ -15,10 +15,11 @@ vec, vecs           lanes of a vector; vectors of channels per work-item
 unroll              channels that are summed over per loop iteration
 taps_outer          loop over kernel taps outside the channels; else inside
 channels_fastest    neighbouring work-items differ in channels, else in positions
-bias                add bias[channel]
+bias, residual      add bias[channel], and what lies as the output does
 store_step          distance of neighbouring results in the output
 transpose           text of the function transpose(rows)
 </%doc>
+<%! from oclgen.epilogue import plus_residual %>\
 <%
     vf = "float" if vec == 1 else f"float{vec}"
     block_dim, position_dim = (0, 1) if channels_fastest else (1, 0)
@@ -41,6 +42,10 @@ transpose           text of the function transpose(rows)
             return text
         lanes = "".join(f"{i:x}" for i in range(start, start + width))
         return f"{text}.s{lanes}"
+    def stored(width, value, place):
+        """The statement that stores results of a row; a residual is added where they lie as in memory."""
+        value = f"ACT({value}{plus_residual(residual, width, place)})" if residual else value
+        return f"STORE{width}({value}, {place});"
     starts = ((v, start) for v in variants for start in range(0, v.results, vec))
     counts = sorted({min(vec, v.results - start) for v, start in starts})
     def branch(first, columns):
@@ -72,18 +77,21 @@ void store${count}(
 % if bias:
     __global const elem_t *bias,
 % endif
+% if residual:
+    __global const elem_t *residual,
+% endif
     int channels)
 {
     transpose(rows);
     for (int i = 0; i < min(channels, ${vec}); ++i) {
-        const ${vf} value = ${"ACT(rows[i] + LOAD1(bias + i))" if bias else "ACT(rows[i])"};
+        const ${vf} value = ${"" if residual else "ACT"}(rows[i]${" + LOAD1(bias + i)" if bias else ""});
 % if store_step == 1:
 % for start, width in pieces(count):
-        STORE${width}(${part("value", start, width)}, out + i * WRITTEN_PLANE + ${start});
+        ${stored(width, part("value", start, width), f"out + i * WRITTEN_PLANE + {start}")}
 % endfor
 % else:
 % for x in range(count):
-        STORE1(${part("value", x, 1)}, out + i * WRITTEN_PLANE + ${x * store_step});
+        ${stored(1, part("value", x, 1), f"out + i * WRITTEN_PLANE + {x * store_step}")}
 % endfor
 % endif
     }
@@ -156,6 +164,9 @@ ${tap(run.reached, "j", " " * 20)}\
 % if bias:
                     bias + ${u * vec},
 % endif
+% if residual:
+                    RESIDUAL(out + ${n} * WRITTEN_IMAGE + ${u * vec} * WRITTEN_PLANE + ${start * store_step}),
+% endif
                     CHANNELS - channel - ${u * vec});
             }
 % endfor
@@ -169,6 +180,9 @@ void conv_register(
     __global const float *restrict weights, const long offset_weights,
 % if bias:
     __global const elem_t *restrict bias, const long offset_bias,
+% endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
 % endif
     __global elem_t *restrict out, const long offset_out)
 {
@@ -189,6 +203,10 @@ void conv_register(
         + (FIRST_H + row * STORE_STEP_H) * WRITTEN_W + FIRST_W + column * ${item_x * store_step};
 % if bias:
     bias += offset_bias + group * CHANNELS + channel;
+% endif
+% if residual:
+    residual += offset_residual + image * WRITTEN_IMAGE + (group * CHANNELS + channel) * WRITTEN_PLANE
+        + (FIRST_H + row * STORE_STEP_H) * WRITTEN_W + FIRST_W + column * ${item_x * store_step};
 % endif
 % for v in variants:
     ${branch(loop.first, v.blocks)}{

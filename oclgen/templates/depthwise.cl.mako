@@ -21,8 +21,9 @@ step_w              distance of the columns that neighbouring results read
 store_h, store_w    distance of a phase's neighbouring results in the output
 written_w           columns of the output
 elem_bytes          bytes of an element in memory
-bias                add bias[channel]
+bias, residual      add bias[channel], and what lies as the output does
 </%doc>
+<%! from oclgen.epilogue import plus_residual %>\
 <%
     vf = "float" if vec == 1 else f"float{vec}"
     vectors = range(-(-patch_w // vec))
@@ -52,6 +53,9 @@ bias                add bias[channel]
         return f"{'' if first else 'else '}if ({tests}) "
     def stored(value, at, width):
         return f"{at} = {value}" if width == 1 else f"vstore{width}({value}, 0, &{at})"
+    def finished(x, width, value, load="LOAD"):
+        """What is stored in column x: a residual is added where its place is known."""
+        return f"ACT({value}{plus_residual(residual, width, f'row + {x}', load)})" if residual else value
     def loaded(at):
         return at if vec == 1 else f"vload{vec}(0, &{at})"
 %>\
@@ -102,6 +106,9 @@ void depthwise(
 % if bias:
     __global const elem_t *restrict bias, const long offset_bias,
 % endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
     __global elem_t *restrict out, const long offset_out)
 {
     const int id = get_global_id(0);
@@ -118,8 +125,13 @@ void depthwise(
     in += offset_in + (long)(image * GROUPS + group) * DEPTH * READ_H * READ_W + w0;
     weights += offset_weights + group * WEIGHT_GROUP + channel % CHANNELS * WEIGHT_OUT;
     out += offset_out;
+% if residual:
+    residual += offset_residual
+        + (long)(image * GROUPS * CHANNELS + channel) * WRITTEN_H * WRITTEN_W
+        + band * ${patch_rows} * WRITTEN_W + column * ${patch_columns};
+% endif
 % if guarded and run > 1:
-    const bool aligned = IS_ALIGNED(out, 0, ${elem_bytes}, ${run});
+    const bool aligned = IS_ALIGNED(out, 0, ${elem_bytes}, ${run})${f" && IS_ALIGNED(residual, 0, {elem_bytes}, {run})" if residual else ""};
 % endif
     out += (long)(image * GROUPS * CHANNELS + channel) * WRITTEN_H * WRITTEN_W
         + band * ${patch_rows} * WRITTEN_W + column * ${patch_columns};
@@ -188,19 +200,19 @@ ${unroll}\
             continue;
         }
 % for v in range(len(cols) * len(vectors)):
-        const ${vf} value${v} = ACT(acc[y][${v}]${added});
+        const ${vf} value${v} = ${"" if residual else "ACT"}(acc[y][${v}]${added});
 % endfor
 % if guarded:
 % for x in range(0, min(patch_columns, written_w), run):
         if (column * ${patch_columns} + ${x} < WRITTEN_W) {
 % if run == 1:
-            STORE1(${stored_columns(x, 1)}, row + ${x});
+            STORE1(${finished(x, 1, stored_columns(x, 1))}, row + ${x});
 % else:
             const float${run} stored = ${stored_columns(x, run)};
             if (aligned) {
-                ALIGNED_STORE${run}(stored, row + ${x});
+                ALIGNED_STORE${run}(${finished(x, run, "stored", "ALIGNED_LOAD")}, row + ${x});
             } else {
-                STORE${run}(stored, row + ${x});
+                STORE${run}(${finished(x, run, "stored")}, row + ${x});
             }
 % endif
         }
@@ -209,7 +221,7 @@ ${unroll}\
 % for block in blocks:
         ${branch(loop.first, block.columns)}{
 % for x, width in block.stores:
-            STORE${width}(${stored_columns(x, width)}, row + ${x});
+            STORE${width}(${finished(x, width, stored_columns(x, width))}, row + ${x});
 % endfor
         }
 % endfor

@@ -14,8 +14,9 @@ local_size          work-items per group
 rows, cols          for each phase along an axis the taps: place in the kernel, and in the window
 store_h, store_w    distance of a phase's neighbouring results in the output
 kernel_w            taps of a row of the kernel
-bias                add bias[channel]
+bias, residual      add bias[channel], and what lies as the output does
 </%doc>
+<%! from oclgen.epilogue import plus_residual %>\
 <%
     vf = "float" if vec == 1 else f"float{vec}"
     patch_rows, patch_columns = patch_h * store_h, patch_w * store_w
@@ -42,6 +43,9 @@ void depthwise_pixels(
     __global const elem_t *restrict weights, const long offset_weights,
 % if bias:
     __global const elem_t *restrict bias, const long offset_bias,
+% endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
 % endif
     __global elem_t *restrict out, const long offset_out)
 {
@@ -98,13 +102,16 @@ void depthwise_pixels(
 % endif
     const int row0 = band * ${patch_rows}, column0 = column * ${patch_columns};
     out += offset_out + channel;
+% if residual:
+    residual += offset_residual + channel;
+% endif
 #pragma unroll
     for (int y = 0; y < ${patch_rows}; ++y) {
 #pragma unroll
         for (int x = 0; x < ${patch_columns}; ++x) {
             if (row0 + y < WRITTEN_H && column0 + x < WRITTEN_W) {
                 const long at = ((long)image * WRITTEN_H + row0 + y) * WRITTEN_W + column0 + x;
-                const ${vf} value = acc[y][x]${" + shift" if bias else ""};
+                const ${vf} value = acc[y][x]${" + shift" if bias else ""}${plus_residual(residual, vec, "out + at * CHANNELS")};
                 STORE${vec}(ACT(value), out + at * CHANNELS);
             }
         }

@@ -1,5 +1,6 @@
 <%doc>
-GEMM in fp32 with work-group tiles that `cp.async` copies: C = act(op(A) op(B) + bias), batched.
+GEMM in fp32 with work-group tiles that `cp.async` copies: C = act(op(A) op(B) + bias +
+residual), batched.
 
 A work-group computes tile_m x tile_n of C in steps of tile_k. Tiles lie in local memory as rows of
 k, so that a work-item reads vectors of four along m and n. While it computes with one tile, the
@@ -31,6 +32,7 @@ along_a, along_b    A is stored [m, k], B is stored [n, k]
 sum_rows            rows of a work-item that slices exchange at a time
 copying             how many work-items copy a tile: see `Config`
 activation, bias    epilogue; "none", "m" or "n"
+residual            a matrix that lies as C does is added
 </%doc>
 <%! from textwrap import indent %>\
 <%namespace name="tiles" file="async_tiles.cl.mako"/>\
@@ -71,6 +73,10 @@ activation, bias    epilogue; "none", "m" or "n"
         if bias == "none":
             return ""
         return f" + bias[{row(i)}]" if bias == "m" else f" + {'vload4(0, ' if width > 1 else '*('}bias + {column(j, x)})"
+    def plus_terms(i, j, x, width):
+        type_name = f"float{width}" if width > 1 else "float"
+        added = f" + *(__global const {type_name} *)RESIDUAL(out + {column(j, x)})" if residual else ""
+        return plus_bias(i, j, x, width) + added
 
     def copies_of(side, slot, more, aligned):
         """The statements that copy a work-item's part of one tile, zeros where not `more`."""
@@ -117,12 +123,12 @@ ${tiles.passing()}
         __global float *out = c + (${row(i)}) * (long)ld_c;
 % for j in chunks_n:
         if (wide${f" && {column(j, 3)} < n" if edge_n else ""}) {
-            const float4 value = ${four(j)}${plus_bias(i, j, 0, 4)};
+            const float4 value = ${four(j)}${plus_terms(i, j, 0, 4)};
             *(__global float4 *)(out + ${column(j)}) = ACT(value);
         } else {
 % for x in range(4):
             ${f"if ({column(j, x)} < n) " if edge_n else ""}{
-                const float value = ${one(j, x)}${plus_bias(i, j, x, 1)};
+                const float value = ${one(j, x)}${plus_terms(i, j, x, 1)};
                 out[${column(j, x)}] = ACT(value);
             }
 % endfor
@@ -145,6 +151,9 @@ void gemm_async(
     __global float *restrict ${every}c, const long offset_c, const int ld_c, const long batch_c,
 % if bias != "none":
     __global const float *restrict bias, const long offset_bias,
+% endif
+% if residual:
+    __global const float *restrict ${every}residual, const long offset_residual,
 % endif
 % if shared:
     const int m, const int n, const int k, const int batch,
@@ -194,6 +203,9 @@ ${tiles.places(config)}
 % if not shared and bias != "none":
     bias += offset_bias;
 % endif
+% if residual:
+    ${"__global const float *restrict residual = all_residual" if groups else "residual"} ${"+" if groups else "+="} offset_residual + item * batch_c;
+% endif
 
     // where this work-item's first copy of each tile comes from and goes to
 % for side, (along_k, tile, stride, start, first, extent, edge) in sides.items():
@@ -228,7 +240,7 @@ ${tiles.reduction(config, copies(True))}\
     }
 % endif
 
-    const bool wide = IS_ALIGNED(c, ld_c, 4, 4);
+    const bool wide = IS_ALIGNED(c, ld_c, 4, 4)${" && IS_ALIGNED(residual, ld_c, 4, 4)" if residual else ""};
 % if local_k > 1:
     // the slices add up, ${sum_rows} rows at a time
     __local float4 *sums = (__local float4 *)tiles + id % ${items};

@@ -1,5 +1,5 @@
 <%doc>
-GEMM of few rows: C = act(op(A) B + bias), batched, row-major, B with its rows along n.
+GEMM of few rows: C = act(op(A) B + bias + residual), batched, row-major, B with its rows along n.
 
 A work-item holds item_m rows by vec_n neighbouring columns of C and reads B once, straight from
 memory; local_k of them share the same columns, take unroll_k steps of the reduction in turn, and
@@ -16,8 +16,9 @@ sum_shares          work-items that add an element's slices, an equal part each
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
 trans_a             A is stored [k, m]
 edge_m, edge_n      the block does not divide the size
-bias                "none", "m" or "n"
+bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 </%doc>
+<%! from oclgen.epilogue import plus_residual %>\
 <%
     split = split_k > 1
     c_type = "float" if split else "elem_t"
@@ -31,6 +32,7 @@ bias                "none", "m" or "n"
     def of_a(i, u):
         return f"x{i}_{u}" if trans_a else f"x{i}" if vec_k == 1 else f"x{i}.s{u:x}"
     plus_bias = {"none": "", "m": " + LOAD1(bias + row)", "n": " + LOAD1(bias + column)"}[bias]
+    plus_terms = plus_bias + plus_residual(residual, 1, "c + row * (long)ld_c + column")
     aligned = [f"IS_ALIGNED(b + n0, ld_b, {elem_bytes}, {vec_n})"] * (vec_n > 1)
     aligned += [f"IS_ALIGNED(a + k_first, ld_a, {elem_bytes}, {vec_k})"] * (vec_k > 1)
 %>\
@@ -64,6 +66,9 @@ void gemm_columns(
 % if bias != "none":
     __global const elem_t *restrict bias, const long offset_bias,
 % endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
     const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
 {
     const int lane = (int)get_local_id(0), part = (int)get_local_id(1);
@@ -83,6 +88,9 @@ void gemm_columns(
     c += offset_c + (long)get_global_id(2) * batch_c;
 % if bias != "none":
     bias += offset_bias;
+% endif
+% if residual:
+    residual += offset_residual + item * batch_c;
 % endif
 % for i in rows:
     __global const elem_t *a${i} = a + ${f"min(m0 + {i}, m - 1)" if edge_m else f"(m0 + {i})"}${"" if trans_a else " * (long)ld_a"};
@@ -149,7 +157,7 @@ ${block("LOAD")}\
             for (int other = 1; other < ${added}; ++other) {
                 sum += sums[s + other * ${apart * sums}];
             }
-            const float value = sum${plus_bias};
+            const float value = sum${plus_terms};
             ${"c[row * (long)ld_c + column] = value" if split else "STORE1(ACT(value), c + row * (long)ld_c + column)"};
         }
     }

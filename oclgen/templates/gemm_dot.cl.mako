@@ -1,5 +1,6 @@
 <%doc>
-GEMM by inner products: C = act(op(A) op(B) + bias), batched, row-major, both operands along k.
+GEMM by inner products: C = act(op(A) op(B) + bias + residual), batched, row-major, both
+operands along k.
 
 A work-item holds vec_k partial sums for each of item_m x item_n elements of C and multiplies
 vectors along k of rows of A and of columns of B; local_k work-items share the same elements, read
@@ -14,8 +15,9 @@ local_n             neighbours along n per group
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
 strided_a           A is stored [k, 1]: steps of k lie ld_a apart
 strided_b           B is stored [k, 1]: steps of k lie ld_b apart
-bias                "none", "m" or "n"
+bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 </%doc>
+<%! from oclgen.epilogue import plus_residual %>\
 <%
     split = split_k > 1
     c_type = "float" if split else "elem_t"
@@ -35,6 +37,7 @@ bias                "none", "m" or "n"
         f"IS_ALIGNED({side}, ld_{side}, {elem_bytes}, {vec_k})" for side in "ab" if not strided[side]
     )
     plus_bias = {"none": "", "m": " + LOAD1(bias + row)", "n": " + LOAD1(bias + column)"}[bias]
+    plus_terms = plus_bias + plus_residual(residual, 1, "c + row * (long)ld_c + column")
 %>\
 ${preamble}
 % if not split:
@@ -64,6 +67,9 @@ void gemm_dot(
 % if bias != "none":
     __global const elem_t *restrict bias, const long offset_bias,
 % endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
     const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
 {
     const int lane = (int)get_local_id(0);
@@ -82,6 +88,9 @@ void gemm_dot(
     c += offset_c + (long)get_global_id(2) * batch_c;
 % if bias != "none":
     bias += offset_bias;
+% endif
+% if residual:
+    residual += offset_residual + item * batch_c;
 % endif
 % for i in rows:
     __global const elem_t *a${i} = ${start("a", f"min(m0 + {i}, m - 1)")};
@@ -136,7 +145,7 @@ ${step("LOAD")}\
     for (int e = lane; e < ${len(elements)}; e += ${local_k}) {
         const int row = m0 + e / ${item_n}, column = n0 + e % ${item_n};
         if (row < m && column < n) {
-            const float value = mine[e][0]${plus_bias};
+            const float value = mine[e][0]${plus_terms};
             ${"c[row * (long)ld_c + column] = value" if split else "STORE1(ACT(value), c + row * (long)ld_c + column)"};
         }
     }
@@ -144,7 +153,7 @@ ${step("LOAD")}\
 % for i, j in elements:
     if (m0 + ${i} < m && n0 + ${j} < n) {
         const int row = m0 + ${i}, column = n0 + ${j};
-        const float value = sum${i}_${j}${plus_bias};
+        const float value = sum${i}_${j}${plus_terms};
         ${"c[row * (long)ld_c + column] = value" if split else "STORE1(ACT(value), c + row * (long)ld_c + column)"};
     }
 % endfor

@@ -1,5 +1,6 @@
 <%doc>
-GEMM on matrix units: C = act(op(A) op(B) + bias), batched, row-major, fp32 accumulation.
+GEMM on matrix units: C = act(op(A) op(B) + bias + residual), batched, row-major, fp32
+accumulation.
 
 A work-group computes tile_m x tile_n of C in steps of tile_k. `cp.async` copies the tiles of the
 next steps into local memory while the units work on this one; past the edge it writes zeros.
@@ -8,12 +9,14 @@ Operands whose rows or pointers are not 16-byte aligned are copied element by el
 A tile lies in local memory as rows of 32 to 128 bytes: an operand stored along k as one row per
 row or column of C, any other as panels 128 bytes wide with one row per step of k. The 16-byte
 chunks of a row are swizzled, so that neither `ldmatrix` nor wgmma meets a bank twice. Results pass
-through the same memory and leave by 16 bytes or, where C is not so aligned, by elements.
+through the same memory and leave by 16 bytes or, where C is not so aligned, by elements; a residual
+comes the same way before.
 
 units               `mma_units` for these tiles
 unit                "mma": `mma.sync`, each warp on its own block; "wgmma": `wgmma.mma_async`,
                     four warps on blocks of 64 rows, straight from local memory
 activation, bias    epilogue: text of ACT; "none", "m" or "n"
+residual            a matrix that lies as C does is added
 tile_m, tile_n      tile of C per work-group
 tile_k              steps of the reduction per tile
 warps_m, warps_n    warps (32 work-items) per work-group; a block of C for each
@@ -90,11 +93,12 @@ ${share.staged(staging)}
             from_${side} += step_${side};
 % endfor
 </%def>\
-<%def name="store(m0, n0, width)">\
+<%def name="carry(m0, n0, width, theirs=False)">\
 <%
     lanes = staging.columns // width
     stores = staging.rows * lanes
     word = raw if width == 1 else "uint4" # compilers make two of ushort8
+    place = f"({'theirs' if theirs else 'results'} + y * (long)ld_c + x)"
     guards = " && ".join(
         [f"at < {stores}"] * (stores % work_items > 0) + ["y < m"] * edge_m + ["x < n"] * edge_n)
 %>\
@@ -104,7 +108,11 @@ ${share.staged(staging)}
             const int row = at / ${lanes}, column = at % ${lanes}${f" * {width}" if width > 1 else ""};
             const int y = tile_row + ${staging.row_in_tile(m0)}, x = tile_column + ${staging.column_in_tile(n0)};
             ${f"if ({guards}) " if guards else ""}{
-                *(__global ${word} *)(results + y * (long)ld_c + x) = *(__local const ${word} *)STAGED(row, column);
+% if theirs:
+                *(__local ${word} *)STAGED(row, column) = *(__global const ${word} *)${place};
+% else:
+                *(__global ${word} *)${place} = *(__local const ${word} *)STAGED(row, column);
+% endif
             }
         }
 </%def>\
@@ -115,6 +123,9 @@ void gemm_mma(
     __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
 % if bias != "none":
     __global const elem_t *restrict bias, const long offset_bias,
+% endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
 % endif
     const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
 {
@@ -143,6 +154,9 @@ void gemm_mma(
     c += offset_c + (long)get_global_id(2) * batch_c;
 % if bias != "none":
     bias += offset_bias;
+% endif
+% if residual:
+    residual += offset_residual + item * batch_c;
 % endif
 
     // where this work-item's first chunk of each tile comes from and goes to
@@ -195,14 +209,20 @@ ${copy("writing")}\
     AWAIT_PRODUCTS();
 
     // results go through the tiles' memory, whose last copy was awaited, so that neighbours store to neighbours
-    const bool wide = IS_ALIGNED(c, ld_c, ${c_bytes}, ${per})${f" && n % {per} == 0" if edge_n else ""};
+    const bool wide = IS_ALIGNED(c, ld_c, ${c_bytes}, ${per})${f" && n % {per} == 0" if edge_n else ""}${f" && IS_ALIGNED(residual, ld_c, {c_bytes}, {per})" if residual else ""};
     __global ${raw} *results = (__global ${raw} *)c;
+% if residual:
+    __global const ${raw} *theirs = (__global const ${raw} *)residual;
+% endif
 % for m0, n0 in staging.parts:
-${share.stage(staging, m0, n0, block_m, bias, ("m" if edge_m else "", "n" if edge_n else ""))}\
-    if (wide) {
-${store(m0, n0, per)}\
-    } else {
-${store(m0, n0, 1)}\
-    }
+${share.stage(staging, m0, n0, block_m, bias, ("m" if edge_m else "", "n" if edge_n else ""), capture(carried, m0, n0, True) if residual else "")}\
+${carried(m0, n0)}\
 % endfor
 }
+<%def name="carried(m0, n0, theirs=False)">\
+    if (wide) {
+${carry(m0, n0, per, theirs)}\
+    } else {
+${carry(m0, n0, 1, theirs)}\
+    }
+</%def>\

@@ -1,5 +1,6 @@
 <%doc>
-GEMM in bf16 by dot products of pairs: C = act(op(A) op(B) + bias), batched, row-major.
+GEMM in bf16 by dot products of pairs: C = act(op(A) op(B) + bias + residual), batched,
+row-major.
 
 One work-item computes item_m x item_n of C in private memory, two steps of k at a time: a pair of A's
 row is broadcast against vectors of pairs of B's columns. Packed operands lie as the kernel reads
@@ -7,6 +8,7 @@ them, padded with zeros to whole panels and an even k. Rows past the edge of an 
 packed read the last row again and are not stored.
 
 activation, bias    epilogue; bias is "none", "m" or "n"
+residual            a matrix that lies as C does is added
 item_m, item_n      rows and columns of C per work-item; item_n is a multiple of 16
 loop_m              blocks of item_m rows that a work-item computes one after the other, so that
                     its columns of B stay in the nearest cache
@@ -19,13 +21,15 @@ edge_m, edge_n      item_m does not divide m, item_n does not divide n
 edge_k              k is odd
 preamble, dot       LOAD and STORE; the instruction
 </%doc>
+<%! from oclgen.epilogue import plus_residual %>\
 <%
     rows, columns = range(item_m), range(0, item_n, 16)
     dim_m, dim_n = (0, 1) if order == "m" else (1, 0)
     split = split_k > 1
     c_type = "float" if split else "elem_t"
     bias_m = " + LOAD1(bias + row)" if bias == "m" else ""
-    bias_parameter = ", __global const elem_t *bias" if bias == "n" else ""
+    part_parameters = ", __global const elem_t *bias" if bias == "n" else ""
+    part_parameters += ", __global const elem_t *residual" if residual else ""
 
     def load_a(i, single):
         if pack_a:
@@ -50,12 +54,12 @@ ${activation}
 % endif
 
 % if edge_n:
-void store_part(__global ${c_type} *p, const float16 value, const int count${bias_parameter})
+void store_part(__global ${c_type} *p, const float16 value, const int count${part_parameters})
 {
     float part[16];
     vstore16(value, 0, part);
     for (int s = 0; s < min(count, 16); ++s) {
-        const float one = part[s]${bias_n(1, "bias + s")};
+        const float one = part[s]${bias_n(1, "bias + s")}${" + LOAD1(residual + s)" if residual else ""};
         ${store(1, "one", "p + s")}
     }
 }
@@ -80,6 +84,9 @@ void gemm_pairs(
 % if bias != "none":
     __global const elem_t *restrict bias, const long offset_bias,
 % endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
     const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
 {
     const int n0 = (int)get_global_id(${dim_n}) * ${item_n};
@@ -96,6 +103,9 @@ void gemm_pairs(
     c += offset_c + (long)get_global_id(2) * batch_c;
 % if bias != "none":
     bias += offset_bias;
+% endif
+% if residual:
+    residual += offset_residual + item * batch_c;
 % endif
 % if pack_b:
     b += get_global_id(${dim_n}) * (long)ld_b + k_first * (long)${item_n};
@@ -148,11 +158,11 @@ ${step(True)}\
             const float16 value${j} = acc${i}_${j}${bias_m};
 % if edge_n:
             if (n0 + ${j + 16} > n) {
-                store_part(out + ${j}, value${j}, n - n0 - ${j}${f", bias + n0 + {j}" if bias == "n" else ""});
+                store_part(out + ${j}, value${j}, n - n0 - ${j}${f", bias + n0 + {j}" if bias == "n" else ""}${f", RESIDUAL(out + {j})" if residual else ""});
             } else
 % endif
             {
-                const float16 whole = value${j}${bias_n(16, f"bias + n0 + {j}")};
+                const float16 whole = value${j}${bias_n(16, f"bias + n0 + {j}")}${plus_residual(residual, 16, f"out + {j}")};
                 ${store(16, "whole", f"out + {j}")}
             }
 % endfor

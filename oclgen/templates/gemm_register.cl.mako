@@ -1,5 +1,6 @@
 <%doc>
-Register-tiled GEMM without local memory: C = act(op(A) op(B) + bias), batched, row-major.
+Register-tiled GEMM without local memory: C = act(op(A) op(B) + bias + residual),
+batched, row-major.
 
 One work-item computes item_m x item_n of C in private memory; a column of A is broadcast against
 vectors of B. Rows past the edge read the last row again and are not stored; a column block that
@@ -21,8 +22,9 @@ split_k             slices of k; each writes a plane of partial sums, which anot
 trans_a, trans_b    A is stored [k, m], B is stored [n, k]
 edge_m, edge_n      item_m does not divide m, item_n does not divide n
 edge_k              unroll_k does not divide k
-bias                "none", "m" or "n"
+bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 </%doc>
+<%! from oclgen.epilogue import plus_residual %>\
 <%
     def vector(width):
         return "float" if width == 1 else f"float{width}"
@@ -33,7 +35,8 @@ bias                "none", "m" or "n"
     guard_columns = edge_n and not pack_b
     split = split_k > 1
     c_type = "float" if split else "elem_t"
-    bias_parameter = ", __global const elem_t *bias" if bias == "n" else ""
+    part_parameters = ", __global const elem_t *bias" if bias == "n" else ""
+    part_parameters += ", __global const elem_t *residual" if residual else ""
 
     def load_a(i, u):
         if pack_a:
@@ -80,12 +83,12 @@ ${vf} load_part(__global const elem_t *p, const long stride, const int count)
 
 % endif
 % if edge_n:
-void store_part(__global ${c_type} *p, const ${vf} value, const int count${bias_parameter})
+void store_part(__global ${c_type} *p, const ${vf} value, const int count${part_parameters})
 {
     float part[${vec_n}];
     ${"part[0] = value" if vec_n == 1 else f"vstore{vec_n}(value, 0, part)"};
     for (int s = 0; s < min(count, ${vec_n}); ++s) {
-        const float one = part[s]${bias_n(1, "bias + s")};
+        const float one = part[s]${bias_n(1, "bias + s")}${" + LOAD1(residual + s)" if residual else ""};
         ${store(1, "one", "p + s")}
     }
 }
@@ -140,6 +143,9 @@ void gemm_register(
 % if bias != "none":
     __global const elem_t *restrict bias, const long offset_bias,
 % endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
     const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
 {
     const int n0 = (int)get_global_id(${dim_n}) * ${item_n};
@@ -159,6 +165,9 @@ void gemm_register(
     c += offset_c + (long)get_global_id(2) * batch_c;
 % if bias != "none":
     bias += offset_bias;
+% endif
+% if residual:
+    residual += offset_residual + item * batch_c;
 % endif
 % if pack_b:
     b += get_global_id(${dim_n}) * (long)ld_b + k_first * (long)${item_n};
@@ -209,11 +218,11 @@ ${reduction(False)}\
             const ${vf} value${j} = acc${i}_${j}${bias_m};
 % if edge_n:
             if (n0 + ${j + vec_n} > n) {
-                store_part(out + ${j}, value${j}, n - n0 - ${j}${f", bias + n0 + {j}" if bias == "n" else ""});
+                store_part(out + ${j}, value${j}, n - n0 - ${j}${f", bias + n0 + {j}" if bias == "n" else ""}${f", RESIDUAL(out + {j})" if residual else ""});
             } else
 % endif
             {
-                const ${vf} whole = value${j}${bias_n(vec_n, f"bias + n0 + {j}")};
+                const ${vf} whole = value${j}${bias_n(vec_n, f"bias + n0 + {j}")}${plus_residual(residual, vec_n, f"out + {j}")};
                 ${store(vec_n, "whole", f"out + {j}")}
             }
 % endfor

@@ -1,5 +1,6 @@
 <%doc>
-GEMM with work-group tiles in local memory: C = act(op(A) op(B) + bias), batched, row-major.
+GEMM with work-group tiles in local memory: C = act(op(A) op(B) + bias + residual), batched,
+row-major.
 
 A work-group computes tile_m x tile_n of C in steps of tile_k. Tiles lie in local memory as rows of
 k, so that a work-item reads vectors along m and n; its rows and columns come in chunks of vec_m
@@ -21,9 +22,10 @@ unroll_k            steps of the reduction written out in the fast path
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
 group_m             rows of tiles that work-groups sweep together, so that they share B in cache
 trans_a, trans_b    A is stored [k, m], B is stored [n, k]
-bias                "none", "m" or "n"
+bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 fetch_a, fetch_b    how a work-group copies a tile: see `Fetch`
 </%doc>
+<%! from oclgen.epilogue import plus_residual %>\
 <%
     work_items = local_m * local_n
     split = split_k > 1
@@ -77,6 +79,8 @@ fetch_a, fetch_b    how a work-group copies a tile: see `Fetch`
             return ""
         index = row(i // vec_m, i % vec_m) if bias == "m" else column(j, x)
         return f" + LOAD{1 if bias == 'm' else width}(bias + {index})"
+    def plus_terms(width, i, j, x, load="LOAD"):
+        return plus_bias(width, i, j, x) + plus_residual(residual, width, f"out + {column(j, x)}", load)
     def store(pointer):
         if split:
             return f"*(__global {vector(vec_n)} *)({pointer}) = value"
@@ -151,6 +155,9 @@ void gemm_staged(
 % if bias != "none":
     __global const elem_t *restrict bias, const long offset_bias,
 % endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
     const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
 {
 % for side, (tile, stride, how) in sides.items():
@@ -181,6 +188,9 @@ void gemm_staged(
     c += offset_c + (long)get_global_id(2) * batch_c;
 % if bias != "none":
     bias += offset_bias;
+% endif
+% if residual:
+    residual += offset_residual + item * batch_c;
 % endif
 
 % for i in range(item_m):
@@ -283,18 +293,18 @@ ${step("q", True)}\
 % endif
     }
 
-    const bool wide = inside && IS_ALIGNED(c, ld_c, ${c_bytes}, ${vec_n});
+    const bool wide = inside && IS_ALIGNED(c, ld_c, ${c_bytes}, ${vec_n})${f" && IS_ALIGNED(residual, ld_c, {c_bytes}, {vec_n})" if residual else ""};
 % for i in range(item_m):
     if (${row(i // vec_m, i % vec_m)} < m) {
         __global ${c_type} *out = c + (${row(i // vec_m, i % vec_m)}) * (long)ld_c;
 % for j in chunks_n:
         if (wide) {
-            const ${vector(vec_n)} value = acc${i}_${j}${plus_bias(vec_n, i, j, 0)};
+            const ${vector(vec_n)} value = acc${i}_${j}${plus_terms(vec_n, i, j, 0, "ALIGNED_LOAD")};
             ${store(f"out + {column(j, 0)}")};
         } else {
 % for x in range(vec_n):
             if (${column(j, x)} < n) {
-                const float value = ${lane(f"acc{i}_{j}", vec_n, x)}${plus_bias(1, i, j, x)};
+                const float value = ${lane(f"acc{i}_{j}", vec_n, x)}${plus_terms(1, i, j, x)};
                 ${f"out[{column(j, x)}] = value" if split else f"STORE1(ACT(value), out + {column(j, x)})"};
             }
 % endfor

@@ -1,6 +1,6 @@
 <%doc>
-GEMM on matrix units fed from registers and by bulk copies: C = act(op(A) op(B) + bias), batched,
-row-major, fp32 accumulation.
+GEMM on matrix units fed from registers and by bulk copies: C = act(op(A) op(B) + bias +
+residual), batched, row-major, fp32 accumulation.
 
 A work-group computes tile_m x tile_n of C by `wgmma`, in steps of 64 bytes of k. Each four warps
 have their own rows of A, which come straight into registers a round of steps ahead: work-items
@@ -20,7 +20,7 @@ stages              tiles of B in local memory, being copied or read
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
 group_m             rows of tiles that work-groups sweep together, so that they share B in cache
 edge_m, _n, _k      the tile does not divide the size: guard what lies past it
-bias                "none", "m" or "n"
+bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 pack_a              A is tiles of tile_m rows, 64 bytes of each: see `Layout`
 b                   how B lies in local memory: see `Layout`
 </%doc>
@@ -35,10 +35,16 @@ b                   how B lies in local memory: see `Layout`
         return f" + {offset}" if offset else ""
     def plus_bias(j):
         return {"none": "", "m": " + bias_row", "n": f" + bias{j}"}[bias]
+    def plus_theirs(j):
+        """The residual of a pair of columns of the four blocks from j on, where each lane has one."""
+        if not residual:
+            return ""
+        return f" + load_pair(theirs, n0{plus(8 * j)}, n, close)" if pairs else f" + unpacked(theirs.{'xyzw'[j % 4]})"
     def rounded(value):
         return f"to_tf32({value})" if tf32 and not pack_a else value
 %>\
 ${preamble}
+${activation}
 ${functions}
 <%def name="fetch(next, stage)">\
             EXPECT_BYTES(full + 8 * ${stage}, ${b.bytes});
@@ -77,6 +83,9 @@ void gemm_tma(
 % if bias != "none":
     __global const elem_t *restrict bias, const long offset_bias,
 % endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
     const int m, const int n, const int k${", const int slice, const int batch" if split else ""}${")" if b.packed else ","}
 % if not b.packed:
     __global uchar *maps, const long offset_maps, const int batch_of_b)
@@ -107,6 +116,9 @@ void gemm_tma(
     c += offset_c + (long)get_global_id(2) * batch_c;
 % if bias != "none":
     bias += offset_bias;
+% endif
+% if residual:
+    residual += offset_residual + item * batch_c;
 % endif
 
     // this work-item's rows of a: 16 bytes of each per step
@@ -245,6 +257,9 @@ ${multiply(1)}\
 
     const bool wide = IS_ALIGNED(c, ld_c, ${4 if pairs else 2}, ${2 if pairs else 8});
     const int n0 = tile_column + lane % 4 * ${2 if pairs else 8};
+% if residual:
+    const bool close = IS_ALIGNED(residual, ld_c, ${4 if pairs else 2}, ${2 if pairs else 8});
+% endif
 % for j0 in range(0, tile_n // 8, 4):
     {
 % if bias == "n":
@@ -260,7 +275,12 @@ ${multiply(1)}\
 % if bias == "m":
             const float bias_row = LOAD1(bias + ${"min(row, m - 1)" if edge_m else "row"});
 % endif
-<% values = [f"(float2)(acc[{r // 2}][{4 * j + 2 * (r % 2)}], acc[{r // 2}][{4 * j + 2 * (r % 2) + 1}]){plus_bias(j)}" for j in range(j0, j0 + 4)] %>\
+% if residual and pairs:
+            __global const elem_t *theirs = residual + ${"min(row, m - 1)" if edge_m else "row"} * (long)ld_c;
+% elif residual:
+            const uint4 theirs = turned(load_eight(residual + ${"min(row, m - 1)" if edge_m else "row"} * (long)ld_c, n0${plus(8 * j0)}, n, close));
+% endif
+<% values = [f"(float2)(acc[{r // 2}][{4 * j + 2 * (r % 2)}], acc[{r // 2}][{4 * j + 2 * (r % 2) + 1}]){plus_bias(j)}{plus_theirs(j)}" for j in range(j0, j0 + 4)] %>\
 % if pairs:
             ${"if (row < m) " if edge_m else ""}{
 % for j, value in enumerate(values, j0):

@@ -5,6 +5,7 @@ dtype, chunk, tile_k   element's type, elements in 16 bytes, steps of the reduct
 tile_n, items          columns of C per work-group, and work-items
 pairs                  C is stored by two floats, else by eight elements of 16 bits
 c_type                 type of an element of C
+residual               a residual is read as C is stored
 b                      how B lies in local memory: see `Layout`
 </%doc>
 <%
@@ -185,6 +186,15 @@ void store_pair(__global ${c_type} *out, const int column, const int n, const bo
 % endfor
     }
 }
+% if residual:
+float2 load_pair(__global const elem_t *from, const int column, const int n, const bool wide)
+{
+    if (wide && column + 1 < n) {
+        return *(__global const float2 *)(from + column);
+    }
+    return (float2)(column < n ? from[column] : 0.0f, column + 1 < n ? from[column + 1] : 0.0f);
+}
+% endif
 % else:
 /* two values as they are stored: one instruction rounds both */
 uint packed(const float2 value)
@@ -206,4 +216,24 @@ void store_eight(__global elem_t *out, const int column, const int n, const bool
 % endfor
     }
 }
+% if residual:
+
+uint4 load_eight(__global const elem_t *from, const int column, const int n, const bool wide)
+{
+    return wide && column + 7 < n ? *(__global const uint4 *)(from + column) : load_elements(from + column, n - column);
+}
+
+/* the two values that `packed` made one word */
+float2 unpacked(const uint both)
+{
+% if dtype == "bf16":
+    return as_float2((uint2)(both << 16, both & 0xffff0000u));
+% else:
+    float2 value;
+    __asm__("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+            : "=f"(value.x), "=f"(value.y) : "r"(both));
+    return value;
+% endif
+}
+% endif
 % endif

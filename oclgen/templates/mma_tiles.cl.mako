@@ -30,12 +30,13 @@ void stage_pair(__local uchar *to, const float2 value)
 </%def>
 
 <%doc>
-Puts the part of act(acc + bias) that begins at m0, n0 of each warp's into local memory.
+Puts the part of act(acc + bias + residual) that begins at m0, n0 of each warp's into local memory.
 
 bias                "none", "m" or "n"
 limits              rows and columns of C, "" where the tile divides them
+residual            text that first puts the residual there, each item where its result will be, or ""
 </%doc>
-<%def name="stage(staging, m0, n0, block_m, bias, limits)">\
+<%def name="stage(staging, m0, n0, block_m, bias, limits, residual='')">\
 <%
     i0, j0 = m0 // block_m, n0 // 8
     places = [(i, h) for i in range(staging.part_m // block_m) for h in (0, 1)]
@@ -43,6 +44,10 @@ limits              rows and columns of C, "" where the tile divides them
         return (f"{at} >= {limit} ? 0.0f : " if limit else "") + f"LOAD1(bias + {at})"
 %>\
     barrier(CLK_LOCAL_MEM_FENCE);
+% if residual:
+${residual}\
+    barrier(CLK_LOCAL_MEM_FENCE);
+% endif
     {
         __local uchar *to = STAGED(warp_row / ${staging.warp_m} * ${staging.part_m} + ROW(0, 0),
                                    warp_column / ${staging.warp_n} * ${staging.part_n} + COLUMN(0));
@@ -62,6 +67,7 @@ limits              rows and columns of C, "" where the tile divides them
     place = 4 * (j0 + j) + 2 * h
     value = f"(float2)(acc[{i0 + i}][{place}], acc[{i0 + i}][{place + 1}])"
     value += {"none": "", "m": f" + bias{i}{h}", "n": f" + bias{j}"}[bias]
+    value += f" + LOAD2((__local const elem_t *)(to + {offset}))" if residual else ""
 %>\
         stage_pair(to + ${offset}, ACT(${value}));
 % endfor

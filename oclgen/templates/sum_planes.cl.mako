@@ -6,7 +6,7 @@ One work-item writes vec elements; planes are fp32 and lie one after the other.
 dtype, activation   storage type of the output and bias; epilogue (bias only with `bias`)
 elements            elements of the output, and of each plane
 planes              number of planes
-bias                add bias[(element / per_channel) % channels]
+bias, residual      add bias[(element / per_channel) % channels], and what lies as the output does
 per_channel         neighbouring elements that share a channel
 channels            number of channels
 vec                 elements per work-item, of one channel each or, where channels are neighbours, of as many
@@ -25,6 +25,9 @@ void sum_planes(
 % if bias:
     __global const elem_t *restrict bias, const long offset_bias,
 % endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
     __global elem_t *restrict out, const long offset_out)
 {
     const long element = (long)get_global_id(0) * ${vec};
@@ -42,6 +45,9 @@ void sum_planes(
     }
 % if bias:
     sum += ${width}(bias + offset_bias + element / ${per_channel} % ${channels});
+% endif
+% if residual:
+    sum += LOAD${vec}(residual + offset_residual + element);
 % endif
     STORE${vec}(ACT(sum), out + offset_out + element);
 }

@@ -20,10 +20,12 @@ split_k          work-items that share the filters of a block; each transforms t
 filters_inside   transform a panel's filters here, not in a launch of its own: w is read, not u
 rest             columns of the last tile of a row where out_tile does not divide the width, or 0
 edge_k           item_k does not divide the filters
-bias, dtype, activation   epilogue and storage types
+bias, residual   what is added: by filter, and as the target lies
+dtype, activation   storage types and epilogue
 pixels_axis, tiles_axis, output_axis, filter_tile   functions of the transforms
 phases, phase_names       statements that pick every out_tile-th pixel, and their results
 </%doc>
+<%! from oclgen.epilogue import plus_residual %>\
 <%
     def vf(width):
         return "float" if width == 1 else f"float{width}"
@@ -42,10 +44,14 @@ phases, phase_names       statements that pick every out_tile-th pixel, and thei
         return f"q{s // run}" if run == 1 else f"q{s // run}.s{swizzle}"
     def plane_of(s):
         return f"to + {s} * (OUT_H * OUT_W)"
+    def stored(width, value, place):
+        """The statement that stores pixels of a row; a residual is added where they lie as in memory."""
+        value = f"ACT({value}{plus_residual(residual, width, place)})" if residual else value
+        return f"STORE{width}({value}, {place});"
     def single(s):
-        return [f"STORE1({lane(f'y{j}', s)}, {plane_of(s)} + {j});" for j in range(out_tile)]
+        return [stored(1, lane(f"y{j}", s), f"{plane_of(s)} + {j}") for j in range(out_tile)]
     def run_of(s):
-        return [f"STORE{out_tile}({pixels_of(s)}, {plane_of(s)});"] if transposed else single(s)
+        return [stored(out_tile, pixels_of(s), plane_of(s))] if transposed else single(s)
     def guarded(s, statements):
         if not edge_k:
             return statements
@@ -170,6 +176,9 @@ static void output_tile(
 % if bias:
     __global const elem_t *bias,
 % endif
+% if residual:
+    __global const elem_t *residual,
+% endif
     __global elem_t *out)
 {
     ${vf(vec_k)} d[POINTS];
@@ -200,7 +209,7 @@ static void output_tile(
         }
         __global elem_t *to = out + (row + i) * OUT_W + column;
 % for j in range(out_tile):
-        const ${vf(vec_k)} y${j} = ACT(d[i * IN_TILE + ${j}]${" + shift" if bias else ""});
+        const ${vf(vec_k)} y${j} = ${"" if residual else "ACT"}(d[i * IN_TILE + ${j}]${" + shift" if bias else ""});
 % endfor
 % if rest:
         if (column + OUT_TILE <= OUT_W)
@@ -243,6 +252,9 @@ void winograd_blocked(
 % if bias:
     __global const elem_t *restrict bias, const long offset_bias,
 % endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
     __global elem_t *restrict target, const long offset_target,
     __global float *restrict scratch, const long offset_scratch)
 {
@@ -281,12 +293,16 @@ void winograd_blocked(
             }
             for (int t = 0; t < BLOCK && first + t / TILES_W < TILE_ROWS; ++t) {
                 const int tile_row = first + t / TILES_W;
+% if residual:
+                __global const elem_t *theirs = residual + offset_residual
+                    + (long)(tile_row / TILES_H) * FILTERS * (OUT_H * OUT_W);
+% endif
                 __global elem_t *image = target + offset_target
                     + (long)(tile_row / TILES_H) * FILTERS * (OUT_H * OUT_W);
                 for (int k = k0; k < ${last_k}; k += ${vec_k}) {
                     output_tile(m + t * ${item_k} + k - k0, k,
                         tile_row % TILES_H * OUT_TILE, t % TILES_W * OUT_TILE,
-                        ${"bias + offset_bias, " if bias else ""}image + (long)k * (OUT_H * OUT_W));
+                        ${"bias + offset_bias, " if bias else ""}${"theirs + (long)k * (OUT_H * OUT_W), " if residual else ""}image + (long)k * (OUT_H * OUT_W));
                 }
             }
         }

@@ -13,9 +13,11 @@ stage_u                  copy U to local memory; otherwise it is read where it l
 pad_v, pad_u, pad_m      floats between rows of local memory, against bank conflicts
 pass_k                   filters per work-item that go back in one pass
 channels_edge            tile_c does not divide the channels
-bias, dtype, activation  epilogue and storage types; U [POINTS][CHANNELS][K_PADDED] is fp32
+bias, residual           what is added: by filter, and as the target lies
+dtype, activation        storage types and epilogue; U [POINTS][CHANNELS][K_PADDED] is fp32
 input_axis, output_axis  functions of the transforms
 </%doc>
+<%! from oclgen.epilogue import plus_residual %>\
 <%
     vf = "float" if vec == 1 else f"float{vec}"
     across_t, across_k = tile_t // item_t, tile_k // item_k
@@ -73,6 +75,9 @@ static inline void input_tile(
 /* One tile of one filter from m, the points M_FILTERS rows apart, back to pixels. */
 static inline void output_tile(
     __local const float *m, const int row, const int column, const float shift,
+% if residual:
+    __global const elem_t *residual,
+% endif
     __global elem_t *out)
 {
     float d[POINTS];
@@ -93,7 +98,7 @@ static inline void output_tile(
 #pragma unroll
         for (int j = 0; j < OUT_TILE; ++j) {
             if (row + i < OUT_H && column + j < OUT_W) {
-                const float value = d[i * IN_TILE + j] + shift;
+                const float value = d[i * IN_TILE + j] + shift${plus_residual(residual, 1, "out + (row + i) * OUT_W + column + j")};
                 STORE1(ACT(value), out + (row + i) * OUT_W + column + j);
             }
         }
@@ -106,6 +111,9 @@ void winograd_fused(
     __global const float *restrict u, const long offset_u,
 % if bias:
     __global const elem_t *restrict bias, const long offset_bias,
+% endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
 % endif
     __global elem_t *restrict target, const long offset_target)
 {
@@ -203,6 +211,9 @@ void winograd_fused(
                 output_tile(m + slot * M_ROW + i % ${tile_t},
                     tile / TILES_W % TILES_H * OUT_TILE, tile % TILES_W * OUT_TILE,
                     ${"LOAD1(bias + offset_bias + k)" if bias else "0.0f"},
+% if residual:
+                    residual + offset_residual + (image * FILTERS + k) * (OUT_H * OUT_W),
+% endif
                     target + offset_target + (image * FILTERS + k) * (OUT_H * OUT_W));
             }
         }

@@ -1,15 +1,17 @@
 <%doc>
-Inverse transform of the staged Winograd convolution: target = act(A^T m A + bias), from
-M [points][filters][TILES_PADDED].
+Inverse transform of the staged Winograd convolution: target = act(A^T m A + bias + residual),
+from M [points][filters][TILES_PADDED].
 
 vec_t         tiles per work-item, in the lanes of vectors
 local_t       work-items per group, along the tiles
 dtype         storage type of target and bias; M is fp32
 bias          whether a bias per filter is added
+residual      whether what lies as the target does is added
 activation    the epilogue
 output_axis   the function that multiplies one axis by A^T
 run           results of a row that are stored at once, where the target is aligned
 </%doc>
+<%! from oclgen.epilogue import plus_residual %>\
 <%
     vf = "float" if vec_t == 1 else f"float{vec_t}"
     # private arrays are registers on GPUs, which take single tiles; on CPUs they stay in memory
@@ -30,6 +32,9 @@ void winograd_output(
     __global const float *restrict m, const long offset_m,
 % if bias:
     __global const elem_t *restrict bias, const long offset_bias,
+% endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
 % endif
     __global elem_t *restrict target, const long offset_target)
 {
@@ -55,6 +60,9 @@ ${unroll}
 % if bias:
     const float shift = LOAD1(bias + offset_bias + k);
 % endif
+% if residual:
+    residual += offset_residual;
+% endif
 % for s in range(vec_t):
     if (t + ${s} < TILES) {
         const int tile = t + ${s};
@@ -63,14 +71,14 @@ ${unroll}
         __global elem_t *out = target + offset_target
             + ((long)(tile / (TILES_H * TILES_W)) * FILTERS + k) * (OUT_H * OUT_W);
 % if run > 1:
-        if (IS_ALIGNED(target + offset_target, 0, sizeof(elem_t), ${run})) {
+        if (IS_ALIGNED(target + offset_target, 0, sizeof(elem_t), ${run})${f" && IS_ALIGNED(residual, 0, sizeof(elem_t), {run})" if residual else ""}) {
 #pragma unroll
             for (int i = 0; i < OUT_TILE; ++i) {
 #pragma unroll
                 for (int j = 0; j < OUT_TILE; j += ${run}) {
                     if (row + i < OUT_H && column + j < OUT_W) {
                         const float${run} value = (float${run})(
-                            ${", ".join(f"d[i * IN_TILE + j + {x}]" for x in range(run))})${shifted};
+                            ${", ".join(f"d[i * IN_TILE + j + {x}]" for x in range(run))})${shifted}${plus_residual(residual, run, "out + (row + i) * OUT_W + column + j", "ALIGNED_LOAD")};
                         ALIGNED_STORE${run}(ACT(value), out + (row + i) * OUT_W + column + j);
                     }
                 }
@@ -83,7 +91,7 @@ ${unroll}
 ${unroll}
             for (int j = 0; j < OUT_TILE; ++j) {
                 if (row + i < OUT_H && column + j < OUT_W) {
-                    const float value = ${lane("d[i * IN_TILE + j]", s)}${shifted};
+                    const float value = ${lane("d[i * IN_TILE + j]", s)}${shifted}${plus_residual(residual, 1, "out + (row + i) * OUT_W + column + j")};
                     STORE1(ACT(value), out + (row + i) * OUT_W + column + j);
                 }
             }

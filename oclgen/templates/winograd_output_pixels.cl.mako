@@ -1,6 +1,6 @@
 <%doc>
-Inverse transform of the staged Winograd convolution in channels_last: target = act(A^T m A + bias),
-from M [points][TILES_PADDED][filters].
+Inverse transform of the staged Winograd convolution in channels_last: target = act(A^T m A + bias
++ residual), from M [points][TILES_PADDED][filters].
 
 Neighbouring work-items take neighbouring filters, which lie together in M and in the target.
 
@@ -9,9 +9,11 @@ local_k       work-items per group, along the filters
 local_t       work-items per group, along the tiles
 dtype         storage type of target and bias; M is fp32
 bias          whether a bias per filter is added
+residual      whether what lies as the target does is added
 activation    the epilogue
 output_axis   the function that multiplies one axis by A^T
 </%doc>
+<%! from oclgen.epilogue import plus_residual %>\
 <%
     vf = "float" if vec == 1 else f"float{vec}"
     load = "*in" if vec == 1 else f"vload{vec}(0, in)"
@@ -27,6 +29,9 @@ void winograd_output(
     __global const float *restrict m, const long offset_m,
 % if bias:
     __global const elem_t *restrict bias, const long offset_bias,
+% endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
 % endif
     __global elem_t *restrict target, const long offset_target)
 {
@@ -52,6 +57,9 @@ void winograd_output(
 % if bias:
     const ${vf} shift = LOAD${vec}(bias + offset_bias + k);
 % endif
+% if residual:
+    residual += offset_residual;
+% endif
     const int row = t / TILES_W % TILES_H * OUT_TILE;
     const int column = t % TILES_W * OUT_TILE;
     const long image = t / (TILES_H * TILES_W);
@@ -62,7 +70,7 @@ void winograd_output(
 #pragma unroll
         for (int j = 0; j < OUT_TILE; ++j) {
             if (row + i < OUT_H && column + j < OUT_W) {
-                const ${vf} value = d[i * IN_TILE + j]${" + shift" if bias else ""};
+                const ${vf} value = d[i * IN_TILE + j]${" + shift" if bias else ""}${plus_residual(residual, vec, "out + (long)(i * OUT_W + j) * FILTERS")};
                 STORE${vec}(ACT(value), out + (long)(i * OUT_W + j) * FILTERS);
             }
         }

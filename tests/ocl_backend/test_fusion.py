@@ -175,6 +175,76 @@ def test_a_normalisation_takes_residual_and_activation(
         assert torch.equal(mine.cpu(), theirs.cpu())
 
 
+ADDITIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "y + z": lambda y, z: y + z,
+    "z + y": lambda y, z: z + y,
+    "y += z": lambda y, z: y.add_(z),
+}
+
+
+@pytest.mark.parametrize("addition", ADDITIONS)
+@pytest.mark.parametrize("normalised", [True, False], ids=["normalised", "plain"])
+@pytest.mark.parametrize("act", [nn.ReLU(inplace=True), nn.Identity()], ids=["relu", "none"])
+def test_a_convolution_takes_a_residual(
+    device: Any, addition: str, normalised: bool, act: nn.Module
+) -> None:
+    conv = nn.Conv2d(3, 5, 3, bias=not normalised).to(place(device))
+    layers = nn.Sequential(conv, normalisation(5, device)) if normalised else conv
+    x, z = small(device, 2, 3, 9, 9), small(device, 2, 5, 7, 7)
+    with torch.no_grad():
+        same(lambda: act(ADDITIONS[addition](layers(x), z)))
+        fused = names(lambda: act(ADDITIONS[addition](layers(x), z)))
+        assert fused == names(lambda: torch.relu_(layers(x)))
+    assert torch.equal(z.cpu(), small(device, 2, 5, 7, 7).cpu())
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_a_convolution_in_channels_last_takes_a_residual_of_the_same_layout(
+    device: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(convolution, "better_known", lambda index, pixels, planes: pixels)
+    reload_tuned()
+    conv = nn.Conv2d(6, 5, 1).to(place(device), dtype, memory_format=torch.channels_last)
+    x, z = small(device, 2, 6, 9, 9, dtype=dtype), small(device, 2, 5, 9, 9, dtype=dtype)
+    x, last = (part.to(memory_format=torch.channels_last) for part in (x, z))
+    with torch.no_grad():
+        same(lambda: torch.relu_(conv(x) + last), TOLERANCE[dtype])
+        assert names(lambda: torch.relu_(conv(x) + last)) == names(lambda: torch.relu_(conv(x)))
+        same(lambda: torch.relu_(conv(x) + z), TOLERANCE[dtype])  # it lies otherwise: not fused
+        assert len(names(lambda: torch.relu_(conv(x) + z))) > 1
+    reload_tuned()
+
+
+@pytest.mark.parametrize("act", [torch.relu_, lambda y: y], ids=["relu", "none"])
+def test_a_linear_layer_takes_a_residual(device: Any, act: Callable[[Tensor], Tensor]) -> None:
+    layer = nn.Linear(7, 5).to(place(device))
+    x, z = small(device, 2, 3, 7), small(device, 2, 3, 5)
+    with torch.no_grad():
+        for addition in ADDITIONS.values():
+            same(lambda addition=addition: act(addition(layer(x), z)))
+            assert len(names(lambda addition=addition: act(addition(layer(x), z)))) == 1
+
+
+def test_no_residual_that_is_scaled_broadcast_or_of_another_dtype(device: Any) -> None:
+    only_one(device)
+    conv = nn.Conv2d(3, 5, 3).to(place(device))
+    x, z = small(device, 2, 3, 9, 9), small(device, 2, 5, 7, 7)
+    others: list[Callable[[Tensor], Tensor]] = [
+        lambda y: torch.add(y, z, alpha=2),
+        lambda y: y + z[:1],
+        lambda y: y + z[:, :, :1],
+        lambda y: y + z.half(),
+        lambda y: y + z.transpose(2, 3),
+        lambda y: z.clone().add_(y),
+        lambda y: y + y,
+    ]
+    with torch.no_grad():
+        alone = len(names(lambda: conv(x)))
+        for other in others:
+            same(lambda other=other: other(conv(x)))
+            assert len(names(lambda other=other: other(conv(x)))) > alone
+
+
 class Block(nn.Module):
     """A residual block as torchvision writes it."""
 
@@ -367,7 +437,34 @@ def drops_the_result(p: dict[str, Tensor]) -> Tensor:
     return conv(p)
 
 
+def adds_to_its_own_input(p: dict[str, Tensor]) -> Tensor:
+    x = p["x"].clone()
+    y = torch.relu_(torch.conv2d(x, p["w"]) + x)
+    x += torch.conv2d(x, p["w"])
+    return torch.relu_(x) + y
+
+
+def adds_a_convolution_to_itself(p: dict[str, Tensor]) -> Tensor:
+    y = conv(p)
+    y += y
+    z = conv(p)
+    z = z + z.view(3, 2, 6, 6).view(2, 3, 6, 6)
+    return torch.relu_(y) + torch.relu_(z)
+
+
+def overwrites_the_residual(p: dict[str, Tensor]) -> Tensor:
+    z = p["z"].clone()
+    y = conv(p) + z
+    z.zero_()
+    n = norm(conv(p), p).add_(p["x"])
+    p["x"] = p["x"] * 2
+    return torch.relu_(y) + torch.relu_(n) + z
+
+
 PROGRAMS = [
+    adds_to_its_own_input,
+    adds_a_convolution_to_itself,
+    overwrites_the_residual,
     keeps_a_view,
     uses_the_convolution_twice,
     adds_what_lies_in_between_and_drops_it,

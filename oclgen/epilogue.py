@@ -1,0 +1,40 @@
+"""What happens to sums before they are stored: bias, residual, activation, as templates want them.
+
+Which of these a problem has is `oclgen.problem`'s to say, where a kernel applies them its
+template's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oclgen.plan import Arg, buffer
+from oclgen.problem import GemmProblem, Problem
+from oclgen.render import activation_preamble
+
+
+def epilogue(problem: Problem, results: str, split: bool = False) -> dict[str, Any]:
+    """Return a template's `bias`, `residual` and `activation`, the text of ACT.
+
+    With a residual that text has RESIDUAL(p), too, the place that belongs to that of a result, p:
+    it is as far behind the kernel's `residual` as p is behind `results`. Where the reduction is
+    `split` there is none of all that: it is left to the launch that adds the planes.
+    """
+    if split:
+        no_bias = "none" if isinstance(problem, GemmProblem) else False
+        return {"bias": no_bias, "residual": False, "activation": activation_preamble("none")}
+    text = activation_preamble(problem.activation)
+    if problem.residual:
+        text += f"\n#define RESIDUAL(p) (residual + ((p) - {results}))"
+    return {"bias": problem.bias, "residual": problem.residual, "activation": text}
+
+
+def plus_residual(residual: bool, width: int, place: str, load: str = "LOAD") -> str:
+    """Return the text that adds `width` items of the residual to the results of that place."""
+    return f" + {load}{width}(RESIDUAL({place}))" if residual else ""
+
+
+def terms(problem: Problem) -> tuple[Arg, ...]:
+    """Return pointer and offset of the bias, then of the residual, as far as there are any."""
+    roles = ("bias", "residual")
+    return tuple(arg for role in roles if role in problem.buffers for arg in buffer(role))
