@@ -13,8 +13,6 @@ from oclgen.limits import Limits
 from oclgen.problem import GemmProblem
 from search_spaces.gemm import BOTH, Value, fill, splits, tiles, up_to
 
-SHORT = 256
-"""Steps of a reduction that a group ends before its copies have paid for their beginning."""
 SHARING_SEEDS = 2
 """Configs of `gemm_async` that are also begun with where work-groups share all tiles."""
 
@@ -31,8 +29,8 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
     return {
         "tile_m": up_to(problem.m, 16, 32, 64, 128, 256)[-3:],
         "tile_n": up_to(problem.n, 32, 64, 128, 256)[-3:],
-        # more steps are more text than a GPU's cache of instructions holds; a short k wants few
-        "tile_k": (8, 16, 32, 64) if few else (8, 16, 32) if problem.k <= SHORT else (8, 16),
+        # more steps are more text than a GPU's cache of instructions holds
+        "tile_k": (8, 16, 32, 64) if few else (8, 16),
         "local_m": (4, 8, 16) if problem.m < 64 else (8, 16),
         "local_n": (4, 8, 16) if problem.n < 64 else (8, 16),
         # the squarer a warp's block, the fewer words it reads

@@ -19,8 +19,6 @@ NAME = "gemm_columns"
 
 SUM_BYTES = 16 * KIB
 """Local memory that every device has."""
-BARRIER = 8
-"""Additions, one after the other, that take as long as a further barrier."""
 MAX_ACCUMULATORS = 128
 """Private floats per work-item; more leave no registers for what is on its way."""
 
@@ -47,16 +45,6 @@ class Config:
         row = 4 * self.local_n * self.local_k * self.vec_n
         fits = (count for count in range(self.item_m, 0, -1) if self.item_m % count == 0)
         return next((count for count in fits if count * row <= SUM_BYTES), 1)
-
-    @property
-    def sum_shares(self) -> int:
-        """Work-items that add an element's slices: as many as make the longest chain short."""
-        idle = self.local_k // (self.sum_rows * self.vec_n)
-        shares = [count for count in range(2, idle + 1) if self.local_k % count == 0]
-        chains = {1: self.local_k} | {
-            count: count + self.local_k // count + BARRIER for count in shares
-        }
-        return min(chains, key=lambda count: chains[count])
 
     @property
     def local_bytes(self) -> int:
@@ -106,7 +94,6 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         NAME,
         **asdict(config),
         sum_rows=config.sum_rows,
-        sum_shares=config.sum_shares,
         elem_bytes=DTYPES[problem.dtype],
         preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
         **epilogue(problem, "c", split),

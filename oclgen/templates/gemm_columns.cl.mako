@@ -12,7 +12,6 @@ vec_n               columns of C per work-item, and width of loads
 unroll_k            steps of the reduction that a work-item takes at a time
 local_n, local_k    neighbours along n, and slices of k, per group
 sum_rows            rows of a work-item that slices exchange at a time
-sum_shares          work-items that add an element's slices, an equal part each
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
 trans_a             A is stored [k, m]
 edge_m, edge_n      the block does not divide the size
@@ -26,8 +25,6 @@ bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
     rows, steps = range(item_m), range(unroll_k)
     vec_k = 1 if trans_a else unroll_k
     sums = sum_rows * local_n * vec_n
-    each = local_k // sum_shares
-    added, apart = (sum_shares, each) if sum_shares > 1 else (local_k, 1)
 
     def of_a(i, u):
         return f"x{i}_{u}" if trans_a else f"x{i}" if vec_k == 1 else f"x{i}.s{u:x}"
@@ -131,17 +128,6 @@ ${block("LOAD")}\
     mine[${r * local_n}] = acc${first + r};
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
-% if sum_shares > 1:
-    if (id < ${sums * sum_shares}) {
-        __local float *part_of_slices = sums + id / ${sums} * ${each * sums} + id % ${sums};
-        float sum = part_of_slices[0];
-        for (int other = 1; other < ${each}; ++other) {
-            sum += part_of_slices[other * ${sums}];
-        }
-        part_of_slices[0] = sum;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-% endif
     for (int s = id; s < ${sums}; s += ${local_n * local_k}) {
         const int row = m0 + ${first} + s / ${local_n * vec_n};
         const int place = n_group + s % ${local_n * vec_n};
@@ -154,8 +140,8 @@ ${block("LOAD")}\
         ${"if (row < m) " if edge_m else ""}{
 % endif
             float sum = sums[s];
-            for (int other = 1; other < ${added}; ++other) {
-                sum += sums[s + other * ${apart * sums}];
+            for (int other = 1; other < ${local_k}; ++other) {
+                sum += sums[s + other * ${sums}];
             }
             const float value = sum${plus_terms};
             ${"c[row * (long)ld_c + column] = value" if split else "STORE1(ACT(value), c + row * (long)ld_c + column)"};

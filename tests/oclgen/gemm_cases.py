@@ -76,7 +76,6 @@ COLUMN_CONFIGS = (
     COLUMNS,
     replace(COLUMNS, item_m=1, vec_n=1, unroll_k=1, local_k=8, split_k=2),
     replace(COLUMNS, item_m=8, unroll_k=2, local_n=8, local_k=32),
-    replace(COLUMNS, item_m=3, vec_n=2, local_k=40),
 )
 
 MMA = gemm_mma.Config(
@@ -203,7 +202,7 @@ DOT_CONFIGS = st.builds(
 COLUMNS_CONFIGS = st.builds(
     gemm_columns.Config,
     **one_of(
-        item_m=(1, 2, 5), vec_n=(1, 2, 4), unroll_k=(1, 2, 8), local_n=(1, 8), local_k=(1, 3, 40),
+        item_m=(1, 2, 5), vec_n=(1, 2, 4), unroll_k=(1, 2, 8), local_n=(1, 8), local_k=(1, 3, 16),
         split_k=(1, 2),
     ),
 )  # fmt: skip
