@@ -17,8 +17,10 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, prepare
 from ocl_backend.ops.convolution import Pair, pair
+from ocl_backend.ops.vectors import ACCESS_ITEMS, are_aligned
 from ocl_backend.ops.windows import Regular, check_planes, pooled, sized
 from oclgen.device import devices
+from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
 from oclgen.render import render
 
@@ -41,6 +43,8 @@ ADAPTIVE = Window()
 
 LOCAL = 64
 """Work-items per group: every device has as many."""
+LARGE, ITEMS_PER_UNIT = 256, 2048
+"""Work-items per group of a GPU from so many work-items per compute unit on."""
 MOST_SUMS = 16
 """So many items a work-item can gather for in registers."""
 
@@ -186,8 +190,7 @@ def _run(kind: Name, x: Tensor, outputs: Sequence[Tensor], window: Window) -> No
     y = outputs[-1]
     if y.numel() == 0:
         return
-    launch = _prepared(_kind(kind, False, x, y, window))
-    _call(launch, (x,), outputs)
+    _call(_kind(kind, False, x, y, window), (x,), outputs)
 
 
 def _run_backward(kind: Name, inputs: Sequence[Tensor], grad_x: Tensor, window: Window) -> None:
@@ -195,15 +198,15 @@ def _run_backward(kind: Name, inputs: Sequence[Tensor], grad_x: Tensor, window: 
     if grad_x.numel() == 0 or inputs[0].numel() == 0:
         grad_x.zero_()
         return
-    launch = _prepared(_kind(kind, True, grad_x, inputs[0], window))
-    _call(launch, inputs, (grad_x,))
+    _call(_kind(kind, True, grad_x, inputs[0], window), inputs, (grad_x,))
 
 
-def _call(launch: Launch, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+def _call(kind: Kind, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Launch on dense tensors, and copy to the outputs that are not."""
     given = [tensor.contiguous() for tensor in inputs]
     dense = [out if out.is_contiguous() else out.new_empty(out.shape) for out in outputs]
-    launch(*(tensor.data_ptr() for tensor in (*given, *dense)))
+    addresses = [tensor.data_ptr() for tensor in (*given, *dense)]
+    _prepared(kind, are_aligned(addresses))(*addresses)
     for out, result in zip(outputs, dense, strict=True):
         if out is not result:
             out.copy_(result)
@@ -218,39 +221,76 @@ def _kind(kind: Name, backward: bool, x: Tensor, y: Tensor, window: Window) -> K
 
 
 @lru_cache(maxsize=4096)
-def _prepared(kind: Kind) -> Launch:
-    return _backward(kind) if kind.backward else _forward(kind)
+def _prepared(kind: Kind, aligned: bool) -> Launch:
+    """Return the launch for tensors that begin where any access of a GPU may, or for others."""
+    return _backward(kind, aligned) if kind.backward else _forward(kind, aligned)
 
 
-def _forward(kind: Kind) -> Launch:
-    cpu = devices()[kind.device].limits.kind == "cpu"
-    outputs = kind.planes * kind.out_h * kind.out_w
+def _forward(kind: Kind, aligned: bool) -> Launch:
+    limits = devices()[kind.device].limits
     w = kind.window
     sides = zip(
         (kind.height, kind.width), (kind.out_h, kind.out_w), w.kernel, w.stride, w.pad, w.dilation,
         strict=True,
     )  # fmt: skip
     whole = all(p == 0 and (out - 1) * s + (k - 1) * d < n for n, out, k, s, p, d in sides)
-    source = _rendered("pool", kind, whole=whole, flat=0 if cpu else outputs)
-    if cpu:
+    outputs = kind.planes * kind.out_h * kind.out_w
+    if limits.kind == "cpu":
+        source = _rendered("pool", kind, whole=whole, flat=0, abreast=0)
         return _launch(kind, source, (kind.out_w, kind.out_h, kind.planes), None)
-    return _launch(kind, source, (round_up(outputs, LOCAL),), (LOCAL,))
+    abreast = _abreast(kind) if whole and aligned else 0
+    source = _rendered("pool", kind, whole=whole, flat=outputs, abreast=abreast)
+    items = outputs // max(abreast, 1)
+    local = _local(items, limits)
+    return _launch(kind, source, (round_up(items, local),), (local,))
 
 
-def _backward(kind: Kind) -> Launch:
+def _abreast(kind: Kind) -> int:
+    """Return how many neighbouring windows a vector of a row holds, all of it; 0 if none does."""
+    dtype, width = dtype_of(kind.dtype), kind.window.kernel[1]
+    tiles = kind.kind != "adaptive" and width == kind.window.stride[1] and dtype.value == "float"
+    if not tiles or kind.window.dilation[1] != 1 or width not in (2, 4):
+        return 0
+    abreast = ACCESS_ITEMS // width
+    return abreast if kind.width % ACCESS_ITEMS == 0 and kind.out_w % abreast == 0 else 0
+
+
+def _local(items: int, limits: Limits) -> int:
+    """Return the work-items of a GPU's group: many where a device is full, which starts fewer."""
+    fills = items >= ITEMS_PER_UNIT * limits.compute_units
+    return min(LARGE, limits.max_work_group) if fills else LOCAL
+
+
+def _backward(kind: Kind, aligned: bool) -> Launch:
     dtype = dtype_of(kind.dtype)
     # sums in narrow storage would round at every step
     exact = dtype.storage == dtype.value
-    cpu = devices()[kind.device].limits.kind == "cpu"
+    limits = devices()[kind.device].limits
+    cpu = limits.kind == "cpu"
     scatters = kind.kind == "max" and exact and cpu
+    abreast = _abreast(kind) if aligned and not cpu and _covers(kind) else 0
     stride, pad = kind.window.stride, kind.window.pad
     block = stride if kind.kind == "max" and prod(stride) <= MOST_SUMS else (1, 1)
+    if abreast:
+        block = (stride[0], ACCESS_ITEMS)
     sides = zip((kind.height, kind.width), pad, block, strict=True)
     blocks = prod(ceil_div(size + p % b, b) for size, p, b in sides)
     items = kind.planes * (1 if scatters else blocks)
-    source = _rendered("pool_backward", kind, scatters=scatters, block=block, items=items)
-    local = 1 if scatters else LOCAL
+    source = _rendered(
+        "pool_backward", kind, scatters=scatters, block=block, items=items, abreast=abreast
+    )
+    local = 1 if scatters else LOCAL if cpu else _local(items, limits)
     return _launch(kind, source, (round_up(items, local),), (local,))
+
+
+def _covers(kind: Kind) -> bool:
+    """Whether the windows of a maximum are tiles that cover their plane."""
+    w = kind.window
+    sizes = (kind.out_h * w.stride[0], kind.out_w * w.stride[1])
+    return (
+        kind.kind == "max" and w.kernel == w.stride and w.pad == (0, 0) and w.dilation == (1, 1)
+        and sizes == (kind.height, kind.width)
+    )  # fmt: skip
 
 
 def _rendered(template: str, kind: Kind, **more: object) -> str:

@@ -1,5 +1,5 @@
 <%doc>
-2-d pooling of planes [height, width] to [out_h, out_w], one output per work-item.
+2-d pooling of planes [height, width] to [out_h, out_w], one output per work-item or `abreast`.
 
 kind        "max" (also writes where in the plane it lay, as a long), "avg", or "adaptive" (windows
             of torch.nn.AdaptiveAvgPool2d, which differ in size)
@@ -10,8 +10,15 @@ count_pad   avg divides by the window's size with the padding it covers
 divisor     avg divides by this instead, unless it is 0
 whole       no window reaches over an edge of its plane, so that nothing is tested
 flat        how many outputs there are, for GPUs, whose neighbours cross rows and planes: the global
-            size is that, rounded up; 0: the global size is out_w x out_h x planes
+            size is that, by `abreast`, rounded up; 0: the global size is out_w x out_h x planes
+abreast     with `flat`, where windows tile the rows and are whole: outputs of a work-item, side by side,
+            whose windows fill vectors of 4; all tensors begin where any access of a GPU may. Else 0
 </%doc>
+<%!
+    import torch
+    from ocl_backend.dtypes import DTYPES
+    from ocl_backend.ops import vectors
+%>\
 <%
     real = dtype.value
     (kernel_h, kernel_w), (stride_h, stride_w) = kernel, stride
@@ -25,7 +32,49 @@ flat        how many outputs there are, for GPUs, whose neighbours cross rows an
             const int inside = h >= 0 && h < ${height} && w >= 0 && w < ${width};
 % endif
 </%def>\
-${dtype.prelude}
+<%def name="tiles()">
+<%
+    wide, longs = vectors.vector(real, abreast), DTYPES[torch.int64]
+    taps = [".s" + "".join(f"{o * kernel[1] + s:x}" for o in range(abreast)) for s in range(kernel[1])]
+    steps = ", ".join(str(o * kernel[1]) for o in range(abreast))
+%>\
+    const int first = oh * ${stride[0] * width} + ow * ${stride[1]};
+% if kind == "max":
+    ${wide} best = 0;
+    ${vectors.vector("int", abreast)} best_at = -1;
+% else:
+    ${wide} sum = 0;
+% endif
+    #pragma unroll
+    for (int r = 0; r < ${kernel[0]}; ++r) {
+        const int at = first + r * ${dilation[0] * width};
+        const ${vectors.vector(real, abreast * kernel[1])} row = ${vectors.load(dtype, "x", "at", "1", abreast * kernel[1], True)};
+% for s, tap in enumerate(taps):
+% if kind == "max":
+        {
+            const ${wide} value = row${tap};
+            // a NaN wins over everything, as in torch
+            const ${vectors.vector("int", abreast)} wins = best_at < 0 || value > best || value != value;
+            best = wins ? value : best;
+            best_at = wins ? at + ${s} + (${vectors.vector("int", abreast)})(${steps}) : best_at;
+        }
+% else:
+        sum += row${tap};
+% endif
+% endfor
+    }
+% if kind == "max":
+% for line in [*vectors.store(dtype, "y", "out", "1", "best", abreast, True), *vectors.store(longs, "(indices + indices_start)", "out", "1", vectors.convert("int", "long", "best_at", abreast), abreast, True)]:
+    ${line}
+% endfor
+% else:
+    const ${wide} mean = sum / (${real})${divisor or kernel[0] * kernel[1]};
+% for line in vectors.store(dtype, "y", "out", "1", "mean", abreast, True):
+    ${line}
+% endfor
+% endif
+</%def>\
+${vectors.prelude(dtype, max(abreast, 1))}
 __kernel void pool_${kind}(
     const __global ${dtype.storage} *restrict x, const long x_start,
 % if kind == "max":
@@ -34,7 +83,7 @@ __kernel void pool_${kind}(
     __global ${dtype.storage} *restrict y, const long y_start)
 {
 % if flat:
-    const ${"uint" if flat < 2**31 else "ulong"} out = get_global_id(0);
+    const ${"uint" if flat < 2**31 else "ulong"} out = get_global_id(0)${f" * {abreast}" if abreast else ""};
     if (out >= ${flat}) {
         return;
     }
@@ -61,6 +110,8 @@ __kernel void pool_${kind}(
         }
     }
     ${dtype.store("y", "out", "sum / ((bottom - top) * (right - left))")}
+% elif abreast:
+${tiles()}\
 % else:
     const int top = oh * ${stride_h} - ${pad_h};
     const int left = ow * ${stride_w} - ${pad_w};

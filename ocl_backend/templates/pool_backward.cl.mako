@@ -8,8 +8,16 @@ dtype       DType of the gradients
 height, width, out_h, out_w, kernel, stride, pad, dilation, count_pad, divisor    as there
 block       pair (h, w) of the items that a work-item gathers for: 1 x 1, or for maxima stride x stride,
             which lie in the same windows, so that their indices are read but once
+abreast     where windows are tiles that cover a plane: how many a work-item has side by side, which fill
+            vectors of 4, `block` being all their items; all tensors begin where any access of a GPU may.
+            Else 0
 items       work-items wanted: blocks of all planes, or planes; the global size is that, rounded up
 </%doc>
+<%!
+    import torch
+    from ocl_backend.dtypes import DTYPES
+    from ocl_backend.ops import vectors
+%>\
 <%
     real = dtype.value
     (kernel_h, kernel_w), (stride_h, stride_w) = kernel, stride
@@ -21,8 +29,11 @@ items       work-items wanted: blocks of all planes, or planes; the global size 
     columns = -(-(width + pad_w % block_w) // block_w)
     rows = -(-(height + pad_h % block_h) // block_h)
     index = "uint" if items < 2**31 else "ulong"
+    # a vector of items, and the window of each
+    wide = vectors.vector(real, block_w)
+    windows = ".s" + "".join(f"{s // kernel_w:x}" for s in range(block_w)) if abreast > 1 else ""
 %>\
-${dtype.prelude}
+${vectors.prelude(dtype, block_w if abreast else 1)}
 __kernel void pool_${kind}_backward(
     const __global ${dtype.storage} *restrict grad, const long grad_start,
 % if kind == "max":
@@ -46,6 +57,21 @@ __kernel void pool_${kind}_backward(
     }
     for (int at = 0; at < ${out_h * out_w}; ++at) {
         grad_x[indices[at]] += grad[at];
+    }
+% elif abreast:
+    const int left = id % ${columns} * ${block_w};
+    const int top = id / ${columns} % ${rows} * ${block_h};
+    const int window = top / ${block_h} * ${out_w} + left / ${kernel_w};
+    const ${vectors.vector(real, abreast)} given = ${vectors.load(dtype, "grad", "window", "1", abreast, True)};
+    const ${vectors.vector("long", abreast)} found = ${vectors.load(DTYPES[torch.int64], "indices", "window", "1", abreast, True)};
+    const ${vectors.vector("int", abreast)} place = ${vectors.convert("long", "int", "found", abreast)};
+    for (int r = 0; r < ${block_h}; ++r) {
+        const int at = (top + r) * ${width} + left;
+        const int4 here = (int4)(${", ".join(f"at + {s}" for s in range(block_w))});
+        const ${wide} sums = (int4)(place${windows}) == here ? (${wide})(given${windows}) : (${wide})(0);
+% for line in vectors.store(dtype, "grad_x", "at", "1", "sums", block_w, True):
+        ${line}
+% endfor
     }
 % elif kind == "max":
     const int left = id % ${columns} * ${block_w} - ${pad_w % block_w};

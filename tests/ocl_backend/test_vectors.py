@@ -73,6 +73,26 @@ def test_pixels_at_any_offset(as_gpu: Any, start: int, channels: int) -> None:
     check(as_gpu, batch, x, weight, bias, tolerance=3e-5)
 
 
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+@pytest.mark.parametrize("kernel", [2, 4, (3, 2), (2, 4)], ids=str)
+def test_windows_that_tile_rows(as_gpu: Any, kernel: Any, dtype: Any) -> None:
+    x = torch.randint(-9, 9, (6 * 13 * 20 + 3,)).to(dtype)  # ties: the first one counts
+    x[[5, 300]] = float("nan")
+    for start, height in ((0, 12), (0, 13), (1, 12)):
+
+        def inner(x: Any, start: int = start, height: int = height) -> Any:
+            return x[start : start + 120 * height].view(2, 3, height, 20)
+
+        def pooled(x: Any, kernel: Any = kernel, inner: Any = inner) -> Any:
+            return nn.functional.max_pool2d(inner(x), kernel, return_indices=True)
+
+        agree(as_gpu, pooled, x)
+        agree(
+            as_gpu, lambda x, k=kernel, i=inner: nn.functional.avg_pool2d(i(x), k), x.nan_to_num()
+        )
+        check(as_gpu, lambda x, f=pooled: f(x)[0], x.nan_to_num())
+
+
 @pytest.mark.parametrize("start", STARTS)
 def test_adam_at_any_offset(as_gpu: Any, start: int) -> None:
     whole, grads = torch.randn(4_407), torch.randn(4_407)
