@@ -39,7 +39,8 @@ class Operand:
 
     `input` is loaded before the body, `output` stored after it, `inout` both; `address` gives the
     body an item index `name_at`, the pointer `name_data` and the macros `LOAD_name(at)` and
-    `STORE_name(at, value)`; `position` gives the index alone, as the variable `name`.
+    `STORE_name(at, value)`, and for vectors of `items`, at multiples of so many, `LOADS_name` and
+    `STORES_name`; `position` gives the index alone, as the variable `name`.
     `value` is the C type in registers ("": the kernel's), `result` the variable that is stored
     ("": `name`).
     """
@@ -49,6 +50,7 @@ class Operand:
     role: Role = "input"
     value: str = ""
     result: str = ""
+    items: int = 1
 
     @property
     def type(self) -> DType:
@@ -244,12 +246,15 @@ def source(
     `inner` says how each operand moves along the innermost one: "0" (repeated), "1" (dense) or
     "s" (a stride given at launch).
     """
-    types = {operand.type: None for operand in kernel.operands if operand.role != "position"}
+    widths: dict[DType, int] = {}
+    for operand in kernel.operands:
+        if operand.role != "position":
+            widths[operand.type] = max(widths.get(operand.type, width), operand.items)
     return render(
         "elementwise",
         package="ocl_backend",
         kernel=kernel,
-        prelude="".join(vectors.prelude(dtype, width) for dtype in types),
+        prelude="".join(vectors.prelude(dtype, most) for dtype, most in widths.items()),
         outer=rank - 1,
         inner=dict(zip((operand.name for operand in kernel.operands), inner, strict=True)),
         width=width,
@@ -302,7 +307,27 @@ def _accessors(kernel: Kernel) -> list[str]:
             lines.append(
                 f"#define STORE_{operand.name}(at, value) {item.store(data, '(at)', kept)}"
             )
+            if operand.items > 1:
+                lines += _vector_accessors(operand, value)
     return lines
+
+
+def _vector_accessors(operand: Operand, value: str) -> list[str]:
+    """Return the macros for `items` at once: as many accesses as a GPU needs for them."""
+    data, item, items = f"{operand.name}_data", operand.type, operand.items
+    width = vectors.width_at_once([item], [items])
+    starts = range(0, items, width)
+    parts = ", ".join(vectors.load(item, data, f"(at) + {k}", "1", width) for k in starts)
+    kept = vectors.vector(item.value, items)
+    load = vectors.convert(item.value, value, f"({kept})({parts})", items)
+    stores = [f"const {kept} stored = {vectors.to_dtype(item, value, '(value)', items)};"]
+    for k in starts:
+        digits = "".join(f"{k + i:x}" for i in range(width))
+        stores += vectors.store(item, data, f"(at) + {k}", "1", f"stored.s{digits}", width)
+    return [
+        f"#define LOADS_{operand.name}(at) {load}",
+        f"#define STORES_{operand.name}(at, value) {{ {' '.join(stores)} }}",
+    ]
 
 
 def _store(operand: Operand, kernel: Kernel, kind: str, width: int) -> list[str]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.ops.layout import broadcast_shapes
 from ocl_backend.ops.outputs import apart, into
+from ocl_backend.ops.vectors import SIGNED
 
 Number = int | float
 Generator = torch.Generator | None
@@ -70,18 +71,28 @@ double2 normal(const uint4 r)
 BODY = """\
 const uint4 r = philox(seed, offset + draw);
 const %(vector)s drawn = %(expression)s;
-const %(type)s values[%(items)d] = {%(list)s};
-for (int k = 0; k < min((long)%(items)d, count - draw * %(items)d); ++k)
-    STORE_out(out_at + k, values[k]);
+if (draw * %(items)d + %(items)d <= count) {
+    STORES_out(out_at, drawn)
+} else {
+    const %(type)s values[%(items)d] = {%(list)s};
+    for (int k = 0; k < count - draw * %(items)d; ++k)
+        STORE_out(out_at + k, values[k]);
+}
 """
 
 DROPOUT = """\
 const float4 u = uniform(philox(seed, offset + draw));
-const float drawn[4] = {u.s0, u.s1, u.s2, u.s3};
-for (int k = 0; k < min(4L, count - draw * 4); ++k) {
-    const uchar kept = drawn[k] < chance;
-    STORE_mask(mask_at + k, kept);
-    STORE_out(out_at + k, kept ? LOAD_self(self_at + k) * scale : (T)(0));
+const int4 kept = u < chance;
+if (draw * 4 + 4 <= count) {
+    const T4 x = LOADS_self(self_at);
+    STORES_mask(mask_at, convert_uchar4(kept & 1))
+    STORES_out(out_at, convert_%(truth)s4(kept) ? x * scale : (T4)(0))
+} else {
+    const int keeps[4] = {kept.s0, kept.s1, kept.s2, kept.s3};
+    for (int k = 0; k < count - draw * 4; ++k) {
+        STORE_mask(mask_at + k, (uchar)(keeps[k] & 1));
+        STORE_out(out_at + k, keeps[k] ? LOAD_self(self_at + k) * scale : (T)(0));
+    }
 }
 """
 
@@ -123,7 +134,7 @@ def draw(
         kind,
         (
             Operand("draw", role="position"),
-            Operand("out", out.dtype, "address"),
+            Operand("out", out.dtype, "address", items=items),
             *(Scalar(label, "long") for label in ("seed", "offset", "count")),
             *(Scalar(label, kind) for label in numbers),
         ),
@@ -280,14 +291,14 @@ def _dropout(dtype: torch.dtype) -> Kernel:
         value,
         (
             Operand("draw", role="position"),
-            Operand("self", dtype, "address"),
-            Operand("out", dtype, "address"),
-            Operand("mask", torch.bool, "address", "uchar"),
+            Operand("self", dtype, "address", items=4),
+            Operand("out", dtype, "address", items=4),
+            Operand("mask", torch.bool, "address", "uchar", items=4),
             *(Scalar(label, "long") for label in ("seed", "offset", "count")),
             Scalar("chance", "float"),
             Scalar("scale", value),
         ),
-        DROPOUT,
+        DROPOUT % {"truth": SIGNED[value]},
         PHILOX + DRAW,
         scalar_only=True,
     )

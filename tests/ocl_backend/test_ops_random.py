@@ -80,6 +80,28 @@ def test_numbers_depend_on_the_place_alone(device: Any) -> None:
     assert board[:, 0].sum().item() == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_numbers_do_not_depend_on_the_address(device: Any, dtype: Any) -> None:
+    """Whole draws are written as vectors, at aligned addresses or not; the last one is cut."""
+
+    def drawn_at(start: int, count: int) -> tuple[Any, Any]:
+        x = torch.ones(4_100, dtype=dtype, device=place(device))
+        x[start : start + count].normal_(generator=torch.Generator(place(device)).manual_seed(3))
+        around = torch.cat([x[:start], x[start + count :]])
+        assert around.eq(1).all()
+        torch.ocl.manual_seed_all(3)
+        part = torch.arange(1.0, 4_100.0, device=place(device)).to(dtype)[start - 1 :][:count]
+        kept, mask = torch.native_dropout(part, 0.5, True)
+        assert torch.equal(kept, torch.where(mask, part * 2, 0))
+        return x[start : start + count].cpu(), mask.cpu()
+
+    aligned = drawn_at(4, 4_002)
+    for start, count in ((1, 4_002), (2, 4_001), (3, 3)):
+        normal, mask = drawn_at(start, count)
+        assert torch.equal(normal, aligned[0][:count])
+        assert torch.equal(mask, aligned[1][:count])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
 def test_uniform_and_normal(device: Any, dtype: Any) -> None:
     if dtype is torch.float64 and "cl_khr_fp64" not in device.limits.extensions:
