@@ -70,10 +70,11 @@ class Arrangement:
 
     @property
     def item_span(self) -> int:
-        """Items of a row that a piece takes: of a GPU's all work-items the same number."""
+        """Items of a row that a piece takes: on a GPU whole rounds of all its work-items."""
         span = ceil_div(self.reduced.inner, self.item_spans)
-        together = 1 if self.columns or self.lanes == 1 else self.across * self.width
-        return round_up(span, together)
+        if self.columns or self.lanes == 1 or self.item_spans == 1:
+            return span
+        return round_up(span, self.across * self.width * self.unroll)
 
     @property
     def apart(self) -> int:
@@ -133,7 +134,7 @@ def _on_gpu(
     else:
         lanes = min(group, _power(terms // (VECTORS * width)))
         items, outputs = terms, prod(kept.sizes)
-        across = min(lanes, _power(ceil_div(reduced.inner, width)))
+        across = min(lanes, _across(ceil_div(reduced.inner, width)))
     room = limits.compute_units * GROUPS_PER_UNIT // max(1, ceil_div(outputs * lanes, group))
     pieces = 1 if whole else max(1, min(room, items // GPU_PIECE))
     row_spans, item_spans = _spans(reduced, pieces)
@@ -166,6 +167,14 @@ def _width(kept: Layout, reduced: Layout, reading: Reading, columns: bool) -> in
     else:
         return 1
     return vectors.width_at_once([reading.dtype], steps)
+
+
+def _across(steps: int) -> int:
+    """Return the lanes along a row of so many vectors: each has several, together they read lines.
+
+    Loads of one row alone are in flight together.
+    """
+    return max(min(LINE, _power(steps)), _power(steps // VECTORS + 1) // 2)
 
 
 def _power(number: int) -> int:

@@ -172,7 +172,10 @@ def _layouts(spec: Spec) -> tuple[Layout, Layout]:
 
 
 def _launch(device: int, spec: Spec, layout: Arrangement, piece: int) -> Launch:
-    reach = max(layout.kept.reach + layout.reduced.reach, prod(spec.shape), piece * GROUP)
+    reach = max(
+        layout.kept.reach + layout.reduced.reach, prod(spec.shape), piece * GROUP,
+        layout.item_spans * layout.item_span,
+    )  # fmt: skip
     wide = reach >= 2**31 - CPU_PIECE
     kept = layout.kept.sizes[:-1] if layout.columns else layout.kept.sizes
     text = source(

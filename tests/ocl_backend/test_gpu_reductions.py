@@ -114,10 +114,15 @@ def test_every_unit_of_a_gpu_has_vectors_to_read(
     assert arranged(shape, dims, dtype, aligned=False).width == 1
 
 
-def test_pieces_begin_with_whole_vectors() -> None:
+@pytest.mark.parametrize(("inner", "across"), [(12_544, 256), (784, 32), (196, 8), (48, 8), (8, 2)])
+def test_lanes_along_a_row_have_several_vectors(inner: int, across: int) -> None:
+    assert arranged((64, 64, inner), (0, 2), torch.float32).across == across
+
+
+def test_pieces_are_whole_rounds_of_loads() -> None:
     row = Layout((100_003,), ((1,),))
     reading = Reading(dtype_of(torch.float32), aligned=True, by_position=False)
     found = Arrangement.of(Layout((1,), ((0,), (0,))), row, reading, H200)
     assert found.pieces > 1
-    assert found.item_span % found.width == 0
+    assert found.item_span % (found.across * found.width * found.unroll) == 0
     assert found.item_span * found.item_spans >= 100_003
