@@ -34,9 +34,13 @@ BATCHES = tuple(
     for shared_a in (False, True)
     for shared_b in (False, True)
 )
-EPILOGUES = tuple(
-    replace(BASE, bias=bias, activation=activation)
-    for bias, activation in zip(cycle(("none", "m", "n")), ACTIVATIONS, strict=False)
+EPILOGUES = (
+    *(
+        replace(BASE, bias=bias, activation=activation)
+        for bias, activation in zip(cycle(("none", "m", "n")), ACTIVATIONS, strict=False)
+    ),
+    replace(BASE, bias="n", activation="relu", residual=True),
+    replace(BASE, batch=2, residual=True),
 )
 
 REGISTER = gemm_register.Config(
@@ -114,7 +118,10 @@ SHARING = (
     # a tile lies whole in a share; then others are dealt out whole, here and in a batch
     (replace(ODD, m=90), replace(STREAM, groups=5, group_m=2)),
     (replace(ODD, n=70, bias="n"), replace(STREAM, groups=2)),
-    (replace(ODD, m=33, batch=3, shared_a=True, bias="n"), replace(STREAM, groups=5, group_m=8)),
+    (
+        replace(ODD, m=33, batch=3, shared_a=True, residual=True),
+        replace(STREAM, groups=5, group_m=8),
+    ),
     # whole tiles alone; a share for each step
     (ODD, replace(STREAM, groups=3)),
     (GemmProblem(20, 30, 37), replace(STREAM, groups=5)),
@@ -124,7 +131,7 @@ SHARING = (
     # packed operands
     (replace(ODD, trans_b=True), replace(STREAM, tile_m=64, pad_a=0, pack_a=True, pack_b=True)),
     # a last slice that is shorter than the others
-    (replace(ODD, bias="n", activation="relu"), replace(ASYNC, split_k=5, stages=4)),
+    (replace(ODD, activation="relu", residual=True), replace(ASYNC, split_k=5, stages=4)),
 )
 """Products whose tiles work-groups share."""
 

@@ -38,25 +38,25 @@ from search_spaces.space import SPACES, seeds_of, space_of
 OTHER_CONFIGS = 2
 
 PROBLEMS: tuple[Problem, ...] = (
-    GemmProblem(19, 21, 9, trans_b=True, bias="n", activation="relu"),
+    GemmProblem(19, 21, 9, trans_b=True, bias="n", activation="relu", residual=True),
     GemmProblem(17, 34, 11, trans_a=True, batch=2, shared_b=True),
-    GemmProblem(70, 21, 35, dtype="bf16", batch=2, shared_b=True),
+    GemmProblem(70, 21, 35, dtype="bf16", batch=2, shared_b=True, residual=True),
     GemmProblem(9, 48, 7, dtype="bf16"),
-    ConvProblem(1, 3, 7, 9, 5, 3, 3, pad_h=1, pad_w=1, bias=True),
+    ConvProblem(1, 3, 7, 9, 5, 3, 3, pad_h=1, pad_w=1, bias=True, residual=True),
     ConvProblem(2, 4, 5, 6, 3, 3, 3, pad_h=1, pad_w=1, direction="bwd_data"),
     ConvProblem(1, 3, 6, 9, 5, 3, 3, pad_h=1, pad_w=1, direction="bwd_weights"),
     ConvProblem(2, 3, 6, 5, 4, 3, 3, 2, 1, 1, 2, 1, 2, direction="fwd"),
     ConvProblem(1, 4, 7, 7, 6, 3, 3, 2, 2, 1, 1, groups=2, direction="bwd_data"),
     ConvProblem(2, 3, 7, 6, 5, 3, 3, 2, 2, 1, 1, direction="bwd_weights"),
-    ConvProblem(2, 5, 4, 3, 7, 1, 1, bias=True),
-    ConvProblem(1, 6, 9, 8, 6, 3, 3, 2, 2, 1, 1, groups=6, bias=True),
+    ConvProblem(2, 5, 4, 3, 7, 1, 1, bias=True, residual=True),
+    ConvProblem(1, 6, 9, 8, 6, 3, 3, 2, 2, 1, 1, groups=6, bias=True, residual=True),
     ConvProblem(1, 6, 9, 8, 6, 3, 3, 2, 2, 1, 1, groups=6, direction="bwd_data"),
     ConvProblem(2, 6, 7, 8, 6, 3, 3, pad_h=1, pad_w=1, groups=6, direction="bwd_weights"),
-    ConvProblem(1, 24, 3, 5, 40, 1, 1, dtype="bf16", layout="nhwc"),
-    ConvProblem(1, 6, 9, 8, 6, 3, 3, 2, 2, 1, 1, groups=6, bias=True, layout="nhwc"),
+    ConvProblem(1, 24, 3, 5, 40, 1, 1, dtype="bf16", layout="nhwc", residual=True),
+    ConvProblem(1, 6, 9, 8, 6, 3, 3, 2, 2, 1, 1, groups=6, layout="nhwc", residual=True),
     ConvProblem(1, 6, 5, 4, 6, 3, 2, 2, 1, 1, groups=6, direction="bwd_data", layout="nhwc"),
     ConvProblem(2, 6, 7, 8, 6, 3, 3, pad_w=1, groups=6, direction="bwd_weights", layout="nhwc"),
-    ConvProblem(1, 3, 7, 9, 5, 3, 3, pad_h=1, bias=True, layout="nhwc"),
+    ConvProblem(1, 3, 7, 9, 5, 3, 3, pad_h=1, bias=True, layout="nhwc", residual=True),
     ConvProblem(2, 4, 5, 6, 3, 5, 5, pad_h=2, direction="bwd_data", layout="nhwc"),
     ConvProblem(1, 3, 6, 9, 5, 3, 3, pad_h=1, pad_w=1, direction="bwd_weights", layout="nhwc"),
 )
@@ -74,15 +74,19 @@ WGMMA = replace(gemm_mma.DEFAULT, unit="wgmma", tile_k=16, warps_m=4, warps_n=1,
 CONV_MMA = replace(conv_mma.DEFAULT, tile_k=16, warps_m=1, stages=3)
 ON_UNITS: dict[str, tuple[tuple[Problem, Any], ...]] = {
     "gemm_mma": (
-        (GemmProblem(19, 21, 9, dtype="bf16", trans_b=True, bias="n", activation="relu"), WGMMA),
-        (GemmProblem(17, 40, 24, dtype="tf32", trans_a=True, batch=2, bias="m"), MMA),
+        (GemmProblem(19, 21, 9, dtype="bf16", trans_b=True, bias="n", residual=True), WGMMA),
+        (GemmProblem(17, 40, 24, "tf32", trans_a=True, batch=2, bias="m", residual=True), MMA),
         (
             GemmProblem(70, 96, 40, dtype="bf16", trans_b=True),
             replace(gemm_mma.DEFAULT, tile_n=96, split_k=2),
         ),
     ),
     "conv_mma": (
-        (ConvProblem(1, 5, 4, 3, 9, 3, 2, 2, 1, 1, 0, dtype="bf16", bias=True), CONV_MMA),
+        (
+            ConvProblem(1, 5, 4, 3, 9, 3, 2, 2, 1, 1, dtype="bf16", bias=True, residual=True),
+            CONV_MMA,
+        ),
+        (ConvProblem(1, 5, 4, 3, 8, 1, 1, dtype="fp16", layout="nhwc", residual=True), CONV_MMA),
         (
             ConvProblem(
                 1, 5, 4, 3, 8, 3, 2, 2, 1, 1, 0, dtype="bf16", direction="bwd_data", layout="nhwc"

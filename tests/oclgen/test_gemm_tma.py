@@ -145,5 +145,6 @@ def test_sizes_and_transposes(device: Device, dtype: str, config: gemm_tma.Confi
 
 @pytest.mark.parametrize("problem", [*BATCHES, *EPILOGUES], ids=label)
 def test_batches_and_epilogues(device: Device, problem: GemmProblem) -> None:
-    for dtype, size in (("bf16", {}), ("fp16", {"m": 72, "n": 40, "k": 80})):
+    whole = {"m": 72, "n": 40, "k": 80}
+    for dtype, size in (("bf16", {}), ("fp16", whole), ("tf32", whole)):
         assert_right(device, replace(problem, dtype=dtype, **size), TMA)

@@ -44,7 +44,7 @@ CONVS = tuple(
         replace(conv_cases.DEPTHWISE_SHAPES[0], bias=True, activation="relu"),
         replace(conv_cases.DEPTHWISE_SHAPES[1], dtype="fp16", width=8),
         replace(conv_cases.DEPTHWISE_PIXELS[0], activation="relu6"),
-        replace(conv_cases.PIXELS[0], activation="silu"),
+        replace(conv_cases.PIXELS[0], dtype="tf32", activation="silu"),
         *(replace(p, bias=True, activation="relu") for p in winograd_cases.SHAPES[1:3]),
         winograd_cases.EVEN,
         replace(winograd_cases.SHAPES[3], layout="nhwc", activation="relu"),
@@ -60,28 +60,32 @@ OF_PRODUCTS: dict[str, tuple[Any, ...]] = {
     "gemm_mma": gemm_cases.MMAS,
     "gemm_pairs": gemm_cases.PAIRSES,
 }
+OTHER_DTYPES = {"gemm_mma": gemm_mma.DTYPES_SERVED, "gemm_pairs": ("bf16",) * len(PRODUCTS)}
+"""Of each of `PRODUCTS`, where a family does not serve fp32."""
 OF_CONVS: dict[str, tuple[dict[str, Any], ...]] = {
     "conv_async": ({"tile_m": 32, "tile_n": 48, "local_n": 12, "warp_m": 8, "split_k": 2},),
-    "conv_mma": ({"tile_k": 16, "stages": 3, "split_k": 2}, {"tile_m": 128, "warps_m": 4}),
+    "conv_mma": (
+        {"tile_k": 16, "stages": 3, "split_k": 2},
+        {"unit": "wgmma", "tile_m": 128, "warps_m": 4, "warps_n": 1, "tile_k": 16, "stages": 3},
+    ),
     "winograd_blocked": ({"vec_k": 1}, {"out_tile": 2}),
     "winograd_staged": ({"vec_t": 2, "local_t": 4}, {"out_tile": 2}),
 }
 """What is changed of each family's default, besides `conv_cases.VARIED`."""
 
 
-def runnable(device: Device, plan: Plan) -> Plan:
-    """Return the plan, with copies in plain C where the device has no instruction, or skip."""
-    sources = "".join(launch.source for launch in plan.launches)
-    if "cp.async" not in sources or "cp_async" in device.limits.instructions:
-        return plan
-    if "Portable" in device.info.runtime:
-        pytest.skip("PoCL 3.1 computes copies in plain C wrong")
-    return in_plain_c(plan)
+def computes(device: Device, family: str) -> bool:
+    """Say whether the device computes what the family does, units emulated and copies in C."""
+    if "async" in family and "cp_async" not in device.limits.instructions:
+        return "Portable" not in device.info.runtime  # PoCL 3.1 computes it wrong
+    return "pairs" not in family or "vdpbf16ps" in device.limits.instructions
 
 
 def check(device: Device, problem: Problem, family: str, config: Any) -> None:
     """Compare with float64, where all is aligned and where the residual is not."""
-    plan = runnable(device, FAMILIES[family].plan(problem, config))
+    plan = FAMILIES[family].plan(problem, config)
+    if "cp_async" not in device.limits.instructions:
+        plan = in_plain_c(plan)
     result = Bench(device, problem).measure(plan, 0.0)
     assert result.ok, f"{problem.key()} {config}: {result.reason}"
     reason = difference(device, problem, plan)
@@ -101,19 +105,22 @@ def difference(device: Device, problem: Problem, plan: Plan) -> str:
     return compare(out, expected, TOLERANCE[problem.dtype])[1]
 
 
+def without_units(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Emulate matrix units where there are none."""
+    if not {"mma", "wgmma"} <= device.limits.instructions:
+        emulate(monkeypatch)
+
+
 @pytest.mark.parametrize("problem", PRODUCTS, ids=gemm_cases.label)
 @pytest.mark.parametrize("family", OF_PRODUCTS)
 def test_products(
     device: Device, problem: GemmProblem, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if family == "gemm_mma":
-        emulate(monkeypatch)
-        dtypes = gemm_mma.DTYPES_SERVED
-        problem = replace(problem, dtype=dtypes[PRODUCTS.index(problem)])
-    if family == "gemm_pairs":
-        if "vdpbf16ps" not in device.limits.instructions:
-            pytest.skip(f"{device.name} lacks vdpbf16ps")
-        problem = replace(problem, dtype="bf16")
+    if not computes(device, family):
+        pytest.skip(f"{device.name} does not compute {family}")
+    without_units(device, monkeypatch)
+    if family in OTHER_DTYPES:
+        problem = replace(problem, dtype=OTHER_DTYPES[family][PRODUCTS.index(problem)])
     computed = 0
     for config in OF_PRODUCTS[family]:
         for trans_a, trans_b in ((False, False), (False, True), (True, False)):
@@ -129,10 +136,10 @@ def test_products(
 def test_convolutions(
     device: Device, problem: ConvProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    emulate(monkeypatch)
+    without_units(device, monkeypatch)
     computed = set()
     for name, family in FAMILIES.items():
-        if not family.serves(problem) or name == "conv_as_gemm_pairs":
+        if not family.serves(problem) or not computes(device, name):
             continue
         changes = (*OF_CONVS.get(name, ()), conv_cases.VARIED.get(name, {}))
         for config in (family.DEFAULT, *(replace(family.DEFAULT, **change) for change in changes)):
