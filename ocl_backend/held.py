@@ -113,7 +113,8 @@ def follow(step: Step, reads: Sequence[int] = (), writes: Sequence[int] = ()) ->
     """Hold `step` back if it continues what is held, and return whether it does.
 
     `reads` and `writes` are the addresses of all memory that it uses, besides its source, and its
-    result where that lies in the source's place. It reads nothing else that is still to be written.
+    result where that lies in the source's place. It reads nothing else that is still to be written,
+    and writes nothing that what is held still reads.
     """
     with _lock:
         if _settling or not pending:

@@ -13,18 +13,20 @@ from oclgen.problem import GemmProblem, Problem
 from oclgen.render import activation_preamble
 
 
-def epilogue(problem: Problem, results: str, split: bool = False) -> dict[str, Any]:
+def epilogue(problem: Problem, results: str = "", split: bool = False) -> dict[str, Any]:
     """Return a template's `bias`, `residual` and `activation`, the text of ACT.
 
-    With a residual that text has RESIDUAL(p), too, the place that belongs to that of a result, p:
-    it is as far behind the kernel's `residual` as p is behind `results`. Where the reduction is
-    `split` there is none of all that: it is left to the launch that adds the planes.
+    A residual may lie in the results' own memory: who stores an item reads what is added to it,
+    and nobody else does. With `results`, a pointer in the kernel, the text has RESIDUAL(p), too:
+    what lies as far behind the kernel's `residual` as p, the place of a result, behind `results`.
+    Where the reduction is `split` there is none of all that: it is left to the launch that adds
+    the planes.
     """
     if split:
         no_bias = "none" if isinstance(problem, GemmProblem) else False
         return {"bias": no_bias, "residual": False, "activation": activation_preamble("none")}
     text = activation_preamble(problem.activation)
-    if problem.residual:
+    if problem.residual and results:
         text += f"\n#define RESIDUAL(p) (residual + ((p) - {results}))"
     return {"bias": problem.bias, "residual": problem.residual, "activation": text}
 

@@ -36,7 +36,7 @@ def sum_planes(problem: ConvProblem, planes: int) -> Launch:
         preamble=dtype_preamble(problem.dtype),
         elements=elements,
         planes=planes,
-        **epilogue(problem, "out"),
+        **epilogue(problem),
         per_channel=per_channel,
         vec=vec,
         channels=problem.out_channels,

@@ -36,9 +36,9 @@ class GemmProblem:
 
     Shapes, row-major: A is [batch, m, k] ([batch, k, m] if `trans_a`), B is [batch, k, n]
     ([batch, n, k] if `trans_b`), C is [batch, m, n]. `bias` is "n" (a vector of n, as in
-    `torch.nn.Linear`) or "m". With `residual` a matrix is added that lies as C does, elsewhere.
-    With `shared_a` or `shared_b` all batch items use one A or B. Row and batch strides are given
-    at launch (see `Strides`), so they are no part of the problem.
+    `torch.nn.Linear`) or "m". With `residual` a matrix is added that lies as C does, elsewhere or
+    there. With `shared_a` or `shared_b` all batch items use one A or B. Row and batch strides are
+    given at launch (see `Strides`), so they are no part of the problem.
     """
 
     m: int
@@ -117,7 +117,7 @@ class ConvProblem:
 
     Shapes: x [batch, in_channels, height, width], w [out_channels, in_channels / groups,
     kernel_h, kernel_w], y [batch, out_channels, out_h, out_w]. `fwd` writes y from x, w and
-    perhaps bias [out_channels] and residual, which lies as y does, elsewhere; `bwd_data` writes x
+    perhaps bias [out_channels] and residual, which lies as y does or there; `bwd_data` writes x
     (the gradient) from y and w; `bwd_weights` writes w from x and y. Bias, residual and activation
     belong to `fwd` alone: y = act(conv(x, w) + bias + residual). With `layout` "nhwc" x and y are
     [batch, height, width, channels]; w always lies as above.

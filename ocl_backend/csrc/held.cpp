@@ -2,6 +2,7 @@
 // it: whether it was dropped says whether anybody could still look at what lies there.
 #include "held.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "profile.h"
@@ -49,8 +50,8 @@ void ocl_settling_failed(const char* text) { ocl::error = text; }
 
 // Holds blocks for a launch of the operator this thread is in. `words` are a device, how many of
 // the addresses that follow are read, how many more are written, and those; 0 is none. Returns 0,
-// and holds nothing, if one of them is no memory of the device, or is to be read and will be
-// written by what is held already.
+// and holds nothing, if one of them is no memory of the device, is to be read and will be written by
+// what is held already, or is to be written and will be read or written by that.
 int ocl_hold(const int64_t* words) {
   const auto device = c10::DeviceIndex(words[0]);
   const int64_t reads = words[1], count = reads + words[2];
@@ -60,7 +61,8 @@ int ocl_hold(const int64_t* words) {
     if (!address) continue;
     ocl::Block* block = ocl::hold_block(address, device);
     if (block) ocl::held.push_back(block);
-    if (!block || (i < reads && block->awaited)) {
+    const auto end = ocl::held.begin() + ptrdiff_t(before);
+    if (!block || (i < reads ? block->awaited : std::find(ocl::held.begin(), end, block) != end)) {
       ocl::let_go(before);
       return 0;
     }

@@ -85,7 +85,8 @@ class Adding(Pointwise):
         step = Step(self, x, result, values, other)
         if follow(step, (other,), self.new(result)):
             return
-        if self.fresh and follow(Step(self, other, result, values, x), (x,), (result,)):
+        # in place of x, whose items are read by whom their sums are written by
+        if follow(Step(self, other, result, values, x), (x,), (result,)):
             return
         begin(step, (x, other), (result,))
 

@@ -114,7 +114,7 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
         NAME,
         **_common(problem, config),
         sizes=parts.sizes_text(problem, _weights_layout(problem, config)),
-        **epilogue(problem, "out", split),
+        **epilogue(problem, split=split),
         staging=config.gemm(problem).staging(_product(problem)),
         pixels="a" if nhwc else "b",
         slice=_slice(problem, config) // config.tile_k,

@@ -245,7 +245,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         blocks_n=config.blocks[1],
         staging=config.staging(problem),
         ahead=config.ahead,
-        **epilogue(problem, "c", split),
+        **epilogue(problem, split=split),
         edge_m=problem.m % config.tile_m != 0,
         edge_n=problem.n % config.tile_n != 0,
         edge_k=problem.k % config.tile_k != 0,

@@ -200,7 +200,7 @@ def _source(problem: GemmProblem, config: Config) -> str:
         "items": config.work_items,
         "pairs": split or problem.dtype == "tf32",
         "c_type": "float" if split else "elem_t",
-        **epilogue(problem, "c", split),
+        **epilogue(problem, split=split),
     }
     return render(
         NAME,

@@ -36,10 +36,10 @@ b                   how B lies in local memory: see `Layout`
     def plus_bias(j):
         return {"none": "", "m": " + bias_row", "n": f" + bias{j}"}[bias]
     def plus_theirs(j):
-        """The residual of a pair of columns of the four blocks from j on, where each lane has one."""
+        """What is added to this lane's two columns of block j."""
         if not residual:
             return ""
-        return f" + load_pair(theirs, n0{plus(8 * j)}, n, close)" if pairs else f" + unpacked(theirs.{'xyzw'[j % 4]})"
+        return f" + load_pair(theirs, n0{plus(8 * j)}, n, aligned)" if pairs else f" + unpacked(theirs.{'xyzw'[j % 4]})"
     def rounded(value):
         return f"to_tf32({value})" if tf32 and not pack_a else value
 %>\
@@ -258,7 +258,7 @@ ${multiply(1)}\
     const bool wide = IS_ALIGNED(c, ld_c, ${4 if pairs else 2}, ${2 if pairs else 8});
     const int n0 = tile_column + lane % 4 * ${2 if pairs else 8};
 % if residual:
-    const bool close = IS_ALIGNED(residual, ld_c, ${4 if pairs else 2}, ${2 if pairs else 8});
+    const bool aligned = IS_ALIGNED(residual, ld_c, ${4 if pairs else 2}, ${2 if pairs else 8});
 % endif
 % for j0 in range(0, tile_n // 8, 4):
     {
@@ -278,7 +278,7 @@ ${multiply(1)}\
 % if residual and pairs:
             __global const elem_t *theirs = residual + ${"min(row, m - 1)" if edge_m else "row"} * (long)ld_c;
 % elif residual:
-            const uint4 theirs = turned(load_eight(residual + ${"min(row, m - 1)" if edge_m else "row"} * (long)ld_c, n0${plus(8 * j0)}, n, close));
+            const uint4 theirs = turned(load_eight(residual + ${"min(row, m - 1)" if edge_m else "row"} * (long)ld_c, n0${plus(8 * j0)}, n, aligned));
 % endif
 <% values = [f"(float2)(acc[{r // 2}][{4 * j + 2 * (r % 2)}], acc[{r // 2}][{4 * j + 2 * (r % 2) + 1}]){plus_bias(j)}{plus_theirs(j)}" for j in range(j0, j0 + 4)] %>\
 % if pairs:

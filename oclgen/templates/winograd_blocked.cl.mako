@@ -170,7 +170,7 @@ ${product(block % item_t)}\
 % endif
 }
 
-/* One tile of ${vec_k} filters from k on: transform back, add the bias, activate, store. */
+/* One tile of ${vec_k} filters from k on: transform back, add the bias${" and the residual" if residual else ""}, activate, store. */
 static void output_tile(
     __global const float *m, const int k, const int row, const int column,
 % if bias:

@@ -198,6 +198,29 @@ def test_a_convolution_takes_a_residual(
     assert torch.equal(z.cpu(), small(device, 2, 5, 7, 7).cpu())
 
 
+@pytest.mark.parametrize("trains", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("normalised", [True, False], ids=["normalised", "plain"])
+def test_a_sum_may_lie_in_place_of_the_residual(
+    device: Any, normalised: bool, trains: bool
+) -> None:
+    """As in blocks that sample their input down behind what they add it to."""
+    conv = nn.Conv2d(3, 5, 3, bias=not normalised).to(place(device))
+    norm = normalisation(5, device).train(trains)
+    x, z = small(device, 2, 3, 9, 9), small(device, 2, 5, 7, 7)
+
+    def added(result: Tensor | None = None) -> Tensor:
+        identity = norm(conv(x)) if normalised else conv(x)
+        if result is None:
+            return torch.relu_(identity)
+        result += identity
+        return torch.relu_(result)
+
+    with torch.no_grad():
+        same(lambda: added(z.clone()))
+        one = names(lambda: z.clone())
+        assert names(lambda: added(z.clone())) == one + names(added)
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_a_convolution_in_channels_last_takes_a_residual_of_the_same_layout(
     device: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
@@ -235,7 +258,6 @@ def test_no_residual_that_is_scaled_broadcast_or_of_another_dtype(device: Any) -
         lambda y: y + z[:, :, :1],
         lambda y: y + z.half(),
         lambda y: y + z.transpose(2, 3),
-        lambda y: z.clone().add_(y),
         lambda y: y + y,
     ]
     with torch.no_grad():
@@ -444,6 +466,22 @@ def adds_to_its_own_input(p: dict[str, Tensor]) -> Tensor:
     return torch.relu_(x) + y
 
 
+def adds_to_a_part_of_its_input(p: dict[str, Tensor]) -> Tensor:
+    x = torch.cat([p["x"], p["z"]])
+    x[:2] += torch.conv2d(x[1:3], p["w"])
+    part = x[2:]
+    part += norm(torch.conv2d(part, p["w"]), p)
+    part.relu_()
+    return x
+
+
+def adds_to_a_statistic(p: dict[str, Tensor]) -> Tensor:
+    x, mean = p["x"][:1, :, :1, :1].clone(), p["mean"].clone()
+    n = functional.batch_norm(torch.conv2d(x, p["w"]), mean, p["var"])
+    mean += n.view(3)
+    return mean.relu_()
+
+
 def adds_a_convolution_to_itself(p: dict[str, Tensor]) -> Tensor:
     y = conv(p)
     y += y
@@ -463,6 +501,8 @@ def overwrites_the_residual(p: dict[str, Tensor]) -> Tensor:
 
 PROGRAMS = [
     adds_to_its_own_input,
+    adds_to_a_part_of_its_input,
+    adds_to_a_statistic,
     adds_a_convolution_to_itself,
     overwrites_the_residual,
     keeps_a_view,

@@ -172,7 +172,7 @@ def problems(largest: int = 40) -> st.SearchStrategy[GemmProblem]:
         trans_a=st.booleans(), trans_b=st.booleans(),
         batch=st.integers(1, 3), shared_a=st.booleans(), shared_b=st.booleans(),
         bias=st.sampled_from(("none", "m", "n")),
-        activation=st.sampled_from(ACTIVATIONS),
+        activation=st.sampled_from(ACTIVATIONS), residual=st.booleans(),
     )  # fmt: skip
 
 

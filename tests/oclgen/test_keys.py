@@ -31,6 +31,7 @@ GEMMS = st.builds(
     shared_b=st.booleans(),
     bias=st.sampled_from(["none", "m", "n"]),
     activation=st.sampled_from(ACTIVATIONS),
+    residual=st.booleans(),
 )
 
 
@@ -46,6 +47,7 @@ def convs(draw: st.DrawFn) -> ConvProblem:
         bias=forward and draw(st.booleans()),
         activation=draw(st.sampled_from(ACTIVATIONS)) if forward else "none",
         layout=draw(st.sampled_from(LAYOUTS)),
+        residual=forward and draw(st.booleans()),
     )  # fmt: skip
 
 
@@ -70,6 +72,7 @@ def test_any_other_text_is_refused(text: str) -> None:
         "conv:1,8,8,8,8,3,3:s1,01:p0,0:d1,1:g1:fp32:fwd:-:none",
         "conv:1,8,8,8,8,3:s1,1:p0,0:d1,1:g1:fp32:fwd:-:none",
         "conv:1,8,8,8,8,3,3:s1,1:p0,0:d1,1:g1:fp32:fwd:-:none:nchw",
+        "conv:1,8,8,8,8,3,3:s1,1:p0,0:d1,1:g1:fp32:fwd:-:none:residual:nhwc",
         "x" * 100_000,
     ],
 )

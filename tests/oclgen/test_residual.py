@@ -82,24 +82,30 @@ def computes(device: Device, family: str) -> bool:
 
 
 def check(device: Device, problem: Problem, family: str, config: Any) -> None:
-    """Compare with float64, where all is aligned and where the residual is not."""
+    """Compare with float64: a residual that is aligned, one that is not, one that is the result."""
     plan = FAMILIES[family].plan(problem, config)
     if "cp_async" not in device.limits.instructions:
         plan = in_plain_c(plan)
     result = Bench(device, problem).measure(plan, 0.0)
     assert result.ok, f"{problem.key()} {config}: {result.reason}"
-    reason = difference(device, problem, plan)
-    assert not reason, f"{problem.key()} {config}, residual not aligned: {reason}"
+    for in_place in (False, True):
+        reason = difference(device, problem, plan, in_place)
+        assert not reason, f"{problem.key()} {config}, in_place={in_place}: {reason}"
 
 
-def difference(device: Device, problem: Problem, plan: Plan) -> str:
-    """Return why the result is wrong, or "", where the residual begins an element late."""
+def difference(device: Device, problem: Problem, plan: Plan, in_place: bool) -> str:
+    """Return why the result is wrong, or "".
+
+    The residual lies where the result will, or begins an element late.
+    """
     inputs = {role: encode(v, problem.dtype) for role, v in random_inputs(problem, 1).items()}
     like = encode(np.zeros(problem.buffers[problem.output], np.float32), problem.dtype)
     late = np.concatenate([np.zeros(1, like.dtype), inputs["residual"].ravel()])
-    stored = {**inputs, "residual": late, problem.output: like}
+    stored = {**inputs, "residual": inputs["residual"] if in_place else late, problem.output: like}
     buffers = {role: device.upload(array) for role, array in stored.items()}
-    device.prepare(plan, buffers, {"residual": 1}).run()
+    if in_place:
+        buffers[problem.output] = buffers["residual"]
+    device.prepare(plan, buffers, {"residual": 0 if in_place else 1}).run()
     out = decode(device.download(buffers[problem.output], like), problem.dtype)
     expected = reference(problem, {role: decode(v, problem.dtype) for role, v in inputs.items()})
     return compare(out, expected, TOLERANCE[problem.dtype])[1]
