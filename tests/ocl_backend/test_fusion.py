@@ -468,9 +468,10 @@ def adds_to_its_own_input(p: dict[str, Tensor]) -> Tensor:
 
 def adds_to_a_part_of_its_input(p: dict[str, Tensor]) -> Tensor:
     x = torch.cat([p["x"], p["z"]])
-    x[:2] += torch.conv2d(x[1:3], p["w"])
+    windows = p["w"].expand(3, 3, 3, 3).contiguous()
+    x[:2] += torch.conv2d(x[1:3], windows, padding=1)
     part = x[2:]
-    part += norm(torch.conv2d(part, p["w"]), p)
+    part += norm(torch.conv2d(part, windows, padding=1), p)
     part.relu_()
     return x
 
