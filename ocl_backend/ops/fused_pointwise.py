@@ -175,7 +175,7 @@ def rule_of(
     numbers = NUMBERS.get(row, ())
     given = len(names) == len(operands) + len(numbers)
     tensors = list(operands.values())
-    alike = len({(t.shape, t.dtype) for t in tensors}) == 1 and len({*strides}) == 1
+    alike = len({(t.shape, t.dtype) for t in tensors}) == 1 and _equal(strides, tensors[0].shape)
     if kind is None or not given or not alike or tensors[0].dtype not in STORAGE:
         return None
     like = tensors[0]
@@ -183,6 +183,11 @@ def rule_of(
     if not dense or not like.numel():
         return None
     return kind(row, like.get_device(), like.numel(), like.dtype, run, fresh, activation, numbers)
+
+
+def _equal(strides: Sequence[tuple[int, ...]], shape: Sequence[int]) -> bool:
+    """Say whether all are the same, but for those of a single item, along which nobody walks."""
+    return len({tuple(s for s, n in zip(one, shape, strict=True) if n > 1) for one in strides}) == 1
 
 
 @lru_cache(maxsize=1024)

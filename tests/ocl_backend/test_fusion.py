@@ -182,20 +182,21 @@ ADDITIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("addition", ADDITIONS)
 @pytest.mark.parametrize("normalised", [True, False], ids=["normalised", "plain"])
 @pytest.mark.parametrize("act", [nn.ReLU(inplace=True), nn.Identity()], ids=["relu", "none"])
 def test_a_convolution_takes_a_residual(
-    device: Any, addition: str, normalised: bool, act: nn.Module
+    device: Any, addition: str, normalised: bool, act: nn.Module, batch: int
 ) -> None:
     conv = nn.Conv2d(3, 5, 3, bias=not normalised).to(place(device))
     layers = nn.Sequential(conv, normalisation(5, device)) if normalised else conv
-    x, z = small(device, 2, 3, 9, 9), small(device, 2, 5, 7, 7)
+    x, z = small(device, batch, 3, 9, 9), small(device, batch, 5, 7, 7)
     with torch.no_grad():
         same(lambda: act(ADDITIONS[addition](layers(x), z)))
         fused = names(lambda: act(ADDITIONS[addition](layers(x), z)))
         assert fused == names(lambda: torch.relu_(layers(x)))
-    assert torch.equal(z.cpu(), small(device, 2, 5, 7, 7).cpu())
+    assert torch.equal(z.cpu(), small(device, batch, 5, 7, 7).cpu())
 
 
 @pytest.mark.parametrize("trains", [True, False], ids=["train", "eval"])
