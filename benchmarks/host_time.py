@@ -4,8 +4,9 @@
 
 `total` is wall time per call with the wait at the end; `host` the processor time of the calling
 thread, which the device's work does not count into even where it shares the cores; `driver` the
-part of that which the same launches take by themselves, all prepared and with nothing to set;
-`ours` the rest. `cpu` is torch on the CPU, wall time. Minimum of several rounds.
+part of that which the same launches take by themselves, all prepared and with nothing to set but
+workspaces; `ours` the rest. The chain is held back and runs as one. `cpu` is torch on the CPU, wall
+time. Minimum of several rounds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from time import perf_counter, thread_time
 import torch
 
 import ocl_backend  # noqa: F401  (registers the device)
-from ocl_backend.launch import Launch
+from ocl_backend.held import LEAST_ITEMS, settle
+from ocl_backend.launch import Prepared
 
 ROUNDS = 7
 Call = Callable[[], object]
@@ -46,30 +48,40 @@ def operators(device: torch.device) -> dict[str, Call]:
     """Return the calls to time, on tensors of `device`."""
     x, image = torch.ones(64, 64).to(device), torch.ones(1, 8, 16, 16).to(device)
     weight, bias = torch.ones(8, 8, 3, 3).to(device), torch.ones(64).to(device)
+    held = torch.ones(LEAST_ITEMS // 4096, 64, 8, 8).to(device)
+    layers = [
+        torch.nn.Conv2d(64, 64, 1, bias=False),
+        torch.nn.BatchNorm2d(64),
+        torch.nn.ReLU6(inplace=True),
+    ]
+    chain = torch.nn.Sequential(*layers).to(device).eval().requires_grad_(False)
     return {
         "x + x, 64 x 64": lambda: x + x,
         "relu, 64 x 64": lambda: torch.relu(x),
         "mm, 64^3": lambda: torch.mm(x, x),
         "addmm, 64^3": lambda: torch.addmm(bias, x, x),
         "conv2d 3x3, 8 to 8, 16^2": lambda: torch.conv2d(image, weight, padding=1),
+        "chain 1x1, norm, ReLU6": lambda: chain(held),
     }
 
 
 def launches_of(call: Call) -> Call:
     """Return the launches that `call` makes, with the pointers of one call, and nothing else."""
     call()  # what it prepares at first is no part of it
-    made: list[tuple[Launch, tuple[float, ...]]] = []
-    plain = Launch.__call__
+    settle()
+    made: list[tuple[Prepared, tuple[float, ...]]] = []
+    plain = Prepared.__call__
 
-    def noted(self: Launch, *values: float) -> None:
+    def noted(self: Prepared, *values: float) -> None:
         made.append((self, values))
         plain(self, *values)
 
-    Launch.__call__ = noted  # type: ignore[method-assign]
+    Prepared.__call__ = noted  # type: ignore[method-assign]
     try:
         kept = call()  # whose memory the launches write to
+        settle()
     finally:
-        Launch.__call__ = plain  # type: ignore[method-assign]
+        Prepared.__call__ = plain  # type: ignore[method-assign]
 
     def again() -> object:
         for launch, values in made:

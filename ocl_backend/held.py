@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from struct import Struct
-from threading import RLock
+from threading import RLock, get_ident
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
@@ -85,7 +85,8 @@ LEAST_ITEMS = 1 << 14
 """Items of a result below which holding it back costs the host more than a launch saves."""
 
 _lock = RLock()
-_settling = False
+_settler = 0
+"""The thread that lets the chain run; 0: none."""
 _on = True
 
 
@@ -103,7 +104,7 @@ def begin(step: Step, reads: Sequence[int], writes: Sequence[int]) -> None:
     with _lock:
         if pending:
             settle()
-        if _on and not _settling and _hold(step.rule.device, reads, writes):
+        if _on and not _settler and _hold(step.rule.device, reads, writes):
             pending.append(step)
         else:
             step.rule.alone(step)
@@ -117,7 +118,7 @@ def follow(step: Step, reads: Sequence[int] = (), writes: Sequence[int] = ()) ->
     and writes nothing that what is held still reads.
     """
     with _lock:
-        if _settling or not pending:
+        if _settler or not pending:
             return False
         last, rule = pending[-1], step.rule
         fits = (
@@ -139,11 +140,13 @@ def settle() -> None:
         LaunchError, torch.OutOfMemoryError, BuildError: as launches do; the rest of the chain is
             then lost, as it would be had its first part failed at once.
     """
-    global _settling
+    global _settler
+    if _settler == get_ident():
+        return  # its launches ask, too
     with _lock:
-        if _settling or not pending:
+        if not pending:
             return
-        _settling = True
+        _settler = get_ident()
         try:
             if _listeners().value:
                 shim.library().ocl_name_held()
@@ -154,10 +157,13 @@ def settle() -> None:
         finally:
             pending.clear()
             _let_go()()
-            _settling = False
+            _settler = 0
 
 
 def _run(steps: Sequence[Step]) -> None:
+    if len(steps) == 1:
+        steps[0].rule.alone(steps[0])
+        return
     at = 0
     while at < len(steps):
         step, end = steps[at], _reach(steps, at)
@@ -185,9 +191,9 @@ def _reach(steps: Sequence[Step], at: int) -> int:
 
 def _hold(device: int, reads: Sequence[int], writes: Sequence[int]) -> bool:
     """Keep memory from being handed out again; False if the shim says that this cannot be held."""
-    first, last = len(reads), len(writes)
-    if not first + last and not _listeners().value:
+    if not reads and not writes and not _listeners().value:
         return True  # a profiler would be told whose launch this is
+    first, last = len(reads), len(writes)
     words = WORDS[first + last](device, first, last, *reads, *writes)
     return _shim_hold()(words) != 0
 
@@ -282,6 +288,6 @@ def register() -> None:
 
 
 def _forget() -> None:
-    global _lock, _settling
-    _lock, _settling = RLock(), False
+    global _lock, _settler
+    _lock, _settler = RLock(), 0
     pending.clear()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from ocl_backend.launch import PreparedPlan
+from ocl_backend.prepared_plan import PreparedPlan
 
 Result = TypeVar("Result")
 
@@ -78,14 +78,11 @@ def made_once(weights: Weights | None, maker: object, make: Callable[[], Result]
     return result
 
 
-def run(launch: PreparedPlan, weights: Weights | None, *pointers: int) -> None:
+def run(launch: PreparedPlan, weights: Weights, *pointers: int) -> None:
     """Enqueue `launch`, with what was kept of `weights` if that still holds.
 
     Raises:
         LaunchError, torch.OutOfMemoryError: as `PreparedPlan`.
     """
-    if weights is None:
-        launch(*pointers)
-    else:
-        spaces = made_once(weights, launch, lambda: launch.make_of_weights(*pointers))
-        launch.run_rest(spaces, *pointers)
+    made = made_once(weights, launch, lambda: launch.make_of_weights(*pointers))
+    launch.run_rest(made, *pointers)

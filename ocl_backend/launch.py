@@ -1,6 +1,6 @@
 """Prepared launches: build and set a kernel once, then call it with data pointers only.
 
-It runs kernels and generated plans on torch's memory; what to run is decided elsewhere.
+It runs kernels, one or several, on torch's memory; what to run is decided elsewhere.
 
     double = prepare(0, SOURCE, "double_all", (n,), [Pointer(4), Pointer(4), np.int64(n)])
     double(x.data_ptr(), out.data_ptr())
@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from operator import itemgetter
+from struct import Struct
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
-from oclgen import plan as plans
-from oclgen.device import SCALAR_TYPES, LaunchError, devices
+from oclgen.device import LaunchError, devices
 
 import pyopencl as cl  # isort: skip
 
@@ -53,30 +52,27 @@ Argument = Pointer | Varying | np.generic
 """What a kernel takes, in order; a numpy scalar is set once and for all."""
 
 KINDS = {"int": 1, "long": 2, "float": 3}
-C_TYPES: dict[str, type[ctypes.c_int64 | ctypes.c_double]] = {
-    "int": ctypes.c_int64,
-    "long": ctypes.c_int64,
-    "float": ctypes.c_double,
-}
 
 
-class Launch:
-    """A kernel with everything set that does not change; call it with what does, in order."""
+class Prepared:
+    """Something of the shim that takes values and enqueues; call it with those, in order.
 
-    __slots__ = ("__weakref__", "_call", "_handle", "_kernel")
+    `words` says how they travel: a letter of `struct` each.
+    """
 
-    def __init__(self, call: Callable[..., int], handle: int, kernel: Any) -> None:
-        self._call = call
+    __slots__ = ("__weakref__", "_enqueue", "_handle", "_pack", "words")
+
+    def __init__(self, name: str, handle: int, words: str) -> None:
+        self.words = words
         self._handle = handle
-        self._kernel = kernel  # the shim borrows it
-        delete = shim.library()["ocl_launch_delete"]
-        delete.argtypes = [ctypes.c_void_p]
+        self._enqueue, delete = _entries(name)
+        self._pack = Struct(words).pack
         weakref.finalize(self, delete, handle).atexit = False
 
     def __call__(self, *values: float) -> None:
-        """Enqueue the kernel with `values`: a `data_ptr()` per `Pointer`, a number per `Varying`.
+        """Enqueue with `values`: a `data_ptr()` per `Pointer`, a number per `Varying`.
 
-        Returns before the kernel has run. Safe to call from any thread.
+        Returns before anything has run. Safe to call from any thread.
 
         Raises:
             LaunchError: a pointer is not memory of this device.
@@ -86,9 +82,53 @@ class Launch:
         """
         if pending:
             settle()
-        status = self._call(self._handle, *values)
+        status = self._enqueue(self._handle, self._pack(*values))
         if status:
             raise _error(status)
+
+
+class Launch(Prepared):
+    """A kernel with everything set that does not change; call it with what does, in order."""
+
+    __slots__ = ("_kernel",)
+
+    def __init__(self, handle: int, kernel: Any, changing: Sequence[Pointer | Varying]) -> None:
+        super().__init__("ocl_launch", handle, "".join(map(_word, changing)))
+        self._kernel = kernel  # the shim borrows it
+
+
+class Part(NamedTuple):
+    """A launch of several, and which of their values and workspaces it takes, in order."""
+
+    launch: Launch
+    places: tuple[int, ...]
+
+
+class LaunchSequence(Prepared):
+    """Launches one behind the other; call it with the values that they take together.
+
+    Behind those come integers that are `fixed`, then workspaces, whose sizes are in bytes. They are
+    taken from the caching allocator and return to it at once: the queue is in order.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(
+        self,
+        device: int,
+        parts: Sequence[Part],
+        values: int,
+        workspaces: Sequence[int] = (),
+        fixed: Sequence[int] = (),
+    ) -> None:
+        self._parts = tuple(parts)  # the shim borrows them
+        words = ["q"] * values
+        for launch, places in parts:
+            for word, place in zip(launch.words, places, strict=True):
+                if place < values:
+                    words[place] = word
+        handle = _new_sequence(device, self._parts, values, workspaces, fixed)
+        super().__init__("ocl_sequence", handle, "".join(words))
 
 
 def prepare(
@@ -124,153 +164,8 @@ def prepare(
             f"kernel {kernel} takes {built.num_args} arguments, {index} were described "
             "(a pointer counts for two: buffer and element offset)"
         )
-    handle = _new(device, built, kernel, global_size, local_size, changing)
-    return Launch(_entry(tuple(argument for _, argument in changing)), handle, built)
-
-
-def _picker(order: tuple[int, ...]) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
-    """Return the function that takes the items at `order`, of a tuple; the fastest there is."""
-    if len(order) == 1:
-        return itemgetter(slice(order[0], order[0] + 1))
-    return itemgetter(*order)
-
-
-Step = tuple[Launch, tuple[int, ...]]
-"""A launch, and which of a plan's roles and workspaces it takes."""
-
-
-class PreparedPlan:
-    """A generated plan whose launches are prepared; call it with the data pointers of its roles."""
-
-    __slots__ = (
-        "__weakref__", "_all", "_counters", "_device", "_of_weights", "_steps", "_workspaces",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        device: int,
-        of_weights: Sequence[Step],
-        steps: Sequence[Step],
-        workspaces: Sequence[int],
-        counters: Sequence[torch.Tensor] = (),
-    ) -> None:
-        self._device = torch.device("ocl", device)
-        self._of_weights = tuple(of_weights)
-        self._steps = [(launch, _picker(order)) for launch, order in steps]
-        self._all = [(launch, _picker(order)) for launch, order in of_weights] + self._steps
-        self._workspaces = tuple(workspaces)
-        self._counters = tuple(counters)
-
-    def __call__(self, *pointers: int) -> None:
-        """Enqueue every launch; `pointers` follow the `roles` given to `prepare_plan`.
-
-        Workspaces come from the caching allocator and return to it at once: the queue is in order.
-
-        Raises:
-            LaunchError: as `Launch`.
-            torch.OutOfMemoryError: there is no room for a workspace.
-        """
-        spaces = [
-            torch.empty(size, dtype=torch.uint8, device=self._device) for size in self._workspaces
-        ]
-        spaces += self._counters
-        given = (*pointers, *[space.data_ptr() for space in spaces])
-        for launch, pick in self._all:
-            launch(*pick(given))
-
-    def make_of_weights(self, *pointers: int) -> dict[int, torch.Tensor]:
-        """Enqueue what depends on the weights alone; return the workspaces it fills, by place.
-
-        Raises:
-            LaunchError, torch.OutOfMemoryError: as a call.
-        """
-        count = len(pointers)
-        places = {at - count for _, order in self._of_weights for at in order if at >= count}
-        made = {
-            at: torch.empty(self._workspaces[at], dtype=torch.uint8, device=self._device)
-            for at in places
-        }
-        given = {count + at: space.data_ptr() for at, space in made.items()}
-        given |= dict(enumerate(pointers))
-        for launch, order in self._of_weights:
-            launch(*[given[position] for position in order])
-        return made
-
-    def run_rest(self, made: Mapping[int, torch.Tensor], *pointers: int) -> None:
-        """Enqueue the other launches, on what `make_of_weights` returned.
-
-        Raises:
-            LaunchError, torch.OutOfMemoryError: as a call.
-        """
-        spaces = [
-            made[at] if at in made
-            else torch.empty(size, dtype=torch.uint8, device=self._device)
-            for at, size in enumerate(self._workspaces)
-        ]  # fmt: skip
-        spaces += self._counters
-        given = (*pointers, *[space.data_ptr() for space in spaces])
-        for launch, pick in self._steps:
-            launch(*pick(given))
-
-
-def prepare_plan(
-    device: int,
-    plan: plans.Plan,
-    roles: Sequence[str],
-    item_bytes: Mapping[str, int] | int = 4,
-    scalars: Mapping[str, int | float] | None = None,
-) -> PreparedPlan:
-    """Prepare every launch of `plan` on device `device`; calls pass pointers in order of `roles`.
-
-    `item_bytes` is the item size of each role's tensor (an int: of all); `scalars` replace named
-    scalars of the plan.
-
-    Raises:
-        BuildError: the compiler refused a program.
-        LaunchError: an argument does not fit, or the plan wants a role that is not in `roles`.
-    """
-    known = (*roles, *(role for role, _ in plan.workspaces), plans.COUNTERS)
-    of_weights: list[Step] = []
-    steps: list[Step] = []
-    for step in plan.launches:
-        wanted = [arg.role for arg in step.args if isinstance(arg, plans.Buffer)]
-        if missing := sorted(set(wanted) - set(known)):
-            raise LaunchError(f"kernel {step.kernel} wants {missing}; given are {list(known)}")
-        arguments = _plan_arguments(step, item_bytes, scalars or {})
-        launch = prepare(
-            device, step.source, step.kernel, step.global_size, arguments, step.local_size
-        )
-        order = tuple(known.index(role) for role in wanted)
-        (of_weights if step.of_weights else steps).append((launch, order))
-    sizes = [size for _, size in plan.workspaces]
-    counters = [_counters(device, plan.counters)] if plan.counters else []
-    return PreparedPlan(device, of_weights, steps, sizes, counters)
-
-
-_zeros: dict[int, torch.Tensor] = {}
-
-
-def _counters(device: int, count: int) -> torch.Tensor:
-    """Return at least `count` ints that are zero between launches; a device's plans share them."""
-    known = _zeros.get(device)
-    if known is None or known.numel() < count:
-        place = torch.device("ocl", device)
-        known = _zeros[device] = torch.zeros(count, dtype=torch.int32, device=place)
-    return known
-
-
-def _plan_arguments(
-    step: plans.Launch, item_bytes: Mapping[str, int] | int, scalars: Mapping[str, int | float]
-) -> list[Argument]:
-    arguments: list[Argument] = []
-    for arg in step.args:
-        if isinstance(arg, plans.Buffer):
-            size = item_bytes if isinstance(item_bytes, int) else item_bytes.get(arg.role, 1)
-            arguments.append(Pointer(size))
-        elif isinstance(arg, plans.Scalar):
-            arguments.append(SCALAR_TYPES[arg.type](scalars.get(arg.name, arg.value)))
-        # an Offset follows its Buffer and belongs to the Pointer
-    return arguments
+    handle = _new_launch(device, built, kernel, global_size, local_size, changing)
+    return Launch(handle, built, [argument for _, argument in changing])
 
 
 def _kernel(program: Any, name: str) -> Any:
@@ -290,7 +185,11 @@ def _set_fixed(built: Any, kernel: str, index: int, value: np.generic) -> None:
         raise LaunchError(f"kernel {kernel}, argument {index} = {value!r}: {error}") from error
 
 
-def _new(
+def _word(argument: Pointer | Varying) -> str:
+    return "d" if argument == Varying("float") else "q"
+
+
+def _new_launch(
     device: int,
     built: Any,
     name: str,
@@ -298,9 +197,6 @@ def _new(
     local_size: Sequence[int] | None,
     changing: Sequence[tuple[int, Pointer | Varying]],
 ) -> int:
-    def array(kind: Any, values: Sequence[int]) -> Any:
-        return (kind * len(values))(*values)
-
     create = shim.library().ocl_launch_new
     create.restype = ctypes.c_void_p
     kinds = [0 if isinstance(a, Pointer) else KINDS[a.type] for _, a in changing]
@@ -310,27 +206,53 @@ def _new(
         ctypes.c_void_p(built.int_ptr),
         name.encode(),
         ctypes.c_uint32(len(global_size)),
-        array(ctypes.c_size_t, global_size),
-        None if local_size is None else array(ctypes.c_size_t, local_size),
+        _array(ctypes.c_size_t, global_size),
+        None if local_size is None else _array(ctypes.c_size_t, local_size),
         ctypes.c_uint32(len(changing)),
-        array(ctypes.c_int32, kinds),
-        array(ctypes.c_int32, [index for index, _ in changing]),
-        array(ctypes.c_int32, sizes),
+        _array(ctypes.c_int32, kinds),
+        _array(ctypes.c_int32, [index for index, _ in changing]),
+        _array(ctypes.c_int32, sizes),
     )
     return handle
 
 
-@cache
-def _entry(signature: tuple[Pointer | Varying, ...]) -> Callable[..., int]:
-    """Return the variadic C entry point with its argument types spelled out.
+def _new_sequence(
+    device: int,
+    parts: Sequence[Part],
+    values: int,
+    workspaces: Sequence[int],
+    fixed: Sequence[int],
+) -> int:
+    create = shim.library().ocl_sequence_new
+    create.restype = ctypes.c_void_p
+    handle: int = create(
+        ctypes.c_int(device),
+        ctypes.c_uint32(values),
+        ctypes.c_uint32(len(fixed)),
+        _array(ctypes.c_int64, fixed),
+        ctypes.c_uint32(len(workspaces)),
+        _array(ctypes.c_size_t, workspaces),
+        ctypes.c_uint32(len(parts)),
+        _array(ctypes.c_void_p, [part.launch._handle for part in parts]),
+        _array(ctypes.c_uint32, [len(part.places) for part in parts]),
+        _array(ctypes.c_uint32, [place for part in parts for place in part.places]),
+    )
+    return handle
 
-    The platforms' calling conventions pass variadic integers and doubles as they pass named ones
-    (System V x86-64, AAPCS64 on Linux), so one C function serves every signature.
+
+def _array(kind: Any, values: Sequence[int]) -> Any:
+    return (kind * len(values))(*values)
+
+
+@cache
+def _entries(name: str) -> tuple[Callable[[int, bytes], int], Callable[[int], None]]:
+    """Return the shim's functions that enqueue and delete what has this name there.
+
+    One packed argument is soonest handed over.
     """
-    types = [ctypes.c_int64 if isinstance(a, Pointer) else C_TYPES[a.type] for a in signature]
-    entry = shim.library()["ocl_launch"]
-    entry.argtypes = [ctypes.c_void_p, *types]
-    return entry
+    enqueue, delete = shim.library()[name], shim.library()[f"{name}_delete"]
+    enqueue.argtypes, delete.argtypes = [ctypes.c_void_p, ctypes.c_char_p], [ctypes.c_void_p]
+    return enqueue, delete
 
 
 def _error(status: int) -> Exception:

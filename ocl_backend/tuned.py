@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
 import torch
@@ -18,9 +18,10 @@ import torch
 from ocl_backend import kept_weights
 from ocl_backend.held import settle
 from ocl_backend.kept_weights import Weights
-from ocl_backend.launch import PreparedPlan, prepare_plan
+from ocl_backend.prepared_plan import PreparedPlan, prepare_plan
 from oclgen.device import BuildError, LaunchError, devices
 from oclgen.families import FAMILIES, config_to_json
+from oclgen.plan import Plan
 from oclgen.problem import DTYPES, Problem
 from tuned_db import RUNGS, Choice, Chooser, DatabaseError, NoVariantError, open_store
 
@@ -63,6 +64,16 @@ class Explanation:
         return "\n".join(lines)
 
 
+class Prologue(Protocol):
+    """Launches that prepare what a plan reads; equal ones prepare the same."""
+
+    def roles(self, problem: Any) -> dict[str, int]:
+        """Return the buffers that prologue and plan take, and the bytes of their items."""
+
+    def before(self, plan: Plan, problem: Any) -> Plan:
+        """Return prologue and plan as one."""
+
+
 class TunedCall:
     """A problem's chosen variant, ready to launch; call it with data pointers in role order.
 
@@ -87,14 +98,17 @@ class TunedCall:
         _prepared_calls.add(self)
 
     def __call__(self, *pointers: int) -> None:
-        """Enqueue the variant; raises as `ocl_backend.launch.PreparedPlan`."""
+        """Enqueue the variant; raises as `PreparedPlan`."""
         self._launch(*pointers)
         for notice in _observers:
             notice(self)
 
     def with_weights(self, weights: Weights | None, *pointers: int) -> None:
         """Enqueue the variant as a call does; what it makes of `weights` alone is kept."""
-        kept_weights.run(self._launch, weights, *pointers)
+        if weights is None:
+            self._launch(*pointers)
+        else:
+            kept_weights.run(self._launch, weights, *pointers)
         for notice in _observers:
             notice(self)
 
@@ -171,11 +185,13 @@ def tuned_call(
     device: int,
     problem: Problem,
     scalars: tuple[tuple[str, int], ...] = (),
+    prologue: Prologue | None = None,
 ) -> TunedCall:
     """Return the call that computes `problem`; its pointers follow `problem.buffers`' order.
 
-    `scalars` replace named scalars of the plan (row and batch strides). A variant that does not
-    build is warned of and replaced by the next best.
+    `scalars` replace named scalars of the plan (row and batch strides). A `prologue` comes before
+    the plan, and pointers follow its roles. A variant that does not build is warned of and replaced
+    by the next best.
 
     Raises:
         NoVariantError: no family serves the problem, or none of them builds here.
@@ -188,8 +204,10 @@ def tuned_call(
     while True:
         try:
             plan = FAMILIES[choice.family].plan(problem, choice.config)
-            roles, size = tuple(problem.buffers), DTYPES[problem.dtype]
-            launch = prepare_plan(device, plan, roles, size, dict(scalars))
+            roles = dict.fromkeys(problem.buffers, DTYPES[problem.dtype])
+            if prologue is not None:
+                plan, roles = prologue.before(plan, problem), prologue.roles(problem)
+            launch = prepare_plan(device, plan, tuple(roles), roles, dict(scalars))
             return TunedCall(operator, device, choice, launch, plan.replaceable)
         except (BuildError, LaunchError) as error:
             warnings.warn(

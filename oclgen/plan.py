@@ -48,8 +48,8 @@ COUNTER_BYTES = 4
 class Launch:
     """One kernel launch. Sizes are in work-items; `local_bytes` is what the kernel declares.
 
-    `of_weights` says that it reads the buffer w and fills workspaces that no other launch writes:
-    while w stays the same, so do they.
+    `of_weights` says that it reads weights alone (w, and what is folded into it) and fills
+    workspaces that no other launch writes: while the weights stay the same, so do they.
     """
 
     source: str

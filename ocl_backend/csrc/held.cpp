@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "launch.h"
 #include "profile.h"
 
 namespace ocl {
 
 namespace {
-
-enum Status : int { kOk = 0, kFailed = 1, kOutOfMemory = 2, kRefused = 3 };
 
 // Set and read with the interpreter lock held, but for the flag.
 std::atomic<bool> holding{false};

@@ -1,6 +1,7 @@
 // Prepared kernel launches: everything that does not change is set once, a call passes only what
 // does. Called through ctypes with the interpreter lock held; nothing here waits for the device.
-#include <cstdarg>
+#include "launch.h"
+
 #include <cstring>
 #include <set>
 #include <sstream>
@@ -11,10 +12,7 @@
 
 namespace ocl {
 
-namespace {
-
 enum Kind : int32_t { kBuffer = 0, kInt = 1, kLong = 2, kFloat = 3 };
-enum Status : int { kOk = 0, kFailed = 1, kOutOfMemory = 2, kRefused = 3 };
 
 // An argument that changes from call to call. A buffer stands for two arguments of the kernel,
 // the pointer at `index` and its `long` element offset behind it.
@@ -39,6 +37,8 @@ struct Launch {
   std::vector<Changing> arguments;
 };
 
+namespace {
+
 thread_local std::string last_error;
 
 // Names outlive their launches: a failure may be reported long after.
@@ -58,8 +58,7 @@ int fail(const Launch& launch, int status, const std::string& reason) {
   for (cl_uint d = 0; launch.has_local && d < launch.dimensions; ++d)
     text << (d ? ", " : "(") << launch.local_size[d];
   text << (launch.has_local ? "): " : ": ") << reason;
-  last_error = text.str();
-  return status;
+  return ocl::fail(status, text.str());
 }
 
 int fail_at(const Launch& launch, const Changing& argument, const std::string& reason) {
@@ -111,7 +110,7 @@ int set_scalar(const Launch& launch, Changing& argument, int64_t bits, size_t si
   return kOk;
 }
 
-int set_arguments(Launch& launch, va_list values) {
+int set_arguments(Launch& launch, const int64_t* words) {
   if (launch.generation != release_generation()) {
     // a buffer given back to the driver may return under the same handle
     for (auto& argument : launch.arguments) argument.is_set = false;
@@ -120,17 +119,20 @@ int set_arguments(Launch& launch, va_list values) {
   for (auto& argument : launch.arguments) {
     int status = kOk;
     if (argument.kind == kBuffer) {
-      status = set_buffer(launch, argument, va_arg(values, int64_t));
+      status = set_buffer(launch, argument, *words);
     } else if (argument.kind == kFloat) {
-      const float value = float(va_arg(values, double));
+      double given;
+      std::memcpy(&given, words, sizeof given);
+      const float value = float(given);
       int32_t bits;
       std::memcpy(&bits, &value, sizeof bits);
       status = set_scalar(launch, argument, bits, sizeof value);
     } else {
-      status = set_scalar(launch, argument, va_arg(values, int64_t),
+      status = set_scalar(launch, argument, *words,
                           argument.kind == kInt ? sizeof(int32_t) : sizeof(int64_t));
     }
     if (status) return status;
+    ++words;
   }
   return kOk;
 }
@@ -145,6 +147,31 @@ cl_int enqueue(Launch& launch) {
 }
 
 }  // namespace
+
+int fail(int status, const std::string& text) {
+  last_error = text;
+  return status;
+}
+
+int run(Launch& launch, const int64_t* words) {
+  if (in_forked_child())
+    return fail(launch, kFailed, "the device cannot be used in a forked child. "
+                "Start the child with the 'spawn' method");
+  cl_int code = CL_SUCCESS;
+  {
+    const std::lock_guard<std::mutex> lock(device_at(launch.device).submission);
+    if (const int status = set_arguments(launch, words)) return status;
+    code = enqueue(launch);
+    if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY) {
+      // a driver that allocates at first use ran out: make room and try once more
+      empty_cache(launch.device);
+      code = enqueue(launch);
+    }
+  }
+  if (code == CL_SUCCESS) return kOk;
+  const bool memory = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY;
+  return fail(launch, memory ? kOutOfMemory : kRefused, error_name(code));
+}
 
 }  // namespace ocl
 
@@ -173,32 +200,10 @@ void* ocl_launch_new(int device, void* kernel, const char* name, uint32_t dimens
 
 void ocl_launch_delete(void* launch) { delete static_cast<ocl::Launch*>(launch); }
 
-// Takes one value per changing argument, in order: `int64_t` (an address or an integer) or, for a
-// float, `double`. Returns a `Status`; the text is in `ocl_last_error`.
-int ocl_launch(void* opaque, ...) {
-  auto& launch = *static_cast<ocl::Launch*>(opaque);
-  if (ocl::in_forked_child())
-    return ocl::fail(launch, ocl::kFailed, "the device cannot be used in a forked child. "
-                     "Start the child with the 'spawn' method");
-  va_list values;
-  va_start(values, opaque);
-  ocl::cl_int code = ocl::CL_SUCCESS;
-  int status = ocl::kOk;
-  {
-    const std::lock_guard<std::mutex> lock(ocl::device_at(launch.device).submission);
-    status = ocl::set_arguments(launch, values);
-    if (!status) code = ocl::enqueue(launch);
-    if (code == ocl::CL_MEM_OBJECT_ALLOCATION_FAILURE || code == ocl::CL_OUT_OF_HOST_MEMORY) {
-      // a driver that allocates at first use ran out: make room and try once more
-      ocl::empty_cache(launch.device);
-      code = ocl::enqueue(launch);
-    }
-  }
-  va_end(values);
-  if (status || code == ocl::CL_SUCCESS) return status;
-  const bool memory =
-      code == ocl::CL_MEM_OBJECT_ALLOCATION_FAILURE || code == ocl::CL_OUT_OF_HOST_MEMORY;
-  return ocl::fail(launch, memory ? ocl::kOutOfMemory : ocl::kRefused, ocl::error_name(code));
+// Takes one word per changing argument, in order: an address, an integer or the bits of a double.
+// Returns a `Status`; the text is in `ocl_last_error`.
+int ocl_launch(void* launch, const int64_t* words) {
+  return ocl::run(*static_cast<ocl::Launch*>(launch), words);
 }
 
 const char* ocl_last_error() { return ocl::last_error.c_str(); }

@@ -218,12 +218,7 @@ void give_back(void* address) {
 }
 
 struct Allocator final : c10::DeviceAllocator {
-  c10::DataPtr allocate(size_t bytes) override {
-    const c10::Device device(c10::DeviceType::PrivateUse1, current);
-    if (bytes == 0) return {nullptr, nullptr, &give_back, device};
-    void* address = address_of(*take(current, bytes));
-    return {address, address, &give_back, device};
-  }
+  c10::DataPtr allocate(size_t bytes) override { return ocl::allocate(current, bytes); }
   c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
   void copy_data(void* target, const void* source, size_t bytes) const override {
     copy(target, source, bytes);
@@ -343,6 +338,13 @@ void empty_cache(c10::DeviceIndex index) {
 void check_not_forked() {
   TORCH_CHECK(!forked, "an OpenCL device cannot be used in a forked child of the process that "
               "opened it. Start the child with the 'spawn' method.");
+}
+
+c10::DataPtr allocate(c10::DeviceIndex index, size_t bytes) {
+  const c10::Device device(c10::DeviceType::PrivateUse1, index);
+  if (bytes == 0) return {nullptr, nullptr, &give_back, device};
+  void* address = address_of(*take(index, bytes));
+  return {address, address, &give_back, device};
 }
 
 c10::DeviceAllocator* allocator() {

@@ -89,6 +89,8 @@ bool in_forked_child();
 // Moves a storage to a block of `bytes` bytes, keeping what fits.
 void resize_storage(c10::StorageImpl& storage, size_t bytes);
 
+// Memory of a device from the caching allocator. Raises `OutOfMemoryError`.
+c10::DataPtr allocate(c10::DeviceIndex index, size_t bytes);
 c10::DeviceAllocator* allocator();
 
 }  // namespace ocl

@@ -8,13 +8,20 @@ The arithmetic is the template's; what torch asks for is `batch_norm`'s business
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Literal
 
 import torch
 
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.launch import Argument, Launch, Pointer, Varying, prepare
+from ocl_backend.launch import (
+    Argument,
+    Launch,
+    LaunchSequence,
+    Part,
+    Pointer,
+    Varying,
+    prepare,
+)
 from ocl_backend.ops.vectors import are_aligned, width_at_once
 from oclgen.device import devices
 from oclgen.limits import Limits
@@ -223,14 +230,12 @@ class Prepared:
     Pointers are in the template's order, 0 where there is no tensor.
     """
 
-    __slots__ = ("_chooses", "_empty", "_kind", "_launches")
+    __slots__ = ("_chooses", "_kind", "_sequences")
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
         self._chooses = devices()[kind.device].limits.kind != "cpu"
-        self._launches = {self._chooses: _launches(kind, self._chooses)}
-        real = torch.float64 if kind.dtype is torch.float64 else torch.float32
-        self._empty = partial(torch.empty, dtype=real, device=torch.device("ocl", kind.device))
+        self._sequences = {self._chooses: _sequence(kind, self._chooses)}
 
     def __call__(self, *values: float) -> None:
         """Enqueue the launches: with the pointers, eps and momentum.
@@ -238,12 +243,19 @@ class Prepared:
         Raises:
             LaunchError, torch.OutOfMemoryError: as a launch.
         """
-        *pointers, eps, momentum = values
-        aligned = self._chooses and are_aligned(pointers[: self._kind.images])
-        if aligned not in self._launches:
-            self._launches[aligned] = _launches(self._kind, aligned)
-        launches, items = self._launches[aligned]
-        workspace = self._empty(items) if items else None
-        address = workspace.data_ptr() if workspace is not None else 0
-        for launch in launches:
-            launch(*pointers, address, eps, momentum)
+        aligned = self._chooses and are_aligned(values[: self._kind.images])
+        if aligned not in self._sequences:
+            self._sequences[aligned] = _sequence(self._kind, aligned)
+        self._sequences[aligned](*values)
+
+
+def _sequence(kind: Kind, aligned: bool) -> LaunchSequence:
+    """Return the launches as one, which takes what they do but for `partial`."""
+    launches, items = _launches(kind, aligned)
+    values = len(launches[0].words) - 1
+    numbers = values - 2
+    parts = [Part(launch, (*range(numbers), values, numbers, numbers + 1)) for launch in launches]
+    if not items:
+        return LaunchSequence(kind.device, parts, values, fixed=[0])
+    item_bytes = 8 if kind.dtype is torch.float64 else 4
+    return LaunchSequence(kind.device, parts, values, [items * item_bytes])

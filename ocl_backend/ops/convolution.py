@@ -34,6 +34,7 @@ from oclgen.problem import ConvProblem, Direction
 from oclgen.strided_weights import STRIDES
 
 Pair = tuple[int, int]
+Strides = tuple[int, ...]
 Steps = tuple[tuple[str, int], ...]
 """Strides of weights that are not contiguous, by the names of `STRIDES`."""
 
@@ -120,8 +121,8 @@ def convolution(
     if read is x and call.pixels == pixels:
         if len(_plain) >= MOST_PLAIN:
             _plain.clear()
-        _plain[key] = rule, shape, pixels
-    y = _run_plain(rule, shape, call.pixels, read, w, bias)
+        _plain[key] = rule, shape, _strides(shape, pixels)
+    y = _run_plain(rule, shape, _strides(shape, call.pixels), read, w, bias)
     return laid_out_like(y, *given)
 
 
@@ -140,7 +141,7 @@ class _Call(NamedTuple):
         return w if self.strided else w.contiguous()
 
 
-_plain: dict[tuple[Any, ...], tuple[Convolving, torch.Size, bool]] = {}
+_plain: dict[tuple[Any, ...], tuple[Convolving, torch.Size, Strides]] = {}
 """Prepared forward convolutions that copy no image, by everything but the numbers: a call met
 before costs a look."""
 forget_with_tuned(_plain.clear)
@@ -154,18 +155,18 @@ def _rule(call: TunedCall, steps: Steps) -> Convolving:
 
 
 def _run_plain(
-    rule: Convolving, shape: torch.Size, pixels: bool, x: Tensor, w: Tensor, bias: Tensor | None
+    rule: Convolving, shape: torch.Size, strides: Strides, x: Tensor, w: Tensor, bias: Tensor | None
 ) -> Tensor:
     """Return the forward convolution of an image that lies as the rule's call wants it.
 
     The launch is held back for what may follow.
     """
-    y, lying = _empty(x, shape, pixels), w if rule.steps else _dense(w)
+    y, lying = x.new_empty_strided(shape, strides), w if rule.steps else _dense(w)
     bias = bias if bias is None else bias.contiguous()
     shift = () if bias is None else (bias.data_ptr(),)
-    reads, result = (x.data_ptr(), lying.data_ptr()), y.data_ptr()
-    step = Step(rule, 0, result, (*reads, result, *shift), weights_of(w, bias))
-    begin(step, (*reads, *shift), (result,))
+    at, kernel, result = x.data_ptr(), lying.data_ptr(), y.data_ptr()
+    step = Step(rule, 0, result, (at, kernel, result, *shift), weights_of(w, bias))
+    begin(step, (at, kernel, *shift), (result,))
     return y
 
 
@@ -178,12 +179,15 @@ def _dense(w: Tensor) -> Tensor:
 
 
 def _empty(like: Tensor, shape: torch.Size, pixels: bool) -> Tensor:
-    """Return a new image in channels_last, or contiguous."""
-    if not pixels:
-        return like.new_empty(shape)
-    return torch.empty(
-        shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last
-    )
+    return like.new_empty_strided(shape, _strides(shape, pixels))
+
+
+def _strides(shape: torch.Size, pixels: bool) -> Strides:
+    """Return the strides of an image in channels_last, or contiguous."""
+    _, channels, height, width = shape
+    if pixels:
+        return (height * width * channels, 1, width * channels, channels)
+    return (channels * height * width, height * width, width, 1)
 
 
 def convolution_backward(

@@ -26,12 +26,17 @@ def laid_out_like(result: Result, *models: Tensor) -> Result:
 
 def in_pixels(*models: Tensor) -> bool:
     """Say whether one of `models` is in channels_last and is not contiguous as well."""
-    return any(not model.is_contiguous() and _is_last(model) for model in models)
+    for model in models:  # noqa: SIM110  (a generator costs more than its one item)
+        if not model.is_contiguous() and _is_last(model):
+            return True
+    return False
 
 
 def arranged(x: Tensor, pixels: bool) -> Tensor:
     """Return a tensor in channels_last or contiguous, itself if it lies so."""
-    return x.contiguous(memory_format=FORMATS[x.dim()] if pixels else torch.contiguous_format)
+    if not pixels:
+        return x.contiguous()
+    return x.contiguous(memory_format=FORMATS[x.dim()])
 
 
 def _is_last(model: Tensor) -> bool:

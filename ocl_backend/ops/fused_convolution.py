@@ -1,37 +1,42 @@
 """A convolution with what follows it: batch normalisation in evaluation, residual, activation.
 
-The normalisation is folded into weights and bias (Jacob et al., arXiv:1712.05877), the others are
-part of the convolution's store. When launches are held back is `held`'s business.
+The normalisation is folded into weights and bias (`folding`), the others are part of the
+convolution's store. When launches are held back is `held`'s business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from math import prod
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.held import Rule, Step
-from ocl_backend.kept_weights import Weights, made_once
-from ocl_backend.launch import Argument, Launch, Pointer, Varying, prepare
 from ocl_backend.ops.batch_norm import Normalising
-from ocl_backend.ops.batch_norm_kernels import Kind
+from ocl_backend.ops.folding import Folding
 from ocl_backend.ops.fused_pointwise import terms_of
 from ocl_backend.tuned import STORAGE, TunedCall, tuned_call
 from oclgen.device import devices
-from oclgen.plan import round_up
-from oclgen.problem import Activation, ConvProblem
-from oclgen.render import render
+from oclgen.problem import ConvProblem
 from oclgen.strided_weights import STRIDES
 
 TORCH = {name: dtype for dtype, name in STORAGE.items()} | {"tf32": torch.float32}
 """Dtypes of tensors by those of problems."""
-ALIGNED_ITEMS = 64
-"""A folded bias begins at a multiple: some kernels copy 16 bytes at once."""
+
+
+class Fused(NamedTuple):
+    """How a chain runs: the call that computes as many of its followers as are `taken`.
+
+    `folds` says whether the first is a normalisation, `added` which is an addition; None: none is.
+    """
+
+    call: TunedCall
+    taken: int
+    folds: bool
+    added: int | None
 
 
 class Convolving(Rule):
@@ -49,14 +54,9 @@ class Convolving(Rule):
         self.operator, self.device = call.operator, call.device
         self.items, self.dtype = prod(sizes), TORCH[problem.dtype]
         self._call, self._problem, self.steps = call, problem, steps
-        self._filter = problem.buffers["w"][1] * problem.kernel_h * problem.kernel_w
+        self._weights = prod(problem.buffers["w"])
         self._result = *sizes, problem.layout == "nhwc"
-        self._empty = partial(
-            torch.empty, dtype=self.dtype, device=torch.device("ocl", self.device)
-        )
-        self._shift = round_up(problem.out_channels * self._filter, ALIGNED_ITEMS)
-        self._folds: dict[tuple[torch.dtype, bool], Launch] = {}
-        self._calls: dict[tuple[bool, bool, Activation], TunedCall] = {}
+        self._fused: dict[tuple[object, ...], Fused | None] = {}
 
     def alone(self, step: Step) -> None:
         """Enqueue the convolution."""
@@ -64,86 +64,59 @@ class Convolving(Rule):
 
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
         """Enqueue it with normalisation, residual and activation, as far as they follow."""
-        norm = self._foldable(step, after[0])
-        residual, activation, taken = terms_of(after[1:] if norm else after)
-        taken += norm is not None
-        if not taken:
+        x, w, _, *given = step.values
+        norm, state = after[0], after[0].state
+        kept = step.state is not None and state is not None
+        eps = norm.values[-2] if isinstance(norm.rule, Normalising) else None
+        key = (*[held.rule for held in after], len(given), kept, eps)
+        try:
+            fused = self._fused[key]
+        except KeyError:
+            fused = self._fused[key] = self._chain(after, bool(given), kept, eps)
+        if fused is None:
             self.alone(step)
             return 0
-        x, w, _, *bias = step.values
-        call = self._fused(norm is not None or bool(bias), residual != 0, activation)
-        if self.steps and not call.replaceable >= {*STRIDES}:
-            self.alone(step)
-            return 0
-        y, weights = after[taken - 1].result, step.state
-        added = (residual,) if residual else ()
-        if norm is None:
-            call.with_weights(weights, x, w, y, *bias, *added)
-            return taken
-        folded, weights = self._folded(norm, step, after[0], call)
-        folded_w, shift = self._halves(folded)
-        call.with_weights(weights, x, folded_w, y, shift, *added)
-        return taken
+        y, given = after[fused.taken - 1].result, given or [0] * fused.folds
+        if fused.added is not None:
+            given.append(after[fused.added].state)
+        if fused.folds:
+            weights = step.state.joined(state) if kept else None
+            fused.call.with_weights(weights, x, w, y, *given, *norm.values[3:7])
+        else:
+            fused.call.with_weights(step.state, x, w, y, *given)
+        return fused.taken
 
-    def _foldable(self, step: Step, behind: Step) -> Kind | None:
-        """Return the normalisation `behind` this, if folding it costs less than running it."""
-        rule = behind.rule
-        if not isinstance(rule, Normalising) or rule.of.trains:
+    def _chain(
+        self, after: Sequence[Step], bias: bool, kept: bool, eps: float | None
+    ) -> Fused | None:
+        """Return how the steps `after` this are one with it, or None if they cannot be.
+
+        `eps` is the normalisation's, and None if the first is none; `kept` says whether folded
+        weights will be.
+        """
+        folding, first = None, after[0].rule
+        if isinstance(first, Normalising) and eps is not None and self._pays(first, kept):
+            folding = self._folding(first, bias, eps)
+        folds = folding is not None
+        residual, activation, taken = terms_of(after[1:] if folds else after)
+        if not folds and not taken:
             return None
-        kind = rule.of
+        problem = replace(
+            self._problem, bias=bias or folds, residual=residual != 0, activation=activation
+        )
+        call = tuned_call(self.operator, self.device, problem, self.steps, folding)
+        if self.steps and not call.replaceable >= {*STRIDES}:
+            return None
+        return Fused(call, taken + folds, folds, int(folds) if residual else None)
+
+    def _pays(self, behind: Normalising, kept: bool) -> bool:
+        """Whether folding the normalisation `behind` this costs less than running it."""
+        kind = behind.of
         fits = (kind.batch, kind.channels, kind.inner, kind.pixels) == self._result
-        kept = step.state is not None and behind.state is not None
-        return kind if fits and (kept or kind.channels * self._filter <= self.items) else None
+        return fits and not kind.trains and (kept or self._weights <= self.items)
 
-    def _folded(
-        self, norm: Kind, step: Step, behind: Step, call: TunedCall
-    ) -> tuple[Tensor, Weights | None]:
-        """Return weights and bias with `norm` folded in, and the same if it may be kept."""
-        _, w, _, *bias = step.values
-        *pointers, eps, _ = behind.values
-        gamma, beta, mean, variance = pointers[3:7]
-
-        def make() -> Tensor:
-            folded: Tensor = self._empty(self._shift + norm.channels)
-            sources = w, *(bias or (0,)), gamma, beta, mean, variance
-            self._folding(norm, bool(bias))(*sources, *self._halves(folded), eps)
-            return folded
-
-        if step.state is None or behind.state is None:
-            return make(), None
-        folded = made_once(step.state.joined(behind.state, eps), call, make)
-        return folded, Weights(folded, ())
-
-    def _halves(self, folded: Tensor) -> tuple[int, int]:
-        """Return the addresses of the weights and of the bias behind them."""
-        address = folded.data_ptr()
-        return address, address + self._shift * folded.itemsize
-
-    def _folding(self, norm: Kind, bias: bool) -> Launch:
-        if (key := (norm.param, norm.affine)) not in self._folds:
-            self._folds[key] = _folding(norm, self._filter, bias)
-        return self._folds[key]
-
-    def _fused(self, bias: bool, residual: bool, activation: Activation) -> TunedCall:
-        if (key := (bias, residual, activation)) not in self._calls:
-            problem = replace(self._problem, bias=bias, residual=residual, activation=activation)
-            self._calls[key] = tuned_call(self.operator, self.device, problem, self.steps)
-        return self._calls[key]
-
-
-def _folding(norm: Kind, items: int, bias: bool) -> Launch:
-    """Return the launch that folds `norm` into filters of `items` weights each.
-
-    It takes w, bias, the norm's weight, bias, mean and variance, both results, and eps.
-    """
-    dtype, param = dtype_of(norm.dtype), dtype_of(norm.param)
-    limits = devices()[norm.device].limits
-    local = 1 if limits.kind == "cpu" else min(128, limits.max_work_group)
-    source = render(
-        "fold_batch_norm", package="ocl_backend",
-        dtype=dtype, param=param, items=items, bias=bias, affine=norm.affine, local_items=local,
-    )  # fmt: skip
-    pointers = [dtype.item_bytes] * 2 + [param.item_bytes] * 4 + [dtype.item_bytes] * 2
-    arguments: list[Argument] = [*map(Pointer, pointers), Varying("float")]
-    sizes = (norm.channels * local,)
-    return prepare(norm.device, source, "fold_batch_norm", sizes, arguments, (local,))
+    def _folding(self, behind: Normalising, bias: bool, eps: float) -> Folding:
+        limits = devices()[self.device].limits
+        local = 1 if limits.kind == "cpu" else min(128, limits.max_work_group)
+        dtypes = dtype_of(self.dtype), dtype_of(behind.of.param)
+        return Folding(*dtypes, bias, behind.of.affine, eps, local)

@@ -100,7 +100,12 @@ def _adam(
     }  # fmt: skip
     if amsgrad:
         lists["v_max"] = max_exp_avg_sqs
-    lists["step"] = [step.to(params[0].device, torch.float32) for step in steps]
+    device = params[0].get_device()
+    lists["step"] = [
+        step if step.get_device() == device and step.dtype is torch.float32
+        else step.to(params[0].device, torch.float32)
+        for step in steps
+    ]  # fmt: skip
     kind = Method(
         method, tuple(lists), weight_decay != 0, maximize=maximize, scaled=grad_scale is not None
     )
@@ -137,7 +142,7 @@ def fused_sgd(
 
 def foreach_add_scalar(tensors: Sequence[Tensor], scalar: float) -> None:
     """Add `scalar` to every tensor in place; the optimisers count their steps with it."""
-    alike = {(t.dtype, t.device) for t in tensors}
+    alike = {(t.dtype, t.get_device()) for t in tensors}
     if len(alike) != 1 or not tensors[0].is_floating_point():
         for tensor in tensors:
             tensor.add_(scalar)
@@ -155,13 +160,14 @@ def _advance(
     rows = [row for row in zip(*lists.values(), strict=True) if row[0].numel()]
     at_once = ARGUMENT_BYTES // (16 * len(lists))
     shared = [tensor.data_ptr() for tensor in scale if tensor is not None]
+    last = numbers.values()
     for start in range(0, len(rows), at_once):
         batch = [[tensor.contiguous() for tensor in row] for row in rows[start : start + at_once]]
         lead = batch[0][0]
         sizes = tuple(row[0].numel() for row in batch)
         launch = _prepared(kind, lead.get_device(), lead.dtype, sizes)
         pointers = [tensor.data_ptr() for row in batch for tensor in row]
-        launch(*pointers, *shared, *numbers.values())
+        launch(*pointers, *shared, *last)
         _write_back(rows[start : start + at_once], batch)
 
 
@@ -169,7 +175,7 @@ def _write_back(rows: Sequence[Sequence[Tensor]], dense: Sequence[Sequence[Tenso
     """Copy the results of tensors that had to be copied to be dense."""
     for row, copies in zip(rows, dense, strict=True):
         for tensor, copy in zip(row, copies, strict=True):
-            if copy.data_ptr() != tensor.data_ptr():
+            if copy is not tensor:
                 tensor.copy_(copy)
 
 

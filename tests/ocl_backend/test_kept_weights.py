@@ -13,7 +13,7 @@ from cpu_twin import place
 from torch import nn
 
 from ocl_backend import kept_weights
-from ocl_backend.launch import PreparedPlan
+from ocl_backend.prepared_plan import PreparedPlan
 
 
 @pytest.fixture

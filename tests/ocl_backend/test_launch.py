@@ -11,7 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
-from ocl_backend.launch import Pointer, Varying, prepare, prepare_plan
+from ocl_backend.launch import Pointer, Varying, prepare
+from ocl_backend.prepared_plan import prepare_plan
 from oclgen import plan as plans
 from oclgen.device import BuildError, LaunchError
 

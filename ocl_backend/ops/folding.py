@@ -1,0 +1,70 @@
+"""Batch normalisation in evaluation, folded into the weights and bias of a convolution's plan.
+
+Jacob et al., arXiv:1712.05877. Which convolution is followed by which normalisation is
+`fused_convolution`'s business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from ocl_backend.dtypes import DType
+from oclgen.plan import Arg, Buffer, Launch, Offset, Plan, Scalar, buffer
+from oclgen.problem import DTYPES, ConvProblem
+from oclgen.render import render
+
+FOLDED = {"w": "folded_w", "bias": "folded_bias"}
+"""What a plan reads in place of its buffers."""
+GIVEN_BIAS = "given_bias"
+STATISTICS = ("gamma", "beta", "mean", "variance")
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """What precedes the plan of a convolution that has a bias, so that it normalises its result.
+
+    `bias` says whether there is one to normalise, `affine` whether there are gamma and beta, whose
+    dtype, and the statistics', is `param`. A work-group has `local` work-items.
+    """
+
+    dtype: DType
+    param: DType
+    bias: bool
+    affine: bool
+    eps: float
+    local: int
+
+    def roles(self, problem: ConvProblem) -> dict[str, int]:
+        """Return the buffers of the whole and the bytes of their items, in order."""
+        size = DTYPES[problem.dtype]
+        roles = {GIVEN_BIAS if role == "bias" else role: size for role in problem.buffers}
+        return roles | dict.fromkeys(STATISTICS, self.param.item_bytes)
+
+    def before(self, plan: Plan, problem: ConvProblem) -> Plan:
+        """Return `plan` on folded weights and bias, behind the launch that makes them."""
+        size = DTYPES[problem.dtype]
+        spaces = tuple((FOLDED[r], prod(problem.buffers[r]) * size) for r in ("w", "bias"))
+        launches = (self._launch(problem), *map(_on_folded, plan.launches))
+        return replace(plan, launches=launches, workspaces=(*plan.workspaces, *spaces))
+
+    def _launch(self, problem: ConvProblem) -> Launch:
+        filters, *rest = problem.buffers["w"]
+        source = render(
+            "fold_batch_norm", package="ocl_backend", dtype=self.dtype, param=self.param,
+            items=prod(rest), bias=self.bias, affine=self.affine, local_items=self.local,
+        )  # fmt: skip
+        roles = ("w", GIVEN_BIAS, *STATISTICS, *FOLDED.values())
+        args = (*(arg for role in roles for arg in buffer(role)), Scalar(self.eps, "float"))
+        sizes = (filters * self.local,)
+        return Launch(source, "fold_batch_norm", sizes, (self.local,), args, of_weights=True)
+
+
+def _on_folded(launch: Launch) -> Launch:
+    return replace(launch, args=tuple(map(_folded, launch.args)))
+
+
+def _folded(arg: Arg) -> Arg:
+    if isinstance(arg, Buffer | Offset) and arg.role in FOLDED:
+        return type(arg)(FOLDED[arg.role])
+    return arg
