@@ -6,7 +6,7 @@ of work-items take in turns. With statistics of the batch, and backward, there a
 the last one alone:
 
 step        "sums": two sums of each chunk go into `partial`; forward the mean and the squared distances
-            from it, each work-item summing distances from its first row, combined after Chan, Golub and
+            from it, each work-item summing distances from one of its rows, combined after Chan, Golub and
             LeVeque 1979; backward of grad and grad * (x - mean)
             "combines": those of all chunks, into the head of `partial`, and what torch asks for
             "writes": the result
@@ -88,7 +88,12 @@ ${items.starts()}\
 % endif
 % if step == "sums":
 % if fwd:
-    const ${kind} near = ${load("x", f"(long)min(first, end - 1) * {channels} + c")};
+    // the middle one of three rows, so that distances are not from a single one far out
+    const int apart = max(end - 1 - first, 0) / ${2 * local_r} * ${local_r};
+% for i in range(3):
+    const ${kind} near${i} = ${load("x", f"(long)min(first + {i} * apart, end - 1) * {channels} + c")};
+% endfor
+    const ${kind} near = max(min(near0, near1), min(max(near0, near1), near2));
     ${kind} sum = 0, squares = 0;
     #pragma unroll 4
     for (int row = first; row < end; row += ${local_r}) {
