@@ -134,6 +134,14 @@ class Correlation:
         return replace(self, rows=one, cols=every)
 
 
+def reads_in_place(part: Correlation) -> bool:
+    """Say whether result q reads element q alone, wherever it is stored."""
+    return all(
+        axis.results == axis.read and (axis.taps, axis.step, axis.origin) == (1, 1, 0)
+        for axis in (part.rows, part.cols)
+    )
+
+
 class Run(NamedTuple):
     """Neighbours along an axis (`span`) that all reach the same of something else."""
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from oclgen.correlation import output_elements
 from oclgen.epilogue import epilogue, terms
-from oclgen.plan import Launch, buffer, round_up
+from oclgen.plan import Launch, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem
 from oclgen.render import dtype_preamble, render
+from oclgen.strided_weights import strided_weights
 
 PLANES = "planes"
 """Role of the workspace."""
@@ -17,6 +18,7 @@ PLANES = "planes"
 LOCAL_SIZE = 64
 VECTORS = (4, 2, 1)
 """Elements that a work-item sums, widest first: 128 bits of a plane are loaded at once."""
+WEIGHTS_ITEMS = 256
 
 
 def planes_bytes(problem: ConvProblem, planes: int) -> int:
@@ -48,4 +50,30 @@ def sum_planes(problem: ConvProblem, planes: int) -> Launch:
         global_size=(round_up(elements // vec, LOCAL_SIZE), 1, 1),
         local_size=(LOCAL_SIZE, 1, 1),
         args=(*buffer(PLANES), *terms(problem), *buffer(problem.output)),
+    )
+
+
+def sum_weights(p: ConvProblem, planes: int, padded: int, span: int) -> Launch:
+    """Return the launch that adds planes [out_channels, taps, padded] into w, whose strides a
+    caller may replace. A filter has `padded` depths or fewer, of which a work-group sums `span`.
+    """  # noqa: D205
+    taps, depth = p.kernel_h * p.kernel_w, p.in_channels // p.groups
+    source = render(
+        "conv_mma_sum",
+        preamble=dtype_preamble(p.dtype),
+        planes=planes,
+        channels=p.out_channels,
+        taps=taps,
+        kernel_w=p.kernel_w,
+        depth=depth,
+        padded=padded,
+        span=span,
+    )
+    return Launch(
+        source=source,
+        kernel="conv_mma_sum",
+        global_size=(WEIGHTS_ITEMS * ceil_div(depth, span), p.out_channels, 1),
+        local_size=(WEIGHTS_ITEMS, 1, 1),
+        args=(*buffer(PLANES), *strided_weights(p)),
+        local_bytes=4 * taps * (span + 1),
     )

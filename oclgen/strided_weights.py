@@ -18,7 +18,8 @@ def strided_weights(p: ConvProblem) -> tuple[Arg, ...]:
     summed over, row and column of taps. A caller may replace these, by the names of `STRIDES`.
     """  # noqa: D205
     taps = p.kernel_h * p.kernel_w
-    steps = dict(zip(STRIDES, (p.in_channels * taps, taps, p.kernel_w, 1), strict=True))
+    per_filter = p.in_channels // p.groups * taps
+    steps = dict(zip(STRIDES, (per_filter, taps, p.kernel_w, 1), strict=True))
     out, into, *rest = (Scalar(step, "long", name) for name, step in steps.items())
     across = (into, out) if p.direction == "bwd_data" else (out, into)
     return (*buffer("w"), *across, *rest)

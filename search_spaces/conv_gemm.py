@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from oclgen.correlation import Correlation, correlations, strung_windows
 from oclgen.families import conv_async, conv_gemm
-from oclgen.families.conv_gemm_operands import weights_extents
+from oclgen.families.conv_gemm_operands import along_k, weights_extents
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
 from oclgen.problem import ConvProblem
@@ -48,7 +48,6 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
     if limits.kind == "cpu":
         return {}
     m, n, _ = _product(problem)
-    weights = problem.direction == "bwd_weights"
     return {
         "tile_m": tuple(tile for tile in (16, 32, 64, 128) if tile == 16 or tile < 2 * m),
         "tile_n": tuple(tile for tile in (32, 64, 128) if tile == 32 or tile < 2 * n),
@@ -59,7 +58,7 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
         "vec_m": (2, 4),
         "vec_n": (2, 4),
         # tiles that are filled along k meet bank conflicts; a pad of 4 keeps vectors aligned
-        "pad": (0, 4) if weights else (0,),
+        "pad": (0, 4) if along_k(problem) else (0,),
         "buffers": (1, 2),
         "prefetch": BOTH,
         "unroll_k": (8,),
@@ -73,7 +72,7 @@ def seeds(problem: ConvProblem, limits: Limits) -> list[conv_gemm.Config]:
     """Return start points for `conv_gemm`, best guess first; some may not be valid."""
     if limits.kind == "cpu":
         return []
-    pad = 4 if problem.direction == "bwd_weights" else 0
+    pad = 4 if along_k(problem) else 0
     return [
         conv_gemm.Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
@@ -126,7 +125,7 @@ def async_values(problem: ConvProblem, limits: Limits) -> Values:
         "local_n": (8, 16),
         "warp_m": (4, 8),
         # only copies along k meet bank conflicts
-        "pad": (4,) if problem.direction == "bwd_weights" else (0,),
+        "pad": (4,) if along_k(problem) else (0,),
         "stages": (2, 3, 4),
         "taps_outer": _tap_orders(problem),
         "split_k": _splits(problem, limits, 64, 128),
@@ -142,7 +141,7 @@ def async_seeds(problem: ConvProblem, limits: Limits) -> list[conv_async.Config]
     """
     if "cp_async" not in limits.instructions:
         return []
-    pad = 4 if problem.direction == "bwd_weights" else 0
+    pad = 4 if along_k(problem) else 0
     return [
         conv_async.Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,

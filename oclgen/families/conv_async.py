@@ -15,7 +15,7 @@ from oclgen.families import gemm_async
 from oclgen.families.gemm_parts import ALIGNED, work_group_too_large
 from oclgen.limits import Limits
 from oclgen.plan import Plan
-from oclgen.problem import ConvProblem, Problem, in_planes
+from oclgen.problem import ConvProblem, Problem
 
 NAME = "conv_async"
 
@@ -62,6 +62,8 @@ class Config:
             or self._copy_conflict(problem)
             or self._memory_conflict(limits)
             or work_group_too_large(self.local_m * self.local_n, 1, limits)
+            or around.layout_why_not(problem, limits)
+            or around.sum_why_not(problem, limits)
             or around.reduction_why_not(problem, self.tiles, self.split_k)
             or around.memory_why_not(problem, self.tiles, self.split_k, limits)
         )
@@ -69,9 +71,9 @@ class Config:
     def _copy_conflict(self, problem: ConvProblem) -> str | None:
         if self.pad % parts.QUAD:
             return f"pad={self.pad} misaligns vectors of {parts.QUAD}; use a multiple"
-        if problem.direction == "bwd_weights" and self.tile_k > self.local_m * self.local_n:
+        if parts.along_k(problem) and self.tile_k > self.local_m * self.local_n:
             return (
-                f"tile_k={self.tile_k} positions are more than local_m={self.local_m} x "
+                f"tile_k={self.tile_k} steps are more than local_m={self.local_m} x "
                 f"local_n={self.local_n} work-items, which copy one each"
             )
         return None
@@ -99,12 +101,12 @@ DEFAULT = Config(
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
-    return in_planes(problem) and problem.dtype == "fp32"
+    return around.serves(problem) and problem.dtype == "fp32"
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: packing of the weights, the product, the sum of its planes."""
-    product = parts.product_of(problem, config.tiles)
+    product = around.product_of(problem, config.tiles)
     launch = around.launch_of(
         NAME,
         problem,
@@ -114,7 +116,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         config.product.local_bytes,
         config=config.product,
         aligned=ALIGNED,
-        wide=product.width > 1,
+        wide=product.wide,
         runs=product.runs(parts.QUAD),
         edge_m=product.m % config.tile_m != 0,
         edge_n=product.n % config.tile_n != 0 or product.phases > 1,

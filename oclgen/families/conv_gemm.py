@@ -14,7 +14,7 @@ from oclgen.families import conv_gemm_plan as around
 from oclgen.families.gemm_parts import aligned_preamble
 from oclgen.limits import Limits
 from oclgen.plan import Plan
-from oclgen.problem import ConvProblem, Problem, in_planes
+from oclgen.problem import ConvProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble
 
 NAME = "conv_gemm"
@@ -60,12 +60,14 @@ class Config:
     def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None."""
         return (
-            self._tile_why_not("m", self.tile_m, self.local_m, self.vec_m)
+            around.layout_why_not(problem, limits)
+            or self._tile_why_not("m", self.tile_m, self.local_m, self.vec_m)
             or self._tile_why_not("n", self.tile_n, self.local_n, self.vec_n)
             or self._copy_why_not(problem)
             or self._group_why_not(limits)
             or self._reduction_why_not(problem)
             or self._memory_why_not(problem, limits)
+            or around.sum_why_not(problem, limits)
         )
 
     def _tile_why_not(self, axis: str, tile: int, local: int, vec: int) -> str | None:
@@ -86,13 +88,16 @@ class Config:
         return None
 
     def _copy_why_not(self, problem: ConvProblem) -> str | None:
-        items = self.work_items
-        if problem.direction == "bwd_weights":
+        items, weights = self.work_items, problem.direction == "bwd_weights"
+        if parts.along_k(problem):
             if items % self.tile_k:
-                return f"tile_k={self.tile_k} positions do not divide among {items} work-items"
-            return None
-        if items % self.tile_n and self.tile_n % items:
+                return f"tile_k={self.tile_k} steps do not divide among {items} work-items"
+        elif items % self.tile_n and self.tile_n % items:
             return f"tile_n={self.tile_n} columns do not divide among {items} work-items"
+        elif weights and items % self.tile_m and self.tile_m % items:
+            return f"tile_m={self.tile_m} rows do not divide among {items} work-items"
+        if weights:
+            return None
         width = parts.width_a(self.tiles)
         if width is None:
             return f"tile_m={self.tile_m} rows do not divide among {items} work-items"
@@ -141,12 +146,12 @@ DEFAULT = Config(
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
-    return in_planes(problem)
+    return around.serves(problem)
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: packing of the weights, the product, the sum of its planes."""
-    product = parts.product_of(problem, config.tiles)
+    product = around.product_of(problem, config.tiles)
     values = asdict(config)
     del values["taps_outer"]
     launch = around.launch_of(
@@ -158,6 +163,6 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         **values,
         preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
         a_type=product.a_type,
-        runs=product.runs(config.vec_n),
+        runs=product.runs(config.vec_n if product.along == "n" else config.vec_m),
     )
     return around.plan_of(problem, config.tiles, config.split_k, launch)

@@ -1,6 +1,7 @@
 """Operands of `conv_gemm` and `conv_async` as text: where the product's A, B and C lie in memory.
 
-It knows sizes and tiles; the product itself, its parameters and their rule are the family's.
+It knows sizes and tiles; the product itself, its parameters and their rule are the family's. Texts
+here are for images in planes; those for images in channels_last are `conv_gemm_pixels`'.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from oclgen.correlation import Correlation, correlations, operands, windows
+from oclgen.correlation import Correlation, correlations, operands, reads_in_place, windows
 from oclgen.plan import ceil_div, round_up
 from oclgen.problem import ConvProblem
 from oclgen.render import render
@@ -47,7 +48,8 @@ class Product:
     """C [m, n] = A [m, k] B [k, n] of each group and phase, as text; m and n are the largest.
 
     `a_type` is the type of A's elements. From any multiple of `run` on, so many columns of C are
-    neighbours in memory; so are the `width` columns of B that are loaded at once.
+    neighbours in memory, or rows, as `along` says. `wide` names the caller's operands of which
+    `QUAD` neighbours are copied at once, if they are aligned.
     """
 
     m: int
@@ -56,10 +58,11 @@ class Product:
     text: str
     a_type: str
     run: int
-    width: int = 1
+    wide: str = ""
+    along: Literal["n", "m"] = "n"
 
     def runs(self, width: int) -> bool:
-        """Say whether chunks of `width` columns are neighbours in C."""
+        """Say whether chunks of `width` columns, or rows, are neighbours in C."""
         return width > 1 and self.run % width == 0
 
 
@@ -92,16 +95,13 @@ def copiers(work_items: int, across: int, down: int) -> int:
 def width_b(problem: ConvProblem, tiles: Tiles) -> int:
     """Return how many columns of x a work-item loads at once: neighbours that stay together."""
     parts = [part for part in phases(problem) if part.reduction]
-    together = all(_reads_in_place(part) and part.results % QUAD == 0 for part in parts)
+    together = all(reads_in_place(part) and part.results % QUAD == 0 for part in parts)
     return QUAD if tiles.copied and tiles.taps_outer and tiles.n % QUAD == 0 and together else 1
 
 
-def _reads_in_place(part: Correlation) -> bool:
-    """Say whether result q reads element q alone, wherever it is stored."""
-    return all(
-        axis.results == axis.read and (axis.taps, axis.step, axis.origin) == (1, 1, 0)
-        for axis in (part.rows, part.cols)
-    )
+def along_k(problem: ConvProblem) -> bool:
+    """Say whether neighbours of what is gathered are steps of k: copies of it turn."""
+    return (problem.layout == "nchw") == (problem.direction == "bwd_weights")
 
 
 def role_a(problem: ConvProblem) -> str:
@@ -125,12 +125,6 @@ def k_padded(part: Correlation, tiles: Tiles) -> int:
 def packed_elements(part: Correlation, tiles: Tiles) -> int:
     """Return the floats of a correlation's packed weights."""
     return part.groups * k_padded(part, tiles) * round_up(part.channels, tiles.m)
-
-
-def product_of(problem: ConvProblem, tiles: Tiles) -> Product:
-    """Return the implicit product that a problem is."""
-    build = of_weights if problem.direction == "bwd_weights" else of_correlations
-    return build(problem, tiles)
 
 
 def of_correlations(problem: ConvProblem, tiles: Tiles) -> Product:
@@ -157,18 +151,19 @@ def of_correlations(problem: ConvProblem, tiles: Tiles) -> Product:
     whole = all(part.rows.whole and part.cols.whole for part in parts)
     columns = max(part.batch * part.results for part in parts)
     run = parts[0].results if whole else 1
-    return Product(parts[0].channels, columns, len(parts), text, "float", run, columns_at_once)
+    wide = "b" if columns_at_once > 1 else ""
+    return Product(parts[0].channels, columns, len(parts), text, "float", run, wide)
 
 
 def of_weights(problem: ConvProblem, tiles: Tiles) -> Product:
     """Return the product that is the gradient of the weights."""
     m, n, k = weights_extents(problem)
-    sizes = _weights_sizes(problem) | {"STEPS": ceil_div(k, tiles.k)}
+    sizes = weights_sizes(problem) | {"STEPS": ceil_div(k, tiles.k)}
     text = render(
         "conv_gemm_weights",
         sizes=defines([sizes]),
         checked=not windows(problem).inside,
-        strung=_reads_in_place(windows(problem)),
+        strung=reads_in_place(windows(problem)),
         full=m % tiles.m == 0,
         copied=tiles.copied,
         work_items=tiles.work_items,
@@ -239,7 +234,8 @@ def _tables(problem: ConvProblem, tiles: Tiles) -> dict[str, list[int]]:
     return {"STEP_INDEX": index, "STEP_H_OF": down, "STEP_W_OF": across}
 
 
-def _weights_sizes(p: ConvProblem) -> Sizes:
+def weights_sizes(p: ConvProblem) -> Sizes:
+    """Return the sizes of the gradient of the weights."""
     m, n, k = weights_extents(p)
     return {
         "M": m, "N": n, "K": k, "GROUPS": p.groups, "DEPTH": p.in_channels // p.groups,

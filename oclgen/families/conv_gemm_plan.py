@@ -6,10 +6,12 @@ Where operands lie is `conv_gemm_operands`' business, the product itself the fam
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from oclgen.correlation import correlations, operands, output_elements
 from oclgen.epilogue import epilogue, terms
+from oclgen.families import conv_gemm_operands, conv_gemm_pixels
+from oclgen.families.conv_as_gemm import lowered
 from oclgen.families.conv_gemm_operands import (
     PACKED,
     Product,
@@ -22,17 +24,57 @@ from oclgen.families.conv_gemm_operands import (
     size_text,
     weights_extents,
 )
+from oclgen.families.gemm_parts import work_group_too_large
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
-from oclgen.planes import PLANES, planes_bytes, sum_planes
-from oclgen.problem import ConvProblem
+from oclgen.planes import PLANES, WEIGHTS_ITEMS, planes_bytes, sum_planes, sum_weights
+from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import dtype_preamble, render
+from oclgen.strided_weights import strided_weights
 
 PACK_LOCAL = 64
 PACK_CHANNELS = 8
 """Channels that one work-item packs: a cache line of weights where taps are few."""
+MAX_TAPS = 16
+"""Rows, and columns, of taps that 32 bits tell apart."""
+FEW_DEPTHS = 8
+"""Depths of a filter's tap that are read together at least: 32 bytes, as GPUs do."""
 MAX_TABLE = 4096
 """Steps of all reductions whose taps are looked up: three ints each, of 64 KiB of constants."""
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether the families compute such a problem: all but products and filters of one channel.
+
+    These have families of their own, which in channels_last are always better.
+    """
+    if not isinstance(problem, ConvProblem) or problem.layout == "nchw":
+        return in_planes(problem)
+    return lowered(problem) is None and not problem.groups == problem.in_channels > 1
+
+
+def layout_why_not(problem: ConvProblem, limits: Limits) -> str | None:
+    """Say why images that lie so are not read on such a device, or None."""
+    if problem.layout == "nchw":
+        return None
+    if limits.kind == "cpu":
+        return "on CPUs images in channels_last are copied, for families that were made for CPUs"
+    if max(problem.kernel_h, problem.kernel_w) > MAX_TAPS:
+        return (
+            f"a kernel of {problem.kernel_h}x{problem.kernel_w} in channels_last has more than "
+            f"{MAX_TAPS} rows or columns of taps, for each of which there is a bit"
+        )
+    return None
+
+
+def product_of(problem: ConvProblem, tiles: Tiles) -> Product:
+    """Return the implicit product that a problem is."""
+    weights = problem.direction == "bwd_weights"
+    if problem.layout == "nchw":
+        build = conv_gemm_operands.of_weights if weights else conv_gemm_operands.of_correlations
+    else:
+        build = conv_gemm_pixels.of_weights if weights else conv_gemm_pixels.of_correlations
+    return build(problem, tiles)
 
 
 def reduction_why_not(problem: ConvProblem, tiles: Tiles, split_k: int) -> str | None:
@@ -41,7 +83,7 @@ def reduction_why_not(problem: ConvProblem, tiles: Tiles, split_k: int) -> str |
         if problem.direction == "bwd_weights":
             return "taps_outer=False says how weights are summed over; bwd_weights does not"
         looked_up = sum(part.reduction for part in correlations(problem))
-        if looked_up > MAX_TABLE:
+        if problem.layout == "nchw" and looked_up > MAX_TABLE:
             return (
                 f"taps_outer=False looks up {looked_up} steps in a table; at most {MAX_TABLE} "
                 "fit. Use taps_outer=True"
@@ -79,13 +121,18 @@ def memory_why_not(problem: ConvProblem, tiles: Tiles, split_k: int, limits: Lim
     return None
 
 
+def sum_why_not(problem: ConvProblem, limits: Limits) -> str | None:
+    """Say with numbers why planes cannot be added on such a device, or None."""
+    return work_group_too_large(WEIGHTS_ITEMS, 1, limits) if _of_turned_weights(problem) else None
+
+
 def workspaces(problem: ConvProblem, tiles: Tiles, split_k: int) -> tuple[tuple[str, int], ...]:
     """Return role and bytes of packed weights and planes, as far as there are any."""
     sizes = []
     if role_a(problem) == PACKED:
         floats = sum(packed_elements(part, tiles) for part in phases(problem))
         sizes.append((PACKED, 4 * max(floats, 1)))
-    if split_k > 1:
+    if _summed(problem, split_k):
         sizes.append((PLANES, planes_bytes(problem, split_k)))
     return tuple(sizes)
 
@@ -95,9 +142,31 @@ def plan_of(problem: ConvProblem, tiles: Tiles, split_k: int, launch: Launch) ->
     launches = [launch]
     if role_a(problem) == PACKED and any(part.reduction for part in phases(problem)):
         launches.insert(0, pack(problem, tiles))
-    if split_k > 1:
-        launches.append(sum_planes(problem, split_k))
+    if _summed(problem, split_k):
+        launches.append(_sum(problem, split_k))
     return Plan(tuple(launches), workspaces(problem, tiles, split_k))
+
+
+def _summed(problem: ConvProblem, split_k: int) -> bool:
+    """Say whether the product leaves planes, which another launch adds."""
+    return split_k > 1 or _of_turned_weights(problem)
+
+
+def _of_turned_weights(problem: ConvProblem) -> bool:
+    """Say whether the product is a gradient of weights that counts channels within taps.
+
+    It always leaves planes: who adds them knows how weights lie.
+    """
+    return problem.layout == "nhwc" and problem.direction == "bwd_weights"
+
+
+def _sum(problem: ConvProblem, split_k: int) -> Launch:
+    """Return the launch that adds the planes."""
+    if not _of_turned_weights(problem):
+        return sum_planes(problem, split_k)
+    taps, depth = problem.kernel_h * problem.kernel_w, problem.in_channels // problem.groups
+    span = min(max(WEIGHTS_ITEMS // taps, FEW_DEPTHS), depth)
+    return sum_weights(problem, split_k, depth, span)
 
 
 def launch_of(
@@ -110,18 +179,20 @@ def launch_of(
     **values: Any,
 ) -> Launch:
     """Return the product's launch; `values` are what `kernel`'s template has of its own."""
-    split = split_k > 1
+    summed = _summed(problem, split_k)
     _, b, c = operands(problem)
     tiles_m, tiles_n = ceil_div(product.m, tiles.m), ceil_div(product.n, tiles.n)
     source = render(
         kernel,
-        **epilogue(problem, "c", split),
+        **epilogue(problem, "c", summed),
         operands=product.text,
         phases=product.phases,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
         index=index_type(problem),
         split_k=split_k,
+        summed=summed,
+        along=product.along,
         plane_elements=output_elements(problem),
         **values,
     )
@@ -134,8 +205,8 @@ def launch_of(
         args=(
             *buffer(role_a(problem)),
             *buffer(b),
-            *(() if split else terms(problem)),
-            *buffer(PLANES if split else c),
+            *(() if summed else terms(problem)),
+            *buffer(PLANES if summed else c),
         ),
         local_bytes=local_bytes,
     )
@@ -144,13 +215,18 @@ def launch_of(
 def pack(problem: ConvProblem, tiles: Tiles) -> Launch:
     """Return the launch that packs the weights of every phase."""
     parts = phases(problem)
-    taps = max(part.rows.taps * part.cols.taps for part in parts)
-    channels = ceil_div(k_padded(parts[0], tiles), taps)
+    pixels, taps = problem.layout == "nhwc", max(part.rows.taps * part.cols.taps for part in parts)
+    if pixels and not tiles.taps_outer:
+        channels = max(part.depth + k_padded(part, tiles) - part.reduction for part in parts)
+    else:
+        channels = ceil_div(k_padded(parts[0], tiles), taps)
     source = render(
         "conv_gemm_pack",
         preamble=dtype_preamble(problem.dtype),
         sizes=size_text(problem, tiles),
         taps_outer=tiles.taps_outer,
+        pixels=pixels,
+        group_step="DEPTH * w_in" if problem.direction == "bwd_data" else "M * w_out",
         taps=taps,
         channels=PACK_CHANNELS,
         local_size=PACK_LOCAL,
@@ -161,6 +237,6 @@ def pack(problem: ConvProblem, tiles: Tiles) -> Launch:
         kernel="conv_gemm_pack",
         global_size=(rows, ceil_div(channels, PACK_CHANNELS), len(parts) * problem.groups * taps),
         local_size=(PACK_LOCAL, 1, 1),
-        args=(*buffer("w"), *buffer(PACKED)),
+        args=(*(strided_weights(problem) if pixels else buffer("w")), *buffer(PACKED)),
         of_weights=True,
     )

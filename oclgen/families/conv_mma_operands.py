@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 
+from oclgen import planes as planes_of
 from oclgen.correlation import Correlation
 from oclgen.families.conv_gemm_operands import Sizes, defines, phases
 from oclgen.families.gemm_mma_tiles import CHUNK_BYTES, Layout
 from oclgen.plan import Arg, Launch, buffer, ceil_div, round_up
-from oclgen.planes import PLANES
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem
-from oclgen.render import dtype_preamble, render
+from oclgen.render import render
 from oclgen.strided_weights import strided_weights
 
 PACKED = "packed"
@@ -25,7 +25,6 @@ TURN_ITEMS = 256
 FEW_CHUNKS = 2
 """Chunks of channels up to which turning through local memory would leave most of it idle."""
 PACK_ITEMS = 64
-SUM_ITEMS = 256
 SUM_DEPTHS, MANY_TAPS = 32, 100
 """Depths of a channel that a work-group sums; half of them where taps would fill local memory."""
 
@@ -222,27 +221,8 @@ def weights_plane_bytes(p: ConvProblem) -> int:
 
 def sum_weights(p: ConvProblem, planes: int) -> Launch:
     """Return the launch that adds the planes into the gradient of the weights."""
-    taps = p.kernel_h * p.kernel_w
-    span = SUM_DEPTHS if taps <= MANY_TAPS else SUM_DEPTHS // 2
-    source = render(
-        "conv_mma_sum",
-        preamble=dtype_preamble(p.dtype),
-        planes=planes,
-        channels=p.out_channels,
-        taps=taps,
-        kernel_w=p.kernel_w,
-        depth=p.in_channels,
-        padded=Image(p, "x").padded,
-        span=span,
-    )
-    return Launch(
-        source=source,
-        kernel="conv_mma_sum",
-        global_size=(SUM_ITEMS * ceil_div(p.in_channels, span), p.out_channels, 1),
-        local_size=(SUM_ITEMS, 1, 1),
-        args=(*buffer(PLANES), *strided_weights(p)),
-        local_bytes=4 * taps * (span + 1),
-    )
+    span = SUM_DEPTHS if p.kernel_h * p.kernel_w <= MANY_TAPS else SUM_DEPTHS // 2
+    return planes_of.sum_weights(p, planes, Image(p, "x").padded, span)
 
 
 def weights_sizes(p: ConvProblem) -> str:

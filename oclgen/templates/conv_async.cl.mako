@@ -1,14 +1,13 @@
 <%doc>
-Implicit-GEMM convolution in fp32 with work-group tiles that `cp.async` copies; NCHW, no im2col
-buffer.
+Implicit-GEMM convolution in fp32 with work-group tiles that `cp.async` copies; no im2col buffer.
 
 Per group, C = A B with m the result's channel (bwd_weights: the output channel), n the result's
 position (bwd_weights: input channel and kernel tap) and k what is summed over. A work-group
 computes tile_m x tile_n of C in steps of tile_k, as `gemm_async` does; where tiles come from, and
 who copies what, stands in `operands`.
 
-Where four columns of C are neighbours in memory, work-items store the vectors that they computed.
-Else sums pass through local memory, sum_rows rows of a work-item at a time: stores of single words
+Where four columns, or rows, of C are neighbours in memory, work-items store the vectors that they
+computed. Where rows are, but not of four, they store words; else sums pass through local memory, sum_rows rows of a work-item at a time: stores of single words
 are fast only where neighbouring work-items store neighbouring columns.
 
 config              the product's parameters: see `gemm_async`
@@ -16,12 +15,13 @@ activation, bias    epilogue; bias is added by channel
 residual            what lies as the result does is added, where the result is stored
 aligned             text of `IS_ALIGNED`
 operands            text of `Operands`, locate, copy, c_column, with the problem's sizes
-wide                copy takes four columns of B at once, if they are `aligned`
+wide                operands of which copy takes four at once, if they are `aligned`
 index               type of an element's index: int where every buffer is short enough
 phases              parts of the problem with sizes of their own; some may have fewer columns
 plane_elements      elements of the output, and of a plane of partial sums
 tiles_m, tiles_n    tiles of C; all lie along one dimension, since devices limit the others
-runs                the four columns of a chunk are neighbours in C
+along               n, or m: what neighbours in C differ in
+runs                the four columns, or rows, of a chunk are neighbours in C
 edge_m, edge_n      the last tile, or the smaller phases, have rows, or columns, beyond the product
 </%doc>
 <%namespace name="tiles" file="async_tiles.cl.mako"/>\
@@ -41,6 +41,10 @@ edge_m, edge_n      the last tile, or the smaller phases, have rows, or columns,
     lane_columns = range(0, row_words, 32)
     def copies(*aligned):
         return lambda slot, more: [f"copy({', '.join(('&at', f'base + {slot}', more, *aligned, 'id'))});"]
+    def rows_of(i, j, x):
+        """Four neighbours of column j, from row i of a work-item on, or one of them."""
+        sums = [f"acc{i + y}_{j} + {f'shift{i + y}' if bias else '0.0f'}" for y in range(4)]
+        return f"{act}((float4)({', '.join(sums)}))" if x is None else f"{act}({sums[x]})"
     def results(i, j):
         """Four neighbours of row i, from a work-item's chunk j of columns."""
         added = f"shift{i}" if bias else "0.0f"
@@ -95,7 +99,7 @@ ${tiles.places(config)}
     locate(&at, a + offset_a, b + offset_b, phase, group, tile_row, tile_column, first, id);
 ${tiles.sums(config)}
 % if wide:
-    if (IS_ALIGNED(b + offset_b, 0, 4, 4)) {
+    if (${" && ".join(f"IS_ALIGNED({name} + offset_{name}, 0, 4, 4)" for name in wide)}) {
 ${tiles.reduction(config, copies("true"))}\
     } else {
 ${tiles.reduction(config, copies("false"))}\
@@ -116,7 +120,34 @@ ${tiles.reduction(config, copies())}\
 % if residual:
     residual += offset_residual;
 % endif
+% if along == "m":
 % if runs:
+    const bool aligned = IS_ALIGNED(c, 0, 4, 4)${" && IS_ALIGNED(residual, 0, 4, 4)" if residual else ""};
+% endif
+% for j in range(config.item_n):
+<% column = columns[j // 4] + j % 4 %>\
+    ${below(f"n0 + {column}", "N", edge_n)}{
+        __global float *column = c + c_column(phase, group, n0 + ${column}) + m0;
+% for i in range(0, config.item_m, 4):
+% if runs:
+        ${below(f"m0 + {rows[i]}", "M", edge_m)}{
+            __global float *to = column + ${rows[i]};
+            const float4 value = ${rows_of(i, j, None)};
+            if (aligned) {
+                *(__global float4 *)to = ${stored("value", "*(__global const float4 *)RESIDUAL(to)")};
+            } else {
+                vstore4(${stored("value", "vload4(0, RESIDUAL(to))")}, 0, to);
+            }
+        }
+% else:
+% for x in range(4):
+        ${below(f"m0 + {rows[i + x]}", "M", edge_m)}column[${rows[i + x]}] = ${stored(rows_of(i, j, x), f"*RESIDUAL(column + {rows[i + x]})")};
+% endfor
+% endif
+% endfor
+    }
+% endfor
+% elif runs:
     const bool aligned = IS_ALIGNED(c, 0, 4, 4)${" && IS_ALIGNED(residual, 0, 4, 4)" if residual else ""};
 % for j, column in enumerate(columns):
     ${below(f"n0 + {column}", "N", edge_n)}{

@@ -1,5 +1,5 @@
 <%doc>
-Implicit-GEMM convolution with tiles staged in local memory; NCHW, no im2col buffer.
+Implicit-GEMM convolution with tiles staged in local memory; no im2col buffer.
 
 Per group, C = A B with m the result's channel (bwd_weights: the output channel), n the result's
 position (bwd_weights: input channel and kernel tap) and k what is summed over, in steps of tile_k.
@@ -19,21 +19,23 @@ pad                 unused floats at the end of each row of a tile, against bank
 buffers             1, or 2 for double buffering: one barrier less per tile
 prefetch            fetch the next tile into private memory before the arithmetic on this one
 unroll_k            rows of a tile that are unrolled
-split_k             planes over which the tiles of k are split (summed by sum_planes)
+split_k             planes over which the tiles of k are split
+summed              C is planes of fp32 sums, which another launch adds
 phases              parts of the problem with sizes of their own; some may have fewer columns
 plane_elements      elements of the output, and of a plane
 tiles_m, tiles_n    tiles of C; all lie along one dimension, since devices limit the others
 m_fastest           neighbouring work-groups differ in m, else in n
 bias, residual      add bias[channel], and what lies as the result does
-runs                the vec_n columns of a chunk are neighbours in C
+along               n, or m: what neighbours in C differ in
+runs                the columns, or rows, of a chunk are neighbours in C
 </%doc>
 <%! from oclgen.epilogue import plus_residual %>\
 <%
-    c_type = "float" if split_k > 1 else "elem_t"
+    c_type = "float" if summed else "elem_t"
     def vector(width):
         return "float" if width == 1 else f"float{width}"
     def store(width, value, pointer):
-        if split_k > 1:
+        if summed:
             return f"*(__global {vector(width)} *)({pointer}) = {value}"
         load = "ALIGNED_LOAD" if width > 1 else "LOAD"
         return f"{'ALIGNED_' if width > 1 else ''}STORE{width}(ACT({value}{plus_residual(residual, width, pointer, load)}), {pointer})"
@@ -74,9 +76,13 @@ void conv_gemm(
 {
     __local float tile_a[${buffers} * TILE_K * ROW_A] __attribute__((aligned(64)));
     __local float tile_b[${buffers} * TILE_K * ROW_B] __attribute__((aligned(64)));
-    // neighbouring work-items have neighbouring columns, which are neighbours in C
+    // neighbouring work-items have neighbouring ${"columns" if along == "n" else "rows"}, which are neighbours in C
     const int id = get_local_id(0);
+% if along == "n":
     const int id_m = id / LOCAL_N, id_n = id % LOCAL_N;
+% else:
+    const int id_m = id % LOCAL_M, id_n = id / LOCAL_M;
+% endif
     const int tile = get_group_id(0);
     const int m0 = ${f"tile % {tiles_m}" if m_fastest else f"tile / {tiles_n}"} * TILE_M;
     const int n0 = ${f"tile / {tiles_m}" if m_fastest else f"tile % {tiles_n}"} * TILE_N;
@@ -167,31 +173,42 @@ void conv_gemm(
     residual += offset_residual;
 % endif
 % if runs:
-    const bool wide = (${"((size_t)c | (size_t)residual)" if residual else "(size_t)c"} & (sizeof(*c) * VEC_N - 1)) == 0;
+    const bool wide = (${"((size_t)c | (size_t)residual)" if residual else "(size_t)c"} & (sizeof(*c) * VEC_${along.upper()} - 1)) == 0;
 % endif
 #pragma unroll
-    for (int j = 0; j < ITEM_N; ${"j += VEC_N" if runs else "++j"}) {
+    for (int j = 0; j < ITEM_N; ${"j += VEC_N" if runs and along == "n" else "++j"}) {
         const int n = n0 + COL(j, id_n);
         if (n < N) {
             __global ${c_type} *column = c + c_column(phase, group, n);
 #pragma unroll
-            for (int i = 0; i < ITEM_M; ++i) {
+            for (int i = 0; i < ITEM_M; ${"i += VEC_M" if runs and along == "m" else "++i"}) {
                 const int m = m0 + ROW(i, id_m);
                 if (m < M) {
                     __global ${c_type} *to = column + (index_t)m * C_ROW;
 % if bias:
+% if runs and along == "m":
+                    const float${vec_m} shift = LOAD${vec_m}(bias + offset_bias + group * M + m);
+% else:
                     const float shift = LOAD1(bias + offset_bias + group * M + m);
+% endif
 % endif
 <% value = "acc[i][j]" + (" + shift" if bias else "") %>\
 % if runs:
-                    const float${vec_n} v = (float${vec_n})(
-% for s in range(vec_n):
-                        acc[i][j + ${s}]${" + shift" if bias else ""}${"," if s + 1 < vec_n else ");"}
+<%
+    vec = vec_m if along == "m" else vec_n
+    def chunk(s):
+        if along == "n":
+            return f"acc[i][j + {s}]" + (" + shift" if bias else "")
+        return f"acc[i + {s}][j]" + (f" + shift.s{s:x}" if bias else "")
+%>\
+                    const float${vec} v = (float${vec})(
+% for s in range(vec):
+                        ${chunk(s)}${"," if s + 1 < vec else ");"}
 % endfor
                     if (wide) {
-                        ${store(vec_n, "v", "to")};
+                        ${store(vec, "v", "to")};
                     } else {
-% for s in range(vec_n):
+% for s in range(vec):
                         ${store(1, f"v.s{s:x}", f"to + {s}")};
 % endfor
                     }

@@ -18,6 +18,7 @@ width_a, width_b    elements of A, and neighbouring columns of B, per load
 tile_n, work_items  columns of a tile, and work-items per group
 copiers_a, _b       work-items that load A, and B
 </%doc>
+<%namespace name="packed" file="conv_gemm_packed.cl.mako"/>\
 <%
     chunks = tile_n // width_b
     def guard(copiers):
@@ -73,8 +74,7 @@ typedef struct {
 static inline void locate(Operands *at, __global const float *a, __global const elem_t *b,
                           int phase, int group, int m0, int n0, int first, int id)
 {
-    at->a = a + PACKED_FIRST + ((long)group * K_PADDED + first * TILE_K) * M_PADDED + m0
-        + id * ${width_a} / TILE_M * M_PADDED + id * ${width_a} % TILE_M;
+${packed.locate(width_a)}\
     at->b = b;
 % if copied:
     at->to_a = 4 * (id * ${width_a} / TILE_M * ROW_A + id * ${width_a} % TILE_M);
@@ -124,23 +124,7 @@ static inline void fetch(Operands *at, float *next_a, float *next_b)
         return;  // the tables end here
     }
 % endif
-#pragma unroll
-    for (int l = 0; l < LOADS_A; l += ${width_a}) {
-        __global const float *from =
-            at->a + l * ${copiers_a} / TILE_M * M_PADDED + l * ${copiers_a} % TILE_M;
-% if copied:
-        const uint place = 4 * (l * ${copiers_a} / TILE_M * ROW_A + l * ${copiers_a} % TILE_M);
-        ${guard(copiers_a)}copy_four(to + at->to_a + place, from, more ? 4 : 0);
-% elif width_a == 1:
-        next_a[l] = *from;
-% else:
-        const float${width_a} v = *(__global const float${width_a} *)from;
-% for s in range(width_a):
-        next_a[l + ${s}] = v.s${s};
-% endfor
-% endif
-    }
-    at->a += TILE_K * M_PADDED;
+${packed.load(width_a, copiers_a, work_items, copied)}\
 % if taps_outer and one_tap:
     const int tap_h = 0, tap_w = 0;
     const index_t tap = (index_t)at->channel * PLANE;
@@ -211,17 +195,7 @@ static inline void fetch(Operands *at, float *next_a, float *next_b)
 static inline void keep(__local float *tile_a, __local float *tile_b,
                         const float *next_a, const float *next_b, int id)
 {
-#pragma unroll
-    for (int l = 0; l < LOADS_A; l += ${width_a}) {
-        const int e = l * ${copiers_a} + id * ${width_a};
-        __local float *to = tile_a + e / TILE_M * ROW_A + e % TILE_M;
-% if width_a == 1:
-        *to = next_a[l];
-% else:
-        *(__local float${width_a} *)to =
-            (float${width_a})(${", ".join(f"next_a[l + {s}]" for s in range(width_a))});
-% endif
-    }
+${packed.keep(width_a, copiers_a)}\
 #pragma unroll
     for (int l = 0; l < LOADS_B; ++l) {
         const int row = l / COLUMNS * ROWS_APART + FIRST_ROW(id);

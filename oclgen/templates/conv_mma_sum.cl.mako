@@ -1,5 +1,5 @@
 <%doc>
-Adds the planes of `conv_mma_weights`, [channels][taps][depth] in fp32, into weights that lie as their
+Adds planes of the gradient of weights, [channels][taps][depth] in fp32, into weights that lie as their
 strides say. A work-group of 256 takes some depths of one channel through local memory, so that
 neighbours store to neighbours whether depths or taps lie side by side.
 

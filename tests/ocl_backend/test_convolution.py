@@ -15,7 +15,7 @@ from torch import nn
 
 from ocl_backend.ops import convolution
 from ocl_backend.tuned import reload_tuned
-from oclgen.families import families_for, winograd_pixels
+from oclgen.families import conv_gemm_plan, families_for, winograd_pixels
 from oclgen.problem import ConvProblem
 
 CASES = {
@@ -74,41 +74,47 @@ def in_pixels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(convolution, "better_known", served)
     monkeypatch.setattr(winograd_pixels, "conflict", lambda *_: None)
+    monkeypatch.setattr(conv_gemm_plan, "layout_why_not", lambda *_: None)
     reload_tuned()
     yield
     reload_tuned()
 
 
 @pytest.mark.usefixtures("in_pixels")
-@pytest.mark.parametrize("case", ["1x1", "3x3", "one filter each", "depthwise"])
+@pytest.mark.parametrize("case", CASES)
 def test_channels_last_is_read_as_it_lies(device: Any, case: str) -> None:
     x = torch.randn(2, 4, 11, 9).to(memory_format=torch.channels_last)
     check_module(device, CASES[case], x)
     layer = deepcopy(CASES[case]).to(place(device))
     met = torch.ocl.explain(layer, x.to(place(device))).rows[0].problem
-    assert met.endswith(":nhwc") == (case != "depthwise")
+    # several filters of one channel each are for planes, and torch's circular padding makes them
+    assert met.endswith(":nhwc") == (case not in ("depthwise", "reflected"))
 
 
 @pytest.mark.usefixtures("in_pixels")
 def test_a_layer_in_channels_last_copies_no_image(device: Any) -> None:
     """Nor weights: forward, and both gradients."""
-    layer = deepcopy(CASES["3x3"]).to(place(device), memory_format=torch.channels_last)
-    x, grad = (
-        torch.randn(2, channels, 11, 9, device=place(device)).to(memory_format=torch.channels_last)
-        for channels in (4, 6)
-    )
+    transforms = ["winograd_filter", "winograd_input", "gemm_staged", "winograd_output"]
+    of_weights = ["winograd_input", "winograd_input", "gemm_staged", "winograd_gradient"]
+    assert trained(device, "3x3") == [*transforms, *transforms, *of_weights]
+    packed = ["conv_gemm_pack", "conv_gemm"]
+    for case in ("7x7 strided", "groups", "1x1 strided"):
+        assert trained(device, case) == [*packed, *packed, "conv_gemm", "conv_mma_sum"], case
+
+
+def trained(device: Any, case: str) -> list[str]:
+    """Return the kernels of a step of a layer in channels_last, without that of its bias."""
+    layer = deepcopy(CASES[case]).to(place(device), memory_format=torch.channels_last)
+    x = torch.randn(2, 4, 11, 9, device=place(device)).to(memory_format=torch.channels_last)
+    grad = torch.ones_like(layer(x.requires_grad_()))
 
     def train() -> None:
-        y = layer(x.requires_grad_())
-        torch.autograd.grad(y, [x, layer.weight], grad)
+        torch.autograd.grad(layer(x), [x, layer.weight], grad)
 
     train()
     with torch.ocl.profile(file=None) as seen:
         train()
-    transforms = ["winograd_filter", "winograd_input", "gemm_staged", "winograd_output"]
-    of_weights = ["winograd_input", "winograd_input", "gemm_staged", "winograd_gradient"]
-    names = [command.name for command in seen.commands]
-    assert names == [*transforms, *transforms, *of_weights]
+    return [command.name for command in seen.commands]
 
 
 def test_tf32_is_a_choice_and_off_at_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from torch.nn import functional
 from ocl_backend import held
 from ocl_backend.ops import convolution
 from ocl_backend.tuned import reload_tuned
-from oclgen.families import winograd_pixels
+from oclgen.families import conv_gemm_plan, winograd_pixels
 
 TOLERANCE = {torch.float32: 5e-6, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 """With fusion against without: a folded weight is rounded, or an intermediate result is not."""
@@ -119,24 +119,25 @@ def test_a_convolution_takes_normalisation_and_activation(
     assert "batch_norm_fwd" in names(lambda: layers(x))  # its gradient needs what lies in between
 
 
-@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize(("kernel", "stride", "launches"), [(1, 1, 2), (3, 1, 5), (3, 2, 3)])
 def test_a_convolution_in_channels_last_takes_them_too(
-    device: Any, kernel: int, monkeypatch: pytest.MonkeyPatch
+    device: Any, kernel: int, stride: int, launches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folded kernel reads and writes pixels, and its weights lie as those of the layer."""
     monkeypatch.setattr(convolution, "better_known", lambda index, pixels, planes: pixels)
     monkeypatch.setattr(winograd_pixels, "conflict", lambda *_: None)
+    monkeypatch.setattr(conv_gemm_plan, "layout_why_not", lambda *_: None)
     reload_tuned()
-    conv = nn.Conv2d(6, 5, kernel, bias=False)
+    conv = nn.Conv2d(6, 5, kernel, stride, bias=False)
     conv = conv.to(place(device), memory_format=torch.channels_last)
     layers = nn.Sequential(conv, normalisation(5, device), nn.ReLU6(inplace=True))
-    x = small(device, 2, 6, 9, 9).to(memory_format=torch.channels_last) * 4
+    x = small(device, 2, 6, 19, 19).to(memory_format=torch.channels_last) * 4
     with torch.no_grad():
         same(lambda: layers(x))
         fused = names(lambda: layers(x))
     assert fused[0] == "fold_batch_norm"
     assert not any(name.startswith(("batch_norm", "pointwise", "strided")) for name in fused)
-    assert len(fused) == (2 if kernel == 1 else 5)
+    assert len(fused) == launches
     reload_tuned()
 
 

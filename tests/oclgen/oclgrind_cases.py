@@ -59,6 +59,9 @@ PROBLEMS: tuple[Problem, ...] = (
     ConvProblem(1, 3, 7, 9, 5, 3, 3, pad_h=1, bias=True, layout="nhwc", residual=True),
     ConvProblem(2, 4, 5, 6, 3, 5, 5, pad_h=2, direction="bwd_data", layout="nhwc"),
     ConvProblem(1, 3, 6, 9, 5, 3, 3, pad_h=1, pad_w=1, direction="bwd_weights", layout="nhwc"),
+    ConvProblem(1, 8, 7, 6, 8, 3, 3, 2, 1, 1, 1, groups=2, bias=True, layout="nhwc"),
+    ConvProblem(1, 5, 5, 6, 12, 3, 2, 2, 2, 1, direction="bwd_data", layout="nhwc"),
+    ConvProblem(1, 8, 7, 6, 8, 3, 3, 2, 1, groups=2, direction="bwd_weights", layout="nhwc"),
 )
 
 ASYNC = replace(gemm_async.DEFAULT, pad_a=0, pad_b=0, pack_a=True, pack_b=True)

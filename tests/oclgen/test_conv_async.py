@@ -48,9 +48,11 @@ CASES = (
 )
 
 
-def runnable(device: Device, problem: ConvProblem, config: conv_async.Config) -> Plan:
+def runnable(
+    device: Device, problem: ConvProblem, config: conv_async.Config, limits: Limits | None = None
+) -> Plan:
     """Return the plan, in plain C where the device lacks the instruction, or skip."""
-    shown = replace(device.limits, instructions=frozenset({"cp_async"}))
+    shown = limits or replace(device.limits, instructions=frozenset({"cp_async"}))
     if reason := config.why_not(problem, shown):
         pytest.skip(reason)
     plan = conv_async.plan(problem, config)

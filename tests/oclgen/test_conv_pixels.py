@@ -1,0 +1,142 @@
+"""Implicit GEMM of images in channels_last: what it says, launches and computes, in all directions.
+
+`conv_gemm` runs everywhere, `conv_async` by `cp.async` where the device has it, else in plain C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from channels_last import difference
+from conv_cases import label
+from test_conv_async import AMPERE, runnable
+
+from oclgen.device import Device
+from oclgen.families import FAMILIES, conv_async, conv_gemm, families_for
+from oclgen.limits import KIB, Limits
+from oclgen.measure import Bench
+from oclgen.plan import Plan
+from oclgen.problem import DIRECTIONS, ConvProblem, Direction
+from oclgen.strided_weights import STRIDES
+from search_spaces.space import seeds_of, space_of
+
+CPU = Limits("cpu", 256 * KIB, 8192, (8192,) * 3, 2**30, 2**33, 2, 16)
+LAYER = ConvProblem(8, 64, 56, 56, 128, 3, 3, 2, 2, 1, 1, layout="nhwc")
+SHAPES = (
+    ConvProblem(3, 8, 11, 8, 12, 3, 3, 2, 2, 1, 1),
+    # few channels, which tiles of several taps fill
+    ConvProblem(2, 3, 13, 11, 6, 7, 7, 2, 2, 3, 3),
+    # one tap, which reads less than there is, and phases of the gradient without any
+    ConvProblem(2, 12, 7, 6, 20, 1, 1, 2, 2),
+    ConvProblem(2, 8, 6, 5, 16, 1, 1, groups=2),
+    ConvProblem(2, 6, 9, 9, 4, 3, 3, 1, 1, 2, 2, 2, 2, groups=2),
+    ConvProblem(1, 8, 6, 5, 4, 3, 2, 3, 1, 1, 2, 1, 2),
+    ConvProblem(1, 17, 5, 4, 33, 3, 3, pad_h=1, pad_w=1),
+)
+CASES = tuple(
+    replace(
+        shape,
+        layout="nhwc",
+        direction=way,
+        bias=way == "fwd",
+        activation="relu" if way == "fwd" else "none",
+        residual=way == "fwd" and shape.groups == 1,
+    )
+    for shape in SHAPES
+    for way in DIRECTIONS
+)
+GEMM: tuple[conv_gemm.Config, ...] = (
+    conv_gemm.DEFAULT,
+    replace(
+        conv_gemm.DEFAULT, tile_m=32, tile_n=32, tile_k=16, local_m=4, local_n=4, vec_m=2,
+        vec_n=2, pad=4, buffers=2, prefetch=False, unroll_k=4, split_k=2, m_fastest=False,
+    ),
+    replace(conv_gemm.DEFAULT, tile_m=16, tile_n=128, local_m=2, local_n=32, taps_outer=False),
+)  # fmt: skip
+ASYNC: tuple[conv_async.Config, ...] = (
+    conv_async.DEFAULT,
+    replace(conv_async.DEFAULT, tile_m=16, tile_n=96, local_m=4, stages=3, pad=0, order="n"),
+    replace(conv_async.DEFAULT, tile_m=32, tile_n=48, local_n=12, warp_m=8, split_k=2, group_m=1),
+    replace(conv_async.DEFAULT, tile_m=32, local_m=4, local_n=16, warp_m=2, taps_outer=False),
+)
+
+
+def some(configs: tuple[Any, ...]) -> list[Any]:
+    """Return (problem, config) for every case: the default, and one other each."""
+    pairs = []
+    for number, problem in enumerate(CASES):
+        for config in (configs[0], configs[1 + (number + number // 3) % (len(configs) - 1)]):
+            # gradients of weights have but one order of the reduction
+            order = config.taps_outer or problem.direction == "bwd_weights"
+            pairs.append((problem, replace(config, taps_outer=order)))
+    return pairs
+
+
+def assert_right(device: Device, problem: ConvProblem, plan: Plan) -> None:
+    """Compare where vectors are aligned, and where none is and w lies in channels_last."""
+    measurement = Bench(device, problem).measure(plan, limit_ms=0.0)
+    assert measurement.ok, f"{problem.key()}: {measurement.reason}"
+    assert plan.replaceable >= {*STRIDES}
+    assert not difference(device, problem, plan)
+
+
+@pytest.mark.parametrize(("problem", "config"), some(GEMM), ids=label)
+def test_in_local_memory(device: Device, problem: ConvProblem, config: conv_gemm.Config) -> None:
+    if reason := config.why_not(problem, AMPERE):
+        pytest.skip(reason)
+    assert_right(device, problem, conv_gemm.plan(problem, config))
+
+
+@pytest.mark.parametrize(("problem", "config"), some(ASYNC), ids=label)
+def test_by_cp_async(device: Device, problem: ConvProblem, config: conv_async.Config) -> None:
+    assert_right(device, problem, runnable(device, problem, config, AMPERE))
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_half_precision(device: Device, direction: Direction) -> None:
+    problem = replace(
+        CASES[0], direction=direction, bias=False, residual=False, activation="none", dtype="bf16"
+    )
+    assert_right(device, problem, conv_gemm.plan(problem, conv_gemm.DEFAULT))
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_only_gpus_read_it_and_find_configs(direction: Direction) -> None:
+    problem = replace(LAYER, direction=direction)
+    assert "CPU" in (conv_gemm.DEFAULT.why_not(problem, CPU) or "")
+    for name in ("conv_gemm", "conv_async"):
+        assert FAMILIES[name].DEFAULT.why_not(problem, AMPERE) is None
+        assert len(seeds_of(name, problem, AMPERE)) > 4
+        assert len(space_of(name, problem, AMPERE)) > 50
+
+
+def test_others_serve_products_and_filters_of_one_channel() -> None:
+    for other in (
+        replace(LAYER, kernel_h=1, kernel_w=1, stride_h=1, stride_w=1, pad_h=0, pad_w=0),
+        replace(LAYER, groups=64),
+    ):
+        names = {family.NAME for family in families_for(other)}
+        assert not names & {"conv_gemm", "conv_async"}
+    assert [f.NAME for f in families_for(LAYER)] == ["conv_gemm", "conv_async"]
+
+
+def test_the_gradient_of_weights_copies_four_channels_at_once() -> None:
+    problem = replace(LAYER, direction="bwd_weights")
+    product, added = conv_async.plan(problem, conv_async.DEFAULT).launches
+    assert "copy_word(" not in product.source.split("} Operands;")[1].split("__kernel")[0]
+    assert added.kernel == "conv_mma_sum"
+    few = conv_async.plan(replace(problem, in_channels=3), conv_async.DEFAULT).launches[0]
+    copies = few.source.split("} Operands;")[1]
+    assert "copy_four(" in copies
+    assert "copy_word(" in copies
+
+
+def test_very_many_taps_are_refused() -> None:
+    problem = ConvProblem(1, 2, 40, 40, 2, 17, 5, layout="nhwc")
+    assert "17x5" in str(conv_gemm.DEFAULT.why_not(problem, AMPERE))
+    weights = ConvProblem(1, 2, 40, 40, 2, 16, 16, direction="bwd_weights", layout="nhwc")
+    assert conv_gemm.DEFAULT.why_not(weights, replace(AMPERE, local_bytes=16 * KIB)) is None
+    assert conv_gemm.plan(weights, conv_gemm.DEFAULT).launches[1].local_bytes <= 16 * KIB
+    assert "256" in str(conv_gemm.DEFAULT.why_not(weights, Limits()))
