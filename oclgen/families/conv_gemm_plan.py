@@ -182,6 +182,8 @@ def launch_of(
     summed = _summed(problem, split_k)
     _, b, c = operands(problem)
     tiles_m, tiles_n = ceil_div(product.m, tiles.m), ceil_div(product.n, tiles.n)
+    # a pixel's groups are neighbours in memory: so are then the work-groups that read and write it
+    groups_first = problem.layout == "nhwc" and problem.groups > 1
     source = render(
         kernel,
         **epilogue(problem, "c", summed),
@@ -193,14 +195,18 @@ def launch_of(
         split_k=split_k,
         summed=summed,
         along=product.along,
+        groups_first=groups_first,
         plane_elements=output_elements(problem),
         **values,
     )
-    planes = product.phases * problem.groups * split_k
+    across, down = (problem.groups, 1) if groups_first else (1, problem.groups)
     return Launch(
         source=source,
         kernel=kernel,
-        global_size=(tiles_m * tiles_n * tiles.work_items, planes),
+        global_size=(
+            across * tiles_m * tiles_n * tiles.work_items,
+            down * product.phases * split_k,
+        ),
         local_size=(tiles.work_items, 1),
         args=(
             *buffer(role_a(problem)),

@@ -20,6 +20,7 @@ index               type of an element's index: int where every buffer is short 
 phases              parts of the problem with sizes of their own; some may have fewer columns
 plane_elements      elements of the output, and of a plane of partial sums
 tiles_m, tiles_n    tiles of C; all lie along one dimension, since devices limit the others
+groups_first        neighbouring work-groups differ in the convolution's group, which share cache lines
 along               n, or m: what neighbours in C differ in
 runs                the four columns, or rows, of a chunk are neighbours in C
 edge_m, edge_n      the last tile, or the smaller phases, have rows, or columns, beyond the product
@@ -84,9 +85,14 @@ void conv_async(
 {
     const int tiles_m = ${tiles_m}, tiles_n = ${tiles_n};
 ${tiles.work_items(config)}
-${tiles.places(config)}
+${tiles.places(config, "((int)get_group_id(0) / GROUPS)" if groups_first else "(int)get_group_id(0)")}
+% if groups_first:
+    const int phase = (int)get_group_id(1) / ${config.split_k};
+    const int group = (int)get_group_id(0) % GROUPS;
+% else:
     const int phase = (int)get_group_id(1) / (GROUPS * ${config.split_k});
     const int group = (int)get_group_id(1) / ${config.split_k} % GROUPS;
+% endif
 % if split:
     const int plane = (int)get_group_id(1) % ${config.split_k};
     const int share = (STEPS + ${config.split_k - 1}) / ${config.split_k};

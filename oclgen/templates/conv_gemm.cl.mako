@@ -25,6 +25,7 @@ phases              parts of the problem with sizes of their own; some may have 
 plane_elements      elements of the output, and of a plane
 tiles_m, tiles_n    tiles of C; all lie along one dimension, since devices limit the others
 m_fastest           neighbouring work-groups differ in m, else in n
+groups_first        but in the convolution's group before: groups share cache lines
 bias, residual      add bias[channel], and what lies as the result does
 along               n, or m: what neighbours in C differ in
 runs                the columns, or rows, of a chunk are neighbours in C
@@ -83,11 +84,16 @@ void conv_gemm(
 % else:
     const int id_m = id % LOCAL_M, id_n = id / LOCAL_M;
 % endif
-    const int tile = get_group_id(0);
+    const int tile = get_group_id(0)${" / GROUPS" if groups_first else ""};
     const int m0 = ${f"tile % {tiles_m}" if m_fastest else f"tile / {tiles_n}"} * TILE_M;
     const int n0 = ${f"tile / {tiles_m}" if m_fastest else f"tile % {tiles_n}"} * TILE_N;
+% if groups_first:
+    const int phase = (int)get_group_id(1) / ${split_k};
+    const int group = (int)get_group_id(0) % GROUPS;
+% else:
     const int phase = (int)get_group_id(1) / (GROUPS * ${split_k});
     const int group = (int)get_group_id(1) / ${split_k} % GROUPS;
+% endif
 % if split_k > 1:
     const int plane = (int)get_group_id(1) % ${split_k};
     const int steps = (STEPS + ${split_k - 1}) / ${split_k};

@@ -4,7 +4,8 @@ channels_last: A is w, packed by conv_gemm_pack to rows of k; B gathers what is 
 scattered to the phase's pixels, whose channels, rows of C, are neighbours. No kernel of its own.
 
 k counts channels within taps. A work-item loads one step of k per tile, and neighbouring work-items
-load neighbouring steps, which are neighbours in memory as long as they have one tap. `met` says by a
+load neighbouring steps, which are neighbours in memory as long as they have one tap; each alone, since
+a tile is rows of k: held as rows of columns, it would want four times the registers of B. `met` says by a
 bit for each row and each column of taps which of them meet pixels; those of no result meet none.
 
 sizes               text of the correlations' sizes; those that differ are tables by `phase`

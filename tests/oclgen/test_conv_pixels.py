@@ -140,3 +140,13 @@ def test_very_many_taps_are_refused() -> None:
     assert conv_gemm.DEFAULT.why_not(weights, replace(AMPERE, local_bytes=16 * KIB)) is None
     assert conv_gemm.plan(weights, conv_gemm.DEFAULT).launches[1].local_bytes <= 16 * KIB
     assert "256" in str(conv_gemm.DEFAULT.why_not(weights, Limits()))
+
+
+def test_work_groups_of_a_pixels_groups_are_neighbours() -> None:
+    """They share its cache lines: in planes groups lie apart, and along the other dimension."""
+    grouped = replace(LAYER, groups=8)
+    for module in (conv_gemm, conv_async):
+        across, down = module.plan(grouped, module.DEFAULT).launches[-1].global_size
+        planes = module.plan(replace(grouped, layout="nchw"), module.DEFAULT).launches[-1]
+        assert (across, down) == (8 * planes.global_size[0], 1)
+        assert planes.global_size[1] == 8
