@@ -33,13 +33,9 @@ b                   how B lies in local memory: see `Layout`
 
     def plus(offset):
         return f" + {offset}" if offset else ""
-    def plus_bias(j):
-        return {"none": "", "m": " + bias_row", "n": f" + bias{j}"}[bias]
-    def plus_theirs(j):
-        """What is added to this lane's two columns of block j."""
-        if not residual:
-            return ""
-        return f" + load_pair(theirs, n0{plus(8 * j)}, n, aligned)" if pairs else f" + unpacked(theirs.{'xyzw'[j % 4]})"
+    def plus_terms(j):
+        added = f" + added{j}" if residual else ""
+        return {"none": "", "m": " + bias_row", "n": f" + bias{j}"}[bias] + added
     def rounded(value):
         return f"to_tf32({value})" if tf32 and not pack_a else value
 %>\
@@ -275,12 +271,16 @@ ${multiply(1)}\
 % if bias == "m":
             const float bias_row = LOAD1(bias + ${"min(row, m - 1)" if edge_m else "row"});
 % endif
-% if residual and pairs:
+% if residual:
             __global const elem_t *theirs = residual + ${"min(row, m - 1)" if edge_m else "row"} * (long)ld_c;
-% elif residual:
-            const uint4 theirs = turned(load_eight(residual + ${"min(row, m - 1)" if edge_m else "row"} * (long)ld_c, n0${plus(8 * j0)}, n, aligned));
+% if not pairs:
+            const uint4 words = turned(load_eight(theirs, n0${plus(8 * j0)}, n, aligned));
 % endif
-<% values = [f"(float2)(acc[{r // 2}][{4 * j + 2 * (r % 2)}], acc[{r // 2}][{4 * j + 2 * (r % 2) + 1}]){plus_bias(j)}{plus_theirs(j)}" for j in range(j0, j0 + 4)] %>\
+% for j, word in enumerate("xyzw", j0):
+            const float2 added${j} = ${f"load_pair(theirs, n0{plus(8 * j)}, n, aligned)" if pairs else f"unpacked(words.{word})"};
+% endfor
+% endif
+<% values = [f"(float2)(acc[{r // 2}][{4 * j + 2 * (r % 2)}], acc[{r // 2}][{4 * j + 2 * (r % 2) + 1}]){plus_terms(j)}" for j in range(j0, j0 + 4)] %>\
 % if pairs:
             ${"if (row < m) " if edge_m else ""}{
 % for j, value in enumerate(values, j0):

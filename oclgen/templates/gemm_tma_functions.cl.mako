@@ -187,6 +187,7 @@ void store_pair(__global ${c_type} *out, const int column, const int n, const bo
     }
 }
 % if residual:
+
 float2 load_pair(__global const elem_t *from, const int column, const int n, const bool wide)
 {
     if (wide && column + 1 < n) {
@@ -229,10 +230,10 @@ float2 unpacked(const uint both)
 % if dtype == "bf16":
     return as_float2((uint2)(both << 16, both & 0xffff0000u));
 % else:
-    float2 value;
+    float first, second;
     __asm__("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
-            : "=f"(value.x), "=f"(value.y) : "r"(both));
-    return value;
+            : "=f"(first), "=f"(second) : "r"(both));
+    return (float2)(first, second);
 % endif
 }
 % endif
