@@ -26,6 +26,10 @@ runs                the four columns, or rows, of a chunk are neighbours in C
 edge_m, edge_n      the last tile, or the smaller phases, have rows, or columns, beyond the product
 </%doc>
 <%namespace name="tiles" file="async_tiles.cl.mako"/>\
+<%!
+    # a residual's vectors are read so many at a time: one by one, each would wait for memory
+    TOGETHER = 8
+%>\
 <%
     split = config.split_k > 1
     work_items = config.local_m * config.local_n
@@ -52,8 +56,32 @@ edge_m, edge_n      the last tile, or the smaller phases, have rows, or columns,
         return f"{act}((float4)({', '.join(f'acc{i}_{4 * j + x} + {added}' for x in range(4))}))"
     def below(place, end, edge):
         return f"if ({place} < {end}) " if edge else ""
+    def inside(row, column):
+        """The condition that a place of C is the product's."""
+        ends = [f"n0 + {column} < N"] * edge_n + [f"m0 + {row} < M"] * edge_m
+        return f"if ({' && '.join(ends)}) " if ends else ""
     exchanged = {(r, j): (r * len(columns) + j) * work_items for r in range(config.sum_rows) for j in range(len(columns))}
 %>\
+<%def name="put(places, load, store)">\
+% for n, (guard, to, value) in enumerate(places):
+        __global float *to${n} = ${to};
+        float4 theirs${n};
+        ${guard}theirs${n} = ${load.format(n)};
+% endfor
+% for n, (guard, to, value) in enumerate(places):
+        ${guard}${store.format(n, f"ACT({value} + theirs{n})")};
+% endfor
+</%def>\
+<%def name="put_together(places)">\
+% for first in range(0, len(places), TOGETHER):
+<% some = places[first : first + TOGETHER] %>\
+    if (aligned) {
+${put(some, "*(__global const float4 *)RESIDUAL(to{0})", "*(__global float4 *)to{0} = {1}")}\
+    } else {
+${put(some, "vload4(0, RESIDUAL(to{0}))", "vstore4({1}, 0, to{0})")}\
+    }
+% endfor
+</%def>\
 typedef float elem_t;
 ${aligned}
 % if not split:
@@ -130,6 +158,16 @@ ${tiles.reduction(config, copies())}\
 % if runs:
     const bool aligned = IS_ALIGNED(c, 0, 4, 4)${" && IS_ALIGNED(residual, 0, 4, 4)" if residual else ""};
 % endif
+% if runs and residual:
+<%
+    places = [
+        (inside(rows[i], column), f"c + c_column(phase, group, n0 + {column}) + m0 + {rows[i]}", rows_of(i, j, None))
+        for j, column in enumerate(columns[j // 4] + j % 4 for j in range(config.item_n))
+        for i in range(0, config.item_m, 4)
+    ]
+%>\
+${put_together(places)}\
+% else:
 % for j in range(config.item_n):
 <% column = columns[j // 4] + j % 4 %>\
     ${below(f"n0 + {column}", "N", edge_n)}{
@@ -140,9 +178,9 @@ ${tiles.reduction(config, copies())}\
             __global float *to = column + ${rows[i]};
             const float4 value = ${rows_of(i, j, None)};
             if (aligned) {
-                *(__global float4 *)to = ${stored("value", "*(__global const float4 *)RESIDUAL(to)")};
+                *(__global float4 *)to = value;
             } else {
-                vstore4(${stored("value", "vload4(0, RESIDUAL(to))")}, 0, to);
+                vstore4(value, 0, to);
             }
         }
 % else:
@@ -153,9 +191,20 @@ ${tiles.reduction(config, copies())}\
 % endfor
     }
 % endfor
+% endif
 % elif runs:
     const bool aligned = IS_ALIGNED(c, 0, 4, 4)${" && IS_ALIGNED(residual, 0, 4, 4)" if residual else ""};
 % for j, column in enumerate(columns):
+% if residual:
+<%
+    places = [
+        (inside(row, column), f"column{j} + (index_t)(m0 + {row}) * C_ROW", results(i, j))
+        for i, row in enumerate(rows)
+    ]
+%>\
+    __global float *column${j} = c + c_column(phase, group, n0 + ${column});
+${put_together(places)}\
+% else:
     ${below(f"n0 + {column}", "N", edge_n)}{
         __global float *column = c + c_column(phase, group, n0 + ${column});
 % for i, row in enumerate(rows):
@@ -163,13 +212,14 @@ ${tiles.reduction(config, copies())}\
             __global float *to = column + (index_t)(m0 + ${row}) * C_ROW;
             const float4 value = ${results(i, j)};
             if (aligned) {
-                *(__global float4 *)to = ${stored("value", "*(__global const float4 *)RESIDUAL(to)")};
+                *(__global float4 *)to = value;
             } else {
-                vstore4(${stored("value", "vload4(0, RESIDUAL(to))")}, 0, to);
+                vstore4(value, 0, to);
             }
         }
 % endfor
     }
+% endif
 % endfor
 % else:
     // a warp's chunk lies row by row in local memory, and a lane stores every 32nd word of it

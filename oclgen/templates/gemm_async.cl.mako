@@ -74,9 +74,12 @@ residual            a matrix that lies as C does is added
             return ""
         return f" + bias[{row(i)}]" if bias == "m" else f" + {'vload4(0, ' if width > 1 else '*('}bias + {column(j, x)})"
     def plus_terms(i, j, x, width):
-        type_name = f"float{width}" if width > 1 else "float"
-        added = f" + *(__global const {type_name} *)RESIDUAL(out + {column(j, x)})" if residual else ""
-        return plus_bias(i, j, x, width) + added
+        return plus_bias(i, j, x, width) + (f" + {theirs(j, x, width)}" if residual else "")
+    def theirs(j, x, width):
+        """The residual beside a result, or beside four, which were read before."""
+        return f"theirs{j}" if width > 1 else f"*RESIDUAL(out + {column(j, x)})"
+    def is_whole(j):
+        return f"wide && {column(j, 3)} < n" if edge_n else "wide"
 
     def copies_of(side, slot, more, aligned):
         """The statements that copy a work-item's part of one tile, zeros where not `more`."""
@@ -121,8 +124,15 @@ ${tiles.passing()}
 <% conditions += (f"{row(i)} < m",) * edge_m %>\
     ${f"if ({' && '.join(conditions)}) " if conditions else ""}{
         __global float *out = c + (${row(i)}) * (long)ld_c;
+% if residual:
+        // read together: one by one, each would wait for memory
+        float4 ${", ".join(f"theirs{j}" for j in chunks_n)};
 % for j in chunks_n:
-        if (wide${f" && {column(j, 3)} < n" if edge_n else ""}) {
+        if (${is_whole(j)}) theirs${j} = *(__global const float4 *)RESIDUAL(out + ${column(j)});
+% endfor
+% endif
+% for j in chunks_n:
+        if (${is_whole(j)}) {
             const float4 value = ${four(j)}${plus_terms(i, j, 0, 4)};
             *(__global float4 *)(out + ${column(j)}) = ACT(value);
         } else {
