@@ -11,10 +11,10 @@ Every `Pointer` is two arguments of the kernel, as in `oclgen.plan`: `__global T
 from __future__ import annotations
 
 import ctypes
+import struct
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
-from struct import Struct
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -66,7 +66,7 @@ class Prepared:
         self.words = words
         self._handle = handle
         self._enqueue, delete = _entries(name)
-        self._pack = Struct(words).pack
+        self._pack = struct.Struct(words).pack
         weakref.finalize(self, delete, handle).atexit = False
 
     def __call__(self, *values: float) -> None:
@@ -82,9 +82,18 @@ class Prepared:
         """
         if pending:
             settle()
-        status = self._enqueue(self._handle, self._pack(*values))
+        try:
+            words = self._pack(*values)
+        except struct.error:
+            words = self._pack(*map(_wrapped, values))
+        status = self._enqueue(self._handle, words)
         if status:
             raise _error(status)
+
+
+def _wrapped(value: float) -> float:
+    """Return an integer modulo 2^64, as a C `long` takes it; numbers as large are rare."""
+    return (value + 2**63) % 2**64 - 2**63 if isinstance(value, int) else value
 
 
 class Launch(Prepared):

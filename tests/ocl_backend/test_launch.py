@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
-from ocl_backend.launch import Pointer, Varying, prepare
+from ocl_backend.launch import LaunchSequence, Part, Pointer, Varying, prepare
 from ocl_backend.prepared_plan import prepare_plan
 from oclgen import plan as plans
 from oclgen.device import BuildError, LaunchError
@@ -40,6 +41,40 @@ def test_pointers_carry_their_offsets_and_scalars_their_types(device: Any) -> No
     assert y.cpu().tolist() == [float(v) for v in expected]
     axpy(x.data_ptr(), y.data_ptr(), -1.0, 0)
     assert y.cpu().tolist()[:3] == [10, 9, 8]
+
+
+def test_integers_wrap_as_those_of_c(device: Any) -> None:
+    y = on(device, [0.0])
+    arguments = [Pointer(4), Pointer(4), np.float32(0), np.int32(0), Varying("long")]
+    axpy = prepare(device.index, AXPY, "axpy", (1,), arguments)
+    axpy(y.data_ptr(), y.data_ptr(), 2**64 - 7)
+    assert y.item() == -7
+    with pytest.raises(struct.error):
+        axpy(y.data_ptr(), y.data_ptr())
+
+
+def test_launches_in_a_row_share_values_and_workspaces(device: Any) -> None:
+    x, y = on(device, [1.0, 2, 3]), on(device, [0.0] * 3)
+    arguments = [Pointer(4), Pointer(4), Varying("float"), np.int32(1), Varying("long")]
+    axpy = prepare(device.index, AXPY, "axpy", (3,), arguments)
+    # values x, y, scale; a base that is fixed; a workspace
+    parts = [Part(axpy, (0, 4, 2, 3)), Part(axpy, (4, 1, 2, 3))]
+    both = LaunchSequence(device.index, parts, 3, [12], fixed=[100])
+    before = torch.ocl.memory_allocated(device.index)
+    both(x.data_ptr(), y.data_ptr(), 0.5)
+    assert y.cpu().tolist() == [0.5 * (0.5 * v + 101) + 101 for v in (1, 2, 3)]
+    assert torch.ocl.memory_allocated(device.index) == before
+    with pytest.raises(LaunchError, match=r"argument 2: not memory"):
+        both(x.data_ptr(), torch.ones(3).data_ptr(), 0.5)
+
+
+def test_a_workspace_without_room_is_told_of(device: Any) -> None:
+    y = on(device, [0.0])
+    arguments = [Pointer(4), Pointer(4), np.float32(1), np.int32(0), np.int64(0)]
+    axpy = prepare(device.index, AXPY, "axpy", (1,), arguments)
+    run = LaunchSequence(device.index, [Part(axpy, (1, 0))], 1, [1 << 60])
+    with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
+        run(y.data_ptr())
 
 
 def test_an_argument_follows_a_buffer_given_back_to_the_driver(device: Any) -> None:
