@@ -23,7 +23,7 @@ from oclgen.device import BuildError, LaunchError, devices
 from oclgen.families import FAMILIES, config_to_json
 from oclgen.plan import Plan
 from oclgen.problem import DTYPES, Problem
-from tuned_db import RUNGS, Choice, Chooser, DatabaseError, NoVariantError, open_store
+from tuned_db import Choice, Chooser, DatabaseError, NoVariantError, open_store
 
 Known = TypeVar("Known", bound=Problem)
 
@@ -219,16 +219,16 @@ def tuned_call(
 
 
 def better_known(device: int, first: Known, second: Known) -> Known:
-    """Return the problem that a better rung of the ladder serves: `first` if both are as good.
+    """Return the problem that a higher step of the ladder serves: `first` if both are as good.
 
     Of two that compute the same, such as a convolution in two layouts, this is the one that was
     tuned. `second` is returned if no family serves `first`.
     """
     try:
-        rungs = [RUNGS.index(chooser(device).choose(one).rung) for one in (first, second)]
+        steps = [chooser(device).choose(one).step for one in (first, second)]
     except NoVariantError:
         return second
-    return first if rungs[0] <= rungs[1] else second
+    return first if steps[0] <= steps[1] else second
 
 
 def reload_tuned() -> None:

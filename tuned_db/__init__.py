@@ -3,14 +3,13 @@
 This package measures nothing and touches no device; `oclgen.measure` and `search_spaces` do.
 """
 
-from tuned_db.choose import RUNGS, Choice, Chooser, NoVariantError
+from tuned_db.choose import Choice, Chooser, NoVariantError
 from tuned_db.database import DatabaseError
 from tuned_db.exchange import ImportFileError, read_records, write_records
 from tuned_db.record import Record, RecordError
 from tuned_db.store import DeviceStore, Merge, Store, open_existing, open_store
 
 __all__ = [
-    "RUNGS",
     "Choice",
     "Chooser",
     "DatabaseError",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 from oclgen import GENERATOR_VERSION
 from oclgen.families import (
@@ -32,9 +32,6 @@ this device with another driver or generator; `nearest`: another shape on this d
 package; `default`: nothing is known, the family's `DEFAULT` serves."""
 
 
-RUNGS: tuple[Rung, ...] = get_args(Rung)
-
-
 class NoVariantError(LookupError):
     """No family can compute the problem on this device; the message says why each cannot."""
 
@@ -53,7 +50,8 @@ class Choice:
 
     `ms` is the time measured for this very problem on this device, None where it was not;
     `source_key` is the key of the problem whose record was used, empty for a `DEFAULT`. `verified`
-    is False where the record was imported or pulled and was not measured here since.
+    is False where the record was imported or pulled and was not measured here since. `step` counts
+    the steps down the ladder: a rung has several, for shapes farther and farther apart.
     """
 
     problem: Problem
@@ -62,6 +60,7 @@ class Choice:
     rung: Rung
     ms: float | None
     source_key: str
+    step: int
     verified: bool = True
 
     @property
@@ -189,7 +188,7 @@ class Chooser:
 
     def candidates(self, problem: Problem) -> Iterator[Choice]:
         """Yield every variant that can serve, best rung first."""
-        for rung, look, pool in self._ladder:
+        for step, (rung, look, pool) in enumerate(self._ladder):
             for entry in look(pool, problem):
                 record = entry.record
                 if self._is_close_enough(problem, record.family, record.error) and self._fits(
@@ -203,13 +202,15 @@ class Chooser:
                         rung,
                         ms,
                         record.problem,
+                        step,
                         record.verified,
                     )
         for family in preferred(problem, self.limits):
             if self._is_close_enough(problem, family.NAME, None) and self._fits(
                 problem, family.NAME, family.DEFAULT
             ):
-                yield Choice(problem, family.NAME, family.DEFAULT, "default", None, "")
+                last = len(self._ladder)
+                yield Choice(problem, family.NAME, family.DEFAULT, "default", None, "", last)
 
     def _is_close_enough(self, problem: Problem, family: str, error: float | None) -> bool:
         if self._conv_error is None or problem.op != "conv":

@@ -104,14 +104,25 @@ def test_every_rung_serves_where_the_ones_above_are_missing(shipped: list[Record
         ("shipped", with_item_m(11, device=COUSIN)),
         ("shipped", with_item_m(12, near, device=COUSIN)),
     ]
+    last_step = 0
     for start, (rung, want) in enumerate(ladder):
         rest = ladder[start:]
         shipped[:] = [one for rung_of_one, one in rest if rung_of_one == "shipped"]
         known = [one for rung_of_one, one in rest if rung_of_one != "shipped"]
         got = chooser(*known).choose(SQUARE)
         assert (got.rung, got.config.item_m, got.source_key) == (rung, start + 1, want.problem)
+        assert got.step >= last_step
+        last_step = got.step
     shipped[:] = [with_item_m(13, device=STRANGER)]
     assert chooser().choose(SQUARE).rung == "default"
+
+
+def test_of_two_problems_the_better_known_stands_higher(shipped: list[Record]) -> None:
+    shipped[:] = [with_item_m(1, device=SIBLING)]
+    own, far = SQUARE, GemmProblem(64, 64, 64 * 2**5)
+    choices = [chooser().choose(problem) for problem in (own, far)]
+    assert [one.rung for one in choices] == ["shipped", "shipped"]
+    assert choices[0].step < choices[1].step
 
 
 def test_the_time_is_told_only_where_this_device_ran_this_problem() -> None:
