@@ -23,7 +23,7 @@ from winograd_cases import (
     problems,
 )
 
-from oclgen.families import FAMILIES, families_for, gemm_register
+from oclgen.families import FAMILIES, TRANSFORMING, families_for, gemm_register
 from oclgen.families.winograd_blocked import phases
 from oclgen.families.winograd_common import geometry, pixels_group
 from oclgen.families.winograd_staged import gemm_text, parse_gemm
