@@ -42,8 +42,8 @@ FOLLOWERS: dict[Kind, frozenset[Kind]] = {
 class Rule:
     """A call whose shapes, strides and dtypes are known: how it runs, alone and with followers.
 
-    `items` and `dtype` are those of its result, which is contiguous, as is what it reads of the
-    step before it.
+    `items` and `dtype` are those of its result, which is dense, as is what it reads of the step
+    before it: both lie in the same order, whatever their shapes.
     """
 
     kind: Kind
@@ -151,7 +151,7 @@ def settle() -> None:
             if _listeners().value:
                 shim.library().ocl_name_held()
             _run(pending)
-        except Exception as error:
+        except BaseException as error:
             error.add_note(f"{pending[-1].rule.operator} was held back until now")
             raise
         finally:
@@ -271,8 +271,8 @@ def _settle_for_shim() -> int:
     """Enqueue what is held before a command of the shim; its status stands for Python's error."""
     try:
         settle()
-    except Exception as error:
-        text = "\n".join([str(error), *getattr(error, "__notes__", ())])
+    except BaseException as error:  # an interrupt too: Python drops what leaves a callback
+        text = "\n".join([str(error) or repr(error), *getattr(error, "__notes__", ())])
         shim.library().ocl_settling_failed(text.encode())
         return next((status for kind, status in STATUS if isinstance(error, kind)), 1)
     return 0

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from ocl_backend import held
 from ocl_backend.ops import convolution
+from ocl_backend.ops.matmul import Multiplying
 from ocl_backend.tuned import reload_tuned
 from oclgen.families import conv_gemm_plan, winograd_pixels
 
@@ -585,8 +586,6 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def fail(*given: object) -> None:
         raise torch.OutOfMemoryError("no room for a workspace")
 
-    from ocl_backend.ops.matmul import Multiplying
-
     monkeypatch.setattr(Multiplying, "alone", fail)
     yield
     assert not held.pending
@@ -602,6 +601,23 @@ def test_errors_of_what_was_held_are_raised_by_the_next_command(device: Any) -> 
         told = [str(caught.value), *getattr(caught.value, "__notes__", ())]
         assert "addmm was held back" in "\n".join(told)
         x.clone()
+
+
+def test_an_interrupt_of_what_was_held_is_not_lost(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Multiplying, "alone", interrupt)
+    x, b = small(device, 4, 4), small(device, 4)
+    y = torch.addmm(b, x, x)
+    with pytest.raises(RuntimeError, match=r"KeyboardInterrupt\(\)\naddmm was held back"):
+        y.cpu()
+    torch.addmm(b, x, x)
+    with pytest.raises(KeyboardInterrupt):
+        x.exp()
+    assert not held.pending
 
 
 def test_memory_that_only_a_held_launch_has_counts_as_free(device: Any) -> None:
