@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from ocl_backend.held import settle
 from ocl_backend.prepared_plan import PreparedPlan
 
 Result = TypeVar("Result")
@@ -50,6 +51,7 @@ def keep_weights(on: bool = True) -> None:
     gradient is recorded, and takes up to four times the memory of the weights. Off by default.
     """
     global _on
+    settle()  # what was held back keeps what it makes until now
     _on = on
     _kept.clear()
 
