@@ -101,6 +101,10 @@ class Plan:
     apart: Apart = ()
 
 
+MOST_PLANS = 8192
+"""So many are remembered per overload; shapes that never come again must not add up."""
+
+
 def implementation(call: Call) -> Callable[..., Tensor]:
     """Return the function that serves the overload `call` describes."""
     plans: dict[tuple[Any, ...], Plan] = {}
@@ -124,6 +128,8 @@ def implementation(call: Call) -> Callable[..., Tensor]:
             if _resized(call, bound):
                 return run(*args, **kwargs)
             names = (*call.arguments[: len(args)], *kwargs)
+            if len(plans) >= MOST_PLANS:
+                plans.clear()
             plan = plans[signature] = _plan(call, bound, names)
         if plan.values is not None:
             values = plan.values(given)
