@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, TypeGuard
 
-from oclgen.correlation import correlations, operands, output_elements
+from oclgen.correlation import Correlation, correlations, operands, output_elements
 from oclgen.epilogue import epilogue, terms
 from oclgen.families import conv_gemm_operands, conv_gemm_pixels
 from oclgen.families.conv_as_gemm import lowered
@@ -218,14 +218,18 @@ def launch_of(
     )
 
 
+def _packed_channels(part: Correlation, tiles: Tiles, pixels: bool) -> int:
+    """Return the channels of each tap that packing counts, with those that fill the last tile."""
+    if pixels and not tiles.taps_outer:
+        return part.depth + k_padded(part, tiles) - part.reduction
+    return ceil_div(k_padded(part, tiles), part.rows.taps * part.cols.taps)
+
+
 def pack(problem: ConvProblem, tiles: Tiles) -> Launch:
     """Return the launch that packs the weights of every phase."""
     parts = phases(problem)
     pixels, taps = problem.layout == "nhwc", max(part.rows.taps * part.cols.taps for part in parts)
-    if pixels and not tiles.taps_outer:
-        channels = max(part.depth + k_padded(part, tiles) - part.reduction for part in parts)
-    else:
-        channels = ceil_div(k_padded(parts[0], tiles), taps)
+    channels = max(_packed_channels(part, tiles, pixels) for part in parts if part.reduction)
     source = render(
         "conv_gemm_pack",
         preamble=dtype_preamble(problem.dtype),

@@ -69,6 +69,14 @@ def test_variants(device: Device, name: str, problem: ConvProblem, config: Any) 
     check(device, name, problem, config)
 
 
+@pytest.mark.parametrize("depth", [3, 17])
+def test_phases_of_few_taps_fill_their_last_tiles(device: Device, depth: int) -> None:
+    """A phase of one tap wants more channels for that than the phase of most taps."""
+    problem = ConvProblem(2, 8, 9, 9, depth, 3, 3, 2, 2, 1, 1, direction="bwd_data")
+    config = replace(FAMILIES["conv_gemm"].DEFAULT, tile_k=16, buffers=2, taps_outer=False)
+    check(device, "conv_gemm", problem, config)
+
+
 @pytest.mark.parametrize("problem", VARIED, ids=label)
 def test_random_configs(device: Device, problem: ConvProblem) -> None:
     names = [name for name, _ in pairs((problem,))]
