@@ -24,7 +24,6 @@ from oclgen.families.conv_gemm_operands import (
     size_text,
     weights_extents,
 )
-from oclgen.families.gemm_parts import work_group_too_large
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
 from oclgen.planes import PLANES, WEIGHTS_ITEMS, planes_bytes, sum_planes, sum_weights
@@ -44,9 +43,9 @@ MAX_TABLE = 4096
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether the families compute such a problem: all but products and filters of one channel.
+    """Say whether the families compute such a problem: in planes, any convolution.
 
-    These have families of their own, which in channels_last are always better.
+    In channels_last, all but products and filters of one channel, which have families of their own.
     """
     if not isinstance(problem, ConvProblem) or problem.layout == "nchw":
         return in_planes(problem)
@@ -123,7 +122,13 @@ def memory_why_not(problem: ConvProblem, tiles: Tiles, split_k: int, limits: Lim
 
 def sum_why_not(problem: ConvProblem, limits: Limits) -> str | None:
     """Say with numbers why planes cannot be added on such a device, or None."""
-    return work_group_too_large(WEIGHTS_ITEMS, 1, limits) if _of_turned_weights(problem) else None
+    allowed = min(limits.max_work_group, limits.max_work_items[0])
+    if not _of_turned_weights(problem) or allowed >= WEIGHTS_ITEMS:
+        return None
+    return (
+        f"planes of weights are added by work-groups of {WEIGHTS_ITEMS}; the device allows "
+        f"{limits.max_work_group} in {limits.max_work_items}"
+    )
 
 
 def workspaces(problem: ConvProblem, tiles: Tiles, split_k: int) -> tuple[tuple[str, int], ...]:

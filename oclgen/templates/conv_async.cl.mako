@@ -7,8 +7,9 @@ computes tile_m x tile_n of C in steps of tile_k, as `gemm_async` does; where ti
 who copies what, stands in `operands`.
 
 Where four columns, or rows, of C are neighbours in memory, work-items store the vectors that they
-computed. Where rows are, but not of four, they store words; else sums pass through local memory, sum_rows rows of a work-item at a time: stores of single words
-are fast only where neighbouring work-items store neighbouring columns.
+computed; where rows are neighbours, but not whole fours of them, words. Else sums pass through
+local memory, sum_rows rows of a work-item at a time: stores of single words are fast only where
+neighbouring work-items store neighbouring columns.
 
 config              the product's parameters: see `gemm_async`
 activation, bias    epilogue; bias is added by channel
