@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from channels_last import difference
-from conv_cases import label
-from test_conv_async import AMPERE, runnable
+from conv_cases import VARIED, label
+from test_conv_async import AMPERE, CHANGES, runnable
 
 from oclgen.device import Device
 from oclgen.families import FAMILIES, conv_async, conv_gemm, families_for
@@ -110,6 +110,18 @@ def test_only_gpus_read_it_and_find_configs(direction: Direction) -> None:
         assert FAMILIES[name].DEFAULT.why_not(problem, AMPERE) is None
         assert len(seeds_of(name, problem, AMPERE)) > 4
         assert len(space_of(name, problem, AMPERE)) > 50
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_every_parameter_changes_the_text(direction: Direction) -> None:
+    problem = replace(LAYER, direction=direction)
+    for module, changes in ((conv_gemm, VARIED["conv_gemm"]), (conv_async, CHANGES)):
+        before = module.plan(problem, module.DEFAULT)
+        for name, value in changes.items():
+            changed = replace(module.DEFAULT, **{name: value})
+            assert changed != module.DEFAULT
+            if direction != "bwd_weights" or name != "taps_outer":  # there it is refused
+                assert module.plan(problem, changed) != before, name
 
 
 def test_others_serve_products_and_filters_of_one_channel() -> None:
