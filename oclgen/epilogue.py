@@ -36,7 +36,7 @@ def plus_residual(residual: bool, width: int, place: str, load: str = "LOAD") ->
     return f" + {load}{width}(RESIDUAL({place}))" if residual else ""
 
 
-def terms(problem: Problem) -> tuple[Arg, ...]:
+def terms(problem: Problem, split: bool = False) -> tuple[Arg, ...]:
     """Return pointer and offset of the bias, then of the residual, as far as there are any."""
-    roles = ("bias", "residual")
+    roles = () if split else ("bias", "residual")
     return tuple(arg for role in roles if role in problem.buffers for arg in buffer(role))

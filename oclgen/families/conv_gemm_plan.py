@@ -216,7 +216,7 @@ def launch_of(
         args=(
             *buffer(role_a(problem)),
             *buffer(b),
-            *(() if summed else terms(problem)),
+            *terms(problem, summed),
             *buffer(PLANES if summed else c),
         ),
         local_bytes=local_bytes,

@@ -123,8 +123,8 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
         whole=whole,
     )
     out = PLANES if split else problem.output
-    added = () if split else terms(problem)
-    args = (*image.argument(), *buffer(parts.PACKED), *added, *buffer(out))
+    operands = (*image.argument(), *buffer(parts.PACKED))
+    args = (*operands, *terms(problem, split), *buffer(out))
     return _launch(problem, config, NAME, source, (len(launched), config.split_k), args)
 
 

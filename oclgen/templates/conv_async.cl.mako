@@ -155,10 +155,10 @@ ${tiles.reduction(config, copies())}\
 % if residual:
     residual += offset_residual;
 % endif
-% if along == "m":
 % if runs:
     const bool aligned = IS_ALIGNED(c, 0, 4, 4)${" && IS_ALIGNED(residual, 0, 4, 4)" if residual else ""};
 % endif
+% if along == "m":
 % if runs and residual:
 <%
     places = [
@@ -194,7 +194,6 @@ ${put_together(places)}\
 % endfor
 % endif
 % elif runs:
-    const bool aligned = IS_ALIGNED(c, 0, 4, 4)${" && IS_ALIGNED(residual, 0, 4, 4)" if residual else ""};
 % for j, column in enumerate(columns):
 % if residual:
 <%
