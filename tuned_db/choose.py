@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
+from operator import itemgetter
 from typing import Any, Literal, Protocol
 
 from oclgen import GENERATOR_VERSION
@@ -151,18 +153,19 @@ class Chooser:
             ("exact", _Pool.same, _Pool(e for e in mine if self._is_exact(e.record))),
             ("stale", _Pool.same, here),
             # this problem on a relative, before another one that happened to be tuned here
-            ("nearest", _Pool.alike, here),
-            ("architecture", _Pool.alike, relatives),
-            ("shipped", _Pool.alike, close),
-            ("nearest", _Pool.near, here),
-            ("architecture", _Pool.near, relatives),
-            ("shipped", _Pool.near, close),
-            ("shipped", _Pool.near, kin),
+            ("nearest", _ALIKE, here),
+            ("architecture", _ALIKE, relatives),
+            ("shipped", _ALIKE, close),
+            ("nearest", _NEAR, here),
+            ("architecture", _NEAR, relatives),
+            ("shipped", _NEAR, close),
+            ("shipped", _ALIKE, kin),
+            ("shipped", _NEAR, kin),
             # one odd shape that was tuned here must not hide what the package knows
-            ("nearest", _Pool.far, here),
-            ("architecture", _Pool.far, relatives),
-            ("shipped", _Pool.far, close),
-            ("shipped", _Pool.far, kin),
+            ("nearest", _FAR, here),
+            ("architecture", _FAR, relatives),
+            ("shipped", _FAR, close),
+            ("shipped", _FAR, kin),
         ]
         self._claimed = list(dict.fromkeys(e.problem for e in mine if not e.record.verified))
         self._memo = {}
@@ -247,27 +250,24 @@ class _Pool:
         """Return the entries for exactly this problem."""
         return self._same.get(problem, [])
 
-    def alike(self, problem: Problem) -> list[_Entry]:
-        """Return the entries for this problem, whatever its epilogue, and those hardly apart."""
-        return [entry for apart, entry in self._by_distance(problem) if apart <= ALIKE]
-
-    def near(self, problem: Problem) -> list[_Entry]:
-        """Return the entries for similar problems, nearest first."""
-        return [entry for apart, entry in self._by_distance(problem) if apart <= NEAR]
-
-    def far(self, problem: Problem) -> list[_Entry]:
-        """Return the other entries for problems of the same kind, nearest first."""
-        return [entry for apart, entry in self._by_distance(problem) if apart > NEAR]
-
-    def _by_distance(self, problem: Problem) -> list[tuple[float, _Entry]]:
+    def apart(self, beyond: float, most: float, problem: Problem) -> list[_Entry]:
+        """Return the entries whose problems are so far from this one, nearest first."""
         entries = self._kinds.get(kind_of(problem), [])
-        return sorted(
-            ((distance(entry.problem, problem), entry) for entry in entries),
-            key=lambda pair: pair[0],
-        )
+        distances = [(distance(entry.problem, problem), entry) for entry in entries]
+        reached = [pair for pair in distances if beyond < pair[0] <= most]
+        return [entry for _, entry in sorted(reached, key=itemgetter(0))]
 
 
 _Look = Callable[[_Pool, Problem], list[_Entry]]
+
+
+def _within(beyond: float, most: float) -> _Look:
+    return lambda pool, problem: pool.apart(beyond, most, problem)
+
+
+_ALIKE, _NEAR, _FAR = _within(-1.0, ALIKE), _within(ALIKE, NEAR), _within(NEAR, inf)
+"""The entries for a problem, whatever its epilogue, and those hardly apart; for similar ones; and
+for others of its kind."""
 
 
 def _freshness(entry: _Entry) -> tuple[bool, float]:
