@@ -36,6 +36,8 @@ Arg = Buffer | Offset | Scalar
 
 WARP = 32
 """Neighbouring work-items whose loads and stores a GPU joins."""
+WORK_ITEMS_PER_UNIT = 2048
+"""Work-items that a compute unit of a GPU holds at once."""
 COUNTERS = "counters"
 """Role of the ints by which work-groups of a launch count each other.
 

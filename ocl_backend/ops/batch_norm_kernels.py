@@ -25,14 +25,12 @@ from ocl_backend.launch import (
 from ocl_backend.ops.vectors import are_aligned, width_at_once
 from oclgen.device import devices
 from oclgen.limits import Limits
-from oclgen.plan import WARP, ceil_div, even_part, round_up
+from oclgen.plan import WARP, WORK_ITEMS_PER_UNIT, ceil_div, even_part, round_up
 from oclgen.problem import Activation
 from oclgen.render import render
 
 GROUPS_PER_UNIT = 8
 """Work-groups per compute unit of a GPU that hide memory latency."""
-WORK_ITEMS_PER_UNIT = 2048
-"""Work-items that a compute unit of a GPU holds at once."""
 PIXEL_ITEMS = 256
 """Work-items of a group for pixels on a GPU."""
 COMBINED = 8

@@ -21,7 +21,7 @@ from ocl_backend.ops.vectors import ACCESS_ITEMS, are_aligned
 from ocl_backend.ops.windows import Regular, check_planes, pooled, sized
 from oclgen.device import devices
 from oclgen.limits import Limits
-from oclgen.plan import ceil_div, round_up
+from oclgen.plan import WORK_ITEMS_PER_UNIT, ceil_div, round_up
 from oclgen.render import render
 
 Name = Literal["max", "avg", "adaptive"]
@@ -43,8 +43,8 @@ ADAPTIVE = Window()
 
 LOCAL = 64
 """Work-items per group: every device has as many."""
-LARGE, ITEMS_PER_UNIT = 256, 2048
-"""Work-items per group of a GPU from so many work-items per compute unit on."""
+LARGE = 256
+"""Work-items per group of a GPU that is full."""
 MOST_SUMS = 16
 """So many items a work-item can gather for in registers."""
 
@@ -257,7 +257,7 @@ def _abreast(kind: Kind) -> int:
 
 def _local(items: int, limits: Limits) -> int:
     """Return the work-items of a GPU's group: many where a device is full, which starts fewer."""
-    fills = items >= ITEMS_PER_UNIT * limits.compute_units
+    fills = items >= WORK_ITEMS_PER_UNIT * limits.compute_units
     return min(LARGE, limits.max_work_group) if fills else LOCAL
 
 
