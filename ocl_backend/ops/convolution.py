@@ -20,7 +20,7 @@ from ocl_backend import precision
 from ocl_backend.held import Step, begin
 from ocl_backend.kept_weights import made_once, weights_of
 from ocl_backend.ops import convolution_unfolded as unfolded
-from ocl_backend.ops.formats import arranged, in_pixels, laid_out_like
+from ocl_backend.ops.formats import arranged, image_strides, in_pixels, laid_out_like
 from ocl_backend.ops.fused_convolution import Convolving
 from ocl_backend.tuned import (
     STORAGE,
@@ -121,8 +121,8 @@ def convolution(
     if read is x and call.pixels == pixels:
         if len(_plain) >= MOST_PLAIN:
             _plain.clear()
-        _plain[key] = rule, shape, _strides(shape, pixels)
-    y = _run_plain(rule, shape, _strides(shape, call.pixels), read, w, bias)
+        _plain[key] = rule, shape, image_strides(shape, pixels)
+    y = _run_plain(rule, shape, image_strides(shape, call.pixels), read, w, bias)
     return laid_out_like(y, *given)
 
 
@@ -179,15 +179,7 @@ def _dense(w: Tensor) -> Tensor:
 
 
 def _empty(like: Tensor, shape: torch.Size, pixels: bool) -> Tensor:
-    return like.new_empty_strided(shape, _strides(shape, pixels))
-
-
-def _strides(shape: torch.Size, pixels: bool) -> Strides:
-    """Return the strides of an image in channels_last, or contiguous."""
-    _, channels, height, width = shape
-    if pixels:
-        return (height * width * channels, 1, width * channels, channels)
-    return (channels * height * width, height * width, width, 1)
+    return like.new_empty_strided(shape, image_strides(shape, pixels))
 
 
 def convolution_backward(

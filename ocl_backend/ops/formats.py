@@ -6,10 +6,13 @@ read channels_last as it lies is their problem's layout.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeVar
 
 import torch
 from torch import Tensor
+
+from ocl_backend.ops.layout import contiguous_strides
 
 Result = TypeVar("Result", Tensor, Tensor | None)
 
@@ -37,6 +40,16 @@ def arranged(x: Tensor, pixels: bool) -> Tensor:
     if not pixels:
         return x.contiguous()
     return x.contiguous(memory_format=FORMATS[x.dim()])
+
+
+@lru_cache(maxsize=4096)
+def image_strides(shape: torch.Size, pixels: bool) -> tuple[int, ...]:
+    """Return the strides of a new image of that shape, in channels_last or contiguous."""
+    if not pixels:
+        return contiguous_strides(shape)
+    batch, channels, height, width = shape
+    image, row, pixel, channel = contiguous_strides((batch, height, width, channels))
+    return image, channel, row, pixel
 
 
 def _is_last(model: Tensor) -> bool:
