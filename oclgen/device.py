@@ -336,6 +336,7 @@ def _limits(handle: Any) -> Limits:
         local_bytes=handle.local_mem_size - reserved,
         max_work_group=handle.max_work_group_size,
         max_work_items=tuple(handle.max_work_item_sizes),
+        max_argument_bytes=handle.max_parameter_size,
         max_alloc_bytes=handle.max_mem_alloc_size,
         global_bytes=handle.global_mem_size,
         compute_units=handle.max_compute_units,

@@ -21,6 +21,7 @@ class Limits:
     local_bytes: int = 16 * KIB
     max_work_group: int = 64
     max_work_items: tuple[int, ...] = (64, 64, 64)
+    max_argument_bytes: int = KIB
     max_alloc_bytes: int = 128 * 1024 * KIB
     global_bytes: int = 512 * 1024 * KIB
     compute_units: int = 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import log
 from typing import Any, Literal
 
@@ -18,12 +18,15 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, Varying, prepare
+from ocl_backend.ops.formats import arranged, in_pixels
 from oclgen.device import devices
 from oclgen.plan import ceil_div
 from oclgen.render import render
 
-ARGUMENT_BYTES = 1024 - 64
-"""Room for buffers: every device takes 1024 bytes of arguments, the numbers need the rest."""
+NUMBER_BYTES = 96
+"""Room in a launch's arguments for its numbers and the pointers of a scaler."""
+MOST_TENSORS = 64
+"""Of a launch: a kernel's text grows with them."""
 BLOCK = {"cpu": 16384, "gpu": 4096}
 """Items per work-group: a CPU's walks them alone, a GPU's shares them."""
 
@@ -158,24 +161,39 @@ def _advance(
 ) -> None:
     """Launch over as many tensors at a time as a launch has arguments for."""
     rows = [row for row in zip(*lists.values(), strict=True) if row[0].numel()]
-    at_once = ARGUMENT_BYTES // (16 * len(lists))
+    at_once = _at_once(len(lists), rows[0][0].get_device()) if rows else 1
     shared = [tensor.data_ptr() for tensor in scale if tensor is not None]
     last = numbers.values()
     for start in range(0, len(rows), at_once):
-        batch = [[tensor.contiguous() for tensor in row] for row in rows[start : start + at_once]]
+        batch = [_alike(row) for row in rows[start : start + at_once]]
         lead = batch[0][0]
         sizes = tuple(row[0].numel() for row in batch)
         launch = _prepared(kind, lead.get_device(), lead.dtype, sizes)
         pointers = [tensor.data_ptr() for row in batch for tensor in row]
         launch(*pointers, *shared, *last)
-        _write_back(rows[start : start + at_once], batch)
+        _write_back(kind.roles, rows[start : start + at_once], batch)
 
 
-def _write_back(rows: Sequence[Sequence[Tensor]], dense: Sequence[Sequence[Tensor]]) -> None:
+@cache
+def _at_once(roles: int, device: int) -> int:
+    """Return how many tensors with so many roles a launch takes."""
+    room = devices()[device].limits.max_argument_bytes - NUMBER_BYTES
+    return min(room // (16 * roles), MOST_TENSORS)
+
+
+def _alike(row: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return tensors whose items lie densely and in one order: these, or copies."""
+    pixels = in_pixels(row[0])
+    return [arranged(tensor, pixels and tensor.dim() > 0) for tensor in row]
+
+
+def _write_back(
+    roles: Sequence[str], rows: Sequence[Sequence[Tensor]], dense: Sequence[Sequence[Tensor]]
+) -> None:
     """Copy the results of tensors that had to be copied to be dense."""
     for row, copies in zip(rows, dense, strict=True):
-        for tensor, copy in zip(row, copies, strict=True):
-            if copy is not tensor:
+        for role, tensor, copy in zip(roles, row, copies, strict=True):
+            if copy is not tensor and role != "grad":
                 tensor.copy_(copy)
 
 

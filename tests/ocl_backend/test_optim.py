@@ -13,6 +13,8 @@ torch = pytest.importorskip("torch")
 from cpu_twin import place, relative
 from torch.optim import SGD, Adam, AdamW
 
+from ocl_backend import copies
+
 SIZES = [(3,), (4, 3, 7, 7), (1,), (17, 33), (40000,), (), (0, 3), *[(5,)] * 20]
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
@@ -83,6 +85,24 @@ def test_parameters_that_are_not_dense(device: Any) -> None:
         our_optimizer.step()
     assert ours[0].stride() == theirs[0].stride()
     assert relative(ours[0], theirs[0]) <= 3e-6
+
+
+def test_parameters_in_channels_last_are_advanced_where_they_lie(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.randn(4, 5, 6, 7).to(memory_format=torch.channels_last)
+    ours = [x.to(place(device)).requires_grad_()]
+    ours[0].grad, optimizer = ours[0].detach().clone(), Adam(ours, lr=0.1)
+    optimizer.step()
+    copied: list[object] = []
+    plain = copies._prepared
+    monkeypatch.setattr(copies, "_prepared", lambda *like: copied.append(like) or plain(*like))
+    optimizer.step()
+    assert not copied
+    ours[0].grad = ours[0].grad.contiguous()
+    copied.clear()
+    optimizer.step()
+    assert len(copied) == 1, "a gradient that lies otherwise is arranged, and not copied back"
 
 
 def test_a_scaled_gradient_is_unscaled_and_an_infinite_one_skipped(device: Any) -> None:
