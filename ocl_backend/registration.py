@@ -13,7 +13,6 @@ import torch
 
 import ocl_autoload
 from ocl_backend import (
-    autocast,
     copies,
     devices,
     fallback,
@@ -44,7 +43,6 @@ def register() -> None:
     generators.open_generators(ocl_autoload.seed)
     held.register()
     copies.register()
-    autocast.register()
     tied.register()
     ops.register()
     optim.prefer_fused()

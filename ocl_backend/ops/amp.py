@@ -1,6 +1,6 @@
 """The two operators of `torch.amp.GradScaler`: unscale gradients, and adapt the scale.
 
-Which gradients and when is torch's matter; what runs in half precision is `autocast`'s.
+Which gradients and when is torch's matter; what runs in half precision is `csrc/autocast.cpp`'s.
 """
 
 from __future__ import annotations
