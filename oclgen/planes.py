@@ -26,8 +26,12 @@ def planes_bytes(problem: ConvProblem, planes: int) -> int:
     return 4 * planes * output_elements(problem)
 
 
-def sum_planes(problem: ConvProblem, planes: int) -> Launch:
-    """Return the launch that writes act(sum of planes + bias) to the problem's output."""
+def sum_planes(problem: ConvProblem, planes: int, slices: int = 1) -> Launch:
+    """Return the launch that writes act(sum of planes + bias) to the problem's output.
+
+    With `slices`, a power of two, so many work-items share the planes of an element: many planes
+    of few elements are a long chain of loads otherwise.
+    """
     elements = output_elements(problem)
     nhwc = problem.layout == "nhwc"
     per_channel = 1 if nhwc else problem.out_h * problem.out_w
@@ -42,13 +46,14 @@ def sum_planes(problem: ConvProblem, planes: int) -> Launch:
         per_channel=per_channel,
         vec=vec,
         channels=problem.out_channels,
-        local_size=LOCAL_SIZE,
+        local_size=LOCAL_SIZE // slices,
+        slices=slices,
     )
     return Launch(
         source=source,
         kernel="sum_planes",
-        global_size=(round_up(elements // vec, LOCAL_SIZE), 1, 1),
-        local_size=(LOCAL_SIZE, 1, 1),
+        global_size=(round_up(elements // vec, LOCAL_SIZE // slices), slices, 1),
+        local_size=(LOCAL_SIZE // slices, slices, 1),
         args=(*buffer(PLANES), *terms(problem), *buffer(problem.output)),
     )
 

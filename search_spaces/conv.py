@@ -25,7 +25,7 @@ from oclgen.families.conv_as_gemm import lowered
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import ConvProblem
-from search_spaces import conv_gemm, gemm, gemm_async, gemm_pairs
+from search_spaces import conv_gemm, conv_narrow, gemm, gemm_async, gemm_pairs
 from search_spaces.conv_gemm import waste
 
 Value = int | bool | str
@@ -240,6 +240,7 @@ SPACES: dict[str, tuple[ValuesOf, SeedsOf]] = {
     "conv_register_weights": (register_weights_values, register_weights_seeds),
     "conv_gemm": (conv_gemm.values, conv_gemm.seeds),
     "conv_async": (conv_gemm.async_values, conv_gemm.async_seeds),
+    "conv_narrow_weights": (conv_narrow.values, conv_narrow.seeds),
     "depthwise": (depthwise_values, depthwise_seeds),
     "depthwise_pixels": (depthwise_pixels_values, depthwise_pixels_seeds),
     "depthwise_pixels_weights": (depthwise_pixels_weights_values, depthwise_pixels_weights_seeds),

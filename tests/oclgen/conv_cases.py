@@ -62,8 +62,8 @@ HALVES = tuple(
 )
 OWN = (
     "depthwise", "depthwise_weights", "depthwise_pixels", "depthwise_pixels_weights",
-    "conv_register", "conv_register_weights", "conv_gemm", "conv_as_gemm_register",
-    "conv_as_gemm_staged",
+    "conv_narrow_weights", "conv_register", "conv_register_weights", "conv_gemm",
+    "conv_as_gemm_register", "conv_as_gemm_staged",
 )  # fmt: skip
 
 VARIED: dict[str, dict[str, Any]] = {
@@ -75,6 +75,10 @@ VARIED: dict[str, dict[str, Any]] = {
     "depthwise_weights": {
         "patch_h": 2, "patch_w": 5, "vec": 2, "guarded": False, "local_size": 128, "local_k": 16,
         "split": 2,
+    },
+    "conv_narrow_weights": {
+        "item_m": 3, "item_c": 1, "tap_rows": 2, "patch_h": 3, "local_m": 1, "local_c": 2,
+        "local_k": 16, "split": 2,
     },
     "conv_register": {
         "images": 2, "item_x": 3, "vec": 4, "vecs": 2, "unroll": 2, "taps_outer": True,

@@ -21,6 +21,7 @@ GPU = Limits("gpu", 47 * 1024, 1024, (1024, 1024, 64), 1 << 34, 1 << 37, 132, 1)
 LAYER = ConvProblem(8, 64, 56, 56, 128, 3, 3, 2, 2, 1, 1)
 POINTWISE = ConvProblem(8, 64, 56, 56, 128, 1, 1, bias=True, activation="relu")
 DEPTHWISE = ConvProblem(8, 96, 112, 112, 96, 3, 3, 2, 2, 1, 1, groups=96)
+NARROW = ConvProblem(8, 3, 112, 112, 32, 3, 3, 2, 2, 1, 1)
 
 
 def of(name: str, problem: ConvProblem = LAYER) -> ConvProblem:
@@ -30,6 +31,8 @@ def of(name: str, problem: ConvProblem = LAYER) -> ConvProblem:
 def problem_of(name: str) -> ConvProblem:
     if "pixels" in name:
         return of(name, replace(DEPTHWISE, layout="nhwc"))
+    if "narrow" in name:
+        return of(name, NARROW)
     return of(name, DEPTHWISE if name.startswith("depthwise") else LAYER)
 
 
@@ -56,6 +59,10 @@ def test_every_parameter_changes_the_text(name: str) -> None:
         ("conv_register", {"item_x": 29}, ("item_x=29", "28")),
         ("conv_register_weights", {"item_c": 7, "vecs": 2}, ("item_c=7", "42", "40")),
         ("conv_register_weights", {"split": 999}, ("split=999", "224")),
+        ("conv_narrow_weights", {"local_k": 4096}, ("local_k=4096", "8192", "4096")),
+        ("conv_narrow_weights", {"split": 0}, ("split=0",)),
+        ("conv_narrow_weights", {"item_m": 32, "item_c": 3}, ("item_m=32", "410", "255")),
+        ("conv_narrow_weights", {"patch_h": 64}, ("patch_h=64", "984", "255")),
         ("conv_gemm", {"tile_m": 20}, ("tile_m=20", "32")),
         ("conv_gemm", {"tile_k": 3, "unroll_k": 2, "taps_outer": True}, ("tile_k=3",)),
         ("conv_gemm", {"local_m": 16, "local_n": 32, "tile_n": 128}, ("512", "256")),

@@ -12,6 +12,7 @@ import pytest
 
 OCLGRIND = shutil.which("oclgrind")
 CHOSEN = {
+    "test_conv_narrow.py": "variants or slices",
     "test_conv_device.py": "variants",
     "test_gemm_device.py": "sizes or any_valid or views",
     "test_winograd_device.py": "variants",

@@ -1,0 +1,115 @@
+"""Gradients of few weights on every OpenCL device, with configs that are meant for GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from conv_cases import SHAPES, VARIED, label
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oclgen.device import Device
+from oclgen.families import conv_narrow_weights as family
+from oclgen.families import families_for
+from oclgen.limits import Limits
+from oclgen.measure import Bench
+from oclgen.plan import Plan
+from oclgen.planes import sum_planes
+from oclgen.problem import ConvProblem
+from search_spaces.space import seeds_of, space_of
+
+PROBLEMS = (
+    *(replace(shape, direction="bwd_weights") for shape in SHAPES if shape.groups == 1),
+    # dilation by rows and columns that strides do not divide, and a kernel wider than the image
+    ConvProblem(2, 3, 9, 11, 5, 3, 2, 2, 3, 2, 1, 3, 2, direction="bwd_weights"),
+    ConvProblem(3, 2, 4, 3, 9, 7, 7, 1, 2, 3, 3, direction="bwd_weights"),
+    ConvProblem(2, 9, 8, 16, 17, 1, 1, direction="bwd_weights", dtype="bf16"),
+)
+
+
+GPU = Limits("gpu", 47 * 1024, 1024, (1024, 1024, 64), 1 << 34, 1 << 37, 132, 1)
+LAYERS = (
+    ConvProblem(64, 3, 224, 224, 32, 3, 3, 2, 2, 1, 1, direction="bwd_weights"),
+    ConvProblem(64, 3, 224, 224, 64, 7, 7, 2, 2, 3, 3, direction="bwd_weights"),
+    ConvProblem(64, 32, 112, 112, 16, 1, 1, direction="bwd_weights"),
+    ConvProblem(64, 144, 56, 56, 24, 1, 1, direction="bwd_weights"),
+)
+
+
+def check(device: Device, problem: ConvProblem, config: family.Config) -> None:
+    assert (reason := config.why_not(problem, device.limits)) is None, reason
+    # a best time of 0 makes it stop after the one verified run
+    result = Bench(device, problem).measure(family.plan(problem, config), limit_ms=0.0)
+    assert result.ok, f"{problem.key()} {config}: {result.invalidity}: {result.reason}"
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=label)
+@pytest.mark.parametrize(
+    "change",
+    [
+        VARIED[family.NAME],
+        # several patches per work-item, in planes of which the last is shorter
+        {"local_k": 4, "split": 2, "patch_h": 1},
+        {"local_k": 1, "split": 5, "item_c": 3, "tap_rows": 3, "item_m": 1, "patch_h": 2},
+    ],
+    ids=str,
+)
+def test_variants(device: Device, problem: ConvProblem, change: dict[str, Any]) -> None:
+    check(device, problem, replace(family.DEFAULT, **change))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=label)
+def test_random_configs(device: Device, problem: ConvProblem) -> None:
+    limits = replace(device.limits, kind="gpu", local_bytes=47 * 1024, max_work_group=1024)
+    space = space_of(family.NAME, problem, limits)
+
+    @settings(max_examples=2, deadline=None, derandomize=True, database=None)
+    @given(st.integers(0, len(space) - 1))
+    def holds(row: int) -> None:
+        check(device, problem, space.config(row))
+
+    holds()
+
+
+@pytest.mark.parametrize("planes", [3, 16, 37])
+def test_slices_of_planes(device: Device, planes: int) -> None:
+    """Their sum is that of all planes, whether slices have several, one or none."""
+    problem = replace(PROBLEMS[0], in_channels=3)
+    config = replace(family.DEFAULT, local_k=1, patch_h=1, split=planes)
+    plan = family.plan(problem, config)
+    count = family.Shape(problem, config).planes
+    whole = Plan((plan.launches[0], sum_planes(problem, count)), plan.workspaces)
+    for each in (plan, whole):
+        assert Bench(device, problem).measure(each, limit_ms=0.0).ok
+    assert plan.launches[1].source != whole.launches[1].source
+
+
+def test_planes_are_full_but_for_the_last() -> None:
+    problem = LAYERS[0]
+    for split in (1, 66, 500, 10**9):
+        shape = family.Shape(problem, replace(family.DEFAULT, split=split))
+        each = shape.rounds * family.DEFAULT.local_k
+        assert shape.planes <= split
+        assert (shape.planes - 1) * each < shape.patches <= shape.planes * each
+
+
+@pytest.mark.parametrize("problem", LAYERS, ids=label)
+def test_spaces_hold_the_seeds_and_stay_small(problem: ConvProblem) -> None:
+    space = space_of(family.NAME, problem, GPU)
+    seeds = seeds_of(family.NAME, problem, GPU)[:-1]
+    assert len(seeds) >= 2
+    assert all(space.row_of(seed) is not None for seed in seeds)
+    assert 1000 < len(space) < 30_000
+    assert len(space_of(family.NAME, problem, replace(GPU, kind="cpu"))) == 1
+
+
+def test_what_it_serves() -> None:
+    narrow = LAYERS[1]
+    assert family in families_for(narrow)
+    for change in (
+        {"in_channels": 64}, {"direction": "fwd"}, {"layout": "nhwc"}, {"kernel_w": 9},
+        {"in_channels": 4, "groups": 2},
+    ):  # fmt: skip
+        assert family not in families_for(replace(narrow, **change)), change
