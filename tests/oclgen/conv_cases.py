@@ -77,8 +77,8 @@ VARIED: dict[str, dict[str, Any]] = {
         "split": 2,
     },
     "conv_narrow_weights": {
-        "item_m": 3, "item_c": 1, "tap_rows": 2, "patch_h": 3, "local_m": 1, "local_c": 2,
-        "local_k": 16, "split": 2,
+        "item_m": 3, "item_c": 2, "tap_rows": 2, "patch_h": 3, "local_m": 1, "local_c": 2,
+        "local_k": 16, "stages": 2, "split": 2,
     },
     "conv_register": {
         "images": 2, "item_x": 3, "vec": 4, "vecs": 2, "unroll": 2, "taps_outer": True,

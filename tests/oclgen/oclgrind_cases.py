@@ -103,7 +103,7 @@ ON_UNITS: dict[str, tuple[tuple[Problem, Any], ...]] = {
     ),
 }
 """What families compute here with their matrix units emulated."""
-IN_PLAIN_C = ("conv_async", "gemm_async")
+IN_PLAIN_C = ("conv_async", "conv_narrow_weights", "gemm_async")
 """Families whose instructions `in_plain_c` can say otherwise."""
 
 
