@@ -25,8 +25,8 @@ MAX_WEIGHTS = 1 << 14
 """Weights above which the product fills the tiles of implicit GEMM."""
 MAX_KERNEL = 8
 """Taps along a row or a column, each of which has an accumulator of its own."""
-UNIT_REGISTERS, ITEM_REGISTERS = 1 << 16, 255
-"""Registers that a work-group's unit has, and that a work-item of it can name, on GPUs."""
+UNIT_REGISTERS, ITEM_REGISTERS = 1 << 16, 224
+"""Registers that a GPU's unit has, and those of a work-item up to which none were spilled."""
 OTHER_REGISTERS = 32
 """Those of a work-item that hold neither sums nor elements of images: addresses and tests."""
 FLOAT_BYTES = 4

@@ -73,7 +73,9 @@ typedef struct {
     int patch, end, lane, tile${", rows" if edge_m else ""}${", depth" if edge_c else ""};
 } Operands;
 
-/* Copies the next patch of this lane to local memory at `to`, as far as it is this tile's to do. */
+/* Copies the next patch of this lane to local memory at `to`, as far as it is this tile's to do. PoCL 3.1
+   computes wrong sums around barriers with `static inline` here, and with ids asked for in functions. */
+__attribute__((always_inline))
 void copy(Operands *at, place_t to)
 {
     const int patch = at->patch;
@@ -123,8 +125,8 @@ void copy(Operands *at, place_t to)
     at->patch += LOCAL_K;
 }
 
-/* Stores the sums over lanes of channel i of each tile, of which a work-item adds up some. PoCL 3.1
-   loses stores of a function that asks for its ids between barriers. */
+/* Stores the sums over lanes of channel m0 of each tile, of which a work-item adds up some. */
+__attribute__((always_inline))
 void store(__local const float *sums, __global ${out_type} *out,
            const int m0, const int c0, const int id)
 {
