@@ -21,13 +21,13 @@ class Limits:
     local_bytes: int = 16 * KIB
     max_work_group: int = 64
     max_work_items: tuple[int, ...] = (64, 64, 64)
-    max_argument_bytes: int = KIB
     max_alloc_bytes: int = 128 * 1024 * KIB
     global_bytes: int = 512 * 1024 * KIB
     compute_units: int = 1
     native_float_width: int = 1
     extensions: frozenset[str] = frozenset()
     instructions: frozenset[str] = frozenset()
+    max_argument_bytes: int = KIB
 
     def why_no(self, instruction: str) -> str | None:
         """Say that the device did not show `instruction`, and what it showed; None if it did."""
