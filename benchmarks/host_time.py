@@ -18,7 +18,8 @@ from time import perf_counter, thread_time
 import torch
 
 import ocl_backend  # noqa: F401  (registers the device)
-from ocl_backend.held import LEAST_ITEMS, settle
+from ocl_backend import recall
+from ocl_backend.held import settle
 from ocl_backend.launch import Prepared
 
 ROUNDS = 7
@@ -48,7 +49,7 @@ def operators(device: torch.device) -> dict[str, Call]:
     """Return the calls to time, on tensors of `device`."""
     x, image = torch.ones(64, 64).to(device), torch.ones(1, 8, 16, 16).to(device)
     weight, bias = torch.ones(8, 8, 3, 3).to(device), torch.ones(64).to(device)
-    held = torch.ones(LEAST_ITEMS // 4096, 64, 8, 8).to(device)
+    held = torch.ones(4, 64, 8, 8).to(device)
     layers = [
         torch.nn.Conv2d(64, 64, 1, bias=False),
         torch.nn.BatchNorm2d(64),
@@ -67,6 +68,7 @@ def operators(device: torch.device) -> dict[str, Call]:
 
 def launches_of(call: Call) -> Call:
     """Return the launches that `call` makes, with the pointers of one call, and nothing else."""
+    recall.suspend(True)  # or the launches would not be seen
     call()  # what it prepares at first is no part of it
     settle()
     made: list[tuple[Prepared, tuple[float, ...]]] = []
@@ -82,6 +84,7 @@ def launches_of(call: Call) -> Call:
         settle()
     finally:
         Prepared.__call__ = plain  # type: ignore[method-assign]
+        recall.suspend(False)
 
     def again() -> object:
         for launch, values in made:

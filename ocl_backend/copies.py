@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from ocl_backend import recall
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.launch import Argument, Launch, Pointer, prepare
 from oclgen import render
@@ -29,7 +30,7 @@ INNER_ITEMS = 16
 
 def register() -> None:
     """Register the copy kernel with torch."""
-    torch.library.impl("ocl::strided_copy", "PrivateUse1", strided_copy)
+    recall.register(torch.ops.ocl.strided_copy.default, strided_copy)
 
 
 def strided_copy(source: torch.Tensor, target: torch.Tensor) -> None:

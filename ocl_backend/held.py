@@ -5,23 +5,24 @@ Torch runs eagerly and does not say what comes next; but a launch that nobody wa
 be enqueued a moment later. So the last few may be held: a chain in which each step reads what the
 one before it wrote. Any other command lets the chain run first, so the order is the usual one.
 
-Here is the chain; which steps can be made one, and how, their `Rule`s know.
+The chain itself is the shim's (csrc/held.cpp). Here is what may be held, a `Rule` per call; which
+steps can be made one, and how, those know.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
-from collections.abc import Callable, Sequence
-from functools import cache
-from struct import Struct
-from threading import RLock, get_ident
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import count
+from struct import pack, unpack
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 import torch
 
-from ocl_backend import shim
+from ocl_backend import launch, recall, shim
+from ocl_backend.launch import Prepared
 
 Kind = Literal[
     "convolution", "product", "batch_norm", "add", "activation", "mask", "batch_norm_backward"
@@ -39,11 +40,26 @@ FOLLOWERS: dict[Kind, frozenset[Kind]] = {
 """What may be held behind what: some rule can make one of the two."""
 
 
+class Way(NamedTuple):
+    """How a call may continue a chain; numbers are places among its values.
+
+    `source` is what it reads of the step before it. All else that it reads was written before the
+    chain, and nothing that it writes, its result among it, is read by that; a result in the
+    source's place is not named.
+    """
+
+    source: int
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+
+
 class Rule:
     """A call whose shapes, strides and dtypes are known: how it runs, alone and with followers.
 
     `items` and `dtype` are those of its result, which is dense, as is what it reads of the step
-    before it: both lie in the same order, whatever their shapes.
+    before it: both lie in the same order, whatever their shapes. The result is the value at
+    `result`. The call may continue a chain in one of its `ways`, unless it never `follows`, and if
+    it `begins`, a chain may begin with it, as the first way has it.
     """
 
     kind: Kind
@@ -51,6 +67,15 @@ class Rule:
     device: int
     items: int
     dtype: torch.dtype
+    result: int
+    ways: tuple[Way, ...]
+    follows: bool = True
+    begins: bool = True
+
+    @cached_property
+    def calls(self) -> dict[tuple[Prepared, bool], Held]:
+        """What the shim knows of it."""
+        return {}
 
     def alone(self, step: Step) -> None:
         """Enqueue what torch asked for, and nothing else."""
@@ -67,70 +92,119 @@ class Rule:
 
 
 class Step(NamedTuple):
-    """A held call: addresses, and whatever else its rule needs, such as the tensors of weights."""
+    """A held call: addresses, and whatever else its rule needs.
+
+    `source` is the address of what it reads of the step before it, `values` are what its launch
+    takes, `weights` what it may keep things of.
+    """
 
     rule: Rule
     source: int
-    """Address of what it reads of the step before it; 0: it reads nothing of another."""
     result: int
     values: Sequence[Any]
-    """What its launch takes: addresses and numbers."""
-    state: Any = None
+    weights: Any = None
 
 
-pending: list[Step] = []
-"""The chain. Every launch looks whether it is empty; only this module changes it."""
+class Held(Prepared):
+    """A rule's call as the shim knows it; call it with the launch's values and its weights' number.
 
-LEAST_ITEMS = 1 << 14
-"""Items of a result below which holding it back costs the host more than a launch saves."""
+    `alone` is what it is by itself. If that is more than to enqueue it, the rule `is_asked`.
+    """
 
-_lock = RLock()
-_settler = 0
-"""The thread that lets the chain run; 0: none."""
-_on = True
+    __slots__ = ()
+
+    def __init__(self, rule: Rule, alone: Prepared, is_asked: bool) -> None:
+        _drop_rules()
+        if len(_rules) >= MOST_RULES:
+            forget()
+        number = next(_numbers)
+        _rules[number] = rule, alone.words
+        kinds = [*FOLLOWERS]
+        before = [kind for kind in kinds if rule.follows and rule.kind in FOLLOWERS[kind]]
+        places = [
+            place
+            for way in rule.ways
+            for place in (way.source, len(way.reads), *way.reads, len(way.writes), *way.writes)
+        ]
+        create = shim.library().ocl_held_new
+        create.restype = ctypes.c_void_p
+        handle = create(
+            ctypes.c_int64(number),
+            rule.operator.encode(),
+            ctypes.c_void_p(alone.handle),
+            ctypes.c_int(is_asked),
+            ctypes.c_int(rule.device),
+            ctypes.c_uint32(1 << kinds.index(rule.kind)),
+            ctypes.c_uint32(sum(1 << kinds.index(kind) for kind in before)),
+            ctypes.c_int64(rule.items),
+            ctypes.c_int64(_dtypes.setdefault(rule.dtype, len(_dtypes))),
+            ctypes.c_uint32(rule.result),
+            ctypes.c_int(rule.begins),
+            ctypes.c_uint32(len(rule.ways)),
+            (ctypes.c_uint32 * len(places))(*places),
+        )
+        super().__init__(handle, f"{alone.words}q")
 
 
-def begin(step: Step, reads: Sequence[int], writes: Sequence[int]) -> None:
-    """Hold `step` back, behind nothing, or run it if that cannot be or does not pay.
+MOST_RULES = 16384
+"""So many are told of; those of shapes that never come again must not add up."""
+_numbers = count(1)
+_rules: dict[int, tuple[Rule, str]] = {}
+"""Rules by their calls' numbers, and how values travel."""
+_dtypes: dict[torch.dtype, int] = {}
+_weights: dict[int, Any] = {}
+"""What held steps may keep things of, by numbers that are passed on."""
 
-    `reads` and `writes` are the addresses of all memory that it uses; 0 stands for none.
+
+def offer(
+    rule: Rule,
+    alone: Prepared,
+    values: Sequence[Any],
+    weights: Any = None,
+    is_observed: bool = False,
+) -> None:
+    """Hold the call of `rule` back, behind what is held, or run it if that cannot be or not pays.
+
+    `values` are those of its launch, `alone`. What it makes of `weights` may be kept. If it
+    `is_observed`, the rule runs it, whatever becomes of it.
 
     Raises:
         LaunchError, torch.OutOfMemoryError, BuildError: as launches do, this or what was held.
     """
-    if step.rule.items < LEAST_ITEMS:
-        step.rule.alone(step)
+    key = alone, is_observed or weights is not None
+    held = rule.calls.get(key)
+    if held is None:
+        held = rule.calls[key] = Held(rule, *key)
+    number = 0
+    if weights is not None:
+        if not is_holding():
+            _weights.clear()
+        _weights[number := next(_numbers)] = weights
+    held(*values, number)
+
+
+def forget() -> None:
+    """Let rules go that were offered; those that are needed are told of again."""
+    settle()
+    recall.forget()  # also what was never offered: a product without bias has no rule
+    if not _rules:
         return
-    with _lock:
-        if pending:
-            settle()
-        if _on and not _settler and _hold(step.rule.device, reads, writes):
-            pending.append(step)
-        else:
-            step.rule.alone(step)
+    for rule, _ in [*_rules.values()]:
+        rule.calls.clear()
+    _drop_rules()
 
 
-def follow(step: Step, reads: Sequence[int] = (), writes: Sequence[int] = ()) -> bool:
-    """Hold `step` back if it continues what is held, and return whether it does.
+def _drop_rules() -> None:
+    """Let go of the rules whose calls the shim has let go: another thread may be making one yet."""
+    gone = shim.library().ocl_held_gone
+    gone.restype = ctypes.c_int64
+    while number := gone():
+        del _rules[number]
 
-    `reads` and `writes` are the addresses of all memory that it uses, besides its source, and its
-    result where that lies in the source's place. It reads nothing else that is still to be written,
-    and writes nothing that what is held still reads.
-    """
-    with _lock:
-        if _settler or not pending:
-            return False
-        last, rule = pending[-1], step.rule
-        fits = (
-            last.result == step.source
-            and rule.kind in FOLLOWERS[last.rule.kind]
-            and last.rule.items == rule.items
-            and last.rule.dtype is rule.dtype
-            and _hold(rule.device, reads, writes)
-        )
-        if fits:
-            pending.append(step)
-        return fits
+
+def is_holding() -> bool:
+    """Say whether anything is held back."""
+    return bool(shim.library().ocl_is_holding())
 
 
 def settle() -> None:
@@ -140,93 +214,40 @@ def settle() -> None:
         LaunchError, torch.OutOfMemoryError, BuildError: as launches do; the rest of the chain is
             then lost, as it would be had its first part failed at once.
     """
-    global _settler
-    if _settler == get_ident():
-        return  # its launches ask, too
-    with _lock:
-        if not pending:
-            return
-        _settler = get_ident()
-        try:
-            if _listeners().value:
-                shim.library().ocl_name_held()
-            _run(pending)
-        except BaseException as error:
-            error.add_note(f"{pending[-1].rule.operator} was held back until now")
-            raise
-        finally:
-            pending.clear()
-            _let_go()()
-            _settler = 0
+    if _rules and (status := shim.library().ocl_settle()):
+        raise launch.error(status)
 
 
-def _run(steps: Sequence[Step]) -> None:
-    if len(steps) == 1:
-        steps[0].rule.alone(steps[0])
-        return
-    at = 0
-    while at < len(steps):
-        step, end = steps[at], _reach(steps, at)
-        if end == at + 1:
-            step.rule.alone(step)
-            at = end
-        else:
-            at += 1 + step.rule.fuse(step, steps[at + 1 : end])
+def _run(words: Any, launches: int) -> int:
+    """Enqueue the first of the steps that the shim describes, with those that can be one with it.
 
-
-def _reach(steps: Sequence[Step], at: int) -> int:
-    """Return where the steps from `at` end whose results, but the last one's, nobody can see.
-
-    A result is gone if the next step writes in its place, or if its memory was dropped.
+    Return how many these are, or a negative status.
     """
-    end = at + 1
-    while end < len(steps):
-        result, step = steps[end - 1].result, steps[end]
-        # a destructor that calls torch may have put a stranger in between
-        if step.source != result or not (step.result == result or _is_dropped()(result)):
-            break
-        end += 1
-    return end
+    try:
+        first, *after = _steps(words, launches)
+        if after:
+            return first.rule.fuse(first, after)
+        first.rule.alone(first)
+        return 0
+    except BaseException as error:  # an interrupt too: Python drops what leaves a callback
+        return -launch.keep(error)
 
 
-def _hold(device: int, reads: Sequence[int], writes: Sequence[int]) -> bool:
-    """Keep memory from being handed out again; False if the shim says that this cannot be held."""
-    if not reads and not writes and not _listeners().value:
-        return True  # a profiler would be told whose launch this is
-    first, last = len(reads), len(writes)
-    words = WORDS[first + last](device, first, last, *reads, *writes)
-    return _shim_hold()(words) != 0
+def _steps(words: Any, launches: int) -> list[Step]:
+    at, steps = 0, []
+    for _ in range(launches):
+        length, number, way = words[at : at + 3]
+        rule, kinds = _rules[number]
+        given = words[at + 3 : at + 3 + length]
+        values = unpack(kinds, pack(f"{length - 1}q", *given[:-1]))
+        source = values[rule.ways[way].source]
+        weights = _weights.pop(given[-1], None)
+        steps.append(Step(rule, source, values[rule.result], values, weights))
+        at += 3 + length
+    return steps
 
 
-WORDS = [Struct(f"{3 + count}q").pack for count in range(16)]
-"""What the shim takes, by the number of addresses: one packed argument is soonest handed over."""
-
-
-@cache
-def _shim_hold() -> Callable[[bytes], int]:
-    hold = shim.library()["ocl_hold"]
-    hold.argtypes = [ctypes.c_char_p]
-    return hold
-
-
-@cache
-def _is_dropped() -> Callable[[int], int]:
-    """Return the shim's function that tells whether only what is held has some memory."""
-    is_dropped = shim.library()["ocl_is_dropped"]
-    is_dropped.argtypes = [ctypes.c_int64]
-    return is_dropped
-
-
-@cache
-def _let_go() -> Callable[[], int]:
-    """Return the shim's function that gives the memory of what was held free."""
-    return shim.library()["ocl_let_go"]
-
-
-@cache
-def _listeners() -> ctypes.c_int:
-    """Return the number of profilers at work, as the shim counts them."""
-    return ctypes.c_int.in_dll(shim.library(), "ocl_listeners")
+_is_on = True
 
 
 def set_fusion(on: bool) -> None:
@@ -236,10 +257,10 @@ def set_fusion(on: bool) -> None:
     behind that, batch normalisation or a linear layer, and the like. Results are the same but for
     rounding; in fp16 and bf16 what lies in between is not rounded. For all threads.
     """
-    global _on
-    with _lock:
-        settle()
-        _on = on
+    global _is_on
+    settle()
+    _is_on = on
+    shim.library().ocl_set_fusion(ctypes.c_int(on))
 
 
 class fusion:  # noqa: N801  (a context of `torch.ocl`, named as torch's are)
@@ -250,7 +271,7 @@ class fusion:  # noqa: N801  (a context of `torch.ocl`, named as torch's are)
 
     def __enter__(self) -> None:
         """Switch, and remember what was set."""
-        self._before = _on
+        self._before = _is_on
         set_fusion(self._wanted)
 
     def __exit__(
@@ -263,31 +284,12 @@ class fusion:  # noqa: N801  (a context of `torch.ocl`, named as torch's are)
         set_fusion(self._before)
 
 
-STATUS = ((torch.OutOfMemoryError, 2), (torch.AcceleratorError, 3))
-"""What the shim raises in place of an error, by its status; anything else is 1."""
-
-
-def _settle_for_shim() -> int:
-    """Enqueue what is held before a command of the shim; its status stands for Python's error."""
-    try:
-        settle()
-    except BaseException as error:  # an interrupt too: Python drops what leaves a callback
-        text = "\n".join([str(error) or repr(error), *getattr(error, "__notes__", ())])
-        shim.library().ocl_settling_failed(text.encode())
-        return next((status for kind, status in STATUS if isinstance(error, kind)), 1)
-    return 0
-
-
-_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int)(_settle_for_shim)
+_RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64)(_run)
 
 
 def register() -> None:
-    """Let the shim settle before its own commands; a forked child inherits nothing held."""
-    shim.library().ocl_hold_with(_CALLBACK)
-    os.register_at_fork(after_in_child=_forget)
-
-
-def _forget() -> None:
-    global _lock, _settler
-    _lock, _settler = RLock(), 0
-    pending.clear()
+    """Let the shim ask for what it holds; who waits there lets go of the interpreter."""
+    python = ctypes.pythonapi
+    functions = python.PyGILState_Check, python.PyEval_SaveThread, python.PyEval_RestoreThread
+    addresses = (ctypes.cast(function, ctypes.c_void_p) for function in (_RUN, *functions))
+    shim.library().ocl_hold_with(*addresses)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from ocl_backend import recall
 from ocl_backend.held import settle
 from ocl_backend.prepared_plan import PreparedPlan
 
@@ -52,6 +53,7 @@ def keep_weights(on: bool = True) -> None:
     """
     global _on
     settle()  # what was held back keeps what it makes until now
+    recall.forget()
     _on = on
     _kept.clear()
 

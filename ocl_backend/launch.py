@@ -15,6 +15,7 @@ import struct
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
+from threading import local
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,7 +26,6 @@ from oclgen.device import LaunchError, devices
 import pyopencl as cl  # isort: skip
 
 from ocl_backend import shim
-from ocl_backend.held import pending, settle
 
 OUT_OF_MEMORY, REFUSED = 2, 3
 """The shim's statuses for a device without memory and one that takes no kernel; any other but 0
@@ -60,12 +60,12 @@ class Prepared:
     `words` says how they travel: a letter of `struct` each.
     """
 
-    __slots__ = ("__weakref__", "_enqueue", "_handle", "_pack", "words")
+    __slots__ = ("__weakref__", "_enqueue", "_pack", "handle", "words")
 
-    def __init__(self, name: str, handle: int, words: str) -> None:
+    def __init__(self, handle: int, words: str) -> None:
         self.words = words
-        self._handle = handle
-        self._enqueue, delete = _entries(name)
+        self.handle = handle
+        self._enqueue, delete = _entries()
         self._pack = struct.Struct(words).pack
         weakref.finalize(self, delete, handle).atexit = False
 
@@ -80,15 +80,13 @@ class Prepared:
                 of the error.
             torch.OutOfMemoryError: the driver found no memory, even with an emptied cache.
         """
-        if pending:
-            settle()
         try:
             words = self._pack(*values)
         except struct.error:
             words = self._pack(*map(_wrapped, values))
-        status = self._enqueue(self._handle, words)
+        status = self._enqueue(self.handle, words)
         if status:
-            raise _error(status)
+            raise error(status)
 
 
 def _wrapped(value: float) -> float:
@@ -99,11 +97,10 @@ def _wrapped(value: float) -> float:
 class Launch(Prepared):
     """A kernel with everything set that does not change; call it with what does, in order."""
 
-    __slots__ = ("_kernel",)
+    __slots__ = ()
 
-    def __init__(self, handle: int, kernel: Any, changing: Sequence[Pointer | Varying]) -> None:
-        super().__init__("ocl_launch", handle, "".join(map(_word, changing)))
-        self._kernel = kernel  # the shim borrows it
+    def __init__(self, handle: int, changing: Sequence[Pointer | Varying]) -> None:
+        super().__init__(handle, "".join(map(_word, changing)))
 
 
 class Part(NamedTuple):
@@ -120,7 +117,7 @@ class LaunchSequence(Prepared):
     taken from the caching allocator and return to it at once: the queue is in order.
     """
 
-    __slots__ = ("_parts",)
+    __slots__ = ()
 
     def __init__(
         self,
@@ -130,14 +127,13 @@ class LaunchSequence(Prepared):
         workspaces: Sequence[int] = (),
         fixed: Sequence[int] = (),
     ) -> None:
-        self._parts = tuple(parts)  # the shim borrows them
         words = ["q"] * values
         for launch, places in parts:
             for word, place in zip(launch.words, places, strict=True):
                 if place < values:
                     words[place] = word
-        handle = _new_sequence(device, self._parts, values, workspaces, fixed)
-        super().__init__("ocl_sequence", handle, "".join(words))
+        handle = _new_sequence(device, parts, values, workspaces, fixed)
+        super().__init__(handle, "".join(words))
 
 
 def prepare(
@@ -174,7 +170,7 @@ def prepare(
             "(a pointer counts for two: buffer and element offset)"
         )
     handle = _new_launch(device, built, kernel, global_size, local_size, changing)
-    return Launch(handle, built, [argument for _, argument in changing])
+    return Launch(handle, [argument for _, argument in changing])
 
 
 def _kernel(program: Any, name: str) -> Any:
@@ -242,7 +238,7 @@ def _new_sequence(
         ctypes.c_uint32(len(workspaces)),
         _array(ctypes.c_size_t, workspaces),
         ctypes.c_uint32(len(parts)),
-        _array(ctypes.c_void_p, [part.launch._handle for part in parts]),
+        _array(ctypes.c_void_p, [part.launch.handle for part in parts]),
         _array(ctypes.c_uint32, [len(part.places) for part in parts]),
         _array(ctypes.c_uint32, [place for part in parts for place in part.places]),
     )
@@ -254,19 +250,39 @@ def _array(kind: Any, values: Sequence[int]) -> Any:
 
 
 @cache
-def _entries(name: str) -> tuple[Callable[[int, bytes], int], Callable[[int], None]]:
-    """Return the shim's functions that enqueue and delete what has this name there.
+def _entries() -> tuple[Callable[[int, bytes], int], Callable[[int], None]]:
+    """Return the shim's functions that enqueue what is prepared, and delete it.
 
     One packed argument is soonest handed over.
     """
-    enqueue, delete = shim.library()[name], shim.library()[f"{name}_delete"]
+    enqueue, delete = shim.library()["ocl_enqueue"], shim.library()["ocl_delete"]
     enqueue.argtypes, delete.argtypes = [ctypes.c_void_p, ctypes.c_char_p], [ctypes.c_void_p]
     return enqueue, delete
 
 
-def _error(status: int) -> Exception:
+STATUS = ((torch.OutOfMemoryError, OUT_OF_MEMORY), (torch.AcceleratorError, REFUSED))
+"""What the shim raises in place of an error, by its status; anything else is 1."""
+KEPT = 16
+"""Added to a status if the exception is kept here."""
+_kept = local()
+
+
+def keep(error: BaseException) -> int:
+    """Keep what a callback of the shim ends with, for this thread; return its status."""
+    _kept.error = error
+    text = "\n".join([str(error) or repr(error), *getattr(error, "__notes__", ())])
+    shim.library().ocl_python_failed(text.encode())
+    return KEPT + next((status for kind, status in STATUS if isinstance(error, kind)), 1)
+
+
+def error(status: int) -> BaseException:
+    """Return what the shim failed with."""
     last_error = shim.library().ocl_last_error
     last_error.restype = ctypes.c_char_p
     text = last_error().decode()
+    if status >= KEPT:
+        kept: BaseException = _kept.__dict__.pop("error")
+        kept.add_note(text.rpartition("\n")[2])
+        return kept
     errors = {OUT_OF_MEMORY: torch.OutOfMemoryError, REFUSED: RefusedError}
     return errors.get(status, LaunchError)(text)

@@ -15,8 +15,7 @@ from weakref import WeakSet
 
 import torch
 
-from ocl_backend import kept_weights
-from ocl_backend.held import settle
+from ocl_backend import held, kept_weights, recall
 from ocl_backend.kept_weights import Weights
 from ocl_backend.prepared_plan import PreparedPlan, prepare_plan
 from oclgen.device import BuildError, LaunchError, devices
@@ -103,6 +102,16 @@ class TunedCall:
         for notice in _observers:
             notice(self)
 
+    @property
+    def launch(self) -> PreparedPlan:
+        """What a call enqueues."""
+        return self._launch
+
+    @property
+    def is_observed(self) -> bool:
+        """Say whether somebody wants to be told of every call."""
+        return bool(_observers)
+
     def with_weights(self, weights: Weights | None, *pointers: int) -> None:
         """Enqueue the variant as a call does; what it makes of `weights` alone is kept."""
         if weights is None:
@@ -125,11 +134,11 @@ def prepared_calls() -> list[TunedCall]:
 
 def observe(notice: Callable[[TunedCall], None], on: bool = True) -> None:
     """Call `notice` after every tuned call from now on; with `on` False, no longer."""
-    settle()  # what was called before is another's to notice
-    if on and notice not in _observers:
-        _observers.append(notice)
-    elif not on and notice in _observers:
-        _observers.remove(notice)
+    held.settle()  # what was called before is another's to notice
+    if on == (notice in _observers):
+        return
+    (_observers.append if on else _observers.remove)(notice)
+    recall.suspend(on)
 
 
 def tune_when_met(tune: Callable[[int, Problem], None] | None) -> None:
@@ -233,6 +242,7 @@ def better_known(device: int, first: Known, second: Known) -> Known:
 
 def reload_tuned() -> None:
     """Read the database again and forget every prepared variant, as after tuning in between."""
+    held.forget()
     chooser.cache_clear()
     tuned_call.cache_clear()
     for forget in _dependents:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "faults.h"
+#include "held.h"
 #include "profile.h"
 
 namespace ocl {
@@ -25,7 +26,10 @@ struct Changing {
   bool is_set;
 };
 
-struct Launch {
+struct Launch final : Prepared {
+  ~Launch() override { cl.clReleaseKernel(kernel); }
+  int enqueue(const int64_t* words) override;
+
   cl_kernel kernel;
   c10::DeviceIndex device;
   const char* name;
@@ -39,15 +43,7 @@ struct Launch {
 
 namespace {
 
-thread_local std::string last_error;
-
-// Names outlive their launches: a failure may be reported long after.
-const char* keep_name(const char* name) {
-  static std::mutex mutex;
-  static auto* names = new std::set<std::string>();
-  const std::lock_guard<std::mutex> lock(mutex);
-  return names->insert(name).first->c_str();
-}
+thread_local std::string error_text;
 
 int fail(const Launch& launch, int status, const std::string& reason) {
   std::ostringstream text;
@@ -137,7 +133,7 @@ int set_arguments(Launch& launch, const int64_t* words) {
   return kOk;
 }
 
-cl_int enqueue(Launch& launch) {
+cl_int submit(Launch& launch) {
   Device& device = device_at(launch.device);
   device.last_kernel.store(launch.name, std::memory_order_relaxed);
   Timed timed(launch.device, Activity::kKernel, launch.name);
@@ -149,28 +145,45 @@ cl_int enqueue(Launch& launch) {
 }  // namespace
 
 int fail(int status, const std::string& text) {
-  last_error = text;
+  error_text = text;
   return status;
 }
 
-int run(Launch& launch, const int64_t* words) {
+const std::string& last_error() { return error_text; }
+
+void raise(int status) {
+  status &= ~kPython;
+  TORCH_CHECK_WITH(OutOfMemoryError, status != kOutOfMemory, error_text);
+  if (status == kRefused)
+    throw c10::AcceleratorError({__func__, __FILE__, uint32_t(__LINE__)}, status, error_text);
+  TORCH_CHECK(false, error_text);
+}
+
+const char* keep_name(const char* name) {
+  static std::mutex mutex;
+  static auto* names = new std::set<std::string>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  return names->insert(name).first->c_str();
+}
+
+int Launch::enqueue(const int64_t* words) {
   if (in_forked_child())
-    return fail(launch, kFailed, "the device cannot be used in a forked child. "
+    return fail(*this, kFailed, "the device cannot be used in a forked child. "
                 "Start the child with the 'spawn' method");
   cl_int code = CL_SUCCESS;
   {
-    const std::lock_guard<std::mutex> lock(device_at(launch.device).submission);
-    if (const int status = set_arguments(launch, words)) return status;
-    code = enqueue(launch);
+    const std::lock_guard<std::mutex> lock(device_at(device).submission);
+    if (const int status = set_arguments(*this, words)) return status;
+    code = submit(*this);
     if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY) {
       // a driver that allocates at first use ran out: make room and try once more
-      empty_cache(launch.device);
-      code = enqueue(launch);
+      empty_cache(device);
+      code = submit(*this);
     }
   }
   if (code == CL_SUCCESS) return kOk;
   const bool memory = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY;
-  return fail(launch, memory ? kOutOfMemory : kRefused, error_name(code));
+  return fail(*this, memory ? kOutOfMemory : kRefused, error_name(code));
 }
 
 }  // namespace ocl
@@ -178,12 +191,13 @@ int run(Launch& launch, const int64_t* words) {
 extern "C" {
 
 // `kinds` are `Kind`s; `indices` are positions among the kernel's arguments; `item_bytes` the size
-// of a buffer's items. `kernel` must outlive the result; `local` may be null.
+// of a buffer's items; `local` may be null.
 void* ocl_launch_new(int device, void* kernel, const char* name, uint32_t dimensions,
                      const size_t* global, const size_t* local, uint32_t count,
                      const int32_t* kinds, const int32_t* indices, const int32_t* item_bytes) {
-  auto* launch = new ocl::Launch{};
+  const auto launch = std::make_shared<ocl::Launch>();
   launch->kernel = static_cast<ocl::cl_kernel>(kernel);
+  ocl::cl.clRetainKernel(launch->kernel);
   launch->device = c10::DeviceIndex(device);
   launch->name = ocl::keep_name(name);
   launch->dimensions = dimensions;
@@ -192,19 +206,21 @@ void* ocl_launch_new(int device, void* kernel, const char* name, uint32_t dimens
     launch->global_size[d] = global[d];
     if (local) launch->local_size[d] = local[d];
   }
-  for (uint32_t i = 0; i < count; ++i)
+  for (uint32_t i = 0; i < count; ++i) {
     launch->arguments.push_back(
         {ocl::Kind(kinds[i]), ocl::cl_uint(indices[i]), item_bytes[i], nullptr, 0, false});
-  return launch;
+    launch->is_address.push_back(kinds[i] == ocl::kBuffer);
+  }
+  return new ocl::Handle(launch);
 }
 
-void ocl_launch_delete(void* launch) { delete static_cast<ocl::Launch*>(launch); }
+void ocl_delete(void* prepared) { delete static_cast<ocl::Handle*>(prepared); }
 
-// Takes one word per changing argument, in order: an address, an integer or the bits of a double.
+// Takes a word for each that changes, in order: an address, an integer or the bits of a double.
 // Returns a `Status`; the text is in `ocl_last_error`.
-int ocl_launch(void* launch, const int64_t* words) {
-  return ocl::run(*static_cast<ocl::Launch*>(launch), words);
+int ocl_enqueue(void* prepared, const int64_t* words) {
+  return ocl::enqueue(*static_cast<ocl::Handle*>(prepared), words);
 }
 
-const char* ocl_last_error() { return ocl::last_error.c_str(); }
+const char* ocl_last_error() { return ocl::last_error().c_str(); }
 }

@@ -7,6 +7,7 @@
 #include "operators.h"
 #include "pinned.h"
 #include "profile.h"
+#include "recipe.h"
 #include "transfer.h"
 
 #include <pthread.h>
@@ -344,6 +345,7 @@ c10::DataPtr allocate(c10::DeviceIndex index, size_t bytes) {
   const c10::Device device(c10::DeviceType::PrivateUse1, index);
   if (bytes == 0) return {nullptr, nullptr, &give_back, device};
   void* address = address_of(*take(index, bytes));
+  note_allocated(address, bytes);
   return {address, address, &give_back, device};
 }
 

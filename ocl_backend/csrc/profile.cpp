@@ -142,6 +142,8 @@ std::vector<Timing> stop_listening(size_t since) {
   return heard;
 }
 
+bool is_listened_to() { return ocl_listeners.load(std::memory_order_relaxed) > 0; }
+
 uint64_t current_correlation() { return correlations.empty() ? 0 : correlations.back(); }
 void push_correlation(uint64_t id) { correlations.push_back(id); }
 void pop_correlation() {

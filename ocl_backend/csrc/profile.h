@@ -48,6 +48,9 @@ uint64_t current_correlation();
 void push_correlation(uint64_t id);
 void pop_correlation();
 
+// Whether anybody listens.
+bool is_listened_to();
+
 int64_t host_now();
 
 // kineto.cpp: makes torch.profiler a listener; called once.

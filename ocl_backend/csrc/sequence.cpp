@@ -9,35 +9,44 @@ namespace {
 
 // A launch, and the place of each of its words among a sequence's.
 struct Part {
-  Launch* launch;
+  Handle launch;
   std::vector<uint32_t> places;
 };
 
 // Its words are those of the caller, then fixed ones, then the addresses of its workspaces.
-struct Sequence {
+struct Sequence final : Prepared {
+  ~Sequence() override {
+    for (Block* block : kept) let_go_block(block);
+  }
+  int enqueue(const int64_t* given) override;
+
   c10::DeviceIndex device;
-  size_t given;
   std::vector<int64_t> fixed;
+  std::vector<Block*> kept;        // where fixed words are addresses
   std::vector<size_t> workspaces;  // bytes
   std::vector<Part> parts;
 };
 
 // The workspaces return to the allocator as soon as everything is enqueued: queues are in order.
-int run_all(const Sequence& sequence, const int64_t* given) {
-  c10::SmallVector<int64_t, 24> words(given, given + sequence.given);
-  words.append(sequence.fixed.begin(), sequence.fixed.end());
-  c10::SmallVector<c10::DataPtr, 4> workspaces;
-  for (const size_t bytes : sequence.workspaces) {
-    workspaces.push_back(allocate(sequence.device, bytes));
-    words.push_back(reinterpret_cast<int64_t>(workspaces.back().get()));
+int Sequence::enqueue(const int64_t* given) try {
+  c10::SmallVector<int64_t, 24> words(given, given + is_address.size());
+  words.append(fixed.begin(), fixed.end());
+  c10::SmallVector<c10::DataPtr, 4> spaces;
+  for (const size_t bytes : workspaces) {
+    spaces.push_back(allocate(device, bytes));
+    words.push_back(reinterpret_cast<int64_t>(spaces.back().get()));
   }
   c10::SmallVector<int64_t, 24> taken;
-  for (const auto& part : sequence.parts) {
+  for (const auto& part : parts) {
     taken.clear();
     for (const uint32_t place : part.places) taken.push_back(words[place]);
-    if (const int status = run(*part.launch, taken.data())) return status;
+    if (const int status = part.launch->enqueue(taken.data())) return status;
   }
   return kOk;
+} catch (const c10::OutOfMemoryError& error) {
+  return fail(kOutOfMemory, error.what_without_backtrace());
+} catch (const std::exception& error) {
+  return fail(kFailed, error.what());
 }
 
 }  // namespace
@@ -47,26 +56,25 @@ int run_all(const Sequence& sequence, const int64_t* given) {
 extern "C" {
 
 // Arrays, each behind its length; `lengths` and `places` say for each launch how many words it takes
-// and which. The launches must outlive the result.
+// and which.
 void* ocl_sequence_new(int device, uint32_t given, uint32_t fixed, const int64_t* words,
                        uint32_t workspaces, const size_t* bytes, uint32_t launches,
                        void* const* handles, const uint32_t* lengths, const uint32_t* places) {
-  auto* sequence = new ocl::Sequence{
-      c10::DeviceIndex(device), given, {words, words + fixed}, {bytes, bytes + workspaces}, {}};
-  for (uint32_t i = 0; i < launches; places += lengths[i++])
-    sequence->parts.push_back(
-        {static_cast<ocl::Launch*>(handles[i]), {places, places + lengths[i]}});
-  return sequence;
-}
-
-void ocl_sequence_delete(void* sequence) { delete static_cast<ocl::Sequence*>(sequence); }
-
-// Takes the words given, as `ocl_launch` does. Returns a `Status`.
-int ocl_sequence(void* sequence, const int64_t* words) try {
-  return ocl::run_all(*static_cast<ocl::Sequence*>(sequence), words);
-} catch (const c10::OutOfMemoryError& error) {
-  return ocl::fail(ocl::kOutOfMemory, error.what_without_backtrace());
-} catch (const std::exception& error) {
-  return ocl::fail(ocl::kFailed, error.what());
+  const auto sequence = std::make_shared<ocl::Sequence>();
+  sequence->device = c10::DeviceIndex(device);
+  sequence->fixed.assign(words, words + fixed);
+  sequence->workspaces.assign(bytes, bytes + workspaces);
+  sequence->is_address.resize(given);
+  for (uint32_t i = 0; i < launches; places += lengths[i++]) {
+    const auto& launch = *static_cast<ocl::Handle*>(handles[i]);
+    sequence->parts.push_back({launch, {places, places + lengths[i]}});
+    for (uint32_t j = 0; j < lengths[i]; ++j)
+      if (places[j] < given && launch->is_address[j]) sequence->is_address[places[j]] = true;
+  }
+  for (const int64_t word : sequence->fixed) {
+    auto* block = ocl::hold_block(reinterpret_cast<const void*>(word), sequence->device);
+    if (block) sequence->kept.push_back(block);
+  }
+  return new ocl::Handle(sequence);
 }
 }

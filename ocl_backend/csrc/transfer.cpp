@@ -11,6 +11,7 @@
 #include "held.h"
 #include "pinned.h"
 #include "profile.h"
+#include "recipe.h"
 
 namespace ocl {
 
@@ -83,6 +84,7 @@ void check(cl_int status, const Device& device, const char* operation) {
 }
 
 void read(void* target, const void* source, size_t bytes) {
+  note_other();
   settle_held();
   const Location from = locate_or_throw(source, "device to host copy");
   Device& device = device_at(from.block->device);
@@ -98,6 +100,7 @@ void read(void* target, const void* source, size_t bytes) {
 }
 
 void write(void* target, const void* source, size_t bytes, bool source_stays) {
+  note_other();
   settle_held();
   const Location to = locate_or_throw(target, "host to device copy");
   Device& device = device_at(to.block->device);
@@ -110,6 +113,7 @@ void write(void* target, const void* source, size_t bytes, bool source_stays) {
 }
 
 void copy(void* target, const void* source, size_t bytes) {
+  note_other();
   settle_held();
   const Location to = locate_or_throw(target, "device copy target");
   const Location from = locate_or_throw(source, "device copy source");
@@ -127,6 +131,7 @@ void copy(void* target, const void* source, size_t bytes) {
 
 void finish(c10::DeviceIndex index) {
   check_not_forked();
+  note_other();
   settle_held();
   Device& device = device_at(index);
   check(cl.clFinish(device.queue), device, "synchronize");

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ocl_backend import recall
 from ocl_backend.fallback import serving
 
 MODULES = (
@@ -47,9 +48,6 @@ MODULES = (
     "decompositions",
 )
 
-_open: Any = torch.library.Library  # untyped in torch
-LIBRARY = _open("aten", "IMPL")
-
 
 def register() -> None:
     """Register every operator of every module with torch, for the device's dispatch key.
@@ -64,7 +62,7 @@ def register() -> None:
                 continue
             registered.add(operator)
             kernel = serving(overload(operator), implementation, rescues.get(operator))
-            LIBRARY.impl(operator, kernel, "PrivateUse1")
+            recall.register(overload(operator), kernel)
 
 
 def overload(operator: str) -> Any:

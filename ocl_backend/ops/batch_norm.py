@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ocl_backend.held import Rule, Step, begin, follow
+from ocl_backend.held import Rule, Step, Way, offer
 from ocl_backend.kept_weights import weights_of
 from ocl_backend.ops.batch_norm_kernels import Kind, Prepared
 from ocl_backend.ops.formats import arranged, in_pixels
@@ -34,8 +34,12 @@ class Normalising(Rule):
 
     kind = "batch_norm"
     operator = "native_batch_norm"
+    result = 1
 
     def __init__(self, of: Kind) -> None:
+        self.follows = not of.trains
+        trained = Way(0, (3, 4), (1, 5, 6, 7, 8))
+        self.ways = (trained if of.trains else Way(0, (3, 4, 5, 6), (1,)),)
         self.of, self.device, self.items, self.dtype = of, of.device, of.items, of.dtype
         self.run = Prepared(of)
         self._fused: dict[tuple[bool, Activation], Prepared] = {}
@@ -69,6 +73,9 @@ class NormalisingBackward(Masked):
 
     kind = "batch_norm_backward"
     operator = "native_batch_norm_backward"
+    result = 3
+    ways = (Way(1, (0, 6, 7, 8, 9, 10), (3, 4, 5)),)
+    begins = False
 
     def __init__(self, of: Kind) -> None:
         self.of, self.device, self.items, self.dtype = of, of.device, of.items, of.dtype
@@ -149,12 +156,8 @@ def native_batch_norm(
     if x.dtype not in STORAGE or x is not given_x:
         rule.run(*values)
         return y, mean, invstd
-    state = None if training else weights_of(weight, bias, running_mean, running_var)
-    step = Step(rule, pointers[0], pointers[1], values, state)
-    if training:
-        begin(step, (pointers[0], *pointers[3:5]), (pointers[1], *pointers[5:]))
-    elif not follow(step, pointers[3:7], (pointers[1],)):
-        begin(step, (pointers[0], *pointers[3:7]), (pointers[1],))
+    weights = None if training else weights_of(weight, bias, running_mean, running_var)
+    offer(rule, rule.run.sequence(values), values, weights)
     return y, mean, invstd
 
 
@@ -197,10 +200,8 @@ def native_batch_norm_backward(
         )
         statistics = (running_mean, running_var, save_mean, save_invstd)
         tensors = (x, grad, None, grad_x, grad_weight, grad_bias, weight, *statistics)
-        pointers = pointers_of(*tensors)
-        step = Step(rule, pointers[1], pointers[3], (*pointers, eps, 0.0))
-        if not follow(step, (pointers[0], *pointers[6:]), pointers[3:6]):
-            rule.alone(step)
+        values = (*pointers_of(*tensors), eps, 0.0)
+        offer(rule, rule.run.sequence(values), values)
     return (
         grad_x,
         grad_weight if output_mask[1] else None,

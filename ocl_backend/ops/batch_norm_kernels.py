@@ -7,6 +7,7 @@ The arithmetic is the template's; what torch asks for is `batch_norm`'s business
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -241,10 +242,14 @@ class Prepared:
         Raises:
             LaunchError, torch.OutOfMemoryError: as a launch.
         """
+        self.sequence(values)(*values)
+
+    def sequence(self, values: Sequence[float]) -> LaunchSequence:
+        """Return the launches for tensors that lie so."""
         aligned = self._chooses and are_aligned(values[: self._kind.images])
         if aligned not in self._sequences:
             self._sequences[aligned] = _sequence(self._kind, aligned)
-        self._sequences[aligned](*values)
+        return self._sequences[aligned]
 
 
 def _sequence(kind: Kind, aligned: bool) -> LaunchSequence:

@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ocl_backend import precision
-from ocl_backend.held import Step, begin
 from ocl_backend.kept_weights import made_once, weights_of
 from ocl_backend.ops import convolution_unfolded as unfolded
 from ocl_backend.ops.formats import arranged, image_strides, in_pixels, laid_out_like
@@ -164,9 +163,7 @@ def _run_plain(
     y, lying = x.new_empty_strided(shape, strides), w if rule.steps else _dense(w)
     bias = bias if bias is None else bias.contiguous()
     shift = () if bias is None else (bias.data_ptr(),)
-    at, kernel, result = x.data_ptr(), lying.data_ptr(), y.data_ptr()
-    step = Step(rule, 0, result, (at, kernel, result, *shift), weights_of(w, bias))
-    begin(step, (at, kernel, *shift), (result,))
+    rule.offer((x.data_ptr(), lying.data_ptr(), y.data_ptr(), *shift), weights_of(w, bias))
     return y
 
 

@@ -14,10 +14,11 @@ from typing import NamedTuple
 import torch
 
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.held import Rule, Step
+from ocl_backend.held import Rule, Step, Way, offer
+from ocl_backend.kept_weights import Weights
 from ocl_backend.ops.batch_norm import Normalising
 from ocl_backend.ops.folding import Folding
-from ocl_backend.ops.fused_pointwise import terms_of
+from ocl_backend.ops.fused_pointwise import other_of, terms_of
 from ocl_backend.tuned import STORAGE, TunedCall, tuned_call
 from oclgen.device import devices
 from oclgen.problem import ConvProblem
@@ -46,6 +47,8 @@ class Convolving(Rule):
     """
 
     kind = "convolution"
+    result = 2
+    follows = False
 
     def __init__(self, call: TunedCall, steps: tuple[tuple[str, int], ...] = ()) -> None:
         problem = call.choice.problem
@@ -57,16 +60,21 @@ class Convolving(Rule):
         self._weights = prod(problem.buffers["w"])
         self._result = *sizes, problem.layout == "nhwc"
         self._fused: dict[tuple[object, ...], Fused | None] = {}
+        self.ways = (Way(0, (1, 3) if problem.bias else (1,), (2,)),)
+
+    def offer(self, values: tuple[int, ...], weights: Weights | None) -> None:
+        """Hold the convolution back for what may follow, or run it."""
+        offer(self, self._call.launch, values, weights, self._call.is_observed)
 
     def alone(self, step: Step) -> None:
         """Enqueue the convolution."""
-        self._call.with_weights(step.state, *step.values)
+        self._call.with_weights(step.weights, *step.values)
 
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
         """Enqueue it with normalisation, residual and activation, as far as they follow."""
         x, w, _, *given = step.values
-        norm, state = after[0], after[0].state
-        kept = step.state is not None and state is not None
+        norm, state = after[0], after[0].weights
+        kept = step.weights is not None and state is not None
         eps = norm.values[-2] if isinstance(norm.rule, Normalising) else None
         key = (*[held.rule for held in after], len(given), kept, eps)
         try:
@@ -78,12 +86,12 @@ class Convolving(Rule):
             return 0
         y, given = after[fused.taken - 1].result, given or [0] * fused.folds
         if fused.added is not None:
-            given.append(after[fused.added].state)
+            given.append(other_of(after[fused.added]))
         if fused.folds:
-            weights = step.state.joined(state) if kept else None
+            weights = step.weights.joined(state) if kept else None
             fused.call.with_weights(weights, x, w, y, *given, *norm.values[3:7])
         else:
-            fused.call.with_weights(step.state, x, w, y, *given)
+            fused.call.with_weights(step.weights, x, w, y, *given)
         return fused.taken
 
     def _chain(

@@ -12,8 +12,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from ocl_backend import held
-from ocl_backend.held import Rule, Step, begin, follow, pending
+from ocl_backend.held import Rule, Step, Way, offer
+from ocl_backend.launch import Prepared
 from ocl_backend.ops.activations import MASKS, OPERATORS, activated, masked
 from ocl_backend.ops.elementwise import Kernel, Operand, Run, prepare_elementwise
 from ocl_backend.tuned import STORAGE
@@ -32,73 +32,64 @@ class Pointwise(Rule):
     device: int
     items: int
     dtype: torch.dtype
-    run: Run
+    run: Prepared
     fresh: bool
     activation: Activation = "none"
     numbers: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        self.first = 1 if self.kind == "activation" else 2
+        self.result = self.first + len(self.numbers) if self.fresh else 0
+        self.ways = self.possible_ways((self.result,))
+
+    def possible_ways(self, result: tuple[int, ...]) -> tuple[Way, ...]:
+        """Return how it may continue a chain; `result` is the place of its result."""
+        raise NotImplementedError
+
     def enqueue(self, values: Sequence[float]) -> None:
         """Run the call, or hold it back; `values` are its launch's."""
-        raise NotImplementedError
+        if tuple(values[self.first : self.first + len(self.numbers)]) == self.numbers:
+            offer(self, self.run, values)
+        else:
+            self.run(*values)
 
     def alone(self, step: Step) -> None:
         """Enqueue the launch that was prepared."""
         self.run(*step.values)
-
-    def result(self, values: Sequence[float]) -> int:
-        """Return the address that a call writes to."""
-        return int(values[-1 if self.fresh else 0])
-
-    def new(self, result: int) -> tuple[int, ...]:
-        """Return the result's address where it is not the source's."""
-        return (result,) if self.fresh else ()
 
 
 class Activating(Pointwise):
     """An activation. It follows what wrote its operand, or runs."""
 
     kind = "activation"
+    begins = False
 
-    def enqueue(self, values: Sequence[float]) -> None:
-        """Hold the activation back if it follows."""
-        if not pending:
-            self.run(*values)
-            return
-        result = self.result(values)
-        step = Step(self, int(values[0]), result, values)
-        known = tuple(values[1 : 1 + len(self.numbers)]) == self.numbers
-        if not known or not follow(step, writes=self.new(result)):
-            self.run(*values)
+    def possible_ways(self, result: tuple[int, ...]) -> tuple[Way, ...]:
+        """Return that it may follow what wrote its operand."""
+        return (Way(0, (), result if self.fresh else ()),)
 
 
 class Adding(Pointwise):
-    """An addition. It follows what wrote one of its operands, the step's state is the other."""
+    """An addition. It follows what wrote one of its operands."""
 
     kind = "add"
 
-    def enqueue(self, values: Sequence[float]) -> None:
-        """Hold the addition back if it follows, or is large."""
-        if not pending and self.items < held.LEAST_ITEMS:
-            self.run(*values)
-            return
-        x, other, result = int(values[0]), int(values[1]), self.result(values)
-        step = Step(self, x, result, values, other)
-        if follow(step, (other,), self.new(result)):
-            return
-        # in place of x, whose items are read by whom their sums are written by
-        if follow(Step(self, other, result, values, x), (x,), (result,)):
-            return
-        begin(step, (x, other), (result,))
+    def possible_ways(self, result: tuple[int, ...]) -> tuple[Way, ...]:
+        """Return that it may follow what wrote either operand.
+
+        In place of the first, its items are read by whom their sums are written by.
+        """
+        return Way(0, (1,), result if self.fresh else ()), Way(1, (0,), result)
 
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
         """Enqueue the addition with the activation, or the mask, that reads it."""
-        x, other, last = int(step.values[0]), int(step.values[1]), after[0]
+        x, other, last = step.values[0], step.values[1], after[0]
         rule = last.rule
         if isinstance(rule, Activating):
             _added(self.device, self.dtype, self.items, rule.activation)(x, other, last.result)
         elif isinstance(rule, Masking):
             launch = _added_and_masked(self.device, self.dtype, self.items, rule.activation)
-            launch(x, other, last.state, last.result)
+            launch(x, other, last.values[1], last.result)
         return 1
 
 
@@ -110,10 +101,16 @@ def terms_of(after: Sequence[Step]) -> tuple[int, Activation, int]:
     residual, taken = 0, 0
     activation: Activation = "none"
     if after and isinstance(after[0].rule, Adding):
-        residual, taken = after[0].state, 1
+        residual, taken = other_of(after[0]), 1
     if taken < len(after) and isinstance(rule := after[taken].rule, Activating):
         activation, taken = rule.activation, taken + 1
     return residual, activation, taken
+
+
+def other_of(step: Step) -> int:
+    """Return the operand of an addition that is not its source."""
+    x, other = step.values[:2]
+    return int(x if step.source == other else other)
 
 
 class Masked(Rule):
@@ -125,28 +122,19 @@ class Masked(Rule):
 
 
 class Masking(Pointwise):
-    """A gradient passed where an activation's result is within; the step's state is that result."""
+    """A gradient passed where an activation's result is within: values are both, and the mask's."""
 
     kind = "mask"
 
-    def enqueue(self, values: Sequence[float]) -> None:
-        """Hold the mask back if it follows, or is large."""
-        if not pending and self.items < held.LEAST_ITEMS:
-            self.run(*values)
-            return
-        grad, above, result = int(values[0]), int(values[1]), self.result(values)
-        step = Step(self, grad, result, values, above)
-        known = tuple(values[2 : 2 + len(self.numbers)]) == self.numbers
-        if not known:
-            self.run(*values)
-        elif not follow(step, (above,), (result,)):
-            begin(step, (grad, above), (result,))
+    def possible_ways(self, result: tuple[int, ...]) -> tuple[Way, ...]:
+        """Return that it may follow what wrote the gradient."""
+        return (Way(0, (1,), result),)
 
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
         """Enqueue what follows for the gradient that is masked."""
         follower = after[0].rule
         assert isinstance(follower, Masked)
-        follower.behind(self.activation, int(step.values[0]), step.state, after[0])
+        follower.behind(self.activation, step.values[0], step.values[1], after[0])
         return 1
 
 

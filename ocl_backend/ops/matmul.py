@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ocl_backend import precision
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.held import Rule, Step, begin
+from ocl_backend.held import Rule, Step, Way, offer
 from ocl_backend.launch import Argument, Launch, Pointer, prepare
 from ocl_backend.ops.fused_pointwise import terms_of
 from ocl_backend.ops.outputs import check_cast, into
@@ -103,8 +103,7 @@ def product(
     else:
         pointers = a.data_ptr(), b.data_ptr(), out.data_ptr(), bias.data_ptr()
         if operator == "addmm" and out.is_contiguous():
-            reads = *pointers[:2], pointers[3]
-            begin(Step(_multiplying(key), 0, pointers[2], pointers), reads, (pointers[2],))
+            _multiplying(key).offer(pointers)
         else:
             _prepared(key)(*pointers)
     return out
@@ -114,12 +113,19 @@ class Multiplying(Rule):
     """A linear layer. A step's values are pointers a, b, out and bias."""
 
     kind = "product"
+    result = 2
+    ways = (Way(0, (1, 3), (2,)),)
+    follows = False
 
     def __init__(self, key: ShapeKey) -> None:
         self.operator, self.device, self.dtype = key.operator, key.device, key.dtype
         self.items = key.a_shape[0] * key.b_shape[1]
         self._key, self._call = key, _prepared(key)
         self._fused: dict[tuple[bool, Activation], TunedCall] = {}
+
+    def offer(self, pointers: tuple[int, ...]) -> None:
+        """Hold the product back for what may follow, or run it."""
+        offer(self, self._call.launch, pointers, is_observed=self._call.is_observed)
 
     def alone(self, step: Step) -> None:
         """Enqueue the product."""

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ocl_backend import recall
 from ocl_backend.ops.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.ops.layout import broadcast_shapes
 from ocl_backend.ops.outputs import apart, into
@@ -160,6 +161,7 @@ def reserve(out: Tensor, generator: Generator, draws: int) -> tuple[int, int]:
         )
     seed, offset = source.initial_seed(), source.get_offset()
     source.set_offset(offset + draws)
+    recall.prevent()
     return seed - (seed >> 63 << 64), offset
 
 

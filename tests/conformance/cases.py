@@ -57,6 +57,10 @@ class Outcome:
         return "native" if has_kernel(operators()[self.name]) else "decomposed"
 
 
+CALLS = 3
+"""The last of so many like calls is compared: from the third on they may be recalled."""
+
+
 @cache
 def operators() -> dict[str, Any]:
     """Return every OpInfo by its full name."""
@@ -214,7 +218,8 @@ def _failure(
     try:
         # those without a tensor or a device make theirs on the default one
         with torch.device(place if info.name in FACTORIES else "cpu"):
-            ours = evaluate(info, on_device(info, sample, place), gradient)
+            for _ in range(CALLS):
+                ours = evaluate(info, on_device(info, sample, place), gradient)
         compare(ours, theirs, compared)
     except Exception as error:  # whatever an operator raises is its failure, told in a line
         if ours is not None and gradient and _as_exact(info, sample, ours, theirs, gradient):
@@ -255,7 +260,8 @@ def _variants_failure(
     result = info(sample.input, *sample.args, **sample.kwargs)
     for name, form in forms.forms_of(info):
         theirs = _outcome_of(form, deepcopy(twin), result, torch.device("cpu"))
-        ours = _outcome_of(form, on_device(info, twin, place), result, place)
+        for _ in range(CALLS):
+            ours = _outcome_of(form, on_device(info, twin, place), result, place)
         if isinstance(theirs, Exception):
             lacks = isinstance(theirs, AssertionError | NotImplementedError)
             if not lacks and not isinstance(ours, Exception):

@@ -17,7 +17,7 @@ from tests.ocl_backend.agreement import assert_same, place
 from tests.ocl_backend.cpu_twin import relative
 
 HALVES = [torch.float16, torch.bfloat16]
-OF_CUDNN = {"aten::cudnn_convolution", "aten::cudnn_convolution_transpose"}
+OF_CUDNN = {"aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::_cudnn_rnn"}
 
 
 class Casts(TorchDispatchMode):
@@ -34,11 +34,13 @@ class Casts(TorchDispatchMode):
         return operator(*args, **kwargs)
 
 
-def test_the_operators_are_those_of_cuda() -> None:
-    def cast(key: str) -> set[str]:
-        names = torch._C._dispatch_get_registrations_for_dispatch_key(key)
-        return {name for name in names if name.startswith("aten::")}
+def cast(key: str) -> set[str]:
+    """The operators that a dispatch key of autocast knows."""
+    names = torch._C._dispatch_get_registrations_for_dispatch_key(key)
+    return {name for name in names if name.startswith("aten::")}
 
+
+def test_the_operators_are_those_of_cuda() -> None:
     assert cast("AutocastPrivateUse1") == cast("AutocastCUDA") - OF_CUDNN
 
 
@@ -135,6 +137,8 @@ FULL: dict[str, Callable[[Tensor], Tensor]] = {
 def test_what_half_precision_would_spoil_is_computed_in_full(
     device: Any, half: Any, name: str
 ) -> None:
+    if name == "rms_norm" and "aten::rms_norm" not in cast("AutocastCUDA"):
+        pytest.skip("this torch computes it as it comes")
     torch.manual_seed(2)
     values = (torch.rand(6, 40) + 0.5).to(half)
     exact, ours = values.float().requires_grad_(), values.to(place(device)).requires_grad_()

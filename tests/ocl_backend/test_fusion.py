@@ -17,7 +17,7 @@ from cpu_twin import place, relative
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ocl_backend import held
+from ocl_backend import held, tuned
 from ocl_backend.ops import convolution
 from ocl_backend.ops.matmul import Multiplying
 from ocl_backend.tuned import reload_tuned
@@ -36,12 +36,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "tanh_": torch.tanh_,
 }
-
-
-@pytest.fixture(autouse=True)
-def look_ahead_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hold what is small, too."""
-    monkeypatch.setattr(held, "LEAST_ITEMS", 1)
 
 
 def names(function: Callable[[], Any]) -> list[str]:
@@ -580,7 +574,19 @@ def test_two_devices_do_not_mix() -> None:
 
 
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def asked() -> Iterator[None]:
+    """Let rules run every step, as when somebody looks on."""
+
+    def ignore(call: tuned.TunedCall) -> None:
+        del call
+
+    tuned.observe(ignore)
+    yield
+    tuned.observe(ignore, on=False)
+
+
+@pytest.fixture
+def failing(asked: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let every linear layer run out of memory when it is enqueued."""
 
     def fail(*given: object) -> None:
@@ -588,7 +594,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(Multiplying, "alone", fail)
     yield
-    assert not held.pending
+    assert not held.is_holding()
 
 
 @pytest.mark.usefixtures("failing")
@@ -603,6 +609,7 @@ def test_errors_of_what_was_held_are_raised_by_the_next_command(device: Any) -> 
         x.clone()
 
 
+@pytest.mark.usefixtures("asked")
 def test_an_interrupt_of_what_was_held_is_not_lost(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -617,7 +624,7 @@ def test_an_interrupt_of_what_was_held_is_not_lost(
     torch.addmm(b, x, x)
     with pytest.raises(KeyboardInterrupt):
         x.exp()
-    assert not held.pending
+    assert not held.is_holding()
 
 
 def test_memory_that_only_a_held_launch_has_counts_as_free(device: Any) -> None:
@@ -626,10 +633,10 @@ def test_memory_that_only_a_held_launch_has_counts_as_free(device: Any) -> None:
     torch.ocl.synchronize(device.index)
     before = torch.ocl.memory_allocated(device.index)
     torch.addmm(b, x, x)
-    assert held.pending
+    assert held.is_holding()
     assert torch.ocl.memory_allocated(device.index) == before
     torch.ocl.synchronize(device.index)
-    assert not held.pending
+    assert not held.is_holding()
 
 
 def test_folded_weights_are_kept_until_anything_of_them_changes(device: Any) -> None:
