@@ -57,9 +57,9 @@ void (*take_interpreter)(void*) = nullptr;
 
 std::recursive_mutex chain_mutex;
 auto& chain = *new std::vector<Link>();  // may be left at exit, when the runtime has ended
-std::vector<Block*> blocks;            // that the chain uses
-std::atomic<bool> holding{false};      // is there a chain
-std::atomic<std::thread::id> settler;  // who lets it run
+std::vector<Block*> blocks;              // that the chain uses
+std::atomic<bool> holding{false};        // is there a chain
+std::atomic<std::thread::id> settler;    // who lets it run
 std::atomic<bool> is_on{true};
 uint64_t correlation = 0;
 std::mutex gone_mutex;
@@ -178,7 +178,7 @@ int64_t run_together(const Link* first, const Link* end) {
   static auto* memory = new Memory();
   const auto key = key_of(first, end);
   if (!key) return ask_python(first, end);
-  const auto [recipe, hopeless] = memory->look_up(*key);
+  const auto [recipe, hopeless, asked] = memory->look_up(*key);
   if (recipe) {
     std::vector<c10::DataPtr> spaces;
     const int status = perform(*recipe, key->operands, spaces);
@@ -189,7 +189,7 @@ int64_t run_together(const Link* first, const Link* end) {
   const int64_t done = ask_python(first, end);
   Writer writer(first->call->device, *key, noting);
   writer.recipe.outcome = done;
-  memory->learn(*key, done >= 0 && writer.add_steps() ? &writer.recipe : nullptr);
+  memory->learn(*key, done >= 0 && writer.add_steps() ? &writer.recipe : nullptr, asked);
   return done;
 }
 

@@ -166,7 +166,7 @@ class Recalled final : public c10::OperatorKernel {
     const size_t arguments = op.schema().arguments().size();
     const Call call(*stack, arguments);
     if (!call.known) return run(stack);
-    const auto [recipe, hopeless] = memory_.look_up(call.key);
+    const auto [recipe, hopeless, asked] = memory_.look_up(call.key);
     if (recipe) {
       std::vector<c10::DataPtr> spaces;
       if (const int status = perform(*recipe, call.key.operands, spaces)) raise(status);
@@ -174,7 +174,7 @@ class Recalled final : public c10::OperatorKernel {
     } else if (hopeless) {
       run(stack);
     } else {
-      learn(call, op.schema(), stack);
+      learn(call, asked, op.schema(), stack);
     }
   }
 
@@ -185,7 +185,7 @@ class Recalled final : public c10::OperatorKernel {
     plain_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
   }
 
-  void learn(const Call& call, const c10::FunctionSchema& schema, Stack* stack) {
+  void learn(const Call& call, uint64_t asked, const c10::FunctionSchema& schema, Stack* stack) {
     const auto arguments = torch::jit::last(*stack, schema.arguments().size()).vec();
     const Noting noting;
     run(stack);
@@ -197,7 +197,7 @@ class Recalled final : public c10::OperatorKernel {
     const Call after(arguments, arguments.size());
     is_told = is_told && after.key.numbers == call.key.numbers &&
               after.key.operands == call.key.operands;
-    memory_.learn(call.key, is_told ? &writer.recipe : nullptr);
+    memory_.learn(call.key, is_told ? &writer.recipe : nullptr, asked);
   }
 
   c10::OperatorHandle plain_;

@@ -17,6 +17,7 @@ thread_local Noting* noting = nullptr;
 std::atomic<int> suspended{0};
 
 std::shared_mutex mutex;
+uint64_t forgotten = 0;  // how often
 std::vector<Memory*>& memories() {
   static auto* all = new std::vector<Memory*>();
   return *all;
@@ -183,16 +184,17 @@ Memory::Memory() {
 bool Memory::is_suspended() { return suspended.load(std::memory_order_relaxed) > 0; }
 
 Memory::Found Memory::look_up(const Key& key) const {
-  if (is_suspended()) return {nullptr, true};
+  if (is_suspended()) return {nullptr, true, 0};
   const std::shared_lock<std::shared_mutex> lock(mutex);
   const auto found = known_.find(key.numbers);
-  if (found == known_.end()) return {nullptr, false};
+  if (found == known_.end()) return {nullptr, false, forgotten};
   const Known& known = found->second;
-  return {known.sure ? known.recipe : nullptr, !known.sure && known.tries >= kTries};
+  return {known.sure ? known.recipe : nullptr, !known.sure && known.tries >= kTries, forgotten};
 }
 
-void Memory::learn(const Key& key, const Recipe* recipe) {
+void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
   const std::unique_lock<std::shared_mutex> lock(mutex);
+  if (asked != forgotten) return;
   const auto [place, is_new] = known_.try_emplace(key.numbers);
   if (is_new) numbers_ += key.numbers.size();
   if (numbers_ > kMostNumbers) return clear();
@@ -219,6 +221,7 @@ size_t Memory::Hash::operator()(const std::vector<int64_t>& numbers) const {
 
 void forget_recalled() {
   const std::unique_lock<std::shared_mutex> lock(mutex);
+  ++forgotten;
   for (Memory* memory : memories()) memory->clear();
 }
 

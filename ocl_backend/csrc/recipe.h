@@ -163,12 +163,14 @@ class Memory {
   struct Found {
     std::shared_ptr<const Recipe> recipe;  // null: not sure
     bool hopeless;                         // and no more to be learnt
+    uint64_t asked;                        // when this was
   };
   Found look_up(const Key& key) const;
   // Whether somebody wants every call to be made in Python.
   static bool is_suspended();
-  // Null: it could not be told what the call did.
-  void learn(const Key& key, const Recipe* recipe);
+  // Null: it could not be told what the call did. What was forgotten since it was `asked` for is not
+  // learnt: a call may have begun with old settings.
+  void learn(const Key& key, const Recipe* recipe, uint64_t asked);
 
  private:
   friend void forget_recalled();
