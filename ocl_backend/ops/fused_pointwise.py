@@ -38,8 +38,8 @@ class Pointwise(Rule):
     numbers: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        self.first = 1 if self.kind == "activation" else 2
-        self.result = self.first + len(self.numbers) if self.fresh else 0
+        self.operands = 1 if self.kind == "activation" else 2
+        self.result = self.operands + len(self.numbers) if self.fresh else 0
         self.ways = self.possible_ways((self.result,))
 
     def possible_ways(self, result: tuple[int, ...]) -> tuple[Way, ...]:
@@ -48,7 +48,7 @@ class Pointwise(Rule):
 
     def enqueue(self, values: Sequence[float]) -> None:
         """Run the call, or hold it back; `values` are its launch's."""
-        if tuple(values[self.first : self.first + len(self.numbers)]) == self.numbers:
+        if tuple(values[self.operands : self.operands + len(self.numbers)]) == self.numbers:
             offer(self, self.run, values)
         else:
             self.run(*values)
