@@ -9,7 +9,7 @@ namespace {
 constexpr int kOffsetBits = 40;  // memory.h
 constexpr int64_t kAlignment = 128;
 constexpr int32_t kConstant = -1;
-constexpr size_t kMostNumbers = 1 << 21;  // of a memory's keys; calls that never return add up
+constexpr size_t kMostNumbers = 1 << 17;  // of a memory's keys; calls that never return add up
 constexpr int kTries = 8;
 constexpr size_t kManyOperands = 32;
 
