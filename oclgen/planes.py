@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from oclgen.correlation import output_elements
 from oclgen.epilogue import epilogue, terms
-from oclgen.plan import Launch, buffer, ceil_div, round_up
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem
 from oclgen.render import dtype_preamble, render
 from oclgen.strided_weights import strided_weights
@@ -24,6 +25,22 @@ WEIGHTS_ITEMS = 256
 def planes_bytes(problem: ConvProblem, planes: int) -> int:
     """Return the size of the workspace: one fp32 copy of the output per plane."""
     return 4 * planes * output_elements(problem)
+
+
+def planes_why_not(problem: ConvProblem, planes: int, split: int, limits: Limits) -> str | None:
+    """Say that the workspace of a config's `split` is too large for a device, or None."""
+    size = planes_bytes(problem, planes)
+    if planes > 1 and size > limits.max_alloc_bytes:
+        return f"split={split} needs {size} B; the device allows {limits.max_alloc_bytes}"
+    return None
+
+
+def summed(launch: Launch, problem: ConvProblem, planes: int, slices: int = 1) -> Plan:
+    """Return the plan of a launch that leaves so many planes, or the output itself if it is one."""
+    if planes == 1:
+        return Plan((launch,))
+    space = PLANES, planes_bytes(problem, planes)
+    return Plan((launch, sum_planes(problem, planes, slices)), (space,))
 
 
 def sum_planes(problem: ConvProblem, planes: int, slices: int = 1) -> Launch:

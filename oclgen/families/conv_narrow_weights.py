@@ -15,7 +15,7 @@ from typing import TypeGuard
 from oclgen.correlation import Correlation, output_elements, windows
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div
-from oclgen.planes import PLANES, planes_bytes, sum_planes
+from oclgen.planes import PLANES, planes_why_not, summed
 from oclgen.problem import DTYPES, ConvProblem, Problem, in_planes
 from oclgen.render import dtype_preamble, render
 
@@ -85,10 +85,7 @@ class Config:
                 f"patch_h={self.patch_h} local_k={self.local_k} stages={self.stages} needs "
                 f"{shape.local_bytes} B of local memory; the device has {limits.local_bytes}"
             )
-        size = planes_bytes(problem, shape.planes)
-        if shape.planes > 1 and size > limits.max_alloc_bytes:
-            return f"split={self.split} needs {size} B; the device allows {limits.max_alloc_bytes}"
-        return None
+        return planes_why_not(problem, shape.planes, self.split, limits)
 
 
 class Shape:
@@ -145,11 +142,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launch that sums over patches, and the sum of the planes if there are any."""
     shape = Shape(problem, config)
-    launch = _launch(problem, config, shape)
-    if shape.planes == 1:
-        return Plan((launch,))
-    size = planes_bytes(problem, shape.planes)
-    return Plan((launch, sum_planes(problem, shape.planes, SLICES)), ((PLANES, size),))
+    return summed(_launch(problem, config, shape), problem, shape.planes, SLICES)
 
 
 def _launch(problem: ConvProblem, config: Config, shape: Shape) -> Launch:

@@ -14,7 +14,7 @@ from oclgen.families.depthwise_pixels import is_depthwise, vec_conflict
 from oclgen.families.depthwise_weights import MAX_TAPS
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
-from oclgen.planes import PLANES, planes_bytes, sum_planes
+from oclgen.planes import PLANES, planes_why_not, summed
 from oclgen.problem import ConvProblem, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -45,10 +45,8 @@ class Config:
             return f"{items} work-items sum in {size} B; there are {limits.local_bytes}"
         if not 1 <= self.split <= (count := patches(problem, self)):
             return f"split={self.split}, but there are only {count} patches to be split"
-        size = planes_bytes(problem, self.split)
-        if self.split > 1 and size > limits.max_alloc_bytes:
-            return f"split={self.split} needs {size} B; the device allows {limits.max_alloc_bytes}"
-        return self._patch_why_not(problem, limits)
+        reason = planes_why_not(problem, self.split, self.split, limits)
+        return reason or self._patch_why_not(problem, limits)
 
     def _patch_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         part, taps = windows(problem), problem.kernel_h * problem.kernel_w
@@ -86,11 +84,7 @@ def patches(problem: ConvProblem, config: Config) -> int:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launch that sums over patches, and the sum of the planes if there are any."""
-    launch = _launch(problem, config)
-    if config.split == 1:
-        return Plan((launch,))
-    size = planes_bytes(problem, config.split)
-    return Plan((launch, sum_planes(problem, config.split)), ((PLANES, size),))
+    return summed(_launch(problem, config), problem, config.split)
 
 
 def _launch(problem: ConvProblem, config: Config) -> Launch:

@@ -12,7 +12,7 @@ from oclgen.correlation import Correlation, windows
 from oclgen.families.depthwise import MAX_GUARDED, MAX_WINDOW, blocks, window
 from oclgen.limits import Limits
 from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
-from oclgen.planes import PLANES, planes_bytes, sum_planes
+from oclgen.planes import PLANES, planes_why_not, summed
 from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -56,10 +56,7 @@ class Config:
             )
         if not 1 <= self.split <= (count := patches(part, self)):
             return f"split={self.split}, but there are only {count} patches to be split"
-        size = planes_bytes(problem, self.split)
-        if self.split > 1 and size > limits.max_alloc_bytes:
-            return f"split={self.split} needs {size} B; the device allows {limits.max_alloc_bytes}"
-        return None
+        return planes_why_not(problem, self.split, self.split, limits)
 
     @property
     def lanes(self) -> int:
@@ -82,11 +79,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launch that sums over patches, and the sum of the planes if there are any."""
-    launch = _launch(problem, config, windows(problem))
-    if config.split == 1:
-        return Plan((launch,))
-    size = planes_bytes(problem, config.split)
-    return Plan((launch, sum_planes(problem, config.split)), ((PLANES, size),))
+    return summed(_launch(problem, config, windows(problem)), problem, config.split)
 
 
 def patches(part: Correlation, config: Config) -> int:
