@@ -102,15 +102,11 @@ class TunedCall:
         for notice in _observers:
             notice(self)
 
-    @property
-    def launch(self) -> PreparedPlan:
-        """What a call enqueues."""
-        return self._launch
-
-    @property
-    def is_observed(self) -> bool:
-        """Say whether somebody wants to be told of every call."""
-        return bool(_observers)
+    def offer(
+        self, rule: held.Rule, pointers: tuple[int, ...], weights: Weights | None = None
+    ) -> None:
+        """Hold the call, which is what `rule` is alone, back for what may follow, or run it."""
+        held.offer(rule, self._launch, pointers, weights, is_observed=bool(_observers))
 
     def with_weights(self, weights: Weights | None, *pointers: int) -> None:
         """Enqueue the variant as a call does; what it makes of `weights` alone is kept."""

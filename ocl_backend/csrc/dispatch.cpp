@@ -1,6 +1,6 @@
 // What goes through torch's dispatcher: the table of the shim's operators, and the fallback that
-// runs an operator without a kernel on the CPU and counts it. It and `autocast.cpp` alone include
-// torch/library.h, which takes longer to compile than everything else here.
+// runs an operator without a kernel on the CPU and counts it. It, `recall.cpp` and `autocast.cpp` alone
+// include torch/library.h, which takes longer to compile than everything else here.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/stack.h>
 #include <ATen/native/CPUFallback.h>

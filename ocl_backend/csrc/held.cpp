@@ -17,9 +17,9 @@ namespace {
 
 // How a held launch may continue the chain. Places are among its values.
 struct Way {
-  uint32_t source;                // what it reads of the launch before it
-  std::vector<uint32_t> reads;    // what else it reads, all of it written before the chain
-  std::vector<uint32_t> writes;   // its result and others, where they do not lie in the source
+  uint32_t source;               // what it reads of the launch before it
+  std::vector<uint32_t> reads;   // what else it reads, all of it written before the chain
+  std::vector<uint32_t> writes;  // its result and others, where they do not lie in the source
 };
 
 // A launch that may be held back. Its words are values, then a number of Python's, or 0.
@@ -231,10 +231,8 @@ int settle() try {
     settler.store({});
   });
   return run_chain();
-} catch (const c10::OutOfMemoryError& error) {
-  return fail(kOutOfMemory, error.what_without_backtrace());
-} catch (const std::exception& error) {
-  return fail(kFailed, error.what());
+} catch (...) {
+  return fail_with_exception();
 }
 
 // Python's rule has to outlive what is recalled or enqueued at this moment: it goes by this alone.

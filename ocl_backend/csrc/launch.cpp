@@ -1,5 +1,5 @@
 // Prepared kernel launches: everything that does not change is set once, a call passes only what
-// does. Called through ctypes with the interpreter lock held; nothing here waits for the device.
+// does. Called from Python through ctypes, and by what is recalled; nothing here waits for the device.
 #include "launch.h"
 
 #include <cstring>
@@ -147,6 +147,14 @@ cl_int submit(Launch& launch) {
 int fail(int status, const std::string& text) {
   error_text = text;
   return status;
+}
+
+int fail_with_exception() try {
+  throw;
+} catch (const c10::OutOfMemoryError& error) {
+  return fail(kOutOfMemory, error.what_without_backtrace());
+} catch (const std::exception& error) {
+  return fail(kFailed, error.what());
 }
 
 const std::string& last_error() { return error_text; }

@@ -28,6 +28,8 @@ using Handle = std::shared_ptr<Prepared>;
 
 // Notes the text of a failure; returns `status`.
 int fail(int status, const std::string& text);
+// Within a handler: notes the exception; returns its status.
+int fail_with_exception();
 const std::string& last_error();
 // Raises the last failure, as what its status stands for.
 [[noreturn]] void raise(int status);

@@ -22,7 +22,6 @@ namespace ocl {
 namespace {
 
 constexpr uint64_t kTag = uint64_t(1) << 62;
-constexpr int kOffsetBits = 40;
 constexpr uint32_t kSlots = 1u << 22;
 constexpr size_t kSmallest = 512;
 constexpr size_t kLargeFrom = size_t(16) << 20;

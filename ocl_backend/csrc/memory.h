@@ -20,6 +20,8 @@
 
 namespace ocl {
 
+constexpr int kOffsetBits = 40;
+
 // Tables by device are this long.
 constexpr size_t kMostDevices = 64;
 
@@ -43,7 +45,7 @@ struct Block {
   size_t requested;  // bytes asked for by the present owner
   uint32_t slot;
   c10::DeviceIndex device;
-  uint32_t holds = 0;    // by launches that are held back
+  uint32_t holds = 0;    // by launches that are held back, or that always use it
   bool dropped = false;  // freed, and waiting for those
   bool awaited = false;  // one of them writes here
 };

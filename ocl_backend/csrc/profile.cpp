@@ -10,12 +10,11 @@
 #include "held.h"
 #include "transfer.h"
 
-// Read by Python, where what is free of charge while nobody listens must be.
-extern "C" std::atomic<int> ocl_listeners{0};
-
 namespace ocl {
 
 namespace {
+
+std::atomic<int> listeners{0};
 
 constexpr size_t kPendingAtMost = 1024;
 constexpr int kCalibrations = 5;
@@ -97,7 +96,7 @@ int64_t host_now() {
 }
 
 Timed::Timed(c10::DeviceIndex device, Activity activity, const char* name, size_t bytes)
-    : listening_(ocl_listeners.load(std::memory_order_relaxed) > 0) {
+    : listening_(is_listened_to()) {
   if (!listening_) return;
   timing_ = {name, activity, device, int32_t(gettid()), bytes, current_correlation(), host_now(),
              0, 0, 0};
@@ -120,12 +119,12 @@ size_t listen() {
   settle_held();
   Recorder& all = recorder();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  if (ocl_listeners.load() == 0) {
+  if (listeners.load() == 0) {
     all.clock_offsets.clear();
     for (int index = 0; index < device_count(); ++index)
       all.clock_offsets.push_back(clock_offset(c10::DeviceIndex(index)));
   }
-  ++ocl_listeners;
+  ++listeners;
   return all.done.size() + all.pending.size();
 }
 
@@ -138,11 +137,11 @@ std::vector<Timing> stop_listening(size_t since) {
   all.pending.clear();
   std::vector<Timing> heard(all.done.begin() + std::ptrdiff_t(std::min(since, all.done.size())),
                             all.done.end());
-  if (--ocl_listeners == 0) all.done.clear();
+  if (--listeners == 0) all.done.clear();
   return heard;
 }
 
-bool is_listened_to() { return ocl_listeners.load(std::memory_order_relaxed) > 0; }
+bool is_listened_to() { return listeners.load(std::memory_order_relaxed) > 0; }
 
 uint64_t current_correlation() { return correlations.empty() ? 0 : correlations.back(); }
 void push_correlation(uint64_t id) { correlations.push_back(id); }

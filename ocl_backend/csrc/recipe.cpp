@@ -6,7 +6,6 @@ namespace ocl {
 
 namespace {
 
-constexpr int kOffsetBits = 40;  // memory.h
 constexpr int64_t kAlignment = 128;
 constexpr int32_t kConstant = -1;
 constexpr size_t kMostNumbers = 1 << 17;  // of a memory's keys; calls that never return add up

@@ -43,10 +43,8 @@ int Sequence::enqueue(const int64_t* given) try {
     if (const int status = part.launch->enqueue(taken.data())) return status;
   }
   return kOk;
-} catch (const c10::OutOfMemoryError& error) {
-  return fail(kOutOfMemory, error.what_without_backtrace());
-} catch (const std::exception& error) {
-  return fail(kFailed, error.what());
+} catch (...) {
+  return fail_with_exception();
 }
 
 }  // namespace

@@ -22,6 +22,12 @@ constexpr size_t kStagedBytes = size_t(256) << 10;
 constexpr size_t kStagedAtOnce = 64;
 constexpr const char* kHostToDevice = "copy host to device";
 
+// A command comes behind what is held, and no recipe can do it.
+void begin_command() {
+  note_other();
+  settle_held();
+}
+
 struct Staged {
   std::unique_ptr<char[]> bytes;
   cl_event done;
@@ -84,8 +90,7 @@ void check(cl_int status, const Device& device, const char* operation) {
 }
 
 void read(void* target, const void* source, size_t bytes) {
-  note_other();
-  settle_held();
+  begin_command();
   const Location from = locate_or_throw(source, "device to host copy");
   Device& device = device_at(from.block->device);
   if (is_bulk(device, target, bytes)) {
@@ -100,8 +105,7 @@ void read(void* target, const void* source, size_t bytes) {
 }
 
 void write(void* target, const void* source, size_t bytes, bool source_stays) {
-  note_other();
-  settle_held();
+  begin_command();
   const Location to = locate_or_throw(target, "host to device copy");
   Device& device = device_at(to.block->device);
   if (bytes <= kStagedBytes && !source_stays) return write_staged(device, to, source, bytes);
@@ -113,8 +117,7 @@ void write(void* target, const void* source, size_t bytes, bool source_stays) {
 }
 
 void copy(void* target, const void* source, size_t bytes) {
-  note_other();
-  settle_held();
+  begin_command();
   const Location to = locate_or_throw(target, "device copy target");
   const Location from = locate_or_throw(source, "device copy source");
   if (to.block->device != from.block->device) {
@@ -131,8 +134,7 @@ void copy(void* target, const void* source, size_t bytes) {
 
 void finish(c10::DeviceIndex index) {
   check_not_forked();
-  note_other();
-  settle_held();
+  begin_command();
   Device& device = device_at(index);
   check(cl.clFinish(device.queue), device, "synchronize");
 }

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.held import Rule, Step, Way, offer
+from ocl_backend.held import Rule, Step, Way
 from ocl_backend.kept_weights import Weights
 from ocl_backend.ops.batch_norm import Normalising
 from ocl_backend.ops.folding import Folding
@@ -64,7 +64,7 @@ class Convolving(Rule):
 
     def offer(self, values: tuple[int, ...], weights: Weights | None) -> None:
         """Hold the convolution back for what may follow, or run it."""
-        offer(self, self._call.launch, values, weights, self._call.is_observed)
+        self._call.offer(self, values, weights)
 
     def alone(self, step: Step) -> None:
         """Enqueue the convolution."""

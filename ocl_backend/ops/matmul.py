@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ocl_backend import precision
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.held import Rule, Step, Way, offer
+from ocl_backend.held import Rule, Step, Way
 from ocl_backend.launch import Argument, Launch, Pointer, prepare
 from ocl_backend.ops.fused_pointwise import terms_of
 from ocl_backend.ops.outputs import check_cast, into
@@ -125,7 +125,7 @@ class Multiplying(Rule):
 
     def offer(self, pointers: tuple[int, ...]) -> None:
         """Hold the product back for what may follow, or run it."""
-        offer(self, self._call.launch, pointers, is_observed=self._call.is_observed)
+        self._call.offer(self, pointers)
 
     def alone(self, step: Step) -> None:
         """Enqueue the product."""

@@ -161,7 +161,9 @@ def _advance(
 ) -> None:
     """Launch over as many tensors at a time as a launch has arguments for."""
     rows = [row for row in zip(*lists.values(), strict=True) if row[0].numel()]
-    at_once = _at_once(len(lists), rows[0][0].get_device()) if rows else 1
+    if not rows:
+        return
+    at_once = _at_once(len(lists), rows[0][0].get_device())
     shared = [tensor.data_ptr() for tensor in scale if tensor is not None]
     last = numbers.values()
     for start in range(0, len(rows), at_once):
