@@ -11,17 +11,16 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-from oclgen.correlation import Correlation, correlations, strung_windows
-from oclgen.families import (
-    FAMILIES,
-    conv_register,
-    conv_register_weights,
+from oclgen.families import FAMILIES
+from oclgen.families.conv import conv_register, conv_register_weights
+from oclgen.families.conv.conv_as_gemm import lowered
+from oclgen.families.conv.correlation import Correlation, correlations, strung_windows
+from oclgen.families.depthwise import (
     depthwise,
     depthwise_pixels,
     depthwise_pixels_weights,
     depthwise_weights,
 )
-from oclgen.families.conv_as_gemm import lowered
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import ConvProblem

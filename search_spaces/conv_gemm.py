@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from oclgen.correlation import Correlation, correlations, strung_windows
-from oclgen.families import conv_async, conv_gemm
-from oclgen.families.conv_gemm_operands import along_k, weights_extents
+from oclgen.families.conv import conv_async, conv_gemm
+from oclgen.families.conv.conv_gemm_operands import along_k, weights_extents
+from oclgen.families.conv.correlation import Correlation, correlations, strung_windows
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
 from oclgen.problem import ConvProblem

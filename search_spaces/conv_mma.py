@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oclgen.families import conv_mma
-from oclgen.families.conv_mma_operands import product
+from oclgen.families.conv import conv_mma
+from oclgen.families.conv.conv_mma_operands import product
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import DTYPES, ConvProblem

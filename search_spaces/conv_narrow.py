@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 
-from oclgen.families.conv_narrow_weights import FLOAT_BYTES, UNIT_REGISTERS, Config, Shape
+from oclgen.families.conv.conv_narrow_weights import FLOAT_BYTES, UNIT_REGISTERS, Config, Shape
 from oclgen.limits import Limits
 from oclgen.plan import WARP, ceil_div, even_part
 from oclgen.problem import DTYPES, ConvProblem

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from oclgen.families import gemm_mma, gemm_register, gemm_staged, gemm_tma
-from oclgen.families import gemm_parts as parts
+from oclgen.families.gemm import gemm_mma, gemm_register, gemm_staged, gemm_tma
+from oclgen.families.gemm import gemm_parts as parts
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import DTYPES, GemmProblem

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from oclgen.families import gemm_async
+from oclgen.families.gemm import gemm_async
 from oclgen.limits import Limits
 from oclgen.problem import GemmProblem
 from search_spaces.gemm import BOTH, Value, fill, splits, tiles, up_to

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oclgen.families import gemm_pairs
-from oclgen.families.gemm_tiles import lies_along_k
+from oclgen.families.gemm import gemm_pairs
+from oclgen.families.gemm.gemm_tiles import lies_along_k
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import GemmProblem

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oclgen.families import gemm_columns, gemm_dot
+from oclgen.families.gemm import gemm_columns, gemm_dot
 from oclgen.limits import Limits
 from oclgen.problem import GemmProblem
 from search_spaces.gemm import Value, splits, up_to

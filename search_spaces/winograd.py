@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from oclgen.families import (
+from oclgen.families.gemm.gemm_staged import Config as StagedGemm
+from oclgen.families.winograd import (
     winograd_blocked,
     winograd_common,
     winograd_fused,
     winograd_staged,
     winograd_weights,
 )
-from oclgen.families.gemm_staged import Config as StagedGemm
-from oclgen.families.winograd_common import Geometry, geometry
-from oclgen.families.winograd_staged import TILE_STEP, gemm_problem, gemm_text
+from oclgen.families.winograd.winograd_common import Geometry, geometry
+from oclgen.families.winograd.winograd_staged import TILE_STEP, gemm_problem, gemm_text
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
 from oclgen.problem import ConvProblem, GemmProblem
