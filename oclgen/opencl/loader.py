@@ -63,8 +63,8 @@ def claim(folder: Path) -> None:
 
     It would also load `pyopencl/.libs/*.icd`, which `oclgen.opencl.runtimes` lists like all others,
     so that a broken one can be left out. pyopencl sets the variable at import, and the loader
-    crashes where it is unset. A binary cache that cannot be written must be no error either: pyopencl
-    2026.1 reads the second variable without a default.
+    crashes where it is unset. A binary cache that cannot be written must be no error either:
+    pyopencl 2026.1 reads the second variable without a default.
     """
     os.environ["PYOPENCL_HOME"] = str(folder)
     os.environ.setdefault("PYOPENCL_CACHE_FAILURE_FATAL", "")

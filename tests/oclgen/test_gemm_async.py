@@ -18,7 +18,7 @@ from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import GemmProblem
-from search_spaces.gemm_async import values
+from search_spaces.gemm.gemm_async import values
 from search_spaces.space import PRODUCT_LIMIT, seeds_of, space_of
 
 AMPERE = Limits(

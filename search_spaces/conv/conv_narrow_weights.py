@@ -1,4 +1,4 @@
-"""What is worth trying for `conv_narrow_weights`, and configs to begin with.
+"""What is worth trying for `conv_narrow_weights`, and why, with configs to begin with.
 
 It says nothing about what is valid; that is the family's `why_not`.
 """
@@ -13,7 +13,7 @@ from oclgen.families.conv.conv_narrow_weights import FLOAT_BYTES, UNIT_REGISTERS
 from oclgen.limits import Limits
 from oclgen.plan import WARP, ceil_div, even_part
 from oclgen.problem import DTYPES, ConvProblem
-from search_spaces.conv_gemm import waste
+from search_spaces.blocking import waste
 
 Values = Mapping[str, tuple[int, ...]]
 Item = tuple[int, int, int, int]

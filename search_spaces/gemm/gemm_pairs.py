@@ -12,8 +12,7 @@ from oclgen.families.gemm.gemm_tiles import lies_along_k
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import GemmProblem
-
-Value = int | bool | str
+from search_spaces.values import Value
 
 MIN_SLICE = 256
 """Steps of the reduction below which no plane of its own pays."""

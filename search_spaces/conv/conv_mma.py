@@ -12,8 +12,7 @@ from oclgen.families.conv.conv_mma_operands import product
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import DTYPES, ConvProblem
-
-Value = int | bool | str
+from search_spaces.values import Value
 
 MOST_TILES = 32
 """Tiles of 64 x 64 per compute unit up to which the reduction is worth splitting."""
@@ -22,7 +21,6 @@ WANTED = {"fwd": 1, "bwd_data": 1, "bwd_weights": 4}
 MIN_SLICE = 256
 """Steps of the reduction below which no plane of its own pays."""
 SEEDS = 12
-
 SHAPES = (
     ("wgmma", 128, 128, 64, 4, 1, 2, 0), ("wgmma", 128, 128, 32, 4, 1, 5, 1),
     ("wgmma", 128, 64, 64, 4, 1, 3, 0), ("wgmma", 64, 128, 64, 4, 1, 3, 0),

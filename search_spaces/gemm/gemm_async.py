@@ -11,7 +11,8 @@ from dataclasses import replace
 from oclgen.families.gemm import gemm_async
 from oclgen.limits import Limits
 from oclgen.problem import GemmProblem
-from search_spaces.gemm import BOTH, Value, fill, splits, tiles, up_to
+from search_spaces.blocking import fill, splits, tiles
+from search_spaces.values import BOTH, Value, up_to
 
 SHARING_SEEDS = 2
 """Configs of `gemm_async` that are also begun with where work-groups share all tiles."""
