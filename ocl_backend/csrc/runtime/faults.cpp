@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "fusion/held.h"
+#include "runtime/observer.h"
 #include "runtime/transfer.h"
 
 namespace ocl {
@@ -61,7 +61,7 @@ void ocl_watch_faults(int device, int64_t address, const char* const* given, int
 
 // Waits, and writes the record to `words`; returns whether there was a fault, which is forgotten.
 int ocl_take_fault(int device, int64_t* words) {
-  ocl::settle_held();
+  ocl::observer().before_command();
   ocl::Device& taken = ocl::device_at(c10::DeviceIndex(device));
   taken.may_have_faulted = false;
   const auto record = ocl::take(taken);

@@ -1,5 +1,5 @@
 // The recorder of device times, and its listener for Python. It knows no profiler of torch.
-#include "profiler/profile.h"
+#include "runtime/profile.h"
 
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 #include <deque>
 #include <sstream>
 
-#include "fusion/held.h"
+#include "runtime/observer.h"
 #include "runtime/transfer.h"
 
 namespace ocl {
@@ -116,7 +116,7 @@ void Timed::share(cl_event event) {
 }
 
 size_t listen() {
-  settle_held();
+  observer().before_command();
   Recorder& all = recorder();
   const std::lock_guard<std::mutex> lock(all.mutex);
   if (listeners.load() == 0) {
@@ -129,7 +129,7 @@ size_t listen() {
 }
 
 std::vector<Timing> stop_listening(size_t since) {
-  settle_held();
+  observer().before_command();
   for (int index = 0; index < device_count(); ++index) finish(c10::DeviceIndex(index));
   Recorder& all = recorder();
   const std::lock_guard<std::mutex> lock(all.mutex);

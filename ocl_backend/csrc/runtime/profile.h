@@ -53,7 +53,4 @@ bool is_listened_to();
 
 int64_t host_now();
 
-// kineto.cpp: makes torch.profiler a listener; called once.
-void register_profiler();
-
 }  // namespace ocl
