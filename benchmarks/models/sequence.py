@@ -1,4 +1,4 @@
-"""Networks that read: an LSTM, and transformers' GPT-2 and Llama at small sizes, random weights."""
+"""Networks that read: an LSTM, and transformers' GPT-2, Llama and Mixtral; random weights."""
 
 from __future__ import annotations
 
@@ -65,6 +65,17 @@ def llama(_: int) -> nn.Module:
     return LlamaForCausalLM(config)
 
 
+def mixtral(_: int) -> nn.Module:
+    """Return a Mixtral of 2 layers that sends each token to 2 of 4 experts."""
+    MixtralConfig, MixtralForCausalLM = of_transformers("MixtralConfig", "MixtralForCausalLM")
+    config = MixtralConfig(
+        vocab_size=WORDS, hidden_size=96, intermediate_size=192, num_hidden_layers=2,
+        num_attention_heads=6, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2,
+        max_position_embeddings=128, bos_token_id=0, eos_token_id=None, pad_token_id=0,
+    )  # fmt: skip
+    return MixtralForCausalLM(config)
+
+
 def read(network: nn.Module, text: Tensor) -> Tensor:
     """Return the logits and the loss of predicting the text."""
     out = network(text, labels=text)
@@ -88,4 +99,5 @@ CASES = (
     Case("lstm", lambda _: Recurrent(), lambda _: (torch.randn(24, 3, 64),)),
     Case("gpt2", gpt2, tokens, read, writes),
     Case("llama", llama, tokens, read, writes),
+    Case("mixtral", mixtral, tokens, read, writes),
 )

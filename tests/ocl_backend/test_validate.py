@@ -16,11 +16,11 @@ from cpu_twin import place
 from benchmarks.validate import CASES, check
 
 
-@pytest.mark.parametrize("name", ["unet", "llama"])
+@pytest.mark.parametrize("name", ["unet", "llama", "mixtral"])
 def test_a_network_does_what_it_does_on_the_cpu(device: Any, name: str) -> None:
     if device.index:
         pytest.skip("one device: these networks are for the operators they use")
-    if name == "llama":
+    if name in ("llama", "mixtral"):
         pytest.importorskip("transformers")
     assert check(CASES[name], place(device), 32)
     assert torch.ocl.fallbacks() == {}

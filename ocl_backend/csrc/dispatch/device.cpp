@@ -253,6 +253,7 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
 void register_device() {
   c10::impl::registerDeviceGuard(kType, new Guard());
   at::RegisterPrivateUse1HooksInterface(new Hooks());
+  pinned_allocator();
 }
 
 }  // namespace ocl
