@@ -51,7 +51,8 @@ def gpt2(_: int) -> nn.Module:
         vocab_size=WORDS, n_positions=128, n_embd=192, n_layer=4, n_head=6, bos_token_id=0,
         eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
-    return GPT2LMHeadModel(config)
+    network: nn.Module = GPT2LMHeadModel(config)
+    return network
 
 
 def llama(_: int) -> nn.Module:
@@ -62,7 +63,8 @@ def llama(_: int) -> nn.Module:
         num_attention_heads=6, num_key_value_heads=2, max_position_embeddings=128,
         bos_token_id=0, eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
-    return LlamaForCausalLM(config)
+    network: nn.Module = LlamaForCausalLM(config)
+    return network
 
 
 def mixtral(_: int) -> nn.Module:
@@ -82,7 +84,7 @@ def read(network: nn.Module, text: Tensor) -> Tensor:
     return flat([out.logits, out.loss])
 
 
-def writes(network: nn.Module, twin: nn.Module, device: torch.device) -> str:
+def writes(network: Any, twin: Any, device: torch.device) -> str:
     """Check that both continue texts, one of them padded, by the same words, with a cache."""
     torch.manual_seed(1)
     text = torch.randint(1, WORDS, (2, 12))
