@@ -75,7 +75,8 @@ def mixtral(_: int) -> nn.Module:
         num_attention_heads=6, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2,
         max_position_embeddings=128, bos_token_id=0, eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
-    return MixtralForCausalLM(config)
+    network: nn.Module = MixtralForCausalLM(config)
+    return network
 
 
 def read(network: nn.Module, text: Tensor) -> Tensor:

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from search_spaces.space import Space, Value
+from search_spaces.space import Space
+from search_spaces.values import Value
 
 Row = tuple[Mapping[str, Value], float]
 """A config and its milliseconds."""
