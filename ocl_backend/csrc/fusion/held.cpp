@@ -55,9 +55,15 @@ int (*has_interpreter)() = nullptr;
 void* (*let_interpreter)() = nullptr;
 void (*take_interpreter)(void*) = nullptr;
 
+// A block that a link reads or writes, held until the chain has run.
+struct Use {
+  Block* block;
+  bool writes;
+};
+
 std::recursive_mutex chain_mutex;
 auto& chain = *new std::vector<Link>();  // may be left at exit, when the runtime has ended
-std::vector<Block*> blocks;              // that the chain uses
+std::vector<Use> uses;                   // of the chain's launches
 std::atomic<bool> holding{false};        // is there a chain
 std::atomic<std::thread::id> settler;    // who lets it run
 std::atomic<bool> is_on{true};
@@ -82,7 +88,7 @@ class Locked {
 
 // Lets go what was held since there were `count`.
 void let_go(size_t count) {
-  for (; blocks.size() > count; blocks.pop_back()) let_go_block(blocks.back());
+  for (; uses.size() > count; uses.pop_back()) let_go_block(uses.back().block);
 }
 
 // Holds the block of an address. Fails if that is no memory of the device, is to be read and will
@@ -91,16 +97,17 @@ bool hold(const Held& call, int64_t address, bool writes, size_t before) {
   if (!address) return true;
   Block* block = hold_block(reinterpret_cast<const void*>(address), call.device);
   if (!block) return false;
-  const auto end = blocks.begin() + ptrdiff_t(before);
-  const bool is_taken = writes ? std::find(blocks.begin(), end, block) != end : block->awaited;
-  blocks.push_back(block);
-  if (writes && !is_taken) block->awaited = true;
+  const auto end = writes ? uses.begin() + ptrdiff_t(before) : uses.end();
+  const bool is_taken = std::any_of(uses.begin(), end, [&](const Use& use) {
+    return use.block == block && (writes || use.writes);
+  });
+  uses.push_back({block, writes});
   return !is_taken;
 }
 
 // Appends a launch to the chain if all that it uses can be held.
 bool append(Held& call, const int64_t* values, size_t way, bool first) {
-  const size_t before = blocks.size();
+  const size_t before = uses.size();
   const Way& by = call.ways[way];
   bool fits = !first || (hold(call, values[by.source], false, before) &&
                          hold(call, values[call.result], true, before));
@@ -177,20 +184,16 @@ std::optional<Key> key_of(const Link* first, const Link* end) {
 int64_t run_together(const Link* first, const Link* end) {
   static auto* memory = new Memory();
   const auto key = key_of(first, end);
-  if (!key) return ask_python(first, end);
-  const auto [recipe, hopeless, asked] = memory->look_up(*key);
-  if (recipe) {
-    std::vector<c10::DataPtr> spaces;
-    const int status = perform(*recipe, key->operands, spaces);
-    return status ? -int64_t(status) : recipe->outcome;
-  }
-  if (hopeless) return ask_python(first, end);
-  const Noting noting;
-  const int64_t done = ask_python(first, end);
-  Writer writer(first->call->device, *key, noting);
-  writer.recipe.outcome = done;
-  memory->learn(*key, done >= 0 && writer.add_steps() ? &writer.recipe : nullptr, asked);
-  return done;
+  const auto run = [&](bool) { return ask_python(first, end); };
+  if (!key) return run(false);
+  const auto repeated = [](const Recipe& recipe, const auto&, int status) {
+    return status ? -int64_t(status) : recipe.outcome;
+  };
+  const auto tell = [](Writer& writer, int64_t outcome) {
+    writer.recipe.outcome = outcome;
+    return outcome >= 0;
+  };
+  return repeat_or_learn(*memory, *key, first->call->device, repeated, run, tell);
 }
 
 // Enqueues the chain; the rest of it is lost if a part fails. Returns a `Status`.

@@ -180,7 +180,10 @@ Memory::Memory() {
   memories().push_back(this);
 }
 
-bool Memory::is_suspended() { return suspended.load(std::memory_order_relaxed) > 0; }
+// A forked child takes no lock: a thread that is not there may have held it. Its calls end in Python.
+bool Memory::is_suspended() {
+  return suspended.load(std::memory_order_relaxed) > 0 || in_forked_child();
+}
 
 Memory::Found Memory::look_up(const Key& key) const {
   if (is_suspended()) return {nullptr, true, 0};

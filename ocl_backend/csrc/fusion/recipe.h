@@ -191,4 +191,27 @@ class Memory {
 // What was remembered holds no more.
 void forget_recalled();
 
+// Does what a call with `key` does: repeats its recipe, or runs it and learns. Operators
+// (recall.cpp) and chains (held.cpp) differ in three ends:
+//   repeated(recipe, spaces, status)  the recipe's steps were enqueued: returns the outcome
+//   run(is_noted)                     runs the call in Python: returns the outcome
+//   tell(writer, outcome)             adds to the recipe what else the call did; false: untold
+template <typename Repeated, typename Run, typename Tell>
+int64_t repeat_or_learn(Memory& memory, const Key& key, c10::DeviceIndex device, Repeated repeated,
+                        Run run, Tell tell) {
+  const auto [recipe, hopeless, asked] = memory.look_up(key);
+  if (recipe) {
+    std::vector<c10::DataPtr> spaces;
+    const int status = perform(*recipe, key.operands, spaces);
+    return repeated(*recipe, spaces, status);
+  }
+  if (hopeless) return run(false);
+  const Noting noting;
+  const int64_t outcome = run(true);
+  Writer writer(device, key, noting);
+  const bool is_told = writer.add_steps() && tell(writer, outcome);
+  memory.learn(key, is_told ? &writer.recipe : nullptr, asked);
+  return outcome;
+}
+
 }  // namespace ocl

@@ -227,7 +227,6 @@ Block* hold_block(const void* address, c10::DeviceIndex device) {
 void let_go_block(Block* block) {
   const std::lock_guard<std::mutex> lock(pool_mutex());
   if (--block->holds) return;
-  block->awaited = false;
   if (!block->dropped) return;
   block->dropped = false;
   pools()[block->device].free.emplace(block->size, block);

@@ -117,13 +117,15 @@ void Timed::share(cl_event event) {
 
 size_t listen() {
   observer().before_command();
+  std::vector<int64_t> offsets;
+  // without the recorder's mutex: `finish` may wait for a thread that runs held launches, and that
+  // thread takes the mutex to record them
+  if (!is_listened_to())
+    for (int index = 0; index < device_count(); ++index)
+      offsets.push_back(clock_offset(c10::DeviceIndex(index)));
   Recorder& all = recorder();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  if (listeners.load() == 0) {
-    all.clock_offsets.clear();
-    for (int index = 0; index < device_count(); ++index)
-      all.clock_offsets.push_back(clock_offset(c10::DeviceIndex(index)));
-  }
+  if (!offsets.empty() && listeners.load() == 0) all.clock_offsets = std::move(offsets);
   ++listeners;
   return all.done.size() + all.pending.size();
 }
