@@ -16,11 +16,12 @@ from oclgen.families import (
     config_to_json,
     families_for,
 )
+from oclgen.keys import parse_problem
 from oclgen.limits import Limits
 from oclgen.plan import Plan
 from oclgen.problem import Problem
 
-from .options import db_option, parse_problem
+from .options import db_option
 
 
 @click.command("show-source")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oclgen import exclusive as module
-from oclgen.exclusive import exclusive, kind_of, locks
+from oclgen.exclusive import BusyError, exclusive, kind_of, locks
 from oclgen.limits import DeviceInfo
 
 GPU = DeviceInfo("Some GPU (X)", "vendor", "gpu", "sm_1", "runtime", "1", "driver 1", 132)
@@ -59,6 +59,8 @@ def test_a_free_device_is_taken_and_a_dead_holder_lets_go(
     assert holder.stdout.readline() == "held\n"
     with exclusive([(Device(GPU, 0), first), (Device(GPU, 1), second)]) as device:
         assert device.index == 1
+    with pytest.raises(BusyError), exclusive([(Device(GPU, 0), first)], until=0.0):
+        pass
     waits: list[int] = []
 
     def wait() -> None:
