@@ -21,8 +21,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import ocl_backend  # noqa: F401  (registers the device)
 from ocl_backend import module as ocl
+from ocl_backend.dispatch.tuned import chooser, reload_tuned
 from ocl_backend.interop import torchvision_models
-from ocl_backend.tuned import chooser, reload_tuned
 from oclgen.families import config_to_json
 from oclgen.keys import parse_key
 from oclgen.problem import Problem

@@ -22,7 +22,7 @@ from .workload import Workload, gather, workload_options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from oclgen.device import Device
+    from oclgen.opencl.device import Device
     from search_spaces.crews import LocalCrew, RayCrew
     from search_spaces.progress import Budget, TuneResult
 
@@ -150,7 +150,7 @@ def _tuned(
     asked: dict[str, Any],
 ) -> list[TuneResult]:
     """Tune what is asked for: with a crew, or in this process on one device."""
-    from oclgen.device import select
+    from oclgen.opencl.device import select
     from search_spaces.tune import require_families
     from tuned_db.database import ENVIRONMENT
 

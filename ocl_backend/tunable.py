@@ -25,9 +25,10 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ocl_backend import streams, tuned
+from ocl_backend.dispatch import tuned
+from ocl_backend.runtime import streams
 from oclgen import GENERATOR_VERSION, recording
-from oclgen.device import devices
+from oclgen.opencl.device import devices
 from oclgen.problem import Problem
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
-from oclgen.device import devices
-from oclgen.exclusive import kind_of
+from oclgen.opencl.device import devices
+from oclgen.opencl.exclusive import kind_of
 from oclgen.problem import Problem
 from search_spaces import session
 from search_spaces.progress import Budget, CrewError, TuneResult

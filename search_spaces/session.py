@@ -19,14 +19,14 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
-from oclgen import peak
-from oclgen.child import TIMEOUTS, Stage, WorkerError
-from oclgen.device import Device, DeviceError, devices, select
-from oclgen.exclusive import BusyError, exclusive, kind_of, locks
 from oclgen.keys import parse_key, parse_problem
 from oclgen.measurement import Cache, Measurement
+from oclgen.measuring import peak
+from oclgen.measuring.child import TIMEOUTS, Stage, WorkerError
+from oclgen.measuring.worker import Worker
+from oclgen.opencl.device import Device, DeviceError, devices, select
+from oclgen.opencl.exclusive import BusyError, exclusive, kind_of, locks
 from oclgen.problem import Problem
-from oclgen.worker import Worker
 from search_spaces.progress import Budget, OutOfTimeError, Progress, TuneResult
 from search_spaces.spread import Turn, tune_network
 from search_spaces.tune import Tuner, require_families
@@ -56,7 +56,7 @@ class Session:
     another process measures on the device, nothing is tuned, and every result says "not reached".
 
     Args:
-        device: An opened device, an index in `oclgen.device.devices()`, or a part of a name.
+        device: An opened device, an index in `oclgen.opencl.device.devices()`, or a part of a name.
         store: An opened store, a URL or a path; None: $OCLGEN_DB, else the user's database.
         ends: The value of `time.monotonic` from which on nothing is begun; what is being measured
             then is cut short, and is not held against the variant.
@@ -94,7 +94,7 @@ class Session:
 
     @staticmethod
     def of_kind(kind: str, store: str, ends: float = inf) -> Session:
-        """Return a session of whichever device of a kind (`oclgen.exclusive.kind_of`) is free.
+        """Return a session of whichever device of a kind (`exclusive.kind_of`) is free.
 
         Raises:
             DeviceError: this machine has no such device any more.

@@ -13,8 +13,8 @@ import optuna
 import pytest
 from command_runs import Process, Run
 
-from oclgen.device import Device
 from oclgen.keys import parse_problem
+from oclgen.opencl.device import Device
 
 GEMM = ["--gemm", "24x16x8"]
 

@@ -14,9 +14,10 @@ torch = pytest.importorskip("torch")
 from cpu_twin import place
 from filelock import FileLock
 
-from ocl_backend import tunable, tuned
-from oclgen import exclusive
-from oclgen.device import devices
+from ocl_backend import tunable
+from ocl_backend.dispatch import tuned
+from oclgen.opencl import exclusive
+from oclgen.opencl.device import devices
 from oclgen.problem import GemmProblem
 from oclgen.recording import load
 
@@ -98,7 +99,7 @@ def test_an_interrupt_ends_the_program_s_call_too(
         raise KeyboardInterrupt
 
     tunable.enable()
-    monkeypatch.setattr("oclgen.worker.Worker.measure", interrupted)
+    monkeypatch.setattr("oclgen.measuring.worker.Worker.measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tunable._tune(Counter([GemmProblem(27, 40, 24)]), device.index)
 

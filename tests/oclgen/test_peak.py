@@ -6,10 +6,8 @@ import time
 
 import pytest
 
-from oclgen import ptx
-from oclgen.device import Device
 from oclgen.limits import Limits
-from oclgen.peak import (
+from oclgen.measuring.peak import (
     GROUPS_PER_UNIT,
     MATRIX_DTYPES,
     MATRIX_UNITS,
@@ -18,6 +16,8 @@ from oclgen.peak import (
     matrix_gflops,
     measure,
 )
+from oclgen.opencl import ptx
+from oclgen.opencl.device import Device
 from oclgen.render import render
 
 

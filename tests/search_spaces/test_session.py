@@ -16,12 +16,12 @@ from sqlalchemy import select
 pytest.importorskip("pyopencl")
 
 import oclgen
-from oclgen.exclusive import BusyError
 from oclgen.families import config_to_json, gemm_register
 from oclgen.keys import parse_gemm
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Cache, Measurement
-from oclgen.peak import Peak
+from oclgen.measuring.peak import Peak
+from oclgen.opencl.exclusive import BusyError
 from oclgen.problem import Problem
 from search_spaces import session as module
 from search_spaces.progress import Budget

@@ -1,0 +1,86 @@
+"""Finds the variant of ours that a benchmark times: what the records know, or a search's best.
+
+It keeps nothing; `oclgen tune` is what fills the database.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, NamedTuple
+
+from oclgen.families import FAMILIES, families_for
+from oclgen.measuring.measure import Bench
+from oclgen.opencl.device import BuildError, Device, LaunchError, PreparedPlan
+from oclgen.problem import Problem
+from search_spaces.contest import contest
+from search_spaces.search import Search
+from search_spaces.space import seeds_of, space_of
+from tuned_db.choose import Chooser
+
+
+class Variant(NamedTuple):
+    """A family, its config, and where the choice comes from: a rung, or the search."""
+
+    family: str
+    config: Any
+    source: str
+
+
+def known(chooser: Chooser, device: Device, problem: Problem, buffers: Any) -> PreparedVariant:
+    """Return what dispatch would run: the best record whose variant builds and runs here.
+
+    Raises:
+        NoVariantError: nothing computes the problem on this device.
+    """
+    choice = chooser.choose(problem)
+    while True:
+        variant = Variant(choice.family, choice.config, choice.source)
+        try:
+            prepared = ready(device, problem, variant, buffers)
+            prepared.plan.run()
+            return prepared
+        except (BuildError, LaunchError):
+            choice = chooser.reject(choice)
+
+
+class PreparedVariant(NamedTuple):
+    """A variant whose plan is built and has its buffers."""
+
+    variant: Variant
+    plan: PreparedPlan
+
+
+def ready(device: Device, problem: Problem, variant: Variant, buffers: Any) -> PreparedVariant:
+    """Return a variant prepared to compute on `buffers`, by role.
+
+    Raises:
+        BuildError: the compiler refused a program.
+        LaunchError: there is no room for a workspace.
+    """
+    plan = FAMILIES[variant.family].plan(problem, variant.config)
+    return PreparedVariant(variant, device.prepare(plan, buffers))
+
+
+def searched(bench: Bench, trials: int, families: tuple[str, ...]) -> Variant:
+    """Return the fastest right variant of `trials`; `families` are all that serve if there is none.
+
+    Raises:
+        RuntimeError: no variant works; the message has the last one's reason.
+    """
+    problem, limits = bench.problem, bench.device.limits
+    names = [f.NAME for f in families_for(problem) if not families or f.NAME in families]
+    searches = {
+        name: Search(space_of(name, problem, limits), seeds_of(name, problem, limits))
+        for name in names
+    }
+    best_ms, best, reason = inf, None, "no family serves it"
+    for name in contest(searches, trials, lambda: inf):
+        config = searches[name].ask()
+        measurement = bench.measure(FAMILIES[name].plan(problem, config), best_ms)
+        searches[name].tell(config, measurement.ms)
+        reason = measurement.reason or reason
+        if measurement.ms < best_ms:
+            best_ms, best = measurement.ms, Variant(name, config, f"{trials} trials")
+    if best is None:
+        raise RuntimeError(f"none of {trials} variants of {problem.key()} works: {reason[:200]}")
+    return best

@@ -1,0 +1,70 @@
+// The address space and the caching allocator. Knows c10, not tensors.
+//
+// A buffer of OpenCL has no address, a tensor must have one. Every block therefore gets a made-up
+// address that the processor cannot map (bit 62 set, not canonical), so that a stray access
+// faults instead of corrupting:
+//
+//     0 1 | slot: 22 bits | byte offset: 40 bits
+//
+// `locate` turns any address inside a block back into (block, byte offset) with one table look-up.
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/StorageImpl.h>
+
+#include <functional>
+#include <utility>
+
+#include "runtime/devices.h"
+
+namespace ocl {
+
+constexpr int kOffsetBits = 40;
+
+struct Block {
+  cl_mem buffer;
+  size_t size;       // bytes of the buffer, rounded up
+  size_t requested;  // bytes asked for by the present owner
+  uint32_t slot;
+  c10::DeviceIndex device;
+  uint32_t holds = 0;    // by launches that are held back, or that always use it
+  bool dropped = false;  // freed, and waiting for those
+  bool awaited = false;  // one of them writes here
+};
+
+struct Location {
+  Block* block = nullptr;  // null: not an address of this device
+  size_t offset = 0;       // bytes
+};
+
+Location locate(const void* address);
+// Like `locate`, but raises for an address that is not ours; `what` names the argument.
+Location locate_or_throw(const void* address, const char* what);
+
+// Keeps the block of `address` from being handed out again until it is let go; null, and nothing,
+// if that is no memory of `device`.
+Block* hold_block(const void* address, c10::DeviceIndex device);
+void let_go_block(Block* block);
+// Whether the held block of `address` was freed meanwhile.
+bool is_dropped(const void* address);
+
+// Counts the buffers given back to the driver: an argument remembered from before may be stale.
+uint64_t release_generation();
+// Waits for the device and gives every cached block back to the driver.
+void empty_cache(c10::DeviceIndex index);
+
+// Moves a storage to a block of `bytes` bytes, keeping what fits.
+void resize_storage(c10::StorageImpl& storage, size_t bytes);
+
+// Memory of a device from the caching allocator. Raises `OutOfMemoryError`.
+c10::DataPtr allocate(c10::DeviceIndex index, size_t bytes);
+// Frees what `allocate` gave; null is ignored.
+void free_memory(void* address);
+
+// The figures of a device's pool; `change` may reset them.
+using Stats = c10::CachingDeviceAllocator::DeviceStats;
+void with_stats(c10::DeviceIndex index, const std::function<void(Stats&)>& change);
+// Bytes that can still be allocated, and those of the device.
+std::pair<size_t, size_t> free_and_total(c10::DeviceIndex index);
+
+}  // namespace ocl
