@@ -11,6 +11,8 @@ from oclgen.measuring.peak import (
     GROUPS_PER_UNIT,
     MATRIX_DTYPES,
     MATRIX_UNITS,
+    Level,
+    Peak,
     matrix_gflops,
     measure,
 )
@@ -27,6 +29,16 @@ def test_peak_is_plausible_and_measured_once(device: Device) -> None:
     start = time.perf_counter()
     assert measure(device) is peak
     assert time.perf_counter() - start < 0.01
+
+
+def test_the_best_known_stays_and_load_is_noticed() -> None:
+    assert Level(Peak(100, 10)).notice == ""
+    assert Level(Peak(100, 10), Peak(80, 12)).best == Peak(100, 12)
+    assert Level(Peak(81, 5), Peak(100, 10)).notice == ""
+    loaded = Level(Peak(66, 5), Peak(202, 10))
+    assert loaded.best == Peak(202, 10)
+    assert "peak of 66 GFLOP/s is below 0.8 of the 202 GFLOP/s known" in loaded.notice
+    assert "End that work and tune again" in loaded.notice
 
 
 def test_every_parameter_changes_the_text() -> None:
