@@ -11,10 +11,10 @@ from pathlib import Path
 
 import optuna
 import pytest
-from command_runs import Process, Run
 
 from oclgen.keys import parse_problem
 from oclgen.opencl.device import Device
+from tests.cli.command_runs import Process, Run
 
 GEMM = ["--gemm", "24x16x8"]
 

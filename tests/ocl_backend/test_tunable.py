@@ -11,7 +11,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cpu_twin import place
 from filelock import FileLock
 
 from ocl_backend import tunable
@@ -20,6 +19,7 @@ from oclgen.opencl import exclusive
 from oclgen.opencl.device import devices
 from oclgen.problem import GemmProblem
 from oclgen.recording import load
+from tests.ocl_backend.cpu_twin import place
 
 
 @pytest.fixture(autouse=True)
@@ -68,9 +68,12 @@ def test_one_process_measures_every_problem_and_ends_with_the_tuning(device: Any
     tunable.enable()
     product(device, 23)
     session = tunable._sessions[device.index]
-    first = session._worker.pid
+    first = session._worker
+    assert first is not None
+    pid = first.pid
     product(device, 25)
-    assert session._worker.pid == first is not None
+    assert session._worker is first
+    assert first.pid == pid is not None
     tunable.enable(False)
     assert tunable._sessions == {}
     assert session._worker is None

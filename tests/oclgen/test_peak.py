@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from oclgen.limits import Limits
@@ -26,9 +24,7 @@ def test_peak_is_plausible_and_measured_once(device: Device) -> None:
     # one core of a CPU of 2005 does 1 GFLOP/s; no device of 2026 passes an exaflop
     assert 1 < peak.gflops < 1e9
     assert 0.5 < peak.gbytes < 1e6
-    start = time.perf_counter()
     assert measure(device) is peak
-    assert time.perf_counter() - start < 0.01
 
 
 def test_the_best_known_stays_and_load_is_noticed() -> None:

@@ -20,6 +20,7 @@ from oclgen.families import config_to_json, gemm_register
 from oclgen.keys import parse_gemm
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Cache, Measurement
+from oclgen.measuring.child import TIMEOUTS
 from oclgen.measuring.peak import Peak
 from oclgen.opencl.exclusive import BusyError
 from oclgen.problem import Problem
@@ -27,7 +28,7 @@ from search_spaces import session as module
 from search_spaces.progress import Budget
 from search_spaces.session import Session
 from tuned_db import Record, Store, open_store
-from tuned_db.models import MeasurementRow
+from tuned_db.models import MeasurementRow, TuningRow
 
 INFO = DeviceInfo("Imaginary", "None", "gpu", "imaginary 1", "OpenCL", "3.0", "1.0", 132)
 LIMITS = Limits("gpu", 47 * 1024, 1024, (1024, 1024, 64), 2**34, 2**36, 132, 1)
@@ -96,7 +97,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setattr(module, "devices", lambda: (device,))
     monkeypatch.setattr(module, "exclusive", exclusive)
     monkeypatch.setattr(module, "Worker", Worker)
-    monkeypatch.setattr(module.peak, "measure", measured_peak)
+    monkeypatch.setattr("oclgen.measuring.peak.measure", measured_peak)
     return lab
 
 
@@ -149,7 +150,9 @@ def test_cold_times_are_taken_cold_and_are_kept_as_such(lab: Lab, store: Store) 
         session.tune([PROBLEM], Budget(2, cache="cold"), FAMILIES)
     assert "warm times" not in lab.events
     with store.database.reading() as connection:
-        kept = connection.execute(select(MeasurementRow.cache, MeasurementRow.seed)).all()
+        kept = connection.execute(
+            select(TuningRow.cache, MeasurementRow.seed).join_from(TuningRow, MeasurementRow)
+        ).all()
     assert [tuple(row) for row in kept] == [("cold", 3)] * 3  # two trials and the winner
 
 
@@ -185,7 +188,7 @@ def test_a_limit_without_an_end_is_the_stage_s_own(lab: Lab, store: Store) -> No
     with Session(0, store, ends=inf) as session:
         (result,) = session.tune([PROBLEM], Budget(1), FAMILIES)
     assert result.best is not None
-    assert result.best.ms == module.TIMEOUTS["compiling"]
+    assert result.best.ms == TIMEOUTS["compiling"]
 
 
 def test_a_resident_process_stays_until_it_is_closed(lab: Lab, store: Store) -> None:

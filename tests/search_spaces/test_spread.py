@@ -11,7 +11,6 @@ from math import inf
 from typing import Any
 
 import pytest
-from synthetic import Clock, Memory
 
 from oclgen.keys import parse_gemm
 from oclgen.limits import Limits
@@ -20,10 +19,11 @@ from search_spaces import spread
 from search_spaces.progress import FEW, Best, Budget, Status, TuneResult
 from search_spaces.spread import LOST, Lot, Spread, Turn, tune_network
 from search_spaces.tune import Tuner
+from tests.search_spaces.synthetic import Clock, Memory
 
 CPU = Limits("cpu", 2**15, 1024, (1024, 1024, 64), 2**34, 2**36, 2, 16)
 LARGE, MIDDLE, SMALL = (parse_gemm(f"{n}x{n}x{n}") for n in (256, 128, 64))
-MS = {LARGE: 8.0, MIDDLE: 1.0, SMALL: 0.1}
+MS: dict[Problem, float] = {LARGE: 8.0, MIDDLE: 1.0, SMALL: 0.1}
 
 
 @dataclass

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import optuna
 import pytest
-from synthetic import VALUES, Config, cost
 
 from search_spaces.search import Search
 from search_spaces.space import enumerate_space
 from search_spaces.study import CONFIG
+from tests.search_spaces.synthetic import VALUES, Config, cost
 
 SPACE = enumerate_space(Config, VALUES, lambda config: config.valid)
 

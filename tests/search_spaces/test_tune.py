@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic import Clock, Memory
 
 from oclgen.families import config_to_json
 from oclgen.families.gemm import gemm_register, gemm_staged
@@ -20,6 +19,7 @@ from oclgen.problem import Problem
 from search_spaces import space
 from search_spaces.progress import Budget, OutOfTimeError, Progress, Results, shortage
 from search_spaces.tune import Tuner, tune
+from tests.search_spaces.synthetic import Clock, Memory
 from tuned_db import open_store
 
 GPU = Limits("gpu", 47 * 1024, 1024, (1024, 1024, 64), 2**34, 2**36, 132, 1)

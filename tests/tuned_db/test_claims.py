@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
 
 from oclgen.families import config_to_json
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
+from tests.tuned_db.tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
 from tuned_db import Chooser, Record, Store, open_store, read_records, write_records
 from tuned_db.upkeep import Prune, prune
 
