@@ -42,9 +42,10 @@ def convolutions(name: str) -> set[ConvProblem]:
     found = set()
 
     def notice(module: nn.Conv2d, inputs: tuple[Tensor], _: Tensor) -> None:
-        sizes: Any = (*inputs[0].shape, module.out_channels, *module.kernel_size)
-        geometry = (*module.stride, *module.padding, *module.dilation)
-        found.add(ConvProblem(*sizes, *geometry, groups=module.groups))
+        sizes = [*inputs[0].shape, module.out_channels, *module.kernel_size]
+        geometry = [*module.stride, *module.padding, *module.dilation]
+        numbers: list[Any] = [*sizes, *geometry, module.groups]
+        found.add(ConvProblem(*numbers))
 
     with torch.device("meta"):
         network = getattr(networks.models_beside("cpu"), name)(weights=None).eval()
