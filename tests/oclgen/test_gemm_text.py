@@ -7,7 +7,6 @@ from math import prod
 from typing import Any
 
 import pytest
-from gemm_cases import ANY_CONFIG, COLUMNS, CONFIGS, DEFAULTS, DOT, REGISTER, STAGED, problems
 from hypothesis import assume, given, settings
 
 from oclgen.families import FAMILIES, config_from_dict
@@ -15,6 +14,16 @@ from oclgen.limits import KIB, Limits
 from oclgen.plan import Buffer, Plan, Scalar
 from oclgen.problem import GemmProblem
 from search_spaces.space import seeds_of, space_of
+from tests.oclgen.gemm_cases import (
+    ANY_CONFIG,
+    COLUMNS,
+    CONFIGS,
+    DEFAULTS,
+    DOT,
+    REGISTER,
+    STAGED,
+    problems,
+)
 
 SMALLEST = Limits()
 CPU = Limits("cpu", 256 * KIB, 8192, (8192,) * 3, 2**30, 2**33, 2, 16)
@@ -83,10 +92,10 @@ def test_one_program_serves_many_sizes(family: str, config: Any) -> None:
         (replace(COLUMNS, unroll_k=3), ODD, ("unroll_k=3",)),
         (replace(COLUMNS, vec_n=8), GemmProblem(3, 5, 7), ("vec_n=8", "n=5")),
         (replace(COLUMNS, item_m=64), ODD, ("256", "128")),
-        (replace(COLUMNS, local_k=1024), ODD, ("local_k=1024", "32768", "16380")),
+        (replace(COLUMNS, local_k=1024), ODD, ("2 x 1024 x 1", "2048", "64")),
         (replace(DOT, local_k=6), ODD, ("local_k=6",)),
         (replace(DOT, item_m=20, item_n=20), ODD, ("1600", "512")),
-        (replace(DOT, local_k=64, local_n=16, item_m=4), ODD, ("49152", "16380")),
+        (replace(DOT, local_k=64, local_n=16, item_m=4), ODD, ("64 x 16 x 1", "1024", "64")),
         (replace(STAGED, tile_m=20), ODD, ("tile_m=20", "4 x 2 = 8")),
         (replace(STAGED, tile_m=256, tile_n=256), ODD, ("4096", "256")),
         (replace(STAGED, unroll_k=3), ODD, ("unroll_k=3", "tile_k=8")),
