@@ -55,10 +55,10 @@ TEST_CASE("a recipe does for other operands what the call did") {
   const auto key = key_of({address(in), address(out)});
   const auto recipe = written(key, address(in), address(out));
   REQUIRE(recipe.spaces.size() == 1);
-  CHECK(recipe.spaces[0] == ocl::Space{kBytes, 0, 1});
+  CHECK((recipe.spaces[0] == ocl::Space{kBytes, 0, 1}));
   REQUIRE(recipe.steps.size() == 2);
-  CHECK(recipe.steps[0].words == std::vector<ocl::Word>{{0, 0}, {2, 0}, {-1, 1}});
-  CHECK(recipe.steps[1].words == std::vector<ocl::Word>{{2, 0}, {1, 0}, {-1, 10}});
+  CHECK((recipe.steps[0].words == std::vector<ocl::Word>{{0, 0}, {2, 0}, {-1, 1}}));
+  CHECK((recipe.steps[1].words == std::vector<ocl::Word>{{2, 0}, {1, 0}, {-1, 10}}));
   fill(other_in, 100);
   std::vector<c10::DataPtr> spaces;
   CHECK(ocl::perform(recipe, {address(other_in), address(other_out)}, spaces) == 0);
@@ -70,7 +70,7 @@ TEST_CASE("the same call makes the same recipe, another one another") {
   const auto in = items(), out = items();
   const auto key = key_of({address(in), address(out)});
   const auto recipe = written(key, address(in), address(out));
-  CHECK(recipe == written(key, address(in), address(out)));
+  CHECK((recipe == written(key, address(in), address(out))));
   CHECK(!(recipe == written(key, address(out), address(in))));
 }
 

@@ -46,15 +46,23 @@ def environment() -> dict[str, str]:
 @pytest.mark.timeout(1200)  # seconds: compiles two dozen files that include torch
 @pytest.mark.parametrize(
     "name",
-    ["plain", *(pytest.param(name, marks=pytest.mark.sanitizers) for name in ("address", "thread"))],
+    [
+        "plain",
+        pytest.param("address", marks=pytest.mark.sanitizers),
+        pytest.param("thread", marks=pytest.mark.sanitizers),
+    ],
 )
-def test_runtime_and_fusion_hold_by_themselves(name: str, tmp_path: Path) -> None:
+def test_runtime_and_fusion_hold_by_themselves(
+    name: str, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    if name != "plain" and "sanitizers" not in pytestconfig.getoption("markexpr"):
+        pytest.skip("takes minutes; `pytest -m sanitizers` runs it")
     assert has_doctest(), (
         "tests/csrc needs the header doctest/doctest.h. Install it (Debian, Ubuntu: apt install "
         "doctest-dev)"
     )
-    tested = [unit for room in ("runtime", "fusion") for unit in (shim.SOURCES / room).glob("*.cpp")]
-    units = sorted([*tested, *TESTS.glob("*.cpp")])
+    folders = shim.SOURCES / "runtime", shim.SOURCES / "fusion", TESTS
+    units = sorted(unit for folder in folders for unit in folder.glob("*.cpp"))
     program = tmp_path / name
     rpath = f"-Wl,-rpath,{TORCH_LIBRARIES}"
     shim.build(program, units, [f"-I{TESTS}", *BUILDS[name]], linking=[rpath])

@@ -43,7 +43,7 @@ bool fills_memory() {
   return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
 }
 
-// torch.use_deterministic_algorithms: what nobody wrote reads as NaN, or the largest integer.
+// torch.use_deterministic_algorithms: unwritten items read as NaN, or the largest integer.
 Tensor filled(Tensor tensor) {
   return fills_memory() ? at::native::fill_empty_deterministic_(tensor) : tensor;
 }

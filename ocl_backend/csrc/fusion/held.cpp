@@ -1,6 +1,8 @@
-// The chain of launches that are held back. A block that one of them will use is not handed out
-// again before it has run, whoever drops it: whether it was dropped says whether anybody could
-// still look at what lies there.
+// The chain of launches that are held back; docs/fusion.md shows the whole.
+//
+// The chain holds each block that a launch reads or writes: a block whose tensor is dropped does not
+// return to the allocator before the launch has run. A dropped result cannot be read any more, so
+// the launches before and behind it may run as one that does not write it.
 #include "fusion/held.h"
 
 #include <c10/util/ScopeExit.h>
@@ -64,15 +66,16 @@ struct Use {
 std::recursive_mutex chain_mutex;
 auto& chain = *new std::vector<Link>();  // may be left at exit, when the runtime has ended
 std::vector<Use> uses;                   // of the chain's launches
-std::atomic<bool> holding{false};        // is there a chain
-std::atomic<std::thread::id> settler;    // who lets it run
+std::atomic<bool> holding{false};        // whether there is a chain
+std::atomic<std::thread::id> settler;    // the thread that runs the chain
 std::atomic<bool> is_on{true};
 uint64_t correlation = 0;
 std::mutex gone_mutex;
 std::vector<int64_t> gone;  // numbers whose rules Python can let go
 thread_local std::string python_error;
 
-// Locks the chain. Who waits for that lets go of the interpreter, for the owner may want it.
+// Locks the chain. A thread that waits for it lets go of the interpreter's lock, because the chain's
+// owner may run Python.
 class Locked {
  public:
   Locked() {
@@ -86,7 +89,7 @@ class Locked {
   Locked& operator=(const Locked&) = delete;
 };
 
-// Lets go what was held since there were `count`.
+// Lets go of all uses but the first `count`.
 void let_go(size_t count) {
   for (; uses.size() > count; uses.pop_back()) let_go_block(uses.back().block);
 }
@@ -153,12 +156,12 @@ int run_alone(const Link& link) {
   return int(-std::min<int64_t>(ask_python(&link, &link + 1), 0));
 }
 
-// Where the links from `at` end whose results, but the last one's, nobody can see.
+// Where the links from `at` end that may be one: every result but the last one's is dropped.
 size_t reach(size_t at) {
   size_t end = at + 1;
   for (; end < chain.size(); ++end) {
     const int64_t result = chain[end - 1].result();
-    // a destructor that calls torch may have put a stranger in between
+    // a destructor that calls torch may have enqueued another call in between
     if (chain[end].source() != result) break;
     if (chain[end].result() != result && !is_dropped(reinterpret_cast<const void*>(result))) break;
   }
@@ -179,8 +182,8 @@ std::optional<Key> key_of(const Link* first, const Link* end) {
   return key;
 }
 
-// Runs the links as one, as far as they can be; returns how many followed the first, or a negative
-// status.
+// Runs the first link and those behind it that can be one with it; returns how many these are, or a
+// negative status.
 int64_t run_together(const Link* first, const Link* end) {
   static auto* memory = new Memory();
   const auto key = key_of(first, end);
@@ -238,7 +241,7 @@ int settle() try {
   return fail_with_exception();
 }
 
-// Python's rule has to outlive what is recalled or enqueued at this moment: it goes by this alone.
+// Python drops the rule only after this: a recipe or a chain may still need it before.
 Held::~Held() {
   const std::lock_guard<std::mutex> lock(gone_mutex);
   gone.push_back(number);
@@ -285,7 +288,7 @@ int enqueue(const Handle& prepared, const int64_t* words) {
 
 extern "C" {
 
-// What the chain needs of Python: who runs what only that knows, and the interpreter's lock.
+// What the chain needs of Python: `run` for links that need their rules, and the interpreter's lock.
 void ocl_hold_with(int64_t (*run)(const int64_t*, int64_t), int (*has)(), void* (*let)(),
                    void (*take)(void*)) {
   ocl::run_in_python = run;
@@ -333,7 +336,7 @@ int ocl_enqueue(void* prepared, const int64_t* words) {
   return ocl::enqueue(*static_cast<ocl::Handle*>(prepared), words);
 }
 
-// The number of a rule that nobody asks for any more, each once; 0: there is none.
+// The number of a rule whose call was deleted, each once; 0: there is none.
 int64_t ocl_held_gone() {
   const std::lock_guard<std::mutex> lock(ocl::gone_mutex);
   if (ocl::gone.empty()) return 0;

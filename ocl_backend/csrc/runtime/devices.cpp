@@ -82,7 +82,7 @@ void ocl_set_opening_error(const char* text) { ocl::opening_error = text; }
 // Binds the OpenCL entry points; returns the name of a missing one, or null.
 const char* ocl_bind(const char* loader) { return ocl::bind(loader); }
 
-// How many devices can be added: not more than were promised, if somebody relies on that.
+// How many devices can be added: those that were promised, if autograd has asked for the promise.
 int ocl_room() { return ocl::is_promise_taken ? ocl::promised.load() : int(ocl::kMostDevices); }
 
 void ocl_add_device(void* context, void* queue, const char* name, size_t total, size_t largest,
