@@ -69,8 +69,6 @@ int64_t run(const int64_t* words, int64_t launches) {
 
 }  // namespace
 
-void serve_chains() {
-  ocl_hold_with(run, nullptr, nullptr, nullptr);
-}
+void serve_chains() { ocl_hold_with(run, nullptr, nullptr, nullptr); }
 
 }  // namespace tests

@@ -67,9 +67,11 @@ TEST_CASE("threads enqueue chains while others forget, settle, allocate and list
       while (running) act();
     };
   };
-  at_once({chains, chains, meanwhile([] { ocl_forget_recalled(); }), meanwhile([] { ocl_settle(); }),
-           meanwhile([] { ocl::allocate(0, 100000).clear(); }),
-           meanwhile([] { ocl::empty_cache(0); }), meanwhile([] { while (ocl_held_gone()) continue; }),
+  at_once({chains, chains, meanwhile([] { ocl_forget_recalled(); }),
+           meanwhile([] { ocl_settle(); }), meanwhile([] { ocl::allocate(0, 100000).clear(); }),
+           meanwhile([] { ocl::empty_cache(0); }), meanwhile([] {
+             while (ocl_held_gone()) continue;
+           }),
            meanwhile([] { ocl::stop_listening(ocl::listen()); })});
   CHECK(wrong == 0);
   CHECK(!ocl_is_holding());

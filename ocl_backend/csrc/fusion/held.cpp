@@ -1,8 +1,8 @@
 // The chain of launches that are held back; docs/fusion.md shows the whole.
 //
-// The chain holds each block that a launch reads or writes: a block whose tensor is dropped does not
-// return to the allocator before the launch has run. A dropped result cannot be read any more, so
-// the launches before and behind it may run as one that does not write it.
+// The chain holds each block that a launch reads or writes: a block whose tensor is dropped does
+// not return to the allocator before the launch has run. A dropped result cannot be read any more,
+// so the launches before and behind it may run as one that does not write it.
 #include "fusion/held.h"
 
 #include <c10/util/ScopeExit.h>
@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "runtime/profile.h"
 #include "fusion/recipe.h"
+#include "runtime/profile.h"
 
 namespace ocl {
 
@@ -74,8 +74,8 @@ std::mutex gone_mutex;
 std::vector<int64_t> gone;  // numbers whose rules Python can let go
 thread_local std::string python_error;
 
-// Locks the chain. A thread that waits for it lets go of the interpreter's lock, because the chain's
-// owner may run Python.
+// Locks the chain. A thread that waits for it lets go of the interpreter's lock, because the
+// chain's owner may run Python.
 class Locked {
  public:
   Locked() {
@@ -136,8 +136,8 @@ bool continues(const Held& call, int64_t source) {
 std::vector<int64_t> described(const Link* first, const Link* end) {
   std::vector<int64_t> words;
   for (const Link* link = first; link != end; ++link) {
-    words.insert(words.end(), {int64_t(link->values.size()), link->call->number,
-                               int64_t(link->way)});
+    words.insert(words.end(),
+                 {int64_t(link->values.size()), link->call->number, int64_t(link->way)});
     words.insert(words.end(), link->values.begin(), link->values.end());
   }
   return words;
@@ -214,8 +214,8 @@ int run_chain() {
       at += size_t(1 + std::max<int64_t>(done, 0));
     }
     if (!status) continue;
-    return fail(int(status), last_error() + "\n" + chain.back().call->name +
-                                 " was held back until now");
+    return fail(int(status),
+                last_error() + "\n" + chain.back().call->name + " was held back until now");
   }
   return kOk;
 }
@@ -288,7 +288,8 @@ int enqueue(const Handle& prepared, const int64_t* words) {
 
 extern "C" {
 
-// What the chain needs of Python: `run` for links that need their rules, and the interpreter's lock.
+// What the chain needs of Python: `run` for links that need their rules, and the interpreter's
+// lock.
 void ocl_hold_with(int64_t (*run)(const int64_t*, int64_t), int (*has)(), void* (*let)(),
                    void (*take)(void*)) {
   ocl::run_in_python = run;
@@ -299,7 +300,8 @@ void ocl_hold_with(int64_t (*run)(const int64_t*, int64_t), int (*has)(), void* 
 
 void ocl_python_failed(const char* text) { ocl::python_error = text; }
 
-// Of each way: the place of its source, how many it reads, their places, how many it writes, theirs.
+// Of each way: the place of its source, how many it reads, their places, how many it writes,
+// theirs.
 void* ocl_held_new(int64_t number, const char* name, void* alone, int is_asked, int device,
                    uint32_t kind, uint32_t follows, int64_t items, int64_t dtype, uint32_t result,
                    int begins, uint32_t ways, const uint32_t* places) {

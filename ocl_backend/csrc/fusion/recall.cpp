@@ -45,8 +45,19 @@ struct Call {
   }
 
  private:
-  enum Tag : int64_t { kNone, kInt, kBool, kDouble, kInts, kBools, kDoubles, kText, kList, kNumber,
-                       kTensor };
+  enum Tag : int64_t {
+    kNone,
+    kInt,
+    kBool,
+    kDouble,
+    kInts,
+    kBools,
+    kDoubles,
+    kText,
+    kList,
+    kNumber,
+    kTensor
+  };
 
   void add(const c10::IValue& value) {
     if (value.isTensor()) {
@@ -145,8 +156,8 @@ void return_results(const Recipe& recipe, std::vector<c10::DataPtr>& spaces, siz
     const bool has_bytes = result.space >= 0;
     auto& storage = storages[has_bytes ? size_t(result.space) : spaces.size()];
     if (!storage) {
-      auto memory = has_bytes ? std::move(spaces[size_t(result.space)])
-                              : allocate(recipe.device, 0);
+      auto memory =
+          has_bytes ? std::move(spaces[size_t(result.space)]) : allocate(recipe.device, 0);
       storage = c10::Storage(c10::Storage::use_byte_size_t(), result.bytes, std::move(memory),
                              allocator(), true);
     }
@@ -178,13 +189,15 @@ class Recalled final : public c10::OperatorKernel {
       return 0;
     };
     const auto tell = [&](Writer& writer, int64_t) {
-      return tell_results(writer, call, given, torch::jit::last(*stack, op.schema().returns().size()));
+      return tell_results(writer, call, given,
+                          torch::jit::last(*stack, op.schema().returns().size()));
     };
     repeat_or_learn(memory_, call.key, call.device, repeated, run_here, tell);
   }
 
  private:
-  // Autocast has had its turn: what a kernel calls is not cast again, as it is not in those of torch.
+  // Autocast has had its turn: what a kernel calls is not cast again, as it is not in those of
+  // torch.
   void run(Stack* stack) {
     const c10::impl::ExcludeDispatchKeyGuard as_given(c10::autocast_dispatch_keyset);
     plain_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
@@ -215,8 +228,9 @@ void ocl_recall_operator(const char* ns, const char* name, const char* overload)
   static auto* libraries = new std::map<std::string, torch::Library>();
   const auto plain = c10::Dispatcher::singleton().findSchemaOrThrow(
       (std::string("ocl_plain::") + name).c_str(), overload);
-  auto& library = libraries->try_emplace(ns, torch::Library::IMPL, ns,
-                                         c10::DispatchKey::PrivateUse1, __FILE__, __LINE__)
+  auto& library = libraries
+                      ->try_emplace(ns, torch::Library::IMPL, ns, c10::DispatchKey::PrivateUse1,
+                                    __FILE__, __LINE__)
                       .first->second;
   library.impl(*overload ? (std::string(name) + "." + overload).c_str() : name,
                torch::CppFunction::makeFromBoxedFunctor(std::make_unique<ocl::Recalled>(plain)));

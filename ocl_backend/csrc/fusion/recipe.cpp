@@ -167,7 +167,8 @@ int perform(const Recipe& recipe, const c10::SmallVector<int64_t, 16>& operands,
     const Step& step = recipe.steps[at];
     words.clear();
     for (const Word& word : step.words)
-      words.push_back(word.base == kConstant ? word.offset : bases[size_t(word.base)] + word.offset);
+      words.push_back(word.base == kConstant ? word.offset
+                                             : bases[size_t(word.base)] + word.offset);
     if (const int status = enqueue(step.prepared, words.data())) return status;
     for (size_t i = 0; i < spaces.size(); ++i)
       if (recipe.spaces[i].last == at) spaces[i].clear();
@@ -180,8 +181,8 @@ Memory::Memory() {
   memories().push_back(this);
 }
 
-// A forked child takes no lock, since a thread of the parent may have held it at the fork. Its calls
-// run in Python, which raises.
+// A forked child takes no lock, since a thread of the parent may have held it at the fork. Its
+// calls run in Python, which raises.
 bool Memory::is_suspended() {
   return suspended.load(std::memory_order_relaxed) > 0 || in_forked_child();
 }

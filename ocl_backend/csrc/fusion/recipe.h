@@ -2,8 +2,8 @@
 //
 // Kernels of operators are Python, which prepares launches and then only looks them up. But what
 // a call does with tensors of known shapes, strides, dtypes and overlap is the same every time: it
-// allocates the same bytes and enqueues launches whose words are addresses of operands, addresses of
-// the allocated bytes, and constants. So the call is noted, and once two calls in a row did the
+// allocates the same bytes and enqueues launches whose words are addresses of operands, addresses
+// of the allocated bytes, and constants. So the call is noted, and once two calls in a row did the
 // same, those that follow do it without Python. A call that a recipe cannot repeat (it copies to
 // the host, or reads memory of unknown origin) is not recalled.
 #pragma once
@@ -168,8 +168,8 @@ class Memory {
   Found look_up(const Key& key) const;
   // Whether every call is to be made in Python.
   static bool is_suspended();
-  // A null `recipe` says that none can repeat the call. Nothing is learnt if memories were forgotten
-  // since `asked`: the call may have begun with old settings.
+  // A null `recipe` says that none can repeat the call. Nothing is learnt if memories were
+  // forgotten since `asked`: the call may have begun with old settings.
   void learn(const Key& key, const Recipe* recipe, uint64_t asked);
 
  private:

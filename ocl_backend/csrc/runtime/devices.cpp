@@ -58,7 +58,7 @@ bool in_forked_child() { return forked; }
 
 void check_not_forked() {
   TORCH_CHECK(!forked, "an OpenCL device cannot be used in a forked child of the process that "
-              "opened it. Start the child with the 'spawn' method.");
+                       "opened it. Start the child with the 'spawn' method.");
 }
 
 void watch_forks() {

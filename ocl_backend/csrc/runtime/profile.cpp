@@ -99,7 +99,7 @@ Timed::Timed(c10::DeviceIndex device, Activity activity, const char* name, size_
     : listening_(is_listened_to()) {
   if (!listening_) return;
   timing_ = {name, activity, device, int32_t(gettid()), bytes, current_correlation(), host_now(),
-             0, 0, 0};
+             0,    0,        0};
 }
 
 Timed::~Timed() {
@@ -162,8 +162,8 @@ const char* ocl_profile_stop(int64_t since) {
   thread_local std::string text;
   std::ostringstream lines;
   for (const ocl::Timing& timing : ocl::stop_listening(size_t(since)))
-    lines << int(timing.device) << ' ' << timing.start << ' '
-          << timing.end << ' ' << timing.bytes << ' ' << timing.name << '\n';
+    lines << int(timing.device) << ' ' << timing.start << ' ' << timing.end << ' ' << timing.bytes
+          << ' ' << timing.name << '\n';
   text = lines.str();
   return text.c_str();
 }
