@@ -181,6 +181,11 @@ Memory::Memory() {
   memories().push_back(this);
 }
 
+Memory::~Memory() {
+  const std::unique_lock<std::shared_mutex> lock(mutex);
+  std::erase(memories(), this);
+}
+
 // A forked child takes no lock, since a thread of the parent may have held it at the fork. Its
 // calls run in Python, which raises.
 bool Memory::is_suspended() {

@@ -160,6 +160,9 @@ int perform(const Recipe& recipe, const c10::SmallVector<int64_t, 16>& operands,
 class Memory {
  public:
   Memory();
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
   struct Found {
     std::shared_ptr<const Recipe> recipe;  // null: not sure
     bool hopeless;                         // calls with this key differ: `run`, do not learn
