@@ -1,0 +1,25 @@
+"""MkDocs hook that leaves shapes in docstrings and in commands' help as they are.
+
+`[tiles][tile]` is an array's layout there; Markdown reads a link with a target of that name.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import Files
+from mkdocs.structure.pages import Page
+
+FROM_CODE = "reference/"
+"""Pages whose text comes from docstrings; links between them are marked as optional."""
+_LINK = re.compile(
+    r'<autoref identifier="([^"]*)"(?![^>]*\boptional\b)[^>]*>(.*?)</autoref>', re.DOTALL
+)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn what was read as a link to a target back into the text in brackets."""
+    if not page.file.src_uri.startswith(FROM_CODE):
+        return html
+    return _LINK.sub(r"[\2][\1]", html)
