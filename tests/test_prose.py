@@ -22,7 +22,7 @@ IDIOMS: dict[str, str] = {
     r"\bso many\b": "name the count: `count` rows, as many items as `width`",
     r"\bnobody\b": "name what does not act: no caller, no user, no kernel",
     r"'s business\b": "say which module does it: `x` belongs to `y`, `y` decides `x`",
-    r"\b(by|of|for|to) whom\b": "name the work-item, module or caller",
+    r"\b(by|of|to) whom\b": "name the work-item, module or caller",
     r"\bwhoever\b|\bwho (asks|comes|computes|counts|copies|has|is left|knows|listens|launches"
     r"|loads|owns|reads|stores|takes|wants|waits|writes)\b": (
         "name the thing that acts: the work-item that stores, the thread that waits, the caller"

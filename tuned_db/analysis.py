@@ -27,7 +27,7 @@ _LEAST_MS = 1e-6
 class Rate:
     """How fast a winner is: GFLOP/s of the direct algorithm, and its part of the fp32 peak.
 
-    `bound` is the part of what the device allows for the problem: the lesser of its peak and of
+    `of_bound` is the part of what the device allows for the problem: the lesser of its peak and of
     what its memory can feed if every input is read once (roofline; Williams et al.,
     doi:10.1145/1498765.1498785). Both are None where the peak is unknown. Winograd, caches and
     matrix units may pass 1.

@@ -37,8 +37,10 @@ def tables() -> str:
             note = ' "may be null"' if column.nullable else ""
             lines.append(f"        {kind} {column.name} {', '.join(marks)}{note}".rstrip())
         lines.append("    }")
-        for key in table.foreign_keys:
-            lines.append(f"    {key.column.table.name} ||--o{{ {table.name} : {key.parent.name}")
+        lines += [
+            f"    {key.column.table.name} ||--o{{ {table.name} : {key.parent.name}"
+            for key in table.foreign_keys
+        ]
     return "\n".join([*lines, "```"])
 
 
