@@ -50,12 +50,23 @@ def _page(module: str) -> str:
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Replace the placeholder in the navigation by a tree of packages and modules."""
-    tree = [
-        {package: [{module: _page(module)} for module in modules]}
-        for package, modules in public_modules().items()
-    ]
+    tree = [{package: _branch(package, names)} for package, names in public_modules().items()]
     config.nav = _replaced(config.nav, tree)
     return config
+
+
+def _branch(package: str, modules: list[str]) -> list[dict[str, Any]]:
+    """Return the entries of a package: its own page, its modules, and a branch per subpackage."""
+    here = [name for name in modules if name == package or name.rpartition(".")[0] == package]
+    inner = sorted({name for name in here if any(one.startswith(f"{name}.") for one in modules)})
+    pages = [{name: _page(name)} for name in here if name == package or name not in inner]
+    folders = [name for name in inner if name != package]
+    if not here:  # modules that have no package in common
+        return [{name: _page(name)} for name in modules]
+    return pages + [
+        {name: _branch(name, [one for one in modules if f"{one}.".startswith(f"{name}.")])}
+        for name in folders
+    ]
 
 
 def _replaced(entry: Any, tree: list[Any]) -> Any:
