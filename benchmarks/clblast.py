@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from sides import Samples, calls
 
-from oclgen.device import Device
 from oclgen.limits import Limits
+from oclgen.opencl.device import Device
 from oclgen.problem import GemmProblem
 
-import pyopencl as cl  # isort: skip  (oclgen.device prepares its loader)
+import pyopencl as cl  # isort: skip  (oclgen.opencl.device prepares its loader)
 
 ROW_MAJOR, TRANSPOSED, SINGLE = 101, {False: 111, True: 112}, 32
 """Values of CLBlast's enumerations."""

@@ -21,7 +21,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, insert, select
 
 from oclgen import GENERATOR_VERSION
-from oclgen.families import config_to_json, gemm_register
+from oclgen.families import config_to_json
+from oclgen.families.gemm import gemm_register
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem

@@ -18,9 +18,9 @@ from time import perf_counter, thread_time
 import torch
 
 import ocl_backend  # noqa: F401  (registers the device)
-from ocl_backend import recall
-from ocl_backend.held import settle
-from ocl_backend.launch import Prepared
+from ocl_backend.fusion import recall
+from ocl_backend.fusion.held import settle
+from ocl_backend.runtime.launch import Prepared
 
 ROUNDS = 7
 Call = Callable[[], object]

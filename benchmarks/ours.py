@@ -20,12 +20,13 @@ from clblast import Clblast
 from sides import Prepare, Prepared, calls, steps, wall_ms
 from variants import PreparedVariant, known, ready, searched
 
-from oclgen import GENERATOR_VERSION, peak
-from oclgen.device import Device, select
-from oclgen.excerpt import WORK_PER_ELEMENT
+from oclgen import GENERATOR_VERSION
 from oclgen.families import FAMILIES, config_to_json
 from oclgen.keys import parse_key
-from oclgen.measure import Bench, encode, time_samples
+from oclgen.measuring import peak
+from oclgen.measuring.excerpt import WORK_PER_ELEMENT
+from oclgen.measuring.measure import Bench, encode, time_samples
+from oclgen.opencl.device import Device, select
 from oclgen.problem import DTYPES, GemmProblem, Problem
 from tuned_db.choose import Chooser
 from tuned_db.store import open_store

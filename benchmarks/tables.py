@@ -115,9 +115,9 @@ def measure_table(key: str, family: str, device: str, only: dict[str, str], path
 
     A config's time is its fastest sample: whatever else a machine does only adds to it.
     """
-    from oclgen.device import select
     from oclgen.keys import parse_gemm
-    from oclgen.worker import Worker
+    from oclgen.measuring.worker import Worker
+    from oclgen.opencl.device import select
     from search_spaces.space import space_of
 
     problem, opened = parse_gemm(key), select(device)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
-from oclgen.device import BuildError, Device, LaunchError, PreparedPlan
 from oclgen.families import FAMILIES, families_for
-from oclgen.measure import Bench
+from oclgen.measuring.measure import Bench
+from oclgen.opencl.device import BuildError, Device, LaunchError, PreparedPlan
 from oclgen.problem import Problem
 from search_spaces.contest import contest
 from search_spaces.search import Search

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oclgen.exclusive import kind_of
+from oclgen.opencl.exclusive import kind_of
 
 from . import turn
 
@@ -33,7 +33,7 @@ PREFIX = "opencl_"
 
 def kinds_here() -> Counter[str]:
     """Return how many devices of each kind this machine has."""
-    from oclgen.device import devices
+    from oclgen.opencl.device import devices
 
     return Counter(kind_of(device.info) for device in devices())
 

@@ -18,8 +18,8 @@ GIB = 2**30
 @json_option
 def devices(as_json: bool) -> None:
     """List the OpenCL devices that work, GPUs first, with the index that --device takes."""
-    from oclgen.device import devices as found
-    from oclgen.device import select
+    from oclgen.opencl.device import devices as found
+    from oclgen.opencl.device import select
 
     if not found():
         select(0)  # raises the error that says what to install

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import click
 from rich.table import Table
 
-from oclgen.runtimes import CHOICE, Runtime, examine
+from oclgen.opencl.runtimes import CHOICE, Runtime, examine
 
 from .console import console
 from .options import db_option, json_option

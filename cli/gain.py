@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ocl_backend.tuned import chooser, reload_tuned
+from ocl_backend.dispatch.tuned import chooser, reload_tuned
 from oclgen.families import config_to_json
 from oclgen.problem import Problem
 

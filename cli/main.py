@@ -49,8 +49,8 @@ def is_users(error: Exception) -> bool:
 
 def _is_devices(error: Exception) -> bool:
     try:
-        from oclgen.device import BuildError, DeviceError, LaunchError
-        from oclgen.worker import WorkerError
+        from oclgen.measuring.worker import WorkerError
+        from oclgen.opencl.device import BuildError, DeviceError, LaunchError
     except ImportError:  # then no device can have failed
         return False
     return isinstance(error, (BuildError, DeviceError, LaunchError, WorkerError))

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from oclgen import probe
 from oclgen.families import (
     FAMILIES,
     ConfigError,
@@ -17,6 +16,7 @@ from oclgen.families import (
     families_for,
 )
 from oclgen.limits import Limits
+from oclgen.opencl import probe
 from oclgen.plan import Plan
 from oclgen.problem import Problem
 
@@ -66,13 +66,13 @@ def _limits(device: str | None) -> Limits:
             max_work_items=(huge, huge, huge),
             instructions=frozenset(probe.ANSWERS),
         )
-    from oclgen.device import select
+    from oclgen.opencl.device import select
 
     return select(device).limits
 
 
 def _chosen(problem: Problem, device: str, where: str | None) -> tuple[str, Any]:
-    from oclgen.device import select
+    from oclgen.opencl.device import select
     from tuned_db import Chooser, open_store
 
     opened = select(device)

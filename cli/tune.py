@@ -92,7 +92,7 @@ def tune(
     and a later run goes on where this one ended. With a model or a recording, trials go where its
     time goes.
     """
-    from oclgen.device import select
+    from oclgen.opencl.device import select
     from search_spaces.progress import Budget
     from tuned_db.database import ENVIRONMENT
 
@@ -174,9 +174,9 @@ def run(
 
     `calls` are how often a network runs each problem; without them all count the same.
     """
-    from oclgen import peak
-    from oclgen.exclusive import exclusive, locks
-    from oclgen.worker import Worker
+    from oclgen.measuring import peak
+    from oclgen.measuring.worker import Worker
+    from oclgen.opencl.exclusive import exclusive, locks
     from search_spaces.spread import tune_network
     from search_spaces.tune import tune as search
     from tuned_db import open_store

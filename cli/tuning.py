@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from oclgen.exclusive import kind_of
-from oclgen.worker import Worker
+from oclgen.measuring.worker import Worker
+from oclgen.opencl.exclusive import kind_of
 from search_spaces.progress import Budget, Progress
 from search_spaces.tune import Tuner
 from tuned_db import Chooser, Store
 
 if TYPE_CHECKING:
-    from oclgen.device import Device
+    from oclgen.opencl.device import Device
 
 
 def tuner_for(

@@ -34,10 +34,10 @@ def take(order: Order) -> TuneResult:
     Raises:
         DeviceError: this machine has no such device any more.
     """
-    from oclgen import peak
-    from oclgen.device import DeviceError, devices
-    from oclgen.exclusive import exclusive, kind_of, locks
-    from oclgen.worker import Worker
+    from oclgen.measuring import peak
+    from oclgen.measuring.worker import Worker
+    from oclgen.opencl.device import DeviceError, devices
+    from oclgen.opencl.exclusive import exclusive, kind_of, locks
     from search_spaces.spread import Turn
     from tuned_db import open_store
 

@@ -25,8 +25,8 @@ def verify(ctx: click.Context, device: str, limit: int, where: str | None) -> No
     Only what would serve on the device is measured. A record that is wrong or does not build loses
     its place to the next best. Ctrl-C keeps what is done. Exit code 1 if a record failed.
     """
-    from oclgen.device import select
-    from oclgen.worker import Worker
+    from oclgen.measuring.worker import Worker
+    from oclgen.opencl.device import select
     from tuned_db import Chooser, open_store
     from tuned_db.verify import verify as check
 

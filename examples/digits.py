@@ -13,9 +13,9 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
-from ocl_backend.tuned import reload_tuned
-from oclgen.device import devices
+from ocl_backend.dispatch.tuned import reload_tuned
 from oclgen.keys import parse_key
+from oclgen.opencl.device import devices
 from oclgen_cli.tune import run
 from search_spaces.progress import Budget
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pyopencl.array as cl_array
 
-from oclgen.device import select
 from oclgen.families import FAMILIES
+from oclgen.opencl.device import select
 from oclgen.problem import GemmProblem
 from tuned_db.choose import Chooser
 from tuned_db.store import open_store

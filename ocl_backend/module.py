@@ -8,7 +8,13 @@ from __future__ import annotations
 import os
 
 from ocl_backend import tunable
-from ocl_backend.devices import (
+from ocl_backend.dispatch.fallback import fallbacks, reset_fallbacks
+from ocl_backend.dispatch.faults import set_sync_errors
+from ocl_backend.dispatch.kept_weights import keep_weights
+from ocl_backend.dispatch.precision import conv, matmul
+from ocl_backend.dispatch.tuned import explain, reload_tuned, set_conv_accuracy
+from ocl_backend.fusion.held import fusion, set_fusion
+from ocl_backend.runtime.devices import (
     can_device_access_peer,
     current_device,
     device,
@@ -22,9 +28,7 @@ from ocl_backend.devices import (
     is_bf16_supported,
     set_device,
 )
-from ocl_backend.fallback import fallbacks, reset_fallbacks
-from ocl_backend.faults import set_sync_errors
-from ocl_backend.figures import (
+from ocl_backend.runtime.figures import (
     empty_cache,
     get_per_process_memory_fraction,
     max_memory_allocated,
@@ -38,7 +42,7 @@ from ocl_backend.figures import (
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
-from ocl_backend.generators import (
+from ocl_backend.runtime.generators import (
     default_generators,
     get_rng_state,
     get_rng_state_all,
@@ -50,11 +54,8 @@ from ocl_backend.generators import (
     set_rng_state,
     set_rng_state_all,
 )
-from ocl_backend.held import fusion, set_fusion
-from ocl_backend.kept_weights import keep_weights
-from ocl_backend.precision import conv, matmul
-from ocl_backend.profiling import profile
-from ocl_backend.streams import (
+from ocl_backend.runtime.profiling import profile
+from ocl_backend.runtime.streams import (
     Event,
     Stream,
     current_stream,
@@ -63,7 +64,6 @@ from ocl_backend.streams import (
     stream,
     synchronize,
 )
-from ocl_backend.tuned import explain, reload_tuned, set_conv_accuracy
 
 __all__ = [
     "Event",

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from ocl_backend import tuned
+from ocl_backend.dispatch import tuned
 from oclgen import GENERATOR_VERSION, recording
-from oclgen.device import devices
+from oclgen.opencl.device import devices
 from oclgen.problem import Problem
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What a device allows and who it is, as plain values read once by `oclgen.device`."""
+"""What a device allows and who it is, as plain values read once by `oclgen.opencl.device`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Limits:
     """What a kernel may ask of a device; the defaults are the smallest device we serve.
 
     `local_bytes` is what a kernel can really have: drivers keep some of what they report (NVIDIA
-    about 1 KiB), which `oclgen.device` has already taken off. `instructions` are those
-    beyond OpenCL C that gave right results when asked (`oclgen.probe`).
+    about 1 KiB), which `oclgen.opencl.device` has already taken off. `instructions` are those
+    beyond OpenCL C that gave right results when asked (`oclgen.opencl.probe`).
     """
 
     kind: Literal["cpu", "gpu", "other"] = "other"

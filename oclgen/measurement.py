@@ -1,4 +1,4 @@
-"""What came of measuring one variant, as a plain value; how it is measured is `oclgen.measure`."""
+"""What came of measuring one variant, as a plain value; `oclgen.measuring.measure` measures."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The launch plan: OpenCL C text and how to launch it, as plain values.
 
-No device is touched here; `oclgen.device` builds and runs a plan, `ocl_backend` likewise.
+No device is touched here; `oclgen.opencl.device` builds and runs a plan, `ocl_backend` likewise.
 
 Every buffer argument of a generated kernel is a `__global` pointer followed at once by a `long`
 element offset, so a tensor that starts in the middle of its storage needs no sub-buffer.

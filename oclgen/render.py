@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import resources
+from pathlib import Path
 
 from mako.lookup import TemplateLookup
 
@@ -16,15 +17,19 @@ STORED = {"fp32": "float", "tf32": "float", "fp16": "half", "bf16": "ushort"}
 
 
 def render(template: str, *, package: str = "oclgen", **values: object) -> str:
-    """Return the text of `package`'s `templates/{template}.cl.mako`; undefined names are errors."""
+    """Return the text of `{template}.cl.mako`, which lies beside some module of `package`.
+
+    A template's name is its own within a package, whatever the folder; undefined names are errors.
+    """
     text: str = _templates(package).get_template(f"{template}.cl.mako").render_unicode(**values)
     return _tidy(text)
 
 
 @cache
 def _templates(package: str) -> TemplateLookup:
-    folder = resources.files(package).joinpath("templates")
-    return TemplateLookup([str(folder)], strict_undefined=True, filesystem_checks=False)
+    root = Path(str(resources.files(package)))
+    folders = sorted({str(path.parent) for path in root.rglob("*.mako")})
+    return TemplateLookup(folders, strict_undefined=True, filesystem_checks=False)
 
 
 def _tidy(text: str) -> str:

@@ -18,7 +18,7 @@ before its first trial."""
 
 
 class Measure(Protocol):
-    """How a variant is measured: `oclgen.measure` does it on a device."""
+    """How a variant is measured: `oclgen.measuring.measure` does it on a device."""
 
     def __call__(
         self, problem: Problem, family: str, config: Any, best_ms: float, /

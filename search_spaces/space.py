@@ -1,6 +1,6 @@
 """The valid configs of one family for one problem, enumerated: no other is ever asked for.
 
-Which values are worth trying stands in the families' own files; the order is `search`'s business.
+Which values are worth trying stands in a module of each family; `search` orders the configs.
 """
 
 from __future__ import annotations
@@ -8,19 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
+from importlib import import_module
 from itertools import product
 from math import prod
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import search_spaces
 from oclgen.families import FAMILIES
+from oclgen.families.conv.conv_as_gemm import ConvAsGemm, lowered
 from oclgen.limits import Limits
 from oclgen.problem import Problem
-from search_spaces import conv, conv_mma, gemm, gemm_async, gemm_pairs, skinny, winograd
+from search_spaces.values import Value
 
-Value = int | bool | str
 Values = Callable[[Any, Limits], Mapping[str, tuple[Value, ...]]]
 """Values worth trying of each parameter, for a problem on a device with such limits."""
 Seeds = Callable[[Any, Limits], list[Any]]
@@ -29,22 +32,46 @@ Seeds = Callable[[Any, Limits], list[Any]]
 PRODUCT_LIMIT = 400_000
 """Configs that are looked at before a family's values are called too many."""
 
-SPACES: dict[str, tuple[Values, Seeds]] = {
-    **conv.SPACES,
-    "conv_mma": (conv_mma.values, conv_mma.seeds),
-    "gemm_async": (gemm_async.values, gemm_async.seeds),
-    "gemm_columns": (skinny.columns_values, skinny.columns_seeds),
-    "gemm_dot": (skinny.dot_values, skinny.dot_seeds),
-    "gemm_mma": (gemm.mma_values, gemm.mma_seeds),
-    "gemm_pairs": (gemm_pairs.values, gemm_pairs.seeds),
-    "gemm_register": (gemm.register_values, gemm.register_seeds),
-    "gemm_staged": (gemm.staged_values, gemm.staged_seeds),
-    "gemm_tma": (gemm.tma_values, gemm.tma_seeds),
-    "winograd_blocked": (winograd.blocked_values, winograd.blocked_seeds),
-    "winograd_fused": (winograd.fused_values, winograd.fused_seeds),
-    "winograd_staged": (winograd.staged_values, winograd.staged_seeds),
-    "winograd_weights": (winograd.weights_values, winograd.weights_seeds),
-}
+
+def _of_module(module: Any) -> tuple[Values, Seeds]:
+    return module.values, module.seeds
+
+
+def _of_product(family: Any, gemm: tuple[Values, Seeds]) -> tuple[Values, Seeds]:
+    """Return what is worth trying for a 1x1 convolution by what is for its product."""
+    values, seeds = gemm
+
+    def lowered_seeds(problem: Any, limits: Limits) -> list[Any]:
+        return [family.Config(**asdict(seed)) for seed in seeds(lowered(problem), limits)]
+
+    return lambda problem, limits: values(lowered(problem), limits), lowered_seeds
+
+
+def _spaces() -> dict[str, tuple[Values, Seeds]]:
+    """Return the spaces of all families: a module under the family's name in a folder of its kind.
+
+    A family that serves 1x1 convolutions by a GEMM family has that one's space.
+    """
+    modules = [
+        f"{folder.name}.{module.name}"
+        for folder in iter_modules(search_spaces.__path__, "search_spaces.")
+        if folder.ispkg
+        for module in iter_modules(import_module(folder.name).__path__)
+    ]
+    own = {
+        name.rpartition(".")[2]: _of_module(import_module(name))
+        for name in modules
+        if name.rpartition(".")[2] in FAMILIES
+    }
+    faces = {
+        name: _of_product(family, own[family.gemm.NAME])
+        for name, family in FAMILIES.items()
+        if isinstance(family, ConvAsGemm)
+    }
+    return own | faces
+
+
+SPACES: dict[str, tuple[Values, Seeds]] = _spaces()
 """What is worth trying, by family; a family that is missing here is tried at its `DEFAULT`."""
 
 

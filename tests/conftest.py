@@ -17,7 +17,7 @@ NO_DEVICE = "no OpenCL device here; pip install 'oclgen[cpu]' brings one"
 def _devices() -> list[Any]:
     """Every OpenCL device present; none where even pyopencl cannot be imported."""
     try:
-        from oclgen.device import devices
+        from oclgen.opencl.device import devices
     except ImportError:
         return []
     return list(devices())

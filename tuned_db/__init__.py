@@ -1,6 +1,6 @@
 """What was measured on which device, kept and shared, and the choice at dispatch that rests on it.
 
-This package measures nothing and touches no device; `oclgen.measure` and `search_spaces` do.
+This package measures nothing and touches no device; `oclgen.measuring` and `search_spaces` do.
 """
 
 from tuned_db.choose import Choice, Chooser, NoVariantError

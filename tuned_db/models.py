@@ -18,7 +18,7 @@ class Base(DeclarativeBase):
 class DeviceRow(Base):
     """A device as `oclgen.limits.DeviceInfo` has it; another driver is another row.
 
-    The peaks are what `oclgen.peak` measured there: fp32 GFLOP/s, and GB/s of a copy.
+    The peaks are what `oclgen.measuring.peak` measured there: fp32 GFLOP/s, and GB/s of a copy.
     """
 
     __tablename__ = "oclgen_devices"

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
-from oclgen.device import devices
+from oclgen.opencl.device import devices
 from oclgen.families import FAMILIES
-from oclgen.measure import Bench
+from oclgen.measuring.measure import Bench
 from oclgen.problem import GemmProblem
 
 problem = GemmProblem(m=256, n=256, k=256)

@@ -10,42 +10,42 @@ from typing import Any
 
 import torch
 
-from ocl_backend import recall
-from ocl_backend.fallback import serving
+from ocl_backend.dispatch.fallback import serving
+from ocl_backend.fusion import recall
 
 MODULES = (
-    "pointwise",
-    "pairs",
-    "complex",
-    "fft",
-    "reductions",
-    "softmax",
-    "factories",
-    "indexing",
-    "embedding_bag",
-    "shape",
-    "scans",
-    "sorting",
-    "order",
-    "unique",
-    "histograms",
-    "distances",
-    "random",
-    "matmul",
-    "convolution",
-    "pooling",
-    "pooling_windows",
-    "grid_sample",
-    "upsampling",
-    "batch_norm",
-    "layer_norm",
-    "attention",
-    "transformer",
-    "recurrent",
-    "loss",
-    "optim",
-    "amp",
-    "decompositions",
+    "math.pointwise",
+    "math.pairs",
+    "math.complex",
+    "linear.fft",
+    "reduce.reductions",
+    "reduce.softmax",
+    "tensor.factories",
+    "tensor.indexing",
+    "sequence.embedding_bag",
+    "tensor.shape",
+    "reduce.scans",
+    "sort.sorting",
+    "sort.order",
+    "sort.unique",
+    "reduce.histograms",
+    "linear.distances",
+    "tensor.random",
+    "linear.matmul",
+    "conv.convolution",
+    "image.pooling",
+    "image.pooling_windows",
+    "image.grid_sample",
+    "image.upsampling",
+    "norm.batch_norm",
+    "norm.layer_norm",
+    "sequence.attention",
+    "sequence.transformer",
+    "sequence.recurrent",
+    "training.loss",
+    "training.optim",
+    "training.amp",
+    "math.decompositions",
 )
 
 
@@ -54,11 +54,11 @@ def register() -> None:
 
     Where a version of torch decomposes what has a kernel here, the kernel serves.
     """
-    rescues = import_module(f"{__name__}.complex").RESCUES
+    rescues = import_module(f"{__name__}.math.complex").RESCUES
     registered: set[str] = set()
     for name in MODULES:
         for operator, implementation in import_module(f"{__name__}.{name}").OPERATORS.items():
-            if name == "decompositions" and operator in registered:
+            if name == "math.decompositions" and operator in registered:
                 continue
             registered.add(operator)
             kernel = serving(overload(operator), implementation, rescues.get(operator))

@@ -10,17 +10,22 @@ import json
 from dataclasses import MISSING, asdict, fields
 from typing import Any, Protocol, get_type_hints
 
-from oclgen.families import (
+from oclgen.families.conv import (
     conv_async,
     conv_gemm,
     conv_mma,
     conv_narrow_weights,
     conv_register,
     conv_register_weights,
+)
+from oclgen.families.conv.conv_as_gemm import conv_as_gemm
+from oclgen.families.depthwise import (
     depthwise,
     depthwise_pixels,
     depthwise_pixels_weights,
     depthwise_weights,
+)
+from oclgen.families.gemm import (
     gemm_async,
     gemm_columns,
     gemm_dot,
@@ -29,12 +34,13 @@ from oclgen.families import (
     gemm_register,
     gemm_staged,
     gemm_tma,
+)
+from oclgen.families.winograd import (
     winograd_blocked,
     winograd_fused,
     winograd_staged,
     winograd_weights,
 )
-from oclgen.families.conv_as_gemm import conv_as_gemm
 from oclgen.limits import Limits
 from oclgen.plan import Plan
 from oclgen.problem import Problem

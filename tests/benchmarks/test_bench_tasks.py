@@ -22,9 +22,9 @@ import theirs
 from clblast import Clblast, candidates
 from ours import Ours, Wishes
 
-from oclgen.device import Device
 from oclgen.keys import parse_key
 from oclgen.limits import Limits
+from oclgen.opencl.device import Device
 from oclgen.problem import DIRECTIONS, ConvProblem, GemmProblem
 
 GPU = Limits(kind="gpu", instructions=frozenset({"mma"}))

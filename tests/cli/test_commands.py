@@ -13,7 +13,7 @@ import optuna
 import pytest
 from command_runs import Process, Run
 
-from oclgen.device import Device
+from oclgen.opencl.device import Device
 from oclgen_cli.options import parse_problem
 
 GEMM = ["--gemm", "24x16x8"]

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from command_runs import Run
 
-from oclgen.device import devices
 from oclgen.keys import parse_key
+from oclgen.opencl.device import devices
 from tuned_db import open_store
 
 KEYS = ("gemm:24x16x8:fp32:nn:b1:-:-:none", "gemm:16x24x8:fp32:nn:b1:-:-:none")

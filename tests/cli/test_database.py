@@ -17,9 +17,10 @@ import httpx
 import pytest
 from command_runs import Process, Run
 
-from oclgen.device import Device
-from oclgen.families import config_to_json, gemm_register
+from oclgen.families import config_to_json
+from oclgen.families.gemm import gemm_register
 from oclgen.measurement import Measurement
+from oclgen.opencl.device import Device
 from oclgen.problem import GemmProblem
 from tuned_db import open_store
 from tuned_db.shipped import shipped_records

@@ -39,7 +39,7 @@ GARBAGE = b"this is no database" * 100
 def test_bad_input_is_a_sentence(run: Run, arguments: list[str], message: str) -> None:
     if arguments[0] == "tune":
         pytest.importorskip("pyopencl")
-        from oclgen.device import devices
+        from oclgen.opencl.device import devices
 
         if not devices():
             pytest.skip("no OpenCL device here; tune looks for it first")
@@ -106,5 +106,5 @@ def test_doctor_fails_where_nothing_works(process: Process, tmp_path: Path) -> N
 def test_a_fault_of_the_program_is_not_hidden() -> None:
     assert is_users(ProblemError("m is 0"))
     assert is_users(ImportError("no pyopencl", name="pyopencl"))
-    assert not is_users(ImportError("cannot import name", name="oclgen.device"))
+    assert not is_users(ImportError("cannot import name", name="oclgen.opencl.device"))
     assert not is_users(KeyError("x"))

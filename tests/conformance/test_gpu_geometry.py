@@ -22,7 +22,7 @@ NAMES = (
 SCRIPT = f"""
 import sys
 from dataclasses import replace
-from oclgen.device import devices
+from oclgen.opencl.device import devices
 import ocl_backend
 device = devices()[0]
 device.limits = replace(device.limits, kind="gpu")

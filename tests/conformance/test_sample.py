@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from oclgen.device import devices
+from oclgen.opencl.device import devices
 from tests.conformance import cases, lists
 
 EVERY = 2

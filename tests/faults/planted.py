@@ -74,7 +74,7 @@ def enter() -> None:
 
 def break_the_compiler() -> None:
     """Let the compiler die of the source that says so, as compilers of OpenCL runtimes do."""
-    from oclgen.device import Device
+    from oclgen.opencl.device import Device
 
     honest = Device._compile
 

@@ -14,9 +14,9 @@ from typing import Any
 import planted
 import pytest
 
-from oclgen.device import Device, devices
 from oclgen.measurement import Measurement
-from oclgen.worker import Worker, WorkerError
+from oclgen.measuring.worker import Worker, WorkerError
+from oclgen.opencl.device import Device, devices
 from search_spaces import space
 from search_spaces.progress import Budget, TuneResult
 from search_spaces.tune import Tuner, tune
@@ -169,7 +169,7 @@ import resource, signal, sys
 from pathlib import Path
 sys.path[:0] = [{here!r}, {here!r} + "/child"]
 import planted, test_faults
-from oclgen.device import devices
+from oclgen.opencl.device import devices
 from search_spaces import space
 from tuned_db import DatabaseError
 planted.enter()

@@ -12,7 +12,7 @@ import pytest
 @pytest.fixture
 def as_gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The device with a GPU's geometry; use sizes that no other test prepares."""
-    from ocl_backend.ops import batch_norm
+    from ocl_backend.ops.norm import batch_norm
 
     local = min(64, device.limits.max_work_group)
     monkeypatch.setattr(device, "limits", replace(device.limits, kind="gpu", max_work_group=local))

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as attention
 
-from ocl_backend.ops import attention_kernels
-from ocl_backend.ops.attention_kernels import CPU, CPU_FEW_ROWS, DEFAULT, GPU, Config, Problem
+from ocl_backend.kernels import attention_kernels
+from ocl_backend.kernels.attention_kernels import CPU, CPU_FEW_ROWS, DEFAULT, GPU, Config, Problem
 from oclgen.limits import KIB, Limits
 
 CONFIGS = {"cpu": CPU[0], "few_rows": CPU_FEW_ROWS[0], "gpu": GPU[0], "default": DEFAULT}

@@ -102,7 +102,7 @@ def test_capabilities_are_the_devices(device: Any) -> None:
 @pytest.mark.usefixtures("any_device")
 def test_float64_is_refused_at_creation_where_the_device_has_none() -> None:
     program = """
-from oclgen.device import devices
+from oclgen.opencl.device import devices
 object.__setattr__(devices()[0].limits, "extensions", frozenset())
 import ocl_backend, torch
 for make in (lambda: torch.ones(2, device="ocl", dtype=torch.float64),

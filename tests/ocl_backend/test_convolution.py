@@ -13,9 +13,11 @@ torch = pytest.importorskip("torch")
 from cpu_twin import check, check_module, place
 from torch import nn
 
-from ocl_backend.ops import convolution
-from ocl_backend.tuned import reload_tuned
-from oclgen.families import conv_gemm_plan, families_for, winograd_pixels
+from ocl_backend.dispatch.tuned import reload_tuned
+from ocl_backend.ops.conv import convolution
+from oclgen.families import families_for
+from oclgen.families.conv import conv_gemm_plan
+from oclgen.families.winograd import winograd_pixels
 from oclgen.problem import ConvProblem
 
 CASES = {

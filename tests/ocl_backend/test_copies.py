@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
-from ocl_backend import memory
-from ocl_backend.copies import Dim, collapse, crossing
 from ocl_backend.dtypes import DTYPES
+from ocl_backend.runtime import memory
+from ocl_backend.runtime.copies import Dim, collapse, crossing
 
 NUMBERS = [0.0, 1.0, -1.5, 2.75, 100.0, -100.25, 65504.0, 1e-3, -0.0, 3.999]
 SPECIAL = [float("inf"), -float("inf"), float("nan"), 1e38, 1e-40, 6e-8, 1.00390625, 65519.9]

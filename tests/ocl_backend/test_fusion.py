@@ -17,11 +17,13 @@ from cpu_twin import place, relative
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ocl_backend import held, tuned
-from ocl_backend.ops import convolution
-from ocl_backend.ops.matmul import Multiplying
-from ocl_backend.tuned import reload_tuned
-from oclgen.families import conv_gemm_plan, winograd_pixels
+from ocl_backend.dispatch import tuned
+from ocl_backend.dispatch.tuned import reload_tuned
+from ocl_backend.fusion import held
+from ocl_backend.ops.conv import convolution
+from ocl_backend.ops.linear.matmul import Multiplying
+from oclgen.families.conv import conv_gemm_plan
+from oclgen.families.winograd import winograd_pixels
 
 TOLERANCE = {torch.float32: 5e-6, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 """With fusion against without: a folded weight is rounded, or an intermediate result is not."""

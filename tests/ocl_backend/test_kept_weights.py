@@ -12,8 +12,9 @@ torch = pytest.importorskip("torch")
 from cpu_twin import place
 from torch import nn
 
-from ocl_backend import held, kept_weights
-from ocl_backend.prepared_plan import PreparedPlan
+from ocl_backend.dispatch import kept_weights
+from ocl_backend.dispatch.prepared_plan import PreparedPlan
+from ocl_backend.fusion import held
 
 
 @pytest.fixture

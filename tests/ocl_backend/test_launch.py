@@ -12,10 +12,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
-from ocl_backend.launch import LaunchSequence, Part, Pointer, Varying, prepare
-from ocl_backend.prepared_plan import prepare_plan
+from ocl_backend.dispatch.prepared_plan import prepare_plan
+from ocl_backend.runtime.launch import LaunchSequence, Part, Pointer, Varying, prepare
 from oclgen import plan as plans
-from oclgen.device import BuildError, LaunchError
+from oclgen.opencl.device import BuildError, LaunchError
 
 AXPY = """
 __kernel void axpy(

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from cpu_twin import check, place
 from torch.nn.functional import gelu, linear
 
-from ocl_backend.ops.matmul import Matrix, layout
+from ocl_backend.ops.linear.matmul import Matrix, layout
 
 
 @pytest.mark.parametrize(

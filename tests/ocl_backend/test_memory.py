@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
-from ocl_backend import memory
+from ocl_backend.runtime import memory
 
 MIB = 1 << 20
 

@@ -284,8 +284,8 @@ def test_the_process_ends_cleanly(name: str) -> None:
 
 def test_no_opencl_device_is_said_at_first_use() -> None:
     program = """
-import oclgen.device
-oclgen.device._platforms = lambda: []
+import oclgen.opencl.device
+oclgen.opencl.device._platforms = lambda: []
 import ocl_backend, torch
 print(torch.ocl.is_available(), torch.ocl.device_count(), torch.manual_seed(1).initial_seed())
 try:

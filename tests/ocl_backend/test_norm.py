@@ -13,8 +13,9 @@ torch = pytest.importorskip("torch")
 from cpu_twin import check_module, place
 from torch import nn
 
-from ocl_backend.ops import batch_norm, batch_norm_kernels
-from ocl_backend.ops.formats import FORMATS
+from ocl_backend.kernels import batch_norm_kernels
+from ocl_backend.kernels.formats import FORMATS
+from ocl_backend.ops.norm import batch_norm
 from oclgen.limits import Limits
 
 BATCH_SHAPES = [(8, 6, 7, 7), (3, 5, 4, 4), (5, 7), (16, 3, 33), (2, 4, 20, 20)]

@@ -14,9 +14,9 @@ from cpu_twin import check
 from torch import Tensor
 
 from ocl_backend.dtypes import DTYPES
-from ocl_backend.ops import elementwise
-from ocl_backend.ops.pointwise import OPERATORS
-from ocl_backend.ops.special_table import SPECIAL
+from ocl_backend.kernels import elementwise
+from ocl_backend.kernels.special_table import SPECIAL
+from ocl_backend.ops.math.pointwise import OPERATORS
 
 NUMBERS: dict[str, Any] = {
     "alpha": 2,

@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch")
 
 from agreement import place
 
-from ocl_backend.ops import elementwise
-from ocl_backend.ops.random import PHILOX
+from ocl_backend.kernels import elementwise
+from ocl_backend.ops.tensor.random import PHILOX
 
 COUNT = 100_001
 

@@ -13,8 +13,8 @@ from agreement import agree, place, sample
 from cpu_twin import check
 from torch import Tensor
 
-from ocl_backend.ops import softmax_rows
-from ocl_backend.ops.softmax_rows import Shares
+from ocl_backend.kernels import softmax_rows
+from ocl_backend.kernels.softmax_rows import Shares
 
 INPUTS: dict[str, Any] = {
     "three dimensions": lambda: torch.randn(5, 7, 33),

@@ -13,7 +13,8 @@ torch = pytest.importorskip("torch")
 from cpu_twin import place, relative
 from torch.optim import SGD, Adam, AdamW
 
-from ocl_backend import copies, recall
+from ocl_backend.fusion import recall
+from ocl_backend.runtime import copies
 
 SIZES = [(3,), (4, 3, 7, 7), (1,), (17, 33), (40000,), (), (0, 3), *[(5,)] * 20]
 

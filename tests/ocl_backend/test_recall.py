@@ -14,9 +14,9 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ocl_backend import held, recall
-from ocl_backend.launch import Prepared
-from ocl_backend.tuned import reload_tuned
+from ocl_backend.dispatch.tuned import reload_tuned
+from ocl_backend.fusion import held, recall
+from ocl_backend.runtime.launch import Prepared
 from tests.ocl_backend.cpu_twin import place
 
 CALLS = 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from ocl_backend import shim
+from ocl_backend.runtime import shim
 
 
 def test_a_second_import_compiles_nothing() -> None:
@@ -29,10 +30,8 @@ def test_the_cache_key_follows_sources_and_torch(
 ) -> None:
     paths = {shim.cached_path()}
     changed = tmp_path / "csrc"
-    changed.mkdir()
-    for source in shim.SOURCES.iterdir():
-        (changed / source.name).write_bytes(source.read_bytes())
-    (changed / "opencl.cpp").write_text("// changed\n")
+    shutil.copytree(shim.SOURCES, changed)
+    (changed / "runtime/opencl.cpp").write_text("// changed\n")
     monkeypatch.setattr(shim, "SOURCES", changed)
     paths.add(shim.cached_path())
     monkeypatch.setattr("torch.__version__", "2.99.0")

@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 
 from cpu_twin import place
 
-from ocl_backend import tunable, tuned
+from ocl_backend import tunable
+from ocl_backend.dispatch import tuned
 from oclgen.problem import GemmProblem
 from oclgen.recording import load
 

@@ -13,10 +13,10 @@ torch = pytest.importorskip("torch")
 
 from cpu_twin import place
 
-from ocl_backend import tuned
-from oclgen.device import BuildError
+from ocl_backend.dispatch import tuned
 from oclgen.families import FAMILIES, config_to_json
-from oclgen.measure import Measurement
+from oclgen.measuring.measure import Measurement
+from oclgen.opencl.device import BuildError
 from oclgen.problem import GemmProblem
 from tuned_db import open_store
 

@@ -14,9 +14,9 @@ from torch import nn
 from torch.optim import Adam
 
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.ops import vectors
-from ocl_backend.ops.elementwise import Geometry, Kernel, Operand
-from ocl_backend.ops.layout import collapse
+from ocl_backend.kernels import vectors
+from ocl_backend.kernels.elementwise import Geometry, Kernel, Operand
+from ocl_backend.kernels.layout import collapse
 from oclgen.limits import Limits
 
 STARTS = (0, 1, 2, 3)

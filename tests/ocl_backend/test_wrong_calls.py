@@ -18,8 +18,8 @@ from agreement import place
 from torch.nn import functional
 
 import ocl_backend  # noqa: F401  (registers the device)
-from ocl_backend import launch, memory, shim
-from oclgen.device import BuildError, devices
+from ocl_backend.runtime import launch, memory, shim
+from oclgen.opencl.device import BuildError, devices
 from tests.conformance import errors
 
 MIB = 1 << 20

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from oclgen.device import Device
-from oclgen.measure import TOLERANCE, compare, decode, encode
+from oclgen.families.parts.strided_weights import STRIDES
+from oclgen.measuring.measure import TOLERANCE, compare, decode, encode
+from oclgen.measuring.reference import random_inputs, reference
+from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import ConvProblem
-from oclgen.reference import random_inputs, reference
-from oclgen.strided_weights import STRIDES
 
 START = 3
 """Elements in front of everything: no vector is aligned."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from oclgen.families import (
+from oclgen.families.gemm import (
     gemm_async,
     gemm_columns,
     gemm_dot,

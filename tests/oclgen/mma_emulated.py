@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from oclgen import ptx
-from oclgen.families import gemm_mma
-from oclgen.families.gemm_mma_tiles import Layout
+from oclgen.families.gemm import gemm_mma
+from oclgen.families.gemm.gemm_mma_tiles import Layout
+from oclgen.opencl import ptx
 from oclgen.problem import DTYPES, GemmProblem
 
 LOADS = {

@@ -17,21 +17,14 @@ from cp_async_in_c import in_plain_c
 from gemm_cases import SHARING
 from mma_emulated import emulate
 
-from oclgen.device import Device, select
-from oclgen.families import (
-    FAMILIES,
-    Family,
-    config_to_json,
-    conv_mma,
-    gemm_async,
-    gemm_mma,
-    gemm_pairs,
-    gemm_tma,
-)
+from oclgen.families import FAMILIES, Family, config_to_json
+from oclgen.families.conv import conv_mma
+from oclgen.families.gemm import gemm_async, gemm_mma, gemm_pairs, gemm_tma
 from oclgen.limits import KIB
-from oclgen.measure import TOLERANCE, Bench, compare, decode, encode
+from oclgen.measuring.measure import TOLERANCE, Bench, compare, decode, encode
+from oclgen.opencl.device import Device, select
+from oclgen.opencl.probe import ANSWERS
 from oclgen.plan import Plan
-from oclgen.probe import ANSWERS
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from search_spaces.space import SPACES, seeds_of, space_of
 

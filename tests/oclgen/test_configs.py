@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from oclgen.families import FAMILIES, ConfigError, config_from_dict, config_to_json
+from oclgen.measuring.worker import Worker
 from oclgen.problem import ConvProblem
-from oclgen.worker import Worker
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -10,11 +10,11 @@ import pytest
 from conv_cases import EPILOGUES, SHAPES, label
 from cp_async_in_c import in_plain_c
 
-from oclgen.device import Device
-from oclgen.families import conv_async
-from oclgen.families.conv_gemm_operands import copiers
+from oclgen.families.conv import conv_async
+from oclgen.families.conv.conv_gemm_operands import copiers
 from oclgen.limits import KIB, Limits
-from oclgen.measure import Bench
+from oclgen.measuring.measure import Bench
+from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import DIRECTIONS, ConvProblem
 from search_spaces.space import seeds_of, space_of

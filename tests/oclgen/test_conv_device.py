@@ -22,9 +22,9 @@ from conv_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oclgen.device import Device
 from oclgen.families import FAMILIES
-from oclgen.measure import Bench
+from oclgen.measuring.measure import Bench
+from oclgen.opencl.device import Device
 from oclgen.problem import DIRECTIONS, ConvProblem
 from search_spaces.space import Space, space_of
 

@@ -10,12 +10,13 @@ from channels_last import difference
 from conv_cases import label
 from mma_emulated import emulate
 
-from oclgen.device import Device
-from oclgen.families import conv_mma, gemm_mma
+from oclgen.families.conv import conv_mma
+from oclgen.families.gemm import gemm_mma
+from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.limits import KIB, Limits
-from oclgen.measure import Bench
+from oclgen.measuring.measure import Bench
+from oclgen.opencl.device import Device
 from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, Direction, Memory
-from oclgen.strided_weights import STRIDES
 from search_spaces.space import seeds_of, space_of
 
 HOPPER = Limits(

@@ -11,13 +11,13 @@ from cp_async_in_c import in_plain_c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oclgen.device import Device
-from oclgen.families import conv_narrow_weights as family
 from oclgen.families import families_for
+from oclgen.families.conv import conv_narrow_weights as family
+from oclgen.families.parts.planes import sum_planes
 from oclgen.limits import Limits
-from oclgen.measure import Bench
+from oclgen.measuring.measure import Bench
+from oclgen.opencl.device import Device
 from oclgen.plan import Plan
-from oclgen.planes import sum_planes
 from oclgen.problem import DTYPES, ConvProblem
 from search_spaces.space import seeds_of, space_of
 

@@ -13,13 +13,14 @@ from channels_last import difference
 from conv_cases import VARIED, label
 from test_conv_async import AMPERE, CHANGES, runnable
 
-from oclgen.device import Device
-from oclgen.families import FAMILIES, conv_async, conv_gemm, families_for
+from oclgen.families import FAMILIES, families_for
+from oclgen.families.conv import conv_async, conv_gemm
+from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.limits import KIB, Limits
-from oclgen.measure import Bench
+from oclgen.measuring.measure import Bench
+from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import DIRECTIONS, ConvProblem, Direction
-from oclgen.strided_weights import STRIDES
 from search_spaces.space import seeds_of, space_of
 
 CPU = Limits("cpu", 256 * KIB, 8192, (8192,) * 3, 2**30, 2**33, 2, 16)

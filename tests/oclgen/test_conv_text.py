@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from conv_cases import DEPTHWISE_SHAPES, EVERY_WAY, OWN, SHAPES, VARIED, label, pairs
 
-from oclgen.correlation import correlations, windows
 from oclgen.families import FAMILIES, config_from_dict, families_for
-from oclgen.families.conv_as_gemm import lowered
+from oclgen.families.conv.conv_as_gemm import lowered
+from oclgen.families.conv.correlation import correlations, windows
 from oclgen.limits import Limits
 from oclgen.plan import Buffer, Plan
 from oclgen.problem import ConvProblem, GemmProblem

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oclgen import excerpt as module
-from oclgen.excerpt import excerpt
+from oclgen.measuring import excerpt as module
+from oclgen.measuring.excerpt import excerpt
+from oclgen.measuring.reference import random_inputs, reference
 from oclgen.problem import ConvProblem, GemmProblem, Problem
-from oclgen.reference import random_inputs, reference
 
 CONV = ConvProblem(5, 6, 9, 8, 12, 3, 3, 2, 1, 1, 1, groups=3)
 PROBLEMS: list[Problem] = [

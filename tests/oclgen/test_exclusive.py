@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from oclgen import exclusive as module
-from oclgen.exclusive import exclusive, kind_of, locks
 from oclgen.limits import DeviceInfo
+from oclgen.opencl import exclusive as module
+from oclgen.opencl.exclusive import exclusive, kind_of, locks
 
 GPU = DeviceInfo("Some GPU (X)", "vendor", "gpu", "sm_1", "runtime", "1", "driver 1", 132)
 CPU = replace(GPU, kind="cpu")

@@ -11,14 +11,14 @@ import pytest
 from cp_async_in_c import in_plain_c
 from gemm_cases import ASYNC, ASYNCS, BASE, BATCHES, EPILOGUES, SHARING, SIZES, label
 
-from oclgen.device import Device
-from oclgen.families import gemm_async
-from oclgen.families.gemm_tiles import Tiles
+from oclgen.families.gemm import gemm_async
+from oclgen.families.gemm.gemm_tiles import Tiles
 from oclgen.limits import KIB, Limits
-from oclgen.measure import Bench
+from oclgen.measuring.measure import Bench
+from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import GemmProblem
-from search_spaces.gemm_async import values
+from search_spaces.gemm.gemm_async import values
 from search_spaces.space import PRODUCT_LIMIT, seeds_of, space_of
 
 AMPERE = Limits(

@@ -20,12 +20,12 @@ from gemm_cases import (
 )
 from hypothesis import HealthCheck, assume, given, settings
 
-from oclgen.device import Device
 from oclgen.families import FAMILIES
-from oclgen.measure import TOLERANCE, Bench, compare
+from oclgen.measuring.measure import TOLERANCE, Bench, compare
+from oclgen.measuring.reference import reference
+from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import GemmProblem
-from oclgen.reference import reference
 
 families = pytest.mark.parametrize(
     ("family", "config"), DEFAULTS, ids=[family for family, _ in DEFAULTS]

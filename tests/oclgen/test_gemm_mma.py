@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from gemm_cases import BASE, BATCHES, EPILOGUES, MMA, MMAS, SIZES, WGMMA, label
 
-from oclgen import probe, ptx
-from oclgen.device import Device
-from oclgen.families import gemm_mma
-from oclgen.families.gemm_mma_tiles import pack
-from oclgen.families.mma_staging import Staging
+from oclgen.families.gemm import gemm_mma
+from oclgen.families.gemm.gemm_mma_tiles import pack
+from oclgen.families.parts.mma_staging import Staging
 from oclgen.keys import parse_gemm, parse_key
 from oclgen.limits import KIB, Limits
-from oclgen.measure import TOLERANCE, Bench, compare, decode, encode
+from oclgen.measuring.measure import TOLERANCE, Bench, compare, decode, encode
+from oclgen.measuring.reference import random_inputs, reference
+from oclgen.opencl import probe, ptx
+from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import GemmProblem
-from oclgen.reference import random_inputs, reference
 from search_spaces.space import seeds_of, space_of
 
 HOPPER = Limits(
@@ -271,7 +271,7 @@ def test_tf32_is_rounded_no_more_than_it_may(device: Device) -> None:
     problem = GemmProblem(33, 65, 129, dtype="tf32")
     values = np.float32([1.0, 1 + 2**-20])
     assert np.array_equal(decode(encode(values, "tf32"), "tf32"), values)
-    from oclgen.families import gemm_register  # serves any dtype on any device
+    from oclgen.families.gemm import gemm_register  # serves any dtype on any device
 
     plan = gemm_register.plan(problem, gemm_register.DEFAULT)
     assert Bench(device, problem).measure(plan, 0.0).error < 1e-6

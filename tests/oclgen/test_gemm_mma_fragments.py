@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 from gemm_cases import MMA
 
-from oclgen.families import gemm_mma
-from oclgen.families.gemm_mma_tiles import Layout
+from oclgen.families.gemm import gemm_mma
+from oclgen.families.gemm.gemm_mma_tiles import Layout
 from oclgen.problem import GemmProblem
 
 PROBLEM = GemmProblem(128, 128, 64, dtype="bf16")

@@ -11,15 +11,16 @@ from gemm_cases import BASE, BATCHES, EPILOGUES, PAIRS, PAIRSES, SIZES, label, o
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from oclgen.device import Device
-from oclgen.families import FAMILIES, gemm_pairs
-from oclgen.families.gemm_tiles import Tiles
+from oclgen.families import FAMILIES
+from oclgen.families.gemm import gemm_pairs
+from oclgen.families.gemm.gemm_tiles import Tiles
 from oclgen.keys import parse_gemm
 from oclgen.limits import KIB, Limits
-from oclgen.measure import Bench, compare, decode, encode
+from oclgen.measuring.measure import Bench, compare, decode, encode
+from oclgen.measuring.reference import reference
+from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import ConvProblem, GemmProblem
-from oclgen.reference import reference
 from search_spaces.space import seeds_of, space_of
 
 ZEN4 = Limits(

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from gemm_cases import BATCHES, EPILOGUES, SIZES, label
 
-from oclgen import probe, ptx
-from oclgen.device import Device
-from oclgen.families import gemm_tma
+from oclgen.families.gemm import gemm_tma
 from oclgen.limits import KIB, Limits
-from oclgen.measure import Bench
+from oclgen.measuring.measure import Bench
+from oclgen.opencl import probe, ptx
+from oclgen.opencl.device import Device
 from oclgen.plan import Scalar
 from oclgen.problem import GemmProblem
 from search_spaces.space import seeds_of, space_of

@@ -12,13 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oclgen import conditions as module
-from oclgen.canary import GUARD, guarded
-from oclgen.conditions import before_and_after, conditions
-from oclgen.device import Device
-from oclgen.families import gemm_register
+from oclgen.families.gemm import gemm_register
 from oclgen.limits import DeviceInfo
-from oclgen.measure import MAX_SAMPLES, MIN_SAMPLES, Bench, compare, time_samples, uncertainty
+from oclgen.measuring import conditions as module
+from oclgen.measuring.canary import GUARD, guarded
+from oclgen.measuring.conditions import before_and_after, conditions
+from oclgen.measuring.measure import (
+    MAX_SAMPLES,
+    MIN_SAMPLES,
+    Bench,
+    compare,
+    time_samples,
+    uncertainty,
+)
+from oclgen.opencl.device import Device
 from oclgen.problem import GemmProblem
 
 SMALL = GemmProblem(24, 40, 16)

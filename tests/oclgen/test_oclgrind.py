@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 RACE = """
-from oclgen.device import select
+from oclgen.opencl.device import select
 from oclgen.plan import Launch, Plan, buffer
 source = '''
 __kernel void race(__global float *out, const long offset)

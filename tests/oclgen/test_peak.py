@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from oclgen import ptx
-from oclgen.device import Device
 from oclgen.limits import Limits
-from oclgen.peak import (
+from oclgen.measuring.peak import (
     GROUPS_PER_UNIT,
     MATRIX_DTYPES,
     MATRIX_UNITS,
     matrix_gflops,
     measure,
 )
+from oclgen.opencl import ptx
+from oclgen.opencl.device import Device
 from oclgen.render import render
 
 

@@ -13,14 +13,15 @@ import winograd_cases
 from cp_async_in_c import in_plain_c
 from mma_emulated import emulate
 
-from oclgen.device import Device
-from oclgen.families import FAMILIES, families_for, gemm_mma
+from oclgen.families import FAMILIES, families_for
+from oclgen.families.gemm import gemm_mma
 from oclgen.keys import parse_key
 from oclgen.limits import KIB, Limits
-from oclgen.measure import TOLERANCE, Bench, compare, decode, encode
+from oclgen.measuring.measure import TOLERANCE, Bench, compare, decode, encode
+from oclgen.measuring.reference import random_inputs, reference
+from oclgen.opencl.device import Device
 from oclgen.plan import Buffer, Plan
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, ProblemError
-from oclgen.reference import random_inputs, reference
 from tuned_db.nearest import SMALL, distance, kind_of
 
 EVERYTHING = Limits(

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from oclgen import health, runtimes
-from oclgen.device import Device
-from oclgen.health import DeviceHealth, Health
+from oclgen.opencl import health, runtimes
+from oclgen.opencl.device import Device
+from oclgen.opencl.health import DeviceHealth, Health
 
 LIST_DEVICES = """
-from oclgen.device import devices
+from oclgen.opencl.device import devices
 print("devices", len(devices()))
 """
 

@@ -31,13 +31,13 @@ from winograd_cases import (
     run,
 )
 
-from oclgen.device import Device
 from oclgen.families import FAMILIES
+from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.limits import KIB, Limits
-from oclgen.measure import TOLERANCE, compare
+from oclgen.measuring.measure import TOLERANCE, compare
+from oclgen.measuring.reference import random_inputs, reference
+from oclgen.opencl.device import Device
 from oclgen.problem import DIRECTIONS, ConvProblem, Direction
-from oclgen.reference import random_inputs, reference
-from oclgen.strided_weights import STRIDES
 
 CPU = Limits("cpu", 16 * KIB, 256, (256,) * 3, 2**27, 2**29, 2, 16)
 """Any device the tests run on has as much; a simulator that calls itself a GPU is used as a CPU."""

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from oclgen.winograd_matrices import Matrix, cook_toom, statements
+from oclgen.families.winograd.winograd_matrices import Matrix, cook_toom, statements
 
 OUT_TILES = (2, 4, 6)
 KINDS = ("output", "filter", "input")

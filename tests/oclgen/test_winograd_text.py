@@ -23,10 +23,11 @@ from winograd_cases import (
     problems,
 )
 
-from oclgen.families import FAMILIES, TRANSFORMING, families_for, gemm_register
-from oclgen.families.winograd_blocked import phases
-from oclgen.families.winograd_common import geometry, pixels_group
-from oclgen.families.winograd_staged import gemm_text, parse_gemm
+from oclgen.families import FAMILIES, TRANSFORMING, families_for
+from oclgen.families.gemm import gemm_register
+from oclgen.families.winograd.winograd_blocked import phases
+from oclgen.families.winograd.winograd_common import geometry, pixels_group
+from oclgen.families.winograd.winograd_staged import gemm_text, parse_gemm
 from oclgen.limits import KIB, Limits
 from oclgen.plan import Buffer, Plan
 from oclgen.problem import DIRECTIONS, ConvProblem

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from oclgen.device import Device
 from oclgen.families import families_for
-from oclgen.families.gemm_register import DEFAULT
+from oclgen.families.gemm.gemm_register import DEFAULT
+from oclgen.measuring.worker import Worker, WorkerError
+from oclgen.opencl.device import Device
 from oclgen.problem import GemmProblem
-from oclgen.worker import Worker, WorkerError
 
 PROBLEM = GemmProblem(24, 40, 16)
 

@@ -8,13 +8,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from oclgen.device import Device
-from oclgen.families import FAMILIES, gemm_register, gemm_staged
-from oclgen.families import winograd_blocked as blocked
-from oclgen.families import winograd_fused as fused
-from oclgen.families import winograd_staged as staged
-from oclgen.families import winograd_weights as weights
-from oclgen.measure import Bench
+from oclgen.families import FAMILIES
+from oclgen.families.gemm import gemm_register, gemm_staged
+from oclgen.families.winograd import winograd_blocked as blocked
+from oclgen.families.winograd import winograd_fused as fused
+from oclgen.families.winograd import winograd_staged as staged
+from oclgen.families.winograd import winograd_weights as weights
+from oclgen.measuring.measure import Bench
+from oclgen.opencl.device import Device
 from oclgen.problem import ACTIVATIONS, DTYPES, ConvProblem
 
 SHAPES = (

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from synthetic import Clock, Memory
 
-from oclgen.families import config_to_json, gemm_register, gemm_staged
+from oclgen.families import config_to_json
+from oclgen.families.gemm import gemm_register, gemm_staged
 from oclgen.keys import parse_conv, parse_gemm
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Measurement

@@ -11,13 +11,8 @@ from typing import Any
 import pytest
 from tuned_samples import INFO, LIMITS, SQUARE, config, record, timed
 
-from oclgen.families import (
-    FAMILIES,
-    ConfigError,
-    config_from_dict,
-    config_to_json,
-    gemm_register,
-)
+from oclgen.families import FAMILIES, ConfigError, config_from_dict, config_to_json
+from oclgen.families.gemm import gemm_register
 from oclgen.keys import parse_conv, parse_gemm
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.problem import GemmProblem, Problem

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from oclgen import GENERATOR_VERSION
-from oclgen.families import config_to_json, gemm_register
+from oclgen.families import config_to_json
+from oclgen.families.gemm import gemm_register
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem, Problem

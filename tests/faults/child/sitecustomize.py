@@ -1,4 +1,4 @@
-"""Python imports this at its start: it plants the faults in children, before `oclgen.worker`."""
+"""Python imports this at its start: it plants the faults in children, before the worker."""
 
 import planted
 

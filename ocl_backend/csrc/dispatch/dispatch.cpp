@@ -1,0 +1,185 @@
+// What goes through torch's dispatcher: the table of the shim's operators, and the fallback that
+// runs an operator without a kernel on the CPU and counts it. It, `recall.cpp` and `autocast.cpp` alone
+// include torch/library.h, which takes longer to compile than everything else here.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/stack.h>
+#include <ATen/native/CPUFallback.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/set_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
+#include <ATen/ops/view_native.h>
+#include <torch/library.h>
+
+#include <map>
+#include <mutex>
+#include <sstream>
+
+#include "dispatch/operators.h"
+
+namespace {
+
+std::mutex mutex;
+std::map<std::string, int64_t>& counts() {
+  static auto* table = new std::map<std::string, int64_t>();
+  return *table;
+}
+bool refuse = false;
+
+// Returns whether this is the operator's first time.
+bool count(const std::string& name) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return ++counts()[name] == 1;
+}
+
+bool is_generator(const c10::Argument& argument) {
+  const auto type = argument.type();
+  if (type->kind() == c10::TypeKind::GeneratorType) return true;
+  const auto optional = type->cast<c10::OptionalType>();
+  return optional && optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
+}
+
+c10::Device device_of(const torch::jit::Stack& stack) {
+  for (const auto& value : stack) {
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().is_privateuseone())
+      return value.toTensor().device();
+    if (value.isDevice() && value.toDevice().is_privateuseone()) return value.toDevice();
+  }
+  return {c10::DeviceType::PrivateUse1, -1};
+}
+
+// A CPU operator draws from a CPU generator: one that this device's generator determines.
+void replace_generators(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const auto& arguments = op.schema().arguments();
+  const size_t first = stack.size() - arguments.size();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!is_generator(arguments[i])) continue;
+    auto& value = stack[first + i];
+    auto chosen = value.isNone() ? std::optional<at::Generator>() : value.to<at::Generator>();
+    if (chosen && chosen->device().is_cpu()) continue;
+    at::Generator source =
+        chosen ? *chosen
+               : ocl::default_generator(device_of(stack).index());
+    const std::lock_guard<std::mutex> lock(source.mutex());
+    // the offset of a multiple of 4 keeps the counter's alignment for the kernels that share it
+    const uint64_t offset = source.get_offset();
+    source.set_offset(offset + 4);
+    value = at::detail::createCPUGenerator(source.current_seed() + 0x9E3779B97F4A7C15ull * offset);
+  }
+}
+
+// Refuses a run on the CPU, or counts it and warns the first time.
+void note(const std::string& name) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !refuse, name, " has no ocl kernel and OCLGEN_FALLBACK=error forbids running it on the CPU. "
+      "Unset the variable, or register a kernel for it.");
+  if (count(name))
+    TORCH_WARN(name, " has no ocl kernel yet and runs on the CPU, with copies both ways. "
+               "torch.ocl.fallbacks() counts such calls; OCLGEN_FALLBACK=error forbids them.");
+}
+
+// An operator on complex numbers counts apart: it may have a kernel for real ones.
+const char* mark(const torch::jit::Stack& stack) {
+  for (const auto& value : stack)
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().is_complex())
+      return " complex";
+  return "";
+}
+
+// Indices and lengths may lie on the CPU, as torch allows with every device, and so may numbers.
+void check_on_one_device(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const c10::Device device = device_of(stack);
+  for (const auto& value : torch::jit::last(stack, op.schema().arguments().size())) {
+    if (!value.isTensor() || !value.toTensor().defined()) continue;
+    const at::Tensor& tensor = value.toTensor();
+    const bool fits = tensor.device() == device || tensor.dim() == 0 ||
+                      (tensor.is_cpu() && !tensor.is_floating_point());
+    TORCH_CHECK(fits, "Expected all tensors to be on the same device, but found at least two "
+                "devices, ", device, " and ", tensor.device(), "! (when calling ",
+                c10::toString(op.operator_name()), ") Move them with .to().");
+  }
+}
+
+void to_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  check_on_one_device(op, *stack);
+  note(c10::toString(op.operator_name()) + mark(*stack));
+  replace_generators(op, *stack);
+  at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
+}
+
+}  // namespace
+
+namespace ocl {
+
+void strided_copy(const at::Tensor& source, const at::Tensor& target) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("ocl::strided_copy", "")
+                             .typed<void(const at::Tensor&, const at::Tensor&)>();
+  op.call(source, target);
+}
+
+}  // namespace ocl
+
+TORCH_LIBRARY(ocl, library) {
+  library.def("strided_copy(Tensor source, Tensor(a!) target) -> ()");
+  library.def("note_fallback(str name) -> ()", [](const std::string& name) { note(name); });
+  library.def("default_generator(int device) -> Generator?", [](int64_t index) {
+    return ocl::default_generator(c10::DeviceIndex(index));
+  });
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("empty.memory_format", TORCH_FN(ocl::empty));
+  library.impl("empty_strided", TORCH_FN(ocl::empty_strided));
+  library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
+  library.impl("view", TORCH_FN(at::native::view));
+  library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
+  library.impl("view_as_real", TORCH_FN(at::native::view_as_real));
+  library.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
+  library.impl("unfold", TORCH_FN(at::native::unfold));
+  library.impl("resize_", TORCH_FN(ocl::resize_));
+  library.impl("set_", TORCH_FN(ocl::set_empty_));
+  library.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
+  library.impl("set_.source_Storage", TORCH_FN(ocl::set_whole_storage_));
+  library.impl("set_.source_Storage_storage_offset", TORCH_FN(ocl::set_storage_));
+  library.impl("_copy_from", TORCH_FN(ocl::copy_from));
+  library.impl("_copy_from_and_resize", TORCH_FN(ocl::copy_from_and_resize));
+  library.impl("_local_scalar_dense", TORCH_FN(ocl::local_scalar_dense));
+  // each device has one in-order queue: no block is reused ahead of its readers
+  library.impl("record_stream", [](at::Tensor&, c10::Stream) {});
+}
+
+// torch would clone a lazily conjugated or negated tensor before a copy, and clone by this copy
+TORCH_LIBRARY_IMPL(aten, Conjugate, library) {
+  library.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+TORCH_LIBRARY_IMPL(aten, Negative, library) {
+  library.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&to_cpu>());
+}
+
+extern "C" {
+
+void ocl_fallback_refuse(int on) { refuse = on != 0; }
+
+void ocl_fallback_reset() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  counts().clear();
+}
+
+// Lines of "name count"; valid until the thread's next call.
+const char* ocl_fallback_counts() {
+  thread_local std::string text;
+  std::ostringstream lines;
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (const auto& [name, times] : counts()) lines << name << ' ' << times << '\n';
+  text = lines.str();
+  return text.c_str();
+}
+}

@@ -1,0 +1,120 @@
+// The operators only C++ can write: creating tensors, viewing and resizing them.
+#include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/ResizeCommon.h>
+#include <ATen/native/TensorFactories.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "dispatch/operators.h"
+#include "runtime/transfer.h"
+
+namespace ocl {
+
+namespace {
+
+using at::IntArrayRef;
+using at::Tensor;
+constexpr auto kType = c10::DeviceType::PrivateUse1;
+
+at::ScalarType checked_dtype(std::optional<at::ScalarType> dtype) {
+  const at::ScalarType type = dtype.value_or(c10::typeMetaToScalarType(at::get_default_dtype()));
+  TORCH_CHECK_TYPE(!at::isQIntType(type), "ocl devices hold no quantized tensors; ", type,
+                   " is not supported. Keep this tensor on the CPU, or call dequantize().");
+  const Device& device = device_at(checked(current_device()));
+  TORCH_CHECK_TYPE(device.doubles || c10::toRealValueType(type) != at::kDouble, "ocl:",
+                   int(current_device()), " (", device.name, ") has no cl_khr_fp64: ", type,
+                   " is not supported there. Use float32, or keep this tensor on the CPU.");
+  return type;
+}
+
+void check_options(std::optional<at::Layout> layout, std::optional<bool> pinned) {
+  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "ocl devices hold strided tensors; ",
+              *layout, " is not supported. Use to_dense().");
+  TORCH_CHECK(!pinned.value_or(false), "only CPU memory can be pinned; leave out pin_memory=True.");
+}
+
+c10::Device chosen(std::optional<c10::Device> device) {
+  return device && device->has_index() ? *device : c10::Device(kType, current_device());
+}
+
+bool fills_memory() {
+  const auto& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
+// torch.use_deterministic_algorithms: what nobody wrote reads as NaN, or the largest integer.
+Tensor filled(Tensor tensor) {
+  return fills_memory() ? at::native::fill_empty_deterministic_(tensor) : tensor;
+}
+
+void grow_storage(const Tensor& self, size_t bytes) {
+  auto* storage = self.storage().unsafeGetStorageImpl();
+  if (bytes > storage->nbytes()) resize_storage(*storage, bytes);
+}
+
+}  // namespace
+
+Tensor empty(IntArrayRef size, std::optional<at::ScalarType> dtype,
+             std::optional<at::Layout> layout, std::optional<at::Device> device,
+             std::optional<bool> pinned, std::optional<at::MemoryFormat> format) {
+  check_options(layout, pinned);
+  const c10::DeviceGuard guard(chosen(device));
+  return filled(at::detail::empty_generic(size, allocator(),
+                                          c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                          checked_dtype(dtype), format));
+}
+
+Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarType> dtype,
+                     std::optional<at::Layout> layout, std::optional<at::Device> device,
+                     std::optional<bool> pinned) {
+  check_options(layout, pinned);
+  const c10::DeviceGuard guard(chosen(device));
+  return filled(at::detail::empty_strided_generic(
+      size, stride, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      checked_dtype(dtype)));
+}
+
+const Tensor& resize_(const Tensor& self, IntArrayRef size,
+                      std::optional<at::MemoryFormat> format) {
+  auto* impl = self.unsafeGetTensorImpl();
+  const size_t before = self.storage().nbytes();
+  if (impl->sizes() != size) {
+    impl->set_sizes_contiguous(size);
+    grow_storage(self, at::detail::computeStorageNbytesContiguous(
+                           size, self.itemsize(), size_t(self.storage_offset())));
+  }
+  if (format && *format != at::MemoryFormat::Preserve) impl->empty_tensor_restride(*format);
+  if (fills_memory()) at::native::fill_resize_deterministic_(self, int64_t(before));
+  return self;
+}
+
+Tensor& set_storage_(Tensor& self, at::Storage source, int64_t offset, IntArrayRef size,
+                     IntArrayRef stride) {
+  at::native::checkSetStorage(self, std::move(source), offset, size, stride);
+  auto* impl = self.unsafeGetTensorImpl();
+  impl->set_storage_offset(offset);
+  if (stride.data()) {
+    impl->set_sizes_and_strides(size, stride);
+    grow_storage(self, at::detail::computeStorageNbytes(size, stride, self.itemsize(),
+                                                        size_t(offset)));
+  } else {
+    impl->set_sizes_contiguous(size);
+    grow_storage(self, at::detail::computeStorageNbytesContiguous(size, self.itemsize(),
+                                                                  size_t(offset)));
+  }
+  return self;
+}
+
+Tensor& set_whole_storage_(Tensor& self, at::Storage source) {
+  const auto count = int64_t(source.nbytes() / self.itemsize());
+  return set_storage_(self, std::move(source), 0, {count}, {});
+}
+
+Tensor& set_empty_(Tensor& self) {
+  const c10::DeviceGuard guard(self.device());
+  at::Storage storage(at::Storage::use_byte_size_t(), 0, allocator(), true);
+  return set_storage_(self, std::move(storage), 0, {0}, {});
+}
+
+}  // namespace ocl

@@ -1,0 +1,330 @@
+// The chain of launches that are held back. A block that one of them will use is not handed out
+// again before it has run, whoever drops it: whether it was dropped says whether anybody could
+// still look at what lies there.
+#include "fusion/held.h"
+
+#include <c10/util/ScopeExit.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "profiler/profile.h"
+#include "fusion/recipe.h"
+
+namespace ocl {
+
+namespace {
+
+// How a held launch may continue the chain. Places are among its values.
+struct Way {
+  uint32_t source;               // what it reads of the launch before it
+  std::vector<uint32_t> reads;   // what else it reads, all of it written before the chain
+  std::vector<uint32_t> writes;  // its result and others, where they do not lie in the source
+};
+
+// A launch that may be held back. Its words are values, then a number of Python's, or 0.
+struct Held final : Prepared, std::enable_shared_from_this<Held> {
+  ~Held() override;
+  int enqueue(const int64_t* values) override;
+
+  int64_t number;     // of its rule, in Python
+  const char* name;   // the operator's
+  Handle alone;       // what it is by itself
+  bool is_asked;      // its rule runs it, in Python
+  c10::DeviceIndex device;
+  uint32_t kind, follows;  // a bit, and those of what it may follow
+  int64_t items, dtype;
+  uint32_t result;  // the place of its result
+  bool begins;      // whether it may be the first of a chain
+  std::vector<Way> ways;
+};
+
+struct Link {
+  std::shared_ptr<Held> call;
+  std::vector<int64_t> values;
+  size_t way;
+
+  int64_t source() const { return values[call->ways[way].source]; }
+  int64_t result() const { return values[call->result]; }
+};
+
+// Calls of Python: runs the launches that the words describe, as one or the first alone, and
+// returns how many followed the first, or a negative status.
+int64_t (*run_in_python)(const int64_t* words, int64_t launches) = nullptr;
+int (*has_interpreter)() = nullptr;
+void* (*let_interpreter)() = nullptr;
+void (*take_interpreter)(void*) = nullptr;
+
+std::recursive_mutex chain_mutex;
+auto& chain = *new std::vector<Link>();  // may be left at exit, when the runtime has ended
+std::vector<Block*> blocks;              // that the chain uses
+std::atomic<bool> holding{false};        // is there a chain
+std::atomic<std::thread::id> settler;    // who lets it run
+std::atomic<bool> is_on{true};
+uint64_t correlation = 0;
+std::mutex gone_mutex;
+std::vector<int64_t> gone;  // numbers whose rules Python can let go
+thread_local std::string python_error;
+
+// Locks the chain. Who waits for that lets go of the interpreter, for the owner may want it.
+class Locked {
+ public:
+  Locked() {
+    if (chain_mutex.try_lock()) return;
+    void* state = has_interpreter && has_interpreter() ? let_interpreter() : nullptr;
+    chain_mutex.lock();
+    if (state) take_interpreter(state);
+  }
+  ~Locked() { chain_mutex.unlock(); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+};
+
+// Lets go what was held since there were `count`.
+void let_go(size_t count) {
+  for (; blocks.size() > count; blocks.pop_back()) let_go_block(blocks.back());
+}
+
+// Holds the block of an address. Fails if that is no memory of the device, is to be read and will
+// be written by the chain, or is to be written and will be read or written by that.
+bool hold(const Held& call, int64_t address, bool writes, size_t before) {
+  if (!address) return true;
+  Block* block = hold_block(reinterpret_cast<const void*>(address), call.device);
+  if (!block) return false;
+  const auto end = blocks.begin() + ptrdiff_t(before);
+  const bool is_taken = writes ? std::find(blocks.begin(), end, block) != end : block->awaited;
+  blocks.push_back(block);
+  if (writes && !is_taken) block->awaited = true;
+  return !is_taken;
+}
+
+// Appends a launch to the chain if all that it uses can be held.
+bool append(Held& call, const int64_t* values, size_t way, bool first) {
+  const size_t before = blocks.size();
+  const Way& by = call.ways[way];
+  bool fits = !first || (hold(call, values[by.source], false, before) &&
+                         hold(call, values[call.result], true, before));
+  for (const uint32_t place : by.reads) fits = fits && hold(call, values[place], false, before);
+  for (const uint32_t place : by.writes) fits = fits && hold(call, values[place], true, before);
+  if (!fits) {
+    let_go(before);
+    return false;
+  }
+  chain.push_back({call.shared_from_this(), {values, values + call.is_address.size()}, way});
+  correlation = current_correlation();
+  holding.store(true, std::memory_order_release);
+  return true;
+}
+
+bool continues(const Held& call, int64_t source) {
+  const Link& last = chain.back();
+  return last.result() == source && (call.follows & last.call->kind) &&
+         last.call->items == call.items && last.call->dtype == call.dtype;
+}
+
+// What Python needs to know of links: how many values each has, its rule, its way, and the values.
+std::vector<int64_t> described(const Link* first, const Link* end) {
+  std::vector<int64_t> words;
+  for (const Link* link = first; link != end; ++link) {
+    words.insert(words.end(), {int64_t(link->values.size()), link->call->number,
+                               int64_t(link->way)});
+    words.insert(words.end(), link->values.begin(), link->values.end());
+  }
+  return words;
+}
+
+int64_t ask_python(const Link* first, const Link* end) {
+  const auto words = described(first, end);
+  const int64_t done = run_in_python(words.data(), end - first);
+  if (done < 0) fail(int(-done), python_error);
+  return done;
+}
+
+// Enqueues a launch by itself; returns a `Status`.
+int run_alone(const Link& link) {
+  if (!link.call->is_asked) return link.call->alone->enqueue(link.values.data());
+  return int(-std::min<int64_t>(ask_python(&link, &link + 1), 0));
+}
+
+// Where the links from `at` end whose results, but the last one's, nobody can see.
+size_t reach(size_t at) {
+  size_t end = at + 1;
+  for (; end < chain.size(); ++end) {
+    const int64_t result = chain[end - 1].result();
+    // a destructor that calls torch may have put a stranger in between
+    if (chain[end].source() != result) break;
+    if (chain[end].result() != result && !is_dropped(reinterpret_cast<const void*>(result))) break;
+  }
+  return end;
+}
+
+// The key of links that may be one; none if Python wants to be asked.
+std::optional<Key> key_of(const Link* first, const Link* end) {
+  Key key;
+  for (const Link* link = first; link != end; ++link) {
+    if (link->call->is_asked) return {};
+    key.add({link->call->number, int64_t(link->values.size()), int64_t(link->way)});
+    for (size_t i = 0; i < link->values.size(); ++i) {
+      if (link->call->is_address[i]) key.add_operand(link->values[i]);
+      else key.add({link->values[i]});
+    }
+  }
+  return key;
+}
+
+// Runs the links as one, as far as they can be; returns how many followed the first, or a negative
+// status.
+int64_t run_together(const Link* first, const Link* end) {
+  static auto* memory = new Memory();
+  const auto key = key_of(first, end);
+  if (!key) return ask_python(first, end);
+  const auto [recipe, hopeless, asked] = memory->look_up(*key);
+  if (recipe) {
+    std::vector<c10::DataPtr> spaces;
+    const int status = perform(*recipe, key->operands, spaces);
+    return status ? -int64_t(status) : recipe->outcome;
+  }
+  if (hopeless) return ask_python(first, end);
+  const Noting noting;
+  const int64_t done = ask_python(first, end);
+  Writer writer(first->call->device, *key, noting);
+  writer.recipe.outcome = done;
+  memory->learn(*key, done >= 0 && writer.add_steps() ? &writer.recipe : nullptr, asked);
+  return done;
+}
+
+// Enqueues the chain; the rest of it is lost if a part fails. Returns a `Status`.
+int run_chain() {
+  for (size_t at = 0; at < chain.size();) {
+    const size_t end = reach(at);
+    const Link* first = &chain[at];
+    int64_t status = 0;
+    if (end == at + 1) {
+      status = run_alone(*first);
+      at = end;
+    } else {
+      const int64_t done = run_together(first, first + (end - at));
+      status = done < 0 ? -done : 0;
+      at += size_t(1 + std::max<int64_t>(done, 0));
+    }
+    if (!status) continue;
+    return fail(int(status), last_error() + "\n" + chain.back().call->name +
+                                 " was held back until now");
+  }
+  return kOk;
+}
+
+int settle() try {
+  if (!holding.load(std::memory_order_acquire) || in_forked_child()) return kOk;
+  if (settler.load() == std::this_thread::get_id()) return kOk;  // its launches ask, too
+  const Locked locked;
+  if (chain.empty()) return kOk;
+  const Unnoted unnoted;
+  settler.store(std::this_thread::get_id());
+  const bool is_named = is_listened_to();
+  if (is_named) push_correlation(correlation);
+  const auto end = c10::make_scope_exit([&] {
+    if (is_named) pop_correlation();
+    chain.clear();
+    let_go(0);
+    holding.store(false, std::memory_order_release);
+    settler.store({});
+  });
+  return run_chain();
+} catch (...) {
+  return fail_with_exception();
+}
+
+// Python's rule has to outlive what is recalled or enqueued at this moment: it goes by this alone.
+Held::~Held() {
+  const std::lock_guard<std::mutex> lock(gone_mutex);
+  gone.push_back(number);
+}
+
+int Held::enqueue(const int64_t* values) {
+  if (in_forked_child()) return alone->enqueue(values);  // which says so
+  const Locked locked;
+  if (settler.load() != std::this_thread::get_id()) {
+    for (size_t way = 0; way < ways.size() && !chain.empty(); ++way)
+      if (continues(*this, values[ways[way].source]) && append(*this, values, way, false))
+        return kOk;
+    if (const int status = settle()) return status;
+    if (begins && is_on && append(*this, values, 0, true)) return kOk;
+  }
+  return run_alone({shared_from_this(), {values, values + is_address.size()}, 0});
+}
+
+}  // namespace
+
+void settle_held() {
+  if (const int status = settle()) raise(status);
+}
+
+int enqueue(const Handle& prepared, const int64_t* words) {
+  note_enqueued(prepared, words);
+  const Unnoted unnoted;
+  if (!prepared->may_be_held)
+    if (const int status = settle()) return status;
+  return prepared->enqueue(words);
+}
+
+}  // namespace ocl
+
+extern "C" {
+
+// What the chain needs of Python: who runs what only that knows, and the interpreter's lock.
+void ocl_hold_with(int64_t (*run)(const int64_t*, int64_t), int (*has)(), void* (*let)(),
+                   void (*take)(void*)) {
+  ocl::run_in_python = run;
+  ocl::has_interpreter = has;
+  ocl::let_interpreter = let;
+  ocl::take_interpreter = take;
+}
+
+void ocl_python_failed(const char* text) { ocl::python_error = text; }
+
+// Of each way: the place of its source, how many it reads, their places, how many it writes, theirs.
+void* ocl_held_new(int64_t number, const char* name, void* alone, int is_asked, int device,
+                   uint32_t kind, uint32_t follows, int64_t items, int64_t dtype, uint32_t result,
+                   int begins, uint32_t ways, const uint32_t* places) {
+  const auto held = std::make_shared<ocl::Held>();
+  held->may_be_held = true;
+  held->number = number;
+  held->name = ocl::keep_name(name);
+  held->alone = *static_cast<ocl::Handle*>(alone);
+  held->is_asked = is_asked != 0;
+  held->device = c10::DeviceIndex(device);
+  held->kind = kind;
+  held->follows = follows;
+  held->items = items;
+  held->dtype = dtype;
+  held->result = result;
+  held->begins = begins != 0;
+  held->is_address = held->alone->is_address;
+  held->is_address.push_back(false);
+  for (uint32_t i = 0; i < ways; ++i) {
+    auto& way = held->ways.emplace_back();
+    way.source = *places++;
+    for (auto* list : {&way.reads, &way.writes}) {
+      const uint32_t count = *places++;
+      list->assign(places, places + count);
+      places += count;
+    }
+  }
+  return new ocl::Handle(held);
+}
+
+// The number of a rule that nobody asks for any more, each once; 0: there is none.
+int64_t ocl_held_gone() {
+  const std::lock_guard<std::mutex> lock(ocl::gone_mutex);
+  if (ocl::gone.empty()) return 0;
+  const int64_t number = ocl::gone.back();
+  ocl::gone.pop_back();
+  return number;
+}
+
+// Enqueues what is held back. Returns a `Status`.
+int ocl_settle() { return ocl::settle(); }
+int ocl_is_holding() { return ocl::holding.load(); }
+void ocl_set_fusion(int on) { ocl::is_on = on != 0; }
+}

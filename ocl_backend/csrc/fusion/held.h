@@ -1,0 +1,16 @@
+// Launches that are held back until the next command of any device, so that they can run as one
+// with what follows them (ocl_backend/fusion/held.py). Here is the chain of them.
+#pragma once
+
+#include "runtime/launch.h"
+
+namespace ocl {
+
+// Enqueues what is held back, if anything is. To be called before any command is enqueued, without
+// a lock: it may take the interpreter's. Raises what a held launch failed with.
+void settle_held();
+
+// Enqueues what was prepared behind what is held, or holds it back as well. Returns a `Status`.
+int enqueue(const Handle& prepared, const int64_t* words);
+
+}  // namespace ocl

@@ -1,0 +1,236 @@
+#include "fusion/recipe.h"
+
+#include "fusion/held.h"
+
+namespace ocl {
+
+namespace {
+
+constexpr int64_t kAlignment = 128;
+constexpr int32_t kConstant = -1;
+constexpr size_t kMostNumbers = 1 << 17;  // of a memory's keys; calls that never return add up
+constexpr int kTries = 8;
+constexpr size_t kManyOperands = 32;
+
+thread_local Noting* noting = nullptr;
+std::atomic<int> suspended{0};
+
+std::shared_mutex mutex;
+uint64_t forgotten = 0;  // how often
+std::vector<Memory*>& memories() {
+  static auto* all = new std::vector<Memory*>();
+  return *all;
+}
+
+// Two addresses in one block have it in common.
+int64_t block_of(int64_t address) { return address >> kOffsetBits; }
+
+}  // namespace
+
+void note_enqueued(const Handle& prepared, const int64_t* words) {
+  for (Noting* each = noting; each; each = each->around_)
+    each->enqueued.push_back({prepared, {words, words + prepared->is_address.size()}});
+}
+
+void note_allocated(const void* address, size_t bytes) {
+  const auto begin = reinterpret_cast<int64_t>(address);
+  for (Noting* each = noting; each; each = each->around_)
+    each->allocated.push_back({begin, bytes, each->enqueued.size()});
+}
+
+void note_other() {
+  for (Noting* each = noting; each; each = each->around_) each->complete = false;
+}
+
+Noting::Noting() : around_(noting) { noting = this; }
+Noting::~Noting() { noting = around_; }
+Unnoted::Unnoted() : before_(noting) { noting = nullptr; }
+Unnoted::~Unnoted() { noting = before_; }
+
+size_t Key::first_beside(int64_t address) {
+  if (operands.size() < kManyOperands) {
+    size_t first = 0;
+    while (first < operands.size() && block_of(operands[first]) != block_of(address)) ++first;
+    return first;
+  }
+  if (firsts_.empty())
+    for (size_t i = 0; i < operands.size(); ++i) firsts_.try_emplace(block_of(operands[i]), i);
+  return firsts_.try_emplace(block_of(address), operands.size()).first->second;
+}
+
+bool Key::add_operand(int64_t address) {
+  const size_t first = first_beside(address);
+  operands.push_back(address);
+  add({address % kAlignment, int64_t(first), address - operands[first]});
+  return first + 1 < operands.size();
+}
+
+Writer::Writer(c10::DeviceIndex device, const Key& key, const Notes& notes)
+    : key_(key), notes_(notes), spaces_(notes.allocated.size(), -1) {
+  recipe.device = device;
+}
+
+bool Writer::add_steps() {
+  for (size_t index = 0; index < notes_.enqueued.size(); ++index) {
+    const Noted& noted = notes_.enqueued[index];
+    Step step{noted.prepared, {}};
+    for (size_t i = 0; i < noted.words.size(); ++i) {
+      const int64_t word = noted.words[i];
+      if (word == 0 || !noted.prepared->is_address[i]) {
+        step.words.push_back({kConstant, word});
+      } else if (!add_address(step, word, index)) {
+        return false;
+      }
+    }
+    recipe.steps.push_back(std::move(step));
+  }
+  return notes_.complete;
+}
+
+bool Writer::add_address(Step& step, int64_t address, size_t index) {
+  if (const auto space = space_of(address, index)) {
+    recipe.spaces[size_t(*space)].last = index;
+    const auto base = int32_t(key_.operands.size()) + *space;
+    step.words.push_back({base, address - origins_[size_t(*space)]});
+    return true;
+  }
+  for (size_t i = 0; i < key_.operands.size(); ++i) {
+    if (block_of(key_.operands[i]) != block_of(address)) continue;
+    step.words.push_back({int32_t(i), address - key_.operands[i]});
+    return true;
+  }
+  // the record of faults lives as long as the device
+  if (address != device_at(recipe.device).faults.load()) return false;
+  step.words.push_back({kConstant, address});
+  return true;
+}
+
+// The space at an address for what was enqueued as the `index`th: the youngest in that block.
+std::optional<int32_t> Writer::space_of(int64_t address, size_t index) {
+  for (size_t i = notes_.allocated.size(); i-- > 0;) {
+    const Allocated& allocated = notes_.allocated[i];
+    if (allocated.before > index || block_of(allocated.address) != block_of(address)) continue;
+    if (spaces_[i] < 0) {
+      spaces_[i] = int32_t(recipe.spaces.size());
+      origins_.push_back(allocated.address);
+      recipe.spaces.push_back({allocated.bytes, allocated.before, allocated.before});
+    }
+    return spaces_[i];
+  }
+  return {};
+}
+
+bool Writer::add_result(const c10::IValue& value, const std::vector<c10::IValue>& arguments) {
+  if (!value.isTensor()) return false;
+  const at::Tensor& tensor = value.toTensor();
+  Result result{Result::kUndefined, -1, at::kFloat, 0, 0, {}, {}};
+  if (tensor.defined()) {
+    result.argument = Result::kNew;
+    for (size_t i = 0; i < arguments.size(); ++i)
+      if (arguments[i].isTensor() && arguments[i].toTensor().is_same(tensor))
+        result.argument = int32_t(i);
+  }
+  if (result.argument == Result::kNew) {
+    if (!tensor.is_privateuseone() || tensor.device().index() != recipe.device) return false;
+    if (tensor.is_conj() || tensor.is_neg()) return false;
+    const auto& storage = tensor.storage();
+    if (storage.data()) {
+      const auto begin = reinterpret_cast<int64_t>(storage.data());
+      const auto space = space_of(begin, notes_.enqueued.size());
+      if (!space || begin != origins_[size_t(*space)]) return false;
+      recipe.spaces[size_t(*space)].last = Space::kForever;
+      result.space = *space;
+    }
+    result.dtype = tensor.scalar_type();
+    result.offset = tensor.storage_offset();
+    result.bytes = storage.nbytes();
+    result.sizes = tensor.sizes().vec();
+    result.strides = tensor.strides().vec();
+  }
+  recipe.results.push_back(std::move(result));
+  return true;
+}
+
+int perform(const Recipe& recipe, const c10::SmallVector<int64_t, 16>& operands,
+            std::vector<c10::DataPtr>& spaces) {
+  c10::SmallVector<int64_t, 32> bases(operands.begin(), operands.end());
+  bases.resize(operands.size() + recipe.spaces.size());
+  c10::SmallVector<int64_t, 32> words;
+  spaces.resize(recipe.spaces.size());
+  for (size_t at = 0; at <= recipe.steps.size(); ++at) {
+    for (size_t i = 0; i < spaces.size(); ++i) {
+      if (recipe.spaces[i].first != at) continue;
+      spaces[i] = allocate(recipe.device, recipe.spaces[i].bytes);
+      bases[operands.size() + i] = reinterpret_cast<int64_t>(spaces[i].get());
+    }
+    if (at == recipe.steps.size()) break;
+    const Step& step = recipe.steps[at];
+    words.clear();
+    for (const Word& word : step.words)
+      words.push_back(word.base == kConstant ? word.offset : bases[size_t(word.base)] + word.offset);
+    if (const int status = enqueue(step.prepared, words.data())) return status;
+    for (size_t i = 0; i < spaces.size(); ++i)
+      if (recipe.spaces[i].last == at) spaces[i].clear();
+  }
+  return kOk;
+}
+
+Memory::Memory() {
+  const std::unique_lock<std::shared_mutex> lock(mutex);
+  memories().push_back(this);
+}
+
+bool Memory::is_suspended() { return suspended.load(std::memory_order_relaxed) > 0; }
+
+Memory::Found Memory::look_up(const Key& key) const {
+  if (is_suspended()) return {nullptr, true, 0};
+  const std::shared_lock<std::shared_mutex> lock(mutex);
+  const auto found = known_.find(key.numbers);
+  if (found == known_.end()) return {nullptr, false, forgotten};
+  const Known& known = found->second;
+  return {known.sure ? known.recipe : nullptr, !known.sure && known.tries >= kTries, forgotten};
+}
+
+void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
+  const std::unique_lock<std::shared_mutex> lock(mutex);
+  if (asked != forgotten) return;
+  const auto [place, is_new] = known_.try_emplace(key.numbers);
+  if (is_new) numbers_ += key.numbers.size();
+  if (numbers_ > kMostNumbers) return clear();
+  Known& known = place->second;
+  if (known.sure) return;
+  ++known.tries;
+  known.sure = recipe && known.recipe && *known.recipe == *recipe;
+  if (!known.sure) known.recipe = recipe ? std::make_shared<const Recipe>(*recipe) : nullptr;
+}
+
+void Memory::clear() {
+  known_.clear();
+  numbers_ = 0;
+}
+
+size_t Memory::Hash::operator()(const std::vector<int64_t>& numbers) const {
+  uint64_t sum = numbers.size();
+  for (const int64_t number : numbers) {
+    sum = (sum ^ uint64_t(number)) * 0x9E3779B97F4A7C15ull;
+    sum ^= sum >> 29;
+  }
+  return sum;
+}
+
+void forget_recalled() {
+  const std::unique_lock<std::shared_mutex> lock(mutex);
+  ++forgotten;
+  for (Memory* memory : memories()) memory->clear();
+}
+
+}  // namespace ocl
+
+extern "C" {
+
+void ocl_forget_recalled() { ocl::forget_recalled(); }
+void ocl_note_other() { ocl::note_other(); }
+
+// Nothing is recalled while somebody has that suspended.
+void ocl_suspend_recall(int by) { ocl::suspended += by; }
+}

@@ -1,0 +1,194 @@
+// What a call did, as a recipe for the next one like it.
+//
+// Kernels of operators are Python, which prepares launches and then only looks them up. But what
+// it does with tensors of known shapes, strides, dtypes and overlap is the same every time: it
+// allocates so many bytes and enqueues what takes addresses of operands, of what was allocated, and
+// constants. So that is noted, and once two calls in a row did the same, those that follow do it
+// without Python. What cannot be told that way (copies to the host, memory of unknown origin) is
+// not recalled.
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "runtime/launch.h"
+
+namespace ocl {
+
+// ---- notes: what happens on this thread, told to the calls that are noted; free while none is
+
+struct Noted {
+  Handle prepared;
+  std::vector<int64_t> words;
+};
+
+struct Allocated {
+  int64_t address;
+  size_t bytes;
+  size_t before;  // how many were enqueued until then
+};
+
+struct Notes {
+  std::vector<Noted> enqueued;
+  std::vector<Allocated> allocated;
+  bool complete = true;
+};
+
+void note_enqueued(const Handle& prepared, const int64_t* words);
+void note_allocated(const void* address, size_t bytes);
+// Notes what no recipe can do.
+void note_other();
+
+// While one exists, what this thread does is noted, also for the calls that this one is part of.
+class Noting : public Notes {
+ public:
+  Noting();
+  ~Noting();
+  Noting(const Noting&) = delete;
+  Noting& operator=(const Noting&) = delete;
+
+ private:
+  friend void note_enqueued(const Handle&, const int64_t*);
+  friend void note_allocated(const void*, size_t);
+  friend void note_other();
+  Noting* around_;
+};
+
+// While one exists, nothing that this thread does is noted: it is part of something that was.
+class Unnoted {
+ public:
+  Unnoted();
+  ~Unnoted();
+  Unnoted(const Unnoted&) = delete;
+  Unnoted& operator=(const Unnoted&) = delete;
+
+ private:
+  Noting* before_;
+};
+
+// ---- what a call depends on
+
+// Numbers that two calls have in common exactly if they do the same, and addresses of operands.
+struct Key {
+  std::vector<int64_t> numbers;
+  c10::SmallVector<int64_t, 16> operands;
+
+  void add(std::initializer_list<int64_t> more) { numbers.insert(numbers.end(), more); }
+  void add(at::IntArrayRef more) { numbers.insert(numbers.end(), more.begin(), more.end()); }
+  // Adds how the address is aligned, and where it lies as seen from the operands before it; returns
+  // whether one of those is in the same block.
+  bool add_operand(int64_t address);
+
+ private:
+  // The first operand in the same block as an address, or how many there are.
+  size_t first_beside(int64_t address);
+
+  std::unordered_map<int64_t, size_t> firsts_;  // of blocks, once there are many operands
+};
+
+// ---- what a call does
+
+// Where a word comes from: an operand, a space behind those, or nowhere: it is `offset`.
+struct Word {
+  int32_t base;
+  int64_t offset;
+  bool operator==(const Word&) const = default;
+};
+
+struct Step {
+  Handle prepared;
+  std::vector<Word> words;
+  bool operator==(const Step&) const = default;
+};
+
+// Memory that is needed from before step `first` until behind step `last`.
+struct Space {
+  static constexpr size_t kForever = SIZE_MAX;
+  size_t bytes, first, last;
+  bool operator==(const Space&) const = default;
+};
+
+struct Result {
+  static constexpr int32_t kUndefined = -1, kNew = -2;
+  int32_t argument;  // which of the operator's is returned, or one of those above
+  int32_t space;     // or -1: there are no bytes
+  at::ScalarType dtype;
+  int64_t offset;
+  size_t bytes;  // of the storage
+  std::vector<int64_t> sizes, strides;
+  bool operator==(const Result&) const = default;
+};
+
+struct Recipe {
+  c10::DeviceIndex device = -1;
+  std::vector<Space> spaces;
+  std::vector<Step> steps;
+  std::vector<Result> results;
+  int64_t outcome = 0;  // what else the call returned
+  bool operator==(const Recipe&) const = default;
+};
+
+// Makes a recipe of notes; its functions return false where something is of unknown origin.
+class Writer {
+ public:
+  Writer(c10::DeviceIndex device, const Key& key, const Notes& notes);
+  bool add_steps();
+  // A tensor that was returned; `arguments` are the operator's.
+  bool add_result(const c10::IValue& value, const std::vector<c10::IValue>& arguments);
+
+  Recipe recipe;
+
+ private:
+  bool add_address(Step& step, int64_t address, size_t index);
+  std::optional<int32_t> space_of(int64_t address, size_t index);
+
+  const Key& key_;
+  const Notes& notes_;
+  std::vector<int32_t> spaces_;   // of each allocation among the recipe's, or -1
+  std::vector<int64_t> origins_;  // where each of the recipe's began
+};
+
+// Enqueues the steps for these operands; leaves the memory of results in `spaces`. Returns a
+// `Status`. Raises `OutOfMemoryError`.
+int perform(const Recipe& recipe, const c10::SmallVector<int64_t, 16>& operands,
+            std::vector<c10::DataPtr>& spaces);
+
+// ---- what is remembered
+
+class Memory {
+ public:
+  Memory();
+  struct Found {
+    std::shared_ptr<const Recipe> recipe;  // null: not sure
+    bool hopeless;                         // and no more to be learnt
+    uint64_t asked;                        // when this was
+  };
+  Found look_up(const Key& key) const;
+  // Whether somebody wants every call to be made in Python.
+  static bool is_suspended();
+  // Null: it could not be told what the call did. What was forgotten since it was `asked` for is not
+  // learnt: a call may have begun with old settings.
+  void learn(const Key& key, const Recipe* recipe, uint64_t asked);
+
+ private:
+  friend void forget_recalled();
+  struct Known {
+    std::shared_ptr<const Recipe> recipe;
+    bool sure = false;  // two calls in a row did the same
+    int tries = 0;
+  };
+  struct Hash {
+    size_t operator()(const std::vector<int64_t>& numbers) const;
+  };
+  void clear();
+
+  std::unordered_map<std::vector<int64_t>, Known, Hash> known_;
+  size_t numbers_ = 0;  // of all keys
+};
+
+// What was remembered holds no more.
+void forget_recalled();
+
+}  // namespace ocl

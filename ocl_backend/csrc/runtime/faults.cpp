@@ -1,0 +1,71 @@
+// The record of a device is four `int64_t` that kernels reach as any buffer: the number of what was
+// asked for (0: nothing is wrong), the index, the size it should be below, and the dimension.
+#include "runtime/faults.h"
+
+#include <array>
+#include <vector>
+
+#include "fusion/held.h"
+#include "runtime/transfer.h"
+
+namespace ocl {
+
+namespace {
+
+using Record = std::array<int64_t, 4>;
+
+std::vector<std::string>& names() {
+  static auto* all = new std::vector<std::string>();
+  return *all;
+}
+
+// Waits for the device, reads its record and clears it.
+Record take(Device& device) {
+  Record record{};
+  const Location at = locate(reinterpret_cast<const void*>(device.faults.load()));
+  if (!at.block) return record;
+  check(cl.clEnqueueReadBuffer(device.queue, at.block->buffer, CL_TRUE, at.offset, sizeof record,
+                               record.data(), 0, nullptr, nullptr),
+        device, "reading the record of faults");
+  if (record[0] == 0) return record;
+  const Record nothing{};
+  check(cl.clEnqueueWriteBuffer(device.queue, at.block->buffer, CL_TRUE, at.offset, sizeof nothing,
+                                nothing.data(), 0, nullptr, nullptr),
+        device, "clearing the record of faults");
+  return record;
+}
+
+}  // namespace
+
+void raise_fault(Device& device) {
+  if (!device.may_have_faulted.exchange(false)) return;
+  const auto [number, index, size, dim] = take(device);
+  if (number == 0) return;
+  throw c10::AcceleratorError(
+      {__func__, __FILE__, uint32_t(__LINE__)}, int32_t(number),
+      c10::str(names().at(size_t(number - 1)), " ", index, " is out of bounds for dimension ", dim,
+               " with size ", size, ". Kernels run asynchronously: the call that was wrong came "
+               "earlier, and took the nearest item. OCLGEN_SYNC_ERRORS=1 raises at that call. "
+               "The device can be used on."));
+}
+
+}  // namespace ocl
+
+extern "C" {
+
+// Makes the four zeros at `address` the record of a device; fault number i is of `given[i - 1]`.
+void ocl_watch_faults(int device, int64_t address, const char* const* given, int count) {
+  ocl::names().assign(given, given + count);
+  ocl::device_at(c10::DeviceIndex(device)).faults = address;
+}
+
+// Waits, and writes the record to `words`; returns whether there was a fault, which is forgotten.
+int ocl_take_fault(int device, int64_t* words) {
+  ocl::settle_held();
+  ocl::Device& taken = ocl::device_at(c10::DeviceIndex(device));
+  taken.may_have_faulted = false;
+  const auto record = ocl::take(taken);
+  std::copy(record.begin(), record.end(), words);
+  return record[0] != 0;
+}
+}

@@ -1,0 +1,145 @@
+// The pinned allocator: host-visible OpenCL buffers, mapped once and kept for reuse.
+// A freed block is handed out again only when every command enqueued before has finished, since a
+// non-blocking copy may still be reading it.
+#include "runtime/pinned.h"
+
+#include <map>
+#include <vector>
+
+#include "runtime/transfer.h"
+
+namespace ocl {
+
+namespace {
+
+constexpr size_t kPage = 4096;
+
+struct PinnedBlock {
+  cl_mem buffer;
+  c10::DeviceIndex device;  // whose context it belongs to; every device may copy from it
+  size_t size;
+  std::vector<cl_event> pending;  // one marker per device; empty while in use
+};
+
+struct Pinned {
+  std::mutex mutex;
+  std::map<const char*, PinnedBlock> blocks;          // by address, in use and free
+  std::multimap<size_t, const char*> free;            // by size
+};
+
+Pinned& pinned() {
+  static auto* instance = new Pinned();  // leaked: tensors die after static destructors have run
+  return *instance;
+}
+
+bool finished(PinnedBlock& block) {
+  for (cl_event marker : block.pending) {
+    cl_int state = CL_COMPLETE;
+    cl.clGetEventInfo(marker, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr);
+    if (state > CL_COMPLETE) return false;
+  }
+  return true;
+}
+
+void forget_markers(PinnedBlock& block) {
+  for (cl_event marker : block.pending) cl.clReleaseEvent(marker);
+  block.pending.clear();
+}
+
+void* take_free(Pinned& all, size_t size) {
+  for (auto it = all.free.lower_bound(size); it != all.free.end() && it->first <= 2 * size; ++it) {
+    const char* address = it->second;
+    PinnedBlock& block = all.blocks.at(address);
+    if (!finished(block)) continue;
+    forget_markers(block);
+    all.free.erase(it);
+    return const_cast<char*>(address);
+  }
+  return nullptr;
+}
+
+void* create(Pinned& all, size_t size) {
+  Device& device = device_at(current_device());
+  cl_int status = CL_SUCCESS;
+  cl_mem buffer = cl.clCreateBuffer(device.context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, size,
+                                    nullptr, &status);
+  void* address = nullptr;
+  if (status == CL_SUCCESS) {
+    address = cl.clEnqueueMapBuffer(device.queue, buffer, CL_TRUE, CL_MAP_READ_WRITE, 0, size, 0,
+                                    nullptr, nullptr, &status);
+    if (status != CL_SUCCESS) cl.clReleaseMemObject(buffer);
+  }
+  TORCH_CHECK_WITH(OutOfMemoryError, status == CL_SUCCESS, device.name, ": pinning ", size,
+                   " B of host memory failed with ", error_name(status),
+                   ". Use pin_memory=False, or smaller batches.");
+  all.blocks[static_cast<const char*>(address)] = {buffer, current_device(), size, {}};
+  return address;
+}
+
+void give_back(void* address) {
+  if (!address || in_forked_child()) return;
+  Pinned& all = pinned();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  PinnedBlock& block = all.blocks.at(static_cast<const char*>(address));
+  for (int index = 0; index < device_count(); ++index) {
+    cl_event marker = nullptr;
+    const cl_command_queue queue = device_at(c10::DeviceIndex(index)).queue;
+    if (cl.clEnqueueMarkerWithWaitList(queue, 0, nullptr, &marker) == CL_SUCCESS) {
+      cl.clFlush(queue);
+      block.pending.push_back(marker);
+    }
+  }
+  all.free.emplace(block.size, static_cast<const char*>(address));
+}
+
+struct PinnedAllocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    const c10::Device cpu(c10::DeviceType::CPU);
+    if (bytes == 0) return {nullptr, nullptr, &give_back, cpu};
+    check_not_forked();
+    TORCH_CHECK(device_count() > 0, "there is no OpenCL device to pin memory for");
+    const size_t size = (bytes + kPage - 1) / kPage * kPage;
+    Pinned& all = pinned();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    void* address = take_free(all, size);
+    if (!address) address = create(all, size);
+    return {address, address, &give_back, cpu};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
+  void copy_data(void* target, const void* source, size_t bytes) const override {
+    default_copy_data(target, source, bytes);
+  }
+};
+
+}  // namespace
+
+c10::Allocator* pinned_allocator() {
+  static auto* instance = new PinnedAllocator();
+  return instance;
+}
+
+bool is_pinned(const void* address) {
+  Pinned& all = pinned();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  auto found = all.blocks.upper_bound(static_cast<const char*>(address));
+  if (found == all.blocks.begin()) return false;
+  --found;
+  return static_cast<const char*>(address) < found->first + found->second.size;
+}
+
+void empty_pinned_cache() {
+  for (int index = 0; index < device_count(); ++index) finish(c10::DeviceIndex(index));
+  Pinned& all = pinned();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  for (const auto& [size, address] : all.free) {
+    PinnedBlock& block = all.blocks.at(address);
+    forget_markers(block);
+    cl.clEnqueueUnmapMemObject(device_at(block.device).queue, block.buffer,
+                               const_cast<char*>(address), 0, nullptr, nullptr);
+    cl.clReleaseMemObject(block.buffer);
+    all.blocks.erase(address);
+  }
+  all.free.clear();
+}
+
+}  // namespace ocl

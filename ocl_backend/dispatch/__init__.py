@@ -1,0 +1,1 @@
+"""From a call of torch to a prepared launch: registration, settings, choices, errors, fallbacks."""

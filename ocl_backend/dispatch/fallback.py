@@ -1,0 +1,112 @@
+"""Operators that run on the CPU because no kernel serves them: the counts and the policy.
+
+Calls of operators without any kernel are made by the shim, those whose kernel lacks the dtype by
+`serving`. Nothing here decides which operators have kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ocl_backend.dispatch.errors import as_the_cpu_tells
+from ocl_backend.dtypes import UnsupportedDtypeError
+from ocl_backend.runtime import shim
+
+VARIABLE = "OCLGEN_FALLBACK"
+POLICIES = ("warn", "error")
+
+
+def configure() -> None:
+    """Read the policy from the environment: `warn` (once per operator, the default) or `error`.
+
+    Raises:
+        ValueError: `OCLGEN_FALLBACK` is neither.
+    """
+    policy = os.environ.get(VARIABLE, "warn")
+    if policy not in POLICIES:
+        raise ValueError(f"{VARIABLE}={policy!r}; it must be one of {', '.join(POLICIES)}")
+    shim.library().ocl_fallback_refuse(ctypes.c_int(policy == "error"))
+
+
+def fallbacks() -> dict[str, int]:
+    """Return how often each operator ran on the CPU since the start or the last reset."""
+    read = shim.library().ocl_fallback_counts
+    read.restype = ctypes.c_char_p
+    lines = (line.rsplit(" ", 1) for line in read().decode().splitlines())
+    return {name: int(count) for name, count in lines}
+
+
+def reset_fallbacks() -> None:
+    """Forget the counts; every operator warns once again."""
+    shim.library().ocl_fallback_reset()
+
+
+def serving(
+    overload: Any, kernel: Callable[..., Any], on_complex: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """Return `kernel`, relieved where it raises `UnsupportedDtypeError`.
+
+    Complex operands go to `on_complex` if there is one, all others to the CPU. What else it raises
+    is told as the CPU tells it.
+    """
+
+    @wraps(kernel)
+    def serve(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return kernel(*args, **kwargs)
+        except UnsupportedDtypeError:
+            given = (*args, *kwargs.values())
+            if on_complex and any(isinstance(x, Tensor) and x.is_complex() for x in given):
+                return on_complex(*args, **kwargs)
+            return on_cpu(overload, args, kwargs)
+        except Exception as error:
+            told = as_the_cpu_tells(overload, args, kwargs, error)
+            if told is error:
+                raise
+            raise told from error
+
+    return serve
+
+
+def on_cpu(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Run `overload` on the CPU, with copies both ways, and count it.
+
+    Raises:
+        NotImplementedError: `OCLGEN_FALLBACK=error` forbids it.
+    """
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    mark = " complex" if any(tensor.is_complex() for tensor in tensors) else ""
+    torch.ops.ocl.note_fallback(overload.name() + mark)
+    device = next(tensor.device for tensor in tensors if tensor.device.type == "ocl")
+    twins = {id(tensor): tensor.cpu() for tensor in tensors}
+
+    def move(leaf: Any) -> Any:
+        return twins[id(leaf)] if isinstance(leaf, Tensor) else leaf
+
+    result = overload(*tree_map(move, args), **tree_map(move, kwargs))
+    written = {}
+    for target in _written(overload, args, kwargs):
+        twin = twins[id(target)]
+        target.resize_(twin.shape).copy_(twin)
+        written[id(twin)] = target
+
+    def move_back(leaf: Any) -> Any:
+        return written.get(id(leaf), leaf.to(device)) if isinstance(leaf, Tensor) else leaf
+
+    return tree_map(move_back, result)
+
+
+def _written(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
+    """Return the tensors that a call writes to."""
+    arguments = overload._schema.arguments
+    named = {**dict(zip((a.name for a in arguments), args, strict=False)), **kwargs}
+    changed = [a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    return [leaf for leaf in tree_leaves([named.get(name) for name in changed]) if leaf is not None]

@@ -1,0 +1,103 @@
+"""Indices out of range: what kernels note of them, and how Python's errors are made of it.
+
+A kernel cannot raise, and waiting for each would cost more than most of them: it notes the first
+wrong index in its device's record, and takes the nearest item. The next call that waits raises
+`torch.AcceleratorError`; with `OCLGEN_SYNC_ERRORS=1` every call waits and raises what the CPU does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ocl_backend.runtime import shim
+
+VARIABLE = "OCLGEN_SYNC_ERRORS"
+
+
+class Rule(NamedTuple):
+    """An operator's error: its type and text on the CPU, and whether -1 means the last item."""
+
+    error: type[Exception]
+    text: str
+    wraps: bool = False
+    noun: str = "index"
+
+
+BOUNDS = "index {index} is out of bounds for dimension {dim} with size {size}"
+SELF = "index out of range in self"
+FLAT = "out of range: tried to access index {index} on a tensor of {size} elements."
+
+RULES: dict[str, Rule] = {
+    "index": Rule(IndexError, BOUNDS, wraps=True),
+    "index_put": Rule(IndexError, BOUNDS, wraps=True),
+    "index_fill": Rule(IndexError, BOUNDS, wraps=True),
+    "take": Rule(IndexError, FLAT, wraps=True),
+    "put": Rule(IndexError, FLAT, wraps=True),
+    "index_select": Rule(IndexError, SELF),
+    "index_add": Rule(RuntimeError, BOUNDS),
+    "index_copy": Rule(IndexError, f"index_copy_(): {BOUNDS}"),
+    "gather": Rule(RuntimeError, BOUNDS),
+    "scatter": Rule(RuntimeError, BOUNDS),
+    "nll_loss": Rule(IndexError, "Target {index} is out of bounds.", noun="target"),
+}
+"""By the operator's name, which a record numbers from 1 in this order."""
+
+NUMBERS = {name: number for number, name in enumerate(RULES, start=1)}
+
+_synchronous = os.environ.get(VARIABLE, "0") not in ("", "0")
+
+
+def set_sync_errors(on: bool) -> None:
+    """Let every call that takes indices wait and raise the CPU's error (slow), or the next wait."""
+    global _synchronous
+    _synchronous = on
+
+
+@cache
+def record(device: int) -> Tensor:
+    """Return the record of device `device`, [4] int64, which the shim watches from then on."""
+    words = torch.zeros(4, dtype=torch.int64, device=torch.device("ocl", device))
+    names = [f"{name}: {rule.noun}".encode() for name, rule in RULES.items()]
+    shim.library().ocl_watch_faults(
+        ctypes.c_int(device),
+        ctypes.c_int64(words.data_ptr()),
+        (ctypes.c_char_p * len(names))(*names),
+        ctypes.c_int(len(names)),
+    )
+    return words
+
+
+def check(device: int) -> None:
+    """Raise what the CPU raises if a launch was wrong, where every call is to wait for it.
+
+    Raises:
+        IndexError, RuntimeError: an index was out of range; the device can be used on.
+    """
+    if not _synchronous:
+        return
+    words = (ctypes.c_int64 * 4)()
+    if shim.library().ocl_take_fault(ctypes.c_int(device), words):
+        number, index, size, dim = words
+        rule = RULES[list(RULES)[number - 1]]
+        raise rule.error(rule.text.format(index=index, size=size, dim=dim))
+
+
+NOTE = """\
+// notes what names no item, until the host has read of it
+void note_fault(volatile __global long *faults, const long number, const long index,
+                const long size, const long dim)
+{
+    if (atomic_cmpxchg((volatile __global int *)faults, 0, (int)number) == 0) {
+        faults[1] = index;
+        faults[2] = size;
+        faults[3] = dim;
+    }
+}
+"""
+"""OpenCL C that kernels which check indices begin with."""

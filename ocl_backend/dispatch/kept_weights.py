@@ -1,0 +1,92 @@
+"""Keeps what convolutions make of weights alone, between calls that need no gradient.
+
+Filter transforms, packing and folded normalisations are the same as long as the weights are. What
+depends on weights alone stands in the plan; this module decides only when it may be used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from ocl_backend.dispatch.prepared_plan import PreparedPlan
+from ocl_backend.fusion import recall
+from ocl_backend.fusion.held import settle
+
+Result = TypeVar("Result")
+
+
+class Weights(NamedTuple):
+    """Tensors of which something is made, the first by which it is kept, and their state."""
+
+    owner: Tensor
+    state: tuple[object, ...]
+    """Version and address of each, and what else counts."""
+
+    def joined(self, other: Weights, *more: object) -> Weights:
+        """Return these and others, and `more` that the result depends on, kept by this owner."""
+        return Weights(self.owner, (*self.state, *other.state, *more))
+
+
+class _Made(NamedTuple):
+    """A result, and the state of the weights that it was made of."""
+
+    state: tuple[object, ...]
+    result: Any
+
+
+_on = False
+_kept: MutableMapping[Tensor, WeakKeyDictionary[object, _Made]] = WeakTensorKeyDictionary()
+
+
+def keep_weights(on: bool = True) -> None:
+    """Keep filter transforms and packed weights of convolutions between calls, or let them go.
+
+    They are made again when torch counts a change of the weights, and go when the weights do. A
+    change through `weight.data` is not counted: turn this off and on after it. It applies where no
+    gradient is recorded, and takes up to four times the memory of the weights. Off by default.
+    """
+    global _on
+    settle()  # what was held back keeps what it makes until now
+    recall.forget()
+    _on = on
+    _kept.clear()
+
+
+def weights_of(*tensors: Tensor | None) -> Weights | None:
+    """Return the state of `tensors` at this moment, or None if nothing may be kept of them."""
+    if not _on or torch.is_grad_enabled():
+        return None
+    given = [tensor for tensor in tensors if tensor is not None]
+    if any(tensor.is_inference() for tensor in given):
+        return None
+    return Weights(given[0], tuple((tensor._version, tensor.data_ptr()) for tensor in given))
+
+
+def made_once(weights: Weights | None, maker: object, make: Callable[[], Result]) -> Result:
+    """Return what `make` made of `weights` for `maker`, or makes now if that does not hold."""
+    if weights is None:
+        return make()
+    by_maker = _kept.get(weights.owner)
+    if by_maker is None:
+        by_maker = _kept[weights.owner] = WeakKeyDictionary()
+    made = by_maker.get(maker)
+    if made is None or made.state != weights.state:
+        made = by_maker[maker] = _Made(weights.state, make())
+    result: Result = made.result
+    return result
+
+
+def run(launch: PreparedPlan, weights: Weights, *pointers: int) -> None:
+    """Enqueue `launch`, with what was kept of `weights` if that still holds.
+
+    Raises:
+        LaunchError, torch.OutOfMemoryError: as `PreparedPlan`.
+    """
+    made = made_once(weights, launch, lambda: launch.make_of_weights(*pointers))
+    launch.run_rest(made, *pointers)

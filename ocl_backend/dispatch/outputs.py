@@ -1,0 +1,75 @@
+"""The `out=` forms of operators, made from the functional ones.
+
+For operators whose result is made anew anyway; hot operators write to `out` themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from ocl_backend.dispatch.checks import check_unshared, check_written
+
+
+def check_cast(result: torch.dtype, out: torch.dtype) -> None:
+    """Raise RuntimeError, as torch does, where a result of one dtype may not become another."""
+    if not torch.can_cast(result, out):
+        raise RuntimeError(
+            f"result type {dtype_name(result)} can't be cast to the desired output type "
+            f"{dtype_name(out)}"
+        )
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return torch's name of a dtype in messages: Float, Long."""
+    names: dict[torch.dtype, str] = {torch.float32: "Float", torch.float64: "Double"}
+    names |= {torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char"}
+    names |= {torch.uint8: "Byte", torch.bool: "Bool", torch.float16: "Half"}
+    return names.get(dtype, str(dtype).removeprefix("torch."))
+
+
+def into(function: Callable[..., Any], *names: str, casts: bool = True) -> Callable[..., Any]:
+    """Return the form of `function` that writes its results to the keyword arguments `names`.
+
+    The default name is `out`. Outputs are resized to fit, and take the results' values in their
+    own dtype, or must have the results' where nothing `casts`.
+
+    Raises:
+        RuntimeError: dtypes do not fit, or the outputs are on another device.
+    """
+    names = names or ("out",)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        outputs = [kwargs.pop(name) for name in names]
+        results = function(*args, **kwargs)
+        given = [results] if isinstance(results, Tensor) else results
+        for output, result in zip(outputs, given, strict=True):
+            check_cast(result.dtype, output.dtype)
+            if result.device != output.device:
+                raise RuntimeError(f"the result is on {result.device}, out on {output.device}")
+            if not casts and result.dtype is not output.dtype:
+                raise RuntimeError(
+                    f"Expected out tensor to have dtype {result.dtype}, but got {output.dtype}"
+                )
+            output.resize_(result.shape).copy_(result)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    return run
+
+
+def apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an out form that refuses outputs whose items share memory, also with an input's."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        outputs = [value for value in kwargs.values() if isinstance(value, Tensor)]
+        inputs = [leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]
+        for output in outputs:
+            check_written("out", output)
+            check_unshared(inputs, output)
+        return function(*args, **kwargs)
+
+    return run

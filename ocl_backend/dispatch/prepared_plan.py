@@ -1,0 +1,140 @@
+"""Prepared plans: what a family generated, ready to be launched with data pointers only.
+
+How kernels are launched is `launch`'s business, which plan runs, `tuned`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+
+from ocl_backend.runtime.launch import Argument, Launch, LaunchSequence, Part, Pointer, prepare
+from oclgen import plan as plans
+from oclgen.opencl.device import SCALAR_TYPES, LaunchError
+
+
+class Step(NamedTuple):
+    """A prepared launch of a plan, and the roles of its buffers in order."""
+
+    launch: Launch
+    roles: tuple[str, ...]
+    of_weights: bool
+
+
+class Made(NamedTuple):
+    """Workspaces that a plan filled from weights alone, and their addresses."""
+
+    spaces: tuple[torch.Tensor, ...]
+    addresses: tuple[int, ...]
+
+
+class PreparedPlan(LaunchSequence):
+    """A generated plan whose launches are prepared; call it with the data pointers of its roles.
+
+    Once it has made what depends on weights, it can run the rest alone.
+    """
+
+    __slots__ = ("_counters", "_device", "_made_bytes", "_make", "_rest")
+
+    def __init__(
+        self, device: int, plan: plans.Plan, roles: Sequence[str], steps: Sequence[Step]
+    ) -> None:
+        self._device = torch.device("ocl", device)
+        self._counters = _counters(device, plan.counters) if plan.counters else None
+        spaces = dict(plan.workspaces)
+        first = [step for step in steps if step.of_weights]
+        rest = [step for step in steps if not step.of_weights]
+        made = [role for role in spaces if any(role in step.roles for step in first)]
+        self._made_bytes = [spaces[role] for role in made]
+        others = {role: size for role, size in spaces.items() if role not in made}
+        self._make = LaunchSequence(device, *self._shared(first, (*roles, *made), {}))
+        self._rest = LaunchSequence(device, *self._shared(rest, (*roles, *made), others))
+        super().__init__(device, *self._shared([*first, *rest], roles, spaces))
+
+    def make_of_weights(self, *pointers: int) -> Made:
+        """Enqueue what depends on the weights alone; return what that fills.
+
+        Raises:
+            LaunchError, torch.OutOfMemoryError: as a call.
+        """
+        spaces = tuple(
+            torch.empty(size, dtype=torch.uint8, device=self._device) for size in self._made_bytes
+        )
+        made = Made(spaces, tuple(space.data_ptr() for space in spaces))
+        self._make(*pointers, *made.addresses)
+        return made
+
+    def run_rest(self, made: Made, *pointers: int) -> None:
+        """Enqueue the other launches, on what `make_of_weights` returned.
+
+        Raises:
+            LaunchError, torch.OutOfMemoryError: as a call.
+        """
+        self._rest(*pointers, *made.addresses)
+
+    def _shared(
+        self, steps: Iterable[Step], given: Sequence[str], spaces: Mapping[str, int]
+    ) -> tuple[list[Part], int, list[int], list[int]]:
+        """Return what a sequence of `steps` takes, if its values are the addresses of `given`."""
+        fixed = [] if self._counters is None else [self._counters.data_ptr()]
+        known = (*given, *[plans.COUNTERS for _ in fixed], *spaces)
+        parts = [Part(step.launch, tuple(map(known.index, step.roles))) for step in steps]
+        return parts, len(given), [*spaces.values()], fixed
+
+
+def prepare_plan(
+    device: int,
+    plan: plans.Plan,
+    roles: Sequence[str],
+    item_bytes: Mapping[str, int] | int = 4,
+    scalars: Mapping[str, int | float] | None = None,
+) -> PreparedPlan:
+    """Prepare every launch of `plan` on device `device`; calls pass pointers in order of `roles`.
+
+    `item_bytes` is the item size of each role's tensor (an int: of all); `scalars` replace named
+    scalars of the plan.
+
+    Raises:
+        BuildError: the compiler refused a program.
+        LaunchError: an argument does not fit, or the plan wants a role that is not in `roles`.
+    """
+    known = {*roles, *(role for role, _ in plan.workspaces), plans.COUNTERS}
+    steps = []
+    for step in plan.launches:
+        wanted = tuple(arg.role for arg in step.args if isinstance(arg, plans.Buffer))
+        if missing := sorted({*wanted} - known):
+            raise LaunchError(f"kernel {step.kernel} wants {missing}; given are {sorted(known)}")
+        arguments = _arguments(step, item_bytes, scalars or {})
+        launch = prepare(
+            device, step.source, step.kernel, step.global_size, arguments, step.local_size
+        )
+        steps.append(Step(launch, wanted, step.of_weights))
+    return PreparedPlan(device, plan, roles, steps)
+
+
+_zeros: dict[int, torch.Tensor] = {}
+
+
+def _counters(device: int, count: int) -> torch.Tensor:
+    """Return at least `count` ints that are zero between launches; a device's plans share them."""
+    known = _zeros.get(device)
+    if known is None or known.numel() < count:
+        place = torch.device("ocl", device)
+        known = _zeros[device] = torch.zeros(count, dtype=torch.int32, device=place)
+    return known
+
+
+def _arguments(
+    step: plans.Launch, item_bytes: Mapping[str, int] | int, scalars: Mapping[str, int | float]
+) -> list[Argument]:
+    arguments: list[Argument] = []
+    for arg in step.args:
+        if isinstance(arg, plans.Buffer):
+            size = item_bytes if isinstance(item_bytes, int) else item_bytes.get(arg.role, 1)
+            arguments.append(Pointer(size))
+        elif isinstance(arg, plans.Scalar):
+            arguments.append(SCALAR_TYPES[arg.type](scalars.get(arg.name, arg.value)))
+        # an Offset follows its Buffer and belongs to the Pointer
+    return arguments

@@ -1,0 +1,69 @@
+"""Makes torch know the device `ocl`: its name, its module and its operators, once per process.
+
+What the device does is in the other modules.
+"""
+
+from __future__ import annotations
+
+import atexit
+from contextlib import suppress
+from functools import cache
+
+import torch
+
+import ocl_autoload
+from ocl_backend import module, ops, tied
+from ocl_backend.dispatch import fallback
+from ocl_backend.fusion import held
+from ocl_backend.ops.training import optim
+from ocl_backend.runtime import copies, devices, generators, memory, shim, streams
+
+
+@cache
+def register() -> None:
+    """Register the device; later calls do nothing.
+
+    Raises:
+        ShimError: the native part could not be compiled.
+        RuntimeError: another backend has already taken torch's slot for private devices.
+    """
+    library = shim.library()
+    ocl_autoload.announce(library, module)
+    memory.open_devices()
+    library.ocl_open_later(None, 0)
+    generators.open_generators(ocl_autoload.seed)
+    held.register()
+    copies.register()
+    tied.register()
+    ops.register()
+    optim.prefer_fused()
+    fallback.configure()
+    atexit.register(_settle)
+    if devices.is_available():
+        ocl_autoload.remember(shim.cached_path(), shim.sources(), devices.device_count())
+
+
+_last: list[torch.Tensor] = []
+
+
+def _settle() -> None:
+    """Let devices and autograd's threads come to rest before the interpreter goes down.
+
+    A backward pass returns before its threads have dropped what they held of it. Some of that are
+    Python objects, whose dropping needs the interpreter, and without one the process aborts. A
+    pass without Python goes behind the last one in each thread's queue, and what it uses is kept.
+    It enters the engine directly: `Tensor.backward` leaves a Python object in every pass.
+    """
+    for index in range(devices.device_count()):
+        with suppress(torch.OutOfMemoryError):  # without 4 bytes left, the rest is not worth more
+            _pass_through(torch.device("ocl", index))
+        with suppress(torch.AcceleratorError):  # of a result that nobody waited for
+            streams.synchronize(index)
+
+
+def _pass_through(device: torch.device) -> None:
+    engine = torch.autograd.Variable._execution_engine
+    leaf = torch.empty(1, device=device, requires_grad=True)
+    result, gradient = leaf.view(1), leaf.detach().clone()
+    _last.extend((leaf, result, gradient))
+    engine.run_backward((result,), (gradient,), False, False, (), True, accumulate_grad=True)

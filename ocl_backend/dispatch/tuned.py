@@ -1,0 +1,291 @@
+"""Which variant a tuned operator runs: chosen once per problem, built once, then only launched.
+
+How a variant was found is the search's business, how it is launched `ocl_backend.runtime.launch`'s.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, Protocol, TypeVar
+from weakref import WeakSet
+
+import torch
+
+from ocl_backend.dispatch import kept_weights
+from ocl_backend.dispatch.kept_weights import Weights
+from ocl_backend.dispatch.prepared_plan import PreparedPlan, prepare_plan
+from ocl_backend.fusion import held, recall
+from oclgen.families import FAMILIES, config_to_json
+from oclgen.opencl.device import BuildError, LaunchError, devices
+from oclgen.plan import Plan
+from oclgen.problem import DTYPES, Problem
+from tuned_db import Choice, Chooser, DatabaseError, NoVariantError, open_store
+
+Known = TypeVar("Known", bound=Problem)
+
+STORAGE: dict[torch.dtype, str] = {
+    torch.float32: "fp32",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+}
+"""The dtypes that the generated families compute with."""
+
+
+class ExplainRow(NamedTuple):
+    """One line of a report: how often an operator met a problem, what ran, where it came from."""
+
+    calls: int
+    operator: str
+    problem: str
+    rung: str
+    family: str
+    config: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `torch.ocl.explain` saw: the function's result and one row per operator and problem."""
+
+    result: Any
+    rows: tuple[ExplainRow, ...]
+
+    def __str__(self) -> str:
+        """Return the rows as a plain table with aligned columns."""
+        table = [ExplainRow._fields, *(tuple(map(str, row)) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = (
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in table
+        )
+        return "\n".join(lines)
+
+
+class Prologue(Protocol):
+    """Launches that prepare what a plan reads; equal ones prepare the same."""
+
+    def roles(self, problem: Any) -> dict[str, int]:
+        """Return the buffers that prologue and plan take, and the bytes of their items."""
+
+    def before(self, plan: Plan, problem: Any) -> Plan:
+        """Return prologue and plan as one."""
+
+
+class TunedCall:
+    """A problem's chosen variant, ready to launch; call it with data pointers in role order.
+
+    `replaceable` names the scalars that the plan let its caller replace.
+    """
+
+    __slots__ = ("__weakref__", "_launch", "choice", "device", "operator", "replaceable")
+
+    def __init__(
+        self,
+        operator: str,
+        device: int,
+        choice: Choice,
+        launch: PreparedPlan,
+        replaceable: frozenset[str],
+    ) -> None:
+        self.operator = operator
+        self.device = device
+        self.choice = choice
+        self.replaceable = replaceable
+        self._launch = launch
+        _prepared_calls.add(self)
+
+    def __call__(self, *pointers: int) -> None:
+        """Enqueue the variant; raises as `PreparedPlan`."""
+        self._launch(*pointers)
+        for notice in _observers:
+            notice(self)
+
+    def offer(
+        self, rule: held.Rule, pointers: tuple[int, ...], weights: Weights | None = None
+    ) -> None:
+        """Hold the call, which is what `rule` is alone, back for what may follow, or run it."""
+        held.offer(rule, self._launch, pointers, weights, is_observed=bool(_observers))
+
+    def with_weights(self, weights: Weights | None, *pointers: int) -> None:
+        """Enqueue the variant as a call does; what it makes of `weights` alone is kept."""
+        if weights is None:
+            self._launch(*pointers)
+        else:
+            kept_weights.run(self._launch, weights, *pointers)
+        for notice in _observers:
+            notice(self)
+
+
+_prepared_calls: WeakSet[TunedCall] = WeakSet()
+_observers: list[Callable[[TunedCall], None]] = []
+_tune_first: Callable[[int, Problem], None] | None = None
+
+
+def prepared_calls() -> list[TunedCall]:
+    """Return the calls that are ready to launch."""
+    return list(_prepared_calls)
+
+
+def observe(notice: Callable[[TunedCall], None], on: bool = True) -> None:
+    """Call `notice` after every tuned call from now on; with `on` False, no longer."""
+    held.settle()  # what was called before is another's to notice
+    if on == (notice in _observers):
+        return
+    (_observers.append if on else _observers.remove)(notice)
+    recall.suspend(on)
+
+
+def tune_when_met(tune: Callable[[int, Problem], None] | None) -> None:
+    """Let `tune(device, problem)` run before an untuned problem is first served; None: no longer.
+
+    What is prepared is forgotten, so that problems met before are met again.
+    """
+    global _tune_first
+    if tune is not _tune_first:
+        _tune_first = tune
+        reload_tuned()
+
+
+@cache
+def chooser(device: int) -> Chooser:
+    """Return the chooser of torch device `device`, which has read the user's database.
+
+    A database that cannot be read is warned of, and shipped and default variants serve.
+    """
+    target = devices()[device]
+    try:
+        made = Chooser(open_store(), target.info, target.limits)
+    except DatabaseError as error:
+        warnings.warn(f"the ocl device runs on shipped and default variants: {error}", stacklevel=2)
+        made = Chooser(None, target.info, target.limits)
+    made.bound_conv_error(_conv_error)
+    return made
+
+
+_conv_error: float | None = None
+
+
+def set_conv_accuracy(bound: float | None) -> None:
+    """Let convolutions run only on variants whose error is known to be at most `bound`.
+
+    The error is the relative L2 error against float64, measured with each variant when it was
+    tuned: about 5e-7 for direct sums in float32, 1e-6 to 1e-5 for Winograd's larger tiles. None,
+    the default, takes what passed verification: 1e-5 for float32.
+
+    Raises:
+        ValueError: the bound is not positive.
+    """
+    global _conv_error
+    if bound is not None and not bound > 0:
+        raise ValueError(f"an accuracy of {bound} is unreachable; give a positive error, or None")
+    _conv_error = bound
+    reload_tuned()
+
+
+@lru_cache(maxsize=8192)
+def tuned_call(
+    operator: str,
+    device: int,
+    problem: Problem,
+    scalars: tuple[tuple[str, int], ...] = (),
+    prologue: Prologue | None = None,
+) -> TunedCall:
+    """Return the call that computes `problem`; its pointers follow `problem.buffers`' order.
+
+    `scalars` replace named scalars of the plan (row and batch strides). A `prologue` comes before
+    the plan, and pointers follow its roles. A variant that does not build is warned of and replaced
+    by the next best.
+
+    Raises:
+        NoVariantError: no family serves the problem, or none of them builds here.
+    """
+    choice = chooser(device).choose(problem)
+    if _tune_first is not None and choice.rung != "exact":
+        _tune_first(device, problem)
+        chooser(device).refresh()
+        choice = chooser(device).choose(problem)
+    while True:
+        try:
+            plan = FAMILIES[choice.family].plan(problem, choice.config)
+            roles = dict.fromkeys(problem.buffers, DTYPES[problem.dtype])
+            if prologue is not None:
+                plan, roles = prologue.before(plan, problem), prologue.roles(problem)
+            launch = prepare_plan(device, plan, tuple(roles), roles, dict(scalars))
+            return TunedCall(operator, device, choice, launch, plan.replaceable)
+        except (BuildError, LaunchError) as error:
+            warnings.warn(
+                f"{problem.key()}: {choice.family} from rung {choice.rung!r} does not build and "
+                f"the next best is taken. Tune the problem anew. {error}",
+                stacklevel=2,
+            )
+            choice = chooser(device).reject(choice)
+
+
+def better_known(device: int, first: Known, second: Known) -> Known:
+    """Return the problem that a higher step of the ladder serves: `first` if both are as good.
+
+    Of two that compute the same, such as a convolution in two layouts, this is the one that was
+    tuned. `second` is returned if no family serves `first`.
+    """
+    try:
+        steps = [chooser(device).choose(one).step for one in (first, second)]
+    except NoVariantError:
+        return second
+    return first if steps[0] <= steps[1] else second
+
+
+def reload_tuned() -> None:
+    """Read the database again and forget every prepared variant, as after tuning in between."""
+    held.forget()
+    chooser.cache_clear()
+    tuned_call.cache_clear()
+    for forget in _dependents:
+        forget()
+
+
+_dependents: list[Callable[[], None]] = []
+
+
+def forget_with_tuned(forget: Callable[[], None]) -> None:
+    """Call `forget` when `reload_tuned` forgets what is prepared: for what holds calls."""
+    _dependents.append(forget)
+
+
+def remember(maxsize: int = 8192) -> Callable[[Callable[..., Any]], Any]:
+    """Return `lru_cache(maxsize)` whose entries `reload_tuned` forgets: for what holds calls."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        cached = lru_cache(maxsize)(function)
+        _dependents.append(cached.cache_clear)
+        return cached
+
+    return decorate
+
+
+def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+    """Run `function(*args, **kwargs)` and report every tuned operator it called; print the result.
+
+    Rows are in order of first call. Calls that other threads make meanwhile are counted too.
+    """
+    calls: list[TunedCall] = []
+    observe(notice := calls.append)
+    try:
+        result = function(*args, **kwargs)
+    finally:
+        observe(notice, on=False)
+    counts = Counter((call.operator, call.choice) for call in calls)
+    rows = (
+        ExplainRow(
+            count,
+            operator,
+            choice.problem.key(),
+            choice.source,
+            choice.family,
+            config_to_json(choice.config),
+        )
+        for (operator, choice), count in counts.items()
+    )
+    return Explanation(result, tuple(rows))

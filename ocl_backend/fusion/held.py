@@ -1,0 +1,296 @@
+"""Holds launches back until the next command, so that they can run as one with what follows them.
+
+A convolution's result is often normalised and activated, and then nobody sees what lay in between.
+Torch runs eagerly and does not say what comes next; but a launch that nobody waits for may as well
+be enqueued a moment later. So the last few may be held: a chain in which each step reads what the
+one before it wrote. Any other command lets the chain run first, so the order is the usual one.
+
+The chain itself is the shim's (csrc/fusion/held.cpp). Here is what may be held, a `Rule` per call;
+which steps can be made one, and how, those know.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import count
+from struct import pack, unpack
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from ocl_backend.fusion import recall
+from ocl_backend.runtime import launch, shim
+from ocl_backend.runtime.launch import Prepared
+
+Kind = Literal[
+    "convolution", "product", "batch_norm", "add", "activation", "mask", "batch_norm_backward"
+]
+
+FOLLOWERS: dict[Kind, frozenset[Kind]] = {
+    "convolution": frozenset({"batch_norm", "add", "activation"}),
+    "product": frozenset({"add", "activation"}),
+    "batch_norm": frozenset({"add", "activation"}),
+    "add": frozenset({"activation", "mask"}),
+    "mask": frozenset({"batch_norm_backward"}),
+    "activation": frozenset(),
+    "batch_norm_backward": frozenset(),
+}
+"""What may be held behind what: some rule can make one of the two."""
+
+
+class Way(NamedTuple):
+    """How a call may continue a chain; numbers are places among its values.
+
+    `source` is what it reads of the step before it. All else that it reads was written before the
+    chain, and nothing that it writes, its result among it, is read by that; a result in the
+    source's place is not named.
+    """
+
+    source: int
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+
+
+class Rule:
+    """A call whose shapes, strides and dtypes are known: how it runs, alone and with followers.
+
+    `items` and `dtype` are those of its result, which is dense, as is what it reads of the step
+    before it: both lie in the same order, whatever their shapes. The result is the value at
+    `result`. The call may continue a chain in one of its `ways`, unless it never `follows`, and if
+    it `begins`, a chain may begin with it, as the first way has it.
+    """
+
+    kind: Kind
+    operator: str
+    device: int
+    items: int
+    dtype: torch.dtype
+    result: int
+    ways: tuple[Way, ...]
+    follows: bool = True
+    begins: bool = True
+
+    @cached_property
+    def calls(self) -> dict[tuple[Prepared, bool], Held]:
+        """What the shim knows of it."""
+        return {}
+
+    def alone(self, step: Step) -> None:
+        """Enqueue what torch asked for, and nothing else."""
+        raise NotImplementedError
+
+    def fuse(self, step: Step, after: Sequence[Step]) -> int:
+        """Enqueue `step` and as many of the steps `after` it as can be one with it; return those.
+
+        Nobody can see the results of `step` and of those `after` it, but for the last one's.
+        """
+        del after
+        self.alone(step)
+        return 0
+
+
+class Step(NamedTuple):
+    """A held call: addresses, and whatever else its rule needs.
+
+    `source` is the address of what it reads of the step before it, `values` are what its launch
+    takes, `weights` what it may keep things of.
+    """
+
+    rule: Rule
+    source: int
+    result: int
+    values: Sequence[Any]
+    weights: Any = None
+
+
+class Held(Prepared):
+    """A rule's call as the shim knows it; call it with the launch's values and its weights' number.
+
+    `alone` is what it is by itself. If that is more than to enqueue it, the rule `is_asked`.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, rule: Rule, alone: Prepared, is_asked: bool) -> None:
+        _drop_rules()
+        if len(_rules) >= MOST_RULES:
+            forget()
+        number = next(_numbers)
+        _rules[number] = rule, alone.words
+        kinds = [*FOLLOWERS]
+        before = [kind for kind in kinds if rule.follows and rule.kind in FOLLOWERS[kind]]
+        places = [
+            place
+            for way in rule.ways
+            for place in (way.source, len(way.reads), *way.reads, len(way.writes), *way.writes)
+        ]
+        create = shim.library().ocl_held_new
+        create.restype = ctypes.c_void_p
+        handle = create(
+            ctypes.c_int64(number),
+            rule.operator.encode(),
+            ctypes.c_void_p(alone.handle),
+            ctypes.c_int(is_asked),
+            ctypes.c_int(rule.device),
+            ctypes.c_uint32(1 << kinds.index(rule.kind)),
+            ctypes.c_uint32(sum(1 << kinds.index(kind) for kind in before)),
+            ctypes.c_int64(rule.items),
+            ctypes.c_int64(_dtypes.setdefault(rule.dtype, len(_dtypes))),
+            ctypes.c_uint32(rule.result),
+            ctypes.c_int(rule.begins),
+            ctypes.c_uint32(len(rule.ways)),
+            (ctypes.c_uint32 * len(places))(*places),
+        )
+        super().__init__(handle, f"{alone.words}q")
+
+
+MOST_RULES = 16384
+"""So many are told of; those of shapes that never come again must not add up."""
+_numbers = count(1)
+_rules: dict[int, tuple[Rule, str]] = {}
+"""Rules by their calls' numbers, and how values travel."""
+_dtypes: dict[torch.dtype, int] = {}
+_weights: dict[int, Any] = {}
+"""What held steps may keep things of, by numbers that are passed on."""
+
+
+def offer(
+    rule: Rule,
+    alone: Prepared,
+    values: Sequence[Any],
+    weights: Any = None,
+    is_observed: bool = False,
+) -> None:
+    """Hold the call of `rule` back, behind what is held, or run it if that cannot be or not pays.
+
+    `values` are those of its launch, `alone`. What it makes of `weights` may be kept. If it
+    `is_observed`, the rule runs it, whatever becomes of it.
+
+    Raises:
+        LaunchError, torch.OutOfMemoryError, BuildError: as launches do, this or what was held.
+    """
+    key = alone, is_observed or weights is not None
+    held = rule.calls.get(key)
+    if held is None:
+        held = rule.calls[key] = Held(rule, *key)
+    number = 0
+    if weights is not None:
+        if not is_holding():
+            _weights.clear()
+        _weights[number := next(_numbers)] = weights
+    held(*values, number)
+
+
+def forget() -> None:
+    """Let rules go that were offered; those that are needed are told of again."""
+    settle()
+    recall.forget()  # also what was never offered: a product without bias has no rule
+    if not _rules:
+        return
+    for rule, _ in [*_rules.values()]:
+        rule.calls.clear()
+    _drop_rules()
+
+
+def _drop_rules() -> None:
+    """Let go of the rules whose calls the shim has let go: another thread may be making one yet."""
+    gone = shim.library().ocl_held_gone
+    gone.restype = ctypes.c_int64
+    while number := gone():
+        del _rules[number]
+
+
+def is_holding() -> bool:
+    """Say whether anything is held back."""
+    return bool(shim.library().ocl_is_holding())
+
+
+def settle() -> None:
+    """Enqueue what is held back.
+
+    Raises:
+        LaunchError, torch.OutOfMemoryError, BuildError: as launches do; the rest of the chain is
+            then lost, as it would be had its first part failed at once.
+    """
+    if _rules and (status := shim.library().ocl_settle()):
+        raise launch.error(status)
+
+
+def _run(words: Any, launches: int) -> int:
+    """Enqueue the first of the steps that the shim describes, with those that can be one with it.
+
+    Return how many these are, or a negative status.
+    """
+    try:
+        first, *after = _steps(words, launches)
+        if after:
+            return first.rule.fuse(first, after)
+        first.rule.alone(first)
+        return 0
+    except BaseException as error:  # an interrupt too: Python drops what leaves a callback
+        return -launch.keep(error)
+
+
+def _steps(words: Any, launches: int) -> list[Step]:
+    at, steps = 0, []
+    for _ in range(launches):
+        length, number, way = words[at : at + 3]
+        rule, kinds = _rules[number]
+        given = words[at + 3 : at + 3 + length]
+        values = unpack(kinds, pack(f"{length - 1}q", *given[:-1]))
+        source = values[rule.ways[way].source]
+        weights = _weights.pop(given[-1], None)
+        steps.append(Step(rule, source, values[rule.result], values, weights))
+        at += 3 + length
+    return steps
+
+
+_is_on = True
+
+
+def set_fusion(on: bool) -> None:
+    """Let operators that follow each other run as one kernel where nobody can tell, or not.
+
+    On by default: batch normalisation behind a convolution, residual addition and activation
+    behind that, batch normalisation or a linear layer, and the like. Results are the same but for
+    rounding; in fp16 and bf16 what lies in between is not rounded. For all threads.
+    """
+    global _is_on
+    settle()
+    _is_on = on
+    shim.library().ocl_set_fusion(ctypes.c_int(on))
+
+
+class fusion:  # noqa: N801  (a context of `torch.ocl`, named as torch's are)
+    """Context in which `set_fusion(on)` holds; it ends with the setting from before."""
+
+    def __init__(self, on: bool = True) -> None:
+        self._wanted = on
+
+    def __enter__(self) -> None:
+        """Switch, and remember what was set."""
+        self._before = _is_on
+        set_fusion(self._wanted)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Switch back."""
+        set_fusion(self._before)
+
+
+_RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64)(_run)
+
+
+def register() -> None:
+    """Let the shim ask for what it holds; who waits there lets go of the interpreter."""
+    python = ctypes.pythonapi
+    functions = python.PyGILState_Check, python.PyEval_SaveThread, python.PyEval_RestoreThread
+    addresses = (ctypes.cast(function, ctypes.c_void_p) for function in (_RUN, *functions))
+    shim.library().ocl_hold_with(*addresses)

@@ -1,0 +1,45 @@
+"""Operators whose calls are recalled: once two have done the same, the shim does it without Python.
+
+What a call does depends on its arguments' shapes, strides, dtypes and overlap, and on settings;
+whoever changes one of these says so here. How calls are noted: csrc/fusion/recipe.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ocl_backend.runtime import shim
+
+_open: Any = torch.library.Library  # untyped in torch
+_libraries: list[Any] = []
+
+
+def register(overload: Any, kernel: Callable[..., Any]) -> None:
+    """Let `kernel` serve torch's `overload` on the device, where no call like it is recalled."""
+    if not _libraries:
+        _libraries.append(_open("ocl_plain", "DEF"))
+    plain, schema = _libraries[0], overload._schema
+    (space, name), label = schema.name.split("::"), schema.overload_name
+    plain.define(str(schema).removeprefix(f"{space}::"))
+    plain.impl(f"{name}.{label}" if label else name, kernel, "PrivateUse1")
+    shim.library().ocl_recall_operator(space.encode(), name.encode(), label.encode())
+
+
+def forget() -> None:
+    """Forget what calls do: a setting has changed."""
+    if _libraries:
+        shim.library().ocl_forget_recalled()
+
+
+def suspend(on: bool) -> None:
+    """Recall nothing until the last who wanted that wants it no more: every call is looked at."""
+    shim.library().ocl_suspend_recall(ctypes.c_int(1 if on else -1))
+
+
+def prevent() -> None:
+    """Say that the present call is not to be recalled: the next one will do something else."""
+    shim.library().ocl_note_other()

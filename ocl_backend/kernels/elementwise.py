@@ -1,0 +1,366 @@
+"""Elementwise kernels: operands, scalars and a body in, OpenCL C and a prepared launch out.
+
+What the body computes is the callers' matter; this module knows how items are walked. It serves
+pointwise operators, indexing (an `address` is an item index the body computes with), random
+numbers and ranges (a `position` is an index without a buffer).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ocl_backend.dtypes import DType, dtype_of
+from ocl_backend.kernels import vectors
+from ocl_backend.kernels.layout import Layout, Sizes, broadcast_strides, collapse
+from ocl_backend.runtime.launch import Argument, Pointer, Varying, prepare
+from oclgen.limits import Limits
+from oclgen.opencl.device import devices
+from oclgen.render import render
+
+Role = Literal["input", "output", "inout", "address", "position"]
+
+CHUNK = 4096
+"""Items one work-item of a CPU walks: some microseconds, against tenths for starting it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor of the kernel, or a position.
+
+    `input` is loaded before the body, `output` stored after it, `inout` both; `address` gives the
+    body an item index `name_at`, the pointer `name_data` and the macros `LOAD_name(at)` and
+    `STORE_name(at, value)`, and for vectors of `items`, at multiples of so many, `LOADS_name` and
+    `STORES_name`; `position` gives the index alone, as the variable `name`.
+    `value` is the C type in registers ("": the kernel's), `result` the variable that is stored
+    ("": `name`).
+    """
+
+    name: str
+    dtype: torch.dtype = torch.int64
+    role: Role = "input"
+    value: str = ""
+    result: str = ""
+    items: int = 1
+
+    @property
+    def type(self) -> DType:
+        """How the dtype is stored."""
+        return dtype_of(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A number given at launch; `value` is its C type in the body."""
+
+    name: str
+    value: str
+
+    @property
+    def argument(self) -> Varying:
+        """How it travels: a double as the bits of a long, every integer as a long."""
+        return Varying("float" if self.value == "float" else "long")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Everything but sizes and strides. In `body`, `T` is a register of `value`, `R` of `truth`.
+
+    `parameters` are in the order of a launch's values (positions have none). The body must be
+    right for scalars and vectors alike unless `scalar_only`. `work` is how many usual items'
+    worth of time a body takes: a CPU's work-items then walk fewer.
+    """
+
+    name: str
+    value: str
+    parameters: tuple[Operand | Scalar, ...]
+    body: str
+    helpers: str = ""
+    scalar_only: bool = False
+    truth: str = ""
+    work: int = 1
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The parameters that are walked."""
+        return tuple(p for p in self.parameters if isinstance(p, Operand))
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The parameters that are numbers."""
+        return tuple(p for p in self.parameters if isinstance(p, Scalar))
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """How the items are shared out: `local` work-items side by side, `steps` vectors each."""
+
+    width: int
+    local: tuple[int, int]
+    steps: int
+    rows_per_item: int
+
+    @staticmethod
+    def of(layout: Layout, limits: Limits, kernel: Kernel) -> Geometry:
+        """Return long vector loops for CPUs, one vector or four items per work-item for GPUs."""
+        if limits.kind == "cpu":
+            width = 1 if kernel.scalar_only else 16
+            steps = max(1, CHUNK // (width * kernel.work))
+            return Geometry(width, (1, 1), steps, max(1, CHUNK // (layout.inner * kernel.work)))
+        group = min(256, limits.max_work_group)
+        width = _gpu_width(kernel, layout) if layout.inner * layout.rows >= 64 * group else 1
+        across = min(group, 1 << (-(-layout.inner // width) - 1).bit_length())
+        steps = 4 if width == 1 and layout.inner >= 64 * group else 1
+        # one row has no second dimension: more work-items along it would walk the row again
+        down = group // across if layout.rows > 1 else 1
+        return Geometry(width, (across, down), steps, 1)
+
+    def global_size(self, layout: Layout) -> tuple[int, int]:
+        """Return the work-items to launch."""
+        columns = -(-layout.inner // (self.local[0] * self.width * self.steps))
+        rows = -(-layout.rows // (self.local[1] * self.rows_per_item))
+        return columns * self.local[0], rows * self.local[1]
+
+
+def _gpu_width(kernel: Kernel, layout: Layout) -> int:
+    """Return the most items that each operand reads or writes by one access; 1 if that cannot be.
+
+    Rows of dense operands then begin with a whole vector: all are aligned where the first one is.
+    """
+    if kernel.scalar_only or any(steps[-1] not in (0, 1) for steps in layout.strides):
+        return 1
+    begins = [step for steps in layout.strides if steps[-1] == 1 for step in steps[:-1]]
+    whole = [layout.inner, *begins] if layout.rows > 1 else []
+    return vectors.width_at_once((operand.type for operand in kernel.operands), whole)
+
+
+Run = Callable[..., None]
+
+
+def prepare_elementwise(device: int, kernel: Kernel, shape: Sizes, strides: Sequence[Sizes]) -> Run:
+    """Return the launch of `kernel` over `shape`; `strides` are the operands', in items.
+
+    Call it with a `data_ptr()` or a number per parameter, in order, positions left out.
+
+    Raises:
+        NotImplementedError: a dtype has no kernel.
+        BuildError: the compiler refused the text.
+    """
+    if 0 in shape:
+        return lambda *_: None
+    lead = [operand.role in ("output", "inout") for operand in kernel.operands]
+    layout = collapse(shape, strides, lead.index(True) if any(lead) else 0)
+    limits = devices()[device].limits
+    geometry = Geometry.of(layout, limits, kernel)
+    wide = layout.reach >= 2**31 - CHUNK
+    inner = tuple(str(steps[-1]) if steps[-1] in (0, 1) else "s" for steps in layout.strides)
+    text = source(kernel, len(layout.sizes), inner, geometry.width, geometry.steps, wide)
+    return prepare(
+        device,
+        text,
+        f"{kernel.name}_kernel",
+        geometry.global_size(layout),
+        _arguments(kernel, layout, geometry, inner, np.int64 if wide else np.int32),
+        geometry.local,
+    )
+
+
+def launch(
+    kernel: Kernel,
+    shape: Sizes,
+    given: Sequence[Tensor | float],
+    strides: Mapping[str, Sizes] | None = None,
+) -> None:
+    """Run `kernel` over `shape` on tensors and numbers in the order of its parameters.
+
+    Tensors are broadcast to `shape`; `strides` say how the named operands move instead, which
+    addresses and positions need.
+    """
+    named = strides or {}
+    tensors = [value for value in given if isinstance(value, Tensor)]
+    rest = iter(tensors)
+    walked = []
+    for operand in kernel.operands:
+        tensor = None if operand.role == "position" else next(rest)
+        if operand.name in named or tensor is None:
+            walked.append(tuple(named[operand.name]))
+        else:
+            walked.append(broadcast_strides(shape, tensor.shape, tensor.stride()))
+    run = _remembered(tensors[0].get_device(), kernel, tuple(shape), tuple(walked))
+    numbers = iter(kernel.scalars)
+    run(*(v.data_ptr() if isinstance(v, Tensor) else encode(next(numbers).value, v) for v in given))
+
+
+def encode(value: str, number: float) -> float:
+    """Return `number` as a launch takes it for a scalar of C type `value`."""
+    if value == "float":
+        return float(number)
+    if value == "double":
+        bits: int = struct.unpack("q", struct.pack("d", number))[0]
+        return bits
+    return int(number)
+
+
+@lru_cache(maxsize=8192)
+def _remembered(
+    device: int, kernel: Kernel, shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]
+) -> Run:
+    return prepare_elementwise(device, kernel, shape, strides)
+
+
+def _arguments(
+    kernel: Kernel,
+    layout: Layout,
+    geometry: Geometry,
+    inner: Sequence[str],
+    number: type[np.int32] | type[np.int64],
+) -> list[Argument]:
+    """Return the arguments in the template's order."""
+    given = [p for p in kernel.parameters if isinstance(p, Scalar) or p.role != "position"]
+    numbers = [layout.inner]
+    if len(layout.sizes) > 1:
+        numbers += [layout.rows, geometry.rows_per_item, *layout.sizes[1:-1]]
+    for kind, strides in zip(inner, layout.strides, strict=True):
+        numbers += strides[:-1] if kind != "s" else strides
+    return [
+        *(p.argument if isinstance(p, Scalar) else Pointer(p.dtype.itemsize) for p in given),
+        *(number(value) for value in numbers),
+    ]
+
+
+@cache
+def source(
+    kernel: Kernel, rank: int, inner: tuple[str, ...], width: int, steps: int, wide: bool
+) -> str:
+    """Return the OpenCL C of `kernel` for `rank` collapsed dimensions.
+
+    `inner` says how each operand moves along the innermost one: "0" (repeated), "1" (dense) or
+    "s" (a stride given at launch).
+    """
+    widths: dict[DType, int] = {}
+    for operand in kernel.operands:
+        if operand.role != "position":
+            widths[operand.type] = max(widths.get(operand.type, width), operand.items)
+    return render(
+        "elementwise",
+        package="ocl_backend",
+        kernel=kernel,
+        prelude="".join(vectors.prelude(dtype, most) for dtype, most in widths.items()),
+        outer=rank - 1,
+        inner=dict(zip((operand.name for operand in kernel.operands), inner, strict=True)),
+        width=width,
+        steps=steps,
+        index="long" if wide else "int",
+        block=lambda width: _block(kernel, inner, width),
+        accessors=_accessors(kernel),
+    )
+
+
+def _block(kernel: Kernel, inner: Sequence[str], width: int) -> list[str]:
+    """Return the statements that load, compute and store `width` items."""
+    lines = []
+    pairs = list(zip(kernel.operands, inner, strict=True))
+    for operand, kind in pairs:
+        value = operand.value or kernel.value
+        stride = f"{operand.name}_stride_0" if kind == "s" else kind
+        at = f"{operand.name}_row" + (
+            "" if kind == "0" else " + inner" + f" * {stride}" * (kind == "s")
+        )
+        if operand.role == "position":
+            lines.append(f"const long {operand.name} = {at};")
+            continue
+        lines.append(f"const INDEX {operand.name}_at = {at};")
+        if operand.role in ("input", "inout"):
+            value = kernel.value if operand.role == "inout" else value
+            raw = vectors.load(
+                operand.type, f"{operand.name}_data", f"{operand.name}_at", stride, width
+            )
+            converted = vectors.convert(operand.type.value, value, raw, width)
+            lines.append(f"const {vectors.vector(value, width)} {operand.name} = {converted};")
+    lines += [_scalar(scalar, kernel.value, width) for scalar in kernel.scalars]
+    lines += _body(kernel, width)
+    for operand, kind in pairs:
+        if operand.role in ("output", "inout"):
+            lines += _store(operand, kernel, kind, width)
+    return lines
+
+
+def _accessors(kernel: Kernel) -> list[str]:
+    """Return the macros with which a body reads and writes items of an `address` operand."""
+    lines = []
+    for operand in kernel.operands:
+        if operand.role == "address":
+            data, item = f"{operand.name}_data", operand.type
+            value = operand.value or kernel.value
+            load = vectors.convert(item.value, value, item.load(data, "(at)"), 1)
+            kept = vectors.to_dtype(item, value, "(value)", 1)
+            lines.append(f"#define LOAD_{operand.name}(at) ({load})")
+            lines.append(
+                f"#define STORE_{operand.name}(at, value) {item.store(data, '(at)', kept)}"
+            )
+            if operand.items > 1:
+                lines += _vector_accessors(operand, value)
+    return lines
+
+
+def _vector_accessors(operand: Operand, value: str) -> list[str]:
+    """Return the macros for `items` at once: as many accesses as a GPU needs for them."""
+    data, item, items = f"{operand.name}_data", operand.type, operand.items
+    width = vectors.width_at_once([item], [items])
+    starts = range(0, items, width)
+    parts = ", ".join(vectors.load(item, data, f"(at) + {k}", "1", width) for k in starts)
+    kept = vectors.vector(item.value, items)
+    load = vectors.convert(item.value, value, f"({kept})({parts})", items)
+    stores = [f"const {kept} stored = {vectors.to_dtype(item, value, '(value)', items)};"]
+    for k in starts:
+        digits = "".join(f"{k + i:x}" for i in range(width))
+        stores += vectors.store(item, data, f"(at) + {k}", "1", f"stored.s{digits}", width)
+    return [
+        f"#define LOADS_{operand.name}(at) {load}",
+        f"#define STORES_{operand.name}(at, value) {{ {' '.join(stores)} }}",
+    ]
+
+
+def _store(operand: Operand, kernel: Kernel, kind: str, width: int) -> list[str]:
+    value = operand.value or kernel.value
+    stride = f"{operand.name}_stride_0" if kind == "s" else kind
+    name = f"{operand.name}_item"
+    stored = vectors.to_dtype(operand.type, value, operand.result or operand.name, width)
+    kept = vectors.vector(operand.type.value, width)
+    writes = vectors.store(
+        operand.type, f"{operand.name}_data", f"{operand.name}_at", stride, name, width
+    )
+    return [f"const {kept} {name} = {stored};", *writes]
+
+
+def _scalar(scalar: Scalar, value: str, width: int) -> str:
+    given = f"{scalar.name}_given"
+    if scalar.value == "double":
+        given = f"as_double({given})"
+    kept = vectors.vector(value, width) if scalar.value == value else scalar.value
+    return f"const {kept} {scalar.name} = ({kept})({given});"
+
+
+def _body(kernel: Kernel, width: int) -> list[str]:
+    """Return the body with `T` replaced and floating literals in the kernel's precision."""
+    text = re.sub(r"\bR\b", vectors.vector(kernel.truth, width), kernel.body)
+    text = in_type(text, kernel.value, width)
+    return textwrap.dedent(text).strip().splitlines()
+
+
+def in_type(text: str, value: str, width: int = 1) -> str:
+    """Return `text` with `T` replaced, also in `T2`, and floating literals in its precision."""
+    text = re.sub(r"\bT\b", vectors.vector(value, width), text)
+    text = re.sub(r"\bT(?=[248]\b)", value, text)
+    if value == "float":
+        text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)|\d+\.\d+)(?![\w.])", r"\1f", text)
+    return text

@@ -1,0 +1,57 @@
+"""Memory formats: results take channels_last from their operands, as torch's convention has it.
+
+Most kernels read and write contiguous tensors, and the rearranging is a copy; which convolutions
+read channels_last as it lies is their problem's layout.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from ocl_backend.kernels.layout import contiguous_strides
+
+Result = TypeVar("Result", Tensor, Tensor | None)
+
+FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def laid_out_like(result: Result, *models: Tensor) -> Result:
+    """Return `result`, in channels_last if one of `models` is and is not contiguous as well."""
+    if result is None or not in_pixels(*models):
+        return result
+    wanted = FORMATS.get(result.dim())
+    return result if wanted is None else result.contiguous(memory_format=wanted)
+
+
+def in_pixels(*models: Tensor) -> bool:
+    """Say whether one of `models` is in channels_last and is not contiguous as well."""
+    for model in models:  # noqa: SIM110  (a generator costs more than its one item)
+        if not model.is_contiguous() and _is_last(model):
+            return True
+    return False
+
+
+def arranged(x: Tensor, pixels: bool) -> Tensor:
+    """Return a tensor in channels_last or contiguous, itself if it lies so."""
+    if not pixels:
+        return x.contiguous()
+    return x.contiguous(memory_format=FORMATS[x.dim()])
+
+
+@lru_cache(maxsize=4096)
+def image_strides(shape: torch.Size, pixels: bool) -> tuple[int, ...]:
+    """Return the strides of a new image of that shape, in channels_last or contiguous."""
+    if not pixels:
+        return contiguous_strides(shape)
+    batch, channels, height, width = shape
+    image, row, pixel, channel = contiguous_strides((batch, height, width, channels))
+    return image, channel, row, pixel
+
+
+def _is_last(model: Tensor) -> bool:
+    wanted = FORMATS.get(model.dim())
+    return wanted is not None and model.is_contiguous(memory_format=wanted)

@@ -1,0 +1,275 @@
+"""The generator of reductions: map, combine and finish in, prepared launches out.
+
+Which operators there are is in `reductions`, how they are spread over a device in `arrangement`.
+Sums of floats are made in vectors and pieces, so they are pairwise at the top.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import chain
+from math import prod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ocl_backend.dtypes import DType, dtype_of
+from ocl_backend.kernels import vectors
+from ocl_backend.kernels.arrangement import CPU_PIECE, GROUP, Arrangement, Reading
+from ocl_backend.kernels.layout import Layout, collapse, contiguous_strides
+from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
+from oclgen.limits import Limits
+from oclgen.opencl.device import devices
+from oclgen.render import render
+
+NUMBERS: dict[str, type[np.generic]] = {
+    "float": np.float32,
+    "double": np.float64,
+    "long": np.int64,
+    "int": np.int32,
+    "short": np.int16,
+    "char": np.int8,
+    "uchar": np.uint8,
+}
+"""The numpy scalar of each C type combined in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """What is combined, in OpenCL C: `map` of x, center, position; `combine` of a, b.
+
+    `finish` sees acc and count. `merge` is the map of a second launch over pieces. All but those
+    with a position must be right for vectors.
+    """
+
+    name: str
+    combine: str
+    initial: str
+    map: str = "x"
+    finish: str = "acc"
+
+    @property
+    def completion(self) -> Reduction:
+        """The same reduction over pieces that are already mapped."""
+        return Reduction(self.name, self.combine, self.initial, "x", self.finish)
+
+    @property
+    def partial(self) -> Reduction:
+        """The same reduction, not finished."""
+        return Reduction(self.name, self.combine, self.initial, self.map)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One reduction of tensors with known layout: what a prepared run is remembered by.
+
+    `strides` are the input's, and the output's and center's with dimensions kept (a reduced one
+    has stride 0). `item` and `value` are the C types of x and of what is
+    combined; `count` is what `finish` divides by; `aligned`, whether all begin where an access may.
+    """
+
+    reduction: Reduction
+    item: str
+    value: str
+    dtypes: tuple[torch.dtype, torch.dtype, torch.dtype | None]
+    shape: tuple[int, ...]
+    reduced: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+    count: float
+    aligned: bool = True
+
+
+def run(device: int, spec: Spec, source: Tensor, target: Tensor, center: Tensor | None) -> None:
+    """Launch `spec` on the tensors it describes."""
+    first, second, pieces = _prepared(device, spec)
+    extra = () if center is None else (center.data_ptr(),)
+    if second is None:
+        first(source.data_ptr(), *extra, target.data_ptr())
+        return
+    dtype = VALUE_DTYPES[spec.value]
+    kept = prod(_kept(spec.shape, spec.reduced))
+    space = torch.empty(pieces * kept, dtype=dtype, device=source.device)
+    first(source.data_ptr(), *extra, space.data_ptr())
+    second(space.data_ptr(), target.data_ptr())
+
+
+VALUE_DTYPES = {
+    "float": torch.float32,
+    "double": torch.float64,
+    "long": torch.int64,
+    "int": torch.int32,
+    "short": torch.int16,
+    "char": torch.int8,
+    "uchar": torch.uint8,
+}
+
+
+def _kept(shape: Sequence[int], reduced: Sequence[int]) -> list[int]:
+    return [1 if dim in reduced else size for dim, size in enumerate(shape)]
+
+
+@lru_cache(maxsize=4096)
+def _prepared(device: int, spec: Spec) -> tuple[Launch, Launch | None, int]:
+    """Return the launch, the one that completes it where it is cut, and the number of pieces."""
+    limits = devices()[device].limits
+    layout = _arranged(spec, limits)
+    pieces = layout.pieces
+    if pieces == 1:
+        return _launch(device, spec, layout, 0), None, 1
+    kept = _kept(spec.shape, spec.reduced)
+    dense = tuple(
+        0 if dim in spec.reduced else stride for dim, stride in enumerate(contiguous_strides(kept))
+    )
+    partial = Spec(
+        spec.reduction.partial,
+        spec.item,
+        spec.value,
+        (spec.dtypes[0], VALUE_DTYPES[spec.value], spec.dtypes[2]),
+        spec.shape,
+        spec.reduced,
+        (spec.strides[0], dense, *spec.strides[2:]),
+        spec.count,
+        spec.aligned,
+    )
+    completion = Spec(
+        spec.reduction.completion,
+        spec.value,
+        spec.value,
+        (VALUE_DTYPES[spec.value], spec.dtypes[1], None),
+        (pieces, *kept),
+        (0,),
+        ((prod(kept), *dense), (0, *spec.strides[1])),
+        spec.count,
+    )
+    last = _arranged(completion, limits, whole=True)
+    return (
+        _launch(device, partial, layout, prod(kept)),
+        _launch(device, completion, last, 0),
+        pieces,
+    )
+
+
+def _arranged(spec: Spec, limits: Limits, whole: bool = False) -> Arrangement:
+    by_position = "position" in spec.reduction.map
+    reading = Reading(dtype_of(spec.dtypes[0]), spec.aligned, by_position)
+    return Arrangement.of(*_layouts(spec), reading, limits, whole)
+
+
+def _layouts(spec: Spec) -> tuple[Layout, Layout]:
+    """Return the collapsed dimensions that stay and those that go, in the input's order."""
+    stay = [dim for dim in range(len(spec.shape)) if dim not in spec.reduced]
+    kept = collapse(
+        [spec.shape[dim] for dim in stay],
+        [[strides[dim] for dim in stay] for strides in spec.strides],
+    )
+    go = list(spec.reduced)
+    reduced = collapse([spec.shape[dim] for dim in go], [[spec.strides[0][dim] for dim in go]])
+    return kept, reduced
+
+
+def _launch(device: int, spec: Spec, layout: Arrangement, piece: int) -> Launch:
+    reach = max(
+        layout.kept.reach + layout.reduced.reach, prod(spec.shape), piece * GROUP,
+        layout.item_spans * layout.item_span,
+    )  # fmt: skip
+    wide = reach >= 2**31 - CPU_PIECE
+    kept = layout.kept.sizes[:-1] if layout.columns else layout.kept.sizes
+    text = source(
+        spec.reduction, spec.item, spec.value, spec.dtypes, max(len(kept), 1),
+        max(len(layout.reduced.sizes) - 1, 1), layout.columns, layout.width, layout.lanes,
+        layout.across, layout.apart, layout.unroll, wide,
+    )  # fmt: skip
+    pointers = [dtype for dtype in (spec.dtypes[0], spec.dtypes[2], spec.dtypes[1]) if dtype]
+    count = NUMBERS[spec.value]
+    number = np.int64 if wide else np.int32
+    arguments: list[Argument] = [Pointer(dtype.itemsize) for dtype in pointers]
+    arguments.append(count(spec.count if "count" in spec.reduction.finish else 0))
+    arguments += [number(value) for value in _numbers(layout, piece)]
+    per_group = layout.group // layout.lanes
+    groups = -(-layout.blocks // (per_group * layout.outputs_per_item))
+    size = (groups * layout.group, layout.pieces)
+    return prepare(
+        device, text, f"reduce_{spec.reduction.name}", size, arguments, (layout.group, 1)
+    )
+
+
+def _numbers(layout: Arrangement, piece: int) -> list[int]:
+    """Return sizes and strides in the template's order."""
+    rows, items = layout.reduced.rows, layout.reduced.inner
+    numbers = [layout.blocks, layout.outputs_per_item, rows, -(-rows // layout.row_spans)]
+    numbers += [items, layout.item_span, layout.item_spans, layout.reduced.strides[0][-1], piece]
+    sizes, strides = layout.kept.sizes, layout.kept.strides
+    if layout.columns:
+        numbers.append(layout.kept.inner)
+        sizes, strides = sizes[:-1], tuple(steps[:-1] for steps in strides)
+    numbers += sizes[1:]
+    numbers += chain(*zip(*strides, strict=True)) if sizes else [0] * len(strides)
+    numbers += layout.reduced.sizes[1:-1]
+    numbers += layout.reduced.strides[0][:-1] or [0]
+    return numbers
+
+
+@cache
+def source(
+    reduction: Reduction,
+    item: str,
+    value: str,
+    dtypes: tuple[torch.dtype, torch.dtype, torch.dtype | None],
+    kept: int,
+    reduced: int,
+    columns: bool,
+    width: int,
+    lanes: int,
+    across: int,
+    apart: int,
+    unroll: int,
+    wide: bool,
+) -> str:
+    """Return the OpenCL C of one arrangement of a reduction; see the template's legend."""
+    kinds = [dtype_of(dtype) for dtype in dtypes if dtype is not None]
+
+    def typed(text: str, width: int) -> str:
+        text = re.sub(r"\bT\b", vectors.vector(value, width), text)
+        text = re.sub(r"\bX\b", vectors.vector(item, width), text)
+        return re.sub(r"(?<![\w.])(\d+\.\d+)", r"\1f", text) if value == "float" else text
+
+    def load(dtype: DType, name: str, at: str, width: int, dense: bool) -> str:
+        raw = vectors.load(dtype, name, at, "1" if dense else "0", width, True)
+        return vectors.convert(dtype.value, item, raw, width)
+
+    def stored(text: str, width: int) -> list[str]:
+        given = f"const {vectors.vector(value, width)} finished = {typed(text, width)};"
+        item = vectors.to_dtype(kinds[1], value, "finished", width)
+        return [given, *vectors.store(kinds[1], "target_data", "target_at", "1", item, width, True)]
+
+    return render(
+        "reduction",
+        package="ocl_backend",
+        name=reduction.name,
+        prelude="".join(vectors.prelude(kind, width) for kind in dict.fromkeys(kinds)),
+        source=kinds[0],
+        target=kinds[1],
+        center=kinds[2] if len(kinds) > 2 else None,
+        value=value,
+        map=reduction.map,
+        combine=reduction.combine,
+        initial=reduction.initial,
+        finish=reduction.finish,
+        kept=kept,
+        reduced=reduced,
+        columns=columns,
+        width=width,
+        lanes=lanes,
+        across=across,
+        apart=apart,
+        unroll=unroll,
+        group=GROUP,
+        index="long" if wide else "int",
+        typed=typed,
+        load=load,
+        stored=stored,
+    )

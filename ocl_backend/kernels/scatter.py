@@ -1,0 +1,224 @@
+"""Reading and writing items at computed places: the one kernel behind all indexing operators.
+
+Which places an operator means is decided in `indexing`; here they are walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dispatch import faults
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.ordered import combine_in_order, is_wanted
+
+Combine = Literal["assign", "add", "prod", "amax", "amin"]
+
+COMBINE = {
+    "add": "before + value",
+    "prod": "before * value",
+    "amax": "before > value || before != before ? before : value",
+    "amin": "before < value || before != before ? before : value",
+}
+
+NARROW = {
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+    torch.int8: torch.int32,
+    torch.uint8: torch.int32,
+    torch.int16: torch.int32,
+    torch.bool: torch.int32,
+}
+"""Dtypes too narrow for atomics, and what they are combined in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Items of a tensor: walk `shape` with `strides`, and add index k's value times `steps[k]`.
+
+    `indices` broadcast to `shape`. A value that is not below `sizes[k]` is noted as a fault of
+    dimension `dims[k]` by the rule of `operator`, and moved to the nearest item.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    indices: tuple[Tensor, ...]
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+    dims: tuple[int, ...]
+    operator: str
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What a kernel is told at launch of how to read the indices."""
+        rule = faults.RULES[self.operator]
+        common = faults.NUMBERS[self.operator], int(rule.wraps)
+        return (*self.sizes, *self.steps, *self.dims, *common)
+
+    def check(self) -> None:
+        """Raise the rule's error where an index is taken of no items at all."""
+        if 0 in self.sizes and 0 not in self.shape:
+            rule, k = faults.RULES[self.operator], self.sizes.index(0)
+            raise rule.error(rule.text.format(index=0, size=0, dim=self.dims[k]))
+
+
+Locate = Callable[[Tensor], Places]
+"""Says where in a tensor an operator's places are; it may be asked for a copy of it."""
+
+
+def read(source: Tensor, locate: Locate, out: Tensor) -> Tensor:
+    """Write the items of `source` at the places to `out`, which has the places' shape."""
+    places = locate(source)
+    places.check()
+    kernel = Kernel(
+        "gather",
+        dtype_of(source.dtype).value,
+        (
+            Operand("target", source.dtype, "address"),
+            *_parameters(places),
+            Operand("out", out.dtype, "output"),
+        ),
+        f"const T out = LOAD_target({_at(places)});",
+        PLACE,
+        scalar_only=True,
+    )
+    device = source.get_device()
+    given: list[Tensor | float] = [source, *places.indices, *places.numbers]
+    given += [faults.record(device), out]
+    launch(kernel, places.shape, given, _walked(places))
+    faults.check(device)
+    return out
+
+
+def _walked(places: Places) -> dict[str, tuple[int, ...]]:
+    return {"target": places.strides, "faults": (0,) * len(places.shape)}
+
+
+def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combine) -> None:
+    """Put `value`, broadcast to the places, into `target`, or combine it with what is there.
+
+    Where places meet, `assign` keeps one of the values; the others combine all, in any order:
+    sums of floats then differ in the last bits from run to run, unless torch's deterministic
+    algorithms are asked for.
+    """
+    if combine != "assign" and target.dtype in NARROW:
+        wide = target.to(NARROW[target.dtype])
+        write(wide, locate, value, combine)
+        target.copy_(wide)
+        return
+    places = locate(target)
+    places.check()
+    if is_wanted(target, combine):
+        formula = "value" if combine == "assign" else COMBINE[combine]
+        combine_in_order(target, _items(places), value, formula)
+        return
+    kernel = _writer(target.dtype, places, value, combine)
+    device = target.get_device()
+    given: list[Tensor | float] = [target, *places.indices, *places.numbers]
+    given += [faults.record(device), value]
+    launch(kernel, places.shape, given, _walked(places))
+    faults.check(device)
+
+
+def _items(places: Places) -> Tensor:
+    """Return which items the places are, counted from the tensor's first, as int64."""
+    out = torch.empty(places.shape, dtype=torch.int64, device=places.indices[0].device)
+    parameters = (
+        Operand("target_at", role="position"), *_parameters(places),
+        Operand("out", torch.int64, "output"),
+    )  # fmt: skip
+    kernel = Kernel(
+        "places", "long", parameters, f"const long out = {_at(places)};", PLACE, scalar_only=True
+    )
+    device = out.get_device()
+    given: list[Tensor | float] = [*places.indices, *places.numbers, faults.record(device), out]
+    walked = _walked(places)
+    launch(kernel, places.shape, given, {**walked, "target_at": walked["target"]})
+    faults.check(device)
+    return out
+
+
+def _writer(dtype: torch.dtype, places: Places, value: Tensor | float, combine: Combine) -> Kernel:
+    register = dtype_of(dtype).value
+    given: Operand | Scalar = Scalar("value", register)
+    if isinstance(value, Tensor):
+        given = Operand("value", value.dtype)
+    body = f"const long at = {_at(places)};\n"
+    if combine == "assign":
+        body += "STORE_target(at, value)"
+        helpers = PLACE
+    else:
+        body += "update(target_data + at, value);"
+        helpers = PLACE + atomic_update(register, dtype.itemsize, combine)
+    parameters = (Operand("target", dtype, "address"), *_parameters(places), given)
+    return Kernel(f"scatter_{combine}", register, parameters, body, helpers, scalar_only=True)
+
+
+def _parameters(places: Places) -> list[Operand | Scalar]:
+    numbers = range(len(places.indices))
+    return [
+        *(Operand(f"index_{k}", places.indices[k].dtype, "input", "long") for k in numbers),
+        *(Scalar(f"size_of_{k}", "long") for k in numbers),
+        *(Scalar(f"step_of_{k}", "long") for k in numbers),
+        *(Scalar(f"dim_of_{k}", "long") for k in numbers),
+        Scalar("operator", "long"),
+        Scalar("wraps", "long"),
+        Operand("faults", torch.int64, "address", "long"),
+    ]
+
+
+def _at(places: Places) -> str:
+    same = "wraps, operator, faults_data"
+    terms = (
+        f"place(index_{k}, size_of_{k}, dim_of_{k}, {same}) * step_of_{k}"
+        for k in range(len(places.indices))
+    )
+    return " + ".join(["target_at", *terms])
+
+
+PLACE = (
+    faults.NOTE
+    + """\
+long place(const long index, const long size, const long dim, const long wraps,
+           const long operator, volatile __global long *faults)
+{
+    const long at = wraps && index < 0 ? index + size : index;
+    if (at < 0 || at >= size)
+        note_fault(faults, operator, index, size, dim);
+    return clamp(at, 0L, size - 1);
+}
+"""
+)
+
+UPDATE = """
+%(pragma)s
+// OpenCL C has no atomics on every type: compare and swap bits until nobody came between
+void update(volatile __global %(value)s *place, const %(value)s value)
+{
+    volatile __global %(bits)s *bits = (volatile __global %(bits)s *)place;
+    while (true) {
+        const %(bits)s seen = *bits;
+        const %(value)s before = as_%(value)s(seen);
+        const %(value)s after = %(combine)s;
+        if (%(swap)s(bits, seen, as_%(bits)s(after)) == seen)
+            return;
+    }
+}
+"""
+
+
+def atomic_update(value: str, item_bytes: int, combine: Combine) -> str:
+    """Return the function `update(place, value)`: combine with an item that others combine with."""
+    wide = item_bytes == 8
+    return UPDATE % {
+        "value": value,
+        "bits": "long" if wide else "int",
+        "swap": "atom_cmpxchg" if wide else "atomic_cmpxchg",
+        "pragma": "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable" if wide else "",
+        "combine": COMBINE[combine],
+    }

@@ -1,0 +1,102 @@
+"""Softmax of dense rows, and its gradient, by one kernel that reads and writes each item once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels import vectors
+from ocl_backend.ops.norm.layer_norm import ITEMS_PER_GROUP
+from ocl_backend.runtime.launch import Launch, Pointer, prepare
+from oclgen.limits import Limits
+from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
+from oclgen.render import render
+
+GROUP = 256
+"""Work-items of a GPU's group at most."""
+AIM, MOST = 4, 8
+"""Vectors of a row that a work-item of a GPU keeps in registers: wanted, and at most."""
+MOST_ON_CPU = 4096
+"""Items of a row that a CPU keeps: they stay in its first cache."""
+GROUPS_PER_UNIT = 2
+"""Groups that keep a compute unit busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What decides the kernel: tensors are [rows, inner], dense."""
+
+    device: int
+    dtype: torch.dtype
+    rows: int
+    inner: int
+
+    @property
+    def limits(self) -> Limits:
+        """What the device allows."""
+        return devices()[self.device].limits
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Who computes what; the names are explained in the template."""
+
+    width: int
+    lanes: int
+    at_once: int
+    rounds: int
+    held: int
+    unroll: bool
+
+
+def rows_of(x: Tensor, dim: int) -> Rows | None:
+    """Return the rows of x along `dim`, or None if they are not dense or too few and too long."""
+    if x.dim() == 0 or dim % x.dim() != x.dim() - 1 or not x.is_contiguous():
+        return None
+    rows = Rows(x.get_device(), x.dtype, prod(x.shape[:-1]), x.shape[-1])
+    whole = shares(rows).held > 0 or rows.rows >= GROUPS_PER_UNIT * rows.limits.compute_units
+    return rows if whole else None
+
+
+@lru_cache(maxsize=1024)
+def shares(rows: Rows) -> Shares:
+    """Return how work-items share rows: one each on a CPU, as many as keep `AIM` vectors else."""
+    limits = rows.limits
+    width = vectors.width_of_rows(rows.inner, limits)
+    count = rows.inner // width
+    if limits.kind == "cpu":
+        held = count if rows.inner <= MOST_ON_CPU else 0
+        return Shares(width, 1, 1, max(1, ITEMS_PER_GROUP // rows.inner), held, unroll=False)
+    group = min(GROUP, limits.max_work_group)
+    lanes = 1
+    while lanes < group and lanes * AIM < count:
+        lanes *= 2
+    held = ceil_div(count, lanes)
+    held = held if held <= MOST else 0
+    return Shares(width, lanes, group // lanes, 1, held, unroll=held > 0)
+
+
+def run(rows: Rows, direction: str, logarithm: bool, *tensors: Tensor) -> None:
+    """Enqueue the kernel: forward on (x, out), backward on (grad, output, out)."""
+    pointers = [each.data_ptr() for each in tensors]
+    _prepared(rows, direction, logarithm)(*pointers)
+
+
+@lru_cache(maxsize=1024)
+def _prepared(rows: Rows, direction: str, logarithm: bool) -> Launch:
+    share, dtype = shares(rows), dtype_of(rows.dtype)
+    source = render(
+        "softmax_rows", package="ocl_backend", direction=direction, logarithm=logarithm,
+        dtype=dtype, inner=rows.inner, rows=rows.rows, width=share.width, lanes=share.lanes,
+        at_once=share.at_once, rounds=share.rounds, held=share.held, unroll=share.unroll,
+    )  # fmt: skip
+    local = share.lanes * share.at_once
+    items = ceil_div(rows.rows, share.at_once * share.rounds) * local
+    arguments = [Pointer(dtype.item_bytes)] * (2 if direction == "fwd" else 3)
+    return prepare(rows.device, source, "softmax_rows", (items,), arguments, (local,))

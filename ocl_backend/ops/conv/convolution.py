@@ -1,0 +1,388 @@
+"""Convolutions on the tuned families: forward, both gradients, transposed; 1-d and 2-d.
+
+Every one of them is one `ConvProblem` in one of its three directions; a transposed convolution is
+another one's gradient (Dumoulin and Visin, arXiv:1603.07285). How it is computed is the families'
+business; three dimensions and other dtypes are unfolded first, by `convolution_unfolded`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from operator import ge
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ocl_backend.dispatch import precision
+from ocl_backend.dispatch.kept_weights import made_once, weights_of
+from ocl_backend.dispatch.tuned import (
+    STORAGE,
+    TunedCall,
+    better_known,
+    forget_with_tuned,
+    remember,
+    tuned_call,
+)
+from ocl_backend.fusion.fused_convolution import Convolving
+from ocl_backend.kernels.formats import arranged, image_strides, in_pixels, laid_out_like
+from ocl_backend.ops.conv import convolution_unfolded as unfolded
+from oclgen.families.parts.strided_weights import STRIDES
+from oclgen.problem import ConvProblem, Direction
+
+Pair = tuple[int, int]
+Strides = tuple[int, ...]
+Steps = tuple[tuple[str, int], ...]
+"""Strides of weights that are not contiguous, by the names of `STRIDES`."""
+
+
+class Geometry(NamedTuple):
+    """A convolution as torch describes it, without its tensors' sizes; pairs are (h, w)."""
+
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+    output_padding: Pair
+    groups: int
+    transposed: bool
+
+
+def output_shape(
+    x: tuple[int, ...], w: tuple[int, ...], geometry: Geometry
+) -> tuple[int, int, int, int]:
+    """Return [batch, channels, h, w] of the result for an input [batch, in_channels, h, w]."""
+    spans = [d * (k - 1) for d, k in zip(geometry.dilation, w[2:], strict=True)]
+    sizes = zip(x[2:], spans, geometry.stride, geometry.padding, strict=True)
+    if not geometry.transposed:
+        height, width = ((size + 2 * p - span - 1) // s + 1 for size, span, s, p in sizes)
+        return x[0], w[0], height, width
+    grown = [(size - 1) * s - 2 * p + span + 1 for size, span, s, p in sizes]
+    height, width = (size + o for size, o in zip(grown, geometry.output_padding, strict=True))
+    return x[0], w[1] * geometry.groups, height, width
+
+
+def convolution(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """Return the convolution of x [batch, in_channels, h, w]; bias is [out_channels].
+
+    w is [out_channels, in_channels / groups, kernel_h, kernel_w], or, transposed,
+    [in_channels, out_channels / groups, kernel_h, kernel_w].
+
+    Other dimensions and dtypes are unfolded into these.
+
+    Raises:
+        ProblemError: the sizes contradict each other.
+        RuntimeError: dtypes differ, or output padding reaches over both stride and dilation.
+    """
+    key = (
+        x.shape, w.shape, x.stride(), w.stride(), x.dtype, w.dtype, x.get_device(), w.get_device(),
+        bias if bias is None else bias.dtype, precision.conv.allow_tf32,
+        tuple(stride), tuple(padding), tuple(dilation), transposed, tuple(output_padding), groups,
+    )  # fmt: skip
+    if known := _plain.get(key):
+        return _run_plain(*known, x, w, bias)
+    _check(x, w, bias)
+    if transposed and any(map(ge, output_padding, map(max, stride, dilation))):
+        raise RuntimeError(
+            "output padding must be smaller than either stride or dilation, but got "
+            f"output_padding: {[*output_padding]} stride: {[*stride]} dilation: {[*dilation]}"
+        )
+    if transposed and any(o >= s for o, s in zip(output_padding, stride, strict=False)):
+        x, output_padding = _longer(x, stride, output_padding)
+    if not _served(x):
+        y = _unfolded_forward(x, w, stride, padding, dilation, transposed, output_padding, groups)
+        return y if bias is None else y.add_(bias.view(-1, *[1] * (x.dim() - 2)))
+    geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
+    shape = torch.Size(output_shape(x.shape, w.shape, geometry))
+    if shape.numel() == 0 or x.numel() == 0:
+        y = x.new_zeros(shape)
+        return y if bias is None else y.add_(bias.view(-1, 1, 1))
+    given, pixels = (x, w), in_pixels(x, w)
+    if transposed:
+        call = _call("bwd_data", shape, w, x, geometry, pixels)
+        x, w, y = arranged(x, call.pixels), call.readable(w), _empty(x, shape, call.pixels)
+        call.run(y.data_ptr(), w.data_ptr(), x.data_ptr())
+        return laid_out_like(y if bias is None else y.add_(bias.view(-1, 1, 1)), *given)
+    call = _forward(x, w, geometry, pixels, bias is not None)
+    rule = _rule(call.run, call.steps)
+    read = arranged(x, call.pixels)
+    if read is x and call.pixels == pixels:
+        if len(_plain) >= MOST_PLAIN:
+            _plain.clear()
+        _plain[key] = rule, shape, image_strides(shape, pixels)
+    y = _run_plain(rule, shape, image_strides(shape, call.pixels), read, w, bias)
+    return laid_out_like(y, *given)
+
+
+class _Call(NamedTuple):
+    """A tuned call, and how tensors have to lie for it: images in channels_last (`pixels`) or
+    contiguous, weights as they were shown (`strided`) or contiguous. `steps` are strides by name.
+    """  # noqa: D205
+
+    run: TunedCall
+    pixels: bool
+    strided: bool
+    steps: Steps
+
+    def readable(self, w: Tensor) -> Tensor:
+        """Return w as the call reads or writes it."""
+        return w if self.strided else w.contiguous()
+
+
+_plain: dict[tuple[Any, ...], tuple[Convolving, torch.Size, Strides]] = {}
+"""Prepared forward convolutions that copy no image, by everything but the numbers: a call met
+before costs a look."""
+forget_with_tuned(_plain.clear)
+MOST_PLAIN = 8192
+"""So many are remembered, as elsewhere; shapes that never come again must not add up."""
+
+
+@remember()
+def _rule(call: TunedCall, steps: Steps) -> Convolving:
+    return Convolving(call, steps)
+
+
+def _run_plain(
+    rule: Convolving, shape: torch.Size, strides: Strides, x: Tensor, w: Tensor, bias: Tensor | None
+) -> Tensor:
+    """Return the forward convolution of an image that lies as the rule's call wants it.
+
+    The launch is held back for what may follow.
+    """
+    y, lying = x.new_empty_strided(shape, strides), w if rule.steps else _dense(w)
+    bias = bias if bias is None else bias.contiguous()
+    shift = () if bias is None else (bias.data_ptr(),)
+    rule.offer((x.data_ptr(), lying.data_ptr(), y.data_ptr(), *shift), weights_of(w, bias))
+    return y
+
+
+def _dense(w: Tensor) -> Tensor:
+    """Return contiguous weights; a copy is kept as other things that are made of weights are."""
+    if w.is_contiguous():
+        return w
+    copy: Tensor = made_once(weights_of(w), _dense, w.contiguous)
+    return copy
+
+
+def _empty(like: Tensor, shape: torch.Size, pixels: bool) -> Tensor:
+    return like.new_empty_strided(shape, image_strides(shape, pixels))
+
+
+def convolution_backward(
+    grad: Tensor,
+    x: Tensor,
+    w: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return the gradients of x, w and bias that `output_mask` asks for, None for the others."""
+    if transposed and any(o >= s for o, s in zip(output_padding, stride, strict=False)):
+        longer, rest = _longer(x, stride, output_padding)
+        steps = stride, padding, dilation
+        grad_longer, *others = convolution_backward(
+            grad, longer, w, *steps, transposed, rest, groups, output_mask
+        )
+        if grad_longer is not None:
+            grad_longer = grad_longer[tuple(map(slice, x.shape))].contiguous()
+        return grad_longer, others[0], others[1]
+    if not _served(x):
+        return _unfolded_backward(
+            grad, x, w, stride, padding, dilation, transposed, groups, output_mask
+        )
+    geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
+    given_x, pixels = x, in_pixels(x, w)
+    grad_bias = grad.sum((0, 2, 3)) if output_mask[2] else None
+    if grad.numel() == 0 or x.numel() == 0:
+        grad_x = torch.zeros_like(x) if output_mask[0] else None
+        return grad_x, torch.zeros_like(w) if output_mask[1] else None, grad_bias
+    # transposed: the convolution it is the gradient of has grad as its input and x as its output
+    wide, narrow = (grad, x) if transposed else (x, grad)
+    grad_x = grad_w = None
+    if output_mask[0]:
+        direction: Direction = "fwd" if transposed else "bwd_data"
+        call = _call(direction, wide.shape, w, x, geometry, pixels)
+        source, grad_x = arranged(grad, call.pixels), _empty(x, x.shape, call.pixels)
+        first, last = (source, grad_x) if transposed else (grad_x, source)
+        call.run(first.data_ptr(), call.readable(w).data_ptr(), last.data_ptr())
+    if output_mask[1]:
+        grad_w = torch.empty_like(w)
+        call = _call("bwd_weights", wide.shape, grad_w, x, geometry, pixels)
+        if not call.strided:
+            grad_w = grad_w.contiguous()
+        wide, narrow = arranged(wide, call.pixels), arranged(narrow, call.pixels)
+        call.run(wide.data_ptr(), grad_w.data_ptr(), narrow.data_ptr())
+    return laid_out_like(grad_x, given_x), laid_out_like(grad_w, w), grad_bias
+
+
+def _check(x: Tensor, w: Tensor, bias: Tensor | None) -> None:
+    """Raise RuntimeError, with torch's text, where dtypes differ."""
+    for factor, name in ((w, "weight"), (bias, "bias")):
+        if factor is not None and factor.dtype is not x.dtype:
+            raise RuntimeError(
+                f"Input type ({x.type()}) and {name} type ({factor.type()}) should be the same"
+            )
+
+
+def _longer(
+    x: Tensor, stride: Sequence[int], output_padding: Sequence[int]
+) -> tuple[Tensor, list[int]]:
+    """Return x with zeros behind it in place of output padding of a stride and more, and the rest.
+
+    A transposed convolution is the gradient of one whose last window begins within a stride of
+    the end; zeros are spread out to nothing.
+    """
+    rank = x.dim() - 2
+    steps, more = (list(v) * rank if len(v) == 1 else list(v) for v in (stride, output_padding))
+    whole = [o // s for o, s in zip(more, steps, strict=True)]
+    margins = [side for count in reversed(whole) for side in (0, count)]
+    return pad(x, margins), [o % s for o, s in zip(more, steps, strict=True)]
+
+
+def _geometry(
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Geometry:
+    return Geometry(
+        pair(stride), pair(padding), pair(dilation), pair(output_padding), groups, transposed
+    )
+
+
+def pair(values: Sequence[int]) -> Pair:
+    """Return one or two numbers as (h, w); torch gives one where both are the same."""
+    return (values[0], values[-1])
+
+
+def _served(x: Tensor) -> bool:
+    """Whether the families know these dimensions and this dtype."""
+    return x.dim() == 4 and x.dtype in STORAGE
+
+
+def _unfolded_forward(
+    x: Tensor,
+    w: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
+    steps = stride, padding, dilation
+    if not transposed:
+        return unfolded.forward(unfolded.describe(x.shape, w.shape, *steps, groups, x.dtype), x, w)
+    shape = unfolded.transposed_shape(x.shape, w.shape, *steps, output_padding, groups)
+    return unfolded.backward_data(unfolded.describe(shape, w.shape, *steps, groups, x.dtype), x, w)
+
+
+def _unfolded_backward(
+    grad: Tensor,
+    x: Tensor,
+    w: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    wide, narrow = (grad, x) if transposed else (x, grad)
+    plan = unfolded.describe(wide.shape, w.shape, stride, padding, dilation, groups, x.dtype)
+    grad_x = grad_w = None
+    if output_mask[0]:
+        by = unfolded.forward if transposed else unfolded.backward_data
+        grad_x = by(plan, grad, w)
+    if output_mask[1]:
+        grad_w = unfolded.backward_weights(plan, narrow, wide)
+    dims = [dim for dim in range(x.dim()) if dim != 1]
+    return grad_x, grad_w, grad.sum(dims) if output_mask[2] else None
+
+
+def _forward(x: Tensor, w: Tensor, geometry: Geometry, pixels: bool, bias: bool) -> _Call:
+    """Return the forward call, which may read weights in channels_last as they lie.
+
+    Only one that reads images so: what it may become one with then does, too.
+    """
+    last = not w.is_contiguous() and w.is_contiguous(memory_format=torch.channels_last)
+    call = _call("fwd", x.shape, w, x, geometry, pixels, bias) if last and pixels else None
+    if call is not None and call.pixels and call.strided:
+        return call
+    return _call("fwd", x.shape, w, x, geometry, pixels, bias, dense=True)
+
+
+def _call(
+    direction: Direction,
+    x: tuple[int, ...],
+    w: Tensor,
+    like: Tensor,
+    geometry: Geometry,
+    pixels: bool,
+    bias: bool = False,
+    dense: bool = False,
+) -> _Call:
+    """Return the call for an input of this shape and weights, as the problem names them.
+
+    Only with `pixels` it may want images in channels_last; with `dense` it wants w contiguous.
+    """
+    storage = STORAGE[like.dtype]
+    if storage == "fp32" and precision.conv.allow_tf32:
+        storage = "tf32"
+    strides = () if dense or w.is_contiguous() else w.stride()
+    call: _Call = _prepared(
+        direction, x, w.shape, strides, like.get_device(), storage, geometry, pixels, bias
+    )
+    return call
+
+
+@remember()
+def _prepared(
+    direction: Direction,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    w_strides: tuple[int, ...],
+    device: int,
+    dtype: str,
+    geometry: Geometry,
+    pixels: bool,
+    bias: bool,
+) -> _Call:
+    batch, in_channels, height, width = x
+    out_channels, _, kernel_h, kernel_w = w
+    problem = ConvProblem(
+        batch, in_channels, height, width, out_channels, kernel_h, kernel_w,
+        *geometry.stride, *geometry.padding, *geometry.dilation, geometry.groups,
+        dtype=dtype, direction=direction, bias=bias,
+    )  # fmt: skip
+    name = "convolution" if direction == "fwd" else "convolution_backward"
+    if pixels:
+        problem = better_known(device, replace(problem, layout="nhwc"), problem)
+    steps = tuple(zip(STRIDES, w_strides, strict=True)) if w_strides else ()
+    call = tuned_call(f"{name}_overrideable", device, problem, steps)
+    strided = not steps or call.replaceable >= {*STRIDES}
+    return _Call(call, problem.layout == "nhwc", strided, steps if strided else ())
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "convolution_overrideable": convolution,
+    "convolution_backward_overrideable": convolution_backward,
+}
+"""Implementations by aten name."""

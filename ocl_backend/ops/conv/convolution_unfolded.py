@@ -1,0 +1,214 @@
+"""Convolutions that the tuned families lack: three dimensions, float64 and integers.
+
+Spatial dimensions are unfolded into channels until a tuned convolution of two dimensions, or a
+product of matrices, is left to do. What the families serve directly is `convolution`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ocl_backend.dispatch.tuned import STORAGE
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unfolded:
+    """A convolution that is not transposed, by its input's and weights' shapes.
+
+    Its first `count` spatial dimensions are unfolded: [batch, channels, *sizes] becomes
+    [batch * windows, channels * taps, *the other sizes].
+    """
+
+    x: Sizes
+    w: Sizes
+    stride: Sizes
+    padding: Sizes
+    dilation: Sizes
+    groups: int
+    count: int
+
+    @property
+    def spans(self) -> Sizes:
+        """Items from a window's first to behind its last, per dimension."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.w[2:], self.dilation, strict=True))
+
+    @property
+    def out(self) -> Sizes:
+        """Sizes of the result's spatial dimensions."""
+        padded = (size + 2 * p for size, p in zip(self.x[2:], self.padding, strict=True))
+        steps = zip(padded, self.spans, self.stride, strict=True)
+        return tuple((size - span) // s + 1 for size, span, s in steps)
+
+    @property
+    def margins(self) -> list[int]:
+        """The padding of the unfolded dimensions, as torch.nn.functional.pad takes it."""
+        rest = [0, 0] * (len(self.out) - self.count)
+        return rest + [p for p in reversed(self.padding[: self.count]) for _ in range(2)]
+
+    def unfold(self, x: Tensor) -> Tensor:
+        """Return x with the windows in the batch and their taps in the channels."""
+        view = pad(x, self.margins)
+        for dim in range(self.count):
+            view = view.unfold(2 + dim, self.spans[dim], self.stride[dim])
+            view = view[..., :: self.dilation[dim]]
+        # now batch, channels, windows, other sizes, taps
+        windows, taps = range(2, 2 + self.count), range(x.dim(), x.dim() + self.count)
+        rest = range(2 + self.count, x.dim())
+        view = view.permute(0, *windows, 1, *taps, *rest)
+        return view.reshape(self._batch, -1, *x.shape[2 + self.count :])
+
+    def fold(self, columns: Tensor) -> Tensor:
+        """Return what `unfold` spread out, added up: [batch, channels, *sizes]."""
+        taps = self.w[2 : 2 + self.count]
+        view = columns.view(
+            self.x[0], *self.out[: self.count], self.x[1], *taps, *columns.shape[2:]
+        )
+        grown = list(self.x)
+        for dim in range(self.count):
+            grown[2 + dim] += 2 * self.padding[dim]
+        total = columns.new_zeros(grown)
+        first_tap = 2 + self.count
+        for tap in product(*map(range, taps)):
+            part = view
+            for index in reversed(range(self.count)):
+                part = part.select(first_tap + index, tap[index])
+            self._target(total, tap).add_(part.movedim(1 + self.count, 1))
+        return pad(total, [-margin for margin in self.margins])
+
+    def _target(self, total: Tensor, tap: Sequence[int]) -> Tensor:
+        """Return the items of the padded sum that tap number `tap` of every window falls on."""
+        for dim, position in enumerate(tap):
+            first = position * self.dilation[dim]
+            last = first + (self.out[dim] - 1) * self.stride[dim]
+            total = total.narrow(2 + dim, first, last - first + 1)
+            every = slice(None, None, self.stride[dim])
+            total = total[(slice(None),) * (2 + dim) + (every,)]
+        return total
+
+    def windows_first(self, y: Tensor) -> Tensor:
+        """Return y [batch, channels, *out] as the inner operation has it."""
+        moved = y.movedim(1, 1 + self.count)
+        return moved.reshape(self._batch, y.shape[1], *y.shape[2 + self.count :])
+
+    def channels_first(self, y: Tensor) -> Tensor:
+        """Return the inner operation's y as [batch, channels, *out]."""
+        apart = y.view(self.x[0], *self.out[: self.count], *y.shape[1:])
+        return apart.movedim(1 + self.count, 1).contiguous()
+
+    @property
+    def _batch(self) -> int:
+        return self.x[0] * prod(self.out[: self.count])
+
+
+def describe(
+    x: Sizes,
+    w: Sizes,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    dtype: torch.dtype,
+) -> Unfolded:
+    """Return how to convolve x [batch, channels, *sizes] with w; a single number serves all sizes.
+
+    Tuned convolutions take over where two dimensions of a dtype they know are left, else products.
+    """
+    rank = len(x) - 2
+    steps = [tuple(v) * rank if len(v) == 1 else tuple(v) for v in (stride, padding, dilation)]
+    count = rank - 2 if dtype in STORAGE else rank
+    return Unfolded(tuple(x), tuple(w), steps[0], steps[1], steps[2], groups, count)
+
+
+def transposed_shape(
+    x: Sizes,
+    w: Sizes,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    output_padding: Sequence[int],
+    groups: int,
+) -> Sizes:
+    """Return the shape of x's transposed convolution with w [channels, out / groups, *kernel]."""
+    rank = len(x) - 2
+    spread = [tuple(v) * rank if len(v) == 1 else v for v in (stride, padding, dilation)]
+    more = tuple(output_padding) * rank if len(output_padding) == 1 else output_padding
+    sizes = zip(x[2:], w[2:], *spread, more, strict=True)
+    grown = ((n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in sizes)
+    return (x[0], w[1] * groups, *grown)
+
+
+def forward(plan: Unfolded, x: Tensor, w: Tensor) -> Tensor:
+    """Return the convolution of x with w, [batch, out_channels, *out]."""
+    columns, weights = plan.unfold(x), _weights(plan, w)
+    if not plan.out[plan.count :]:
+        rows = _grouped(plan, columns).transpose(0, 1)
+        y = torch.bmm(rows, weights.transpose(1, 2)).transpose(0, 1)
+        return plan.channels_first(y.flatten(1))
+    y = torch.ops.aten.convolution_overrideable(
+        columns, weights, None, *_rest(plan), False, [0, 0], plan.groups
+    )
+    return plan.channels_first(y)
+
+
+def backward_data(plan: Unfolded, grad: Tensor, w: Tensor) -> Tensor:
+    """Return the gradient of x [batch, channels, *sizes], or a transposed convolution of `grad`."""
+    grads, weights = plan.windows_first(grad), _weights(plan, w)
+    if not plan.out[plan.count :]:
+        rows = _grouped(plan, grads).transpose(0, 1)
+        columns = torch.bmm(rows, weights).transpose(0, 1)
+        return plan.fold(columns.flatten(1))
+    sizes = plan.x[2 + plan.count :]
+    like = grads.new_empty((len(grads), weights.shape[1] * plan.groups, *sizes))
+    return plan.fold(_backward(plan, grads, like, weights, (True, False, False))[0])
+
+
+def backward_weights(plan: Unfolded, grad: Tensor, x: Tensor) -> Tensor:
+    """Return the gradient of the weights, [out_channels, channels / groups, *kernel_size]."""
+    grads, columns = plan.windows_first(grad), plan.unfold(x)
+    if not plan.out[plan.count :]:
+        rows = _grouped(plan, grads).permute(1, 2, 0)
+        terms = _grouped(plan, columns).transpose(0, 1)
+        return torch.bmm(rows, terms).view(plan.w)
+    taps = prod(plan.w[2 : 2 + plan.count])
+    kernel = (plan.w[0], plan.w[1] * taps, *plan.w[2 + plan.count :])
+    like = grads.new_empty(kernel)
+    return _backward(plan, grads, columns, like, (False, True, False))[1].view(plan.w)
+
+
+def _grouped(plan: Unfolded, rows: Tensor) -> Tensor:
+    """Return rows [batch, channels] as [batch, groups, channels / groups]."""
+    return rows.view(len(rows), plan.groups, rows.shape[1] // plan.groups)
+
+
+def _weights(plan: Unfolded, w: Tensor) -> Tensor:
+    """Return w with its first taps among the channels; for a product [groups, out, columns]."""
+    if not plan.out[plan.count :]:
+        return w.reshape(plan.groups, plan.w[0] // plan.groups, -1)
+    return w.reshape(plan.w[0], -1, *plan.w[2 + plan.count :])
+
+
+def _rest(plan: Unfolded) -> tuple[list[int], list[int], list[int]]:
+    """Return stride, padding and dilation of the dimensions that are not unfolded."""
+    stride, padding, dilation = (
+        list(values[plan.count :]) for values in (plan.stride, plan.padding, plan.dilation)
+    )
+    return stride, padding, dilation
+
+
+def _backward(
+    plan: Unfolded, grad: Tensor, x: Tensor, w: Tensor, wanted: tuple[bool, bool, bool]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of the inner convolution; an x or w not needed gives its shape only."""
+    gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward_overrideable(
+        grad, x, w, *_rest(plan), False, [0, 0], plan.groups, wanted
+    )
+    return gradients

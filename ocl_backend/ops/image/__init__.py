@@ -1,0 +1,1 @@
+"""Operators on images: pooling and sampling."""

@@ -1,0 +1,1 @@
+"""Operators that are matrix products, and what is composed of them."""

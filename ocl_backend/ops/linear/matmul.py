@@ -1,0 +1,376 @@
+"""Matrix products on the tuned GEMM families: mm, bmm, addmm, baddbmm, addmv and their `out` forms.
+
+`matmul`, `linear`, `mv` and einsum reach these through torch's own composites. How a product is
+computed is the families' business; here strides become transposes and row strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ocl_backend.dispatch import precision
+from ocl_backend.dispatch.outputs import check_cast, into
+from ocl_backend.dispatch.tuned import STORAGE, TunedCall, remember, tuned_call
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.fusion.fused_pointwise import terms_of
+from ocl_backend.fusion.held import Rule, Step, Way
+from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
+from oclgen.problem import Activation, GemmProblem
+from oclgen.render import render
+
+Number = int | float | bool
+
+
+class Matrix(NamedTuple):
+    """How a [batch, rows, columns] tensor is read: `ld` and `step` in elements."""
+
+    transposed: bool
+    ld: int
+    step: int
+
+
+class ShapeKey(NamedTuple):
+    """All of a product that decides its variant; the memo's key."""
+
+    operator: str
+    device: int
+    dtype: torch.dtype
+    a_shape: tuple[int, ...]
+    a_strides: tuple[int, ...]
+    b_shape: tuple[int, ...]
+    b_strides: tuple[int, ...]
+    out_strides: tuple[int, ...]
+    bias: bool
+    activation: Activation
+    tf32: bool
+    residual: bool = False
+
+
+@lru_cache(maxsize=8192)
+def layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> Matrix | None:
+    """Return how a batch of matrices of these strides is read in place, or None if it cannot be."""
+    (*batch, rows, columns), (*steps, by_row, by_column) = shape, strides
+    step = steps[0] if batch and batch[0] > 1 else 0
+    if (by_column == 1 or columns == 1) and (by_row >= columns or rows == 1):
+        return Matrix(False, by_row if rows > 1 else columns, step)
+    if (by_row == 1 or rows == 1) and (by_column >= rows or columns == 1):
+        return Matrix(True, by_column if columns > 1 else rows, step)
+    return None
+
+
+def product(
+    operator: str,
+    a: Tensor,
+    b: Tensor,
+    out: Tensor,
+    bias: Tensor | None = None,
+    activation: Activation = "none",
+) -> Tensor:
+    """Write act(a · b + bias) to `out` and return it.
+
+    a [batch?, m, k], b [batch?, k, n] and out [batch?, m, n] share dtype and device and may be
+    views; bias is a dense [n]. Dtypes the families lack (float64, integers) take a plain kernel,
+    which knows neither bias nor activation.
+    """
+    if a.dtype is not b.dtype:
+        raise RuntimeError(f"{operator}: dtypes differ: {a.dtype} and {b.dtype}. Convert one")
+    if out.dtype is not a.dtype:
+        raise RuntimeError(
+            f"Expected out tensor to have dtype {a.dtype}, but got {out.dtype} instead"
+        )
+    _check(operator, a.shape, b.shape)
+    if out.numel() == 0:
+        return out
+    if a.shape[-1] == 0:
+        return _without_terms(out, bias, activation)
+    a, b = _readable(a), _readable(b)
+    if out.stride(-1) != 1 and out.shape[-1] > 1:
+        return out.copy_(product(operator, a, b, torch.empty_like(out), bias, activation))
+    key = ShapeKey(
+        operator, a.get_device(), a.dtype, a.shape, a.stride(), b.shape, b.stride(), out.stride(),
+        bias is not None, activation, precision.matmul.allow_tf32 and a.dtype is torch.float32,
+    )  # fmt: skip
+    if a.dtype not in STORAGE:
+        _plain(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
+    elif bias is None:
+        _prepared(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
+    else:
+        pointers = a.data_ptr(), b.data_ptr(), out.data_ptr(), bias.data_ptr()
+        if operator == "addmm" and out.is_contiguous():
+            _multiplying(key).offer(pointers)
+        else:
+            _prepared(key)(*pointers)
+    return out
+
+
+class Multiplying(Rule):
+    """A linear layer. A step's values are pointers a, b, out and bias."""
+
+    kind = "product"
+    result = 2
+    ways = (Way(0, (1, 3), (2,)),)
+    follows = False
+
+    def __init__(self, key: ShapeKey) -> None:
+        self.operator, self.device, self.dtype = key.operator, key.device, key.dtype
+        self.items = key.a_shape[0] * key.b_shape[1]
+        self._key, self._call = key, _prepared(key)
+        self._fused: dict[tuple[bool, Activation], TunedCall] = {}
+
+    def offer(self, pointers: tuple[int, ...]) -> None:
+        """Hold the product back for what may follow, or run it."""
+        self._call.offer(self, pointers)
+
+    def alone(self, step: Step) -> None:
+        """Enqueue the product."""
+        self._call(*step.values)
+
+    def fuse(self, step: Step, after: Sequence[Step]) -> int:
+        """Enqueue it with the residual and the activation that follow, or one of the two."""
+        residual, activation, taken = terms_of(after)
+        assert taken
+        call = self._fused.get((residual != 0, activation))
+        if call is None:
+            call = _prepared(self._key._replace(activation=activation, residual=residual != 0))
+            self._fused[residual != 0, activation] = call
+        a, b, _, bias = step.values
+        call(a, b, after[taken - 1].result, bias, *((residual,) if residual else ()))
+        return taken
+
+
+@remember()
+def _multiplying(key: ShapeKey) -> Multiplying:
+    return Multiplying(key)
+
+
+@lru_cache(maxsize=8192)
+def _check(operator: str, a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    """Raise RuntimeError, as torch does, where the shapes admit no product."""
+    rank = 3 if "b" in operator.removeprefix("add") else 2
+    if len(a) == len(b) == rank and a[:-2] == b[:-2] and a[-1] == b[-2]:
+        return
+    if rank == 2:
+        shapes = " and ".join("x".join(map(str, shape)) for shape in (a, b))
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({shapes})")
+    raise RuntimeError(
+        f"{operator}: Expected size for first two dimensions of batch2 tensor to be: "
+        f"{[a[0], a[-1]]} but got: {[*b[:2]]}."
+    )
+
+
+def _readable(matrix: Tensor) -> Tensor:
+    """Return the matrices, copied if their strides fit no GEMM or plain kernel."""
+    if layout(matrix.shape, matrix.stride()) is None:
+        return matrix.contiguous()
+    return matrix
+
+
+def _without_terms(out: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
+    """Write the sum of no products, act(bias), to `out`."""
+    out.zero_()
+    if bias is not None:
+        out.add_(bias)
+    return out if activation == "none" else out.copy_(ACTIVATE[activation](out))
+
+
+@remember()
+def _prepared(key: ShapeKey) -> TunedCall:
+    """Return the tuned call of a product; the strides are arguments of its launch."""
+    a, b = layout(key.a_shape, key.a_strides), layout(key.b_shape, key.b_strides)
+    assert a is not None and b is not None  # `_readable` saw to it
+    *batch, m, k = key.a_shape
+    n = key.b_shape[-1]
+    count = batch[0] if batch else 1
+    problem = GemmProblem(
+        m, n, k, "tf32" if key.tf32 else STORAGE[key.dtype], a.transposed, b.transposed, count,
+        shared_a=count > 1 and a.step == 0,
+        shared_b=count > 1 and b.step == 0,
+        bias="n" if key.bias else "none",
+        activation=key.activation,
+        residual=key.residual,
+    )  # fmt: skip
+    scalars = {
+        "ld_a": a.ld,
+        "ld_b": b.ld,
+        "ld_c": key.out_strides[-2] if m > 1 else n,
+        "batch_a": a.step,
+        "batch_b": b.step,
+        "batch_c": key.out_strides[0] if count > 1 else 0,
+    }
+    return tuned_call(key.operator, key.device, problem, tuple(scalars.items()))
+
+
+@remember()
+def _plain(key: ShapeKey) -> Launch:
+    """Return the launch of the plain kernel, one output per work-item, for any strides."""
+    dtype = dtype_of(key.dtype)
+    source = render("matmul_plain", package="ocl_backend", dtype=dtype)
+    *batch, m, k = key.a_shape
+    n = key.b_shape[-1]
+    count = batch[0] if batch else 1
+    strides = [
+        (s[0] if count > 1 else 0, s[-2], s[-1])
+        for s in (key.a_strides, key.b_strides, key.out_strides)
+    ]
+    pointers = (Pointer(dtype.item_bytes),) * 3
+    numbers = (k, *(step for steps in strides for step in steps))
+    arguments: list[Argument] = [*pointers, *map(np.int64, numbers)]
+    return prepare(key.device, source, "matmul_plain", (n, m, count), arguments)
+
+
+def mm(a: Tensor, b: Tensor) -> Tensor:
+    """Return a [m, k] · b [k, n]."""
+    return product("mm", a, b, a.new_empty((a.shape[0], b.shape[1])))
+
+
+def mm_out(a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
+    """Write a [m, k] · b [k, n] to `out`."""
+    return product("mm", a, b, resized(out, (a.shape[0], b.shape[1])))
+
+
+def bmm(a: Tensor, b: Tensor) -> Tensor:
+    """Return a [batch, m, k] · b [batch, k, n]."""
+    return product("bmm", a, b, a.new_empty((a.shape[0], a.shape[1], b.shape[2])))
+
+
+def bmm_out(a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
+    """Write a [batch, m, k] · b [batch, k, n] to `out`."""
+    return product("bmm", a, b, resized(out, (a.shape[0], a.shape[1], b.shape[2])))
+
+
+def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """Return beta · bias + alpha · a [m, k] · b [k, n]; `bias` broadcasts to [m, n]."""
+    out = a.new_empty((a.shape[0], b.shape[1]))
+    return biased("addmm", bias, a, b, beta, alpha, out)
+
+
+def addmm_out(
+    bias: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor
+) -> Tensor:
+    """Write beta · bias + alpha · a · b to `out`, which may be `bias` itself."""
+    return _biased_into("addmm", bias, a, b, beta, alpha, out)
+
+
+def baddbmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """Return beta · bias + alpha · a [batch, m, k] · b [batch, k, n]; `bias` broadcasts."""
+    out = a.new_empty((a.shape[0], a.shape[1], b.shape[2]))
+    return biased("baddbmm", bias, a, b, beta, alpha, out)
+
+
+def baddbmm_out(
+    bias: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor
+) -> Tensor:
+    """Write beta · bias + alpha · a · b to `out`, which may be `bias` itself."""
+    return _biased_into("baddbmm", bias, a, b, beta, alpha, out)
+
+
+def addbmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """Return beta · bias + alpha · the sum over the batch of a [batch, m, k] · b [batch, k, n]."""
+    batch, m, k = a.shape
+    return addmm(
+        bias,
+        a.transpose(0, 1).reshape(m, batch * k),
+        b.reshape(batch * k, b.shape[2]),
+        beta=beta,
+        alpha=alpha,
+    )
+
+
+def addbmm_(bias: Tensor, *factors: Tensor, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """Do `addbmm` in place."""
+    return bias.copy_(addbmm(bias, *factors, beta=beta, alpha=alpha))
+
+
+def addmv_out(
+    bias: Tensor, a: Tensor, x: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor
+) -> Tensor:
+    """Write beta · bias + alpha · a [m, k] · x [k] to `out` [m], which may be `bias` itself."""
+    check_cast(a.dtype, out.dtype)
+    result = a.new_empty((a.shape[0], 1))
+    biased("addmv", bias.unsqueeze(-1), a, x.unsqueeze(1), beta, alpha, result)
+    return resized(out, (a.shape[0],)).copy_(result.squeeze(1))
+
+
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    """Return the sum of a [n] times b [n]; a reduction serves it better than a GEMM."""
+    if a.dim() != 1 or a.shape != b.shape or a.dtype is not b.dtype:
+        raise RuntimeError(f"dot of {[*a.shape]}, {a.dtype} and {[*b.shape]}, {b.dtype}")
+    return torch.mul(a, b).sum(dtype=a.dtype)
+
+
+def addmm_activation_out(
+    bias: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1,
+    use_gelu: bool = False, out: Tensor,
+) -> Tensor:  # fmt: skip
+    """Write gelu or relu of beta · bias + alpha · a · b to `out`; gelu is the exact one."""
+    resized(out, (a.shape[0], b.shape[1]))
+    activation: Activation = "gelu" if use_gelu else "relu"
+    if is_row(bias, out) and alpha == 1 and beta == 1 and a.dtype in STORAGE:
+        return product("_addmm_activation", a, b, out, bias.reshape(-1), activation)
+    return out.copy_(ACTIVATE[activation](addmm(bias, a, b, beta=beta, alpha=alpha)))
+
+
+def biased(
+    operator: str, bias: Tensor, a: Tensor, b: Tensor, beta: Number, alpha: Number, out: Tensor
+) -> Tensor:
+    """Write beta · bias + alpha · a · b to `out`, which must not overlap the inputs."""
+    if beta == 1 and alpha == 1 and is_row(bias, out) and a.dtype in STORAGE:
+        return product(operator, a, b, out, bias.reshape(-1))
+    product(operator, a, b, out)
+    if not out.dtype.is_floating_point:  # torch takes the integer part of both, too
+        alpha, beta = int(alpha), int(beta)
+    if alpha != 1:
+        out.mul_(alpha)
+    return out if beta == 0 else out.add_(bias, alpha=beta)
+
+
+def is_row(bias: Tensor, out: Tensor) -> bool:
+    """Say whether `bias` is one dense row of `out`, which the epilogue adds for nothing."""
+    columns = out.shape[-1]
+    return bias.numel() == columns == bias.shape[-1] and bias.is_contiguous()
+
+
+def _biased_into(
+    operator: str, bias: Tensor, a: Tensor, b: Tensor, beta: Number, alpha: Number, out: Tensor
+) -> Tensor:
+    check_cast(a.dtype, out.dtype)
+    shape = (*a.shape[:-1], b.shape[-1])
+    if out is bias or out.data_ptr() == bias.data_ptr():
+        return out.copy_(biased(operator, bias, a, b, beta, alpha, a.new_empty(shape)))
+    return biased(operator, bias, a, b, beta, alpha, resized(out, shape))
+
+
+def resized(out: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return `out` with this shape; torch's rule for `out=` tensors of another shape."""
+    return out if out.shape == shape else out.resize_(shape)
+
+
+ACTIVATE: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": torch.nn.functional.gelu,
+}
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "mm": mm,
+    "mm.out": mm_out,
+    "bmm": bmm,
+    "bmm.out": bmm_out,
+    "addmm": addmm,
+    "addmm.out": addmm_out,
+    "baddbmm": baddbmm,
+    "baddbmm.out": baddbmm_out,
+    "addbmm": addbmm,
+    "addbmm_": addbmm_,
+    "addbmm.out": into(addbmm),
+    "addmv.out": addmv_out,
+    "dot": dot,
+    "vdot": dot,
+    "_addmm_activation.out": addmm_activation_out,
+}
+"""Implementations by aten name."""

@@ -1,0 +1,1 @@
+"""Operators that compute every item by itself."""

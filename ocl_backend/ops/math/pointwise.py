@@ -1,0 +1,376 @@
+"""Pointwise operators: calls of torch become launches of kernels made from the table.
+
+Host time is the measure here: a call looks its plan up by shapes, strides and dtypes and sets
+pointers. What an operator computes is in `pointwise_table`, how items are walked in `elementwise`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as PROMOTE
+from torch._prims_common import compute_elementwise_output_strides, elementwise_dtypes
+
+from ocl_backend.dispatch.checks import (
+    Apart,
+    check_apart,
+    check_bools,
+    check_value,
+    check_written,
+    distances,
+)
+from ocl_backend.dispatch.outputs import check_cast
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.fusion.fused_pointwise import Pointwise, rule_of
+from ocl_backend.kernels.elementwise import (
+    Kernel,
+    Operand,
+    Role,
+    Run,
+    Scalar,
+    encode,
+    in_type,
+    prepare_elementwise,
+)
+from ocl_backend.kernels.layout import broadcast_shapes, broadcast_strides
+from ocl_backend.kernels.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Rule
+from ocl_backend.kernels.special_table import FUNCTIONS, SPECIAL
+from ocl_backend.kernels.vectors import SIGNED
+
+PROMOTION = {
+    Rule.SAME: PROMOTE.DEFAULT,
+    Rule.FLOAT: PROMOTE.INT_TO_FLOAT,
+    Rule.BOOL: PROMOTE.ALWAYS_BOOL,
+}
+
+ROWS = {**POINTWISE, **SPECIAL}
+CALLED = {**HELPERS, **FUNCTIONS}
+
+Bound = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One overload's schema: argument names in order, and the one that is written ("": none)."""
+
+    row: str
+    arguments: tuple[str, ...]
+    output: str
+    in_place: bool
+    defaults: dict[str, Any]
+
+    @staticmethod
+    def of(row: str, overload: torch._ops.OpOverload) -> Call:
+        """Read the schema of `overload`, which the table's row `row` serves."""
+        schema = overload._schema
+        written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
+        output = written[0] if written else ""
+        return Call(
+            row,
+            tuple(a.name for a in schema.arguments),
+            output,
+            output == "self",
+            {a.name: a.default_value for a in schema.arguments if a.has_default_value()},
+        )
+
+    def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Bound:
+        """Return the arguments of a call by name, None for what was not given."""
+        given = {**dict(zip(self.arguments, args, strict=False)), **kwargs}
+        return {name: given.get(name) for name in self.arguments}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a call with known shapes, strides and dtypes does.
+
+    `rule` runs the call in place of `run` if it may be one with others. `values` turns the call's
+    arguments into the launch's; None where pointers and numbers pass as they are. `fresh` describes
+    an output to allocate: shape, strides, dtype, device. `apart` says of the inputs that may not
+    share memory with an output how far from it they must begin.
+    """
+
+    run: Run
+    rule: Pointwise | None
+    values: Callable[[Sequence[Any]], list[Any]] | None
+    fresh: tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device] | None
+    apart: Apart = ()
+
+
+MOST_PLANS = 8192
+"""So many are remembered per overload; shapes that never come again must not add up."""
+
+
+def implementation(call: Call) -> Callable[..., Tensor]:
+    """Return the function that serves the overload `call` describes."""
+    plans: dict[tuple[Any, ...], Plan] = {}
+    written = 0 if call.in_place else -1
+
+    def run(*args: Any, **kwargs: Any) -> Tensor:
+        given = (*args, *kwargs.values()) if kwargs else args
+        key: list[Any] = [*kwargs]
+        values: list[Any] = []
+        for value in given:
+            if isinstance(value, Tensor):
+                key += (value.shape, value.stride(), value.dtype, value.get_device())
+                values.append(value.data_ptr())
+            else:
+                kind = value.__class__
+                key.append(value if kind is str or kind is bool else kind)
+                values.append(value)
+        plan = plans.get(signature := tuple(key))
+        if plan is None:
+            bound = call.bind(args, kwargs)
+            if _resized(call, bound):
+                return run(*args, **kwargs)
+            names = (*call.arguments[: len(args)], *kwargs)
+            if len(plans) >= MOST_PLANS:
+                plans.clear()
+            plan = plans[signature] = _plan(call, bound, names)
+        if plan.values is not None:
+            values = plan.values(given)
+        if plan.fresh is None:
+            out: Tensor = given[written]
+            if plan.apart:
+                check_apart(plan.apart, given, out)
+        else:
+            shape, strides, dtype, device = plan.fresh
+            out = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+            values.append(out.data_ptr())
+        if plan.rule is None:
+            plan.run(*values)
+        else:
+            plan.rule.enqueue(values)
+        return out
+
+    return run
+
+
+def _inputs(call: Call, bound: Bound) -> dict[str, Tensor]:
+    """Return the tensors that are read and lie on the device."""
+    return {
+        name: value
+        for name, value in bound.items()
+        if isinstance(value, Tensor)
+        and (call.in_place or name != call.output)
+        and not _is_number(value)
+    }
+
+
+def _is_number(value: Any) -> bool:
+    """Whether `value` travels as a number: one, or a CPU tensor of no dimensions."""
+    if isinstance(value, Tensor):
+        return value.dim() == 0 and value.device.type == "cpu"
+    return isinstance(value, int | float)
+
+
+def _resized(call: Call, bound: Bound) -> bool:
+    """Give the output of a call the broadcast shape; return whether it had another."""
+    if not call.output:
+        return False
+    out = bound[call.output]
+    shape = _shape(call, bound)
+    if tuple(out.shape) == shape:
+        check_written(call.row, out)
+        return False
+    if call.in_place:
+        raise RuntimeError(
+            f"output with shape {[*out.shape]} doesn't match the broadcast shape {[*shape]}. Use "
+            f"{call.row}, which is not in place."
+        )
+    out.resize_(shape)
+    return True
+
+
+def _shape(call: Call, bound: Bound) -> tuple[int, ...]:
+    shapes = [tensor.shape for tensor in _inputs(call, bound).values()]
+    return broadcast_shapes(*shapes)
+
+
+def _plan(call: Call, bound: Bound, names: Sequence[str]) -> Plan:
+    """Prepare the launch that serves a call with these arguments."""
+    row = _row(call, bound)
+    op = ROWS[row]
+    compute, result = _dtypes(op, call, bound)
+    inputs = _inputs(call, bound)
+    check_bools(call.row, inputs.values())
+    shape = _shape(call, bound)
+    device = _device(call, inputs, bound)
+    fresh = None
+    if not call.output:
+        spread = [tensor.expand(shape) for tensor in inputs.values()]
+        strides = tuple(compute_elementwise_output_strides(*spread))
+        fresh = shape, strides, result, device
+    out_dtype = bound[call.output].dtype if call.output else result
+    kernel = _kernel(call, bound, op, compute, out_dtype)
+    check_value(call.row, bound)
+    check_cast(result, out_dtype)
+    walked = [
+        broadcast_strides(shape, inputs[operand.name].shape, inputs[operand.name].stride())
+        if operand.name in inputs
+        else fresh[1]
+        if fresh
+        else bound[call.output].stride()
+        for operand in kernel.operands
+    ]
+    run = prepare_elementwise(device.index, kernel, shape, walked)
+    apart = distances(inputs, bound[call.output], names) if call.output else ()
+    rule = None
+    if fresh or call.in_place:
+        rule = rule_of(row, inputs, walked, names, run, fresh is not None)
+    return Plan(run, rule, _values(bound, names, kernel), fresh, apart)
+
+
+def _row(call: Call, bound: Bound) -> str:
+    """Return the table's row for a call: options that are strings or flags choose a variant."""
+    if call.row == "clamp" and (bound["min"] is None or bound["max"] is None):
+        return "clamp_min" if bound["max"] is None else "clamp_max"
+    if "is_result" in bound:
+        return f"{call.row}:{'result' if bound['is_result'] else 'input'}"
+    if bound.get("decimals") is not None:
+        return f"{call.row}:decimals"
+    option = bound.get("rounding_mode") or bound.get("approximate")
+    return call.row if option in (None, "none") else f"{call.row}:{option}"
+
+
+def _dtypes(op: Op, call: Call, bound: Bound) -> tuple[torch.dtype, torch.dtype]:
+    """Return the dtype to compute with and the result's, by torch's promotion."""
+    promoting = [
+        value.item() if isinstance(value, Tensor) and _is_number(value) else value
+        for name, value in bound.items()
+        if name in PROMOTING and value is not None
+    ]
+    compute, result = elementwise_dtypes(*promoting, type_promotion_kind=PROMOTION[op.rule])
+    if not op.expression and compute.is_floating_point:
+        raise NotImplementedError(f"{call.row} is not implemented for {compute}; use integers.")
+    return compute, result
+
+
+def _device(call: Call, inputs: dict[str, Tensor], bound: Bound) -> torch.device:
+    tensors = [*inputs.values(), *([bound[call.output]] if call.output else [])]
+    found = {tensor.device for tensor in tensors}
+    if len(found) != 1:
+        names = ", ".join(sorted(map(str, found)))
+        raise RuntimeError(
+            f"{call.row}: expected all tensors to be on the same device, but found {names}. "
+            "Move them with .to()."
+        )
+    device: torch.device = found.pop()
+    return device
+
+
+def _kernel(
+    call: Call, bound: Bound, op: Op, compute: torch.dtype, out_dtype: torch.dtype
+) -> Kernel:
+    """Return the kernel for the arguments given; those left to their defaults are written in."""
+    value = dtype_of(compute).value
+    truth = SIGNED.get(value, value) if op.rule is Rule.BOOL else value
+    text = _expression(op, compute)
+    parameters: list[Operand | Scalar] = []
+    lines = []
+    for name, given in bound.items():
+        used = re.search(rf"\b{name}\b", text) is not None
+        if name == call.output:
+            role: Role = "inout" if used else "output"
+            parameters.append(Operand(name, given.dtype, role, truth, "out"))
+        elif used and _is_number(given):
+            parameters.append(Scalar(name, value))
+        elif used and isinstance(given, Tensor):
+            parameters.append(Operand(name, given.dtype))
+        elif used:
+            lines.append(f"const T {name} = (T)({_default(call, name, out_dtype)});")
+    if not call.output:
+        parameters.append(Operand("out", out_dtype, "output", truth, "out"))
+    *statements, last = (part.strip() for part in text.split(";"))
+    lines += [f"{statement};" for statement in statements]
+    lines.append(
+        f"const R out = ({last}) & (R)(1);" if op.rule is Rule.BOOL else f"const T out = {last};"
+    )
+    helper = ""
+    if op.helper and op.helper in text:
+        helper = in_type(CALLED[op.helper], value)
+    name = "pointwise_" + re.sub(r"\W+", "_", call.row).strip("_")  # `abs` is a built-in
+    body = "\n".join(lines)
+    return Kernel(name, value, tuple(parameters), body, helper, bool(helper), truth)
+
+
+def _expression(op: Op, compute: torch.dtype) -> str:
+    if compute is torch.bool and op.boolean:
+        return op.boolean
+    text = op.expression if compute.is_floating_point else op.integer or op.expression
+    return text.replace("BITS", str(8 * compute.itemsize))
+
+
+def _default(call: Call, name: str, dtype: torch.dtype) -> str:
+    """Return the literal of an argument that was left out."""
+    if name in ("posinf", "neginf"):
+        limits = torch.finfo(dtype)
+        return repr(limits.max if name == "posinf" else limits.min)
+    given = call.defaults.get(name)
+    return repr(ABSENT[name] if given is None else given)
+
+
+def _values(
+    bound: Bound, names: Sequence[str], kernel: Kernel
+) -> Callable[[Sequence[Any]], list[Any]] | None:
+    """Return what turns a call's arguments `names` into the launch's values; None: nothing must."""
+    types = {scalar.name: scalar.value for scalar in kernel.scalars}
+    tensors = {operand.name for operand in kernel.operands}
+    steps: list[tuple[int, Callable[[Any], Any]]] = []
+    plain = "double" not in types.values()
+    for index, name in enumerate(names):
+        value = bound[name]
+        if name in tensors:
+            steps.append((index, Tensor.data_ptr))
+        elif name in types:
+            steps.append((index, _number(types[name], isinstance(value, Tensor))))
+            plain &= type(value) is (float if types[name] == "float" else int)
+        else:
+            plain = False
+    if plain:
+        return None
+    return lambda arguments: [take(arguments[index]) for index, take in steps]
+
+
+def _number(value: str, boxed: bool) -> Callable[[Any], float]:
+    """Return what makes a launch's value for a scalar of C type `value` from an argument."""
+    unbox: Callable[[Any], float] = Tensor.item if boxed else lambda number: number
+    return lambda number: encode(value, unbox(number))
+
+
+def _operators() -> dict[str, Callable[..., Tensor]]:
+    """Return an implementation for every overload of the table's rows that torch wants from us.
+
+    Those are the overloads that have a CPU kernel and no composite one: whatever torch makes of
+    other operators arrives here by itself.
+    """
+    found = {}
+    for row in dict.fromkeys(row.partition(":")[0] for row in ROWS):
+        for name in (row, f"{row}_"):
+            packet = getattr(torch.ops.aten, name, None)
+            for label in packet.overloads() if packet else ():
+                qualified = name if label == "default" else f"{name}.{label}"
+                if _is_ours(f"aten::{qualified}"):
+                    found[qualified] = implementation(Call.of(row, getattr(packet, label)))
+    return found
+
+
+def _is_ours(name: str) -> bool:
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    try:
+        return has(name, "CPU") and not any(has(name, key) for key in COMPOSITE)
+    except RuntimeError:  # an overload of TorchScript's, unknown to the dispatcher
+        return False
+
+
+COMPOSITE = (
+    "CompositeImplicitAutograd",
+    "CompositeExplicitAutograd",
+)
+
+OPERATORS = _operators()
+"""Implementations by aten name."""

@@ -1,0 +1,133 @@
+<%doc>
+Layer normalisation of x [rows, inner], each row by itself: forward, or the gradient of x.
+
+direction   "fwd": y, mean and rstd are written; "bwd": grad_x is, from grad, mean and rstd
+affine      there are weights and, forward, perhaps biases, one per item of a row
+biased      there are biases
+dtype       DType of x, y and their gradients
+param       DType of weights and biases
+inner       items per row; x is dense
+rows, rows_per_group    how many there are and how many a work-group takes, one after the other
+local_items work-items per group, which share a row
+width       items read at once; divides inner
+</%doc>
+<%!
+    from ocl_backend.kernels import vectors
+%>\
+<%
+    real = dtype.value
+    wide = vectors.vector(real, width)
+    fwd = direction == "fwd"
+    def sum_lanes(name):
+        return " + ".join(f"{name}.s{i:x}" for i in range(width)) if width > 1 else name
+    def read(name):
+        return vectors.load(dtype, name, "row + s", "1", width)
+    def of_param(name):
+        value = vectors.load(param, name, "s", "1", width)
+        return vectors.convert(param.value, real, value, width)
+%>\
+${vectors.prelude(dtype, width)}\
+${param.prelude if param is not dtype else ""}\
+
+${real} row_sum(${wide} lanes, __local ${real} *scratch)
+{
+    ${real} value = ${sum_lanes("lanes")};
+% if local_items > 1:
+    const int item = get_local_id(0);
+    scratch[item] = value;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int half_way = ${local_items // 2}; half_way > 0; half_way /= 2) {
+        if (item < half_way) {
+            scratch[item] += scratch[item + half_way];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    value = scratch[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+    return value;
+}
+
+#define EACH(s) for (int s = get_local_id(0) * ${width}; s < ${inner}; s += ${local_items * width})
+
+__kernel __attribute__((reqd_work_group_size(${local_items}, 1, 1)))
+void layer_norm_${direction}(
+    const __global ${dtype.storage} *restrict x, const long x_start,
+% if fwd:
+    __global ${dtype.storage} *restrict y, const long y_start,
+% else:
+    const __global ${dtype.storage} *restrict grad, const long grad_start,
+    __global ${dtype.storage} *restrict grad_x, const long grad_x_start,
+% endif
+    const __global ${param.storage} *restrict weight, const long weight_start,
+% if fwd:
+    const __global ${param.storage} *restrict bias, const long bias_start,
+% endif
+    __global ${real} *restrict means, const long means_start,
+    __global ${real} *restrict rstds, const long rstds_start,
+    const float eps)
+{
+    __local ${real} scratch[${local_items}];
+    x += x_start;
+% if fwd:
+    y += y_start;
+    bias += bias_start;
+% else:
+    grad += grad_start;
+    grad_x += grad_x_start;
+% endif
+    weight += weight_start;
+    means += means_start;
+    rstds += rstds_start;
+
+    const int begin = get_group_id(0) * ${rows_per_group};
+    for (int r = begin; r < min(begin + ${rows_per_group}, ${rows}); ++r) {
+        const long row = (long)r * ${inner};
+        ${wide} sum = 0;
+% if fwd:
+        EACH(s) {
+            sum += ${read("x")};
+        }
+        const ${real} mean = row_sum(sum, scratch) / ${inner};
+        sum = 0;
+        EACH(s) {
+            const ${wide} d = ${read("x")} - mean;
+            sum += d * d;
+        }
+        const ${real} rstd = rsqrt(row_sum(sum, scratch) / ${inner} + eps);
+        EACH(s) {
+            ${wide} v = (${read("x")} - mean) * rstd;
+% if affine:
+            v *= ${of_param("weight")};
+% endif
+% if biased:
+            v += ${of_param("bias")};
+% endif
+% for line in vectors.store(dtype, "y", "row + s", "1", "v", width):
+            ${line}
+% endfor
+        }
+        if (get_local_id(0) == 0) {
+            means[r] = mean;
+            rstds[r] = rstd;
+        }
+% else:
+        ${wide} dot = 0;
+        const ${real} mean = means[r], rstd = rstds[r];
+        EACH(s) {
+            const ${wide} g = ${read("grad")}${f" * {of_param('weight')}" if affine else ""};
+            sum += g;
+            dot += g * (${read("x")} - mean);
+        }
+        const ${real} grad_mean = row_sum(sum, scratch) / ${inner};
+        const ${real} slope = row_sum(dot, scratch) * rstd * rstd / ${inner};
+        EACH(s) {
+            const ${wide} g = ${read("grad")}${f" * {of_param('weight')}" if affine else ""};
+            const ${wide} v = (g - grad_mean - (${read("x")} - mean) * slope) * rstd;
+% for line in vectors.store(dtype, "grad_x", "row + s", "1", "v", width):
+            ${line}
+% endfor
+        }
+% endif
+    }
+}

@@ -1,0 +1,171 @@
+"""Layer normalisation, forward and backward.
+
+Group normalisation is torch's own composition of this device's batch normalisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels import vectors
+from ocl_backend.ops.norm.batch_norm import pointers_of
+from ocl_backend.runtime.launch import Argument, Launch, Pointer, Varying, prepare
+from oclgen.limits import Limits
+from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
+from oclgen.render import render
+
+ITEMS_PER_GROUP = 16384
+"""Items a CPU's work-group walks: enough that starting it costs nothing."""
+COLUMN_GROUPS = 32
+"""Groups of rows whose sums are added up in a second pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Everything that decides the kernels; x is [rows, inner]."""
+
+    device: int
+    dtype: torch.dtype
+    param: torch.dtype
+    rows: int
+    inner: int
+    affine: bool
+    biased: bool
+
+    @property
+    def limits(self) -> Limits:
+        """What the device allows."""
+        return devices()[self.device].limits
+
+    @property
+    def width(self) -> int:
+        """Items read at once."""
+        return vectors.width_of_rows(self.inner, self.limits)
+
+    @property
+    def real(self) -> torch.dtype:
+        """What is computed with, and how means are kept."""
+        return torch.float64 if self.dtype is torch.float64 else torch.float32
+
+
+def native_layer_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return (y, mean, 1 / standard deviation) of x [..., *normalized_shape], by row.
+
+    The statistics are [..., 1, ...], float32 (float64 for float64).
+
+    Raises:
+        RuntimeError: x does not end in `normalized_shape`, or weight or bias have another shape.
+    """
+    shape = tuple(normalized_shape)
+    lead = x.dim() - len(shape)
+    if not shape or tuple(x.shape[lead:]) != shape:
+        raise RuntimeError(f"layer_norm: x {tuple(x.shape)} does not end in {shape}")
+    for factor in (weight, bias):
+        if factor is not None and tuple(factor.shape) != shape:
+            raise RuntimeError(f"layer_norm: weight or bias {tuple(factor.shape)} is not {shape}")
+    x = x.contiguous()
+    kind = _kind(x, shape, weight, bias)
+    y = torch.empty_like(x)
+    means = x.new_empty((*x.shape[:lead], *(1,) * len(shape)), dtype=kind.real)
+    rstds = torch.empty_like(means)
+    if x.numel():
+        tensors = (x, y, _dense(weight), _dense(bias), means, rstds)
+        _prepared(kind, "fwd")(*pointers_of(*tensors), eps)
+    return y, means, rstds
+
+
+def native_layer_norm_backward(
+    grad: Tensor,
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    means: Tensor,
+    rstds: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return the gradients of x, weight and bias that `output_mask` asks for."""
+    grad, x = grad.contiguous(), x.contiguous()
+    kind = _kind(x, normalized_shape, weight, bias)
+    if x.numel() == 0:
+        grads = x.new_zeros((2, *normalized_shape), dtype=kind.param)
+        return torch.empty_like(x), grads[0], grads[1]
+    grad_x = None
+    if output_mask[0]:
+        grad_x = torch.empty_like(x)
+        tensors = (x, grad, grad_x, _dense(weight), means, rstds)
+        _prepared(kind, "bwd")(*pointers_of(*tensors), 0.0)
+    if not (output_mask[1] or output_mask[2]):
+        return grad_x, None, None
+    groups = min(COLUMN_GROUPS, kind.rows)
+    sums = x.new_empty((2, groups, *normalized_shape), dtype=kind.real)
+    _columns(kind, groups)(*pointers_of(x, grad, means, rstds, sums[0], sums[1]))
+    grads = sums.sum(1).to(kind.param)
+    return grad_x, grads[0] if output_mask[1] else None, grads[1] if output_mask[2] else None
+
+
+def _dense(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.contiguous()
+
+
+def _kind(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None) -> Kind:
+    inner = prod(shape)
+    rows = x.numel() // inner if inner else 0
+    param = x.dtype if weight is None else weight.dtype
+    return Kind(x.get_device(), x.dtype, param, rows, inner, weight is not None, bias is not None)
+
+
+@lru_cache(maxsize=1024)
+def _prepared(kind: Kind, direction: Literal["fwd", "bwd"]) -> Launch:
+    on_cpu = kind.limits.kind == "cpu"
+    local_items = 1 if on_cpu else min(256, kind.limits.max_work_group)
+    while local_items > max(32, kind.inner // kind.width):
+        local_items //= 2
+    rows_per_group = max(1, ITEMS_PER_GROUP // kind.inner) if on_cpu else 1
+    dtype, param = dtype_of(kind.dtype), dtype_of(kind.param)
+    source = render(
+        "layer_norm", package="ocl_backend", direction=direction, affine=kind.affine,
+        biased=kind.biased, dtype=dtype, param=param, inner=kind.inner, rows=kind.rows,
+        rows_per_group=rows_per_group, local_items=local_items, width=kind.width,
+    )  # fmt: skip
+    image, weight, mean = map(Pointer, (dtype.item_bytes, param.item_bytes, kind.real.itemsize))
+    tensors = {"fwd": [image, image, weight, weight], "bwd": [image, image, image, weight]}
+    arguments: list[Argument] = [*tensors[direction], mean, mean, Varying("float")]
+    items = ceil_div(kind.rows, rows_per_group) * local_items
+    name = f"layer_norm_{direction}"
+    return prepare(kind.device, source, name, (items,), arguments, (local_items,))
+
+
+@lru_cache(maxsize=1024)
+def _columns(kind: Kind, groups: int) -> Launch:
+    dtype = dtype_of(kind.dtype)
+    source = render(
+        "layer_norm_columns", package="ocl_backend", dtype=dtype, inner=kind.inner,
+        rows=kind.rows, rows_per_group=ceil_div(kind.rows, groups), width=kind.width,
+    )  # fmt: skip
+    image, real = Pointer(dtype.item_bytes), Pointer(kind.real.itemsize)
+    arguments = [image, image, real, real, real, real]
+    global_size = (kind.inner // kind.width, groups)
+    return prepare(kind.device, source, "layer_norm_columns", global_size, arguments)
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "native_layer_norm": native_layer_norm,
+    "native_layer_norm_backward": native_layer_norm_backward,
+}
+"""Implementations by aten name."""

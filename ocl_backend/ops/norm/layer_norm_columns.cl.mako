@@ -1,0 +1,43 @@
+<%doc>
+Gradients of layer normalisation's weights and biases: sums over rows, one work-item per column.
+
+dtype       DType of x and grad [rows, inner], dense
+inner, rows, rows_per_group    sizes; each group of rows writes one line of its own sums, to be
+            added up afterwards: grad_weight and grad_bias are [groups, inner]
+width       columns per work-item; divides inner
+</%doc>
+<%!
+    from ocl_backend.kernels import vectors
+%>\
+<%
+    real = dtype.value
+    wide = vectors.vector(real, width)
+%>\
+${vectors.prelude(dtype, width)}\
+__kernel void layer_norm_columns(
+    const __global ${dtype.storage} *restrict x, const long x_start,
+    const __global ${dtype.storage} *restrict grad, const long grad_start,
+    const __global ${real} *restrict means, const long means_start,
+    const __global ${real} *restrict rstds, const long rstds_start,
+    __global ${real} *restrict grad_weight, const long grad_weight_start,
+    __global ${real} *restrict grad_bias, const long grad_bias_start)
+{
+    const int column = get_global_id(0) * ${width};
+    const int begin = get_global_id(1) * ${rows_per_group};
+    x += x_start;
+    grad += grad_start;
+    means += means_start;
+    rstds += rstds_start;
+    ${wide} sum = 0, dot = 0;
+    for (int r = begin; r < min(begin + ${rows_per_group}, ${rows}); ++r) {
+        const long at = (long)r * ${inner} + column;
+        const ${wide} g = ${vectors.load(dtype, "grad", "at", "1", width)};
+        sum += g;
+        dot += g * (${vectors.load(dtype, "x", "at", "1", width)} - means[r]) * rstds[r];
+    }
+    const long to = (long)get_global_id(1) * ${inner} + column;
+    grad_weight += grad_weight_start;
+    grad_bias += grad_bias_start;
+    ${"grad_weight[to] = dot" if width == 1 else f"vstore{width}(dot, 0, grad_weight + to)"};
+    ${"grad_bias[to] = sum" if width == 1 else f"vstore{width}(sum, 0, grad_bias + to)"};
+}

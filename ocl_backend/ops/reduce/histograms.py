@@ -1,0 +1,145 @@
+"""Histograms over one and more dimensions, by looking every item up among the bins' edges.
+
+Counting of whole numbers, which needs no edges, is `decompositions.bincount`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dispatch.outputs import into
+
+Range = Sequence[float] | None
+
+
+def bin_edges(x: Tensor, bins: int, span: Range) -> Tensor:
+    """Return bins + 1 edges over `span`, or over the items; waits for those.
+
+    Raises:
+        RuntimeError: the span is not finite, or ends before it begins.
+    """
+    if span is not None:
+        low, high = span
+    elif x.numel():
+        low, high = x.min().item(), x.max().item()
+    else:
+        low, high = 0.0, 1.0
+    if not (abs(low) < torch.inf and abs(high) < torch.inf):
+        raise RuntimeError(f"range of [{low}, {high}] is not finite")
+    if low > high:
+        raise RuntimeError("torch.histogram(): max must be larger than min")
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    edges = torch.linspace(low, high, bins + 1, dtype=x.dtype, device=x.device)
+    edges[-1] = high  # rounding must not leave the largest item outside
+    return edges
+
+
+def counted(x: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Tensor:
+    """Return how many rows of x [rows, dims] fall into each bin, or their weights' sums.
+
+    A bin takes in its left edge, and the last one its right edge too.
+    """
+    sizes = [len(edge) - 1 for edge in edges]
+    place = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+    inside = torch.ones(len(x), dtype=torch.bool, device=x.device)
+    for dim, (edge, size) in enumerate(zip(edges, sizes, strict=True)):
+        items = x[:, dim].contiguous()
+        inside &= (items >= edge[0]) & (items <= edge[-1])
+        found = torch.searchsorted(edge.contiguous(), items, right=True) - 1
+        place = place * size + found.clamp(0, size - 1)
+    terms = inside.to(x.dtype) if weight is None else weight.reshape(-1) * inside
+    total = x.new_zeros(prod(sizes)).index_add_(0, place, terms).view(sizes)
+    if density:
+        total /= total.sum()
+        for dim, edge in enumerate(edges):
+            total /= edge.diff().view([-1 if d == dim else 1 for d in range(len(sizes))])
+    return total
+
+
+def histogram(
+    x: Tensor,
+    bins: int = 100,
+    *,
+    range: Range = None,  # noqa: A002 (the schema's name)
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return the histogram of all items over equal bins, and the bins' edges."""
+    edges = bin_edges(x, bins, range)
+    return counted(x.reshape(-1, 1), [edges], weight, density), edges
+
+
+def histogram_between(
+    x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return the histogram of all items between the edges `bins`, and those."""
+    return counted(x.reshape(-1, 1), [bins], weight, density), bins.clone()
+
+
+def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
+    """Return the histogram of all items over equal bins from `min` to `max`; equal: the items'."""
+    span = [float(min), float(max)] if min != max else None
+    if span is None and x.numel():
+        low, high = x.min().item(), x.max().item()
+        span = [low, high] if low != high else [low - 1, high + 1]
+    return counted(x.reshape(-1, 1), [bin_edges(x, bins, span)], None, False)
+
+
+def edges_of_dims(
+    x: Tensor,
+    bins: Sequence[int],
+    *,
+    range: Range = None,  # noqa: A002 (the schema's name)
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> list[Tensor]:
+    """Return the edges of equal bins along every column of x [..., dims]."""
+    del weight, density
+    if len(bins) != x.shape[-1]:
+        raise RuntimeError(f"histogramdd: {len(bins)} numbers of bins for {x.shape[-1]} columns")
+    rows = x.reshape(-1, x.shape[-1])
+    spans = [None] * len(bins) if range is None else list(zip(range[::2], range[1::2], strict=True))
+    return [
+        bin_edges(rows[:, dim], size, span)
+        for dim, (size, span) in enumerate(zip(bins, spans, strict=True))
+    ]
+
+
+def histogram_of_dims(
+    x: Tensor,
+    bins: Sequence[int],
+    *,
+    range: Range = None,  # noqa: A002 (the schema's name)
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> Tensor:
+    """Return the histogram of the rows of x [..., dims] over equal bins."""
+    rows = x.reshape(-1, x.shape[-1])
+    return counted(rows, edges_of_dims(x, bins, range=range), weight, density)
+
+
+def histogram_of_dims_between(
+    x: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: bool = False
+) -> Tensor:
+    """Return the histogram of the rows of x [..., dims] between the edges `bins`."""
+    return counted(x.reshape(-1, x.shape[-1]), bins, weight, density)
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "histc": histc,
+    "histc.out": into(histc),
+    "histogram.bin_ct": histogram,
+    "histogram.bin_ct_out": into(histogram, "hist", "bin_edges"),
+    "histogram.bins_tensor": histogram_between,
+    "histogram.bins_tensor_out": into(histogram_between, "hist", "bin_edges"),
+    "_histogramdd_bin_edges": edges_of_dims,
+    "_histogramdd_from_bin_cts": histogram_of_dims,
+    "_histogramdd_from_bin_tensors": histogram_of_dims_between,
+}
+"""Implementations by aten name."""

@@ -1,0 +1,396 @@
+"""Reductions over any dimensions: sums, products, extremes and where they are, variances, norms.
+
+What each combines is a table here; how it is spread over a device is in `reduction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf, isinf, nan, prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dispatch.outputs import into
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.reduction import Reduction, Spec, run
+from ocl_backend.kernels.vectors import are_aligned
+
+Dims = Sequence[int] | int | None
+Number = int | float | bool
+
+MOST_DIMS = 64
+"""Torch's own limit."""
+
+TRUTH = "x != (X)(0) ? (T)(1) : (T)(0)"
+SQUARE = "(x - center) * (x - center)"
+LARGER = "a > b || a != a ? a : b"
+SMALLER = "a < b || a != a ? a : b"
+
+SUM = Reduction("sum", "a + b", "0")
+MEAN = Reduction("mean", "a + b", "0", finish="acc / count")
+PRODUCT = Reduction("prod", "a * b", "1")
+ANY = Reduction("any", "a > b ? a : b", "0", TRUTH)
+ALL = Reduction("all", "a < b ? a : b", "1", TRUTH)
+VARIANCE = Reduction("var", "a + b", "0", SQUARE, "acc / count")
+DEVIATION = Reduction("std", "a + b", "0", SQUARE, "sqrt(acc / count)")
+NORM_1 = Reduction("norm_1", "a + b", "0", "fabs(x)")
+NORM_2 = Reduction("norm_2", "a + b", "0", "x * x", "sqrt(acc)")
+WHERE = Reduction(
+    "where_extreme",
+    "a < b ? a : b",
+    "0x7fffffffffffffffL",
+    "x == center || x != x ? position : 0x7fffffffffffffffL",
+)
+
+
+def extreme(dtype: torch.dtype, largest: bool) -> Reduction:
+    """Return amax or amin; a NaN wins."""
+    if dtype.is_floating_point:
+        worst = "-INFINITY" if largest else "INFINITY"
+    elif dtype is torch.bool:
+        worst = "0" if largest else "1"
+    else:
+        limits = torch.iinfo(dtype)
+        # the smallest long has no literal of its own
+        worst = f"({limits.min + 1}L - 1)" if largest else f"{limits.max}L"
+    name = "amax" if largest else "amin"
+    return Reduction(name, LARGER if largest else SMALLER, worst)
+
+
+def dims_of(dims: Dims, rank: int) -> tuple[int, ...]:
+    """Return the dimensions to reduce, counted from 0 and sorted; all if none are given."""
+    if dims is None or (not isinstance(dims, int) and len(dims) == 0):
+        return tuple(range(rank))
+    given = [dims] if isinstance(dims, int) else dims
+    size = max(rank, 1)
+    if rank > MOST_DIMS:
+        raise RuntimeError(f"only tensors with up to {MOST_DIMS} dims are supported")
+    if wrong := [dim for dim in given if not -size <= dim < size]:
+        raise IndexError(
+            f"dimension {wrong[0]} is out of range; a tensor of {rank} dimensions has "
+            f"{-size} to {size - 1}"
+        )
+    wrapped = sorted(dim % size for dim in given)
+    if len(set(wrapped)) < len(wrapped):
+        raise RuntimeError(f"dimensions {list(given)} name one twice; name each once")
+    return tuple(wrapped) if rank else ()
+
+
+def reduce(
+    reduction: Reduction,
+    x: Tensor,
+    dims: Dims,
+    keepdim: bool,
+    dtype: torch.dtype,
+    compute: torch.dtype | None = None,
+    center: Tensor | None = None,
+    correction: float = 0,
+) -> Tensor:
+    """Return `x` reduced over `dims` as `dtype`, combined in `compute` (default: `dtype`).
+
+    `center` has x's shape with reduced dimensions of size 1. `finish` divides by the number of
+    items less `correction`, at least 0.
+    """
+    reduced = dims_of(dims, x.dim())
+    shape = tuple(1 if dim in reduced else size for dim, size in enumerate(x.shape))
+    count = prod(x.shape[dim] for dim in reduced)
+    value = dtype_of(compute or dtype).value
+    out = torch.empty(shape, dtype=dtype, device=x.device)
+    if out.numel() and count:
+        center_strides = [] if center is None else [_still(center.stride(), reduced)]
+        spec = Spec(
+            reduction,
+            dtype_of(x.dtype).value if center is not None else value,
+            value,
+            (x.dtype, dtype, None if center is None else center.dtype),
+            tuple(x.shape),
+            reduced,
+            (x.stride(), _still(out.stride(), reduced), *center_strides),
+            max(count - correction, 0),
+            are_aligned(t.data_ptr() for t in (x, out, center) if t is not None),
+        )
+        run(x.get_device(), spec, x, out, center)
+    elif out.numel():
+        out.fill_(EMPTY.get(reduction.name, 0))
+    if keepdim or not reduced:
+        return out
+    return out.view([size for dim, size in enumerate(x.shape) if dim not in reduced])
+
+
+EMPTY = {"prod": 1, "all": 1, "mean": nan, "var": nan, "std": nan}
+"""What a reduction of nothing is, where it is not 0."""
+
+
+def _still(strides: Sequence[int], reduced: Sequence[int]) -> tuple[int, ...]:
+    return tuple(0 if dim in reduced else stride for dim, stride in enumerate(strides))
+
+
+def _sum_dtype(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    if dtype is not None:
+        return dtype
+    return x.dtype if x.dtype.is_floating_point else torch.int64
+
+
+def sum_(
+    x: Tensor, dims: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Sum; integers and bools as int64."""
+    return reduce(SUM, x, dims, keepdim, _sum_dtype(x, dtype))
+
+
+def mean(
+    x: Tensor, dims: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Mean of floats."""
+    wanted = dtype or x.dtype
+    dtype_of(wanted)  # a complex mean is not an error
+    if not wanted.is_floating_point:
+        raise RuntimeError(f"mean: {x.dtype} has no mean of its own; pass dtype=torch.float32")
+    return reduce(MEAN, x, dims, keepdim, wanted)
+
+
+def prod_(
+    x: Tensor, dims: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Product; integers and bools as int64."""
+    return reduce(PRODUCT, x, dims, keepdim, _sum_dtype(x, dtype))
+
+
+def any_(x: Tensor, dims: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether any item is not zero."""
+    return reduce(ANY, x, dims, keepdim, _truth_dtype(x), x.dtype)
+
+
+def all_(x: Tensor, dims: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether no item is zero."""
+    return reduce(ALL, x, dims, keepdim, _truth_dtype(x), x.dtype)
+
+
+def _truth_dtype(x: Tensor) -> torch.dtype:
+    # torch keeps uint8 here for the sake of old code
+    return torch.uint8 if x.dtype is torch.uint8 else torch.bool
+
+
+def count_nonzero(x: Tensor, dims: Dims = None) -> Tensor:
+    """Return how many items are not zero, as int64."""
+    return sum_(x != 0, dims)
+
+
+def amax(x: Tensor, dims: Dims = (), keepdim: bool = False) -> Tensor:
+    """Largest item; a NaN wins."""
+    return _extreme(x, dims, keepdim, True)
+
+
+def amin(x: Tensor, dims: Dims = (), keepdim: bool = False) -> Tensor:
+    """Smallest item; a NaN wins."""
+    return _extreme(x, dims, keepdim, False)
+
+
+def _extreme(x: Tensor, dims: Dims, keepdim: bool, largest: bool) -> Tensor:
+    reduced = dims_of(dims, x.dim())
+    if any(x.shape[dim] == 0 for dim in reduced):
+        raise IndexError(
+            f"the largest or smallest of no items does not exist: shape {tuple(x.shape)}, "
+            f"reduced dimensions {list(reduced)}"
+        )
+    return reduce(extreme(x.dtype, largest), x, reduced or (), keepdim, x.dtype)
+
+
+def _where(x: Tensor, best: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """Return the first position along `dim` of `best`, which keeps the dimension."""
+    return reduce(WHERE, x, (dim,), keepdim, torch.int64, center=best)
+
+
+def _extreme_at(x: Tensor, dim: int, keepdim: bool, largest: bool) -> tuple[Tensor, Tensor]:
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
+    best = _extreme(x, (dim,), True, largest)
+    where = _where(x, best, dim, keepdim)
+    return (best if keepdim else best.squeeze(dim)), where
+
+
+def max_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Largest items along `dim` and their first positions."""
+    return _extreme_at(x, dim, keepdim, True)
+
+
+def min_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Smallest items along `dim` and their first positions."""
+    return _extreme_at(x, dim, keepdim, False)
+
+
+def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """First position of the largest item, along `dim` or of the flattened tensor."""
+    return _arg_extreme(x, dim, keepdim, True)
+
+
+def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """First position of the smallest item, along `dim` or of the flattened tensor."""
+    return _arg_extreme(x, dim, keepdim, False)
+
+
+def _arg_extreme(x: Tensor, dim: int | None, keepdim: bool, largest: bool) -> Tensor:
+    if dim is not None:
+        return _extreme_at(x, dim, keepdim, largest)[1]
+    found = _extreme_at(x.reshape(-1), 0, False, largest)[1]
+    return found.reshape([1] * x.dim()) if keepdim else found
+
+
+def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Smallest and largest items.
+
+    Raises:
+        RuntimeError, IndexError: there is none.
+    """
+    dims = () if dim is None else (dim,)
+    return amin(x, dims, keepdim), amax(x, dims, keepdim)
+
+
+def _spread(
+    kind: Reduction, x: Tensor, dims: Dims, correction: Number | None, keepdim: bool
+) -> tuple[Tensor, Tensor]:
+    """Return variance or deviation, and the mean with dimensions kept: two passes, for accuracy."""
+    center = mean(x, dims, True, dtype=torch.promote_types(x.dtype, torch.float32))
+    less = 1 if correction is None else correction
+    return reduce(kind, x, dims, keepdim, x.dtype, center=center, correction=less), center
+
+
+def var(
+    x: Tensor, dims: Dims = None, *, correction: Number | None = None, keepdim: bool = False
+) -> Tensor:
+    """Variance with `correction` degrees of freedom taken off (default 1)."""
+    return _spread(VARIANCE, x, dims, correction, keepdim)[0]
+
+
+def std(
+    x: Tensor, dims: Dims = None, *, correction: Number | None = None, keepdim: bool = False
+) -> Tensor:
+    """Square root of the variance."""
+    return _spread(DEVIATION, x, dims, correction, keepdim)[0]
+
+
+def var_mean(
+    x: Tensor, dims: Dims = None, *, correction: Number | None = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Variance and mean."""
+    spread, center = _spread(VARIANCE, x, dims, correction, keepdim)
+    return spread, center.view(spread.shape).to(x.dtype)
+
+
+def std_mean(
+    x: Tensor, dims: Dims = None, *, correction: Number | None = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return standard deviation and mean."""
+    spread, center = _spread(DEVIATION, x, dims, correction, keepdim)
+    return spread, center.view(spread.shape).to(x.dtype)
+
+
+def nansum(
+    x: Tensor, dims: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Sum of what is not NaN."""
+    return sum_(torch.where(x.isnan(), 0, x), dims, keepdim, dtype=dtype)
+
+
+def nansum_out(
+    x: Tensor,
+    dims: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+    out: Tensor,
+) -> Tensor:
+    """Write the sum of what is not NaN to `out`, in whose dtype it is added up."""
+    result = nansum(x, dims, keepdim, dtype=dtype or out.dtype)
+    return out.resize_(result.shape).copy_(result)
+
+
+def vector_norm(
+    x: Tensor,
+    order: Number = 2,
+    dims: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Norm of any order: the p-th root of the sum of p-th powers; inf and -inf are the extremes."""
+    wanted = dtype or x.dtype
+    x = x.to(wanted)
+    if isinf(order):
+        return _extreme(x.abs(), dims, keepdim, order == inf)
+    if order == 0:
+        return sum_(x != 0, dims, keepdim, dtype=wanted)
+    if order in (1, 2):
+        return reduce(NORM_1 if order == 1 else NORM_2, x, dims, keepdim, wanted)
+    return reduce(SUM, x.abs().pow(order), dims, keepdim, wanted).pow(1 / order)
+
+
+def norm(
+    x: Tensor,
+    order: Number | None,
+    dims: Dims,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Return `vector_norm`, with torch.norm's order of arguments."""
+    return vector_norm(x, 2 if order is None else order, dims, keepdim, dtype=dtype)
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "sum.dim_IntList": sum_,
+    "sum.IntList_out": into(sum_),
+    "nansum": nansum,
+    "nansum.out": nansum_out,
+    "mean.dim": mean,
+    "mean.out": into(mean),
+    "prod": prod_,
+    "prod.dim_int": prod_,
+    "prod.int_out": into(prod_),
+    "any": any_,
+    "any.dim": any_,
+    "any.dims": any_,
+    "any.out": into(any_),
+    "any.dims_out": into(any_),
+    "any.all_out": into(any_),
+    "all": all_,
+    "all.dim": all_,
+    "all.dims": all_,
+    "all.out": into(all_),
+    "all.dims_out": into(all_),
+    "all.all_out": into(all_),
+    "count_nonzero.dim_IntList": count_nonzero,
+    "amax": amax,
+    "amax.out": into(amax),
+    "amin": amin,
+    "amin.out": into(amin),
+    "max": amax,
+    "max.unary_out": into(amax),
+    "max.dim": max_dim,
+    "max.dim_max": into(max_dim, "max", "max_values"),
+    "min": amin,
+    "min.unary_out": into(amin),
+    "min.dim": min_dim,
+    "min.dim_min": into(min_dim, "min", "min_indices"),
+    "argmax": argmax,
+    "argmax.out": into(argmax),
+    "argmin": argmin,
+    "argmin.out": into(argmin),
+    "aminmax": aminmax,
+    "aminmax.out": into(aminmax, "min", "max", casts=False),
+    "var.correction": var,
+    "var.correction_out": into(var),
+    "std.correction": std,
+    "std.correction_out": into(std),
+    "var_mean.correction": var_mean,
+    "std_mean.correction": std_mean,
+    "linalg_vector_norm": vector_norm,
+    "linalg_vector_norm.out": into(vector_norm),
+    "norm.ScalarOpt_dim": norm,
+    "norm.out": into(norm),
+    "norm.ScalarOpt_dim_dtype": norm,
+    "norm.dtype_out": into(norm),
+}
+"""Implementations by aten name."""

@@ -1,0 +1,214 @@
+"""Cumulative sums, products, extremes and log-sum-exps along one dimension.
+
+Work-items walk chunks one after the other; the chunks' totals are scanned in turn and combined
+back in (Blelloch 1990, "Prefix sums and their applications").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dispatch.outputs import into
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.ops.reduce.reductions import dims_of
+from oclgen.opencl.device import devices
+
+COMBINE = {
+    "cumsum": "a + b",
+    "cumprod": "a * b",
+    "logcumsumexp": "a == -INFINITY ? b : fmax(a, b) + log1p(exp(fmin(a, b) - fmax(a, b)))",
+}
+NEUTRAL = {"cumsum": "0", "cumprod": "1", "logcumsumexp": "-INFINITY"}
+
+SCAN = """\
+T acc = %(neutral)s;
+const long first = chunk * chunk_size;
+for (long k = first; k < min(first + chunk_size, size); ++k) {
+    acc = combine(acc, LOAD_self(self_at + k * self_step));
+    STORE_out(out_at + k * out_step, acc);
+}
+STORE_total(total_at, acc);
+"""
+
+COMPLETE = """\
+const long chunk = k / chunk_size;
+const T out = chunk ? combine(LOAD_total(total_at + (chunk - 1) * total_step), self) : self;
+"""
+
+
+def scan(name: str, x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    """Return the inclusive scan of x along `dim` in `dtype`."""
+    out = torch.empty(x.shape, dtype=dtype, device=x.device)
+    dims_of(dim, x.dim())  # checks it
+    if not x.dim() or not x.numel():
+        return out.copy_(x)
+    axis = dim % x.dim()
+    size = x.shape[axis]
+    chunk = _chunk(x, axis)
+    shape = list(x.shape)
+    shape[axis] = -(-size // chunk)
+    total = torch.empty(shape, dtype=dtype, device=x.device)
+    value = dtype_of(dtype).value
+    helper = f"{value} combine({value} a, {value} b)\n{{\n    return {COMBINE[name]};\n}}"
+    kernel = Kernel(
+        name,
+        value,
+        (
+            Operand("chunk", role="position"),
+            Operand("self", x.dtype, "address"),
+            Operand("out", dtype, "address"),
+            Operand("total", dtype, "address"),
+            *(Scalar(label, "long") for label in ("chunk_size", "size", "self_step", "out_step")),
+        ),
+        SCAN % {"neutral": NEUTRAL[name]},
+        helper,
+        scalar_only=True,
+    )
+    launch(
+        kernel,
+        shape,
+        (x, out, total, chunk, size, x.stride(axis), out.stride(axis)),
+        {
+            "chunk": _only(axis, x.dim()),
+            "self": _without(axis, x),
+            "out": _without(axis, out),
+            "total": total.stride(),
+        },
+    )
+    return _completed(name, out, total, axis, chunk, helper) if shape[axis] > 1 else out
+
+
+def _completed(name: str, out: Tensor, total: Tensor, axis: int, chunk: int, helper: str) -> Tensor:
+    """Combine every chunk but the first with what came before it, in place."""
+    before = scan(name, total, axis, out.dtype)
+    kernel = Kernel(
+        f"{name}_complete",
+        dtype_of(out.dtype).value,
+        (
+            Operand("k", role="position"),
+            Operand("self", out.dtype, "inout", result="out"),
+            Operand("total", out.dtype, "address"),
+            Scalar("chunk_size", "long"),
+            Scalar("total_step", "long"),
+        ),
+        COMPLETE,
+        helper,
+        scalar_only=True,
+    )
+    strides = {"k": _only(axis, out.dim()), "total": _without(axis, before)}
+    launch(kernel, out.shape, (out, before, chunk, before.stride(axis)), strides)
+    return out
+
+
+def _chunk(x: Tensor, axis: int) -> int:
+    """Return how many items one work-item walks: all, if there are lines enough for the device."""
+    limits = devices()[x.get_device()].limits
+    lines = x.numel() // x.shape[axis]
+    enough = limits.compute_units * (4 if limits.kind == "cpu" else 512)
+    if lines >= enough:
+        return x.shape[axis]
+    return 4096 if limits.kind == "cpu" else 128
+
+
+def _only(axis: int, rank: int) -> tuple[int, ...]:
+    return tuple(int(dim == axis) for dim in range(rank))
+
+
+def _without(axis: int, x: Tensor) -> tuple[int, ...]:
+    return tuple(0 if dim == axis else step for dim, step in enumerate(x.stride()))
+
+
+def _dtype(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    return dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
+
+
+def cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Cumulative sum; integers and bools as int64."""
+    return scan("cumsum", x, dim, _dtype(x, dtype))
+
+
+def cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Cumulative product; integers and bools as int64."""
+    return scan("cumprod", x, dim, _dtype(x, dtype))
+
+
+def logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    """Return the log of the cumulative sum of exponentials."""
+    return scan("logcumsumexp", x, dim, x.dtype)
+
+
+EXTREME = """\
+T best = LOAD_self(self_at);
+long where = 0;
+for (long k = 0; k < size; ++k) {
+    const T x = LOAD_self(self_at + k * self_step);
+    if (x != x || (best == best && x %(better)s best)) {
+        best = x;
+        where = k;
+    }
+    STORE_values(values_at + k * values_step, best);
+    STORE_indices(indices_at + k * indices_step, where);
+}
+"""
+
+
+def _extreme_helper(name: str, better: str) -> Callable[[Tensor, Tensor, Tensor, int], None]:
+    """Return torch's helper of cummax or cummin: it fills `values` and `indices`."""
+
+    def helper(x: Tensor, values: Tensor, indices: Tensor, dim: int) -> None:
+        axis = dim % x.dim()
+        shape = [1 if d == axis else size for d, size in enumerate(x.shape)]
+        steps = ("size", "self_step", "values_step", "indices_step")
+        kernel = Kernel(
+            name,
+            dtype_of(x.dtype).value,
+            (
+                Operand("self", x.dtype, "address"),
+                Operand("values", values.dtype, "address"),
+                Operand("indices", indices.dtype, "address", "long"),
+                *(Scalar(label, "long") for label in steps),
+            ),
+            EXTREME % {"better": better},
+            scalar_only=True,
+        )
+        tensors = {"self": x, "values": values, "indices": indices}
+        numbers = (x.shape[axis], *(tensor.stride(axis) for tensor in tensors.values()))
+        walked = {label: _without(axis, tensor) for label, tensor in tensors.items()}
+        launch(kernel, shape, (*tensors.values(), *numbers), walked)
+
+    return helper
+
+
+def _in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda x, dim, *, dtype=None: x.copy_(function(x, dim, dtype=dtype))
+
+
+def _written(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the out form of a scan, which is computed in the output's dtype."""
+
+    def run(x: Tensor, dim: int, *, dtype: torch.dtype | None = None, out: Tensor) -> Tensor:
+        if out.dtype is torch.bool:
+            raise NotImplementedError("a scan has no output of dtype bool; pass an integer one")
+        return out.resize_(x.shape).copy_(function(x, dim, dtype=dtype or out.dtype))
+
+    return run
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "cumsum": cumsum,
+    "cumsum_": _in_place(cumsum),
+    "cumsum.out": _written(cumsum),
+    "cumprod": cumprod,
+    "cumprod_": _in_place(cumprod),
+    "cumprod.out": _written(cumprod),
+    "_logcumsumexp": logcumsumexp,
+    "_logcumsumexp.out": into(logcumsumexp),
+    "_cummax_helper": _extreme_helper("cummax", ">="),
+    "_cummin_helper": _extreme_helper("cummin", "<="),
+}
+"""Implementations by aten name."""

@@ -1,0 +1,111 @@
+"""Softmax and its logarithm along one dimension, and their gradients.
+
+Dense rows have a kernel of their own (`softmax_rows`). Along other dimensions, largest items and
+sums come from the generator of reductions, and one elementwise kernel finishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dispatch.outputs import into
+from ocl_backend.kernels import softmax_rows
+from ocl_backend.kernels.elementwise import Kernel, Operand, launch
+from ocl_backend.kernels.reduction import Reduction
+from ocl_backend.ops.reduce.reductions import SUM, amax, reduce
+
+SUM_EXP = Reduction("sum_exp", "a + b", "0", "exp(x - center)")
+
+FINISH = {
+    "softmax": "exp(self - largest) / total",
+    "log_softmax": "self - largest - log(total)",
+    "softmax_backward": "output * (grad_output - total)",
+    "log_softmax_backward": "grad_output - exp(output) * total",
+}
+
+
+def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """Return exp(x) / sum(exp(x)) along `dim`."""
+    return _forward("softmax", x, dim)
+
+
+def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """Return x - log(sum(exp(x))) along `dim`."""
+    return _forward("log_softmax", x, dim)
+
+
+def softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    """Return output * (grad - sum(grad * output)) along `dim`."""
+    return _backward("softmax_backward", grad, output, dim)
+
+
+def log_softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    """Return grad - exp(output) * sum(grad) along `dim`."""
+    return _backward("log_softmax_backward", grad, output, dim)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    if not dtype.is_floating_point:
+        raise NotImplementedError(f"softmax is not implemented for {dtype}; convert to a float")
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _forward(name: str, x: Tensor, dim: int) -> Tensor:
+    wide = _wide(x.dtype)
+    out = torch.empty_like(x)
+    if not x.numel():
+        return out
+    if rows := softmax_rows.rows_of(x, dim):
+        softmax_rows.run(rows, "fwd", name == "log_softmax", x, out)
+    else:
+        largest = amax(x, (dim,), True)
+        total = reduce(SUM_EXP, x, (dim,), True, wide, center=largest)
+        launch(_kernel(name, "self", "largest", out, x, largest, total), x.shape,
+               (x, largest, total, out))  # fmt: skip
+    return out
+
+
+def _backward(name: str, grad: Tensor, output: Tensor, dim: int) -> Tensor:
+    wide = _wide(grad.dtype)
+    out = torch.empty_like(output)
+    if not out.numel():
+        return out
+    logarithm = name == "log_softmax_backward"
+    rows = softmax_rows.rows_of(output, dim) if grad.dtype is output.dtype else None
+    if rows:
+        softmax_rows.run(rows, "bwd", logarithm, grad.contiguous(), output, out)
+    else:
+        total = reduce(SUM, grad if logarithm else grad * output, (dim,), True, wide)
+        launch(_kernel(name, "grad_output", "output", out, grad, output, total), out.shape,
+               (grad, output, total, out))  # fmt: skip
+    return out
+
+
+def _kernel(name: str, first: str, second: str, out: Tensor, *inputs: Tensor) -> Kernel:
+    names = (first, second, "total")
+    return Kernel(
+        name,
+        "double" if out.dtype is torch.float64 else "float",
+        (
+            *(Operand(label, given.dtype) for label, given in zip(names, inputs, strict=True)),
+            Operand("out", out.dtype, "output"),
+        ),
+        f"const T out = {FINISH[name]};",
+    )
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "_softmax": softmax,
+    "_softmax.out": into(softmax),
+    "_log_softmax": log_softmax,
+    "_log_softmax.out": into(log_softmax),
+    "_softmax_backward_data": softmax_backward,
+    "_softmax_backward_data.out": into(softmax_backward, "grad_input"),
+    "_log_softmax_backward_data": log_softmax_backward,
+    "_log_softmax_backward_data.out": into(log_softmax_backward),
+}
+"""Implementations by aten name."""

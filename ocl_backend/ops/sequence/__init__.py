@@ -1,0 +1,1 @@
+"""Operators of sequence models: attention, recurrent cells, embeddings."""

@@ -1,0 +1,1 @@
+"""Operators that make, index and rearrange tensors."""

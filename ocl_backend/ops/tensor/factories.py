@@ -1,0 +1,168 @@
+"""Tensors made from nothing: ranges, identities and triangles.
+
+`full`, `zeros`, `ones` and their likes reach `fill_` and `zero_`, which are pointwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dispatch.outputs import into
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.layout import contiguous_strides
+from oclgen.opencl.device import devices
+
+Number = int | float
+
+
+def arange_out(start: Number, end: Number, step: Number = 1, *, out: Tensor) -> Tensor:
+    """Write start, start + step, ... up to but without `end` to `out`.
+
+    Raises:
+        RuntimeError: `step` is zero or leads away from `end`.
+    """
+    if out.dtype is torch.int64:  # torch rounds the numbers before it counts, for this dtype alone
+        start, end, step = int(start), int(end), int(step)
+    if step == 0 or (end - start) / step < 0:
+        raise RuntimeError(
+            f"arange from {start} to {end}: step {step} never arrives; give it the sign of "
+            "end - start"
+        )
+    size = ceil((end - start) / step)
+    if out.numel() != size:
+        out.resize_((size,))
+    if not out.dtype.is_floating_point:
+        start, step = int(start), int(step)
+    return _ramp(out, "start + step * (T)(position)", {"start": start, "step": step})
+
+
+def linspace_out(start: Number, end: Number, steps: int, *, out: Tensor) -> Tensor:
+    """Write `steps` evenly spaced numbers from `start` to `end`, both included, to `out`."""
+    if steps < 0:
+        raise RuntimeError(f"number of steps must be non-negative, got {steps}")
+    if out.numel() != steps:
+        out.resize_((steps,))
+    if steps == 1:
+        return out.fill_(start)
+    numbers = {"start": start, "end": end, "last": steps - 1}
+    if not out.dtype.is_floating_point:
+        numbers = {name: int(number) for name, number in numbers.items()}
+        return _ramp(out, "(start * last + (end - start) * position) / last", numbers)
+    text = "position * 2 <= (long)last ? start + step * (T)(position)"
+    return _ramp(
+        out,
+        f"{text} : end - step * (last - (T)(position))",
+        {**numbers, "step": (end - start) / max(steps - 1, 1)},
+    )
+
+
+def logspace_out(
+    start: Number, end: Number, steps: int, base: float = 10.0, *, out: Tensor
+) -> Tensor:
+    """Write `steps` powers of `base` whose exponents are evenly spaced from `start` to `end`."""
+    if out.numel() != steps:
+        out.resize_((steps,))
+    dtype = out.dtype
+    if not dtype.is_floating_point:
+        start, end = int(start), int(end)
+        limits = devices()[out.get_device()].limits
+        doubles = "cl_khr_fp64" in limits.extensions
+        dtype = torch.float64 if doubles else torch.float32
+    exponents = torch.empty(steps, dtype=dtype, device=out.device)
+    return out.copy_(torch.pow(base, linspace_out(start, end, steps, out=exponents)).view_as(out))
+
+
+def _ramp(out: Tensor, expression: str, numbers: dict[str, Number]) -> Tensor:
+    """Fill `out` with `expression` of `numbers` and each item's position in row-major order."""
+    value = dtype_of(out.dtype).value if out.dtype.is_floating_point else "long"
+    kernel = Kernel(
+        "ramp",
+        value,
+        (
+            Operand("position", role="position"),
+            *(Scalar(name, value) for name in numbers),
+            Operand("out", out.dtype, "output"),
+        ),
+        f"const T out = {expression};",
+        scalar_only=True,
+    )
+    dense = {"position": contiguous_strides(out.shape)}
+    launch(kernel, out.shape, (*numbers.values(), out), dense)
+    return out
+
+
+def eye_out(n: int, m: int | None = None, *, out: Tensor) -> Tensor:
+    """Write the identity of n rows and m (default n) columns to `out`."""
+    if min(n, 0 if m is None else m) < 0:
+        raise RuntimeError(f"eye of {n} rows and {m} columns; neither may be negative")
+    out.resize_((n, n if m is None else m)).zero_()
+    out.diagonal().fill_(1)
+    return out
+
+
+def zero_tensor(size: list[int], **options: Any) -> Tensor:
+    """Return zeros where torch may make a tensor that has no memory: this device has none such."""
+    return torch.zeros(size, **options)
+
+
+def tril(x: Tensor, diagonal: int = 0) -> Tensor:
+    """Keep what is on and below a diagonal of each matrix."""
+    return _triangle("tril", "column - row <= diagonal", x, diagonal)
+
+
+def triu(x: Tensor, diagonal: int = 0) -> Tensor:
+    """Keep what is on and above a diagonal of each matrix."""
+    return _triangle("triu", "column - row >= diagonal", x, diagonal)
+
+
+def tril_(x: Tensor, diagonal: int = 0) -> Tensor:
+    """Zero what is above a diagonal of each matrix, in place."""
+    return x.copy_(tril(x, diagonal))
+
+
+def triu_(x: Tensor, diagonal: int = 0) -> Tensor:
+    """Zero what is below a diagonal of each matrix, in place."""
+    return x.copy_(triu(x, diagonal))
+
+
+def _triangle(name: str, keeps: str, x: Tensor, diagonal: int) -> Tensor:
+    out = torch.empty_like(x)
+    kernel = Kernel(
+        name,
+        dtype_of(x.dtype).value,
+        (
+            Operand("self", x.dtype),
+            Operand("row", role="position"),
+            Operand("column", role="position"),
+            Scalar("diagonal", "long"),
+            Operand("out", x.dtype, "output"),
+        ),
+        f"const T out = {keeps} ? self : (T)(0);",
+        scalar_only=True,
+    )
+    none = (0,) * (x.dim() - 2)
+    launch(kernel, x.shape, (x, diagonal, out), {"row": (*none, 1, 0), "column": (*none, 0, 1)})
+    return out
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "arange.start_out": arange_out,
+    "linspace.out": linspace_out,
+    "logspace.out": logspace_out,
+    "eye.out": eye_out,
+    "eye.m_out": eye_out,
+    "_efficientzerotensor": zero_tensor,
+    "tril": tril,
+    "tril_": tril_,
+    "tril.out": into(tril),
+    "triu": triu,
+    "triu_": triu_,
+    "triu.out": into(triu),
+}
+"""Implementations by aten name."""

@@ -1,0 +1,328 @@
+"""Indexing: which items of a tensor an operator means. How they are read or written: `scatter`.
+
+An index out of range cannot raise here, since that would have to wait for the device; `faults`
+says when it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dispatch.outputs import apart, into
+from ocl_backend.kernels.layout import broadcast_shapes
+from ocl_backend.kernels.scatter import Combine, Locate, Places, read, write
+
+Number = int | float | bool
+Indices = Sequence[Tensor | None]
+
+REDUCE: dict[str, Combine] = {
+    "sum": "add",
+    "add": "add",
+    "prod": "prod",
+    "multiply": "prod",
+    "amax": "amax",
+    "amin": "amin",
+}
+
+
+def _expanded(x: Tensor, indices: Indices) -> list[Tensor | None]:
+    """Replace masks by the positions at which they hold; indices may lie on the CPU too.
+
+    Raises:
+        IndexError: a mask has another shape than the dimensions of x that it stands for.
+    """
+    expanded: list[Tensor | None] = []
+    for given in indices:
+        index = given.to(x.device) if given is not None and given.is_cpu else given
+        if index is not None and index.dtype in (torch.bool, torch.uint8):
+            first = len(expanded)
+            if index.shape != x.shape[first : first + index.dim()]:
+                raise IndexError(f"mask {[*index.shape]} at {first} of a tensor {[*x.shape]}")
+            expanded += index.nonzero().unbind(1)
+        else:
+            expanded.append(index)
+    return expanded
+
+
+def locate_indices(x: Tensor, indices: Indices, operator: str) -> tuple[tuple[int, ...], Locate]:
+    """Return the shape of x[indices], and its places by the rule of `operator`.
+
+    The indices' common shape stands where they stood if they are neighbours, else in front.
+    """
+    shape = x.shape
+    known = {dim: index for dim, index in enumerate(_expanded(x, indices)) if index is not None}
+    if len(shape) <= max(known):
+        raise IndexError(f"{max(known) + 1} indices for a tensor of {len(shape)} dimensions")
+    common = broadcast_shapes(*(index.shape for index in known.values()))
+    first, last = min(known), max(known)
+    front = 0 if len(known) < last - first + 1 else first
+    others = [dim for dim in range(len(shape)) if dim not in known]
+    before, after = others[:front], others[front:]
+    result = (*(shape[dim] for dim in before), *common, *(shape[dim] for dim in after))
+    given = []
+    for index in known.values():
+        moved = index.to(torch.int64) if index.dtype is not torch.int64 else index
+        given.append(moved.reshape((*moved.shape, *(1 for _ in after))))
+
+    def locate(x: Tensor) -> Places:
+        steps = x.stride()
+        walked = (
+            *(steps[dim] for dim in before),
+            *(0 for _ in common),
+            *(steps[dim] for dim in after),
+        )
+        sizes = tuple(x.shape[dim] for dim in known)
+        reach = tuple(steps[dim] for dim in known)
+        return Places(result, walked, tuple(given), sizes, reach, tuple(known), operator)
+
+    return result, locate
+
+
+def index(x: Tensor, indices: Indices) -> Tensor:
+    """Return x[indices]."""
+    shape, locate = locate_indices(x, indices, "index")
+    return read(x, locate, torch.empty(shape, dtype=x.dtype, device=x.device))
+
+
+def index_put_(
+    x: Tensor, indices: Indices, values: Tensor, accumulate: bool = False, unsafe: bool = False
+) -> Tensor:
+    """Set x[indices] = values, or += values with every repetition counted."""
+    shape, locate = locate_indices(x, indices, "index_put")
+    if prod(shape):
+        write(x, locate, _on(values, x).expand(shape), "add" if accumulate else "assign")
+    return x
+
+
+def _on(values: Tensor, x: Tensor) -> Tensor:
+    """Return a number on x's device; tensors of dimensions must lie there."""
+    if values.dim() and values.device != x.device:
+        raise RuntimeError(f"values on {values.device} for a tensor on {x.device}")
+    return values.to(x.device) if values.device != x.device else values
+
+
+def along(dim: int, index: Tensor, operator: str) -> Locate:
+    """Return the places of gather and scatter: index[i][j] replaces the position along `dim`."""
+
+    def locate(x: Tensor) -> Places:
+        if x.dim() == 0:
+            still = (0,) * index.dim()
+            return Places(tuple(index.shape), still, (index,), (1,), (1,), (0,), operator)
+        axis = dim % x.dim()
+        shape = tuple(index.shape) or (1,)
+        strides = tuple(0 if d == axis else step for d, step in enumerate(x.stride()))
+        sizes, steps = (x.shape[axis],), (x.stride(axis),)
+        return Places(shape, strides, (index,), sizes, steps, (axis,), operator)
+
+    return locate
+
+
+def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+    """Return x at the positions `index` along `dim`."""
+    _check_along(x, dim, index)
+    out = torch.empty(index.shape, dtype=x.dtype, device=x.device)
+    return read(x, along(dim, index, "gather"), out) if out.numel() else out
+
+
+def _check_along(x: Tensor, dim: int, index: Tensor, src: Tensor | None = None) -> None:
+    """Raise RuntimeError where `index` reaches beyond x, other than along `dim`, or beyond src."""
+    given = [x] if src is None else [x, src]
+    if not index.numel():
+        return
+    if len({max(tensor.dim(), 1) for tensor in (index, *given)}) > 1:
+        raise RuntimeError(f"index of {index.dim()} dimensions for tensors of others")
+    axis = dim % max(x.dim(), 1)
+    for d, size in enumerate(index.shape):
+        beyond_src = src is not None and src.dim() > 0 and size > src.shape[d]
+        if beyond_src or (d != axis and size > x.shape[d]):
+            raise RuntimeError(
+                f"index {[*index.shape]} does not fit {[list(t.shape) for t in given]} apart from "
+                f"dimension {dim}"
+            )
+    if src is not None and src.dtype is not x.dtype:
+        raise RuntimeError(f"src is {src.dtype} and self {x.dtype}. Convert one")
+
+
+def scatter_(
+    x: Tensor, dim: int, index: Tensor, src: Tensor | Number, *, reduce: str | None = None
+) -> Tensor:
+    """Write `src` to x at the positions `index` along `dim`."""
+    if index.numel():
+        if isinstance(src, Tensor):
+            _check_along(x, dim, index, src)
+            src = src.as_strided(index.shape, src.stride()) if src.dim() else src
+        write(x, along(dim, index, "scatter"), src, REDUCE[reduce] if reduce else "assign")
+    return x
+
+
+def scatter_add_(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """Add `src` to x at the positions `index` along `dim`."""
+    return scatter_(x, dim, index, src, reduce="add")
+
+
+def scatter_reduce_(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """Combine `src` with x at the positions `index` along `dim` by sum, prod, mean, amax, amin."""
+    if not include_self:
+        scatter_(x, dim, index, _neutral(reduce, x.dtype))
+    scatter_(x, dim, index, src, reduce="sum" if reduce == "mean" else reduce)
+    if reduce == "mean":
+        start = torch.ones_like(x) if include_self else torch.zeros_like(x)
+        counts = scatter_(start, dim, index, 1, reduce="sum").clamp_(min=1)
+        mode = None if x.dtype.is_floating_point else "floor"
+        x.copy_(x.div(counts, rounding_mode=mode))
+    return x
+
+
+def _neutral(reduce: str, dtype: torch.dtype) -> Number:
+    """Return what leaves anything it is combined with as it is."""
+    if reduce not in ("amax", "amin"):
+        return 1 if reduce == "prod" else 0
+    if dtype is torch.bool:
+        return reduce == "amin"
+    if dtype.is_floating_point:
+        return -torch.inf if reduce == "amax" else torch.inf
+    limits = torch.iinfo(dtype)
+    return limits.min if reduce == "amax" else limits.max
+
+
+def index_reduce_(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """Combine slices of `source` with those of x that `index` names by prod, mean, amax, amin."""
+    if not index.numel():
+        return x
+    if x.dim() == 0:
+        return scatter_reduce_(x, 0, index.reshape(()), source, reduce, include_self=include_self)
+    shape = [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
+    places = index.reshape(shape).expand(source.shape)
+    return scatter_reduce_(x, dim, places, source, reduce, include_self=include_self)
+
+
+def _rows(x: Tensor, dim: int, index: Tensor, operator: str) -> tuple[tuple[int, ...], Locate]:
+    """Return shape and places of whole slices along `dim`."""
+    if index.device != x.device:
+        raise RuntimeError(f"an index on {index.device} for a tensor on {x.device}")
+    if x.dim() == 0:
+        return (), lambda x: Places((), (), (index.reshape(()),), (1,), (1,), (0,), operator)
+    axis = dim % x.dim()
+    return locate_indices(x, [None] * axis + [index.reshape(-1)], operator)
+
+
+def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """Return the slices of x along `dim` that `index` names."""
+    shape, locate = _rows(x, dim, index, "index_select")
+    return read(x, locate, torch.empty(shape, dtype=x.dtype, device=x.device))
+
+
+def index_add_(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
+    """Add slices of alpha · `source` to the slices of x that `index` names."""
+    shape, locate = _rows(x, dim, index, "index_add")
+    if prod(shape):
+        write(x, locate, source if alpha == 1 else source * alpha, "add")
+    return x
+
+
+def index_copy_(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """Write slices of `source` over the slices of x that `index` names."""
+    shape, locate = _rows(x, dim, index, "index_copy")
+    if prod(shape):
+        write(x, locate, source, "assign")
+    return x
+
+
+def index_fill_(x: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
+    """Fill the slices of x that `index` names."""
+    shape, locate = _rows(x, dim, index, "index_fill")
+    if prod(shape):
+        write(x, locate, _on(value, x) if isinstance(value, Tensor) else value, "assign")
+    return x
+
+
+def embedding_dense_backward(
+    grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_by_freq: bool
+) -> Tensor:
+    """Return the gradient of an embedding's weight: [num_weights, features]."""
+    features = grad.shape[-1]
+    flat = indices.reshape(-1)
+    rows = grad.reshape(-1, features)
+    if padding_idx >= 0:
+        rows = rows.masked_fill((flat == padding_idx).unsqueeze(1), 0)
+    if scale_by_freq:
+        ones = torch.ones(flat.shape, dtype=grad.dtype, device=grad.device)
+        rows = rows / grad.new_zeros(num_weights).index_add_(0, flat, ones)[flat].unsqueeze(1)
+    return index_add_(grad.new_zeros(num_weights, features), 0, flat, rows)
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """Return the items of the flattened x that `index` names, in its shape."""
+    flat = x.reshape(-1)
+    shape, locate = locate_indices(flat, [index], "take")
+    return read(flat, locate, torch.empty(shape, dtype=x.dtype, device=x.device))
+
+
+def put_(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Write `source` to the items of the flattened x that `index` names."""
+    flat = x.contiguous().view(-1)
+    shape, locate = locate_indices(flat, [index.reshape(-1)], "put")
+    if prod(shape):
+        write(flat, locate, source.reshape(-1), "add" if accumulate else "assign")
+    return x if flat.data_ptr() == x.data_ptr() else x.copy_(flat.view(x.shape))
+
+
+def _copied(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the form of an in-place operator that leaves its argument alone."""
+    return lambda x, *args, **kwargs: function(x.clone(), *args, **kwargs)
+
+
+def _forms(name: str, labels: dict[str, str], function: Callable[..., Tensor]) -> dict[str, Any]:
+    """Return the three forms of an in-place operator; `labels`: overload -> its out form."""
+    forms: dict[str, Any] = {}
+    for label, out in labels.items():
+        dotted = f".{label}" if label else ""
+        forms |= {
+            f"{name}{dotted}": _copied(function),
+            f"{name}_{dotted}": function,
+            f"{name}.{out}": into(_copied(function)),
+        }
+    return forms
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "index.Tensor": index,
+    "index.Tensor_out": into(index),
+    "_unsafe_index.Tensor": index,
+    "_index_put_impl_": index_put_,
+    "gather": gather,
+    "gather.out": apart(into(gather, casts=False)),
+    "index_select": index_select,
+    "index_select.out": apart(into(index_select)),
+    "embedding_dense_backward": embedding_dense_backward,
+    "take": take,
+    "take.out": apart(into(take)),
+    "put_": put_,
+    "index_fill_.int_Scalar": index_fill_,
+    "index_fill_.int_Tensor": index_fill_,
+    **_forms(
+        "scatter",
+        {
+            "src": "src_out",
+            "value": "value_out",
+            "reduce": "reduce_out",
+            "value_reduce": "value_reduce_out",
+        },
+        scatter_,
+    ),
+    **_forms("scatter_add", {"": "out"}, scatter_add_),
+    **_forms("scatter_reduce", {"two": "two_out"}, scatter_reduce_),
+    **_forms("index_add", {"": "out"}, index_add_),
+    **_forms("index_reduce", {"": "out"}, index_reduce_),
+    **_forms("index_copy", {"": "out"}, index_copy_),
+}
+"""Implementations by aten name."""

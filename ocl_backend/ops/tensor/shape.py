@@ -1,0 +1,184 @@
+"""Operators that lay items out anew: concatenation, flips, rolls, masks turned into positions.
+
+Views are the shim's; padding, repeating and stacking reach these or `copy_` by torch itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dispatch.outputs import apart, into
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.layout import broadcast_shapes, contiguous_strides
+from ocl_backend.ops.reduce.reductions import dims_of
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Join tensors along `dim`; dtypes are promoted, and empty 1-D tensors ignored as in torch."""
+    parts = [part for part in tensors if tuple(part.shape) != (0,)] or list(tensors[:1])
+    dtype = reduce(torch.promote_types, (part.dtype for part in tensors))
+    (axis,) = dims_of(dim, parts[0].dim()) or (0,)
+    shape = list(parts[0].shape)
+    for part in parts[1:]:
+        if [*part.shape[:axis], *part.shape[axis + 1 :]] != [*shape[:axis], *shape[axis + 1 :]]:
+            raise RuntimeError(
+                f"cat along {dim}: sizes {tuple(parts[0].shape)} and {tuple(part.shape)} differ "
+                "in another dimension"
+            )
+    shape[axis] = sum(part.shape[axis] for part in parts)
+    out = torch.empty(
+        shape, dtype=dtype, device=parts[0].device, memory_format=_common_format(parts)
+    )
+    start = 0
+    for part in parts:
+        _copy(part, out.narrow(axis, start, part.shape[axis]))
+        start += part.shape[axis]
+    return out
+
+
+def _copy(source: Tensor, target: Tensor) -> None:
+    """Copy in vectors: a part of a concatenation is long runs with gaps."""
+    if source.device != target.device:
+        raise RuntimeError(
+            f"cat: expected all tensors to be on the same device, but found {source.device} and "
+            f"{target.device}. Move them with .to()."
+        )
+    kernel = Kernel(
+        "copy",
+        dtype_of(target.dtype).value,
+        (Operand("self", source.dtype), Operand("out", target.dtype, "output")),
+        "const T out = self;",
+    )
+    launch(kernel, target.shape, (source, target))
+
+
+def _common_format(tensors: Sequence[Tensor]) -> torch.memory_format:
+    last = torch.channels_last
+    if all(t.dim() == 4 and t.is_contiguous(memory_format=last) for t in tensors) and not all(
+        t.is_contiguous() for t in tensors
+    ):
+        return last
+    return torch.contiguous_format
+
+
+def flip(x: Tensor, dims: Sequence[int]) -> Tensor:
+    """Reverse the order of items along `dims`."""
+    flipped = {dim % max(x.dim(), 1) for dim in dims}
+    out = torch.empty_like(x)
+    if not x.numel():
+        return out
+    steps = [-step if dim in flipped else step for dim, step in enumerate(x.stride())]
+    start = sum((x.shape[dim] - 1) * x.stride(dim) for dim in flipped if x.dim())
+    kernel = Kernel(
+        "flip",
+        dtype_of(x.dtype).value,
+        (
+            Operand("self", x.dtype, "address"),
+            Scalar("start", "long"),
+            Operand("out", x.dtype, "output"),
+        ),
+        "const T out = LOAD_self(self_at + start);",
+        scalar_only=True,
+    )
+    launch(kernel, x.shape, (x, start, out), {"self": steps})
+    return out
+
+
+def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
+    """Move items along `dims` by `shifts`, round the end; without dims the flattened tensor."""
+    if not dims:
+        return roll(x.reshape(-1), shifts, [0]).view(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.shape[dim]
+        if size and (cut := -shift % size):
+            x = cat([x.narrow(dim, cut, size - cut), x.narrow(dim, 0, cut)], dim)
+    return x.clone() if not any(shifts) else x
+
+
+def nonzero(x: Tensor) -> Tensor:
+    """Return the positions of items that are not zero, [count, dims] int64; waits for the count."""
+    flat = _positions(x)
+    steps = contiguous_strides(x.shape)
+    columns = [flat // step % size for step, size in zip(steps, x.shape, strict=True)]
+    return torch.stack(columns, 1) if columns else flat.new_empty((len(flat), 0))
+
+
+def _positions(x: Tensor) -> Tensor:
+    """Return the row-major positions of items that are not zero."""
+    mask = (x != 0).reshape(-1)
+    if not mask.numel():
+        return torch.empty(0, dtype=torch.int64, device=x.device)
+    ranks = mask.cumsum(0)
+    flat = torch.empty(int(ranks[-1]), dtype=torch.int64, device=x.device)
+    if flat.numel():
+        given = (mask, ranks, flat)
+        launch(SELECT, mask.shape, given, {"position": (1,), "out": (0,)})
+    return flat
+
+
+SELECT = Kernel(
+    "select_positions",
+    "long",
+    (
+        Operand("position", role="position"),
+        Operand("mask", torch.bool),
+        Operand("rank", torch.int64),
+        Operand("out", torch.int64, "address"),
+    ),
+    """if (mask)
+    STORE_out(rank - 1, position);""",
+    scalar_only=True,
+)
+
+
+def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """Return the first `size` positions of items that are not zero, filled up; never waits."""
+    mask = (x != 0).reshape(-1)
+    ranks = mask.cumsum(0) - 1
+    # one place more, for all that are zero or too many
+    target = torch.where(mask, ranks.clamp(max=size), size)
+    flat = torch.full((size + 1,), -1, dtype=torch.int64, device=x.device)
+    flat.scatter_(0, target, torch.arange(mask.numel(), device=x.device))
+    flat = flat[:size]
+    columns = torch.unravel_index(flat.clamp(min=0), x.shape) if x.dim() else ()
+    if not columns:
+        return flat.new_empty((size, 0))
+    return torch.stack(columns, 1).masked_fill_((flat < 0).unsqueeze(1), fill_value)
+
+
+def masked_select(x: Tensor, mask: Tensor) -> Tensor:
+    """Return the items of x where `mask` holds, both broadcast, in row-major order."""
+    shape = broadcast_shapes(x.shape, mask.shape)
+    return x.expand(shape).reshape(-1).index_select(0, _positions(mask.expand(shape)))
+
+
+def masked_scatter_(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Write the first items of `source` where `mask` holds, in row-major order."""
+    if mask.dtype is not torch.bool or source.dtype is not x.dtype:
+        raise RuntimeError(f"masked_scatter_ by {mask.dtype} of {source.dtype} to {x.dtype}")
+    mask = mask.expand(x.shape)
+    ranks = (mask.reshape(-1).cumsum(0) - 1).clamp_(min=0).view(x.shape)
+    return x.copy_(torch.where(mask, source.reshape(-1)[ranks], x)) if source.numel() else x
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "cat": cat,
+    "cat.out": apart(into(cat)),
+    "flip": flip,
+    "narrow_copy.out": into(torch.ops.aten.narrow_copy.default),
+    "roll": roll,
+    "nonzero": nonzero,
+    "nonzero.out": into(nonzero),
+    "nonzero_static": nonzero_static,
+    "nonzero_static.out": into(nonzero_static),
+    "masked_select": masked_select,
+    "masked_select.out": apart(into(masked_select)),
+    "masked_scatter_": masked_scatter_,
+}
+"""Implementations by aten name."""

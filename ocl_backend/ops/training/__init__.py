@@ -1,0 +1,1 @@
+"""Losses, fused optimizer steps, gradient scaling."""

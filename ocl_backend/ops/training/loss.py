@@ -1,0 +1,239 @@
+"""Negative log likelihood and its gradient, which cross entropy ends in; gradients of margins.
+
+The other losses are torch's own decompositions into pointwise operators and reductions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dispatch import faults
+from ocl_backend.dispatch.outputs import into
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.ops.linear.matmul import resized
+from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
+from oclgen.opencl.device import devices
+from oclgen.render import render
+
+REDUCTIONS: tuple[Literal["none", "mean", "sum"], ...] = ("none", "mean", "sum")
+"""By torch's number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Everything that decides the kernel; x is [rows, classes, inner]."""
+
+    direction: Literal["fwd", "bwd"]
+    device: int
+    dtype: torch.dtype
+    reduction: int
+    weighted: bool
+    ignore: int
+    rows: int
+    classes: int
+    inner: int
+
+
+def nll_loss_out(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    *,
+    output: Tensor,
+    total_weight: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Write the loss of log probabilities x [rows?, classes, ...] at target [rows?, ...].
+
+    The total of the weights that counted goes to `total_weight`, for the gradient.
+    """
+    resized(output, target.shape if REDUCTIONS[reduction] == "none" else ())
+    resized(total_weight, ())
+    if target.numel() == 0:
+        total_weight.zero_()
+        output.fill_(float("nan") if REDUCTIONS[reduction] == "mean" else 0)
+        return output, total_weight
+    kind = _kind("fwd", x, weight, reduction, ignore_index)
+    x, target = x.contiguous(), target.long().contiguous()  # bytes are targets too
+    pointers = (x, target, weight, output, total_weight, faults.record(kind.device))
+    _prepared(kind)(*(0 if t is None else t.data_ptr() for t in pointers))
+    faults.check(kind.device)
+    return output, total_weight
+
+
+def nll_loss_backward_out(
+    grad: Tensor,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Tensor,
+    *,
+    grad_input: Tensor,
+) -> Tensor:
+    """Write the gradient of x [rows?, classes, ...] to `grad_input`."""
+    resized(grad_input, x.shape)
+    if grad_input.numel() == 0:
+        return grad_input
+    kind = _kind("bwd", x, weight, reduction, ignore_index)
+    grad, target = grad.contiguous(), target.long().contiguous()
+    pointers = (grad, grad_input, target, weight, total_weight)
+    _prepared(kind)(*(0 if t is None else t.data_ptr() for t in pointers))
+    return grad_input
+
+
+def nll_loss2d(
+    x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    """Return the loss of x [batch, classes, h, w] at target [batch, h, w], and the weights."""
+    output, total_weight = x.new_empty(()), x.new_empty(())
+    return nll_loss_out(
+        x, target, weight, reduction, ignore_index, output=output, total_weight=total_weight
+    )
+
+
+def nll_loss2d_backward(
+    grad: Tensor,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Tensor,
+) -> Tensor:
+    """Return the gradient of x [batch, classes, h, w]."""
+    grad_x = x.new_empty(x.shape)
+    return nll_loss_backward_out(
+        grad, x, target, weight, reduction, ignore_index, total_weight, grad_input=grad_x
+    )
+
+
+def _kind(
+    direction: Literal["fwd", "bwd"], x: Tensor, weight: Tensor | None, reduction: int, ignore: int
+) -> Kind:
+    rows, classes, *inner = x.shape if x.dim() > 1 else (1, *x.shape)
+    return Kind(
+        direction, x.get_device(), x.dtype, reduction, weight is not None, ignore,
+        rows, classes, prod(inner),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _prepared(kind: Kind) -> Launch:
+    limits = devices()[kind.device].limits
+    local_items = 1 if limits.kind == "cpu" else min(256, limits.max_work_group)
+    dtype, reduction = dtype_of(kind.dtype), REDUCTIONS[kind.reduction]
+    source = render(
+        "nll_loss", package="ocl_backend", direction=kind.direction, reduction=reduction,
+        weighted=kind.weighted, dtype=dtype, rows=kind.rows, classes=kind.classes,
+        inner=kind.inner, ignore=kind.ignore, local_items=local_items,
+        note=faults.NOTE, number=faults.NUMBERS["nll_loss"],
+    )  # fmt: skip
+    item, label = Pointer(dtype.item_bytes), Pointer(torch.int64.itemsize)
+    arguments: dict[str, list[Argument]] = {
+        "fwd": [item, label, item, item, item, label],
+        "bwd": [item, item, label, item, item],
+    }
+    reduces = kind.direction == "fwd" and reduction != "none"
+    items = kind.rows * kind.inner * (1 if kind.direction == "fwd" else kind.classes)
+    return prepare(
+        kind.device,
+        source,
+        f"nll_loss_{kind.direction}",
+        (local_items if reduces else items,),
+        arguments[kind.direction],
+        (local_items,) if reduces else None,
+    )
+
+
+def multi_margin_loss_backward(
+    grad: Tensor,
+    x: Tensor,
+    target: Tensor,
+    p: float,
+    margin: float,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+) -> Tensor:
+    """Return the gradient of x [rows?, classes], whose row's class is target [rows?]."""
+    rows, labels = _rows(x), target.reshape(-1, 1)
+    excess = margin - rows.gather(1, labels) + rows
+    slope = (excess > 0).to(x.dtype) * (2 * excess if p == 2 else 1)
+    if weight is not None:
+        slope = slope * weight[labels]
+    slope = slope.scatter(1, labels, 0)
+    slope = slope.scatter(1, labels, -slope.sum(1, keepdim=True))
+    return _shared(grad, slope, reduction).view(x.shape)
+
+
+def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    """Return the loss of x [rows?, classes], and 1 where a class is among its row's.
+
+    A row of `target`, which has x's shape, names classes up to the first -1.
+    """
+    if x.shape != target.shape or x.dim() > 2 or (x.dim() and not x.shape[-1]):
+        raise RuntimeError(f"inconsistent target size: {[*target.shape]} for {[*x.shape]}")
+    rows, labels = _rows(x), _rows(target)
+    given = (labels >= 0).cumprod(1)
+    is_target = torch.zeros_like(rows).scatter_add_(1, labels.clamp(min=0), given.to(x.dtype)) > 0
+    loss = _excess(rows, labels, is_target).clamp(min=0).sum((1, 2)) / rows.shape[1]
+    marks = is_target.to(x.dtype).view(x.shape)
+    if REDUCTIONS[reduction] == "none":
+        return loss.view(x.shape[:-1]), marks
+    return loss.mean() if REDUCTIONS[reduction] == "mean" else loss.sum(), marks
+
+
+def multilabel_margin_loss_backward(
+    grad: Tensor, x: Tensor, target: Tensor, reduction: int, is_target: Tensor
+) -> Tensor:
+    """Return the gradient of x [rows?, classes], as `multilabel_margin_loss` has it."""
+    rows, labels = _rows(x), _rows(target)
+    active = _excess(rows, labels, _rows(is_target) != 0) > 0
+    slope = active.sum(1).to(x.dtype)
+    slope = slope.scatter_add(1, labels.clamp(min=0), -active.sum(2).to(x.dtype))
+    return _shared(grad, slope, reduction).view(x.shape)
+
+
+def _excess(rows: Tensor, labels: Tensor, is_target: Tensor) -> Tensor:
+    """Return by how much each other class comes too near to each label: [rows, labels, classes]."""
+    given = (labels >= 0).cumprod(1).bool()
+    distance = 1 - rows.gather(1, labels.clamp(min=0)).unsqueeze(2) + rows.unsqueeze(1)
+    return torch.where(given.unsqueeze(2) & ~is_target.unsqueeze(1), distance, 0)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """Return x [rows?, classes?] as [rows, classes]."""
+    return x.reshape(-1, x.shape[-1] if x.dim() else 1)
+
+
+def _shared(grad: Tensor, slope: Tensor, reduction: int) -> Tensor:
+    """Return a mean-over-classes loss's gradient from its slopes [rows, classes]."""
+    rows, classes = slope.shape
+    share = classes * (rows if REDUCTIONS[reduction] == "mean" else 1)
+    return grad.reshape(-1, 1) * slope / share
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "nll_loss_forward.output": nll_loss_out,
+    "nll_loss_backward.grad_input": nll_loss_backward_out,
+    "nll_loss2d_forward": nll_loss2d,
+    "nll_loss2d_backward": nll_loss2d_backward,
+    "multi_margin_loss_backward": multi_margin_loss_backward,
+    "multi_margin_loss_backward.grad_input": into(multi_margin_loss_backward, "grad_input"),
+    "multilabel_margin_loss_forward": multilabel_margin_loss,
+    "multilabel_margin_loss_forward.output": into(multilabel_margin_loss, "output", "is_target"),
+    "multilabel_margin_loss_backward": multilabel_margin_loss_backward,
+    "multilabel_margin_loss_backward.grad_input": into(
+        multilabel_margin_loss_backward, "grad_input"
+    ),
+}
+"""Implementations by aten name."""

@@ -1,0 +1,1 @@
+"""The shim and what it manages: devices, memory, streams, launches, copies, profiles."""

@@ -1,0 +1,151 @@
+"""Copies within a device that change dtype or layout: one strided kernel for all pairs of dtypes.
+
+Copies of bytes, and those between host and device, are the shim's; it calls `strided_copy` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from itertools import pairwise
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.fusion import recall
+from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
+from oclgen import render
+from oclgen.opencl.device import devices
+from oclgen.plan import round_up
+
+TILE = 16
+"""Side of the tiles by which dimensions that cross are copied."""
+
+INNER_ITEMS = 16
+"""A contiguous dimension shorter than this leaves vector units idle: the longest goes innermost."""
+
+
+def register() -> None:
+    """Register the copy kernel with torch."""
+    recall.register(torch.ops.ocl.strided_copy.default, strided_copy)
+
+
+def strided_copy(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Copy `source` into `target`, both on one device and of one shape, any strides and dtypes.
+
+    Conversions are C's: towards zero for integers, round to nearest even for floats.
+
+    Raises:
+        NotImplementedError: a dtype has no kernel.
+    """
+    if source.is_complex() or target.is_complex():
+        _complex_copy(source, target)
+        return
+    launch = _prepared(
+        target.device.index,
+        source.dtype,
+        target.dtype,
+        tuple(target.shape),
+        source.stride(),
+        target.stride(),
+    )
+    launch(source.data_ptr(), target.data_ptr())
+
+
+def _complex_copy(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Copy real and imaginary parts; a real source has none, and a real target drops it."""
+    if not target.is_complex():
+        target.copy_(torch.view_as_real(source)[..., 0])
+    elif source.is_complex():
+        torch.view_as_real(target).copy_(torch.view_as_real(source))
+    else:
+        real, imaginary = torch.view_as_real(target).unbind(-1)
+        real.copy_(source)
+        imaginary.zero_()
+
+
+class Dim(NamedTuple):
+    """A dimension both tensors walk: its size, and the items from one step to the next."""
+
+    size: int
+    source: int
+    target: int
+
+
+@lru_cache(maxsize=4096)
+def _prepared(
+    device: int,
+    source: torch.dtype,
+    target: torch.dtype,
+    shape: tuple[int, ...],
+    source_strides: tuple[int, ...],
+    target_strides: tuple[int, ...],
+) -> Launch:
+    dims = collapse(shape, source_strides, target_strides)
+    reach = max(sum((dim.size - 1) * dim[side] for dim in dims) for side in (1, 2))
+    wide = reach >= 2**31
+    crossed = crossing(dims)
+    tiles = crossed is not None and devices()[device].limits.max_work_group >= TILE * TILE
+    walked = crossed if crossed and tiles else (_inner(dims),)
+    outer = [dim for dim in dims if dim not in walked]
+    numbers = [number for dim in (*walked, *outer) for number in dim]
+    rest = prod(dim.size for dim in outer)
+    arguments: list[Argument] = [
+        Pointer(source.itemsize),
+        Pointer(target.itemsize),
+        *(np.int64(number) if wide else np.int32(number) for number in numbers),
+    ]
+    template = "strided_transpose" if tiles else "strided_copy"
+    text = _source(template, source, target, len(outer), wide)
+    if not tiles:
+        return prepare(device, text, template, (walked[0].size, rest), arguments)
+    sizes = (*(round_up(dim.size, TILE) for dim in walked), rest)
+    return prepare(device, text, template, sizes, arguments, (TILE, TILE, 1))
+
+
+@cache
+def _source(template: str, source: torch.dtype, target: torch.dtype, outer: int, wide: bool) -> str:
+    return render.render(
+        template,
+        package="ocl_backend",
+        source=dtype_of(source),
+        target=dtype_of(target),
+        outer=outer,
+        tile=TILE,
+        index="long" if wide else "int",
+    )
+
+
+def collapse(shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...]) -> list[Dim]:
+    """Return the fewest dimensions that do the copy, from the target's slowest to its fastest."""
+    dims = [Dim(*dim) for dim in zip(shape, source, target, strict=True) if dim[0] != 1]
+    dims.sort(key=lambda dim: (dim.target, dim.source), reverse=True)
+    if not dims:
+        return [Dim(1, 0, 0)]
+    merged = [dims[0]]
+    for outer, inner in pairwise(dims):
+        together = (inner.size * inner.source, inner.size * inner.target)
+        if (outer.source, outer.target) == together:
+            merged[-1] = inner._replace(size=merged[-1].size * inner.size)
+        else:
+            merged.append(inner)
+    return merged
+
+
+def crossing(dims: Sequence[Dim]) -> tuple[Dim, Dim] | None:
+    """Return the fastest dimension of the target and that of the source, if they differ.
+
+    None as well where either is too short for tiles to pay, or the source is broadcast.
+    """
+    a, b = dims[-1], min(dims, key=lambda dim: dim.source)
+    if a is b or b.source == 0 or min(a.size, b.size) < TILE // 2:
+        return None
+    return a, b
+
+
+def _inner(dims: Sequence[Dim]) -> Dim:
+    fastest = dims[-1]
+    return fastest if fastest.size >= INNER_ITEMS else max(dims)

@@ -1,0 +1,288 @@
+"""Prepared launches: build and set a kernel once, then call it with data pointers only.
+
+It runs kernels, one or several, on torch's memory; what to run is decided elsewhere.
+
+    double = prepare(0, SOURCE, "double_all", (n,), [Pointer(4), Pointer(4), np.int64(n)])
+    double(x.data_ptr(), out.data_ptr())
+
+Every `Pointer` is two arguments of the kernel, as in `oclgen.plan`: `__global T *x, long x_offset`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import weakref
+from collections.abc import Callable, Sequence
+from functools import cache
+from threading import local
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from oclgen.opencl.device import LaunchError, devices
+
+import pyopencl as cl  # isort: skip
+
+from ocl_backend.runtime import shim
+
+OUT_OF_MEMORY, REFUSED = 2, 3
+"""The shim's statuses for a device without memory and one that takes no kernel; any other but 0
+stands for arguments that are wrong."""
+
+
+class RefusedError(LaunchError, torch.AcceleratorError):
+    """The runtime refused a launch whose arguments it had taken: the device may be lost."""
+
+
+class Pointer(NamedTuple):
+    """A buffer and its element offset, given at each call as a tensor's `data_ptr()` (0: null)."""
+
+    item_bytes: int
+
+
+class Varying(NamedTuple):
+    """A number that is given at each call."""
+
+    type: Literal["int", "long", "float"]
+
+
+Argument = Pointer | Varying | np.generic
+"""What a kernel takes, in order; a numpy scalar is set once and for all."""
+
+KINDS = {"int": 1, "long": 2, "float": 3}
+
+
+class Prepared:
+    """Something of the shim that takes values and enqueues; call it with those, in order.
+
+    `words` says how they travel: a letter of `struct` each.
+    """
+
+    __slots__ = ("__weakref__", "_enqueue", "_pack", "handle", "words")
+
+    def __init__(self, handle: int, words: str) -> None:
+        self.words = words
+        self.handle = handle
+        self._enqueue, delete = _entries()
+        self._pack = struct.Struct(words).pack
+        weakref.finalize(self, delete, handle).atexit = False
+
+    def __call__(self, *values: float) -> None:
+        """Enqueue with `values`: a `data_ptr()` per `Pointer`, a number per `Varying`.
+
+        Returns before anything has run. Safe to call from any thread.
+
+        Raises:
+            LaunchError: a pointer is not memory of this device.
+            RefusedError: the runtime refused; the message carries kernel, sizes and OpenCL's name
+                of the error.
+            torch.OutOfMemoryError: the driver found no memory, even with an emptied cache.
+        """
+        try:
+            words = self._pack(*values)
+        except struct.error:
+            words = self._pack(*map(_wrapped, values))
+        status = self._enqueue(self.handle, words)
+        if status:
+            raise error(status)
+
+
+def _wrapped(value: float) -> float:
+    """Return an integer modulo 2^64, as a C `long` takes it; numbers as large are rare."""
+    return (value + 2**63) % 2**64 - 2**63 if isinstance(value, int) else value
+
+
+class Launch(Prepared):
+    """A kernel with everything set that does not change; call it with what does, in order."""
+
+    __slots__ = ()
+
+    def __init__(self, handle: int, changing: Sequence[Pointer | Varying]) -> None:
+        super().__init__(handle, "".join(map(_word, changing)))
+
+
+class Part(NamedTuple):
+    """A launch of several, and which of their values and workspaces it takes, in order."""
+
+    launch: Launch
+    places: tuple[int, ...]
+
+
+class LaunchSequence(Prepared):
+    """Launches one behind the other; call it with the values that they take together.
+
+    Behind those come integers that are `fixed`, then workspaces, whose sizes are in bytes. They are
+    taken from the caching allocator and return to it at once: the queue is in order.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        device: int,
+        parts: Sequence[Part],
+        values: int,
+        workspaces: Sequence[int] = (),
+        fixed: Sequence[int] = (),
+    ) -> None:
+        words = ["q"] * values
+        for launch, places in parts:
+            for word, place in zip(launch.words, places, strict=True):
+                if place < values:
+                    words[place] = word
+        handle = _new_sequence(device, parts, values, workspaces, fixed)
+        super().__init__(handle, "".join(words))
+
+
+def prepare(
+    device: int,
+    source: str,
+    kernel: str,
+    global_size: Sequence[int],
+    arguments: Sequence[Argument],
+    local_size: Sequence[int] | None = None,
+) -> Launch:
+    """Build `kernel` of `source` for device `device` and set its unchanging arguments.
+
+    Sizes are in work-items; without `local_size` the runtime chooses. Building is cached by text.
+
+    Raises:
+        BuildError: the compiler refused the text.
+        LaunchError: the text has no such kernel, an argument does not fit it, or `device` is -1,
+            torch's index of the CPU.
+    """
+    if device < 0:
+        raise LaunchError(f"kernel {kernel}: a tensor lies on the CPU. Move it to the device first")
+    built = _kernel(devices()[device].build(source), kernel)
+    changing: list[tuple[int, Pointer | Varying]] = []
+    index = 0
+    for argument in arguments:
+        if isinstance(argument, Pointer | Varying):
+            changing.append((index, argument))
+        else:
+            _set_fixed(built, kernel, index, argument)
+        index += 2 if isinstance(argument, Pointer) else 1
+    if index != built.num_args:
+        raise LaunchError(
+            f"kernel {kernel} takes {built.num_args} arguments, {index} were described "
+            "(a pointer counts for two: buffer and element offset)"
+        )
+    handle = _new_launch(device, built, kernel, global_size, local_size, changing)
+    return Launch(handle, [argument for _, argument in changing])
+
+
+def _kernel(program: Any, name: str) -> Any:
+    try:
+        return cl.Kernel(program, name)
+    except cl.Error as error:
+        raise LaunchError(
+            f"kernel {name}: {error}. The program has no kernel of that name, or it is the name "
+            "of an OpenCL built-in, which some runtimes refuse."
+        ) from error
+
+
+def _set_fixed(built: Any, kernel: str, index: int, value: np.generic) -> None:
+    try:
+        built.set_arg(index, value)
+    except cl.Error as error:
+        raise LaunchError(f"kernel {kernel}, argument {index} = {value!r}: {error}") from error
+
+
+def _word(argument: Pointer | Varying) -> str:
+    return "d" if argument == Varying("float") else "q"
+
+
+def _new_launch(
+    device: int,
+    built: Any,
+    name: str,
+    global_size: Sequence[int],
+    local_size: Sequence[int] | None,
+    changing: Sequence[tuple[int, Pointer | Varying]],
+) -> int:
+    create = shim.library().ocl_launch_new
+    create.restype = ctypes.c_void_p
+    kinds = [0 if isinstance(a, Pointer) else KINDS[a.type] for _, a in changing]
+    sizes = [a.item_bytes if isinstance(a, Pointer) else 0 for _, a in changing]
+    handle: int = create(
+        ctypes.c_int(device),
+        ctypes.c_void_p(built.int_ptr),
+        name.encode(),
+        ctypes.c_uint32(len(global_size)),
+        _array(ctypes.c_size_t, global_size),
+        None if local_size is None else _array(ctypes.c_size_t, local_size),
+        ctypes.c_uint32(len(changing)),
+        _array(ctypes.c_int32, kinds),
+        _array(ctypes.c_int32, [index for index, _ in changing]),
+        _array(ctypes.c_int32, sizes),
+    )
+    return handle
+
+
+def _new_sequence(
+    device: int,
+    parts: Sequence[Part],
+    values: int,
+    workspaces: Sequence[int],
+    fixed: Sequence[int],
+) -> int:
+    create = shim.library().ocl_sequence_new
+    create.restype = ctypes.c_void_p
+    handle: int = create(
+        ctypes.c_int(device),
+        ctypes.c_uint32(values),
+        ctypes.c_uint32(len(fixed)),
+        _array(ctypes.c_int64, fixed),
+        ctypes.c_uint32(len(workspaces)),
+        _array(ctypes.c_size_t, workspaces),
+        ctypes.c_uint32(len(parts)),
+        _array(ctypes.c_void_p, [part.launch.handle for part in parts]),
+        _array(ctypes.c_uint32, [len(part.places) for part in parts]),
+        _array(ctypes.c_uint32, [place for part in parts for place in part.places]),
+    )
+    return handle
+
+
+def _array(kind: Any, values: Sequence[int]) -> Any:
+    return (kind * len(values))(*values)
+
+
+@cache
+def _entries() -> tuple[Callable[[int, bytes], int], Callable[[int], None]]:
+    """Return the shim's functions that enqueue what is prepared, and delete it.
+
+    One packed argument is soonest handed over.
+    """
+    enqueue, delete = shim.library()["ocl_enqueue"], shim.library()["ocl_delete"]
+    enqueue.argtypes, delete.argtypes = [ctypes.c_void_p, ctypes.c_char_p], [ctypes.c_void_p]
+    return enqueue, delete
+
+
+STATUS = ((torch.OutOfMemoryError, OUT_OF_MEMORY), (torch.AcceleratorError, REFUSED))
+"""What the shim raises in place of an error, by its status; anything else is 1."""
+KEPT = 16
+"""Added to a status if the exception is kept here."""
+_kept = local()
+
+
+def keep(error: BaseException) -> int:
+    """Keep what a callback of the shim ends with, for this thread; return its status."""
+    _kept.error = error
+    text = "\n".join([str(error) or repr(error), *getattr(error, "__notes__", ())])
+    shim.library().ocl_python_failed(text.encode())
+    return KEPT + next((status for kind, status in STATUS if isinstance(error, kind)), 1)
+
+
+def error(status: int) -> BaseException:
+    """Return what the shim failed with."""
+    last_error = shim.library().ocl_last_error
+    last_error.restype = ctypes.c_char_p
+    text = last_error().decode()
+    if status >= KEPT:
+        kept: BaseException = _kept.__dict__.pop("error")
+        kept.add_note(text.rpartition("\n")[2])
+        return kept
+    errors = {OUT_OF_MEMORY: torch.OutOfMemoryError, REFUSED: RefusedError}
+    return errors.get(status, LaunchError)(text)

@@ -1,0 +1,53 @@
+"""Hands the OpenCL devices to the shim: contexts, queues, memory sizes and memory limits.
+
+Which devices there are is `oclgen.opencl.device`'s matter; allocation itself happens in the shim.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+from oclgen.opencl.device import Device, devices  # before pyopencl: it prepares the loader
+
+import pyopencl as cl  # isort: skip
+
+from ocl_backend.runtime import shim
+
+
+@cache
+def open_devices() -> tuple[Device, ...]:
+    """Give every device of `oclgen.opencl.device` to torch under its index, once per process.
+
+    Raises:
+        ShimError: the shim could not be compiled, or pyopencl's loader lacks an entry point.
+    """
+    library = shim.library()
+    library.ocl_bind.restype = ctypes.c_char_p
+    # pyopencl's extension module carries its own loader: symbols of that are found through it
+    missing = library.ocl_bind(cl._cl.__file__.encode())
+    if missing is not None:
+        raise shim.ShimError(f"pyopencl {cl.VERSION_TEXT} gives no access to {missing.decode()}")
+    found = devices()[: library.ocl_room()]
+    for index, device in enumerate(found):
+        limits = device.limits
+        library.ocl_add_device(
+            ctypes.c_void_p(device.context.int_ptr),
+            ctypes.c_void_p(device.queue.int_ptr),
+            device.name.encode(),
+            ctypes.c_size_t(limits.global_bytes),
+            ctypes.c_size_t(limits.max_alloc_bytes),
+            ctypes.c_int("cl_khr_fp64" in limits.extensions),
+        )
+        set_own_memory(index, not device.handle.host_unified_memory)
+    return found
+
+
+def set_limit(index: int, size: int) -> None:
+    """Let the allocator of device `index` reserve at most `size` bytes from now on."""
+    shim.library().ocl_set_memory_limit(ctypes.c_int(index), ctypes.c_size_t(size))
+
+
+def set_own_memory(index: int, own: bool) -> None:
+    """Say whether the memory of device `index` is its own: large copies then take pinned memory."""
+    shim.library().ocl_set_own_memory(ctypes.c_int(index), ctypes.c_int(own))

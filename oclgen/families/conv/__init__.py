@@ -1,0 +1,1 @@
+"""Families that compute convolutions, and the parts that only they share."""

@@ -1,0 +1,168 @@
+"""Implicit-GEMM convolution with tiles in local memory: any stride, padding, dilation and groups.
+
+Made for GPUs, right everywhere; on CPUs, whose local memory is ordinary memory, `conv_register`
+is the faster one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TypeGuard
+
+from oclgen.families.conv import conv_gemm_operands as parts
+from oclgen.families.conv import conv_gemm_plan as around
+from oclgen.families.gemm.gemm_parts import aligned_preamble
+from oclgen.limits import Limits
+from oclgen.plan import Plan
+from oclgen.problem import ConvProblem, Problem
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble
+
+NAME = "conv_gemm"
+
+MAX_ACCUMULATORS = 256
+"""Private floats per work-item past which GPU compilers spill to memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legends stand at the heads of its templates."""
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    local_m: int
+    local_n: int
+    vec_m: int
+    vec_n: int
+    pad: int
+    buffers: int
+    prefetch: bool
+    unroll_k: int
+    taps_outer: bool
+    split_k: int
+    m_fastest: bool
+
+    @property
+    def work_items(self) -> int:
+        """Work-items per group."""
+        return self.local_m * self.local_n
+
+    @property
+    def tiles(self) -> parts.Tiles:
+        """What the operands have to know."""
+        return parts.Tiles(self.tile_m, self.tile_n, self.tile_k, self.work_items, self.taps_outer)
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of a work-group."""
+        return 4 * self.buffers * self.tile_k * (self.tile_m + self.tile_n + 2 * self.pad)
+
+    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        return (
+            around.layout_why_not(problem, limits)
+            or self._tile_why_not("m", self.tile_m, self.local_m, self.vec_m)
+            or self._tile_why_not("n", self.tile_n, self.local_n, self.vec_n)
+            or self._copy_why_not(problem)
+            or self._group_why_not(limits)
+            or self._reduction_why_not(problem)
+            or self._memory_why_not(problem, limits)
+            or around.sum_why_not(problem, limits)
+        )
+
+    def _tile_why_not(self, axis: str, tile: int, local: int, vec: int) -> str | None:
+        if vec not in VECTOR_WIDTHS:
+            return f"vec_{axis}={vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
+        if tile % (local * vec):
+            return (
+                f"tile_{axis}={tile} is no multiple of local_{axis}={local} times "
+                f"vec_{axis}={vec}, {local * vec}"
+            )
+        if self.pad % vec:
+            return f"pad={self.pad} misaligns vectors of vec_{axis}={vec}; use a multiple of it"
+        if tile * self.tile_k % self.work_items:
+            return (
+                f"a tile of tile_{axis}={tile} x tile_k={self.tile_k} elements cannot be shared "
+                f"evenly by local_m={self.local_m} x local_n={self.local_n} work-items"
+            )
+        return None
+
+    def _copy_why_not(self, problem: ConvProblem) -> str | None:
+        items, weights = self.work_items, problem.direction == "bwd_weights"
+        if parts.along_k(problem):
+            if items % self.tile_k:
+                return f"tile_k={self.tile_k} steps do not divide among {items} work-items"
+        elif items % self.tile_n and self.tile_n % items:
+            return f"tile_n={self.tile_n} columns do not divide among {items} work-items"
+        elif weights and items % self.tile_m and self.tile_m % items:
+            return f"tile_m={self.tile_m} rows do not divide among {items} work-items"
+        if weights:
+            return None
+        width = parts.width_a(self.tiles)
+        if width is None:
+            return f"tile_m={self.tile_m} rows do not divide among {items} work-items"
+        if self.pad % width:
+            return f"pad={self.pad} misaligns the copies of {width} weights at once; use 0"
+        return None
+
+    def _group_why_not(self, limits: Limits) -> str | None:
+        items = self.work_items
+        if items > min(limits.max_work_group, limits.max_work_items[0]):
+            return (
+                f"local_m={self.local_m} local_n={self.local_n} is a work-group of {items}; the "
+                f"device allows {limits.max_work_group} in {limits.max_work_items}"
+            )
+        accumulators = self.tile_m * self.tile_n // items
+        if accumulators > MAX_ACCUMULATORS:
+            return (
+                f"tile_m={self.tile_m} tile_n={self.tile_n} needs {accumulators} accumulators per "
+                f"work-item; at most {MAX_ACCUMULATORS} stay in registers"
+            )
+        return None
+
+    def _reduction_why_not(self, problem: ConvProblem) -> str | None:
+        if self.buffers not in (1, 2):
+            return f"buffers={self.buffers}; a tile has one buffer or two"
+        if self.tile_k % self.unroll_k:
+            return f"tile_k={self.tile_k} is no multiple of unroll_k={self.unroll_k}"
+        return around.reduction_why_not(problem, self.tiles, self.split_k)
+
+    def _memory_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        if self.local_bytes > limits.local_bytes:
+            remedy = "buffers=1" if self.buffers > 1 else "a smaller tile_k"
+            return (
+                f"tile_m={self.tile_m} tile_n={self.tile_n} tile_k={self.tile_k} "
+                f"buffers={self.buffers} needs {self.local_bytes} B of local memory; the device "
+                f"has {limits.local_bytes}. Try {remedy}"
+            )
+        return around.memory_why_not(problem, self.tiles, self.split_k, limits)
+
+
+DEFAULT = Config(
+    tile_m=64, tile_n=64, tile_k=8, local_m=8, local_n=8, vec_m=4, vec_n=4, pad=0, buffers=1,
+    prefetch=True, unroll_k=8, taps_outer=True, split_k=1, m_fastest=True,
+)  # fmt: skip
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether the family can compute the problem at all."""
+    return around.serves(problem)
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return the launches: packing of the weights, the product, the sum of its planes."""
+    product = around.product_of(problem, config.tiles)
+    values = asdict(config)
+    del values["taps_outer"]
+    launch = around.launch_of(
+        NAME,
+        problem,
+        config.tiles,
+        product=product,
+        local_bytes=config.local_bytes,
+        **values,
+        preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
+        a_type=product.a_type,
+        runs=product.runs(config.vec_n if product.along == "n" else config.vec_m),
+    )
+    return around.plan_of(problem, config.tiles, config.split_k, launch)

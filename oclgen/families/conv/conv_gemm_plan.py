@@ -1,0 +1,263 @@
+"""What the families of implicit GEMM share around their product: its rule, packing and planes.
+
+Where operands lie is `conv_gemm_operands`' business, the product itself the families'.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, TypeGuard
+
+from oclgen.families.conv import conv_gemm_operands, conv_gemm_pixels
+from oclgen.families.conv.conv_as_gemm import lowered
+from oclgen.families.conv.conv_gemm_operands import (
+    PACKED,
+    Product,
+    Tiles,
+    index_type,
+    k_padded,
+    packed_elements,
+    phases,
+    role_a,
+    size_text,
+    weights_extents,
+)
+from oclgen.families.conv.correlation import Correlation, correlations, operands, output_elements
+from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.parts.planes import (
+    PLANES,
+    WEIGHTS_ITEMS,
+    planes_bytes,
+    sum_planes,
+    sum_weights,
+)
+from oclgen.families.parts.strided_weights import strided_weights
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.problem import ConvProblem, Problem, in_planes
+from oclgen.render import dtype_preamble, render
+
+PACK_LOCAL = 64
+PACK_CHANNELS = 8
+"""Channels that one work-item packs: a cache line of weights where taps are few."""
+MAX_TAPS = 16
+"""Rows, and columns, of taps that 32 bits tell apart."""
+FEW_DEPTHS = 8
+"""Depths of a filter's tap that are read together at least: 32 bytes, as GPUs do."""
+MAX_TABLE = 4096
+"""Steps of all reductions whose taps are looked up: three ints each, of 64 KiB of constants."""
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether the families compute such a problem: in planes, any convolution.
+
+    In channels_last, all but products and filters of one channel, which have families of their own.
+    """
+    if not isinstance(problem, ConvProblem) or problem.layout == "nchw":
+        return in_planes(problem)
+    return lowered(problem) is None and not problem.groups == problem.in_channels > 1
+
+
+def layout_why_not(problem: ConvProblem, limits: Limits) -> str | None:
+    """Say why images that lie so are not read on such a device, or None."""
+    if problem.layout == "nchw":
+        return None
+    if limits.kind == "cpu":
+        return "on CPUs images in channels_last are copied, for families that were made for CPUs"
+    if max(problem.kernel_h, problem.kernel_w) > MAX_TAPS:
+        return (
+            f"a kernel of {problem.kernel_h}x{problem.kernel_w} in channels_last has more than "
+            f"{MAX_TAPS} rows or columns of taps, for each of which there is a bit"
+        )
+    return None
+
+
+def product_of(problem: ConvProblem, tiles: Tiles) -> Product:
+    """Return the implicit product that a problem is."""
+    weights = problem.direction == "bwd_weights"
+    if problem.layout == "nchw":
+        build = conv_gemm_operands.of_weights if weights else conv_gemm_operands.of_correlations
+    else:
+        build = conv_gemm_pixels.of_weights if weights else conv_gemm_pixels.of_correlations
+    return build(problem, tiles)
+
+
+def reduction_why_not(problem: ConvProblem, tiles: Tiles, split_k: int) -> str | None:
+    """Say with numbers why the reduction cannot be ordered or split so, or None."""
+    if not tiles.taps_outer:
+        if problem.direction == "bwd_weights":
+            return "taps_outer=False says how weights are summed over; bwd_weights does not"
+        looked_up = sum(part.reduction for part in correlations(problem))
+        if problem.layout == "nchw" and looked_up > MAX_TABLE:
+            return (
+                f"taps_outer=False looks up {looked_up} steps in a table; at most {MAX_TABLE} "
+                "fit. Use taps_outer=True"
+            )
+    steps = _steps(problem, tiles.k, tiles.taps_outer)
+    if not 1 <= split_k <= steps:
+        return f"split_k={split_k}, but the reduction has only {steps} tiles"
+    return None
+
+
+@lru_cache(maxsize=256)
+def _steps(problem: ConvProblem, tile_k: int, taps_outer: bool) -> int:
+    """Return the tiles along k of the deepest product."""
+    if problem.direction == "bwd_weights":
+        return ceil_div(weights_extents(problem)[2], tile_k)
+    return max(
+        max(
+            part.rows.taps * part.cols.taps * ceil_div(part.depth, tile_k)
+            if taps_outer
+            else ceil_div(part.reduction, tile_k)
+            for part in correlations(problem)
+        ),
+        1,
+    )
+
+
+def memory_why_not(problem: ConvProblem, tiles: Tiles, split_k: int, limits: Limits) -> str | None:
+    """Say with numbers which workspace the device cannot allocate, or None."""
+    for role, size in workspaces(problem, tiles, split_k):
+        if size > limits.max_alloc_bytes:
+            return (
+                f"split_k={split_k} tile_m={tiles.m} tile_k={tiles.k} needs {size} B in the "
+                f"buffer {role}; the device allows {limits.max_alloc_bytes}"
+            )
+    return None
+
+
+def sum_why_not(problem: ConvProblem, limits: Limits) -> str | None:
+    """Say with numbers why planes cannot be added on such a device, or None."""
+    allowed = min(limits.max_work_group, limits.max_work_items[0])
+    if not _of_turned_weights(problem) or allowed >= WEIGHTS_ITEMS:
+        return None
+    return (
+        f"planes of weights are added by work-groups of {WEIGHTS_ITEMS}; the device allows "
+        f"{limits.max_work_group} in {limits.max_work_items}"
+    )
+
+
+def workspaces(problem: ConvProblem, tiles: Tiles, split_k: int) -> tuple[tuple[str, int], ...]:
+    """Return role and bytes of packed weights and planes, as far as there are any."""
+    sizes = []
+    if role_a(problem) == PACKED:
+        floats = sum(packed_elements(part, tiles) for part in phases(problem))
+        sizes.append((PACKED, 4 * max(floats, 1)))
+    if _summed(problem, split_k):
+        sizes.append((PLANES, planes_bytes(problem, split_k)))
+    return tuple(sizes)
+
+
+def plan_of(problem: ConvProblem, tiles: Tiles, split_k: int, launch: Launch) -> Plan:
+    """Return the product's launch between the packing of weights and the sum of its planes."""
+    launches = [launch]
+    if role_a(problem) == PACKED and any(part.reduction for part in phases(problem)):
+        launches.insert(0, pack(problem, tiles))
+    if _summed(problem, split_k):
+        launches.append(_sum(problem, split_k))
+    return Plan(tuple(launches), workspaces(problem, tiles, split_k))
+
+
+def _summed(problem: ConvProblem, split_k: int) -> bool:
+    """Say whether the product leaves planes, which another launch adds."""
+    return split_k > 1 or _of_turned_weights(problem)
+
+
+def _of_turned_weights(problem: ConvProblem) -> bool:
+    """Say whether the product is a gradient of weights that counts channels within taps.
+
+    It always leaves planes: who adds them knows how weights lie.
+    """
+    return problem.layout == "nhwc" and problem.direction == "bwd_weights"
+
+
+def _sum(problem: ConvProblem, split_k: int) -> Launch:
+    """Return the launch that adds the planes."""
+    if not _of_turned_weights(problem):
+        return sum_planes(problem, split_k)
+    taps, depth = problem.kernel_h * problem.kernel_w, problem.in_channels // problem.groups
+    span = min(max(WEIGHTS_ITEMS // taps, FEW_DEPTHS), depth)
+    return sum_weights(problem, split_k, depth, span)
+
+
+def launch_of(
+    kernel: str,
+    problem: ConvProblem,
+    tiles: Tiles,
+    split_k: int,
+    product: Product,
+    local_bytes: int,
+    **values: Any,
+) -> Launch:
+    """Return the product's launch; `values` are what `kernel`'s template has of its own."""
+    summed = _summed(problem, split_k)
+    _, b, c = operands(problem)
+    tiles_m, tiles_n = ceil_div(product.m, tiles.m), ceil_div(product.n, tiles.n)
+    # a pixel's groups are neighbours in memory: so are then the work-groups that read and write it
+    groups_first = problem.layout == "nhwc" and problem.groups > 1
+    source = render(
+        kernel,
+        **epilogue(problem, "c", summed),
+        operands=product.text,
+        phases=product.phases,
+        tiles_m=tiles_m,
+        tiles_n=tiles_n,
+        index=index_type(problem),
+        split_k=split_k,
+        summed=summed,
+        along=product.along,
+        groups_first=groups_first,
+        plane_elements=output_elements(problem),
+        **values,
+    )
+    across, down = (problem.groups, 1) if groups_first else (1, problem.groups)
+    return Launch(
+        source=source,
+        kernel=kernel,
+        global_size=(
+            across * tiles_m * tiles_n * tiles.work_items,
+            down * product.phases * split_k,
+        ),
+        local_size=(tiles.work_items, 1),
+        args=(
+            *buffer(role_a(problem)),
+            *buffer(b),
+            *terms(problem, summed),
+            *buffer(PLANES if summed else c),
+        ),
+        local_bytes=local_bytes,
+    )
+
+
+def _packed_channels(part: Correlation, tiles: Tiles, pixels: bool) -> int:
+    """Return the channels of each tap that packing counts, with those that fill the last tile."""
+    if pixels and not tiles.taps_outer:
+        return part.depth + k_padded(part, tiles) - part.reduction
+    return ceil_div(k_padded(part, tiles), part.rows.taps * part.cols.taps)
+
+
+def pack(problem: ConvProblem, tiles: Tiles) -> Launch:
+    """Return the launch that packs the weights of every phase."""
+    parts = phases(problem)
+    pixels, taps = problem.layout == "nhwc", max(part.rows.taps * part.cols.taps for part in parts)
+    channels = max(_packed_channels(part, tiles, pixels) for part in parts if part.reduction)
+    source = render(
+        "conv_gemm_pack",
+        preamble=dtype_preamble(problem.dtype),
+        sizes=size_text(problem, tiles),
+        taps_outer=tiles.taps_outer,
+        pixels=pixels,
+        group_step="DEPTH * w_in" if problem.direction == "bwd_data" else "M * w_out",
+        taps=taps,
+        channels=PACK_CHANNELS,
+        local_size=PACK_LOCAL,
+    )
+    rows = round_up(round_up(parts[0].channels, tiles.m), PACK_LOCAL)
+    return Launch(
+        source=source,
+        kernel="conv_gemm_pack",
+        global_size=(rows, ceil_div(channels, PACK_CHANNELS), len(parts) * problem.groups * taps),
+        local_size=(PACK_LOCAL, 1, 1),
+        args=(*(strided_weights(problem) if pixels else buffer("w")), *buffer(PACKED)),
+        of_weights=True,
+    )

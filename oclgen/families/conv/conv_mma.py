@@ -1,0 +1,199 @@
+"""Convolution on a GPU's matrix units, all directions, by implicit GEMM: fp16, bf16 and tf32.
+
+It is not for fp32 that has to be fp32, nor for groups. The units, their tiles and the rule of what
+fits are those of `gemm_mma`, asked about the implicit product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any, TypeGuard
+
+from oclgen.families.conv import conv_mma_operands as parts
+from oclgen.families.conv.conv_gemm_operands import phases
+from oclgen.families.conv.correlation import output_elements
+from oclgen.families.gemm import gemm_mma
+from oclgen.families.gemm.gemm_mma_tiles import Layout
+from oclgen.families.gemm.gemm_parts import aligned_preamble, slice_length, workspace_too_large
+from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.parts.planes import PLANES, planes_bytes, sum_planes
+from oclgen.limits import Limits
+from oclgen.opencl import ptx
+from oclgen.plan import Launch, Plan, buffer, ceil_div
+from oclgen.problem import DTYPES, ConvProblem, Problem
+from oclgen.render import dtype_preamble, render
+
+NAME = "conv_mma"
+
+MAX_KERNEL = 15
+"""Rows and columns of taps, each of which has a bit in half a word, and one that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legends stand at the heads of its templates."""
+
+    unit: str
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    warps_m: int
+    warps_n: int
+    stages: int
+    pending: int
+    split_k: int
+    group_m: int
+
+    def gemm(self, problem: ConvProblem) -> gemm_mma.Config:
+        """Return the same tiles as parameters of the implicit product; weights are packed."""
+        forward = problem.direction != "bwd_weights"
+        pack_a = forward and problem.layout == "nchw"
+        return replace(gemm_mma.DEFAULT, **asdict(self), pack_a=pack_a, pack_b=forward > pack_a)
+
+    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        return self.gemm(problem).why_not(_product(problem), limits) or workspace_too_large(
+            dict(_workspaces(problem, self)), limits
+        )
+
+
+DEFAULT = Config(
+    unit="mma", tile_m=64, tile_n=64, tile_k=32, warps_m=2, warps_n=2, stages=2, pending=0,
+    split_k=1, group_m=8,
+)  # fmt: skip
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether the family can compute the problem at all."""
+    return (
+        isinstance(problem, ConvProblem)
+        and problem.dtype in gemm_mma.DTYPES_SERVED
+        and problem.groups == 1
+        and max(problem.kernel_h, problem.kernel_w) <= MAX_KERNEL
+    )
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return the copies of images and weights, the product, and the sum of its planes, if any."""
+    launches = [launch for image in parts.images(problem) for launch in image.launches()]
+    if problem.direction == "bwd_weights":
+        launches += [_of_weights(problem, config), parts.sum_weights(problem, config.split_k)]
+    else:
+        packed = parts.pack(problem, _weights_layout(problem, config))
+        launches += [packed] if packed else []
+        launches.append(_of_correlations(problem, config))
+        launches += [sum_planes(problem, config.split_k)] if config.split_k > 1 else []
+    return Plan(tuple(launches), _workspaces(problem, config))
+
+
+_product = lru_cache(maxsize=256)(parts.product)
+
+
+def _weights_layout(problem: ConvProblem, config: Config) -> Layout:
+    return config.gemm(problem).layout(_product(problem), "a" if problem.layout == "nchw" else "b")
+
+
+def _workspaces(problem: ConvProblem, config: Config) -> tuple[tuple[str, int], ...]:
+    sizes = [space for image in parts.images(problem) for space in image.workspaces]
+    if problem.direction == "bwd_weights":
+        sizes.append((PLANES, config.split_k * parts.weights_plane_bytes(problem)))
+        return tuple(sizes)
+    sizes.append((parts.PACKED, parts.packed_bytes(problem, _weights_layout(problem, config))))
+    if config.split_k > 1:
+        sizes.append((PLANES, planes_bytes(problem, config.split_k)))
+    return tuple(sizes)
+
+
+def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
+    launched, split = phases(problem), config.split_k > 1
+    image = parts.images(problem)[0]
+    nhwc, whole = problem.layout == "nhwc", all(p.rows.whole and p.cols.whole for p in launched)
+    neighbours = launched[0].channels if nhwc else launched[0].results if whole else 1
+    source = render(
+        NAME,
+        **_common(problem, config),
+        sizes=parts.sizes_text(problem, _weights_layout(problem, config)),
+        **epilogue(problem, split=split),
+        staging=config.gemm(problem).staging(_product(problem)),
+        pixels="a" if nhwc else "b",
+        slice=_slice(problem, config) // config.tile_k,
+        in_place=image.in_place,
+        run=_run(problem, config, neighbours),
+        whole=whole,
+    )
+    out = PLANES if split else problem.output
+    operands = (*image.argument(), *buffer(parts.PACKED))
+    args = (*operands, *terms(problem, split), *buffer(out))
+    return _launch(problem, config, NAME, source, (len(launched), config.split_k), args)
+
+
+def _run(problem: ConvProblem, config: Config, neighbours: int) -> int:
+    """Return how many results can be stored at once where so many lie side by side."""
+    most = 4 if config.split_k > 1 else parts.chunk(problem)
+    return next(width for width in (8, 4, 2, 1) if width <= most and neighbours % width == 0)
+
+
+def _of_weights(problem: ConvProblem, config: Config) -> Launch:
+    images = parts.images(problem)
+    source = render(
+        f"{NAME}_weights",
+        **_common(problem, config),
+        sizes=parts.weights_sizes(problem),
+        slice=_slice(problem, config),
+        in_place=any(image.in_place for image in images),
+    )
+    args = (*images[0].argument(), *images[1].argument(), *buffer(PLANES))
+    return _launch(problem, config, f"{NAME}_weights", source, (config.split_k, 1), args)
+
+
+def _common(problem: ConvProblem, config: Config) -> dict[str, Any]:
+    """Return what both kernels are rendered with."""
+    product, gemm = _product(problem), config.gemm(problem)
+    a, b = (gemm.layout(product, role) for role in "ab")
+    values = {name: value for name, value in asdict(config).items() if name != "pending"}
+    elements = max(image.elements for image in parts.images(problem))
+    return values | {
+        "dtype": problem.dtype,
+        "elem_bytes": DTYPES[problem.dtype],
+        "preamble": f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
+        "units": gemm_mma.units(product, gemm, _unrounded(problem)),
+        "a": a, "b": b, "blocks_m": gemm.blocks[0], "blocks_n": gemm.blocks[1],
+        "ahead": gemm.ahead,
+        "tiles_m": ceil_div(product.m, config.tile_m),
+        "tiles_n": ceil_div(product.n, config.tile_n),
+        "index": "int" if max(elements, output_elements(problem)) < 2**31 else "long",
+        "elements": output_elements(problem),
+    }  # fmt: skip
+
+
+def _unrounded(problem: ConvProblem) -> str:
+    """Return the sides of the product that no copy has rounded: images that are read in place."""
+    images = parts.images(problem)
+    sides = "ab" if problem.direction == "bwd_weights" else "a"
+    return "".join(side for side, image in zip(sides, images, strict=True) if image.in_place)
+
+
+def _slice(problem: ConvProblem, config: Config) -> int:
+    """Return the steps of the reduction in each slice."""
+    return slice_length(_product(problem).k, config.split_k, config.tile_k)
+
+
+def _launch(
+    problem: ConvProblem,
+    config: Config,
+    kernel: str,
+    source: str,
+    planes: tuple[int, int],
+    args: Any,
+) -> Launch:
+    product, gemm = _product(problem), config.gemm(problem)
+    tiles = ceil_div(product.m, config.tile_m) * ceil_div(product.n, config.tile_n)
+    return Launch(
+        source=ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source,
+        kernel=kernel,
+        global_size=(tiles * gemm.work_items, *planes),
+        local_size=(gemm.work_items, 1, 1),
+        args=args,
+        local_bytes=gemm.local_bytes(product),
+    )

@@ -1,0 +1,237 @@
+"""The operands of `conv_mma`: images as pixels of whole chunks, weights as tiles, sizes as text.
+
+It knows no matrix instruction and no parameter but the tile; the family's rule stands with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+from oclgen.families.conv.conv_gemm_operands import Sizes, defines, phases
+from oclgen.families.conv.correlation import Correlation
+from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES, Layout
+from oclgen.families.parts import planes as planes_of
+from oclgen.families.parts.strided_weights import strided_weights
+from oclgen.plan import Arg, Launch, buffer, ceil_div, round_up
+from oclgen.problem import DTYPES, ConvProblem, GemmProblem
+from oclgen.render import render
+
+PACKED = "packed"
+"""Role of the workspace that holds the weights of all phases as tiles."""
+TURN_PIXELS = 64
+"""Pixels that a work-group turns, 128 bytes of channels of each."""
+TURN_ITEMS = 256
+FEW_CHUNKS = 2
+"""Chunks of channels up to which turning through local memory would leave most of it idle."""
+PACK_ITEMS = 64
+SUM_DEPTHS, MANY_TAPS = 32, 100
+"""Depths of a channel that a work-group sums; half of them where taps would fill local memory."""
+
+
+def chunk(problem: ConvProblem) -> int:
+    """Return the elements of 16 bytes."""
+    return CHUNK_BYTES // DTYPES[problem.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """x or y as the product reads it: [batch, pixels, channels], channels in whole chunks.
+
+    In "nhwc" with channels that fill chunks that is how it lies; else it is copied first.
+    """
+
+    problem: ConvProblem
+    role: str
+
+    @property
+    def channels(self) -> int:
+        """Channels as the problem counts them."""
+        return self.problem.in_channels if self.role == "x" else self.problem.out_channels
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of one image."""
+        p = self.problem
+        return p.height * p.width if self.role == "x" else p.out_h * p.out_w
+
+    @property
+    def padded(self) -> int:
+        """Channels rounded up to whole chunks."""
+        return round_up(self.channels, chunk(self.problem))
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it is read as it lies."""
+        return self.problem.layout == "nhwc" and self.channels == self.padded
+
+    @property
+    def elements(self) -> int:
+        """Elements of all pixels with their padding."""
+        return self.problem.batch * self.pixels * self.padded
+
+    @property
+    def workspaces(self) -> tuple[tuple[str, int], ...]:
+        """The workspace that a copy of it wants, if there is one."""
+        size = self.elements * DTYPES[self.problem.dtype]
+        return () if self.in_place else ((f"pixels_{self.role}", size),)
+
+    def argument(self) -> tuple[Arg, Arg]:
+        """Return the argument of a kernel that reads it."""
+        return buffer(self.role if self.in_place else f"pixels_{self.role}")
+
+    def launches(self) -> tuple[Launch, ...]:
+        """Return the launch that copies it, if there is one."""
+        return () if self.in_place else (self._turn(),)
+
+    def _turn(self) -> Launch:
+        wide = chunk(self.problem)
+        span, few = 8 * wide, self.padded <= FEW_CHUNKS * wide
+        source = render(
+            "conv_mma_turn",
+            word="uint" if wide == 4 else "ushort",
+            chunk=wide,
+            channels=self.channels,
+            padded=self.padded,
+            pixels=self.pixels,
+            planes=self.problem.layout == "nchw",
+            vec=next(v for v in (wide, 4, 2, 1) if self.pixels % v == 0),
+            few=few,
+            tf32=self.problem.dtype == "tf32",
+        )
+        groups = (
+            ceil_div(self.pixels, TURN_ITEMS if few else TURN_PIXELS),
+            ceil_div(self.padded, wide if few else span),
+        )
+        return Launch(
+            source=source,
+            kernel="conv_mma_turn",
+            global_size=(TURN_ITEMS * groups[0], groups[1], self.problem.batch),
+            local_size=(TURN_ITEMS, 1, 1),
+            args=(*buffer(self.role), *self.argument()),
+            local_bytes=0 if few else TURN_PIXELS * (span + 2) * DTYPES[self.problem.dtype],
+        )
+
+
+def images(problem: ConvProblem) -> tuple[Image, ...]:
+    """Return the images that the product reads."""
+    roles = {"fwd": "x", "bwd_data": "y", "bwd_weights": "yx"}[problem.direction]
+    return tuple(Image(problem, role) for role in roles)
+
+
+def product(problem: ConvProblem) -> GemmProblem:
+    """Return the implicit product, as large as the phases' are together.
+
+    Results of "nhwc" are pixels by channels, those of "nchw" channels by pixels, so that neighbours
+    of a row are neighbours in memory; k is taps by channels, and in the gradient of the weights,
+    channels by taps and channels, pixels.
+    """
+    if problem.direction == "bwd_weights":
+        y, x = images(problem)
+        taps = problem.kernel_h * problem.kernel_w
+        pixels = problem.batch * y.pixels
+        return GemmProblem(y.padded, taps * x.padded, pixels, problem.dtype, trans_a=True)
+    part = phases(problem)[0]
+    pixels = max(each.batch * each.results for each in phases(problem))
+    k = reduction(problem, part)
+    m, n = (part.channels, pixels) if problem.layout == "nchw" else (pixels, part.channels)
+    return GemmProblem(m, n, k, problem.dtype, trans_b=True)
+
+
+def reduction(problem: ConvProblem, part: Correlation) -> int:
+    """Return the length of k: channels in whole chunks, of every tap."""
+    return max(part.rows.taps * part.cols.taps, 1) * round_up(part.depth, chunk(problem))
+
+
+def _tile_elements(problem: ConvProblem, part: Correlation, layout: Layout) -> int:
+    """Return the elements of a phase's packed weights."""
+    return round_up(part.channels, layout.tile) * _steps(problem, part, layout) * layout.tile_k
+
+
+def _steps(problem: ConvProblem, part: Correlation, layout: Layout) -> int:
+    """Return the tiles along k; a phase without taps has none."""
+    return ceil_div(reduction(problem, part), layout.tile_k) if part.reduction else 0
+
+
+def packed_bytes(problem: ConvProblem, layout: Layout) -> int:
+    """Return the bytes of the workspace of packed weights."""
+    elements = sum(_tile_elements(problem, part, layout) for part in phases(problem))
+    return max(elements, 1) * layout.elem_bytes
+
+
+def pack(problem: ConvProblem, layout: Layout) -> Launch | None:
+    """Return the launch that packs the weights of every phase, None if no tap meets anything."""
+    parts = phases(problem)
+    if not parts[0].reduction:
+        return None
+    wide = chunk(problem)
+    source = render(
+        "conv_mma_pack",
+        word="uint" if wide == 4 else "ushort",
+        chunk=wide,
+        sizes=sizes_text(problem, layout),
+        tile=layout.tile,
+        tile_k=layout.tile_k,
+        row_bytes=layout.row_bytes,
+        swizzle=layout.swizzle("row"),
+        tf32=problem.dtype == "tf32",
+        local_size=PACK_ITEMS,
+    )
+    chunks = max(_steps(problem, part, layout) for part in parts) * layout.tile_k // wide
+    rows = round_up(parts[0].channels, layout.tile)
+    return Launch(
+        source=source,
+        kernel="conv_mma_pack",
+        global_size=(round_up(rows * chunks, PACK_ITEMS), len(parts), 1),
+        local_size=(PACK_ITEMS, 1, 1),
+        args=(*strided_weights(problem), *buffer(PACKED)),
+        of_weights=True,
+    )
+
+
+def sizes_text(problem: ConvProblem, layout: Layout) -> str:
+    """Return the sizes of all phases as macros; those that differ are tables by `phase`."""
+    parts = phases(problem)
+    firsts = accumulate((_tile_elements(problem, part, layout) for part in parts), initial=0)
+    return defines(
+        [
+            _sizes(problem, part) | {"STEPS": _steps(problem, part, layout), "PACKED_FIRST": first}
+            for part, first in zip(parts, firsts, strict=False)
+        ]
+    )
+
+
+def _sizes(problem: ConvProblem, part: Correlation) -> Sizes:
+    nhwc = problem.layout == "nhwc"
+    written = part.rows.written * part.cols.written
+    return part.axis_sizes() | {
+        "PIXELS": part.batch * part.results, "RESULTS": part.results,
+        "CHANNELS": part.channels, "DEPTH": part.depth,
+        "DEPTH_PADDED": round_up(part.depth, chunk(problem)),
+        # where a result is stored: strides between images, pixels and channels
+        "IMAGE_STEP": part.channels * written, "PIXEL_STEP": part.channels if nhwc else 1,
+        "CHANNEL_STEP": 1 if nhwc else written,
+    }  # fmt: skip
+
+
+def weights_plane_bytes(p: ConvProblem) -> int:
+    """Return the bytes of a plane of sums of the gradient of the weights."""
+    return 4 * p.out_channels * p.kernel_h * p.kernel_w * Image(p, "x").padded
+
+
+def sum_weights(p: ConvProblem, planes: int) -> Launch:
+    """Return the launch that adds the planes into the gradient of the weights."""
+    span = SUM_DEPTHS if p.kernel_h * p.kernel_w <= MANY_TAPS else SUM_DEPTHS // 2
+    return planes_of.sum_weights(p, planes, Image(p, "x").padded, span)
+
+
+def weights_sizes(p: ConvProblem) -> str:
+    """Return the sizes of the gradient of the weights as macros."""
+    y, x = images(p)
+    return defines([{
+        "PIXELS": p.batch * y.pixels, "CHANNELS": p.out_channels, "CHANNELS_PADDED": y.padded,
+        "DEPTH": p.in_channels, "DEPTH_PADDED": x.padded, "HEIGHT": p.height, "WIDTH": p.width,
+        "OUT_H": p.out_h, "OUT_W": p.out_w, "KERNEL_W": p.kernel_w,
+        "TAPS": p.kernel_h * p.kernel_w, "STRIDE_H": p.stride_h, "STRIDE_W": p.stride_w,
+        "PAD_H": p.pad_h, "PAD_W": p.pad_w, "DILATION_H": p.dilation_h, "DILATION_W": p.dilation_w,
+    }])  # fmt: skip

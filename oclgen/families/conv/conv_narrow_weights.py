@@ -1,0 +1,188 @@
+"""Gradient of the weights of convolutions with few channels, in planes, on GPUs.
+
+The product behind it is as small as the weights and sums over all pixels of all images, so
+work-items share out pixels as well as results, and no tile is padded. Copies run ahead where the
+device has `cp.async`: loads into registers are moved by compilers to where their values are used.
+Depthwise weights are `depthwise_weights`'; many channels are implicit GEMM's and Winograd's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import gcd
+from typing import TypeGuard
+
+from oclgen.families.conv.correlation import Correlation, output_elements, windows
+from oclgen.families.parts.planes import PLANES, planes_why_not, summed
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, buffer, ceil_div
+from oclgen.problem import DTYPES, ConvProblem, Problem, in_planes
+from oclgen.render import dtype_preamble, render
+
+NAME = "conv_narrow_weights"
+
+MAX_WEIGHTS = 1 << 14
+"""Weights above which the product fills the tiles of implicit GEMM."""
+MAX_KERNEL = 8
+"""Taps along a row or a column, each of which has an accumulator of its own."""
+UNIT_REGISTERS, ITEM_REGISTERS = 1 << 16, 224
+"""Registers that a GPU's unit has, and those of a work-item up to which none were spilled."""
+OTHER_REGISTERS = 32
+"""Those of a work-item that hold neither sums nor elements of images: addresses and tests."""
+FLOAT_BYTES = 4
+SLICES = 16
+"""Work-items that share the planes of one sum: there are few weights and many planes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    item_m: int
+    item_c: int
+    tap_rows: int
+    patch_h: int
+    local_m: int
+    local_c: int
+    local_k: int
+    stages: int
+    split: int
+
+    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if reason := self._stages_why_not(problem, limits):
+            return reason
+        shape = Shape(problem, self)
+        return self._group_why_not(shape, limits) or self._memory_why_not(problem, shape, limits)
+
+    def _stages_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        if self.split < 1 or self.stages < 1:
+            return f"split={self.split} stages={self.stages}; there must be one of each"
+        if self.stages > 1 and DTYPES[problem.dtype] != FLOAT_BYTES:
+            return f"stages={self.stages} copies words as they are; {problem.dtype} needs stages=1"
+        return limits.why_no("cp_async") if self.stages > 1 else None
+
+    def _group_why_not(self, shape: Shape, limits: Limits) -> str | None:
+        items, allowed = shape.work_items, min(limits.max_work_group, limits.max_work_items[0])
+        if items > allowed:
+            return (
+                f"local_m={self.local_m} local_c={self.local_c} local_k={self.local_k} with "
+                f"{shape.tap_tiles} tiles of taps is a work-group of {items}; the device allows "
+                f"{allowed}"
+            )
+        registers = min(UNIT_REGISTERS // items, ITEM_REGISTERS)
+        if shape.registers > registers:
+            return (
+                f"item_m={self.item_m} item_c={self.item_c} tap_rows={self.tap_rows} "
+                f"patch_h={self.patch_h} needs some {shape.registers} registers in each of "
+                f"{items} work-items; they have {registers}"
+            )
+        return None
+
+    def _memory_why_not(self, problem: ConvProblem, shape: Shape, limits: Limits) -> str | None:
+        if shape.local_bytes > limits.local_bytes:
+            return (
+                f"patch_h={self.patch_h} local_k={self.local_k} stages={self.stages} needs "
+                f"{shape.local_bytes} B of local memory; the device has {limits.local_bytes}"
+            )
+        return planes_why_not(problem, shape.planes, self.split, limits)
+
+
+class Shape:
+    """What a config makes of a problem: tiles of results, patches of pixels, planes."""
+
+    def __init__(self, problem: ConvProblem, config: Config) -> None:
+        part = self.part = windows(problem)
+        rows = part.rows
+        self.tap_rows = min(config.tap_rows, rows.taps)
+        self.bands = ceil_div(rows.results, config.patch_h)
+        self.patches = part.batch * self.bands * part.cols.results
+        # a work-item has as many patches as its neighbours, but for the last plane
+        self.rounds = ceil_div(self.patches, config.local_k * config.split)
+        self.planes = ceil_div(self.patches, config.local_k * self.rounds)
+        self.tap_tiles = ceil_div(rows.taps, self.tap_rows)
+        self.tiles_m = ceil_div(part.channels, config.item_m)
+        self.tiles_c = ceil_div(part.depth, config.item_c)
+        self.blocks_m = ceil_div(self.tiles_m, config.local_m)
+        self.blocks_c = ceil_div(self.tiles_c, config.local_c)
+        self.work_items = config.local_m * config.local_c * self.tap_tiles * config.local_k
+        self.span = config.item_c * self.tap_rows * part.cols.taps
+        # rows of x that nobody meets, between those of strides or of dilations, are not copied
+        apart = (rows.step,) * (config.patch_h > 1) + (rows.tap_step,) * (rows.taps > 1)
+        self.row_step = gcd(*apart) or 1
+        self.step, self.tap_step = rows.step // self.row_step, rows.tap_step // self.row_step
+        first_taps = (config.patch_h - 1) * self.step + 1
+        # windows of all rows of taps, the last tile's beyond the kernel included, and of one tile
+        self.window_h = first_taps + (self.tap_rows * self.tap_tiles - 1) * self.tap_step
+        self.tile_h = first_taps + (self.tap_rows - 1) * self.tap_step
+        window = config.item_c * self.tile_h * part.cols.taps
+        self.registers = config.item_m * self.span + window + OTHER_REGISTERS
+        copied = config.local_m * config.item_m * config.patch_h
+        copied += config.local_c * config.item_c * self.window_h * part.cols.taps
+        words = max(config.stages * copied * config.local_k, self.span * self.work_items)
+        self.local_bytes = FLOAT_BYTES * words
+
+
+DEFAULT = Config(
+    item_m=2, item_c=1, tap_rows=8, patch_h=1, local_m=2, local_c=1, local_k=32, stages=1, split=512
+)
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether the family can compute the problem at all."""
+    return (
+        in_planes(problem)
+        and problem.direction == "bwd_weights"
+        and problem.groups == 1
+        and max(problem.kernel_h, problem.kernel_w) <= MAX_KERNEL
+        and output_elements(problem) <= MAX_WEIGHTS
+    )
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return the launch that sums over patches, and the sum of the planes if there are any."""
+    shape = Shape(problem, config)
+    return summed(_launch(problem, config, shape), problem, shape.planes, SLICES)
+
+
+def _launch(problem: ConvProblem, config: Config, shape: Shape) -> Launch:
+    part, ragged = shape.part, shape.part.rows.results % config.patch_h != 0
+    beyond = shape.tap_rows * shape.tap_tiles > part.rows.taps
+    values = {**asdict(config), "tap_rows": shape.tap_rows, "split": shape.planes}
+    source = render(
+        NAME,
+        preamble=dtype_preamble(problem.dtype),
+        sizes=_sizes(part, shape),
+        work_items=shape.work_items,
+        window_h=shape.window_h,
+        local_words=shape.local_bytes // FLOAT_BYTES,
+        checked_h=ragged or beyond or not part.rows.inside,
+        checked_w=not part.cols.inside,
+        ragged=ragged,
+        edge_m=part.channels % (config.item_m * config.local_m) != 0,
+        edge_c=part.depth % (config.item_c * config.local_c) != 0,
+        **values,
+    )
+    return Launch(
+        source=source,
+        kernel=NAME,
+        global_size=(shape.work_items * shape.blocks_m * shape.blocks_c, shape.planes, 1),
+        local_size=(shape.work_items, 1, 1),
+        args=(*buffer("y"), *buffer("x"), *buffer(PLANES if shape.planes > 1 else "w")),
+        local_bytes=shape.local_bytes,
+    )
+
+
+def _sizes(part: Correlation, shape: Shape) -> dict[str, int]:
+    rows, cols = part.rows, part.cols
+    return {
+        "CHANNELS": part.channels, "DEPTH": part.depth,
+        "RESULTS_H": rows.results, "RESULTS_W": cols.results,
+        "READ_H": rows.read, "READ_W": cols.read, "STEP_H": rows.step, "STEP_W": cols.step,
+        "TAPS_H": rows.taps, "TAPS_W": cols.taps, "TAP_STEP_W": cols.tap_step,
+        "ROW_STEP": shape.row_step, "WINDOW_STEP": shape.step, "WINDOW_TAP_STEP": shape.tap_step,
+        "ORIGIN_H": rows.origin, "ORIGIN_W": cols.origin,
+        "BANDS": shape.bands, "PATCHES": shape.patches, "ROUNDS": shape.rounds,
+        "WINDOW_H": shape.window_h, "TILE_H": shape.tile_h,
+        "TAP_TILES": shape.tap_tiles, "BLOCKS_M": shape.blocks_m,
+    }  # fmt: skip

@@ -1,0 +1,216 @@
+<%doc>
+Direct correlation in registers for CPUs: vector lanes are channels of the result, no local memory.
+
+A work-item computes vecs * vec channels of item_x neighbouring results of a row: weights, packed
+so that lanes are channels, are loaded as vectors and each input element is broadcast against them.
+Results are transposed before they are stored. What lies in the padding is left out of the text:
+blocks of columns that reach the same taps share one piece of code, and rows are skipped whole.
+
+dtype, activation   storage type of input, output, bias (accumulation is fp32); epilogue
+sizes               names and values of the correlation's sizes
+variants            pieces of code: blocks (None: all others), count of results, and runs of taps
+                    that reach the same positions among them
+images, item_x      images, and results along the row in each, per work-item
+vec, vecs           lanes of a vector; vectors of channels per work-item
+unroll              channels that are summed over per loop iteration
+taps_outer          loop over kernel taps outside the channels; else inside
+channels_fastest    neighbouring work-items differ in channels, else in positions
+bias, residual      add bias[channel], and what lies as the output does
+store_step          distance of neighbouring results in the output
+transpose           text of the function transpose(rows)
+</%doc>
+<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%
+    vf = "float" if vec == 1 else f"float{vec}"
+    block_dim, position_dim = (0, 1) if channels_fastest else (1, 0)
+    def pieces(count):
+        """Widths of vector stores that make up count, with their starts."""
+        start, out = 0, []
+        for width in (16, 8, 4, 2, 1):
+            while width <= vec and count - start >= width:
+                out.append((start, width))
+                start += width
+        return out
+    def weights_at(u):
+        at = f"weights + wt + {u * vec}"
+        return f"*({at})" if vec == 1 else f"vload{vec}(0, {at})"
+    def accumulators(n, u, start, count):
+        names = (f"acc{n}_{x}_{u}" if x < count else "0.0f" for x in range(start, start + vec))
+        return ", ".join(names)
+    def part(text, start, width):
+        if width == vec:
+            return text
+        lanes = "".join(f"{i:x}" for i in range(start, start + width))
+        return f"{text}.s{lanes}"
+    def stored(width, value, place):
+        """The statement that stores results of a row; a residual is added where they lie as in memory."""
+        value = f"ACT({value}{plus_residual(residual, width, place)})" if residual else value
+        return f"STORE{width}({value}, {place});"
+    starts = ((v, start) for v in variants for start in range(0, v.results, vec))
+    counts = sorted({min(vec, v.results - start) for v, start in starts})
+    def branch(first, columns):
+        """The condition under which a piece of code is for this column."""
+        if columns is None:
+            return "" if first else "else "
+        tests = " || ".join(f"column == {b}" for b in columns)
+        return f"{'' if first else 'else '}if ({tests}) "
+%>\
+${preamble}
+${activation}
+
+% for name, value in sizes.items():
+#define ${name} ${value}
+% endfor
+#define BLOCK ${vec * vecs}
+#define BLOCKS ((CHANNELS + BLOCK - 1) / BLOCK)
+#define READ_PLANE (READ_H * READ_W)
+#define WRITTEN_PLANE (WRITTEN_H * WRITTEN_W)
+#define READ_IMAGE (GROUPS * DEPTH * READ_PLANE)
+#define WRITTEN_IMAGE (GROUPS * CHANNELS * WRITTEN_PLANE)
+
+${transpose}
+
+% for count in counts:
+// Stores ${count} results of up to ${vec} channels, which come as rows of lanes.
+void store${count}(
+    ${vf} rows[${vec}], __global elem_t *out,
+% if bias:
+    __global const elem_t *bias,
+% endif
+% if residual:
+    __global const elem_t *residual,
+% endif
+    int channels)
+{
+    transpose(rows);
+    for (int i = 0; i < min(channels, ${vec}); ++i) {
+        const ${vf} value = ${"" if residual else "ACT"}(rows[i]${" + LOAD1(bias + i)" if bias else ""});
+% if store_step == 1:
+% for start, width in pieces(count):
+        ${stored(width, part("value", start, width), f"out + i * WRITTEN_PLANE + {start}")}
+% endfor
+% else:
+% for x in range(count):
+        ${stored(1, part("value", x, 1), f"out + i * WRITTEN_PLANE + {x * store_step}")}
+% endfor
+% endif
+    }
+}
+
+% endfor
+<%def name="tap(positions, j, indent)">\
+${indent}const int wt = (c * PACKED_IN + i * PACKED_H + ${j} * PACKED_W) * BLOCK;
+${indent}const int at = c * READ_PLANE + h * READ_W + w0 + ${j} * TAP_STEP_W;
+% for u in range(vecs):
+${indent}const ${vf} weight${u} = ${weights_at(u)};
+% endfor
+% for n in range(images):
+% for x in positions:
+${indent}const float x${n}_${x} = LOAD1(in + at + ${n} * READ_IMAGE + ${x} * STEP_W);
+% for u in range(vecs):
+${indent}acc${n}_${x}_${u} = (${vf})(x${n}_${x}) * weight${u} + acc${n}_${x}_${u};
+% endfor
+% endfor
+% endfor
+</%def>\
+<%def name="block(v)">\
+% for n in range(images):
+% for x in range(v.results):
+        ${vf} ${", ".join(f"acc{n}_{x}_{u} = 0.0f" for u in range(vecs))};
+% endfor
+% endfor
+% if taps_outer:
+        for (int i = 0; i < TAPS_H; ++i) {
+            const int h = h0 + i * TAP_STEP_H;
+            if (h < 0 || h >= READ_H) {
+                continue;
+            }
+% for run in v.runs:
+% for j in run.span:
+#pragma unroll ${unroll}
+            for (int c = 0; c < DEPTH; ++c) {
+${tap(run.reached, j, " " * 16)}\
+            }
+% endfor
+% endfor
+        }
+% else:
+#pragma unroll ${unroll}
+        for (int c = 0; c < DEPTH; ++c) {
+            for (int i = 0; i < TAPS_H; ++i) {
+                const int h = h0 + i * TAP_STEP_H;
+                if (h < 0 || h >= READ_H) {
+                    continue;
+                }
+% for run in v.runs:
+                // not unrolled: compilers would keep what taps share in registers and spill
+#pragma unroll 1
+                for (int j = ${run.span[0]}; j < ${run.span[-1] + 1}; ++j) {
+${tap(run.reached, "j", " " * 20)}\
+                }
+% endfor
+            }
+        }
+% endif
+% for u in range(vecs):
+        if (channel + ${u * vec} < CHANNELS) {
+% for n in range(images):
+% for start in range(0, v.results, vec):
+            {
+                ${vf} rows[${vec}] = {${accumulators(n, u, start, v.results)}};
+                store${min(vec, v.results - start)}(
+                    rows,
+                    out + ${n} * WRITTEN_IMAGE + ${u * vec} * WRITTEN_PLANE + ${start * store_step},
+% if bias:
+                    bias + ${u * vec},
+% endif
+% if residual:
+                    RESIDUAL(out + ${n} * WRITTEN_IMAGE + ${u * vec} * WRITTEN_PLANE + ${start * store_step}),
+% endif
+                    CHANNELS - channel - ${u * vec});
+            }
+% endfor
+% endfor
+        }
+% endfor
+</%def>\
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void conv_register(
+    __global const elem_t *restrict in, const long offset_in,
+    __global const float *restrict weights, const long offset_weights,
+% if bias:
+    __global const elem_t *restrict bias, const long offset_bias,
+% endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
+    __global elem_t *restrict out, const long offset_out)
+{
+    const int block = get_global_id(${block_dim});
+    const int position = get_global_id(${position_dim});
+    const int group = block / BLOCKS;
+    const int channel = block % BLOCKS * BLOCK;
+    const int column = position % COLUMNS;
+    const int row = position / COLUMNS % RESULTS_H;
+    const long image = position / (COLUMNS * RESULTS_H) * ${images};
+    const int h0 = row * STEP_H + ORIGIN_H;
+    const int w0 = column * ${item_x} * STEP_W + ORIGIN_W;
+
+    in += offset_in + image * READ_IMAGE + group * DEPTH * READ_PLANE;
+    weights += offset_weights + (long)block % BLOCKS * PACKED_BLOCK * BLOCK
+        + (long)group * PACKED_GROUP * BLOCK + (KERNEL_FIRST_H * KERNEL_W + KERNEL_FIRST_W) * BLOCK;
+    out += offset_out + image * WRITTEN_IMAGE + (group * CHANNELS + channel) * WRITTEN_PLANE
+        + (FIRST_H + row * STORE_STEP_H) * WRITTEN_W + FIRST_W + column * ${item_x * store_step};
+% if bias:
+    bias += offset_bias + group * CHANNELS + channel;
+% endif
+% if residual:
+    residual += offset_residual + image * WRITTEN_IMAGE + (group * CHANNELS + channel) * WRITTEN_PLANE
+        + (FIRST_H + row * STORE_STEP_H) * WRITTEN_W + FIRST_W + column * ${item_x * store_step};
+% endif
+% for v in variants:
+    ${branch(loop.first, v.blocks)}{
+${block(v)}\
+    }
+% endfor
+}

@@ -1,0 +1,195 @@
+"""Direct convolution in registers for CPUs, forward and backward-data: lanes are channels.
+
+It is not made for GPUs, where `conv_gemm` shares what it loads through local memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import NamedTuple, TypeGuard
+
+from oclgen.families.conv.correlation import Axis, Correlation, Run, correlations, operands, runs_of
+from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.parts.pack import PACKED, Packing, transpose_text
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, buffer, ceil_div
+from oclgen.problem import ConvProblem, Problem, in_planes
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
+
+NAME = "conv_register"
+
+MAX_ACCUMULATORS = 40
+"""Vectors per work-item past which they are spilled to memory (AVX-512 has 32 registers)."""
+
+MAX_KERNEL_W = 16
+"""Taps along a row that are written out; text grows with them."""
+
+MAX_TEXT = 4000
+"""Multiply-adds written out, past which compilers take seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    images: int
+    item_x: int
+    vec: int
+    vecs: int
+    unroll: int
+    taps_outer: bool
+    channels_fastest: bool
+
+    @property
+    def block(self) -> int:
+        """Channels per work-item."""
+        return self.vec * self.vecs
+
+    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if limits.kind == "gpu":
+            return f"{NAME} gives each work-item whole vectors of channels; GPUs take conv_gemm"
+        if self.vec not in VECTOR_WIDTHS:
+            return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
+        vectors = self.images * self.item_x * self.vecs
+        if vectors > MAX_ACCUMULATORS:
+            return (
+                f"images={self.images} item_x={self.item_x} vecs={self.vecs} needs {vectors} "
+                f"vectors of accumulators; at most {MAX_ACCUMULATORS} stay in registers"
+            )
+        if problem.batch % self.images:
+            return f"images={self.images} does not divide the batch of {problem.batch}"
+        parts = parts_of(problem)
+        widest = max(part.cols.results for part in parts)
+        if self.item_x > max(widest, DEFAULT.item_x):
+            return f"item_x={self.item_x} is more than the {widest} results of a row"
+        written = max(self._written_out(part.cols) for part in parts)
+        if written > MAX_TEXT:
+            return f"{written} multiply-adds would be written out; at most {MAX_TEXT} are allowed"
+        size = packing(parts[0], problem, self).bytes
+        if size > limits.max_alloc_bytes:
+            return f"packed weights take {size} B; the device allows {limits.max_alloc_bytes}"
+        return None
+
+    def _written_out(self, cols: Axis) -> int:
+        runs = (run for variant in variants(cols, self.item_x) for run in variant.runs)
+        return (
+            self.images
+            * self.vecs
+            * sum(len(run.reached) * (len(run.span) if self.taps_outer else 1) for run in runs)
+        )
+
+
+DEFAULT = Config(
+    images=1, item_x=8, vec=16, vecs=1, unroll=1, taps_outer=False, channels_fastest=False
+)
+
+
+class Variant(NamedTuple):
+    """Code for blocks of columns that reach the same taps; `blocks` None stands for the rest."""
+
+    blocks: tuple[int, ...] | None
+    results: int
+    runs: tuple[Run, ...]
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether the family can compute the problem at all."""
+    return (
+        in_planes(problem)
+        and problem.direction != "bwd_weights"
+        and problem.kernel_w <= MAX_KERNEL_W
+    )
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return a launch that packs the weights and one per correlation."""
+    parts = parts_of(problem)
+    packed = packing(parts[0], problem, config)
+    launches = (_correlate(problem, config, part, packed) for part in parts)
+    return Plan((packed.launch("w", problem.dtype), *launches), ((PACKED, packed.bytes),))
+
+
+def packing(part: Correlation, problem: ConvProblem, config: Config) -> Packing:
+    """Return how the weights are packed: a result's channels become lanes."""
+    taps = problem.kernel_h * problem.kernel_w
+    if problem.direction == "fwd":
+        return Packing(part.groups, part.channels, part.depth * taps, config.vec, config.block)
+    return Packing(part.groups * part.depth, part.channels, taps, config.vec, config.block)
+
+
+@lru_cache(maxsize=256)
+def variants(cols: Axis, item_x: int) -> list[Variant]:
+    """Return the pieces of code that a row's blocks of `item_x` results need, commonest last."""
+    blocks: dict[tuple[int, tuple[Run, ...]], list[int]] = {}
+    for block in range(ceil_div(cols.results, item_x)):
+        first = block * item_x
+        count = min(item_x, cols.results - first)
+        blocks.setdefault((count, _runs(cols, first, count)), []).append(block)
+    ranked = sorted(blocks.items(), key=lambda entry: len(entry[1]))
+    return [
+        Variant(None if at == len(ranked) - 1 else tuple(where), *code)
+        for at, (code, where) in enumerate(ranked)
+    ]
+
+
+def _runs(cols: Axis, first: int, count: int) -> tuple[Run, ...]:
+    reach = [cols.reach(first + x) for x in range(count)]
+    reached = [tuple(x for x in range(count) if tap in reach[x]) for tap in range(cols.taps)]
+    return runs_of(reached)
+
+
+@lru_cache(maxsize=64)
+def parts_of(problem: ConvProblem) -> tuple[Correlation, ...]:
+    """Return the correlations, each with rows strung together where that is possible."""
+    return tuple(part.strung() for part in correlations(problem))
+
+
+def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: Packing) -> Launch:
+    read, written = operands(problem)[1:]
+    columns = ceil_div(part.cols.results, config.item_x)
+    grid = (packed.blocks * part.groups, part.batch // config.images * part.rows.results * columns)
+    source = render(
+        NAME,
+        preamble=dtype_preamble(problem.dtype),
+        transpose=transpose_text(config.vec),
+        sizes=_sizes(problem, part, packed) | {"COLUMNS": columns},
+        variants=variants(part.cols, config.item_x),
+        **epilogue(problem, "out"),
+        store_step=part.cols.store_step,
+        **asdict(config),
+    )
+    return Launch(
+        source=source,
+        kernel=NAME,
+        global_size=(*(grid if config.channels_fastest else grid[::-1]), 1),
+        local_size=(1, 1, 1),
+        args=(
+            *buffer(read),
+            *buffer(PACKED),
+            *terms(problem),
+            *buffer(written),
+        ),
+    )
+
+
+def _sizes(problem: ConvProblem, part: Correlation, packed: Packing) -> dict[str, int]:
+    rows, cols, taps = part.rows, part.cols, problem.kernel_h * problem.kernel_w
+    fwd = problem.direction == "fwd"
+    return {
+        "GROUPS": part.groups, "CHANNELS": part.channels, "DEPTH": part.depth,
+        "RESULTS_H": rows.results, "TAPS_H": rows.taps, "KERNEL_W": part.kernel_w,
+        "READ_H": rows.read, "READ_W": cols.read,
+        "WRITTEN_H": rows.written, "WRITTEN_W": cols.written,
+        "STEP_H": rows.step, "STEP_W": cols.step,
+        "TAP_STEP_H": rows.tap_step, "TAP_STEP_W": cols.tap_step,
+        "ORIGIN_H": rows.origin, "ORIGIN_W": cols.origin,
+        "FIRST_H": rows.first, "FIRST_W": cols.first, "STORE_STEP_H": rows.store_step,
+        "KERNEL_FIRST_H": rows.kernel_first, "KERNEL_FIRST_W": cols.kernel_first,
+        # distances in the packed weights, in blocks
+        "PACKED_GROUP": packed.blocks * part.depth * taps,
+        "PACKED_BLOCK": part.depth * taps if fwd else taps,
+        "PACKED_IN": taps if fwd else packed.blocks * taps,
+        "PACKED_H": part.kernel_w * rows.kernel_step, "PACKED_W": cols.kernel_step,
+    }  # fmt: skip

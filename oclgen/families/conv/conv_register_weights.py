@@ -1,0 +1,133 @@
+"""Gradient of a convolution's weights in registers for CPUs: lanes are output channels.
+
+It is not made for GPUs; the forward and backward-data directions are `conv_register`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TypeGuard
+
+from oclgen.families.conv.correlation import Correlation, Run, runs_of, strung_windows
+from oclgen.families.parts.pack import PACKED, Packing
+from oclgen.families.parts.planes import PLANES, planes_bytes, sum_planes
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, buffer, ceil_div
+from oclgen.problem import ConvProblem, Problem, in_planes
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
+
+NAME = "conv_register_weights"
+
+MAX_ACCUMULATORS = 40
+"""Vectors per work-item past which they are spilled to memory (AVX-512 has 32 registers)."""
+
+MAX_KERNEL_W = 16
+"""Taps along a row, each of which has an accumulator of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    item_c: int
+    vec: int
+    vecs: int
+    unroll: int
+    split: int
+    outputs_fastest: bool
+
+    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if limits.kind == "gpu":
+            return f"{NAME} gives each work-item whole vectors of channels; GPUs take conv_gemm"
+        if self.vec not in VECTOR_WIDTHS:
+            return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
+        vectors = self.item_c * self.vecs * problem.kernel_w
+        if vectors > MAX_ACCUMULATORS:
+            return (
+                f"item_c={self.item_c} vecs={self.vecs} with {problem.kernel_w} taps needs "
+                f"{vectors} vectors of accumulators; at most {MAX_ACCUMULATORS} stay in registers"
+            )
+        depth = problem.in_channels // problem.groups
+        if self.item_c > depth:
+            return f"item_c={self.item_c} is more than the {depth} input channels of a group"
+        rows = problem.batch * strung_windows(problem).rows.results
+        if not 1 <= self.split <= rows:
+            return f"split={self.split}, but there are only {rows} rows to be split"
+        planes = planes_bytes(problem, self.split) if self.split > 1 else 0
+        size = max(_packing(problem, self).bytes, planes)
+        if size > limits.max_alloc_bytes:
+            return f"a workspace of {size} B is needed; the device allows {limits.max_alloc_bytes}"
+        return None
+
+
+DEFAULT = Config(item_c=1, vec=16, vecs=1, unroll=1, split=1, outputs_fastest=False)
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether the family can compute the problem at all."""
+    return (
+        in_planes(problem)
+        and problem.direction == "bwd_weights"
+        and problem.kernel_w <= MAX_KERNEL_W
+    )
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return the launches that pack y, sum over positions, and sum the planes if there are any."""
+    packed = _packing(problem, config)
+    launches = (packed.launch("y", problem.dtype), _launch(problem, config, packed))
+    if config.split == 1:
+        return Plan(launches, ((PACKED, packed.bytes),))
+    spaces = ((PACKED, packed.bytes), (PLANES, planes_bytes(problem, config.split)))
+    return Plan((*launches, sum_planes(problem, config.split)), spaces)
+
+
+def _packing(problem: ConvProblem, config: Config) -> Packing:
+    return Packing(
+        batch=problem.batch * problem.groups,
+        rows=problem.out_channels // problem.groups,
+        cols=problem.out_h * problem.out_w,
+        vec=config.vec,
+        block=config.vec * config.vecs,
+    )
+
+
+def _launch(problem: ConvProblem, config: Config, packed: Packing) -> Launch:
+    windows = strung_windows(problem)
+    inputs = ceil_div(windows.depth, config.item_c) * windows.rows.taps
+    grid = (packed.blocks * windows.groups, inputs)
+    source = render(
+        NAME,
+        preamble=dtype_preamble(problem.dtype),
+        sizes=_sizes(windows, config),
+        taps=windows.cols.taps,
+        runs=_runs(windows),
+        edge=windows.depth % config.item_c != 0,
+        **asdict(config),
+    )
+    return Launch(
+        source=source,
+        kernel=NAME,
+        global_size=(*(grid if config.outputs_fastest else grid[::-1]), config.split),
+        local_size=(1, 1, 1),
+        args=(*buffer(PACKED), *buffer("x"), *buffer(PLANES if config.split > 1 else "w")),
+    )
+
+
+def _runs(windows: Correlation) -> tuple[Run, ...]:
+    return runs_of([tuple(windows.cols.reach(q)) for q in range(windows.cols.results)])
+
+
+def _sizes(windows: Correlation, config: Config) -> dict[str, int]:
+    rows, cols = windows.rows, windows.cols
+    every_row = windows.batch * rows.results
+    return {
+        "GROUPS": windows.groups, "CHANNELS": windows.channels, "DEPTH": windows.depth,
+        "ROWS": every_row, "ROWS_PER_PLANE": ceil_div(every_row, config.split),
+        "RESULTS_H": rows.results, "RESULTS_W": cols.results,
+        "READ_H": rows.read, "READ_W": cols.read, "TAPS_H": rows.taps, "TAPS_W": cols.taps,
+        "STEP_H": rows.step, "STEP_W": cols.step,
+        "TAP_STEP_H": rows.tap_step, "TAP_STEP_W": cols.tap_step,
+        "ORIGIN_H": rows.origin, "ORIGIN_W": cols.origin,
+    }  # fmt: skip

@@ -1,0 +1,230 @@
+<%doc>
+Depthwise correlation (one input channel per group in fwd, one output channel in bwd_data).
+
+A work-item computes patch_h x patch_w results of one channel, with lanes along the row. It first
+copies what they read to a window in private memory, zero where the padding is; columns that are
+step apart lie side by side there, so that every tap of every stride is a plain vector load.
+
+In a strided bwd_data results are so many of each phase: they read the same window, and together they
+are a patch of the output without gaps, whose rows are stored at once.
+
+dtype, activation   storage type of input, weights, output, bias (accumulation is fp32); epilogue
+sizes               names and values of the correlations' and the window's sizes
+patch_h, patch_w    results per work-item and phase
+vec                 lanes of a vector
+guarded             test each element of the window for the padding at run time (GPUs); else each
+                    of the blocks of columns that differ at the edges has its own text (CPUs)
+local_size          work-items per group
+blocks              that text: which columns (None: all others), elements to copy, columns to store
+rows, cols          for each phase along an axis the taps: place in the kernel, and in the window
+step_w              distance of the columns that neighbouring results read
+store_h, store_w    distance of a phase's neighbouring results in the output
+written_w           columns of the output
+elem_bytes          bytes of an element in memory
+bias, residual      add bias[channel], and what lies as the output does
+</%doc>
+<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%
+    vf = "float" if vec == 1 else f"float{vec}"
+    vectors = range(-(-patch_w // vec))
+    unroll = "#pragma unroll\n" if guarded else ""
+    added = " + LOAD1(bias + offset_bias + channel)" if bias else ""
+    window_w = sizes["WINDOW_W"]
+    patch_rows, patch_columns = patch_h * store_h, patch_w * store_w
+    # of a guarded row: rows of the output consist of whole vectors
+    run = next(width for width in (4, 2, 1) if patch_columns % width == 0 and written_w % width == 0)
+    def lane(x):
+        """The vector in which column x of a patch of the output lies, and its lane there."""
+        return x % store_w * len(vectors) + x // store_w // vec, x // store_w % vec
+    def stored_columns(x, width):
+        """The columns of the output's patch from x on, as one vector."""
+        places = [lane(at) for at in range(x, x + width)]
+        if len({vector for vector, _ in places}) == 1 and store_w == 1:
+            vector, first = places[0]
+            names = "".join(f"{i:x}" for i in range(first, first + width))
+            return f"value{vector}" if width == vec else f"value{vector}.s{names}"
+        names = [f"value{vector}" + (f".s{at:x}" if vec > 1 else "") for vector, at in places]
+        return names[0] if width == 1 else f"(float{width})({', '.join(names)})"
+    def branch(first, columns):
+        """The condition under which a piece of code is for this column."""
+        if columns is None:
+            return "" if first else "else "
+        tests = " || ".join(f"column == {b}" for b in columns)
+        return f"{'' if first else 'else '}if ({tests}) "
+    def stored(value, at, width):
+        return f"{at} = {value}" if width == 1 else f"vstore{width}({value}, 0, &{at})"
+    def finished(x, width, value, load="LOAD"):
+        """What is stored in column x: a residual is added where its place is known."""
+        return f"ACT({value}{plus_residual(residual, width, f'row + {x}', load)})" if residual else value
+    def loaded(at):
+        return at if vec == 1 else f"vload{vec}(0, &{at})"
+%>\
+${preamble}
+${activation}
+
+% for name, value in sizes.items():
+#define ${name} ${value}
+% endfor
+
+<%def name="products(row, row_taps)">\
+<%
+    kernel_row, place = row_taps[0]
+    kernel_apart, apart = (b - a for a, b in zip(row_taps[0], row_taps[-1]))
+    others = max(len(row_taps) - 1, 1)
+    acc_row = f"acc[y * {store_h} + {row}]" if store_h > 1 else "acc[y]"
+    sums = [(col, v, col * len(vectors) + v) for col, taps in enumerate(cols) if taps for v in vectors]
+%>\
+            {
+% for _, _, n in sums:
+                ${vf} sum${n} = ${acc_row}[${n}];
+% endfor
+${unroll}\
+                for (int i = 0; i < ${len(row_taps)}; ++i) {
+                    const int t = y * STEP_H + i * ${apart // others} + ${place};
+                    __global const elem_t *taps =
+                        weights + d * WEIGHT_IN + (i * ${kernel_apart // others} + ${kernel_row}) * KERNEL_W;
+% for taps in cols:
+% for at, _ in taps:
+                    const float tap${at} = LOAD1(taps + ${at});
+% endfor
+% endfor
+% for col, v, n in sums:
+% for at, offset in cols[col]:
+                    sum${n} = (${vf})(tap${at}) * ${loaded(f"window[t][{offset % step_w * window_w + offset // step_w + v * vec}]")} + sum${n};
+% endfor
+% endfor
+                }
+% for _, _, n in sums:
+                ${acc_row}[${n}] = sum${n};
+% endfor
+            }
+</%def>\
+__kernel __attribute__((reqd_work_group_size(${local_size}, 1, 1)))
+void depthwise(
+    __global const elem_t *restrict in, const long offset_in,
+    __global const elem_t *restrict weights, const long offset_weights,
+% if bias:
+    __global const elem_t *restrict bias, const long offset_bias,
+% endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
+    __global elem_t *restrict out, const long offset_out)
+{
+    const int id = get_global_id(0);
+    const int column = id % COLUMNS;
+    const int band = id / COLUMNS % BANDS;
+    const int channel = id / (COLUMNS * BANDS) % (GROUPS * CHANNELS);
+    const int image = id / (COLUMNS * BANDS * GROUPS * CHANNELS);
+    const int group = channel / CHANNELS;
+    if (image >= BATCH) {
+        return;
+    }
+    const int h0 = band * ${patch_h} * STEP_H + WINDOW_FIRST_H;
+    const int w0 = column * ${patch_w} * STEP_W + WINDOW_FIRST_W;
+    in += offset_in + (long)(image * GROUPS + group) * DEPTH * READ_H * READ_W + w0;
+    weights += offset_weights + group * WEIGHT_GROUP + channel % CHANNELS * WEIGHT_OUT;
+    out += offset_out;
+% if residual:
+    residual += offset_residual
+        + (long)(image * GROUPS * CHANNELS + channel) * WRITTEN_H * WRITTEN_W
+        + band * ${patch_rows} * WRITTEN_W + column * ${patch_columns};
+% endif
+% if guarded and run > 1:
+    const bool aligned = IS_ALIGNED(out, 0, ${elem_bytes}, ${run})${f" && IS_ALIGNED(residual, 0, {elem_bytes}, {run})" if residual else ""};
+% endif
+    out += (long)(image * GROUPS * CHANNELS + channel) * WRITTEN_H * WRITTEN_W
+        + band * ${patch_rows} * WRITTEN_W + column * ${patch_columns};
+
+    float window[WINDOW_H][STEP_W * WINDOW_W];
+    ${vf} acc[${patch_rows}][${len(cols) * len(vectors)}];
+${unroll}\
+    for (int t = 0; t < WINDOW_H; ++t) {
+${unroll}\
+        for (int e = 0; e < STEP_W * WINDOW_W; ++e) {
+            window[t][e] = 0.0f;
+        }
+    }
+${unroll}\
+    for (int y = 0; y < ${patch_rows}; ++y) {
+% for v in range(len(cols) * len(vectors)):
+        acc[y][${v}] = 0.0f;
+% endfor
+    }
+    for (int d = 0; d < DEPTH; ++d) {
+${unroll}\
+        for (int t = 0; t < WINDOW_H; ++t) {
+            const int h = h0 + t;
+            __global const elem_t *row = in + (long)(d * READ_H + h) * READ_W;
+            if (h < 0 || h >= READ_H) {
+                continue;
+            }
+% if guarded:
+#pragma unroll
+            for (int e = 0; e < WINDOW_ELEMENTS; ++e) {
+                const bool inside = w0 + e >= 0 && w0 + e < READ_W;
+                window[t][e % STEP_W * WINDOW_W + e / STEP_W] = inside ? LOAD1(row + e) : 0.0f;
+            }
+% else:
+% for block in blocks:
+            ${branch(loop.first, block.columns)}{
+% for e, width in block.copies:
+% if step_w == 1:
+                ${stored(f"LOAD{width}(row + {e})", f"window[t][{e}]", width)};
+% elif width == 1:
+                window[t][${e % step_w} * WINDOW_W + ${e // step_w}] = LOAD1(row + ${e});
+% else:
+                const float${width} v${e} = LOAD${width}(row + ${e});
+                ${stored(f"v{e}.even", f"window[t][{e // 2}]", width // 2)};
+                ${stored(f"v{e}.odd", f"window[t][WINDOW_W + {e // 2}]", width // 2)};
+% endif
+% endfor
+            }
+% endfor
+% endif
+        }
+${unroll}\
+        for (int y = 0; y < ${patch_h}; ++y) {
+% for row, row_taps in enumerate(rows):
+% if row_taps:
+${products(row, row_taps)}\
+% endif
+% endfor
+        }
+    }
+
+${unroll}\
+    for (int y = 0; y < ${patch_rows}; ++y) {
+        __global elem_t *row = out + y * WRITTEN_W;
+        if (band * ${patch_rows} + y >= WRITTEN_H) {
+            continue;
+        }
+% for v in range(len(cols) * len(vectors)):
+        const ${vf} value${v} = ${"" if residual else "ACT"}(acc[y][${v}]${added});
+% endfor
+% if guarded:
+% for x in range(0, min(patch_columns, written_w), run):
+        if (column * ${patch_columns} + ${x} < WRITTEN_W) {
+% if run == 1:
+            STORE1(${finished(x, 1, stored_columns(x, 1))}, row + ${x});
+% else:
+            const float${run} stored = ${stored_columns(x, run)};
+            if (aligned) {
+                ALIGNED_STORE${run}(${finished(x, run, "stored", "ALIGNED_LOAD")}, row + ${x});
+            } else {
+                STORE${run}(${finished(x, run, "stored")}, row + ${x});
+            }
+% endif
+        }
+% endfor
+% else:
+% for block in blocks:
+        ${branch(loop.first, block.columns)}{
+% for x, width in block.stores:
+            STORE${width}(${finished(x, width, stored_columns(x, width))}, row + ${x});
+% endfor
+        }
+% endfor
+% endif
+    }
+}

@@ -1,0 +1,1 @@
+"""Families that compute matrix products, and the parts that only they share."""

@@ -1,0 +1,274 @@
+"""GEMM in fp32 whose tiles come by `cp.async`, on GPUs that have it; of tf32 it rounds nothing.
+
+It is `gemm_staged` without the registers that hold a tile on its way, which leaves them to larger
+blocks of C; other dtypes have to be widened on the way and stay there. Few tiles, as of skinny
+products, still fill a GPU when work-groups share them: slices of k of each tile, or equal parts
+of the steps of several, laid end to end (Stream-K, Osama et al. 2023). Who comes last adds sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TypeGuard
+
+from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
+from oclgen.families.parts.epilogue import epilogue
+from oclgen.limits import Limits
+from oclgen.plan import COUNTERS, Arg, Launch, Plan, Scalar, buffer, ceil_div
+from oclgen.problem import GemmProblem, Problem
+from oclgen.render import render
+
+NAME = "gemm_async"
+
+WARP = 32
+PACK_BLOCK = 32
+"""Rows, and steps of k, that a work-group turns."""
+MAX_ACCUMULATORS = 128
+"""Private floats per work-item beside which the operands still fit in 255 registers."""
+REGISTERS = 65536
+"""What a work-group shares on every GPU that has `cp.async`."""
+FLAG_BYTES = 4
+"""Local memory in which a work-group notes who came before it."""
+INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    local_m: int
+    local_n: int
+    warp_m: int
+    pad_a: int
+    pad_b: int
+    stages: int
+    split_k: int
+    group_m: int
+    pack_a: bool
+    pack_b: bool
+    local_k: int = 1
+    order: str = "m"
+    groups: int = 0
+
+    @property
+    def item_m(self) -> int:
+        """Rows of C per work-item."""
+        return self.tile_m // self.local_m
+
+    @property
+    def item_n(self) -> int:
+        """Columns of C per work-item."""
+        return self.tile_n // self.local_n
+
+    @property
+    def work_items(self) -> int:
+        """Work-items per group: local_m x local_n for each of local_k slices."""
+        return self.local_m * self.local_n * self.local_k
+
+    @property
+    def sum_rows(self) -> int:
+        """Rows of a work-item that slices exchange at a time; 0 if local memory holds not one."""
+        row = 4 * self.work_items * self.item_n
+        fits = (count for count in range(self.item_m, 0, -1) if self.item_m % count == 0)
+        return next((count for count in fits if count * row <= self.local_bytes), 0)
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of local memory: the padded tiles of all stages."""
+        return 4 * self.stages * self.tile_k * (self.tile_m + self.pad_a + self.tile_n + self.pad_b)
+
+    @property
+    def shared(self) -> bool:
+        """Whether work-groups share tiles."""
+        return self.split_k > 1 or self.groups > 0
+
+    def tiles(self, problem: GemmProblem) -> int:
+        """Return the tiles of C, those of all batch items."""
+        rows, columns = ceil_div(problem.m, self.tile_m), ceil_div(problem.n, self.tile_n)
+        return problem.batch * rows * columns
+
+    def counters(self, problem: GemmProblem) -> int:
+        """Return how many tiles work-groups may share: all, or less than two for each group."""
+        return self.shared * min(self.tiles(problem), 2 * self.groups or INT_MAX)
+
+    def partials_bytes(self, problem: GemmProblem) -> int:
+        """Return the bytes of tiles' partial sums: a tile for each slice, or two for each group."""
+        count = 2 * self.groups or self.split_k * self.tiles(problem)
+        return self.shared * count * self.tile_m * self.tile_n * parts.FLOAT_BYTES
+
+    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if reason := limits.why_no("cp_async"):
+            return reason
+        return (
+            self.shape_conflict()
+            or self._copy_conflict(problem, "a", self.tile_m, self.pad_a, self.pack_a)
+            or self._copy_conflict(problem, "b", self.tile_n, self.pad_b, self.pack_b)
+            or self._memory_conflict(problem, limits)
+            or parts.empty_slice(problem.k, self.split_k, self.tile_k)
+            or self._sharing_conflict(problem)
+            or parts.work_group_too_large(self.work_items, 1, limits)
+        )
+
+    def shape_conflict(self) -> str | None:
+        """Say with numbers why work-items cannot share a tile so, or None."""
+        for axis in ("m", "n"):
+            tile, local = getattr(self, f"tile_{axis}"), getattr(self, f"local_{axis}")
+            if tile % (4 * local):
+                return f"tile_{axis}={tile} is no multiple of 4 x local_{axis}={local}"
+        if self.local_m % self.warp_m or WARP % self.warp_m:
+            return f"warp_m={self.warp_m} divides not both {WARP} and local_m={self.local_m}"
+        if self.local_n % (WARP // self.warp_m):
+            return f"warp_m={self.warp_m} puts {WARP // self.warp_m} along local_n={self.local_n}"
+        if self.stages < 2:
+            return f"stages={self.stages} leaves none to copy; use 2 or more"
+        if self.order not in ("m", "n"):
+            return f"order={self.order!r} is unknown; multiply-adds run along 'm' or 'n'"
+        return self._register_conflict() or self._slice_conflict()
+
+    def _register_conflict(self) -> str | None:
+        accumulators = self.item_m * self.item_n
+        if accumulators > MAX_ACCUMULATORS:
+            return (
+                f"tile {self.tile_m}x{self.tile_n} on {self.local_m}x{self.local_n} work-items "
+                f"needs {accumulators} accumulators each; at most {MAX_ACCUMULATORS} fit"
+            )
+        each = accumulators + 2 * (self.item_m + self.item_n)
+        if each * self.work_items > REGISTERS:
+            return (
+                f"{self.work_items} work-items with {each} sums and operands each need more than "
+                f"{REGISTERS} registers; use a smaller local_k={self.local_k}"
+            )
+        return None
+
+    def _slice_conflict(self) -> str | None:
+        if self.tile_k % (2 * self.local_k):
+            return f"tile_k={self.tile_k} is no multiple of 2 x local_k={self.local_k}"
+        if self.local_k > 1 and not self.sum_rows:
+            return (
+                f"local_k={self.local_k} slices of {self.item_n} sums per work-item do not fit in "
+                f"the tiles' {self.local_bytes} B of local memory"
+            )
+        return None
+
+    def _sharing_conflict(self, problem: GemmProblem) -> str | None:
+        if self.groups and self.split_k > 1:
+            return f"groups={self.groups} share all tiles; split_k={self.split_k} has to be 1"
+        tiles, span = self.tiles(problem), ceil_div(problem.k, self.tile_k)
+        steps = tiles * span
+        if self.groups > steps:
+            return f"groups={self.groups} are more than the {steps} steps that they share"
+        # a work-group counts on to the turn after its last, or a last slice past k
+        if self.shared and steps + self.groups * span + self.split_k * tiles > INT_MAX:
+            return f"{steps} steps of tile_k={self.tile_k} in all are more than an int can count"
+        return None
+
+    def _copy_conflict(
+        self, problem: GemmProblem, role: str, tile: int, pad: int, packed: bool
+    ) -> str | None:
+        along_k = lies_along_k(problem, role)
+        if packed and (pad or not along_k):
+            return f"pack_{role} turns what lies along k, into rows without pad_{role}={pad}"
+        if pad % 4:
+            return f"pad_{role}={pad} misaligns vectors of 4; use a multiple"
+        row = self.tile_k if along_k and not packed else tile // 4
+        copying = self.copying(tile, words=along_k and not packed)
+        if copying % row or tile * self.tile_k % copying:
+            return (
+                f"{self.work_items} work-items do not share the tile of {role}, "
+                f"{tile} x tile_k={self.tile_k}, in whole rows"
+            )
+        return None
+
+    def copying(self, tile: int, words: bool) -> int:
+        """Return how many work-items copy a tile, one word or four at a time each."""
+        return min(self.work_items, tile * self.tile_k // (1 if words else 4))
+
+    def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
+        """Return the operands that are turned first, by role."""
+        chosen = {"a": self.pack_a * self.tile_m, "b": self.pack_b * self.tile_n}
+        return packed_operands(problem, self.tile_k, **chosen)
+
+    def workspaces(self, problem: GemmProblem) -> tuple[tuple[str, int], ...]:
+        """Return role and bytes of each workspace: packed operands, and partial sums of tiles."""
+        packed = sizes_of(self.packed(problem)).items()
+        size = self.partials_bytes(problem)
+        return (*packed, ("partials", size)) if size else tuple(packed)
+
+    def _memory_conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
+        needed = self.local_bytes + FLAG_BYTES * self.shared
+        if needed > limits.local_bytes:
+            return (
+                f"tile {self.tile_m}x{self.tile_n}x{self.tile_k} in {self.stages} stages needs "
+                f"{needed} B of local memory; the device has {limits.local_bytes}"
+            )
+        return parts.workspace_too_large(dict(self.workspaces(problem)), limits)
+
+
+DEFAULT = Config(
+    tile_m=64, tile_n=64, tile_k=8, local_m=8, local_n=8, warp_m=4, pad_a=4, pad_b=4, stages=2,
+    split_k=1, group_m=8, pack_a=False, pack_b=False,
+)  # fmt: skip
+
+
+def serves(problem: Problem) -> TypeGuard[GemmProblem]:
+    """Say whether the family can compute the problem at all."""
+    return isinstance(problem, GemmProblem) and problem.dtype in ("fp32", "tf32")
+
+
+def plan(problem: GemmProblem, config: Config) -> Plan:
+    """Return the turning of operands, and the product."""
+    packs = map(pack, config.packed(problem).values())
+    launches = (*packs, _product(problem, config))
+    return Plan(launches, config.workspaces(problem), config.counters(problem))
+
+
+def pack(tiles: Tiles) -> Launch:
+    """Return the launch that turns an operand into its tiles."""
+    source = render("gemm_async_pack", name=tiles.workspace, tile=tiles.tile, tile_k=tiles.tile_k)
+    return tiles.launch(source, rows=PACK_BLOCK, steps=PACK_BLOCK)
+
+
+def _product(problem: GemmProblem, config: Config) -> Launch:
+    source = render(
+        NAME,
+        **asdict(config),
+        config=config,
+        item_m=config.item_m,
+        item_n=config.item_n,
+        sum_rows=config.sum_rows,
+        copying=config.copying,
+        preamble=parts.ALIGNED,
+        **epilogue(problem, "c"),
+        along_a=lies_along_k(problem, "a"),
+        along_b=lies_along_k(problem, "b"),
+        edge_m=problem.m % config.tile_m != 0,
+        edge_n=problem.n % config.tile_n != 0,
+        edge_k=problem.k % config.tile_k != 0,
+    )
+    tiles = config.tiles(problem)
+    work_groups = config.groups or config.split_k * tiles
+    return Launch(
+        source=source,
+        kernel=NAME,
+        global_size=(
+            (work_groups * config.work_items, 1, 1)
+            if config.shared
+            else (tiles // problem.batch * config.work_items, 1, problem.batch)
+        ),
+        local_size=(config.work_items, 1, 1),
+        args=_arguments(problem, config),
+        local_bytes=config.local_bytes + FLAG_BYTES * config.shared,
+    )
+
+
+def _arguments(problem: GemmProblem, config: Config) -> tuple[Arg, ...]:
+    packed = {role: tiles.argument() for role, tiles in config.packed(problem).items()}
+    usual = parts.product_args(problem, 1, config.tile_k, packed)
+    if not config.shared:
+        return usual
+    return (*usual, Scalar(problem.batch), *buffer("partials"), *buffer(COUNTERS))

@@ -1,0 +1,161 @@
+<%doc>
+GEMM by inner products: C = act(op(A) op(B) + bias + residual), batched, row-major, both
+operands along k.
+
+A work-item holds vec_k partial sums for each of item_m x item_n elements of C and multiplies
+vectors along k of rows of A and of columns of B; local_k work-items share the same elements, read
+neighbouring vectors, and add up in local memory. Rows and columns past the edge read the last one
+again and are not stored.
+
+dtype, activation   storage type of A, B, C, bias (accumulation is fp32); epilogue
+item_m, item_n      rows and columns of C per work-item
+vec_k               width of loads and accumulators along k
+local_k             work-items that share a reduction, a power of two
+local_n             neighbours along n per group
+split_k             slices of k; each writes a plane of partial sums, which another kernel adds
+strided_a           A is stored [k, 1]: steps of k lie ld_a apart
+strided_b           B is stored [k, 1]: steps of k lie ld_b apart
+bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
+</%doc>
+<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%
+    split = split_k > 1
+    c_type = "float" if split else "elem_t"
+    rows, columns = range(item_m), range(item_n)
+    elements = [(i, j) for i in rows for j in columns]
+    vf = "float" if vec_k == 1 else f"float{vec_k}"
+    strided = {"a": strided_a, "b": strided_b}
+
+    def load(width, side, i, load_name="LOAD"):
+        if not strided[side]:
+            return f"{load_name}{width}({side}{i} + p)"
+        texts = [f"LOAD1({side}{i} + (p + {s}) * (long)ld_{side})" for s in range(width)]
+        return texts[0] if width == 1 else f"({vf})({', '.join(texts)})"
+    def start(side, x):
+        return f"{side} + {x}" if strided[side] else f"{side} + {x} * (long)ld_{side}"
+    aligned = " && ".join(
+        f"IS_ALIGNED({side}, ld_{side}, {elem_bytes}, {vec_k})" for side in "ab" if not strided[side]
+    )
+    plus_bias = {"none": "", "m": " + LOAD1(bias + row)", "n": " + LOAD1(bias + column)"}[bias]
+    plus_terms = plus_bias + plus_residual(residual, 1, "c + row * (long)ld_c + column")
+%>\
+${preamble}
+% if not split:
+${activation}
+% endif
+#define SUM1(v) (v)
+% for w in (2, 4, 8, 16):
+#define SUM${w}(v) SUM${w // 2}((v).lo + (v).hi)
+% endfor
+
+<%def name="step(load_name)">\
+% for j in columns:
+            const ${vf} y${j} = ${load(vec_k, "b", j, load_name)};
+% endfor
+% for i in rows:
+            const ${vf} x${i} = ${load(vec_k, "a", i, load_name)};
+% for j in columns:
+            acc${i}_${j} = x${i} * y${j} + acc${i}_${j};
+% endfor
+% endfor
+</%def>\
+__kernel __attribute__((reqd_work_group_size(${local_k}, ${local_n}, 1)))
+void gemm_dot(
+    __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
+    __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
+    __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
+% if bias != "none":
+    __global const elem_t *restrict bias, const long offset_bias,
+% endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
+    const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
+{
+    const int lane = (int)get_local_id(0);
+    const int m0 = (int)get_group_id(0) * ${item_m};
+    const int n0 = (int)get_global_id(1) * ${item_n};
+% if split:
+    const int item = (int)get_global_id(2) % batch;
+    const int k_first = (int)get_global_id(2) / batch * slice;
+    const int k_last = min(k_first + slice, k);
+% else:
+    const int item = (int)get_global_id(2);
+    const int k_first = 0, k_last = k;
+% endif
+    a += offset_a + item * batch_a;
+    b += offset_b + item * batch_b;
+    c += offset_c + (long)get_global_id(2) * batch_c;
+% if bias != "none":
+    bias += offset_bias;
+% endif
+% if residual:
+    residual += offset_residual + item * batch_c;
+% endif
+% for i in rows:
+    __global const elem_t *a${i} = ${start("a", f"min(m0 + {i}, m - 1)")};
+% endfor
+% for j in columns:
+    __global const elem_t *b${j} = ${start("b", f"min(n0 + {j}, n - 1)")};
+% endfor
+% for i in rows:
+    ${vf} ${", ".join(f"acc{i}_{j} = 0.0f" for j in columns)};
+% endfor
+
+    int p = k_first + lane * ${vec_k};
+% if vec_k > 1:
+% if aligned:
+    if (${aligned}) {
+        for (; p + ${vec_k} <= k_last; p += ${local_k * vec_k}) {
+${step("ALIGNED_LOAD")}\
+        }
+    }
+% endif
+% endif
+    for (; p + ${vec_k} <= k_last; p += ${local_k * vec_k}) {
+${step("LOAD")}\
+    }
+% for i, j in elements:
+    float sum${i}_${j} = SUM${vec_k}(acc${i}_${j});
+% endfor
+% if vec_k > 1:
+    p = k_first + (k_last - k_first) / ${vec_k} * ${vec_k} + lane;
+    for (; p < k_last; p += ${local_k}) {
+% for i, j in elements:
+        sum${i}_${j} = ${load(1, "a", i)} * ${load(1, "b", j)} + sum${i}_${j};
+% endfor
+    }
+% endif
+
+% if local_k > 1:
+    __local float sums[${local_n}][${len(elements)}][${local_k}];
+    __local float (*mine)[${local_k}] = sums[get_local_id(1)];
+% for e, (i, j) in enumerate(elements):
+    mine[${e}][lane] = sum${i}_${j};
+% endfor
+    for (int half_way = ${local_k // 2}; half_way > 0; half_way /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (lane < half_way) {
+            for (int e = 0; e < ${len(elements)}; ++e) {
+                mine[e][lane] += mine[e][lane + half_way];
+            }
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int e = lane; e < ${len(elements)}; e += ${local_k}) {
+        const int row = m0 + e / ${item_n}, column = n0 + e % ${item_n};
+        if (row < m && column < n) {
+            const float value = mine[e][0]${plus_terms};
+            ${"c[row * (long)ld_c + column] = value" if split else "STORE1(ACT(value), c + row * (long)ld_c + column)"};
+        }
+    }
+% else:
+% for i, j in elements:
+    if (m0 + ${i} < m && n0 + ${j} < n) {
+        const int row = m0 + ${i}, column = n0 + ${j};
+        const float value = sum${i}_${j}${plus_terms};
+        ${"c[row * (long)ld_c + column] = value" if split else "STORE1(ACT(value), c + row * (long)ld_c + column)"};
+    }
+% endfor
+% endif
+}

@@ -1,0 +1,104 @@
+"""GEMM by inner products along k, for skinny products whose operands both lie along k.
+
+It is not the family for large products: it reads more words per multiply-add than those that
+broadcast one operand. A linear layer on few rows is its case: no transposition, no packing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TypeGuard
+
+from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.parts.epilogue import epilogue
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, ceil_div, round_up
+from oclgen.problem import DTYPES, GemmProblem, Problem
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
+
+NAME = "gemm_dot"
+
+MAX_ACCUMULATORS = 512
+"""Private floats per work-item, vec_k for each element of C; more spill to memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    item_m: int
+    item_n: int
+    vec_k: int
+    local_k: int
+    local_n: int
+    split_k: int
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of local memory: one partial sum per work-item and element of C."""
+        return 4 * self.local_n * self.local_k * self.item_m * self.item_n * (self.local_k > 1)
+
+    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if self.vec_k not in VECTOR_WIDTHS:
+            return f"vec_k={self.vec_k} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
+        if self.local_k & (self.local_k - 1):
+            return f"local_k={self.local_k} is no power of two, which adding in pairs needs"
+        if (count := self.item_m * self.item_n * self.vec_k) > MAX_ACCUMULATORS:
+            return (
+                f"item_m={self.item_m} item_n={self.item_n} vec_k={self.vec_k} needs {count} "
+                f"accumulators per work-item; at most {MAX_ACCUMULATORS} stay in registers"
+            )
+        if self.local_bytes > limits.local_bytes:
+            return (
+                f"local_k={self.local_k} local_n={self.local_n} needs {self.local_bytes} B of "
+                f"local memory; the device has {limits.local_bytes}. Try a smaller local_n"
+            )
+        return (
+            parts.empty_slice(problem.k, self.split_k, self.vec_k)
+            or parts.planes_too_large(problem, self.split_k, limits)
+            or parts.work_group_too_large(self.local_k, self.local_n, limits)
+        )
+
+
+DEFAULT = Config(item_m=2, item_n=2, vec_k=4, local_k=8, local_n=8, split_k=1)
+
+
+def serves(problem: Problem) -> TypeGuard[GemmProblem]:
+    """Say whether both operands lie along k, or have no other neighbours than along k."""
+    return (
+        isinstance(problem, GemmProblem)
+        and (not problem.trans_a or problem.m == 1)
+        and (problem.trans_b or problem.n == 1)
+    )
+
+
+def plan(problem: GemmProblem, config: Config) -> Plan:
+    """Return the product and, where k is split, the launch that adds its planes."""
+    return parts.with_planes(_product(problem, config), problem, config.split_k)
+
+
+def _product(problem: GemmProblem, config: Config) -> Launch:
+    split = config.split_k > 1
+    source = render(
+        NAME,
+        **asdict(config),
+        elem_bytes=DTYPES[problem.dtype],
+        preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
+        **epilogue(problem, "c", split),
+        strided_a=problem.trans_a,
+        strided_b=not problem.trans_b,
+    )
+    groups_n = round_up(ceil_div(problem.n, config.item_n), config.local_n)
+    return Launch(
+        source=source,
+        kernel=NAME,
+        global_size=(
+            config.local_k * ceil_div(problem.m, config.item_m),
+            groups_n,
+            problem.batch * config.split_k,
+        ),
+        local_size=(config.local_k, config.local_n, 1),
+        args=parts.product_args(problem, config.split_k, config.vec_k),
+        local_bytes=config.local_bytes,
+    )

@@ -1,0 +1,264 @@
+"""GEMM on a GPU's matrix units, by `mma.sync` or `wgmma` in inline PTX, for fp16, bf16 and tf32.
+
+It is not for fp32 that has to be fp32, nor for devices whose units `oclgen.opencl.probe` did not
+see work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TypeGuard
+
+from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_mma_tiles import PACK_ROWS, ROW_BYTES, Layout, pack
+from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
+from oclgen.families.parts.epilogue import epilogue
+from oclgen.families.parts.mma_staging import Staging, staging
+from oclgen.limits import Limits
+from oclgen.opencl import ptx
+from oclgen.plan import Launch, Plan, ceil_div
+from oclgen.problem import DTYPES, GemmProblem, Problem
+from oclgen.render import dtype_preamble, render
+
+NAME = "gemm_mma"
+
+DTYPES_SERVED = ("fp16", "bf16", "tf32")
+WARP = 32
+MAX_ACCUMULATORS = {"mma": 128, "wgmma": 192}
+"""Private floats per work-item beside which the operands still fit in 255 registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    unit: str
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    warps_m: int
+    warps_n: int
+    stages: int
+    pending: int
+    split_k: int
+    group_m: int
+    pack_a: bool
+    pack_b: bool
+
+    @property
+    def work_items(self) -> int:
+        """Work-items per group."""
+        return WARP * self.warps_m * self.warps_n
+
+    @property
+    def block_m(self) -> int:
+        """Rows of C that one warp, or with wgmma four warps, hold."""
+        return self.tile_m // self.warps_m * (4 if self.unit == "wgmma" else 1)
+
+    @property
+    def block_n(self) -> int:
+        """Columns of C that a warp holds."""
+        return self.tile_n // self.warps_n
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """Rows and columns of C that one instruction adds to: of wgmma, 8 columns at least."""
+        return (64 if self.unit == "wgmma" else 16), 8
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """Such blocks in what a warp holds, along m and n."""
+        return self.block_m // self.block[0], self.block_n // self.block[1]
+
+    def staging(self, problem: GemmProblem) -> Staging:
+        """Return which results leave at once through the local memory of the tiles."""
+        return staging(
+            (self.tile_m, self.tile_n),
+            (self.block_m, self.block_n),
+            self.block,
+            parts.FLOAT_BYTES if self.split_k > 1 else DTYPES[problem.dtype],
+            self.local_bytes(problem),
+        )
+
+    def layout(self, problem: GemmProblem, role: str) -> Layout:
+        """Return how tile a or b lies in local memory."""
+        size = DTYPES[problem.dtype]
+        packed = self.pack_a if role == "a" else self.pack_b
+        along_k = packed or lies_along_k(problem, role)
+        return Layout(
+            tile=self.tile_m if role == "a" else self.tile_n,
+            tile_k=self.tile_k,
+            elem_bytes=size,
+            along_k=along_k,
+            packed=packed,
+            by_words=problem.dtype == "tf32" and not along_k,
+        )
+
+    def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
+        """Return the operands that are repacked first, by role."""
+        chosen = {"a": self.pack_a * self.tile_m, "b": self.pack_b * self.tile_n}
+        return packed_operands(problem, self.tile_k, **chosen)
+
+    @property
+    def ahead(self) -> int:
+        """Tiles that are copied ahead."""
+        return self.stages - 1 - self.pending
+
+    def local_bytes(self, problem: GemmProblem) -> int:
+        """Bytes of local memory: the tiles of all stages."""
+        return self.stages * sum(self.layout(problem, role).bytes for role in "ab")
+
+    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if reason := limits.why_no(self.unit):
+            return f"unit={reason}"
+        return (
+            self._block_conflict()
+            or self._pipeline_conflict()
+            or self._layout_conflict(problem)
+            or self._memory_conflict(problem, limits)
+            or parts.empty_slice(problem.k, self.split_k, self.tile_k)
+        )
+
+    def _block_conflict(self) -> str | None:
+        wide_m, wide_n = (64, 8) if self.unit == "wgmma" else (16, 16)
+        if self.block_m % wide_m or self.block_n % wide_n or self.block_m * self.block_n == 0:
+            return (
+                f"{self.unit} works on blocks of {wide_m} x {wide_n}; warps_m={self.warps_m} "
+                f"warps_n={self.warps_n} cut {self.tile_m}x{self.tile_n} into "
+                f"{self.block_m} x {self.block_n}"
+            )
+        if self.unit == "wgmma" and (self.warps_m % 4 or self.block_n > 256):
+            return (
+                f"wgmma takes four warps along m and at most 256 columns; warps_m={self.warps_m}, "
+                f"{self.block_n} columns"
+            )
+        accumulators = self.tile_m * self.tile_n // self.work_items
+        if accumulators > MAX_ACCUMULATORS[self.unit]:
+            return (
+                f"tile {self.tile_m}x{self.tile_n} on {self.work_items} work-items needs "
+                f"{accumulators} accumulators each; at most {MAX_ACCUMULATORS[self.unit]} fit"
+            )
+        return None
+
+    def _pipeline_conflict(self) -> str | None:
+        if self.unit == "mma" and self.pending:
+            return f"pending={self.pending} belongs to wgmma; mma waits for each step, use 0"
+        if self.stages < 2 + self.pending:
+            return f"stages={self.stages} leaves none to copy; pending={self.pending} takes more"
+        return None
+
+    def _layout_conflict(self, problem: GemmProblem) -> str | None:
+        for role, block in (("a", self.block_m), ("b", self.block_n)):
+            layout = self.layout(problem, role)
+            if layout.row_bytes not in ROW_BYTES:
+                return (
+                    f"tile_k={self.tile_k} of {problem.dtype} makes rows of {layout.row_bytes} B; "
+                    f"use 32, 64 or 128"
+                )
+            if layout.bytes % (16 * self.work_items) or self.work_items % 64:
+                return (
+                    f"the tile of {role} is {layout.bytes} B, which {self.work_items} work-items "
+                    f"do not share in chunks of 16"
+                )
+            if layout.packed and layout.tile % PACK_ROWS:
+                return f"pack_{role} packs {PACK_ROWS} rows at a time; the tile has {layout.tile}"
+            if not layout.along_k and (why := self._panel_conflict(problem, role, block)):
+                return why
+        return None
+
+    def _panel_conflict(self, problem: GemmProblem, role: str, block: int) -> str | None:
+        """Say why an operand that does not lie along k cannot be cut into panels, or None."""
+        panel = self.layout(problem, role).panel
+        tile = self.tile_m if role == "a" else self.tile_n
+        if self.unit == "wgmma" and problem.dtype == "tf32":
+            return f"wgmma reads tf32 along k alone; {role} does not lie so. Use unit=mma"
+        if tile % panel or (block % panel and (self.unit == "wgmma" or panel % block)):
+            return f"blocks of {block} and a tile of {tile} do not divide into panels of {panel}"
+        if self.work_items // 8 & (self.work_items // 8 - 1) or self.tile_k & (self.tile_k - 1):
+            return f"{self.work_items} work-items and tile_k={self.tile_k} must be powers of two"
+        return None
+
+    def _memory_conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
+        if (wanted := self.local_bytes(problem)) > limits.local_bytes:
+            return (
+                f"tile {self.tile_m}x{self.tile_n}x{self.tile_k} in {self.stages} stages needs "
+                f"{wanted} B of local memory; the device has {limits.local_bytes}"
+            )
+        packed = sizes_of(self.packed(problem))
+        return parts.planes_too_large(
+            problem, self.split_k, limits, packed
+        ) or parts.work_group_too_large(self.work_items, 1, limits)
+
+
+DEFAULT = Config(
+    unit="mma", tile_m=64, tile_n=64, tile_k=32, warps_m=2, warps_n=2, stages=2, pending=0,
+    split_k=1, group_m=8, pack_a=False, pack_b=False,
+)  # fmt: skip
+
+
+def serves(problem: Problem) -> TypeGuard[GemmProblem]:
+    """Say whether the family can compute the problem at all."""
+    return isinstance(problem, GemmProblem) and problem.dtype in DTYPES_SERVED
+
+
+def plan(problem: GemmProblem, config: Config) -> Plan:
+    """Return the repacking of operands, the product, and the sum of planes where k is split."""
+    packed = config.packed(problem)
+    packs = [pack(tiles, config.layout(problem, role)) for role, tiles in packed.items()]
+    product = parts.with_planes(_product(problem, config), problem, config.split_k)
+    spaces = [(tiles.workspace, tiles.bytes) for tiles in packed.values()]
+    return Plan((*packs, *product.launches), (*spaces, *product.workspaces))
+
+
+def units(problem: GemmProblem, config: Config, unrounded: str) -> str:
+    """Return the text of the matrix units for the config's tiles: see `mma_units`.
+
+    `unrounded` names the sides of a product in tf32 that nothing has rounded.
+    """
+    blocks_m, blocks_n = config.blocks
+    return render(
+        "mma_units",
+        unit=config.unit,
+        dtype=problem.dtype,
+        elem_bytes=DTYPES[problem.dtype],
+        tile_k=config.tile_k,
+        blocks_m=blocks_m,
+        blocks_n=blocks_n,
+        ahead=config.ahead,
+        pending=config.pending,
+        a=config.layout(problem, "a"),
+        b=config.layout(problem, "b"),
+        unrounded=unrounded if problem.dtype == "tf32" else "",
+    )
+
+
+def _product(problem: GemmProblem, config: Config) -> Launch:
+    split = config.split_k > 1
+    operands = {role: tiles.argument() for role, tiles in config.packed(problem).items()}
+    source = render(
+        NAME,
+        **{k: v for k, v in asdict(config).items() if not k.startswith("pack_")},
+        elem_bytes=DTYPES[problem.dtype],
+        preamble=f"{dtype_preamble(problem.dtype)}\n{parts.ALIGNED}",
+        units=units(problem, config, "".join(role for role in "ab" if role not in operands)),
+        blocks_m=config.blocks[0],
+        blocks_n=config.blocks[1],
+        staging=config.staging(problem),
+        ahead=config.ahead,
+        **epilogue(problem, split=split),
+        edge_m=problem.m % config.tile_m != 0,
+        edge_n=problem.n % config.tile_n != 0,
+        edge_k=problem.k % config.tile_k != 0,
+        a=config.layout(problem, "a"),
+        b=config.layout(problem, "b"),
+    )
+    tiles = ceil_div(problem.m, config.tile_m) * ceil_div(problem.n, config.tile_n)
+    return Launch(
+        source=ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source,
+        kernel=NAME,
+        global_size=(tiles * config.work_items, 1, problem.batch * config.split_k),
+        local_size=(config.work_items, 1, 1),
+        args=parts.product_args(problem, config.split_k, config.tile_k, operands),
+        local_bytes=config.local_bytes(problem),
+    )

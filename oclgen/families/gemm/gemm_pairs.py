@@ -1,0 +1,138 @@
+"""GEMM in bf16 on processors that multiply pairs of bf16 and add them to fp32 in one instruction.
+
+It is `gemm_register` with two steps of k at a time; processors without AVX512-BF16, and other
+dtypes, stay with that one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TypeGuard
+
+from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
+from oclgen.families.parts.epilogue import epilogue
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, ceil_div
+from oclgen.problem import GemmProblem, Problem
+from oclgen.render import dtype_preamble, render
+
+NAME = "gemm_pairs"
+
+INSTRUCTION = "vdpbf16ps"
+"""Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2: it rounds to nearest even
+and takes denormals for zeros, whatever the processor is set to. Sums of 2048 random products come
+2.5e-7 (relative L2) near float64, as do those of `gemm_register`."""
+LANES = 16
+"""Sums of one instruction."""
+PAIR = 2
+MAX_VECTORS = 28
+"""Vectors of sums beside which a pair of A and some of B still fit in 32 registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    item_m: int
+    item_n: int
+    loop_m: int
+    order: str
+    pack_a: bool
+    pack_b: bool
+    split_k: int
+
+    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        return (
+            limits.why_no(INSTRUCTION)
+            or self._shape_conflict()
+            or self._layout_conflict(problem)
+            or parts.empty_slice(problem.k, self.split_k, PAIR)
+            or parts.planes_too_large(problem, self.split_k, limits, sizes_of(self.packed(problem)))
+        )
+
+    def _shape_conflict(self) -> str | None:
+        if self.item_n % LANES:
+            return f"item_n={self.item_n} is no multiple of {LANES}, the sums of an instruction"
+        if (vectors := self.item_m * self.item_n // LANES) > MAX_VECTORS:
+            return (
+                f"item_m={self.item_m} item_n={self.item_n} needs {vectors} vectors of sums per "
+                f"work-item; at most {MAX_VECTORS} stay in registers"
+            )
+        if self.order not in ("m", "n"):
+            return f"order={self.order!r} is unknown; the fastest dimension is 'm' or 'n'"
+        return None
+
+    def _layout_conflict(self, problem: GemmProblem) -> str | None:
+        if not self.pack_a and not lies_along_k(problem, "a"):
+            return "A is stored [k, m], where no pairs lie along k; use pack_a=True"
+        if not self.pack_b and lies_along_k(problem, "b"):
+            return "B is stored [n, k], where no vectors lie along n; use pack_b=True"
+        if not self.pack_b and problem.n % self.item_n:
+            return f"item_n={self.item_n} does not divide n={problem.n}; use pack_b=True"
+        return None
+
+    def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
+        """Return the operands that are packed, by role."""
+        wanted = {"a": self.pack_a * self.item_m, "b": self.pack_b * self.item_n}
+        return packed_operands(problem, PAIR, **wanted)
+
+
+DEFAULT = Config(item_m=12, item_n=32, loop_m=1, order="m", pack_a=True, pack_b=True, split_k=1)
+
+
+def serves(problem: Problem) -> TypeGuard[GemmProblem]:
+    """Say whether the family can compute the problem at all."""
+    return isinstance(problem, GemmProblem) and problem.dtype == "bf16"
+
+
+def plan(problem: GemmProblem, config: Config) -> Plan:
+    """Return the launches: packing, the product, and the sum of its planes where k is split."""
+    packed = config.packed(problem).values()
+    product = parts.with_planes(_product(problem, config), problem, config.split_k)
+    spaces = [(panels.workspace, panels.bytes) for panels in packed]
+    return Plan((*map(pack, packed), *product.launches), (*spaces, *product.workspaces))
+
+
+def pack(panels: Tiles) -> Launch:
+    """Return the launch that turns an operand into its panels."""
+    source = render(
+        "gemm_pairs_pack",
+        name=panels.workspace,
+        width=panels.tile,
+        steps=parts.PACK_STEPS,
+        along_k=lies_along_k(panels.problem, panels.role),
+    )
+    return panels.launch(source, rows=panels.tile, steps=parts.PACK_STEPS, work_items=1)
+
+
+def dot() -> str:
+    """Return the macro `DOT_PAIRS(acc, x, y)`."""
+    return render(INSTRUCTION)
+
+
+def _product(problem: GemmProblem, config: Config) -> Launch:
+    split = config.split_k > 1
+    operands = {role: panels.argument() for role, panels in config.packed(problem).items()}
+    source = render(
+        NAME,
+        **asdict(config),
+        preamble=dtype_preamble(problem.dtype),
+        dot=dot(),
+        **epilogue(problem, "c", split),
+        edge_m=problem.m % config.item_m != 0,
+        edge_n=problem.n % config.item_n != 0,
+        edge_k=problem.k % PAIR != 0,
+    )
+    groups_m = ceil_div(problem.m, config.item_m * config.loop_m)
+    groups_n = ceil_div(problem.n, config.item_n)
+    depth = problem.batch * config.split_k
+    m_first = config.order == "m"
+    return Launch(
+        source=source,
+        kernel=NAME,
+        global_size=(groups_m, groups_n, depth) if m_first else (groups_n, groups_m, depth),
+        local_size=(1, 1, 1),
+        args=parts.product_args(problem, config.split_k, PAIR, operands),
+    )

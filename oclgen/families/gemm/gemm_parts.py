@@ -1,0 +1,242 @@
+"""What the GEMM families share: arguments of operands, packing, and the reduction of planes.
+
+It is no family; a family combines these launches with a kernel of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.limits import Limits
+from oclgen.plan import Arg, Launch, Plan, Scalar, buffer, ceil_div, round_up
+from oclgen.problem import GemmProblem
+from oclgen.render import STORED, VECTOR_WIDTHS, dtype_preamble, render
+
+PACK_STEPS = 64
+"""Steps of the reduction one work-item packs: enough to hide what starting it costs on a CPU."""
+REDUCE_VECTOR, REDUCE_LOCAL = 4, 64
+"""Width of loads, and work-items per group, of the kernel that adds planes."""
+FLOAT_BYTES = 4
+ALIGNED = (
+    "#define IS_ALIGNED(p, ld, bytes, width) "
+    "((((size_t)(p) | (size_t)(ld) * (bytes)) & ((bytes) * (width) - 1)) == 0)"
+)
+"""Macro that says whether pointer and row stride are aligned to `width` elements of `bytes`."""
+
+
+def operand(role: str, ld: int, batch_stride: int, name: str = "") -> tuple[Arg, Arg, Arg, Arg]:
+    """Return a matrix argument: pointer, offset, row stride and batch stride, in elements.
+
+    With a `name` the strides may be replaced at launch as `ld_{name}` and `batch_{name}`, for
+    views whose rows or batch items lie apart.
+    """
+    pointer, offset = buffer(role)
+    return (
+        pointer,
+        offset,
+        Scalar(ld, "int", f"ld_{name}" if name else ""),
+        Scalar(batch_stride, "long", f"batch_{name}" if name else ""),
+    )
+
+
+def matrix(problem: GemmProblem, role: str) -> tuple[Arg, ...]:
+    """Return the argument of the dense matrix a, b or c, with strides that may be replaced."""
+    _, rows, columns = problem.buffers[role]
+    shared = {"a": problem.shared_a, "b": problem.shared_b, "c": False}[role]
+    return operand(role, columns, 0 if shared else rows * columns, role)
+
+
+def sizes(problem: GemmProblem) -> tuple[Scalar, Scalar, Scalar]:
+    """Return m, n and k."""
+    return Scalar(problem.m), Scalar(problem.n), Scalar(problem.k)
+
+
+class Packed:
+    """Matrix a or b repacked in fp32 as [batch][panels][k][width], zero-padded past the edge.
+
+    Rows of a panel are what one step of the reduction reads, so every load of the kernel behind
+    is contiguous whatever the transpose, and needs no guard (Goto and van de Geijn 2008).
+    """
+
+    def __init__(self, problem: GemmProblem, role: str, width: int) -> None:
+        self.problem, self.width = problem, width
+        self.role, self.workspace = role, f"packed_{role}"
+        self.extent = problem.m if role == "a" else problem.n
+        shared = problem.shared_a if role == "a" else problem.shared_b
+        self.batch = 1 if shared else problem.batch
+        self.panels = ceil_div(self.extent, width)
+        self.batch_stride = 0 if shared else self.panels * width * problem.k
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the workspace."""
+        return self.batch * self.panels * self.width * self.problem.k * FLOAT_BYTES
+
+    def argument(self) -> tuple[Arg, ...]:
+        """Return the packed operand; its row stride is the distance between panels."""
+        return operand(self.workspace, self.width * self.problem.k, self.batch_stride)
+
+    def launch(self) -> Launch:
+        """Return the launch that fills the workspace."""
+        trans = self.problem.trans_a if self.role == "a" else self.problem.trans_b
+        source = render(
+            "gemm_pack",
+            name=self.workspace,
+            preamble=dtype_preamble(self.problem.dtype),
+            width=self.width,
+            steps=PACK_STEPS,
+            along_k=trans == (self.role == "b"),
+        )
+        return Launch(
+            source=source,
+            kernel=self.workspace,
+            global_size=(ceil_div(self.problem.k, PACK_STEPS), self.panels, self.batch),
+            local_size=(1, 1, 1),
+            args=(
+                *matrix(self.problem, self.role),
+                *self.argument(),
+                Scalar(self.extent),
+                Scalar(self.problem.k),
+            ),
+        )
+
+
+@cache
+def aligned_preamble(dtype: str) -> str:
+    """Return `IS_ALIGNED(p, ld, bytes, width)` and `ALIGNED_LOAD{w}`, `ALIGNED_STORE{w}` macros.
+
+    `vload4` promises an element's alignment alone, and compilers for GPUs make four loads of it;
+    these promise the vector's, behind a test of pointer and row stride.
+    """
+    lines = [
+        ALIGNED,
+        "#define ALIGNED_LOAD1(p) LOAD1(p)",
+        "#define ALIGNED_STORE1(v, p) STORE1(v, p)",
+    ]
+    for width in VECTOR_WIDTHS[1:]:
+        load, store = {
+            "float": (f"(*(__global const float{width} *)(p))",
+                      f"(*(__global float{width} *)(p) = (v))"),
+            "half": (f"vloada_half{width}(0, (p))", f"vstorea_half{width}_rte((v), 0, (p))"),
+            "ushort": (f"bf16_to_float{width}(*(__global const ushort{width} *)(p))",
+                       f"(*(__global ushort{width} *)(p) = bf16_from_float{width}(v))"),
+        }[STORED[dtype]]  # fmt: skip
+        lines += [f"#define ALIGNED_LOAD{width}(p) {load}"]
+        lines += [f"#define ALIGNED_STORE{width}(v, p) {store}"]
+    return "\n".join(lines)
+
+
+def planes(problem: GemmProblem) -> tuple[Arg, ...]:
+    """Return the operand of partial sums, fp32 [split_k][batch][m][n]."""
+    return operand("planes", problem.n, problem.m * problem.n)
+
+
+def planes_bytes(problem: GemmProblem, split_k: int) -> int:
+    """Return the bytes of that workspace; none if the reduction is not split."""
+    return 0 if split_k == 1 else split_k * problem.batch * problem.m * problem.n * FLOAT_BYTES
+
+
+def with_planes(product: Launch, problem: GemmProblem, split_k: int) -> Plan:
+    """Return `product` alone or, where k is split, with the launch that adds its planes."""
+    if split_k == 1:
+        return Plan((product,))
+    workspace = ("planes", planes_bytes(problem, split_k))
+    return Plan((product, reduce_planes(problem, split_k)), (workspace,))
+
+
+def reduce_planes(problem: GemmProblem, split_k: int) -> Launch:
+    """Return the launch that adds the planes in order, then applies bias and activation to C."""
+    source = render(
+        "gemm_reduce",
+        preamble=dtype_preamble(problem.dtype),
+        **epilogue(problem, "c"),
+        split_k=split_k,
+        vec_n=REDUCE_VECTOR,
+        local_n=REDUCE_LOCAL,
+        edge_n=problem.n % REDUCE_VECTOR != 0,
+    )
+    return Launch(
+        source=source,
+        kernel="gemm_reduce",
+        global_size=(
+            round_up(ceil_div(problem.n, REDUCE_VECTOR), REDUCE_LOCAL),
+            problem.m,
+            problem.batch,
+        ),
+        local_size=(REDUCE_LOCAL, 1, 1),
+        args=(
+            *planes(problem),
+            *matrix(problem, "c"),
+            *terms(problem),
+            Scalar(problem.n),
+            Scalar(problem.batch * problem.m * problem.n, "long"),
+        ),
+    )
+
+
+def product_args(
+    problem: GemmProblem,
+    split_k: int,
+    multiple: int,
+    packed: Mapping[str, tuple[Arg, ...]] | None = None,
+) -> tuple[Arg, ...]:
+    """Return the arguments of a kernel that writes C or, where k is split, planes of it.
+
+    Slices of k are whole `multiple`s; `packed` replaces the matrices a or b.
+    """
+    given = {"a": matrix(problem, "a"), "b": matrix(problem, "b"), **(packed or {})}
+    inputs = (*given["a"], *given["b"])
+    if split_k == 1:
+        return (*inputs, *matrix(problem, "c"), *terms(problem), *sizes(problem))
+    length = slice_length(problem.k, split_k, multiple)
+    split = (Scalar(length), Scalar(problem.batch))
+    return (*inputs, *planes(problem), *sizes(problem), *split)
+
+
+def slice_length(k: int, split_k: int, multiple: int) -> int:
+    """Return the steps of the reduction in each slice but the last."""
+    return round_up(ceil_div(k, split_k), multiple)
+
+
+def empty_slice(k: int, split_k: int, multiple: int) -> str | None:
+    """Say with numbers that cutting k into slices of whole `multiple`s leaves one empty."""
+    length = slice_length(k, split_k, multiple)
+    if (split_k - 1) * length < k:
+        return None
+    return (
+        f"split_k={split_k} cuts k={k} into slices of {length} and leaves some empty; "
+        f"use split_k={ceil_div(k, length)} or less"
+    )
+
+
+def work_group_too_large(local_m: int, local_n: int, limits: Limits) -> str | None:
+    """Say with numbers why a group of local_m x local_n work-items does not fit, or None."""
+    if local_m * local_n > limits.max_work_group:
+        return (
+            f"local_m={local_m} local_n={local_n} is a work-group of {local_m * local_n}; "
+            f"the device allows {limits.max_work_group}"
+        )
+    if local_m > limits.max_work_items[0] or local_n > limits.max_work_items[1]:
+        return f"local_m={local_m} local_n={local_n} exceeds {limits.max_work_items} work-items"
+    return None
+
+
+def planes_too_large(
+    problem: GemmProblem, split_k: int, limits: Limits, others: dict[str, int] | None = None
+) -> str | None:
+    """Say which workspace the device cannot allocate: the planes of k, or of `others` by role."""
+    spaces = {"planes": planes_bytes(problem, split_k)} | (others or {})
+    return workspace_too_large(spaces, limits)
+
+
+def workspace_too_large(sizes: dict[str, int], limits: Limits) -> str | None:
+    """Say with numbers which workspace (bytes by role) the device cannot allocate, or None."""
+    for role, size in sizes.items():
+        if size > limits.max_alloc_bytes:
+            return (
+                f"workspace {role} needs {size} B; the device allocates at most "
+                f"{limits.max_alloc_bytes} B at once"
+            )
+    return None

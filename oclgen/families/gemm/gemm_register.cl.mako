@@ -1,0 +1,232 @@
+<%doc>
+Register-tiled GEMM without local memory: C = act(op(A) op(B) + bias + residual),
+batched, row-major.
+
+One work-item computes item_m x item_n of C in private memory; a column of A is broadcast against
+vectors of B. Rows past the edge read the last row again and are not stored; a column block that
+crosses the edge takes the vectors that do in single elements. Packed operands need neither: their panels are
+padded with zeros. Products are written a * b + c, which every compiler tried contracts to a fused
+multiply-add; PoCL 3.1 makes a multiplication and an addition of mad().
+
+dtype, activation   storage type of A, B, C, bias (accumulation is fp32); epilogue
+item_m, item_n      rows and columns of C per work-item; item_n is a multiple of vec_n
+vec_n               width of loads, stores and accumulators along n
+local_m, local_n    work-items per group
+unroll_k            steps of the reduction that are written out per loop iteration
+pack_a, pack_b      the operand comes as fp32 panels [m / item_m][k][item_m], [n / item_n][k][item_n]
+loop_m              blocks of item_m rows that a work-item computes one after the other, so that
+                    its columns of B stay in the nearest cache
+order               "m" or "n": the dimension of C along which work-groups follow each other
+split_k             slices of k; each writes a plane of partial sums, which another kernel adds.
+                    Slices run one behind the other: this is also the blocking of k for caches
+trans_a, trans_b    A is stored [k, m], B is stored [n, k]
+edge_m, edge_n      item_m does not divide m, item_n does not divide n
+edge_k              unroll_k does not divide k
+bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
+</%doc>
+<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%
+    def vector(width):
+        return "float" if width == 1 else f"float{width}"
+    vf = vector(vec_n)
+    rows, columns = range(item_m), range(0, item_n, vec_n)
+    dim_m, dim_n = (0, 1) if order == "m" else (1, 0)
+    guard_rows = edge_m and not pack_a
+    guard_columns = edge_n and not pack_b
+    split = split_k > 1
+    c_type = "float" if split else "elem_t"
+    part_parameters = ", __global const elem_t *bias" if bias == "n" else ""
+    part_parameters += ", __global const elem_t *residual" if residual else ""
+
+    def load_a(i, u):
+        if pack_a:
+            return f"pa[{u * item_m + i}]"
+        return f"LOAD1(pa{i} + {f'{u} * (long)ld_a' if trans_a else u})"
+    def lanes(texts):
+        texts = list(texts)
+        return texts[0] if len(texts) == 1 else f"({vf})({', '.join(texts)})"
+    def load_b(j, u, guarded):
+        if pack_b:
+            at = f"pb + {u * item_n + j}"
+            return f"*({at})" if vec_n == 1 else f"vload{vec_n}(0, {at})"
+        at = f"pb + {j} * (long)ld_b + {u}" if trans_b else f"pb + {u} * (long)ld_b + {j}"
+        if guarded:
+            return f"load_part({at}, {'ld_b' if trans_b else 1}, n - n0 - {j})"
+        if not trans_b:
+            return f"LOAD{vec_n}({at})"
+        return lanes(f"LOAD1(pb + {s} * (long)ld_b + {u})" for s in range(j, j + vec_n))
+    bias_m = " + LOAD1(bias + row)" if bias == "m" else ""
+    def bias_n(width, at):
+        return f" + LOAD{width}({at})" if bias == "n" else ""
+    def store(width, value, pointer):
+        if not split:
+            return f"STORE{width}(ACT({value}), {pointer});"
+        return f"*({pointer}) = {value};" if width == 1 else f"vstore{width}({value}, 0, {pointer});"
+%>\
+${preamble}
+% if not split:
+${activation}
+% endif
+
+% if guard_columns:
+${vf} load_part(__global const elem_t *p, const long stride, const int count)
+{
+    if (stride == 1 && count >= ${vec_n}) {
+        return LOAD${vec_n}(p);
+    }
+    float part[${vec_n}];
+    for (int s = 0; s < ${vec_n}; ++s) {
+        part[s] = s < count ? LOAD1(p + s * stride) : 0.0f;
+    }
+    return ${"part[0]" if vec_n == 1 else f"vload{vec_n}(0, part)"};
+}
+
+% endif
+% if edge_n:
+void store_part(__global ${c_type} *p, const ${vf} value, const int count${part_parameters})
+{
+    float part[${vec_n}];
+    ${"part[0] = value" if vec_n == 1 else f"vstore{vec_n}(value, 0, part)"};
+    for (int s = 0; s < min(count, ${vec_n}); ++s) {
+        const float one = part[s]${bias_n(1, "bias + s")}${" + LOAD1(residual + s)" if residual else ""};
+        ${store(1, "one", "p + s")}
+    }
+}
+
+% endif
+<%def name="step(u, guarded)">\
+                {
+% for j in columns:
+                    const ${vf} b${j} = ${load_b(j, u, guarded)};
+% endfor
+% for i in rows:
+                    const ${vf} a${i} = (${vf})(${load_a(i, u)});
+% for j in columns:
+                    acc${i}_${j} = a${i} * b${j} + acc${i}_${j};
+% endfor
+% endfor
+                }
+</%def>\
+<%def name="advance(steps)">\
+% if pack_a:
+                pa += ${steps * item_m};
+% else:
+% for i in rows:
+                pa${i} += ${f"{steps} * (long)ld_a" if trans_a else steps};
+% endfor
+% endif
+                pb += ${steps * item_n if pack_b else steps if trans_b else f"{steps} * (long)ld_b"};
+</%def>\
+<%def name="reduction(guarded)">\
+            int p = k_first;
+            for (; p + ${unroll_k} <= k_last; p += ${unroll_k}) {
+% for u in range(unroll_k):
+${step(u, guarded)}\
+% endfor
+${advance(unroll_k)}\
+            }
+% if edge_k:
+            for (; p < k_last; ++p) {
+${step(0, guarded)}\
+${advance(1)}\
+            }
+% endif
+</%def>\
+__kernel __attribute__((reqd_work_group_size(${f"{local_m}, {local_n}" if order == "m" else f"{local_n}, {local_m}"}, 1)))
+void gemm_register(
+    __global const ${"float" if pack_a else "elem_t"} *restrict a, const long offset_a,
+    const int ld_a, const long batch_a,
+    __global const ${"float" if pack_b else "elem_t"} *restrict b, const long offset_b,
+    const int ld_b, const long batch_b,
+    __global ${c_type} *restrict c, const long offset_c,
+    const int ld_c, const long batch_c,
+% if bias != "none":
+    __global const elem_t *restrict bias, const long offset_bias,
+% endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
+    const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
+{
+    const int n0 = (int)get_global_id(${dim_n}) * ${item_n};
+    if (n0 >= n) {
+        return;
+    }
+% if split:
+    const int item = (int)get_global_id(2) % batch;
+    const int k_first = (int)get_global_id(2) / batch * slice;
+    const int k_last = min(k_first + slice, k);
+% else:
+    const int item = (int)get_global_id(2);
+    const int k_first = 0, k_last = k;
+% endif
+    a += offset_a + item * batch_a;
+    b += offset_b + item * batch_b;
+    c += offset_c + (long)get_global_id(2) * batch_c;
+% if bias != "none":
+    bias += offset_bias;
+% endif
+% if residual:
+    residual += offset_residual + item * batch_c;
+% endif
+% if pack_b:
+    b += get_global_id(${dim_n}) * (long)ld_b + k_first * (long)${item_n};
+% elif trans_b:
+    b += n0 * (long)ld_b + k_first;
+% else:
+    b += k_first * (long)ld_b + n0;
+% endif
+
+    const int block0 = (int)get_global_id(${dim_m}) * ${loop_m};
+    for (int block = block0; block < block0 + ${loop_m}; ++block) {
+        const int m0 = block * ${item_m};
+        if (m0 >= m) {
+            return;
+        }
+        __global const ${"float" if pack_b else "elem_t"} *pb = b;
+% if pack_a:
+        __global const float *pa = a + block * (long)ld_a + k_first * (long)${item_m};
+% else:
+% for i in rows:
+<%
+    row = f"min(m0 + {i}, m - 1)" if guard_rows else f"(m0 + {i})"
+%>\
+        __global const elem_t *pa${i} = a + ${f"k_first * (long)ld_a + {row}" if trans_a else f"{row} * (long)ld_a + k_first"};
+% endfor
+% endif
+% for i in rows:
+        ${vf} ${", ".join(f"acc{i}_{j} = 0.0f" for j in columns)};
+% endfor
+
+% if guard_columns:
+        if (n0 + ${item_n} > n) {
+${reduction(True)}\
+        } else
+% endif
+        {
+${reduction(False)}\
+        }
+
+% for i in rows:
+% if edge_m:
+        if (m0 + ${i} < m)
+% endif
+        {
+            const int row = m0 + ${i};
+            __global ${c_type} *out = c + row * (long)ld_c + n0;
+% for j in columns:
+            const ${vf} value${j} = acc${i}_${j}${bias_m};
+% if edge_n:
+            if (n0 + ${j + vec_n} > n) {
+                store_part(out + ${j}, value${j}, n - n0 - ${j}${f", bias + n0 + {j}" if bias == "n" else ""}${f", RESIDUAL(out + {j})" if residual else ""});
+            } else
+% endif
+            {
+                const ${vf} whole = value${j}${bias_n(vec_n, f"bias + n0 + {j}")}${plus_residual(residual, vec_n, f"out + {j}")};
+                ${store(vec_n, "whole", f"out + {j}")}
+            }
+% endfor
+        }
+% endfor
+    }
+}

@@ -1,0 +1,134 @@
+"""Register-tiled GEMM without local memory, for CPUs and for GPUs where staging does not pay.
+
+It is not the family for large products on GPUs; that is `gemm_staged`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TypeGuard
+
+from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.limits import Limits
+from oclgen.plan import Arg, Launch, Plan, Scalar, ceil_div, round_up
+from oclgen.problem import GemmProblem, Problem
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
+
+NAME = "gemm_register"
+
+MAX_ACCUMULATORS = 512
+"""Private floats per work-item past which every compiler tried here spills to memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    item_m: int
+    item_n: int
+    vec_n: int
+    local_m: int
+    local_n: int
+    unroll_k: int
+    pack_a: bool
+    pack_b: bool
+    loop_m: int
+    order: str
+    split_k: int
+
+    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if self.vec_n not in VECTOR_WIDTHS:
+            return f"vec_n={self.vec_n} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
+        if self.item_n % self.vec_n:
+            return f"item_n={self.item_n} is no multiple of vec_n={self.vec_n}"
+        if self.item_m * self.item_n > MAX_ACCUMULATORS:
+            return (
+                f"item_m={self.item_m} item_n={self.item_n} needs {self.item_m * self.item_n} "
+                f"accumulators per work-item; at most {MAX_ACCUMULATORS} stay in registers"
+            )
+        if self.order not in ("m", "n"):
+            return f"order={self.order!r} is unknown; the fastest dimension is 'm' or 'n'"
+        return (
+            parts.empty_slice(problem.k, self.split_k, self.unroll_k)
+            or parts.workspace_too_large(dict(workspaces(problem, self)), limits)
+            or parts.work_group_too_large(self.local_m, self.local_n, limits)
+        )
+
+
+DEFAULT = Config(
+    item_m=4, item_n=4, vec_n=4, local_m=4, local_n=16, unroll_k=1,
+    pack_a=False, pack_b=False, loop_m=1, order="n", split_k=1,
+)  # fmt: skip
+
+
+def serves(problem: Problem) -> TypeGuard[GemmProblem]:
+    """Say whether the family can compute the problem at all."""
+    return isinstance(problem, GemmProblem)
+
+
+def packed(problem: GemmProblem, config: Config) -> dict[str, parts.Packed]:
+    """Return the operands that are packed, by role."""
+    wanted = {"a": (config.pack_a, config.item_m), "b": (config.pack_b, config.item_n)}
+    return {
+        role: parts.Packed(problem, role, width) for role, (pack, width) in wanted.items() if pack
+    }
+
+
+def workspaces(problem: GemmProblem, config: Config) -> tuple[tuple[str, int], ...]:
+    """Return role and bytes of every workspace."""
+    spaces = [(p.workspace, p.bytes) for p in packed(problem, config).values()]
+    if config.split_k > 1:
+        spaces.append(("planes", parts.planes_bytes(problem, config.split_k)))
+    return tuple(spaces)
+
+
+def plan(problem: GemmProblem, config: Config) -> Plan:
+    """Return the launches: packing, the product, and the sum of its planes where k is split."""
+    launches = [operand.launch() for operand in packed(problem, config).values()]
+    launches.append(_product(problem, config))
+    if config.split_k > 1:
+        launches.append(parts.reduce_planes(problem, config.split_k))
+    return Plan(tuple(launches), workspaces(problem, config))
+
+
+def _product(problem: GemmProblem, config: Config) -> Launch:
+    split = config.split_k > 1
+    source = render(
+        NAME,
+        **asdict(config),
+        preamble=dtype_preamble(problem.dtype),
+        **epilogue(problem, "c", split),
+        trans_a=problem.trans_a,
+        trans_b=problem.trans_b,
+        edge_m=problem.m % config.item_m != 0,
+        edge_n=problem.n % config.item_n != 0,
+        edge_k=problem.k % config.unroll_k != 0,
+    )
+    groups_m = round_up(ceil_div(problem.m, config.item_m * config.loop_m), config.local_m)
+    groups_n = round_up(ceil_div(problem.n, config.item_n), config.local_n)
+    depth = problem.batch * config.split_k
+    local = (config.local_m, config.local_n)
+    m_first = config.order == "m"
+    return Launch(
+        source=source,
+        kernel=NAME,
+        global_size=(groups_m, groups_n, depth) if m_first else (groups_n, groups_m, depth),
+        local_size=(*(local if m_first else local[::-1]), 1),
+        args=_args(problem, config),
+    )
+
+
+def _args(problem: GemmProblem, config: Config) -> tuple[Arg, ...]:
+    panels = packed(problem, config)
+    a, b = (
+        panels[role].argument() if role in panels else parts.matrix(problem, role)
+        for role in ("a", "b")
+    )
+    if config.split_k == 1:
+        rest = (*parts.matrix(problem, "c"), *terms(problem), *parts.sizes(problem))
+        return (*a, *b, *rest)
+    length = parts.slice_length(problem.k, config.split_k, config.unroll_k)
+    split = (Scalar(length), Scalar(problem.batch))
+    return (*a, *b, *parts.planes(problem), *parts.sizes(problem), *split)

@@ -1,0 +1,200 @@
+"""GEMM with work-group tiles staged in local memory, for GPUs.
+
+It is not the family for CPUs, where local memory is ordinary memory and staging only copies;
+that is `gemm_register`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import NamedTuple, TypeGuard
+
+from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.parts.epilogue import epilogue
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, ceil_div
+from oclgen.problem import DTYPES, GemmProblem, Problem
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
+
+NAME = "gemm_staged"
+
+MAX_ACCUMULATORS = 256
+"""Private floats per work-item; GPUs have at most 255 registers for one."""
+LOAD_WIDTHS = (4, 2, 1)
+"""Elements per global load, widest first: 128 bits is what GPUs load at once."""
+
+
+class Fetch(NamedTuple):
+    """How a work-group copies one operand's tile: a work-item moves `vectors` of `width`.
+
+    A tile in memory has rows of `length` neighbours; with `along_k` these are steps of the
+    reduction, and the copy transposes.
+    """
+
+    along_k: bool
+    length: int
+    width: int
+    vectors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    local_m: int
+    local_n: int
+    vec_m: int
+    vec_n: int
+    stage_a: bool
+    stage_b: bool
+    pad_a: int
+    pad_b: int
+    double_buffer: bool
+    prefetch: bool
+    unroll_k: int
+    split_k: int
+    group_m: int
+
+    @property
+    def item_m(self) -> int:
+        """Rows of C per work-item."""
+        return self.tile_m // self.local_m
+
+    @property
+    def item_n(self) -> int:
+        """Columns of C per work-item."""
+        return self.tile_n // self.local_n
+
+    @property
+    def work_items(self) -> int:
+        """Work-items per group."""
+        return self.local_m * self.local_n
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of local memory: fp32 tiles of k rows, padded, twice if double-buffered."""
+        rows_a = self.stage_a * (self.tile_m + self.pad_a)
+        rows_b = self.stage_b * (self.tile_n + self.pad_b)
+        return 4 * (1 + self.double_buffer) * self.tile_k * (rows_a + rows_b)
+
+    def fetch(self, problem: GemmProblem, role: str) -> Fetch | None:
+        """Return how tile a or b is copied, or None if it does not divide among work-items."""
+        tile, pad, trans = (
+            (self.tile_m, self.pad_a, problem.trans_a)
+            if role == "a"
+            else (self.tile_n, self.pad_b, not problem.trans_b)
+        )
+        length = tile if trans else self.tile_k
+        for width in LOAD_WIDTHS:
+            fits = length % width == 0 and (not trans or pad % width == 0)
+            if fits and tile * self.tile_k % (self.work_items * width) == 0:
+                vectors = tile * self.tile_k // (self.work_items * width)
+                return Fetch(not trans, length, width, vectors)
+        return None
+
+    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        return (
+            self._shape_conflict()
+            or self._staging_conflict(problem)
+            or self._memory_conflict(problem, limits)
+            or parts.empty_slice(problem.k, self.split_k, self.tile_k)
+            or parts.work_group_too_large(self.local_m, self.local_n, limits)
+        )
+
+    def _shape_conflict(self) -> str | None:
+        for axis in ("m", "n"):
+            tile, local, vec = (
+                getattr(self, f"{name}_{axis}") for name in ("tile", "local", "vec")
+            )
+            if vec not in VECTOR_WIDTHS:
+                return f"vec_{axis}={vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
+            if tile % (local * vec):
+                return (
+                    f"tile_{axis}={tile} is no multiple of local_{axis} x vec_{axis} = "
+                    f"{local} x {vec} = {local * vec}"
+                )
+        if self.item_m * self.item_n > MAX_ACCUMULATORS:
+            return (
+                f"tile {self.tile_m}x{self.tile_n} on {self.local_m}x{self.local_n} work-items "
+                f"needs {self.item_m * self.item_n} accumulators each; at most "
+                f"{MAX_ACCUMULATORS} stay in registers"
+            )
+        if self.tile_k % self.unroll_k:
+            return f"unroll_k={self.unroll_k} does not divide tile_k={self.tile_k}"
+        return None
+
+    def _staging_conflict(self, problem: GemmProblem) -> str | None:
+        for role, staged, pad, vec in (
+            ("a", self.stage_a, self.pad_a, self.vec_m),
+            ("b", self.stage_b, self.pad_b, self.vec_n),
+        ):
+            if not staged and pad:
+                return f"pad_{role}={pad} pads a tile that stage_{role}=0 does not make; use 0"
+            if pad % vec:
+                return f"pad_{role}={pad} misaligns vectors of {vec}; use a multiple of {vec}"
+            if staged and self.fetch(problem, role) is None:
+                tile = self.tile_m if role == "a" else self.tile_n
+                return (
+                    f"the tile of {role}, {tile} x tile_k={self.tile_k}, does not divide among "
+                    f"{self.work_items} work-items"
+                )
+        if (self.double_buffer or self.prefetch) and not (self.stage_a or self.stage_b):
+            return "double_buffer and prefetch need an operand in local memory; stage_a=stage_b=0"
+        return None
+
+    def _memory_conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
+        if self.local_bytes > limits.local_bytes:
+            return (
+                f"tile {self.tile_m}x{self.tile_n}x{self.tile_k} stage_a={self.stage_a:d} "
+                f"stage_b={self.stage_b:d} double_buffer={self.double_buffer:d} needs "
+                f"{self.local_bytes} B of local memory; the device has {limits.local_bytes}. "
+                "Try a smaller tile_k"
+            )
+        return parts.planes_too_large(problem, self.split_k, limits)
+
+
+DEFAULT = Config(
+    tile_m=32, tile_n=32, tile_k=8, local_m=8, local_n=8, vec_m=4, vec_n=4,
+    stage_a=True, stage_b=True, pad_a=4, pad_b=0, double_buffer=False, prefetch=True,
+    unroll_k=8, split_k=1, group_m=8,
+)  # fmt: skip
+
+
+def serves(problem: Problem) -> TypeGuard[GemmProblem]:
+    """Say whether the family can compute the problem at all."""
+    return isinstance(problem, GemmProblem)
+
+
+def plan(problem: GemmProblem, config: Config) -> Plan:
+    """Return the product and, where k is split, the launch that adds its planes."""
+    return parts.with_planes(_product(problem, config), problem, config.split_k)
+
+
+def _product(problem: GemmProblem, config: Config) -> Launch:
+    split = config.split_k > 1
+    source = render(
+        NAME,
+        **asdict(config),
+        item_m=config.item_m,
+        item_n=config.item_n,
+        elem_bytes=DTYPES[problem.dtype],
+        preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
+        **epilogue(problem, "c", split),
+        trans_a=problem.trans_a,
+        trans_b=problem.trans_b,
+        fetch_a=config.fetch(problem, "a") if config.stage_a else None,
+        fetch_b=config.fetch(problem, "b") if config.stage_b else None,
+    )
+    tiles = ceil_div(problem.m, config.tile_m) * ceil_div(problem.n, config.tile_n)
+    return Launch(
+        source=source,
+        kernel=NAME,
+        global_size=(tiles * config.work_items, 1, problem.batch * config.split_k),
+        local_size=(config.work_items, 1, 1),
+        args=parts.product_args(problem, config.split_k, config.tile_k),
+        local_bytes=config.local_bytes,
+    )

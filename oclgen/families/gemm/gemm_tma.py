@@ -1,0 +1,221 @@
+"""GEMM by `wgmma`: A comes through registers, B by the tensor memory accelerator, both unpacked.
+
+It is not for fp32 that has to be fp32, nor for devices that did not show `oclgen.opencl.probe`
+both; `gemm_mma` asks for less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeGuard
+
+from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_mma import DTYPES_SERVED
+from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES, PACK_ROWS, Layout, pack
+from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
+from oclgen.families.parts.epilogue import epilogue
+from oclgen.limits import Limits
+from oclgen.opencl import ptx
+from oclgen.plan import Launch, Plan, Scalar, buffer, ceil_div
+from oclgen.problem import DTYPES, GemmProblem, Problem
+from oclgen.render import dtype_preamble, render
+
+NAME = "gemm_tma"
+
+GROUP = 128
+"""Work-items of four warps, which compute blocks of 64 rows together."""
+BLOCK_M, BLOCK_N = 64, 32
+MAX_COLUMNS = 256
+STEP_BYTES = 64
+"""Bytes of k in a step: four lanes read 16 each, which two matrix instructions multiply."""
+MAX_REGISTERS = 224
+"""32-bit values of C and A per work-item beside which addresses fit in 255 registers."""
+MAP_BYTES = 128
+BARRIER_BYTES = 12
+"""Of a stage: a barrier, and how many warps have read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    tile_m: int
+    tile_n: int
+    groups: int
+    ahead: int
+    stages: int
+    split_k: int
+    group_m: int
+    pack_a: bool
+    pack_b: bool
+
+    @property
+    def work_items(self) -> int:
+        """Work-items per work-group."""
+        return GROUP * self.groups
+
+    def step(self, problem: GemmProblem) -> int:
+        """Elements of k in a step."""
+        return STEP_BYTES // DTYPES[problem.dtype]
+
+    def round(self, problem: GemmProblem) -> int:
+        """Elements of k in a round of the loop, which uses each register of A once."""
+        return self.ahead * self.step(problem)
+
+    def layout(self, problem: GemmProblem, role: str) -> Layout:
+        """Return how a tile of b lies in local memory, or how one of a is packed."""
+        packed = self.pack_a if role == "a" else self.pack_b
+        return Layout(
+            tile=self.tile_m if role == "a" else self.tile_n,
+            tile_k=self.step(problem),
+            elem_bytes=DTYPES[problem.dtype],
+            along_k=packed or lies_along_k(problem, role),
+            packed=packed,
+            by_words=False,
+        )
+
+    def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
+        """Return the operands that are repacked first, by role."""
+        chosen = {"a": self.pack_a * self.tile_m, "b": self.pack_b * self.tile_n}
+        return packed_operands(problem, self.step(problem), **chosen)
+
+    def local_bytes(self, problem: GemmProblem) -> int:
+        """Bytes of local memory: B's tiles of all stages, their barriers, and a map."""
+        return self.stages * (self.layout(problem, "b").bytes + BARRIER_BYTES) + MAP_BYTES
+
+    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        return (
+            limits.why_no("wgmma")
+            or limits.why_no("tma")
+            or self._block_conflict()
+            or self._register_conflict()
+            or self._layout_conflict(problem)
+            or self._memory_conflict(problem, limits)
+            or parts.empty_slice(problem.k, self.split_k, self.round(problem))
+        )
+
+    def _block_conflict(self) -> str | None:
+        if self.tile_m % (BLOCK_M * self.groups) or not self.tile_m:
+            return (
+                f"groups={self.groups} take blocks of {BLOCK_M} rows each, which "
+                f"tile_m={self.tile_m} does not divide into"
+            )
+        if self.tile_n % BLOCK_N or not 0 < self.tile_n <= MAX_COLUMNS:
+            return f"tile_n={self.tile_n} is no multiple of {BLOCK_N} up to {MAX_COLUMNS}"
+        if not 0 < self.ahead < self.stages:
+            return f"ahead={self.ahead} steps at a time leave stages={self.stages} none to copy"
+        return None
+
+    def _register_conflict(self) -> str | None:
+        rows = self.tile_m // self.groups
+        accumulators = rows * self.tile_n // GROUP
+        # A as it is read for the next round, and as wgmma reads it in this one
+        operands = 2 * self.ahead * rows * STEP_BYTES // 4 // GROUP
+        if accumulators + operands <= MAX_REGISTERS:
+            return None
+        return (
+            f"{rows} x {self.tile_n} of C and {self.ahead} steps of A are {accumulators} + "
+            f"{operands} values per work-item; at most {MAX_REGISTERS} fit"
+        )
+
+    def _layout_conflict(self, problem: GemmProblem) -> str | None:
+        if problem.trans_a and not self.pack_a:
+            return "A is read along k; it does not lie so. Use pack_a"
+        if self.pack_a and self.tile_m % PACK_ROWS:
+            return f"pack_a packs {PACK_ROWS} rows at a time; the tile has {self.tile_m}"
+        if self.pack_b and self.tile_n % PACK_ROWS:
+            return f"pack_b packs {PACK_ROWS} columns at a time; the tile has {self.tile_n}"
+        layout = self.layout(problem, "b")
+        if layout.along_k:
+            return None
+        if problem.dtype == "tf32":
+            return "wgmma reads tf32 along k alone; B does not lie so. Use pack_b"
+        if self.tile_n % layout.panel:
+            return f"tile_n={self.tile_n} does not divide into panels of {layout.panel}"
+        return None
+
+    def _memory_conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
+        if (wanted := self.local_bytes(problem)) > limits.local_bytes:
+            return (
+                f"{self.stages} stages of tile_n={self.tile_n} need {wanted} B of local memory; "
+                f"the device has {limits.local_bytes}"
+            )
+        packed = sizes_of(self.packed(problem))
+        return parts.planes_too_large(
+            problem, self.split_k, limits, packed
+        ) or parts.work_group_too_large(self.work_items, 1, limits)
+
+
+DEFAULT = Config(
+    tile_m=64, tile_n=64, groups=1, ahead=2, stages=4, split_k=1, group_m=8, pack_a=True,
+    pack_b=True,
+)  # fmt: skip
+
+
+def serves(problem: Problem) -> TypeGuard[GemmProblem]:
+    """Say whether the family can compute the problem at all."""
+    return isinstance(problem, GemmProblem) and problem.dtype in DTYPES_SERVED
+
+
+def plan(problem: GemmProblem, config: Config) -> Plan:
+    """Return the repacking of operands, the product, and the sum of planes where k is split."""
+    packed = config.packed(problem)
+    packs = [
+        pack(tiles, config.layout(problem, role), swizzled=role == "b")
+        for role, tiles in packed.items()
+    ]
+    product = _product(problem, config)
+    whole = parts.with_planes(product, problem, config.split_k)
+    spaces = [(tiles.workspace, tiles.bytes) for tiles in packed.values()]
+    if not config.pack_b:
+        spaces.append(("maps", MAP_BYTES * prod(product.global_size) // config.work_items))
+    return Plan((*packs, *whole.launches), (*spaces, *whole.workspaces))
+
+
+def _product(problem: GemmProblem, config: Config) -> Launch:
+    tiles = ceil_div(problem.m, config.tile_m) * ceil_div(problem.n, config.tile_n)
+    operands = {role: tiles.argument() for role, tiles in config.packed(problem).items()}
+    arguments = parts.product_args(problem, config.split_k, config.round(problem), operands)
+    maps = () if config.pack_b else (*buffer("maps"), Scalar(problem.batch))
+    return Launch(
+        source=ptx.with_target(_source(problem, config), "sm_90a"),
+        kernel=NAME,
+        global_size=(tiles * config.work_items, 1, problem.batch * config.split_k),
+        local_size=(config.work_items, 1, 1),
+        args=(*arguments, *maps),
+        local_bytes=config.local_bytes(problem),
+    )
+
+
+def _source(problem: GemmProblem, config: Config) -> str:
+    split = config.split_k > 1
+    shared: dict[str, Any] = {
+        "dtype": problem.dtype,
+        "b": config.layout(problem, "b"),
+        "tile_n": config.tile_n,
+        "tile_k": config.step(problem),
+        "chunk": CHUNK_BYTES // DTYPES[problem.dtype],
+        "items": config.work_items,
+        "pairs": split or problem.dtype == "tf32",
+        "c_type": "float" if split else "elem_t",
+        **epilogue(problem, split=split),
+    }
+    return render(
+        NAME,
+        **shared,
+        functions=render(f"{NAME}_functions", **shared),
+        preamble=f"{dtype_preamble(problem.dtype)}\n{parts.ALIGNED}",
+        elem_bytes=DTYPES[problem.dtype],
+        tile_m=config.tile_m,
+        groups=config.groups,
+        ahead=config.ahead,
+        stages=config.stages,
+        split_k=config.split_k,
+        group_m=config.group_m,
+        pack_a=config.pack_a,
+        edge_m=problem.m % config.tile_m != 0,
+        edge_n=problem.n % config.tile_n != 0,
+        edge_k=problem.k % config.round(problem) != 0,
+    )

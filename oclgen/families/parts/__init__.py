@@ -1,0 +1,1 @@
+"""What families of several kinds share: epilogues, packing, sums of planes, staging."""

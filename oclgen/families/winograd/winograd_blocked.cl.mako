@@ -1,0 +1,310 @@
+<%doc>
+Winograd convolution for CPUs, one block of tiles at a time, so that its data stays in the caches.
+
+A work-item is alone in its group. It transforms the input of tile_rows rows of tiles, all channels,
+into its own scratch memory; then, panel of filters by panel, it multiplies at every point and
+transforms back. Scratch: lines [IN_TILE][LINE], V [POINTS][CHANNELS][V_TILES],
+M [POINTS][BLOCK][item_k], and U of one panel where the filters are transformed inside.
+
+Input: rows are combined first, in vectors along the width; the result goes to `lines`, whose
+borders are zero; from there vectors of tiles are picked with shuffles and columns are combined.
+Output: vectors of filters are transposed to runs of out_tile pixels.
+
+tile_rows        rows of tiles per block (of the whole batch: images follow one another)
+item_t, item_k   tiles and filters of the product that one register tile holds
+vec_k            lanes of filters; item_k is a multiple
+vec_t, vec_x     lanes of tiles and of pixels in the input transform (derived)
+unroll_c         channels written out per iteration of the product
+workers          work-items that share the blocks
+split_k          work-items that share the filters of a block; each transforms the input itself
+filters_inside   transform a panel's filters here, not in a launch of its own: w is read, not u
+rest             columns of the last tile of a row where out_tile does not divide the width, or 0
+edge_k           item_k does not divide the filters
+bias, residual   what is added: by filter, and as the target lies
+dtype, activation   storage types and epilogue
+pixels_axis, tiles_axis, output_axis, filter_tile   functions of the transforms
+phases, phase_names       statements that pick every out_tile-th pixel, and their results
+</%doc>
+<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%
+    def vf(width):
+        return "float" if width == 1 else f"float{width}"
+    def load(width, pointer):
+        return f"*({pointer})" if width == 1 else f"vload{width}(0, {pointer})"
+    def store(width, value, pointer):
+        return f"*({pointer}) = {value}" if width == 1 else f"vstore{width}({value}, 0, {pointer})"
+    def lane(value, s):
+        return value if vec_k == 1 else f"{value}.s{s:x}"
+    vectors = range(item_k // vec_k)
+    transposed = out_tile in (2, 4) and vec_k >= out_tile
+    run = vec_k // out_tile
+    def pixels_of(s):
+        first = s % run * out_tile
+        swizzle = "".join(f"{first + j:x}" for j in range(out_tile))
+        return f"q{s // run}" if run == 1 else f"q{s // run}.s{swizzle}"
+    def plane_of(s):
+        return f"to + {s} * (OUT_H * OUT_W)"
+    def stored(width, value, place):
+        """The statement that stores pixels of a row; a residual is added where they lie as in memory."""
+        value = f"ACT({value}{plus_residual(residual, width, place)})" if residual else value
+        return f"STORE{width}({value}, {place});"
+    def single(s):
+        return [stored(1, lane(f"y{j}", s), f"{plane_of(s)} + {j}") for j in range(out_tile)]
+    def run_of(s):
+        return [stored(out_tile, pixels_of(s), plane_of(s))] if transposed else single(s)
+    def guarded(s, statements):
+        if not edge_k:
+            return statements
+        return [f"if (k + {s} < FILTERS) {{", *(f"    {each}" for each in statements), "}"]
+    last_k = f"min(k0 + {item_k}, FILTERS)" if edge_k else f"k0 + {item_k}"
+%>\
+${preamble}
+${activation}
+${defines}
+
+${pixels_axis}
+
+${tiles_axis}
+
+${output_axis}
+% if filters_inside:
+
+${filter_tile}
+% endif
+% if transposed:
+
+static inline ${vf(vec_k)} zip_low(const ${vf(vec_k)} a, const ${vf(vec_k)} b)
+{
+    ${vf(vec_k)} r;
+    r.even = a.lo;
+    r.odd = b.lo;
+    return r;
+}
+
+static inline ${vf(vec_k)} zip_high(const ${vf(vec_k)} a, const ${vf(vec_k)} b)
+{
+    ${vf(vec_k)} r;
+    r.even = a.hi;
+    r.odd = b.hi;
+    return r;
+}
+% endif
+
+/* V of one row of tiles of one plane; `row` is the first input row, negative in the padding. */
+static void input_row(
+    __global const elem_t *plane, const int row, __global float *lines, __global float *v)
+{
+    for (int x = 0; x < IN_W; x += ${vec_x}) {
+        const int column = min(x, IN_W - ${vec_x}); /* the last vector overlaps the one before */
+        __global const elem_t *in = plane + (long)row * IN_W + column;
+        ${vf(vec_x)} d[IN_TILE];
+#pragma unroll
+        for (int i = 0; i < IN_TILE; ++i) {
+            d[i] = 0.0f;
+            if ((uint)(row + i) < IN_H) {
+                d[i] = LOAD${vec_x}(in + i * IN_W);
+            }
+        }
+        pixels_axis(d, 1);
+#pragma unroll
+        for (int i = 0; i < IN_TILE; ++i) {
+            ${store(vec_x, "d[i]", "lines + i * LINE + PAD_W + column")};
+        }
+    }
+    for (int t = 0; t < TILES_W; t += ${vec_t}) {
+#pragma unroll
+        for (int i = 0; i < IN_TILE; ++i) {
+            __global const float *line = lines + i * LINE + t * OUT_TILE;
+% for statement in phases:
+            ${statement}
+% endfor
+            ${vf(vec_t)} d[IN_TILE] = {${", ".join(phase_names)}};
+            tiles_axis(d, 1);
+#pragma unroll
+            for (int j = 0; j < IN_TILE; ++j) {
+                ${store(vec_t, "d[j]", "v + (i * IN_TILE + j) * V_POINT + t")};
+            }
+        }
+    }
+}
+
+<%def name="product(count)">\
+% for i in range(count):
+% for j in vectors:
+        ${vf(vec_k)} acc${i}_${j} = 0.0f;
+% endfor
+% endfor
+        __global const float *a = v + t;
+        __global const float *b = u;
+#pragma unroll ${unroll_c}
+        for (int c = 0; c < CHANNELS; ++c, a += V_TILES, b += ${item_k}) {
+% for j in vectors:
+            const ${vf(vec_k)} b${j} = ${load(vec_k, f"b + {j * vec_k}")};
+% endfor
+% for i in range(count):
+% for j in vectors:
+            acc${i}_${j} = (${vf(vec_k)})(a[${i}]) * b${j} + acc${i}_${j};
+% endfor
+% endfor
+        }
+% for i in range(count):
+% for j in vectors:
+        ${store(vec_k, f"acc{i}_{j}", f"m + (t + {i}) * {item_k} + {j * vec_k}")};
+% endfor
+% endfor
+</%def>\
+/* M of one point: BLOCK tiles by ${item_k} filters, summed over the channels. */
+static void product(
+    __global const float *v, __global const float *u, __global float *m)
+{
+% if block >= item_t:
+    for (int t = 0; t + ${item_t} <= BLOCK; t += ${item_t}) {
+${product(item_t)}\
+    }
+% endif
+% if block % item_t:
+    {
+        const int t = BLOCK / ${item_t} * ${item_t};
+${product(block % item_t)}\
+    }
+% endif
+}
+
+/* One tile of ${vec_k} filters from k on: transform back, add the bias${" and the residual" if residual else ""}, activate, store. */
+static void output_tile(
+    __global const float *m, const int k, const int row, const int column,
+% if bias:
+    __global const elem_t *bias,
+% endif
+% if residual:
+    __global const elem_t *residual,
+% endif
+    __global elem_t *out)
+{
+    ${vf(vec_k)} d[POINTS];
+#pragma unroll
+    for (int p = 0; p < POINTS; ++p) {
+        d[p] = ${load(vec_k, "m + p * M_POINT")};
+    }
+#pragma unroll
+    for (int j = 0; j < IN_TILE; ++j) {
+        output_axis(d + j, IN_TILE);
+    }
+#pragma unroll
+    for (int i = 0; i < OUT_TILE; ++i) {
+        output_axis(d + i * IN_TILE, 1);
+    }
+% if bias and edge_k and vec_k > 1:
+    const ${vf(vec_k)} shift = (${vf(vec_k)})(
+% for s in range(vec_k):
+        LOAD1(bias + min(k + ${s}, FILTERS - 1))${"," if s + 1 < vec_k else ");"}
+% endfor
+% elif bias:
+    const ${vf(vec_k)} shift = LOAD${vec_k}(bias + ${"min(k, FILTERS - 1)" if edge_k else "k"});
+% endif
+#pragma unroll
+    for (int i = 0; i < OUT_TILE; ++i) {
+        if (row + i >= OUT_H) {
+            break;
+        }
+        __global elem_t *to = out + (row + i) * OUT_W + column;
+% for j in range(out_tile):
+        const ${vf(vec_k)} y${j} = ${"" if residual else "ACT"}(d[i * IN_TILE + ${j}]${" + shift" if bias else ""});
+% endfor
+% if rest:
+        if (column + OUT_TILE <= OUT_W)
+% endif
+        {
+% if transposed and out_tile == 4:
+            const ${vf(vec_k)} low02 = zip_low(y0, y2), high02 = zip_high(y0, y2);
+            const ${vf(vec_k)} low13 = zip_low(y1, y3), high13 = zip_high(y1, y3);
+            const ${vf(vec_k)} q0 = zip_low(low02, low13), q1 = zip_high(low02, low13);
+            const ${vf(vec_k)} q2 = zip_low(high02, high13), q3 = zip_high(high02, high13);
+% elif transposed:
+            const ${vf(vec_k)} q0 = zip_low(y0, y1), q1 = zip_high(y0, y1);
+% endif
+% for s in range(vec_k):
+% for line in guarded(s, run_of(s)):
+            ${line}
+% endfor
+% endfor
+        }
+% if rest:
+        else {
+% for s in range(vec_k):
+% for line in guarded(s, single(s)[:rest]):
+            ${line}
+% endfor
+% endfor
+        }
+% endif
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void winograd_blocked(
+    __global const elem_t *restrict source, const long offset_source,
+% if filters_inside:
+    __global const elem_t *restrict w, const long offset_w,
+% else:
+    __global const float *restrict u, const long offset_u,
+% endif
+% if bias:
+    __global const elem_t *restrict bias, const long offset_bias,
+% endif
+% if residual:
+    __global const elem_t *restrict residual, const long offset_residual,
+% endif
+    __global elem_t *restrict target, const long offset_target,
+    __global float *restrict scratch, const long offset_scratch)
+{
+    const int worker = get_global_id(0), share = get_global_id(1);
+    __global float *lines = scratch + offset_scratch + (long)(share * ${workers} + worker) * SLOT;
+    __global float *v = lines + LINES;
+    __global float *m = v + POINTS * V_POINT;
+% if filters_inside:
+    __global float *own = m + POINTS * M_POINT;
+% endif
+    for (int i = 0; i < LINES; ++i) {
+        lines[i] = 0.0f;
+    }
+    for (int first = worker * ${tile_rows}; first < TILE_ROWS; first += ${workers * tile_rows}) {
+        for (int c = 0; c < CHANNELS; ++c) {
+            for (int r = 0; r < ${tile_rows}; ++r) {
+                const int tile_row = min(first + r, TILE_ROWS - 1);
+                __global const elem_t *plane = source + offset_source
+                    + ((long)(tile_row / TILES_H) * CHANNELS + c) * (IN_H * IN_W);
+                input_row(plane, tile_row % TILES_H * OUT_TILE - PAD_H, lines,
+                    v + c * V_TILES + r * TILES_W);
+            }
+        }
+        for (int k0 = share * ${item_k}; k0 < FILTERS; k0 += ${split_k * item_k}) {
+% if filters_inside:
+            for (int c = 0; c < CHANNELS; ++c) {
+                for (int k = 0; k < ${item_k}; k += ${vec_k}) {
+                    filter_tile(w + offset_w, k0 + k, c, own + c * ${item_k} + k, U_POINT);
+                }
+            }
+% else:
+            __global const float *own = u + offset_u + (long)k0 * CHANNELS;
+% endif
+            for (int p = 0; p < POINTS; ++p) {
+                product(v + p * V_POINT, own + (long)p * U_POINT, m + p * M_POINT);
+            }
+            for (int t = 0; t < BLOCK && first + t / TILES_W < TILE_ROWS; ++t) {
+                const int tile_row = first + t / TILES_W;
+% if residual:
+                __global const elem_t *theirs = residual + offset_residual
+                    + (long)(tile_row / TILES_H) * FILTERS * (OUT_H * OUT_W);
+% endif
+                __global elem_t *image = target + offset_target
+                    + (long)(tile_row / TILES_H) * FILTERS * (OUT_H * OUT_W);
+                for (int k = k0; k < ${last_k}; k += ${vec_k}) {
+                    output_tile(m + t * ${item_k} + k - k0, k,
+                        tile_row % TILES_H * OUT_TILE, t % TILES_W * OUT_TILE,
+                        ${"bias + offset_bias, " if bias else ""}${"theirs + (long)k * (OUT_H * OUT_W), " if residual else ""}image + (long)k * (OUT_H * OUT_W));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+"""Winograd convolution for CPUs: a work-item takes a block of tiles from the input to the output.
+
+It is not for GPUs, whose work-items share local memory; that is `winograd_fused`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.winograd import winograd_common as common
+from oclgen.families.winograd.winograd_common import FLOAT, Geometry, serves
+from oclgen.families.winograd.winograd_matrices import cook_toom
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.problem import ConvProblem
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render, vector
+
+__all__ = ["DEFAULT", "NAME", "Config", "plan", "serves"]
+
+NAME = "winograd_blocked"
+
+MAX_ACCUMULATORS = 512
+"""Private floats per work-item past which every compiler tried here spills to memory."""
+LANES = 16
+"""Widest vector."""
+CHANNELS_PER_ITEM = 16
+"""Channels a work-item of the filter transform takes: all that its cache lines of w hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    out_tile: int
+    tile_rows: int
+    item_t: int
+    item_k: int
+    vec_k: int
+    unroll_c: int
+    workers: int
+    split_k: int
+    filters_inside: bool
+
+    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if limits.kind == "gpu":
+            return (
+                "a block has a work-group of 1 work-item, which leaves a GPU idle. "
+                "Try winograd_fused or winograd_staged."
+            )
+        if self.out_tile not in common.OUT_TILES:
+            return f"out_tile={self.out_tile} has no matrices; use one of {common.OUT_TILES}"
+        if self.vec_k not in VECTOR_WIDTHS:
+            return f"vec_k={self.vec_k} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
+        if self.item_k % self.vec_k:
+            return f"item_k={self.item_k} is no multiple of vec_k={self.vec_k}"
+        if self.item_t * self.item_k > MAX_ACCUMULATORS:
+            return (
+                f"item_t={self.item_t} item_k={self.item_k} needs {self.item_t * self.item_k} "
+                f"accumulators; at most {MAX_ACCUMULATORS} stay in registers"
+            )
+        geo = common.geometry(problem, self.out_tile)
+        panels = ceil_div(geo.filters, self.item_k)
+        if self.split_k > panels:
+            return f"split_k={self.split_k} exceeds the {panels} panels of item_k={self.item_k}"
+        return common.too_large(workspaces(problem, self), limits)
+
+
+DEFAULT = Config(
+    out_tile=4, tile_rows=4, item_t=8, item_k=16, vec_k=16, unroll_c=1,
+    workers=16, split_k=1, filters_inside=False,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Where a work-item keeps its lines, V, M and U; sizes in floats."""
+
+    geo: Geometry
+    config: Config
+
+    @property
+    def block(self) -> int:
+        """Tiles of a block."""
+        return self.config.tile_rows * self.geo.tiles_w
+
+    @property
+    def vec_t(self) -> int:
+        """Lanes of tiles in the input transform: a row of tiles, up to the widest vector."""
+        return next(w for w in VECTOR_WIDTHS if w >= min(self.geo.tiles_w, LANES))
+
+    @property
+    def vec_x(self) -> int:
+        """Lanes of pixels in the input transform: no more than the image is wide."""
+        return max(w for w in VECTOR_WIDTHS if w <= self.geo.in_w)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes by their names in the kernel.
+
+        A row of tiles is stored in whole vectors; what they hold past its end is overwritten by
+        the next row, and the last row of a channel has room for it.
+        """
+        geo, item_k = self.geo, self.config.item_k
+        row = round_up(geo.tiles_w, self.vec_t)
+        line = max((row + 1) * geo.out_tile, geo.pad_w + geo.in_w)
+        v_tiles = self.block - geo.tiles_w + row
+        sizes = {
+            "TILE_ROWS": geo.batch * geo.tiles_h,
+            "BLOCK": self.block,
+            "LINE": line,
+            "LINES": round_up(line * geo.in_tile, common.CACHE_LINE),
+            "V_TILES": v_tiles,
+            "V_POINT": common.odd_lines(geo.channels * v_tiles),
+            "M_POINT": common.odd_lines(self.block * item_k),
+        }
+        inside = self.config.filters_inside
+        filters = common.FilterLayout(geo, item_k, skewed=True).point
+        sizes["U_POINT"] = common.odd_lines(geo.channels * item_k) if inside else filters
+        sizes["SLOT"] = sizes["LINES"] + geo.points * (
+            sizes["V_POINT"] + sizes["M_POINT"] + (sizes["U_POINT"] if inside else 0)
+        )
+        return sizes
+
+    def defines(self) -> str:
+        """Return the sizes as `#define`s, one per line."""
+        return "\n".join(f"#define {name} {value}" for name, value in self.sizes().items())
+
+
+def workspaces(problem: ConvProblem, config: Config) -> common.Workspaces:
+    """Return role and bytes of every workspace: each work-item's scratch, and U."""
+    geo = common.geometry(problem, config.out_tile)
+    slots = config.workers * config.split_k
+    scratch = ("scratch", FLOAT * slots * Scratch(geo, config).sizes()["SLOT"])
+    if config.filters_inside:
+        return (scratch,)
+    return (scratch, ("u", common.FilterLayout(geo, config.item_k, skewed=True).bytes))
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return the launches: the filter transform, unless it is inside, and the convolution."""
+    geo = common.geometry(problem, config.out_tile)
+    launches = [_convolution(problem, geo, config)]
+    if not config.filters_inside:
+        filters = common.FilterLayout(geo, config.item_k, skewed=True)
+        first = common.filter_launch(problem, filters, config.vec_k, 1, CHANNELS_PER_ITEM)
+        launches.insert(0, first)
+    return Plan(tuple(launches), workspaces(problem, config))
+
+
+def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
+    scratch = Scratch(geo, config)
+    matrices = cook_toom(geo.out_tile)
+    statements, names = phases(geo, scratch.vec_t)
+    source = render(
+        NAME,
+        **asdict(config),
+        preamble=dtype_preamble(problem.dtype),
+        defines=f"{geo.defines()}\n{scratch.defines()}",
+        pixels_axis=common.axis_function("pixels_axis", matrices.input, vector(scratch.vec_x)),
+        tiles_axis=common.axis_function("tiles_axis", matrices.input, vector(scratch.vec_t)),
+        output_axis=common.output_axis(geo, config.vec_k),
+        filter_tile=common.filter_tile(geo, config.vec_k),
+        block=scratch.block,
+        vec_t=scratch.vec_t,
+        vec_x=scratch.vec_x,
+        rest=geo.out_w % geo.out_tile,
+        edge_k=geo.filters % config.item_k != 0,
+        **epilogue(problem, "out"),
+        phases=statements,
+        phase_names=names,
+    )
+    weights = buffer("w" if config.filters_inside else "u")
+    return Launch(
+        source=source,
+        kernel=NAME,
+        global_size=(config.workers, config.split_k),
+        local_size=(1, 1),
+        args=(
+            *buffer(geo.source),
+            *weights,
+            *terms(problem),
+            *buffer(geo.target),
+            *buffer("scratch"),
+        ),
+    )
+
+
+def phases(geo: Geometry, lanes: int) -> tuple[list[str], list[str]]:
+    """Return statements that pick pixels j, j + out_tile, ... of `line`, and a name for each j.
+
+    Two vectors' even or odd lanes make one shuffle; tiles of 6, and single lanes, are gathered.
+    """
+    step = geo.out_tile
+    if lanes == 1 or step & (step - 1):
+        names = [
+            f"({vector(lanes)})({', '.join(f'line[{j + s * step}]' for s in range(lanes))})"
+            for j in range(geo.in_tile)
+        ]
+        return [], names
+    made: dict[str, str] = {}
+    names = [_pick(made, lanes, step, j % step, 0, j // step * step) for j in range(geo.in_tile)]
+    return list(made.values()), names
+
+
+def _pick(made: dict[str, str], lanes: int, step: int, phase: int, index: int, shift: int) -> str:
+    """Add to `made` what picks every step-th pixel from shift + phase on; return its name.
+
+    `index` counts vectors; there are twice as many of half the step.
+    """
+    name = f"p{shift}_{step}_{phase}_{index}"
+    if name in made:
+        return name
+    kind = vector(lanes)
+    if step == 1:
+        made[name] = f"const {kind} {name} = vload{lanes}({index}, line + {shift});"
+        return name
+    half = step // 2
+    parts = [_pick(made, lanes, half, phase % half, 2 * index + side, shift) for side in (0, 1)]
+    which = "odd" if phase >= half else "even"
+    made[name] = f"const {kind} {name} = ({kind})({parts[0]}.{which}, {parts[1]}.{which});"
+    return name

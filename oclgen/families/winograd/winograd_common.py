@@ -1,0 +1,331 @@
+"""What the Winograd families share: geometry, transform text and the filter transform's launch.
+
+It is no family itself; the families are `winograd_staged`, `winograd_blocked`, `winograd_fused`
+and `winograd_weights`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
+
+from oclgen.families.parts.strided_weights import strided_weights
+from oclgen.families.winograd.winograd_matrices import (
+    POINTS,
+    Matrix,
+    Transforms,
+    cook_toom,
+    statements,
+)
+from oclgen.limits import Limits
+from oclgen.plan import WARP, Arg, Launch, buffer, ceil_div, even_part, round_up
+from oclgen.problem import ConvProblem, Problem, in_planes
+from oclgen.render import dtype_preamble, render, vector
+
+Workspaces = tuple[tuple[str, int], ...]
+"""Role and bytes of each."""
+OUT_TILES = (2, 4, 6)
+CACHE_LINE = 16
+"""Floats of a cache line of 64 bytes."""
+FLOAT = 4
+"""Bytes of a workspace element: transformed data is fp32 whatever the problem stores."""
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether F(m x m, 3 x 3) computes it: forward or data, in planes, `fits` with 3x3."""
+    return fits(problem, (3,)) and problem.direction != "bwd_weights" and in_planes(problem)
+
+
+def fits(problem: Problem, kernels: tuple[int, ...] = (3, 5)) -> TypeGuard[ConvProblem]:
+    """Say whether it has a square kernel of such a size, stride 1, one group, no excess padding."""
+    if not isinstance(problem, ConvProblem):
+        return False
+    p = problem
+    ones = (p.stride_h, p.stride_w, p.dilation_h, p.dilation_w, p.groups) == (1, 1, 1, 1, 1)
+    square = p.kernel_h == p.kernel_w and p.kernel_h in kernels
+    return ones and square and max(p.pad_h, p.pad_w) < p.kernel_h
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """One convolution in terms that serve every direction.
+
+    `source` [batch, channels, in_h, in_w], correlated with a filter, gives `target`
+    [batch, filters, out_h, out_w]. For the gradient of the filter it is the forward one. Both lie
+    in memory with the channels of a pixel side by side if `pixels`.
+
+    Backward-data is the same convolution of y with the filter transposed and rotated by half a
+    turn, with padding kernel - 1 - p (arXiv:1509.09308, section 3).
+    """
+
+    source: str
+    target: str
+    batch: int
+    channels: int
+    filters: int
+    in_h: int
+    in_w: int
+    out_h: int
+    out_w: int
+    pad_h: int
+    pad_w: int
+    rotated: bool
+    out_tile: int
+    kernel: int
+    pixels: bool
+
+    @property
+    def in_tile(self) -> int:
+        """Rows and columns of an input tile."""
+        return self.out_tile + self.kernel - 1
+
+    @property
+    def has_points(self) -> bool:
+        """Whether there are interpolation points for tiles of this size."""
+        return self.in_tile in POINTS
+
+    @property
+    def points(self) -> int:
+        """Elements of a transformed tile: the number of independent matrix products."""
+        return self.in_tile**2
+
+    @property
+    def tiles_h(self) -> int:
+        """Tiles along the height of one image."""
+        return ceil_div(self.out_h, self.out_tile)
+
+    @property
+    def tiles_w(self) -> int:
+        """Tiles along the width of one image."""
+        return ceil_div(self.out_w, self.out_tile)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of the whole batch."""
+        return self.batch * self.tiles_h * self.tiles_w
+
+    def defines(self) -> str:
+        """Return the sizes as `#define`s, one per line."""
+        values = {
+            "BATCH": self.batch, "CHANNELS": self.channels, "FILTERS": self.filters,
+            "IN_H": self.in_h, "IN_W": self.in_w, "OUT_H": self.out_h, "OUT_W": self.out_w,
+            "PAD_H": self.pad_h, "PAD_W": self.pad_w,
+            "OUT_TILE": self.out_tile, "IN_TILE": self.in_tile, "POINTS": self.points,
+            "TILES_H": self.tiles_h, "TILES_W": self.tiles_w, "TILES": self.tiles,
+        }  # fmt: skip
+        return "\n".join(f"#define {name} {value}" for name, value in values.items())
+
+    @property
+    def gradient(self) -> Geometry:
+        """What is read of the forward target's gradient: tiles that do not overlap, no padding."""
+        return replace(
+            self, source=self.target, channels=self.filters,
+            in_h=self.out_h, in_w=self.out_w, pad_h=0, pad_w=0,
+        )  # fmt: skip
+
+
+def geometry(problem: ConvProblem, out_tile: int) -> Geometry:
+    """Return the problem in terms of source, filter and target, whatever its direction."""
+    forward = problem.direction != "bwd_data"
+    c, k = problem.in_channels, problem.out_channels
+    x, y = (problem.height, problem.width), (problem.out_h, problem.out_w)
+    pads = (problem.pad_h, problem.pad_w)
+    pad_h, pad_w = pads if forward else (problem.kernel_h - 1 - pad for pad in pads)
+    return Geometry(
+        "x" if forward else "y",
+        "y" if forward else "x",
+        problem.batch,
+        *((c, k) if forward else (k, c)),
+        *((*x, *y) if forward else (*y, *x)),
+        pad_h,
+        pad_w,
+        rotated=not forward,
+        out_tile=out_tile,
+        kernel=problem.kernel_h,
+        pixels=problem.layout == "nhwc",
+    )
+
+
+def axis_function(name: str, matrix: Matrix, kind: str) -> str:
+    """Return a function that multiplies one row or column of a private tile by `matrix` in place.
+
+    Called for every column and then for every row of an in_tile x in_tile array, it transforms
+    the whole tile; elements are `step` apart.
+    """
+    inputs = [f"x{i}" for i in range(len(matrix[0]))]
+    outputs = [f"v[{i} * step]" for i in range(len(matrix))]
+    body = [f"const {kind} {x} = v[{i} * step];" for i, x in enumerate(inputs)]
+    body += statements(matrix, inputs, outputs, kind)
+    lines = "\n".join(f"    {line}" for line in body)
+    return f"static inline void {name}({kind} *v, const int step)\n{{\n{lines}\n}}"
+
+
+def input_launch(
+    dtype: str,
+    geo: Geometry,
+    role: str,
+    axis: str,
+    vec: int,
+    local: int,
+    *,
+    tiles: int,
+    read: str = "IN_TILE",
+    slice_t: int = 0,
+) -> Launch:
+    """Return the launch that transforms `tiles` tiles of the source, the real ones and zeros.
+
+    `axis` is the text of `input_axis`; `read` rows and columns of a tile are read from the source.
+    V, the buffer of that `role`, is [points, channels, tiles], or, in slices of `slice_t` tiles,
+    [slices, points, channels, slice_t]; of pixels, channels come last. A work-item takes `vec`
+    tiles of a channel, or of pixels channels of a tile; `local` are in a group, or about as many.
+    """
+    shape: dict[str, Any]
+    if geo.pixels:
+        template, group = "winograd_input_pixels", pixels_group(geo.channels // vec, local)
+        shape = {"vec": vec, "local_c": group[0], "local_t": group[1]}
+        items = (geo.channels // vec, tiles)
+    else:
+        template, group = "winograd_input", (local, 1)
+        shape = {"vec_t": vec, "local_t": local}
+        items = (tiles // vec, geo.channels)
+    source = render(
+        template,
+        preamble=dtype_preamble(dtype),
+        defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
+        input_axis=axis,
+        read=read,
+        slice=slice_t,
+        **shape,
+    )
+    return Launch(
+        source=source,
+        kernel="winograd_input",
+        global_size=(round_up(items[0], group[0]), round_up(items[1], group[1])),
+        local_size=group,
+        args=(*buffer(geo.source), *buffer(role)),
+    )
+
+
+def pixels_group(count: int, local: int) -> tuple[int, int]:
+    """Return the work-items of a group of about `local`, along `count` vectors of channels and
+    along tiles: of the channels at most a warp, in equal parts, so that few work-items are idle.
+    """  # noqa: D205
+    lanes = even_part(count, min(WARP, local))
+    return lanes, local // lanes
+
+
+def input_axis(geo: Geometry, width: int) -> str:
+    """Return `input_axis`, B^T along one axis, on vectors of `width` floats."""
+    return axis_function("input_axis", _matrices(geo).input, vector(width))
+
+
+def output_axis(geo: Geometry, width: int) -> str:
+    """Return `output_axis`, A^T along one axis, on vectors of `width` floats."""
+    return axis_function("output_axis", _matrices(geo).output, vector(width))
+
+
+def _matrices(geo: Geometry) -> Transforms:
+    return cook_toom(geo.out_tile, geo.kernel)
+
+
+def filter_tile(geo: Geometry, width: int) -> str:
+    """Return the function `filter_tile`: G g G^T of `width` filters and one channel."""
+    return render(
+        "winograd_filter_tile",
+        vec_k=width,
+        kernel=geo.kernel,
+        rotated=geo.rotated,
+        strided=geo.pixels,
+        filter_axis=axis_function("filter_axis", _matrices(geo).filter, vector(width)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FilterLayout:
+    """U as [points][filters / panel][channels][panel], the points `point` floats apart.
+
+    A panel that the filters do not fill repeats the last filter; its results are never stored.
+    """
+
+    geo: Geometry
+    panel: int
+    skewed: bool = False
+    """Keep the points from sharing cache sets; dense otherwise, as a GEMM wants its batches."""
+
+    @property
+    def point(self) -> int:
+        """Floats from one point to the next."""
+        dense = round_up(self.geo.filters, self.panel) * self.geo.channels
+        return odd_lines(dense) if self.skewed else dense
+
+    @property
+    def bytes(self) -> int:
+        """Size of the workspace."""
+        return FLOAT * self.geo.points * self.point
+
+
+def odd_lines(floats: int) -> int:
+    """Return the next odd number of cache lines, in floats: powers of two share cache sets."""
+    return CACHE_LINE * (ceil_div(floats, CACHE_LINE) | 1)
+
+
+def weights(problem: ConvProblem) -> tuple[Arg, ...]:
+    """Return the argument w: where images lie as pixels, its strides may be replaced."""
+    return strided_weights(problem) if problem.layout == "nhwc" else buffer("w")
+
+
+def filter_launch(
+    problem: ConvProblem, layout: FilterLayout, vec_k: int, local_k: int, channels_per_item: int
+) -> Launch:
+    """Return the launch that writes U from w.
+
+    One work-item transforms `vec_k` filters of `channels_per_item` channels; `local_k` of them
+    are a group.
+    """
+    geo = layout.geo
+    source = render(
+        "winograd_filter",
+        preamble=dtype_preamble(problem.dtype),
+        defines=geo.defines(),
+        filter_tile=filter_tile(geo, vec_k),
+        strided=geo.pixels,
+        panel=layout.panel,
+        point=layout.point,
+        vec_k=vec_k,
+        local_k=local_k,
+        channels_per_item=channels_per_item,
+    )
+    items_k = round_up(geo.filters, layout.panel) // vec_k
+    return Launch(
+        source=source,
+        kernel="winograd_filter",
+        global_size=(round_up(items_k, local_k), ceil_div(geo.channels, channels_per_item)),
+        local_size=(local_k, 1),
+        args=(*weights(problem), *buffer("u")),
+        of_weights=True,
+    )
+
+
+def no_points(geo: Geometry) -> str | None:
+    """Say with numbers that there are no matrices for such tiles, or None."""
+    if geo.has_points:
+        return None
+    known = ", ".join(str(size - geo.kernel + 1) for size in POINTS if size > geo.kernel)
+    return f"out_tile={geo.out_tile} has no matrices for kernels of {geo.kernel}; use {known}"
+
+
+def too_large(workspaces: Workspaces, limits: Limits) -> str | None:
+    """Say with numbers why these workspaces do not fit the device, or None."""
+    for role, size in workspaces:
+        if size > limits.max_alloc_bytes:
+            return (
+                f"workspace {role} needs {size} B; one allocation of the device is at most "
+                f"{limits.max_alloc_bytes} B. Try another out_tile or family."
+            )
+    total = sum(size for _, size in workspaces)
+    if total > limits.global_bytes // 2:
+        return (
+            f"the workspaces need {total} B of the device's {limits.global_bytes} B; at most "
+            "half is given to workspaces. Try another out_tile or family."
+        )
+    return None

@@ -1,0 +1,152 @@
+"""Fused Winograd convolution for GPUs: both transforms and the products in one kernel.
+
+V and M never reach global memory; where filters are many, `winograd_staged` reads V less often.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.winograd import winograd_common as common
+from oclgen.families.winograd.winograd_common import FLOAT, Geometry, serves
+from oclgen.limits import Limits
+from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.problem import ConvProblem
+from oclgen.render import dtype_preamble, render
+
+__all__ = ["DEFAULT", "NAME", "Config", "plan", "serves"]
+
+NAME = "winograd_fused"
+
+MAX_ACCUMULATORS = 160
+"""Private floats per work-item past which GPUs of 255 registers spill to memory."""
+VECS = (1, 2, 4)
+FILTER_GROUP = 32
+"""Work-items per group of the filter transform."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    out_tile: int
+    tile_t: int
+    tile_k: int
+    tile_c: int
+    item_t: int
+    item_k: int
+    vec: int
+    stage_u: bool
+    pad_v: int
+    pad_u: int
+    pad_m: int
+    pass_k: int
+
+    @property
+    def points(self) -> int:
+        """Elements of a transformed tile."""
+        return (self.out_tile + 2) ** 2
+
+    @property
+    def local_size(self) -> int:
+        """Work-items per group: one per point and register tile."""
+        return self.points * (self.tile_t // self.item_t) * (self.tile_k // self.item_k)
+
+    @property
+    def pool(self) -> int:
+        """Floats of local memory: V and U in the loop, M after it."""
+        loop = self.tile_t + self.pad_v + (self.tile_k + self.pad_u if self.stage_u else 0)
+        filters = self.tile_k // self.item_k * self.pass_k
+        return self.points * max(self.tile_c * loop, filters * (self.tile_t + self.pad_m))
+
+    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        if self.out_tile not in common.OUT_TILES:
+            return f"out_tile={self.out_tile} has no matrices; use one of {common.OUT_TILES}"
+        reason = self._indivisible()
+        if reason:
+            return reason
+        if self.item_t * self.item_k > MAX_ACCUMULATORS:
+            return (
+                f"item_t={self.item_t} item_k={self.item_k} needs {self.item_t * self.item_k} "
+                f"accumulators; at most {MAX_ACCUMULATORS} stay in registers"
+            )
+        if self.local_size > min(limits.max_work_group, limits.max_work_items[0]):
+            return (
+                f"{self.points} points of tile_t={self.tile_t} tile_k={self.tile_k} make a "
+                f"work-group of {self.local_size}; the device allows {limits.max_work_group}"
+            )
+        if self.pool * FLOAT > limits.local_bytes:
+            return (
+                f"tile_t={self.tile_t} tile_k={self.tile_k} tile_c={self.tile_c} needs "
+                f"{self.pool * FLOAT} B of local memory; the device has {limits.local_bytes} B. "
+                "Try a smaller tile_c."
+            )
+        return common.too_large(workspaces(problem, self), limits)
+
+    def _indivisible(self) -> str | None:
+        if self.vec not in VECS:
+            return f"vec={self.vec}: local memory is read by {VECS} floats"
+        rules = (
+            ("tile_t", "item_t"), ("tile_k", "item_k"), ("item_t", "vec"), ("item_k", "vec"),
+            ("item_k", "pass_k"), ("pad_u", "vec"), ("pad_v", "vec"),
+        )  # fmt: skip
+        for whole, part in rules:
+            if getattr(self, whole) % getattr(self, part):
+                values = f"{whole}={getattr(self, whole)} {part}={getattr(self, part)}"
+                return f"{values}: the first must be a multiple of the second"
+        if self.pad_u and not self.stage_u:
+            return f"pad_u={self.pad_u} pads nothing while stage_u is off; use pad_u=0"
+        return None
+
+
+DEFAULT = Config(
+    out_tile=2, tile_t=8, tile_k=8, tile_c=4, item_t=4, item_k=4, vec=4,
+    stage_u=True, pad_v=0, pad_u=0, pad_m=1, pass_k=2,
+)  # fmt: skip
+
+
+def _filters(geo: Geometry, config: Config) -> common.FilterLayout:
+    """Return U [points, channels, filters], the filters padded to whole blocks."""
+    return common.FilterLayout(geo, panel=round_up(geo.filters, config.tile_k))
+
+
+def workspaces(problem: ConvProblem, config: Config) -> common.Workspaces:
+    """Return role and bytes of every workspace: U alone."""
+    return (("u", _filters(common.geometry(problem, config.out_tile), config).bytes),)
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return the launches: the filter transform and the fused convolution."""
+    geo = common.geometry(problem, config.out_tile)
+    filters = _filters(geo, config)
+    launches = (
+        common.filter_launch(problem, filters, 1, FILTER_GROUP, 1),
+        _convolution(problem, geo, config, filters.panel),
+    )
+    return Plan(launches, workspaces(problem, config))
+
+
+def _convolution(problem: ConvProblem, geo: Geometry, config: Config, k_padded: int) -> Launch:
+    source = render(
+        NAME,
+        **asdict(config),
+        preamble=dtype_preamble(problem.dtype),
+        defines=f"{geo.defines()}\n#define K_PADDED {k_padded}",
+        input_axis=common.input_axis(geo, 1),
+        output_axis=common.output_axis(geo, 1),
+        local_size=config.local_size,
+        pool=config.pool,
+        channels_edge=geo.channels % config.tile_c != 0,
+        **epilogue(problem, "out"),
+    )
+    groups_t = ceil_div(geo.tiles, config.tile_t)
+    return Launch(
+        source=source,
+        kernel=NAME,
+        global_size=(groups_t * config.local_size, k_padded // config.tile_k),
+        local_size=(config.local_size, 1),
+        args=(*buffer(geo.source), *buffer("u"), *terms(problem), *buffer(geo.target)),
+        local_bytes=config.pool * FLOAT,
+    )

@@ -1,0 +1,53 @@
+"""What the staged Winograd families do otherwise where images lie as pixels, in channels_last.
+
+It is no family. The transform of inputs is `winograd_common`'s in both layouts, the inverse of
+planes `winograd_staged`'s; the products between are the families'.
+"""
+
+from __future__ import annotations
+
+from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.winograd import winograd_common as common
+from oclgen.families.winograd.winograd_common import Geometry
+from oclgen.limits import Limits
+from oclgen.plan import Launch, buffer, round_up
+from oclgen.problem import ConvProblem
+from oclgen.render import dtype_preamble, render
+
+
+def conflict(geo: Geometry, vec: int, limits: Limits) -> str | None:
+    """Say why pixels cannot be transformed in vectors of `vec` channels on such a device, or None.
+
+    None where images lie as planes.
+    """
+    if not geo.pixels:
+        return None
+    if limits.kind == "cpu":
+        return "on CPUs images in channels_last are copied, for families that were made for CPUs"
+    if geo.channels % vec or geo.filters % vec:
+        return f"vec_t={vec} does not divide {geo.channels} channels and {geo.filters} filters"
+    return None
+
+
+def output_launch(
+    problem: ConvProblem, geo: Geometry, vec: int, local: int, *, tiles: int
+) -> Launch:
+    """Return the launch that transforms M [points, `tiles`, filters] back to the target."""
+    group = common.pixels_group(geo.filters // vec, local)
+    source = render(
+        "winograd_output_pixels",
+        preamble=dtype_preamble(problem.dtype),
+        defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
+        output_axis=common.output_axis(geo, vec),
+        **epilogue(problem, "(target + offset_target)"),
+        vec=vec,
+        local_k=group[0],
+        local_t=group[1],
+    )
+    return Launch(
+        source=source,
+        kernel="winograd_output",
+        global_size=(round_up(geo.filters // vec, group[0]), round_up(geo.tiles, group[1])),
+        local_size=group,
+        args=(*buffer("m"), *terms(problem), *buffer(geo.target)),
+    )

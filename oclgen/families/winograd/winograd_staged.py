@@ -1,0 +1,195 @@
+"""Staged Winograd convolution: filter and input transforms, batched GEMM, inverse transform.
+
+The product itself is not written here: any GEMM family's plan does it, in_tile^2 matrices at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from typing import Any, TypeGuard
+
+from oclgen.families.gemm import gemm_register, gemm_staged
+from oclgen.families.gemm.gemm_parts import aligned_preamble
+from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.winograd import winograd_common as common
+from oclgen.families.winograd import winograd_pixels as pixels
+from oclgen.families.winograd.winograd_common import FLOAT, Geometry
+from oclgen.limits import Limits
+from oclgen.plan import Buffer, Launch, Offset, Plan, buffer, ceil_div, round_up
+from oclgen.problem import ConvProblem, GemmProblem, Problem
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
+
+NAME = "winograd_staged"
+
+GEMMS: dict[str, Any] = {module.NAME: module for module in (gemm_register, gemm_staged)}
+"""The families that can do the product."""
+TILE_STEP = 16
+"""Tiles are padded to a multiple of this: no vector of them is ever split."""
+ROLES = {"a": "u", "b": "v", "c": "m"}
+ROLES_OF_PIXELS = {"a": "v", "b": "u", "c": "m"}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters: output tile, shape of the transforms' work-items, and the product's config.
+
+    `vec_t` and `local_t` are tiles of a work-item and work-items of a group; of pixels a work-item
+    takes `vec_t` channels of one tile.
+    `gemm` names a GEMM family and its config: see `gemm_text`.
+    """
+
+    out_tile: int
+    vec_t: int
+    local_t: int
+    vec_k: int
+    local_k: int
+    gemm: str
+
+    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+        geo = common.geometry(problem, self.out_tile)
+        if reason := common.no_points(geo):
+            return reason
+        if self.vec_t not in VECTOR_WIDTHS or self.vec_k not in VECTOR_WIDTHS:
+            return f"vec_t={self.vec_t} vec_k={self.vec_k}: vector widths are {VECTOR_WIDTHS}"
+        largest = min(limits.max_work_group, limits.max_work_items[0])
+        if max(self.local_t, self.local_k) > largest:
+            return f"local_t={self.local_t} local_k={self.local_k}: the device allows {largest}"
+        if geo.filters % self.vec_k:
+            return f"vec_k={self.vec_k} does not divide the {geo.filters} filters"
+        if reason := pixels.conflict(geo, self.vec_t, limits):
+            return reason
+        try:
+            family, config = parse_gemm(self.gemm)
+        except ValueError as error:
+            return str(error)
+        reason = config.why_not(gemm_problem(geo), limits)
+        if reason:
+            return f"the product by {family}: {reason}"
+        return common.too_large(workspaces(geo), limits)
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether it is a forward or backward-data convolution of 3x3 or 5x5 with stride 1."""
+    return common.fits(problem) and problem.direction != "bwd_weights"
+
+
+def gemm_problem(geo: Geometry) -> GemmProblem:
+    """Return the product of all points: M [filters, tiles] = U^T [channels, filters] V.
+
+    Of pixels it is M [tiles, filters] = V [tiles, channels] U, so that what neighbouring work-items
+    transform are neighbours on both sides.
+    """
+    tiles = round_up(geo.tiles, TILE_STEP)
+    if geo.pixels:
+        return GemmProblem(tiles, geo.filters, geo.channels, batch=geo.points)
+    return GemmProblem(geo.filters, tiles, geo.channels, trans_a=True, batch=geo.points)
+
+
+def gemm_text(family: str, config: Any) -> str:
+    """Return family and config of a product as one word: `gemm_register:item_m=8,item_n=32,...`."""
+    return f"{family}:" + ",".join(f"{name}={value}" for name, value in asdict(config).items())
+
+
+@cache
+def parse_gemm(text: str) -> tuple[str, Any]:
+    """Return the family's name and the config that `gemm_text` wrote.
+
+    Raises:
+        ValueError: unknown family, or parameters that are not that family's.
+    """
+    family, _, rest = text.partition(":")
+    if family not in GEMMS:
+        raise ValueError(f"gemm={text!r}: known families are {', '.join(GEMMS)}")
+    values = dict(pair.partition("=")[::2] for pair in rest.split(","))
+    kinds = {field.name: field.type for field in fields(GEMMS[family].Config)}
+    if set(values) != set(kinds):
+        raise ValueError(f"gemm={text!r}: {family} has the parameters {', '.join(kinds)}")
+    parsed = {name: _READERS[str(kinds[name])](value) for name, value in values.items()}
+    return family, GEMMS[family].Config(**parsed)
+
+
+_READERS: dict[str, Any] = {"int": int, "bool": lambda text: text == "True", "str": str}
+
+DEFAULT = Config(
+    out_tile=4, vec_t=1, local_t=32, vec_k=1, local_k=32,
+    # CPUs prefer other families to this one, so the product is one for GPUs
+    gemm=gemm_text(gemm_staged.NAME, replace(gemm_staged.DEFAULT, tile_m=64, tile_n=64)),
+)  # fmt: skip
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return the launches: filter transform, input transform, product, inverse transform."""
+    geo = common.geometry(problem, config.out_tile)
+    family, gemm_config = parse_gemm(config.gemm)
+    filters = _filters(geo)
+    product: Plan = GEMMS[family].plan(gemm_problem(geo), gemm_config)
+    roles = ROLES_OF_PIXELS if geo.pixels else ROLES
+    launches = (
+        common.filter_launch(problem, filters, config.vec_k, config.local_k, 1),
+        common.input_launch(
+            problem.dtype,
+            geo,
+            "v",
+            common.input_axis(geo, config.vec_t),
+            config.vec_t,
+            config.local_t,
+            tiles=round_up(geo.tiles, TILE_STEP),
+        ),
+        *(renamed(launch, roles) for launch in product.launches),
+        _output_launch(problem, geo, config),
+    )
+    return replace(product, launches=launches, workspaces=(*workspaces(geo), *product.workspaces))
+
+
+def workspaces(geo: Geometry) -> common.Workspaces:
+    """Return role and bytes of U, V and M; the product may have its own besides."""
+    tiles = round_up(geo.tiles, TILE_STEP)
+    return (
+        ("u", _filters(geo).bytes),
+        ("v", FLOAT * geo.points * geo.channels * tiles),
+        ("m", FLOAT * geo.points * geo.filters * tiles),
+    )
+
+
+def _filters(geo: Geometry) -> common.FilterLayout:
+    """Return U as the product wants it: dense [points, channels, filters]."""
+    return common.FilterLayout(geo, panel=geo.filters)
+
+
+def renamed(launch: Launch, roles: dict[str, str]) -> Launch:
+    """Return the product's launch with the workspaces that stand for its a, b and c."""
+    args = [
+        type(arg)(roles.get(arg.role, arg.role)) if isinstance(arg, (Buffer, Offset)) else arg
+        for arg in launch.args
+    ]
+    return replace(launch, args=tuple(args))
+
+
+def _output_launch(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
+    tiles = round_up(geo.tiles, TILE_STEP)
+    if geo.pixels:
+        return pixels.output_launch(problem, geo, config.vec_t, config.local_t, tiles=tiles)
+    source = render(
+        "winograd_output",
+        preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
+        defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
+        output_axis=common.output_axis(geo, config.vec_t),
+        **epilogue(problem, "(target + offset_target)"),
+        run=_run(geo) if config.vec_t == 1 else 1,
+        vec_t=config.vec_t,
+        local_t=config.local_t,
+    )
+    return Launch(
+        source=source,
+        kernel="winograd_output",
+        global_size=(round_up(ceil_div(geo.tiles, config.vec_t), config.local_t), geo.filters),
+        local_size=(config.local_t, 1),
+        args=(*buffer("m"), *terms(problem), *buffer(geo.target)),
+    )
+
+
+def _run(geo: Geometry) -> int:
+    """Return how many results of a row one store can take in every tile: up to 128 bits."""
+    return next(run for run in (4, 2, 1) if geo.out_tile % run == 0 and geo.out_w % run == 0)

@@ -1,0 +1,74 @@
+"""Builds programs ahead in processes of their own, so that the device need not wait for compilers.
+
+It measures nothing, and chooses nothing: `oclgen.measuring.worker` takes what it built to the
+device.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from queue import SimpleQueue
+from typing import Any
+
+from oclgen.measurement import Measurement
+from oclgen.measuring.child import Child, ChildError, WorkerError
+from oclgen.problem import Problem
+
+Built = dict[str, bytes] | Measurement
+"""The binaries of a variant's programs by their source, or why there are none."""
+Key = tuple[Problem, str, Any]
+
+
+@dataclass
+class Builders:
+    """A pool of building processes; one that dies or hangs costs its own build and is replaced.
+
+    A thread waits for each process: compilers of OpenCL runtimes crash, so none runs in ours.
+    """
+
+    children: list[Child]
+    _idle: SimpleQueue[Child] = field(default_factory=SimpleQueue, init=False)
+    _builds: dict[Key, Future[Built]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        """Start no process yet: each starts with its first build."""
+        self._threads = ThreadPoolExecutor(max(len(self.children), 1), "builder")
+        for child in self.children:
+            self._idle.put(child)
+
+    def start(self, problem: Problem, family: str, config: Any) -> None:
+        """Begin to build a variant, unless that was begun before or there is no process for it."""
+        key = (problem, family, config)
+        if self.children and key not in self._builds:
+            self._builds[key] = self._threads.submit(self._build, key)
+
+    def take(self, problem: Problem, family: str, config: Any, alone: bool) -> Built:
+        """Return what became of a variant that was begun, once; without binaries if it was not.
+
+        With `alone` this waits until no build is under way, since on a CPU they would slow what
+        is measured next.
+        """
+        future = self._builds.pop((problem, family, config), None)
+        if alone:
+            wait([*self._builds.values(), *([future] if future else [])])
+        return future.result() if future else {}
+
+    def close(self) -> None:
+        """End all processes; builds under way come to nothing."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for child in self.children:
+            child.close()
+
+    def _build(self, key: Key) -> Built:
+        problem, family, config = key
+        child = self._idle.get()
+        try:
+            answer: Built = child.ask((problem, family, asdict(config)), "compiling")
+        except ChildError as error:
+            return error.as_failure()
+        except WorkerError:  # no process to be had: the one that measures builds it
+            return {}
+        finally:
+            self._idle.put(child)
+        return answer

@@ -1,0 +1,165 @@
+"""A process of our own that may die: starts it, asks it, and says how and when it ended.
+
+What it does with a question is `oclgen.measuring.worker`'s business.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any, Literal, cast
+
+from oclgen.limits import DeviceInfo
+from oclgen.measurement import Measurement
+
+Stage = Literal["starting", "preparing", "compiling", "running"]
+
+TIMEOUTS: dict[Stage, float] = {
+    "starting": 120.0,
+    "preparing": 600.0,
+    "compiling": 60.0,
+    "running": 60.0,
+}
+"""Seconds that each stage may take. Preparing is the float64 reference of a large problem."""
+
+
+class WorkerError(RuntimeError):
+    """The child process cannot be started, or sees another device than its parent."""
+
+
+class ChildError(RuntimeError):
+    """The child died or did not answer in time while it did what `stage` says."""
+
+    def __init__(self, stage: Stage, message: str, timed_out: bool) -> None:
+        super().__init__(f"{stage} {message}")
+        self.stage, self.timed_out = stage, timed_out
+
+    def as_failure(self) -> Measurement:
+        """Return what it means for the variant that was being built or measured."""
+        if self.timed_out:
+            return Measurement(invalidity="timeout", reason=str(self))
+        compiling = self.stage == "compiling"
+        return Measurement(invalidity="compile" if compiling else "runtime", reason=str(self))
+
+
+@dataclass
+class Child:
+    """A process that serves questions about one device, one at a time, and is replaced if it dies.
+
+    It is started when it is first needed. `role` is what `oclgen.measuring.worker` runs in it.
+    """
+
+    role: Literal["build", "measure"]
+    index: int
+    info: DeviceInfo
+    timeouts: Mapping[Stage, float] = field(default_factory=lambda: dict(TIMEOUTS))
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _pipe: Connection | None = field(default=None, init=False)
+
+    def ask(self, question: Any, stage: Stage) -> Any:
+        """Return the answer to `question`; until it comes, the child may name further stages.
+
+        Raises:
+            WorkerError: no child can be had.
+            ChildError: it died or took too long, and was ended.
+        """
+        self.start()
+        assert self._pipe is not None
+        try:
+            self._pipe.send(question)
+            while True:
+                answer = self._receive(stage)
+                if not isinstance(answer, str):
+                    return answer
+                stage = cast(Stage, answer)
+        except TimeoutError:
+            self.close()
+            message = f"took longer than {self.timeouts[stage]:.0f} s"
+            raise ChildError(stage, message, timed_out=True) from None
+        except (EOFError, OSError):
+            message = f"ended the process ({self._cause_of_death()})"
+            raise ChildError(stage, message, timed_out=False) from None
+        except BaseException:  # an interrupt: the answer that is under way belongs to nobody
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int | None:
+        """The process id; None while there is no process."""
+        return self._process.pid if self._process else None
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        process, pipe = self._process, self._pipe
+        self._process = self._pipe = None
+        if process is not None:
+            process.kill()
+            process.wait()
+        if pipe is not None:
+            pipe.close()
+
+    def start(self) -> None:
+        """Start the process unless there is one.
+
+        Raises:
+            WorkerError: it ended at its start, or sees another device under this index.
+        """
+        if self._pipe is not None:
+            return
+        self._spawn()
+        try:
+            seen = self._receive("starting")
+        except (EOFError, OSError, TimeoutError) as error:
+            cause = self._cause_of_death()
+            raise WorkerError(
+                f"no process to {self.role} in: it ended at its start ({cause})"
+            ) from error
+        if seen != self.info:
+            self.close()
+            raise WorkerError(
+                f"device {self.index} was {self.info} and is {seen} in a new process: has its "
+                "driver changed? Start again; what was measured is kept under the old one"
+            )
+
+    def _receive(self, stage: Stage) -> Any:
+        assert self._pipe is not None
+        if not self._pipe.poll(self.timeouts[stage]):
+            raise TimeoutError
+        return self._pipe.recv()
+
+    def _spawn(self) -> None:
+        ours, theirs = socket.socketpair()
+        worker = ["-m", "oclgen.measuring.worker", self.role, str(theirs.fileno())]
+        command = [sys.executable, "-P", *worker]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYOPENCL_NO_CACHE": "1",  # what is tried once is not worth keeping
+        }
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, str(self.index)],
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is the parent's to handle
+            )
+        self._pipe = Connection(ours.detach())
+
+    def _cause_of_death(self) -> str:
+        """Return how the process ended, and forget it."""
+        code = 0
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(timeout=5)
+        self.close()
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"

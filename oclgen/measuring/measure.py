@@ -1,0 +1,232 @@
+"""Measures one variant on a device: build, verify against float64, time; failures are values.
+
+Which variant to measure and where the result goes is the search's and the database's business.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oclgen.measurement import Cache, Measurement
+from oclgen.measuring.canary import Guarded, guarded
+from oclgen.measuring.conditions import before_and_after, conditions
+from oclgen.measuring.excerpt import Excerpt, excerpt
+from oclgen.measuring.reference import random_inputs, reference
+from oclgen.opencl.device import BuildError, Device, LaunchError, PreparedPlan
+from oclgen.plan import COUNTER_BYTES, COUNTERS, Plan
+from oclgen.problem import DTYPES, Problem
+
+TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 4e-3, "bf16": 3e-2}
+"""Largest relative L2 error against float64; single elements may be off by ten times as much of
+the largest. Winograd F(4x4) with 256 channels has 2.1e-6 in fp32."""
+WARM_UP_MS = 20.0
+MIN_SAMPLES, MAX_SAMPLES, SAMPLE_MS = 5, 100, 250.0
+"""Samples are taken until their median is known, and no longer than this."""
+KNOWN = 0.005
+"""The median is known when its 95 % confidence interval is this part of it to either side."""
+LOSER = 1.5
+"""A variant none of whose first samples comes within this factor of the best time has lost."""
+HOPELESS = 3.0
+"""One whose first launch takes so many times the best is not timed any further."""
+SPOT_BYTES = 32 * 2**20
+"""What is read back of each input after a variant, to see whether it was written to."""
+FLUSH_BYTES = 64 * 2**20
+"""What is written at least between launches with cold caches; four times a larger cache."""
+
+
+class Bench:
+    """Inputs, reference and guarded buffers of one problem on one device, for many variants.
+
+    Of a problem too large for a float64 reference in seconds an excerpt is compared (see
+    `oclgen.measuring.excerpt`), drawn anew by `seed`; that every element was written is checked
+    always, and so is that nothing was written beside the buffers. `cache` says what time is
+    measured.
+    """
+
+    def __init__(
+        self, device: Device, problem: Problem, seed: int = 0, cache: Cache = "warm"
+    ) -> None:
+        self.device, self.problem, self.seed, self.cache = device, problem, seed, cache
+        inputs, self.excerpt, self.expected = _case(problem, seed)
+        self._like = encode(np.empty(problem.buffers[problem.output], np.float32), problem.dtype)
+        stored = {
+            role: np.ascontiguousarray(encode(array, problem.dtype))
+            for role, array in inputs.items()
+        }
+        self._inputs = [(guarded(device, role, each.nbytes), each) for role, each in stored.items()]
+        self.buffers = {one.role: one.region for one, _ in self._inputs}
+        self._spots = random.Random(seed)
+        self._write_inputs()
+        self._flush = Flush(device) if cache == "cold" else None
+
+    def measure(self, plan: Plan, limit_ms: float = float("inf")) -> Measurement:
+        """Verify `plan`, then time it; give up early when it is far slower than `limit_ms`.
+
+        `limit_ms` is the best time known so far. Failures are returned, never raised.
+        """
+        before = conditions(self.device.info, self.device.handle)
+        try:
+            error, reason, samples = self._try(plan, limit_ms)
+            if spoiled := self._spoiled_inputs():
+                error, reason = float("inf"), spoiled
+                self._write_inputs()  # the next variant must not pay for this one
+        except BuildError as refusal:
+            return Measurement(invalidity="compile", reason=str(refusal), seed=self.seed)
+        except LaunchError as refusal:
+            return Measurement(invalidity="runtime", reason=str(refusal), seed=self.seed)
+        if reason:
+            return Measurement((), "correctness", reason, error, self.seed)
+        after = conditions(self.device.info, self.device.handle)
+        noted = before_and_after(before, after)
+        return Measurement(samples, "none", "", error, self.seed, self.cache, noted)
+
+    def _try(self, plan: Plan, limit_ms: float) -> tuple[float, str, tuple[float, ...]]:
+        """Return the error, why the variant is wrong or "", and its times."""
+        out = guarded(self.device, self.problem.output, self._like.nbytes)
+        spaces = [guarded(self.device, role, size) for role, size in plan.workspaces]
+        if plan.counters:
+            spaces += [guarded(self.device, COUNTERS, COUNTER_BYTES * plan.counters, content=0)]
+        written = {one.role: one.region for one in (out, *spaces)}
+        prepared = self.device.prepare(plan, {**self.buffers, **written})
+        first = prepared.run()
+        error, reason = self._judge(out, spaces)
+        if reason:
+            return error, reason, ()
+        if first > HOPELESS * limit_ms:
+            # the first launch also pays for what runtimes put off until then
+            first = min(first, prepared.run())
+        if first > HOPELESS * limit_ms:
+            return error, "", (first,)
+        samples = time_samples(prepared, limit_ms, self._flush)
+        # a race may show in a later launch only
+        error, reason = self._judge(out, spaces)
+        return error, reason and f"after {len(samples)} launches: {reason}", samples
+
+    def _judge(self, out: Guarded, spaces: Sequence[Guarded]) -> tuple[float, str]:
+        """Return the error against the reference, and why the output is wrong or ""."""
+        damages = [damage for one in (out, *spaces) if (damage := one.damage())]
+        if damages:
+            return float("inf"), f"wrote out of bounds: {', '.join(damages)}"
+        left = sum(one.changed() for one in spaces if one.role == COUNTERS)
+        if left:
+            return float("inf"), f"left {left} bytes of {COUNTERS} that are not zero"
+        got = decode(self.device.download(out.region, self._like), self.problem.dtype)
+        unwritten = got.size - int(np.count_nonzero(np.isfinite(got)))
+        if unwritten:
+            return float("inf"), f"{unwritten} of {got.size} elements are not finite"
+        part = self.excerpt.of(self.problem.output, got)
+        return compare(part, self.expected, TOLERANCE[self.problem.dtype])
+
+    def _spoiled_inputs(self) -> str:
+        """Say which inputs, or what lies beside them, a variant wrote to; "" if none.
+
+        Of a large input a random part is looked at: reading all of it takes longer than a variant.
+        """
+        for one, array in self._inputs:
+            if damage := one.damage():
+                return f"wrote out of bounds: {damage}"
+            stored = array.reshape(-1).view(np.uint8)
+            begin = self._spots.randrange(max(stored.size - SPOT_BYTES, 0) + 1)
+            spot = stored[begin : begin + SPOT_BYTES]
+            if not np.array_equal(self.device.download(one.region, spot, begin), spot):
+                return f"wrote to its input {one.role}"
+        return ""
+
+    def _write_inputs(self) -> None:
+        for one, array in self._inputs:
+            one.restore()
+            self.device.write(one.region, array)
+
+
+class Flush:
+    """Writes more than the last-level cache holds, so that the next launch finds it cold."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._size = max(FLUSH_BYTES, 4 * device.cache_bytes)
+        self._buffer = device.empty(self._size)
+
+    def __call__(self) -> None:
+        """Write; a launch that is enqueued next runs after it."""
+        self._device.fill(self._buffer, 0, self._size)
+
+
+@lru_cache(maxsize=2)
+def _case(problem: Problem, seed: int) -> tuple[Mapping[str, NDArray[Any]], Excerpt, NDArray[Any]]:
+    """Return the inputs as the dtype stores them, the part to compare, and its reference."""
+    inputs = {
+        role: decode(encode(array, problem.dtype), problem.dtype)
+        for role, array in random_inputs(problem, seed).items()
+    }
+    part = excerpt(problem, seed)
+    cut = {role: part.of(role, array) for role, array in inputs.items()}
+    return inputs, part, reference(part.problem, cut)
+
+
+def time_samples(
+    prepared: PreparedPlan, limit_ms: float = float("inf"), flush: Callable[[], None] | None = None
+) -> tuple[float, ...]:
+    """Return event times in ms after a warm-up: as many as it takes to know their median.
+
+    Buffers stay the same, so caches are warm unless `flush` is called before each launch. What is
+    clearly slower than `limit_ms` is given up after `MIN_SAMPLES`.
+    """
+    spent = 0.0
+    while spent < WARM_UP_MS:
+        spent += max(prepared.run(), 0.01)
+    samples: list[float] = []
+    end = time.perf_counter() + SAMPLE_MS / 1e3
+    while len(samples) < MIN_SAMPLES or (len(samples) < MAX_SAMPLES and time.perf_counter() < end):
+        if flush:
+            flush()
+        samples.append(prepared.run())
+        if len(samples) >= MIN_SAMPLES and (
+            min(samples) > LOSER * limit_ms or uncertainty(samples) < KNOWN
+        ):
+            break
+    return tuple(samples)
+
+
+def uncertainty(samples: Sequence[float]) -> float:
+    """Return half of the 95 % confidence interval of the median, as a part of the median.
+
+    1.57 x interquartile range / sqrt(n) for roughly normal times: the notches of McGill, Tukey and
+    Larsen 1978, which outliers do not touch.
+    """
+    low, middle, high = np.quantile(samples, [0.25, 0.5, 0.75])
+    return float(1.57 * (high - low) / np.sqrt(len(samples)) / max(middle, 1e-9))
+
+
+def compare(got: NDArray[Any], want: NDArray[Any], tolerance: float) -> tuple[float, str]:
+    """Return (relative L2 error, why it is wrong or ""); a NaN is wrong."""
+    difference = np.abs(got.astype(np.float64) - want)
+    norm = float(np.linalg.norm(want)) or 1.0
+    error = float(np.linalg.norm(difference)) / norm
+    worst = float(difference.max()) / (float(np.abs(want).max()) or 1.0)
+    if error <= tolerance and worst <= 10 * tolerance:
+        return error, ""
+    return error, f"relative L2 {error:.2e}, worst element {worst:.2e}, allowed {tolerance:.0e}"
+
+
+def encode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Return fp32 values as stored: float32, float16, or bf16 bits in uint16 (round to even)."""
+    if dtype == "bf16":
+        bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32).astype(np.uint64)
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        return np.where(np.isnan(array), 0x7FC0, rounded).astype(np.uint16)
+    assert DTYPES[dtype] in (2, 4)
+    return array.astype(np.float16 if dtype == "fp16" else np.float32, copy=False)
+
+
+def decode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Return stored values as float32; the inverse of `encode`."""
+    if dtype == "bf16":
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float32, copy=False)

@@ -1,0 +1,161 @@
+"""Measures what a device can do at most, to say how near a kernel comes; takes 0.3 s.
+
+It is no vendor's figure and no promise: the best that simple generated kernels reach here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from oclgen.limits import KIB, Limits
+from oclgen.opencl import ptx
+from oclgen.opencl.device import BuildError, Device, LaunchError, PreparedPlan
+from oclgen.plan import Launch, Plan, Scalar, buffer
+from oclgen.render import render
+
+CHAINS = {"cpu": ((16, 12), (8, 12)), "gpu": ((1, 16), (4, 4)), "other": ((4, 4),)}
+"""(vector width, chains) worth trying, by kind of device. A CPU with 32 vector registers holds 12
+chains and two constants twice over; a GPU's scalar lanes want few registers per work-item."""
+TARGET_MS = 10.0
+REPEATS = 8
+COPY_BYTES = {"cpu": 64 * KIB * KIB, "gpu": 256 * KIB * KIB, "other": 64 * KIB * KIB}
+"""Bytes copied: well above the caches that such devices have."""
+
+
+MATRIX_DTYPES = ("tf32", "fp16", "bf16")
+GROUPS_PER_UNIT = 48
+"""Work-groups of the matrix kernels per compute unit: several rounds of what fits at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixUnit:
+    """A kernel of matrix instructions: of which kind, of what size, and how many in a step."""
+
+    instruction: Literal["mma", "wgmma"]
+    m: int
+    n: int
+    chains: int
+    group: int
+
+    def source(self, dtype: str) -> str:
+        """Return the kernel for a dtype."""
+        unit = self.instruction
+        text = render("peak_matrix", unit=unit, dtype=dtype, n=self.n, chains=self.chains)
+        return ptx.with_target(text, "sm_90a") if unit == "wgmma" else text
+
+    def launch(self, limits: Limits, dtype: str) -> tuple[Launch, int]:
+        """Return the launch that fills a device, and the operations of one step."""
+        groups = GROUPS_PER_UNIT * limits.compute_units
+        k = 8 if dtype == "tf32" else 16
+        flops = 2 * self.m * self.n * k * self.chains * groups
+        items = groups * self.group
+        return _launch("peak_matrix", self.source(dtype), items, self.group), flops
+
+
+MATRIX_UNITS = (
+    MatrixUnit("mma", m=16, n=8, chains=8, group=32),
+    MatrixUnit("wgmma", m=64, n=128, chains=8, group=128),
+    MatrixUnit("wgmma", m=64, n=256, chains=8, group=128),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """Measured fp32 multiply-add rate in GFLOP/s and copy bandwidth in GB/s (read and write)."""
+
+    gflops: float
+    gbytes: float
+
+
+@cache
+def measure(device: Device) -> Peak:
+    """Measure a device once per process.
+
+    Raises:
+        BuildError: the compiler refused a kernel.
+        LaunchError: a launch failed.
+    """
+    candidates = CHAINS[device.limits.kind]
+    return Peak(max(_gflops(device, vec, chains) for vec, chains in candidates), _gbytes(device))
+
+
+@cache
+def matrix_gflops(device: Device) -> dict[str, float]:
+    """Measure the matrix units once per process: GFLOP/s by dtype, empty for a device without.
+
+    `wgmma` or `mma.sync`, whichever is faster, with sums in fp32. A kernel that the compiler
+    refuses is passed over.
+    """
+    rates = {
+        dtype: max(_matrix_gflops(device, unit, dtype) for unit in MATRIX_UNITS)
+        for dtype in MATRIX_DTYPES
+    }
+    return {dtype: rate for dtype, rate in rates.items() if rate}
+
+
+def _matrix_gflops(device: Device, unit: MatrixUnit, dtype: str) -> float:
+    if unit.instruction not in device.limits.instructions:
+        return 0.0
+    try:
+        return _rate(device, *unit.launch(device.limits, dtype))
+    except (BuildError, LaunchError):
+        return 0.0
+
+
+def _gflops(device: Device, vec: int, chains: int) -> float:
+    items, group = _items(device.limits)
+    source = render("peak_fma", vec=vec, chains=chains)
+    return _rate(device, _launch("peak_fma", source, items, group), 2 * items * vec * chains)
+
+
+def _launch(kernel: str, source: str, items: int, group: int) -> Launch:
+    args = (*buffer("out"), Scalar(0, name="steps"))
+    return Launch(source, kernel, (items,), (group,), args)
+
+
+def _rate(device: Device, launch: Launch, flops: int) -> float:
+    """Return the GFLOP/s of a kernel that makes `flops` operations per step, and few besides."""
+    out = device.empty(4 * launch.global_size[0])
+
+    def prepared(steps: int) -> PreparedPlan:
+        return device.prepare(Plan((launch,)), {"out": out}, scalars={"steps": steps})
+
+    steps, spent = 512, 0.0
+    while spent < TARGET_MS / 4:
+        steps *= 2
+        spent = _best(prepared(steps), 1)
+    steps = int(steps * TARGET_MS / spent)
+    return 1e-6 * flops * steps / _best(prepared(steps), REPEATS)
+
+
+def _gbytes(device: Device) -> float:
+    vec = 16 if device.limits.kind == "cpu" else 4
+    group = min(256, device.limits.max_work_group)
+    room = min(device.limits.max_alloc_bytes, device.limits.global_bytes // 4)
+    items = min(COPY_BYTES[device.limits.kind], room) // (4 * vec * group) * group
+    size = 4 * vec * items
+    launch = Launch(
+        source=render("peak_copy", vec=vec),
+        kernel="peak_copy",
+        global_size=(items,),
+        local_size=(group,),
+        args=(*buffer("in"), *buffer("out")),
+    )
+    buffers = {"in": device.empty(size), "out": device.empty(size)}
+    return 2e-6 * size / _best(device.prepare(Plan((launch,)), buffers), REPEATS)
+
+
+def _items(limits: Limits) -> tuple[int, int]:
+    """Return work-items and work-group size that fill a device several times over."""
+    if limits.kind == "cpu":
+        return 32 * limits.compute_units, 1
+    group = min(256, limits.max_work_group)
+    return 16 * group * limits.compute_units, group
+
+
+def _best(prepared: PreparedPlan, repeats: int) -> float:
+    """Return the least event time in milliseconds; the first run, which pays for pages, is out."""
+    prepared.run()
+    return min(prepared.run() for _ in range(repeats))

@@ -1,0 +1,180 @@
+"""Measures variants in a child process, so that one that crashes or hangs costs that process only.
+
+What is measured, and how, is `oclgen.measuring.measure`; compilers of OpenCL runtimes run in the
+process that calls them and do die of kernels they do not like, so they run in children too: ahead,
+in `oclgen.measuring.builders`, or in the one that measures.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+from oclgen.limits import DeviceInfo
+from oclgen.measurement import Cache, Measurement
+from oclgen.measuring.builders import Builders
+from oclgen.measuring.child import TIMEOUTS, Child, ChildError, Stage, WorkerError
+from oclgen.problem import Problem
+
+if TYPE_CHECKING:
+    from oclgen.measuring.measure import Bench
+    from oclgen.opencl.device import Device
+
+__all__ = ["TIMEOUTS", "Stage", "Worker", "WorkerError"]
+
+MOST_BUILDERS = 8
+"""More build faster than a device measures, and each holds a context on it."""
+
+
+@dataclass
+class Worker:
+    """Measures on the device with this global index; close it, or use it as a context manager.
+
+    The child is started on entry or when it is first needed, and again after it died. `seed`
+    draws the inputs of every problem, and is another one in every run.
+    """
+
+    index: int
+    info: DeviceInfo
+    timeouts: dict[Stage, float] = field(default_factory=lambda: dict(TIMEOUTS))
+    cache: Cache = "warm"
+    seed: int = field(default_factory=lambda: secrets.randbits(31))
+    builders: int = field(default_factory=lambda: min(os.cpu_count() or 1, MOST_BUILDERS))
+
+    def __post_init__(self) -> None:
+        """Start nothing yet."""
+        self._child = Child("measure", self.index, self.info, self.timeouts)
+        children = [
+            Child("build", self.index, self.info, self.timeouts) for _ in range(self.builders)
+        ]
+        self._builders = Builders(children)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether builds may go on while the device measures: a CPU's cores are the device."""
+        return self.info.kind != "cpu"
+
+    def build_ahead(self, problem: Problem, family: str, config: Any) -> None:
+        """Begin to build a variant that will be measured soon."""
+        self._builders.start(problem, family, config)
+
+    def measure(
+        self, problem: Problem, family: str, config: Any, best_ms: float = float("inf")
+    ) -> Measurement:
+        """Return times of a variant, or why there are none: a crash and a hang are reasons too.
+
+        Raises:
+            WorkerError: no child can be had.
+        """
+        built = self._builders.take(problem, family, config, alone=not self.overlaps)
+        if isinstance(built, Measurement):
+            return built
+        question = (problem, family, asdict(config), best_ms, self.seed, self.cache, built)
+        try:
+            answer: Measurement = self._child.ask(question, "preparing")
+        except ChildError as error:
+            return error.as_failure()
+        return answer
+
+    @property
+    def pid(self) -> int | None:
+        """The measuring child's process id; None while there is no child."""
+        return self._child.pid
+
+    def close(self) -> None:
+        """End the children, whatever they do."""
+        self._builders.close()
+        self._child.close()
+
+    def __enter__(self) -> Worker:
+        """Start the child, so that one that cannot be had is no failure of a variant."""
+        self._child.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def serve_measurements(pipe: Connection, device: Device) -> None:
+    """Measure what the parent asks for until it hangs up: a child's whole work."""
+    from oclgen.measuring.measure import Bench
+
+    bench: Bench | None = None
+    while True:
+        try:
+            problem, family, values, best_ms, seed, cache, binaries = pipe.recv()
+        except EOFError:
+            return
+        if bench is None or (bench.problem, bench.seed) != (problem, seed):
+            device.forget_programs()
+            bench = Bench(device, problem, seed, cache)
+        pipe.send(_measurement(pipe, bench, family, values, best_ms, binaries))
+
+
+def serve_builds(pipe: Connection, device: Device) -> None:
+    """Build what the parent asks for until it hangs up: a child's whole work."""
+    from oclgen.families import FAMILIES, config_from_dict
+    from oclgen.opencl.device import BuildError
+
+    while True:
+        try:
+            problem, family, values = pipe.recv()
+        except EOFError:
+            return
+        try:
+            plan = FAMILIES[family].plan(problem, config_from_dict(family, values))
+            binaries = {one.source: device.binary(one.source) for one in plan.launches}
+            pipe.send(binaries)
+        except BuildError as error:
+            pipe.send(Measurement(invalidity="compile", reason=str(error)))
+        except Exception as error:
+            pipe.send(_surprise(error))
+        device.forget_programs()
+
+
+def _measurement(
+    pipe: Connection,
+    bench: Bench,
+    family: str,
+    values: dict[str, Any],
+    best_ms: float,
+    binaries: dict[str, bytes],
+) -> Measurement:
+    """Measure one variant and tell the stages; what it raises is a failure of the variant."""
+    from oclgen.families import FAMILIES, config_from_dict
+    from oclgen.opencl.device import BuildError
+
+    try:
+        plan = FAMILIES[family].plan(bench.problem, config_from_dict(family, values))
+        pipe.send("compiling")
+        for source, binary in binaries.items():
+            bench.device.load(source, binary)
+        for launch in plan.launches:
+            bench.device.build(launch.source)
+        pipe.send("running")
+        return bench.measure(plan, best_ms)
+    except BuildError as error:
+        return Measurement(invalidity="compile", reason=str(error))
+    except Exception as error:
+        return _surprise(error)
+
+
+def _surprise(error: Exception) -> Measurement:
+    return Measurement(invalidity="runtime", reason=f"{type(error).__name__}: {error}")
+
+
+def main(role: str, pipe: Connection, index: int) -> None:
+    """Open the device, say which it is, and serve."""
+    from oclgen.opencl.device import select
+
+    device = select(index)
+    pipe.send(device.info)
+    (serve_builds if role == "build" else serve_measurements)(pipe, device)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Connection(int(sys.argv[2])), int(sys.argv[3]))

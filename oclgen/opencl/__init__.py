@@ -1,0 +1,1 @@
+"""Finding, opening and probing OpenCL devices; no kernel family is known here."""

@@ -1,0 +1,370 @@
+"""The one door to OpenCL: open devices, read their limits, build, launch and time plans.
+
+What is worth launching is decided elsewhere; nothing here knows a kernel family.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oclgen.limits import KIB, DeviceInfo, Limits
+from oclgen.opencl import probe, ptx, runtimes
+from oclgen.plan import COUNTER_BYTES, COUNTERS, Buffer, Launch, Offset, Plan
+
+runtimes.prepare()
+
+import pyopencl as cl  # noqa: E402  (the loader reads its environment)
+
+runtimes.claim_loader()
+
+SCALAR_TYPES: dict[str, Any] = {"int": np.int32, "long": np.int64, "float": np.float32}
+
+
+class DeviceError(RuntimeError):
+    """No such device, or a device that does not answer."""
+
+
+class BuildError(RuntimeError):
+    """The runtime's compiler refused a program; the message carries its log."""
+
+
+class LaunchError(RuntimeError):
+    """The runtime refused a launch or its execution failed."""
+
+
+@dataclass(eq=False)
+class Device:
+    """An opened OpenCL device with one in-order queue; `index` is global over all platforms."""
+
+    index: int
+    handle: Any
+    info: DeviceInfo
+    limits: Limits
+    context: Any = field(init=False)
+    queue: Any = field(init=False)
+    _programs: dict[str, Any] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        """Create the context and a queue that records event times."""
+        self.context = cl.Context([self.handle])
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        self.queue = cl.CommandQueue(self.context, properties=profiling)
+
+    @property
+    def name(self) -> str:
+        """The device's own name."""
+        return self.info.name
+
+    def build(self, source: str) -> Any:
+        """Return the built `pyopencl.Program` of `source`, from memory if it was built before.
+
+        Raises:
+            BuildError: the compiler refused it; the message ends with its log.
+        """
+        digest = _digest(source)
+        if digest not in self._programs:
+            self._programs[digest] = self._compile(source)
+        return self._programs[digest]
+
+    def _compile(self, source: str) -> Any:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", cl.CompilerWarning)
+                program = cl.Program(self.context, source).build(options=["-cl-mad-enable"])
+                if not (target := ptx.target_of(source)):
+                    return program
+                (binary,) = program.get_info(cl.program_info.BINARIES)
+                retargeted = [ptx.retarget(binary, target)]
+                return cl.Program(self.context, [self.handle], retargeted).build()
+        except cl.Error as error:
+            raise BuildError(f"{self.name}: {str(error)[:4000]}") from error
+
+    def binary(self, source: str) -> bytes:
+        """Return what `source` was built to, for `load` in another process on this device.
+
+        Raises:
+            BuildError: the compiler refused it.
+        """
+        (binary,) = self.build(source).get_info(cl.program_info.BINARIES)
+        return bytes(binary)
+
+    def load(self, source: str, binary: bytes) -> None:
+        """Take `binary` for what `source` builds to; one that is refused is built when needed."""
+        with suppress(cl.Error), warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            program = cl.Program(self.context, [self.handle], [binary]).build()
+            self._programs[_digest(source)] = program
+
+    def forget_programs(self) -> None:
+        """Let go of all built programs, after many were tried; kernels in use keep theirs."""
+        self._programs.clear()
+
+    def kernel(self, launch: Launch) -> Any:
+        """Return a fresh `pyopencl.Kernel` for `launch` (arguments are state of the kernel)."""
+        return cl.Kernel(self.build(launch.source), launch.kernel)
+
+    def prepare(
+        self,
+        plan: Plan,
+        buffers: Mapping[str, Any],
+        offsets: Mapping[str, int] | None = None,
+        scalars: Mapping[str, int | float] | None = None,
+    ) -> PreparedPlan:
+        """Build `plan` and set every argument; `buffers` are `pyopencl.Buffer`s by role.
+
+        Workspaces and counters that are not among them are made. `offsets` are element offsets by
+        role (default 0), `scalars` replace named scalars.
+
+        Raises:
+            BuildError: the compiler refused a program.
+            LaunchError: there is no room for a workspace, or an argument does not fit.
+        """
+        try:
+            spaces = {
+                role: self.empty(size) for role, size in plan.workspaces if role not in buffers
+            }
+            if plan.counters and COUNTERS not in buffers:
+                spaces[COUNTERS] = self.empty(size := COUNTER_BYTES * plan.counters)
+                self.fill(spaces[COUNTERS], 0, size)
+            steps = []
+            for launch in plan.launches:
+                kernel = self.kernel(launch)
+                _set_args(kernel, launch, {**buffers, **spaces}, offsets or {}, scalars or {})
+                steps.append((kernel, launch))
+        except cl.Error as error:
+            raise LaunchError(f"{self.name}: {error}") from error
+        return PreparedPlan(self, tuple(steps), (*buffers.values(), *spaces.values()))
+
+    def empty(self, size: int) -> Any:
+        """Return an uninitialised read-write buffer of `size` bytes."""
+        return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, max(size, 1))
+
+    def fill(self, buffer: Any, byte: int, size: int, begin: int = 0) -> None:
+        """Set `size` bytes of `buffer` from `begin` on; later commands see them.
+
+        Raises:
+            LaunchError: there is no room for the buffer.
+        """
+        try:
+            cl.enqueue_fill_buffer(self.queue, buffer, np.uint8(byte), begin, size)
+        except cl.Error as error:
+            raise LaunchError(f"{self.name}: {error}") from error
+
+    def write(self, buffer: Any, array: NDArray[Any]) -> None:
+        """Copy `array` to the beginning of `buffer`."""
+        cl.enqueue_copy(self.queue, buffer, np.ascontiguousarray(array), is_blocking=True)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the largest cache that the device tells of; 0 if of none."""
+        return int(self.handle.global_mem_cache_size)
+
+    def upload(self, array: NDArray[Any]) -> Any:
+        """Return a new buffer that holds a copy of `array`."""
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        return cl.Buffer(self.context, flags, hostbuf=np.ascontiguousarray(array))
+
+    def download(self, buffer: Any, like: NDArray[Any], begin: int = 0) -> NDArray[Any]:
+        """Return bytes of `buffer` from `begin` on as a new array shaped and typed as `like`."""
+        out = np.empty_like(like)
+        cl.enqueue_copy(self.queue, out, buffer, src_offset=begin, is_blocking=True)
+        return out
+
+
+@dataclass(frozen=True)
+class PreparedPlan:
+    """A plan with built kernels and set arguments, ready to be launched again and again.
+
+    It holds on to its buffers: OpenCL does not retain what is only a kernel's argument.
+    """
+
+    device: Device
+    steps: tuple[tuple[Any, Launch], ...]
+    buffers: tuple[Any, ...]
+
+    def enqueue(self) -> list[Any]:
+        """Launch every step on the device's queue and return the events.
+
+        Raises:
+            LaunchError: the runtime refused a launch; the message names kernel and sizes.
+        """
+        events = []
+        for kernel, launch in self.steps:
+            try:
+                events.append(
+                    cl.enqueue_nd_range_kernel(
+                        self.device.queue, kernel, launch.global_size, launch.local_size
+                    )
+                )
+            except cl.Error as error:
+                raise LaunchError(
+                    f"{self.device.name}: kernel {launch.kernel} with global size "
+                    f"{launch.global_size}, local size {launch.local_size}: {error}"
+                ) from error
+        return events
+
+    def run(self) -> float:
+        """Launch, wait, and return the milliseconds on the device: the sum over its kernels."""
+        events = self.enqueue()
+        try:
+            events[-1].wait()
+            return float(sum(e.profile.end - e.profile.start for e in events)) * 1e-6
+        except cl.Error as error:
+            raise LaunchError(f"{self.device.name}: {error}") from error
+
+
+def _digest(source: str) -> str:
+    return hashlib.sha256(source.encode()).hexdigest()
+
+
+def _set_args(
+    kernel: Any,
+    launch: Launch,
+    buffers: Mapping[str, Any],
+    offsets: Mapping[str, int],
+    scalars: Mapping[str, int | float],
+) -> None:
+    for index, arg in enumerate(launch.args):
+        if isinstance(arg, Buffer):
+            kernel.set_arg(index, buffers[arg.role])
+        elif isinstance(arg, Offset):
+            kernel.set_arg(index, np.int64(offsets.get(arg.role, 0)))
+        else:
+            kernel.set_arg(index, SCALAR_TYPES[arg.type](scalars.get(arg.name, arg.value)))
+
+
+@cache
+def devices() -> tuple[Device, ...]:
+    """Return every usable device, GPUs first, with a global index; broken ones are left out."""
+    handles = [handle for platform in _platforms() for handle in _handles(platform)]
+    order = {"gpu": 0, "other": 1, "cpu": 2}
+    ranked = sorted(handles, key=lambda h: (order[_kind(h)], h.platform.name))
+    opened: list[Device] = []
+    for handle in ranked:
+        try:
+            device = Device(len(opened), handle, _info(handle), _limits(handle))
+        except cl.Error:
+            continue  # `oclgen doctor` reports it; here a broken device must not stop the rest
+        device.limits = replace(device.limits, instructions=_instructions(device))
+        opened.append(device)
+    return tuple(opened)
+
+
+def _instructions(device: Device) -> frozenset[str]:
+    """Return the names of the instructions that `device` builds, runs and gets right."""
+    plans = probe.probes(device.limits.extensions)
+    asked = frozenset(name for name, plan in plans.items() if _answers(device, name, plan))
+    return asked | runtimes.instructions(device.info.runtime_version, device.info.name)
+
+
+def _answers(device: Device, name: str, plan: Plan) -> bool:
+    expected = probe.ANSWERS[name]
+    try:
+        out = device.upload(np.zeros_like(expected))
+        device.prepare(plan, {"ones": device.upload(probe.ONES), "out": out}).run()
+        return bool((device.download(out, expected) == expected).all())
+    except (BuildError, LaunchError):
+        return False
+
+
+def select(which: int | str) -> Device:
+    """Return a device by global index or by a part of its name or runtime, case ignored.
+
+    Raises:
+        DeviceError: no device, or more than one, fits; the message lists what there is.
+    """
+    known = devices()
+    if not known:
+        raise DeviceError(
+            "no OpenCL device found. Install a GPU driver with OpenCL, or the CPU runtime: "
+            "pip install 'oclgen[cpu]'. `oclgen doctor` says what was tried."
+        )
+    listing = "; ".join(f"{d.index}: {d.name} ({d.info.runtime})" for d in known)
+    text = str(which).strip()
+    if text.isdecimal():
+        if int(text) < len(known):
+            return known[int(text)]
+        raise DeviceError(f"there is no device {text}; there are {listing}")
+    fits = [d for d in known if text.lower() in f"{d.name} {d.info.runtime}".lower()]
+    if len(fits) == 1:
+        return fits[0]
+    found = "no device" if not fits else f"{len(fits)} devices"
+    raise DeviceError(f"{found} match {text!r}; there are {listing}")
+
+
+def _platforms() -> list[Any]:
+    try:
+        return list(cl.get_platforms())
+    except cl.Error:
+        return []
+
+
+def _handles(platform: Any) -> list[Any]:
+    try:
+        return [d for d in platform.get_devices() if _works(platform, d)]
+    except cl.Error:
+        return []
+
+
+def _works(platform: Any, handle: Any) -> bool:
+    if not (handle.available and handle.compiler_available):
+        return False
+    return not runtimes.is_broken(platform.version, handle.name)
+
+
+def _kind(handle: Any) -> Any:
+    if handle.type & cl.device_type.GPU:
+        return "gpu"
+    return "cpu" if handle.type & cl.device_type.CPU else "other"
+
+
+def _limits(handle: Any) -> Limits:
+    # NVIDIA keeps about 1 KiB of the local memory it reports for itself
+    reserved = KIB if "NVIDIA" in handle.vendor else 0
+    return Limits(
+        kind=_kind(handle),
+        local_bytes=handle.local_mem_size - reserved,
+        max_work_group=handle.max_work_group_size,
+        max_work_items=tuple(handle.max_work_item_sizes),
+        max_argument_bytes=handle.max_parameter_size,
+        max_alloc_bytes=handle.max_mem_alloc_size,
+        global_bytes=handle.global_mem_size,
+        compute_units=handle.max_compute_units,
+        native_float_width=max(handle.native_vector_width_float, 1),
+        extensions=frozenset(handle.extensions.split()),
+    )
+
+
+def _info(handle: Any) -> DeviceInfo:
+    return DeviceInfo(
+        name=" ".join(handle.name.split()),
+        vendor=handle.vendor.strip(),
+        kind=_kind(handle),
+        architecture=_architecture(handle),
+        runtime=handle.platform.name.strip(),
+        runtime_version=handle.platform.version.strip(),
+        driver_version=handle.driver_version.strip(),
+        compute_units=handle.max_compute_units,
+    )
+
+
+def _architecture(handle: Any) -> str:
+    """Return the coarse class of a device whose records serve its relatives."""
+    if "cl_nv_device_attribute_query" in handle.extensions:
+        major = handle.compute_capability_major_nv
+        return f"nvidia sm_{major}{handle.compute_capability_minor_nv}"
+    if _kind(handle) == "cpu":
+        # float vectors tell SSE, AVX and AVX-512 apart without asking the operating system
+        return f"cpu float{max(handle.native_vector_width_float, 1)}"
+    words = re.sub(r"[^a-z0-9]+", " ", f"{handle.vendor} {handle.name}".lower()).split()
+    return " ".join(words[:4])

@@ -1,0 +1,84 @@
+"""One measurement at a time on a device, over all processes of a machine.
+
+It knows devices only by their descriptions: opening them is `oclgen.opencl.device`'s business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from filelock import FileLock, Timeout
+from platformdirs import user_cache_path
+
+from oclgen.limits import DeviceInfo
+
+POLL = 0.2
+"""Seconds between two looks at devices that are all taken."""
+
+
+class _Described(Protocol):
+    @property
+    def info(self) -> DeviceInfo: ...
+
+
+D = TypeVar("D", bound=_Described)
+
+
+def kind_of(info: DeviceInfo) -> str:
+    """Return a name that devices share whose measurements mean the same, driver included."""
+    text = json.dumps(asdict(info), sort_keys=True)
+    slug = re.sub(r"[^a-z0-9]+", "-", info.name.lower()).strip("-")[:32]
+    return f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def locks(devices: Sequence[D]) -> list[tuple[D, Path]]:
+    """Return each device with its lock file: a kind's devices are counted in their order.
+
+    All runtimes of a processor share one, since they share its cores.
+    """
+    folder = user_cache_path("oclgen") / "devices"
+    seen: Counter[str] = Counter()
+    found = []
+    for device in devices:
+        kind = kind_of(device.info)
+        name = "cpu" if device.info.kind == "cpu" else f"{kind}-{seen[kind]}"
+        found.append((device, folder / f"{name}.lock"))
+        seen[kind] += 1
+    return found
+
+
+@contextmanager
+def exclusive(
+    candidates: Sequence[tuple[D, Path]], wait: Callable[[], None] = lambda: None
+) -> Iterator[D]:
+    """Hold the first of some devices that is free, for as long as the context lasts.
+
+    `wait` is called once if all are taken. A process that dies lets go of its device.
+    """
+    waited = False
+    while True:
+        for device, path in candidates:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(path)
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                continue
+            try:
+                yield device
+            finally:
+                lock.release()
+            return
+        if not waited:
+            wait()
+            waited = True
+        time.sleep(POLL)

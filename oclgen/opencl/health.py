@@ -1,0 +1,245 @@
+"""Says whether an OpenCL runtime works: a child process builds and runs a kernel on its devices.
+
+It neither finds runtimes (`oclgen.opencl.runtimes`) nor opens devices for use
+(`oclgen.opencl.device`). A runtime that crashes or hangs costs a child process, never the caller.
+
+So does an instruction that a processor or its compiler lacks. The operating system's list of
+flags would say what the processor has, not what the compiler takes; a child that runs a kernel
+with the instruction says both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from oclgen.opencl import loader, probe
+from oclgen.plan import Launch
+
+TIMEOUT_S = 60.0
+"""A first build takes two seconds at most; opening eight GPUs of a busy host takes ten."""
+HEALTHY_FOR_S, BROKEN_FOR_S = 24 * 3600.0, 600.0
+"""How long a verdict is believed: a broken runtime is soon asked again, since it may be mended."""
+
+_KERNEL = """
+__kernel void health(__global const ushort *ones, long offset, __global float *out, long offset_out)
+{
+    out[offset_out + get_global_id(0)] = 2 * (int)get_global_id(0) + (ones[offset] == 0x3f80);
+}
+"""
+_ITEMS = 64
+_HEALTH = Launch(_KERNEL, "health", (_ITEMS,), (1,), ())
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHealth:
+    """One device of a runtime, and why it cannot be used (None: it works).
+
+    `instructions` are those of `oclgen.opencl.probe.FATAL` that gave right results.
+    """
+
+    platform: str
+    platform_version: str
+    name: str
+    driver_version: str
+    problem: str | None = None
+    is_cpu: bool = False
+    instructions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A runtime's devices, and why it cannot be used at all (None: it can be loaded)."""
+
+    devices: tuple[DeviceHealth, ...] = ()
+    problem: str | None = None
+
+
+def check(library: str, timeout_s: float = TIMEOUT_S, fresh: bool = False) -> Health:
+    """Return the health of the runtime in `library`, remembered unless `fresh` asks again.
+
+    Verdicts lie in the user's cache folder by library, its version and this machine's name.
+    """
+    target = loader.cache_folder("health") / f"{_fingerprint(library)}.json"
+    known = None if fresh else _remembered(target)
+    if known:
+        return known
+    health = _with_instructions(library, _ask_child(library, "", timeout_s), timeout_s)
+    loader.write_atomically(target, json.dumps(asdict(health)))
+    return health
+
+
+def _fingerprint(library: str) -> str:
+    """Return a name for this library as it is now: an update changes its size or its date."""
+    parts: list[object] = [library, platform.node(), sys.version, probe.FATAL, _processor()]
+    if Path(library).is_file():
+        stat = Path(library).stat()
+        parts += [str(Path(library).resolve()), stat.st_size, stat.st_mtime_ns]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _processor() -> str:
+    """Return what the operating system says of the processor: a folder may move to another."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
+
+
+def _remembered(target: Path) -> Health | None:
+    try:
+        age = time.time() - target.stat().st_mtime
+        health = _from_json(json.loads(target.read_text()))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    broken = health.problem or any(device.problem for device in health.devices)
+    return health if age < (BROKEN_FOR_S if broken else HEALTHY_FOR_S) else None
+
+
+def _from_json(values: dict[str, Any]) -> Health:
+    devices = tuple(
+        DeviceHealth(**{**device, "instructions": tuple(device["instructions"])})
+        for device in values["devices"]
+    )
+    return Health(devices, values["problem"])
+
+
+def _with_instructions(library: str, health: Health, timeout_s: float) -> Health:
+    """Return `health` with what its CPUs show, asked for in a child per instruction."""
+    devices = health.devices
+    for name in probe.FATAL if any(d.is_cpu and not d.problem for d in devices) else ():
+        asked = _ask_child(library, name, timeout_s)
+        able = [(d.platform_version, d.name) for d in asked.devices if not d.problem]
+        devices = tuple(
+            replace(d, instructions=(*d.instructions, name))
+            if (d.platform_version, d.name) in able
+            else d
+            for d in devices
+        )
+    return replace(health, devices=devices)
+
+
+def _ask_child(library: str, instruction: str, timeout_s: float) -> Health:
+    command = [sys.executable, "-P", "-m", "oclgen.opencl.health", library, instruction]
+    paths = os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, "PYTHONPATH": paths, "PYOPENCL_NO_CACHE": "1"}
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, errors="replace",
+            timeout=timeout_s, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Health(problem=f"it did not answer within {timeout_s:.0f} s")
+    except (OSError, ValueError) as error:  # ValueError: a name with a null byte in it
+        return Health(problem=f"no process to try it in: {error}")
+    try:
+        return _from_json(json.loads(done.stdout.splitlines()[-1]))
+    except (IndexError, ValueError, TypeError, KeyError):
+        return Health(problem=_death(done.returncode, done.stderr))
+
+
+def _death(code: int, stderr: str) -> str:
+    """Describe a child that gave no answer."""
+    end = f"it ended its process with code {code}"
+    if code < 0:
+        end = f"it crashed its process ({signal.Signals(-code).name})"
+    last = stderr.strip().splitlines()[-1:]
+    return f"{end}: {last[0][:300]}" if last else end
+
+
+def _examine(library: str, instruction: str) -> Health:
+    """Load the library and try each of its devices, in this process: the child's whole work.
+
+    With an `instruction`, CPUs alone are tried, and by its kernel.
+    """
+    problem = loader.load(library)
+    if problem:
+        return Health(problem=problem)
+    folder = loader.offer([library])
+    import pyopencl as cl
+
+    loader.claim(folder)
+    try:
+        found = [device for platform in cl.get_platforms() for device in _devices(cl, platform)]
+    except cl.Error as error:
+        return Health(problem=f"it offers no platform: {error}")
+    if instruction:
+        found = [device for device in found if _is_cpu(cl, device)]
+    return Health(tuple(_examine_device(cl, device, instruction) for device in found))
+
+
+def _devices(cl: Any, found: Any) -> list[Any]:
+    try:
+        return list(found.get_devices())
+    except cl.Error:
+        return []  # a driver without its device, such as a GPU's in a container
+
+
+def _is_cpu(cl: Any, device: Any) -> bool:
+    return bool(device.type & cl.device_type.CPU)
+
+
+def _examine_device(cl: Any, device: Any, instruction: str) -> DeviceHealth:
+    return DeviceHealth(
+        device.platform.name.strip(),
+        device.platform.version.strip(),
+        " ".join(device.name.split()),
+        device.driver_version.strip(),
+        _try_device(cl, device, instruction),
+        _is_cpu(cl, device),
+    )
+
+
+def _try_device(cl: Any, device: Any, instruction: str) -> str | None:
+    """Build and run a kernel; return what went wrong, or None."""
+    import numpy as np
+
+    launch, expected = _HEALTH, 2 * np.arange(_ITEMS, dtype=np.float32) + 1
+    if instruction:
+        (launch,) = probe.probe(instruction).launches
+        expected = probe.ANSWERS[instruction]
+    out = np.empty_like(expected)
+    try:
+        context = cl.Context([device])
+        queue = cl.CommandQueue(context)
+        flags = cl.mem_flags
+        ones = cl.Buffer(context, flags.COPY_HOST_PTR, hostbuf=probe.ONES)
+        buffer = cl.Buffer(context, flags.READ_WRITE, out.nbytes)
+        kernel = cl.Kernel(cl.Program(context, launch.source).build(), launch.kernel)
+        sizes = launch.global_size, launch.local_size
+        kernel(queue, *sizes, ones, np.int64(0), buffer, np.int64(0))
+        cl.enqueue_copy(queue, out, buffer)
+    except (cl.Error, OSError) as error:
+        return f"it cannot build and run a kernel: {' '.join(str(error).split())[:600]}"
+    if not np.array_equal(out, expected):
+        return f"its kernels give wrong results: {out[:4]} in place of {expected[:4]}"
+    return None
+
+
+def main() -> None:
+    """Examine the library named on the command line, or ask its CPUs for an instruction.
+
+    The last line printed is the verdict.
+    """
+    library, instruction = sys.argv[1:]
+    if instruction:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # to die of it is an answer, no accident
+    verdict = json.dumps(asdict(_examine(library, instruction)))
+    print("\n" + verdict, flush=True)
+    os._exit(0)  # a runtime that fails while it is unloaded has answered all the same
+
+
+if __name__ == "__main__":
+    main()

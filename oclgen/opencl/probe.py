@@ -1,0 +1,59 @@
+"""Kernels that ask a device which instructions beyond OpenCL C it has, and the right answers.
+
+`oclgen.opencl.device` asks, and keeps the answers; a device's name decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oclgen.opencl import ptx
+from oclgen.plan import Launch, Plan, buffer
+from oclgen.render import render
+
+ONES: NDArray[np.uint16] = np.full(256, 0x3F80, np.uint16)
+"""What the probes read, 1.0 in bf16."""
+
+ANSWERS: dict[str, NDArray[np.float32]] = {
+    "cp_async": np.full(32, 1.0, np.float32),
+    "mma": np.full(32, 4 * (16 + 16 + 8), np.float32),
+    "wgmma": np.full(128, 4 * 16, np.float32),
+    "tma": np.full(32, 8 + 1, np.float32),
+    "vdpbf16ps": np.full(16, 2.0, np.float32),
+}
+"""What the kernel `probe_...` writes: one element per work-item, a number that was copied or four
+elements of C, each the sum of as many ones as k is long; one more than the ones in a box;
+or the sums of 16 pairs of ones."""
+
+FATAL = ("vdpbf16ps",)
+"""Instructions that a process may die of asking for: a compiler that does not know one may abort,
+and a processor that lacks it raises SIGILL. `oclgen.opencl.health` asks CPUs for these,
+in a child."""
+
+_TARGETS = {"wgmma": "sm_90a", "tma": "sm_90a"}
+_WORK_ITEMS = {"vdpbf16ps": 1}
+"""Work-items of a probe; else as many as its answer is long."""
+
+
+def probes(extensions: Collection[str]) -> dict[str, Plan]:
+    """Return the plan that tries each instruction, reading `ones` and writing `out`.
+
+    A compiler that shows no extension of NVIDIA's is asked nothing: it may die of inline PTX.
+    """
+    if not any(name.startswith("cl_nv_") for name in extensions):
+        return {}
+    return {name: probe(name) for name in ANSWERS if name not in FATAL}
+
+
+def probe(name: str) -> Plan:
+    """Return the plan that tries one instruction, whomever it suits."""
+    given = {"dot": render(name)} if name == "vdpbf16ps" else {}
+    source = render(f"probe_{name}", **given)
+    if name in _TARGETS:
+        source = ptx.with_target(source, _TARGETS[name])
+    items = (_WORK_ITEMS.get(name, len(ANSWERS[name])),)
+    args = (*buffer("ones"), *buffer("out"))
+    return Plan((Launch(source, f"probe_{name}", items, items, args),))

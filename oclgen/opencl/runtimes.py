@@ -1,0 +1,156 @@
+"""Finds the OpenCL runtimes of this machine and points pyopencl's ICD loader at those that work.
+
+It opens no device; `oclgen.opencl.device` does, after `prepare()`. Whether a runtime works is tried
+out by `oclgen.opencl.health`, in another process.
+
+A runtime from a Python package (`intel-opencl-rt`) lies in the environment's `lib` folder, where
+no loader looks, with an `.icd` file that names a path of its build machine. `OCL_ICD_VENDORS`
+replaces the loader's default folder, so the folder written here lists the system's files too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata, util
+from pathlib import Path
+
+from oclgen.opencl import health, loader
+from oclgen.opencl.health import DeviceHealth, Health
+
+SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
+PACKAGED = {"intel-opencl-rt": "libintelocl.so"}
+"""Runtimes from PyPI: distribution and the library in it."""
+CHOICE = "OCLGEN_RUNTIMES"
+"""Environment variable: use only runtimes whose library contains one of these parts (commas)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """An OpenCL runtime: its library, where it was found, its health; `skipped` says why not."""
+
+    library: str
+    origin: str
+    health: Health
+    skipped: str | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the ICD loader is told of it."""
+        return self.health.problem is None and self.skipped is None
+
+
+def find() -> dict[str, str]:
+    """Return library -> origin of every runtime of this machine, in the loader's order.
+
+    `.icd` files go first (`OCL_ICD_VENDORS`, a folder or one file, replaces the system's folder),
+    then what PyPI packages brought. Libraries that `OCLGEN_RUNTIMES` does not name are left out.
+    """
+    wanted = [part for part in os.environ.get(CHOICE, "").split(",") if part]
+    found: dict[str, str] = {}
+    for library, origin in (*_listed(), *_packaged()):
+        if not wanted or any(part in library for part in wanted):
+            found.setdefault(library, origin)
+    return found
+
+
+def _listed() -> Iterator[tuple[str, str]]:
+    chosen = Path(os.environ.get("OCL_ICD_VENDORS") or SYSTEM_VENDORS)
+    files = sorted(chosen.glob("*.icd")) if chosen.is_dir() else [chosen]
+    for icd in (*files, *_bundled()):
+        if icd.is_file() and (library := icd.read_text(errors="replace").strip()):
+            beside = icd.parent / library  # pip's icd files name a library beside them
+            yield str(beside) if beside.is_file() else library, str(icd)
+
+
+def _bundled() -> list[Path]:
+    """Return the `.icd` files that packages put into pyopencl's own folder."""
+    spec = util.find_spec("pyopencl")
+    return (
+        sorted((Path(spec.origin).parent / ".libs").glob("*.icd")) if spec and spec.origin else []
+    )
+
+
+def _packaged() -> Iterator[tuple[str, str]]:
+    for package, name in PACKAGED.items():
+        try:
+            files = metadata.files(package) or []
+        except metadata.PackageNotFoundError:
+            continue
+        for file in files:
+            if file.name == name:
+                yield os.path.normpath(str(file.locate())), f"package {package}"
+
+
+def examine(fresh: bool = False) -> tuple[Runtime, ...]:
+    """Return every runtime with its health; of those with one file name the first that works.
+
+    `fresh` asks each runtime again, as `oclgen doctor` does.
+    """
+    runtimes: list[Runtime] = []
+    for library, origin in find().items():
+        name = Path(library).name
+        twin = next((r for r in runtimes if r.usable and Path(r.library).name == name), None)
+        if twin:
+            skipped = f"the same library from {twin.origin} is used"
+            runtimes.append(Runtime(library, origin, Health(), skipped))
+        else:
+            runtimes.append(Runtime(library, origin, health.check(library, fresh=fresh)))
+    return tuple(runtimes)
+
+
+@cache
+def prepare() -> tuple[Runtime, ...]:
+    """Point the ICD loader at every runtime that works; call before pyopencl is imported.
+
+    Returns all runtimes found, broken ones included. Elsewhere than on Linux the loader finds
+    its runtimes by itself, and nothing is done.
+    """
+    if sys.platform != "linux":
+        return ()
+    _keep_workers_apart()
+    runtimes = examine()
+    for runtime in runtimes:
+        if runtime.usable:
+            loader.preload(runtime.library)
+    loader.offer([r.library for r in runtimes if r.usable])
+    return runtimes
+
+
+def _keep_workers_apart() -> None:
+    """Ask PoCL to bind each of its threads to a core, unless the user has said what to do.
+
+    Linux may leave two of them on one core for tenths of a second, and kernels run at half speed.
+    PoCL counts cores from the first on, so this process has to be allowed all of them.
+    """
+    if os.sched_getaffinity(0) == set(range(os.cpu_count() or 1)):
+        os.environ.setdefault("POCL_AFFINITY", "1")
+
+
+def claim_loader() -> None:
+    """Keep the loader to what `prepare` offered; call once pyopencl is imported."""
+    if sys.platform == "linux":
+        loader.claim(Path(os.environ["OCL_ICD_VENDORS"]))
+
+
+def is_broken(platform_version: str, device: str) -> bool:
+    """Say whether a device was found unable to build or run a kernel."""
+    return any(found.problem is not None for found in _health_of(platform_version, device))
+
+
+def instructions(platform_version: str, device: str) -> frozenset[str]:
+    """Return the instructions of `oclgen.opencl.probe.FATAL` that a device has shown."""
+    found = _health_of(platform_version, device)
+    return frozenset(name for health in found for name in health.instructions)
+
+
+def _health_of(platform_version: str, device: str) -> list[DeviceHealth]:
+    return [
+        d
+        for runtime in prepare()
+        for d in runtime.health.devices
+        if (d.platform_version, d.name) == (platform_version.strip(), " ".join(device.split()))
+    ]

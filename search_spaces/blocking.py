@@ -1,0 +1,50 @@
+"""How blocks of results cover a problem and fill a device: what spaces rank and bound them by."""
+
+from __future__ import annotations
+
+from oclgen.limits import Limits
+from oclgen.plan import ceil_div, round_up
+from oclgen.problem import GemmProblem
+
+GROUPS_PER_UNIT = 2
+"""Work-groups a GPU's compute unit wants in flight; with fewer the reduction is worth splitting."""
+ITEMS_PER_UNIT = 256
+"""Work-items with many registers each that keep a GPU's compute unit busy."""
+
+
+def tiles(problem: GemmProblem, tile_m: int, tile_n: int) -> int:
+    """Return the tiles of C, those of all batch items."""
+    return problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n)
+
+
+def fill(
+    problem: GemmProblem, limits: Limits, tile_m: int, tile_n: int, groups: int = GROUPS_PER_UNIT
+) -> int:
+    """Return the power of two by which k has to be split for each compute unit to have `groups`."""
+    wanted, split = max(groups, 1) * limits.compute_units, 1
+    # three quarters of the units at work are better than planes
+    while 4 * split * tiles(problem, tile_m, tile_n) < 3 * wanted and problem.k >= 128 * split:
+        split *= 2
+    return split
+
+
+def splits(problem: GemmProblem, limits: Limits, *values: int) -> tuple[int, ...]:
+    """Return the splits that leave slices of 64 steps, only one where C has enough tiles."""
+    if tiles(problem, 64, 64) >= 4 * limits.compute_units and problem.k < 4096:
+        return (1,)
+    return tuple(value for value in values if value == 1 or problem.k >= 64 * value)
+
+
+def idleness(groups: int, work_items: int, limits: Limits) -> float:
+    """Return the time over that of a full device, for `groups` work-groups on a GPU.
+
+    Units wait for the last groups, and hide no latency with few work-items each.
+    """
+    rounds = ceil_div(groups, limits.compute_units)
+    hidden = min(rounds * work_items / ITEMS_PER_UNIT, 1)
+    return rounds * limits.compute_units / groups / hidden
+
+
+def waste(extent: int, block: int) -> float:
+    """Return what is computed over what is wanted when `extent` is cut into whole blocks."""
+    return round_up(extent, block) / extent

@@ -1,0 +1,1 @@
+"""Values worth trying of the depthwise families, a module each, and where to begin."""
