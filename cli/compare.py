@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +13,8 @@ from .console import console
 from .options import json_option
 
 if TYPE_CHECKING:
-    from tuned_db.compare import Comparison
+    from tuned_db import Record
+    from tuned_db.compare import Comparison, Pair
 
 
 @click.command()
@@ -26,14 +28,23 @@ def compare(
 ) -> None:
     """Compare the winners of LEFT and RIGHT (databases or export files; RIGHT defaults to LEFT).
 
+    Each device is compared with itself, whatever its driver. With --left-device or --right-device
+    two devices are, and each side must then hold one.
+
     Two drivers of one device: oclgen compare my.sqlite --left-device 580.1 --right-device 581.2
     """
     from tuned_db.compare import compare as sides
-    from tuned_db.compare import records_at
+    from tuned_db.compare import devices_of, records_at
 
     if right is None and left_device == right_device:
         raise click.UsageError("Both sides are the same; give RIGHT, or --left-device and so on.")
-    found = sides(records_at(left, left_device), records_at(right or left, right_device))
+    across = bool(left_device or right_device)
+    both = (records_at(left, left_device), records_at(right or left, right_device))
+    for side, records in zip(("left", "right"), both, strict=True):
+        names = devices_of(records)
+        if across and len(names) > 1:
+            raise click.UsageError(f"--{side}-device fits {len(names)}: {', '.join(names)}")
+    found = sides(*both, across=across)
     if as_json:
         click.echo(json.dumps(_values(found), indent=1))
     else:
@@ -44,6 +55,11 @@ def _values(found: Comparison) -> dict[str, Any]:
     pairs = [
         {
             "problem": pair.left.problem,
+            "cache": pair.left.cache,
+            "left_device": asdict(pair.left.device),
+            "right_device": asdict(pair.right.device),
+            "left_verified": pair.left.verified,
+            "right_verified": pair.right.verified,
             "left_ms": pair.left.ms,
             "right_ms": pair.right.ms,
             "speedup": pair.speedup,
@@ -60,13 +76,29 @@ def _values(found: Comparison) -> dict[str, Any]:
     }
 
 
+def _devices(pair: Pair) -> str:
+    """Name the device, both where they differ, and the drivers where these do."""
+    left, right = pair.left.device, pair.right.device
+    if left == right:
+        return left.name
+    if (left.name, left.runtime) == (right.name, right.runtime):
+        return f"{left.name}, drivers {left.driver_version} and {right.driver_version}"
+    return f"{left.name} ({left.runtime}) and {right.name} ({right.runtime})"
+
+
+def _variant(record: Record) -> str:
+    return record.family if record.verified else f"{record.family}, unverified"
+
+
 def _print(found: Comparison) -> None:
     out = console()
     if found.pairs:
-        table = Table("problem", "left ms", "right ms", "right is faster by", "left", "right")
+        table = Table("device", "problem", "left ms", "right ms", "faster by", "left", "right")
         for pair in found.pairs:
+            cold = " (cold)" if pair.left.cache == "cold" else ""
             times = (f"{pair.left.ms:.4g}", f"{pair.right.ms:.4g}", f"{pair.speedup:.2f}x")
-            table.add_row(pair.left.problem, *times, pair.left.family, pair.right.family)
+            variants = (_variant(pair.left), _variant(pair.right))
+            table.add_row(_devices(pair), pair.left.problem + cold, *times, *variants)
         out.print(table)
     mean = "" if found.speedup is None else f"; geometric mean {found.speedup:.3f}x"
     faster = sum(pair.speedup > 1 for pair in found.pairs)

@@ -14,7 +14,9 @@ def console(*, aside: bool = False) -> Console:
     """Return a console on standard output as it is now (tests replace it).
 
     With `aside` it is on standard error: standard output is then left to a program that reads it.
+    Texts are printed as they are: devices, drivers and other people's records name things, and
+    square brackets or colons in them are no markup. A colour is `rich.text.Text` with a style.
     """
     stream = sys.stderr if aside else sys.stdout
     width = None if stream.isatty() else WIDTH_OF_FILES
-    return Console(highlight=False, width=width, file=stream)
+    return Console(markup=False, emoji=False, highlight=False, width=width, file=stream)

@@ -27,9 +27,9 @@ def database() -> None:
 @db_option
 def export(file: Path, history: bool, where: str | None) -> None:
     """Write every winner to FILE as JSON lines, sorted ("-": standard output)."""
-    from tuned_db import open_store, write_records
+    from tuned_db import open_existing, write_records
 
-    store = open_store(where)
+    store = open_existing(where)
     records = store.history() if history else store.all_winners()
     if str(file) == "-":
         write_records(records, sys.stdout.buffer)
@@ -54,6 +54,7 @@ def import_(file: Path, where: str | None) -> None:
     They serve at once, but as unverified until `oclgen db verify` or `oclgen tune` measured them.
     """
     from tuned_db import open_store, read_records
+    from tuned_db.digests import with_digests
 
     try:
         with _input(file) as stream:
@@ -61,7 +62,7 @@ def import_(file: Path, where: str | None) -> None:
     except OSError as error:
         raise click.ClickException(f"cannot read {file}: {error.strerror}") from error
     store = open_store(where)
-    merge = store.merge(records)
+    merge = store.merge(with_digests(records))
     click.echo(
         f"{merge.improved} records taken into {store.name}; {merge.kept} were known or not faster"
     )
@@ -104,14 +105,14 @@ def merge(others: tuple[str, ...], trusted: bool, where: str | None) -> None:
 @db_option
 def prune(dry_run: bool, where: str | None, **wanted: Any) -> None:
     """Drop measurements for which any of the options holds; the next best becomes the winner."""
-    from tuned_db import open_store
+    from tuned_db import open_existing
     from tuned_db.upkeep import Prune
     from tuned_db.upkeep import prune as drop
 
     what = Prune(**wanted)
     if what == Prune():
         raise click.UsageError("Say what is to be dropped, such as --failures; see --help.")
-    store = open_store(where)
+    store = open_existing(where)
     count = drop(store, what, dry_run=dry_run)
     click.echo(f"{count} measurements {'would go' if dry_run else 'dropped'} from {store.name}")
 

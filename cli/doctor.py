@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import click
 from rich.table import Table
+from rich.text import Text
 
 from oclgen.opencl.runtimes import CHOICE, Runtime, examine
 
@@ -59,7 +60,7 @@ def doctor(ctx: click.Context, as_json: bool, where: str | None) -> None:
 def _print(findings: list[Finding]) -> None:
     table = Table("what", "", "found", "what to do", show_lines=True)
     for what, verdict, found, remedy in findings:
-        table.add_row(what, f"[{COLOURS[verdict]}]{verdict}[/]", found, remedy)
+        table.add_row(what, Text(verdict, COLOURS[verdict]), found, remedy)
     console().print(table)
 
 

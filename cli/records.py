@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 @db_option
 def list_(limit: int, unverified: bool, as_json: bool, where: str | None) -> None:
     """List the winners: device, problem, family, config, time, and whether it was checked here."""
-    from tuned_db import open_store
+    from tuned_db import open_existing
 
-    store = open_store(where)
+    store = open_existing(where)
     records = [r for r in store.all_winners() if not (unverified and r.verified)]
     shown = records[: limit or None]
     if as_json:
@@ -60,7 +60,7 @@ def _table(records: list[Record]) -> Table:
             record.problem,
             record.family,
             record.config.replace('"', ""),
-            f"{record.ms:.4g}",
+            f"{record.ms:.4g}" + (" cold" if record.cache == "cold" else ""),
             f"{rate.gflops:.1f}" if rate else "?",
             f"{rate.of_peak:.0%}" if rate and rate.of_peak is not None else "?",
             str(record.trials),
@@ -74,9 +74,9 @@ def _table(records: list[Record]) -> Table:
 @db_option
 def stats(as_json: bool, where: str | None) -> None:
     """Count the winners by device, driver and generator version."""
-    from tuned_db import open_store
+    from tuned_db import open_existing
 
-    store = open_store(where)
+    store = open_existing(where)
     winners = store.all_winners()
     counts = Counter((r.device, r.generator) for r in winners)
     claims = Counter((r.device, r.generator) for r in winners if not r.verified)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 @db_option
 def report(folder: Path, device: str, where: str | None) -> None:
     """Write report.html, which needs nothing else, and its plots as PNG into FOLDER."""
-    from tuned_db import open_store
+    from tuned_db import open_existing
     from tuned_db.report import sections, to_html
 
-    store = open_store(where)
+    store = open_existing(where)
     found = sections(store, _wanted, device)
     try:
         folder.mkdir(parents=True, exist_ok=True)

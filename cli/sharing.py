@@ -48,10 +48,10 @@ def serve(host: str, port: int, reads: float, writes: float, where: str | None) 
         raise click.ClickException(
             f"the service needs {error.name}: pip install 'oclgen[serve]'"
         ) from error
-    from tuned_db import open_store
+    from tuned_db import open_existing
     from tuned_db.service.guard import Limits
 
-    store = open_store(where)
+    store = open_existing(where)
     click.echo(f"serving {store.name} at http://{host}:{port}/ (Ctrl-C ends)")
     uvicorn.run(
         create_app(store, Limits(reads_per_s=reads, writes_per_s=writes)),
@@ -72,12 +72,12 @@ def serve(host: str, port: int, reads: float, writes: float, where: str | None) 
 @db_option
 def push(url: str, secret: str | None, history: bool, where: str | None) -> None:
     """Send what was measured here to the service at URL; records carry no names and no paths."""
-    from tuned_db import open_store
+    from tuned_db import open_existing
     from tuned_db.service.client import BATCH, Client
 
     if not secret:
         raise click.UsageError(f"Writing needs a token: --token, or set {TOKEN}.")
-    store = open_store(where)
+    store = open_existing(where)
     records = [r for r in (store.history() if history else store.all_winners()) if r.verified]
     improved = kept = 0
     with Client(url, secret) as client, console(aside=True).status("sending") as status:
@@ -124,23 +124,25 @@ def token() -> None:
 
 @token.command("add")
 @click.argument("name")
+@click.option("--create", is_flag=True, help="Make the database if it is not there.")
 @db_option
-def add(name: str, where: str | None) -> None:
+def add(name: str, create: bool, where: str | None) -> None:
     """Print a new token for NAME; it cannot be shown again, only its hash is kept."""
-    from tuned_db import open_store
+    from tuned_db import open_existing, open_store
     from tuned_db.tokens import add_token
 
-    click.echo(add_token(open_store(where).database, name))
+    store = open_store(where) if create else open_existing(where)
+    click.echo(add_token(store.database, name))
 
 
 @token.command("list")
 @db_option
 def list_(where: str | None) -> None:
     """Show who may write, and since when."""
-    from tuned_db import open_store
+    from tuned_db import open_existing
     from tuned_db.tokens import list_tokens
 
-    _print(list_tokens(open_store(where).database))
+    _print(list_tokens(open_existing(where).database))
 
 
 @token.command("revoke")
@@ -148,10 +150,10 @@ def list_(where: str | None) -> None:
 @db_option
 def revoke(name: str, where: str | None) -> None:
     """Take NAME's token back; `oclgen db prune --origin "push by NAME"` drops what it wrote."""
-    from tuned_db import open_store
+    from tuned_db import open_existing
     from tuned_db.tokens import revoke_token
 
-    revoke_token(open_store(where).database, name)
+    revoke_token(open_existing(where).database, name)
     click.echo(f"the token of {name} is no longer valid")
 
 

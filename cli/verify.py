@@ -27,11 +27,11 @@ def verify(ctx: click.Context, device: str, limit: int, where: str | None) -> No
     """
     from oclgen.measuring.worker import Worker
     from oclgen.opencl.device import select
-    from tuned_db import Chooser, open_store
+    from tuned_db import Chooser, open_existing
     from tuned_db.verify import verify as check
 
     out = console()
-    opened, store = select(device), open_store(where)
+    opened, store = select(device), open_existing(where)
     chooser = Chooser(store, opened.info, opened.limits)
     claims = chooser.unverified()[: limit or None]
     out.print(f"{store.name}: {len(claims)} unverified records would serve on {opened.name}")

@@ -9,11 +9,16 @@ import os
 
 from ocl_backend import tunable
 from ocl_backend.dispatch.fallback import fallbacks, reset_fallbacks
-from ocl_backend.dispatch.faults import set_sync_errors
-from ocl_backend.dispatch.kept_weights import keep_weights
-from ocl_backend.dispatch.precision import conv, matmul
-from ocl_backend.dispatch.tuned import explain, reload_tuned, set_conv_accuracy
-from ocl_backend.fusion.held import fusion, set_fusion
+from ocl_backend.dispatch.settings import (
+    conv,
+    fusion,
+    keep_weights,
+    matmul,
+    set_conv_accuracy,
+    set_fusion,
+    set_sync_errors,
+)
+from ocl_backend.dispatch.tuned import explain, reload_tuned
 from ocl_backend.runtime.devices import (
     can_device_access_peer,
     current_device,

@@ -15,6 +15,7 @@ from typing import Any
 
 from oclgen.keys import parse_key
 from oclgen.problem import Problem, ProblemError
+from oclgen.roofline import Roofs
 from tuned_db.record import Record, RecordError, json_object
 
 Variant = tuple[str, str, float]
@@ -28,9 +29,8 @@ class Rate:
     """How fast a winner is: GFLOP/s of the direct algorithm, and its part of the fp32 peak.
 
     `of_bound` is the part of what the device allows for the problem: the lesser of its peak and of
-    what its memory can feed if every input is read once (roofline; Williams et al.,
-    doi:10.1145/1498765.1498785). Both are None where the peak is unknown. Winograd, caches and
-    matrix units may pass 1.
+    what its memory can feed if every input is read once (`oclgen.roofline`). Both are None where
+    the peak is unknown. Winograd, caches and matrix units may pass 1.
     """
 
     flops: int
@@ -69,9 +69,9 @@ def rate_of(record: Record) -> Rate | None:
     gflops = problem.flops / max(record.ms, _LEAST_MS) * 1e-6
     if record.peak is None or not all(record.peak):
         return Rate(problem.flops, gflops, None, None)
-    peak, gbytes = record.peak
-    bound = min(peak, gbytes * problem.flops / problem.bytes)
-    return Rate(problem.flops, gflops, gflops / peak, gflops / bound)
+    roof = Roofs(*record.peak).over(problem.flops, problem.bytes, problem.dtype)
+    of_bound = roof.ms / max(record.ms, _LEAST_MS)
+    return Rate(problem.flops, gflops, gflops / record.peak[0], of_bound)
 
 
 def best_over_trials(times: Iterable[float | None]) -> list[tuple[int, float]]:

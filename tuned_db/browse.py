@@ -7,7 +7,7 @@ numbers mean is `tuned_db.analysis`, how they are drawn `tuned_db.charts`.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection, func, select
@@ -15,11 +15,9 @@ from sqlalchemy import Connection, func, select
 from oclgen.limits import DeviceInfo
 from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import Record, RecordError
-from tuned_db.rows import Query, record_of, winners
+from tuned_db.rows import DEVICE, TRIALS, Query, record_of, winners
 
 Item = TypeVar("Item")
-
-_INFO = tuple(field.name for field in fields(DeviceInfo))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +40,6 @@ class Winner:
     id: int
     device_id: int
     record: Record
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One measurement of a tuning; `ms` is None for a failure, and `invalidity` says which."""
-
-    id: int
-    family: str
-    config: str
-    ms: float | None
-    spread: float | None
-    error: float | None
-    invalidity: str
-    created: str
-    verified: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +88,7 @@ def find_device(connection: Connection, device: int) -> DeviceSummary | None:
 
 
 def _summaries() -> Query:
-    trials = func.coalesce(func.sum(TuningRow.trials), 0)
+    trials = func.coalesce(func.sum(TRIALS), 0)
     return (
         select(DeviceRow, func.count(TuningRow.id), func.count(TuningRow.winner_id), trials)
         .outerjoin(TuningRow, TuningRow.device_id == DeviceRow.id)
@@ -114,7 +97,7 @@ def _summaries() -> Query:
 
 
 def _summary(row: Any) -> DeviceSummary:
-    info = DeviceInfo(**{name: getattr(row, name) for name in _INFO})
+    info = DeviceInfo(**{name: getattr(row, name) for name in DEVICE})
     tunings, won, trials = row[-3:]
     return DeviceSummary(row.id, info, row.peak_gflops, row.peak_gbytes, tunings, won, int(trials))
 
@@ -137,22 +120,19 @@ def find_winner(connection: Connection, tuning: int) -> Winner | None:
 
 def list_trials(
     connection: Connection, tuning: int, after: int = 0, limit: int = 100
-) -> Page[Trial]:
-    """Return the measurements of a tuning in the order in which they were kept."""
-    names = [field.name for field in fields(Trial)][:-1]
+) -> Page[MeasurementRow]:
+    """Return the measurements of a tuning in the order in which they were kept.
+
+    `ms` is None for a failure, and `invalidity` says which. The rows belong to no session.
+    """
     asked = (
-        select(*(getattr(MeasurementRow, name) for name in names), MeasurementRow.origin)
+        select(*MeasurementRow.__table__.columns)
         .where(MeasurementRow.tuning_id == tuning, MeasurementRow.id > after)
         .order_by(MeasurementRow.id)
         .limit(limit)
     )
-    trials = [_trial(dict(row)) for row in connection.execute(asked).mappings()]
+    trials = [MeasurementRow(**row) for row in connection.execute(asked).mappings()]
     return Page(trials, _next([trial.id for trial in trials], limit))
-
-
-def _trial(values: dict[str, Any]) -> Trial:
-    origin = values.pop("origin")
-    return Trial(**values, verified=not origin)
 
 
 def _with_ids() -> Query:

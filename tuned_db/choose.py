@@ -1,6 +1,7 @@
 """Chooses family and config for a problem from what is known, in memory, at dispatch.
 
-It measures nothing and never reads the database while a problem waits; `refresh` does that.
+It measures nothing, and reads the database in `refresh`, not while a problem waits; where a winner
+of this very device cannot serve, its problem's other measurements are read then.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from math import inf
 from operator import itemgetter
 from typing import Any, Literal, Protocol
 
 from oclgen import GENERATOR_VERSION
 from oclgen.families import (
-    FAMILIES,
     TRANSFORMING,
     ConfigError,
     config_from_dict,
@@ -22,16 +23,21 @@ from oclgen.families import (
 )
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
+from oclgen.measurement import Cache
 from oclgen.problem import Problem, ProblemError
-from tuned_db.nearest import ALIKE, NEAR, distance, kind_of
+from tuned_db.database import DatabaseError
+from tuned_db.digests import digest_of
+from tuned_db.nearest import ALIKE, NEAR, distance, kind_of, without_driver
+from tuned_db.plausible import why_implausible
 from tuned_db.record import Record
+from tuned_db.serving import why_not
 from tuned_db.shipped import shipped_records
 
 Rung = Literal["exact", "stale", "nearest", "architecture", "shipped", "default"]
-"""Where a choice comes from. `exact`: measured on this device, driver and generator; `stale`: on
-this device with another driver or generator; `nearest`: another shape on this device;
-`architecture`: a device of the same architecture; `shipped`: the records that come with the
-package; `default`: nothing is known, the family's `DEFAULT` serves."""
+"""Where a choice comes from. `exact`: measured on this device and driver, with the kernels that are
+generated today; `stale`: on this device with another driver or other kernels; `nearest`: another
+shape on this device; `architecture`: a device of the same architecture; `shipped`: the records that
+come with the package; `default`: nothing is known, the family's `DEFAULT` serves."""
 
 
 class NoVariantError(LookupError):
@@ -45,6 +51,14 @@ class Winners(Protocol):
         """Return the winners of devices of the same architecture and kind."""
         ...
 
+    def runners_up(self, info: DeviceInfo, problem: Problem, /) -> list[Record]:
+        """Return what serves on this very device where a winner cannot, best ones first."""
+        ...
+
+    def unsettled(self, info: DeviceInfo, /) -> list[Record]:
+        """Return the claims about this very device whose variant was not measured here."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -53,7 +67,8 @@ class Choice:
     `ms` is the time measured for this very problem on this device, None where it was not;
     `source_key` is the key of the problem whose record was used, empty for a `DEFAULT`. `verified`
     is False where the record was imported or pulled and was not measured here since. `step` counts
-    the steps down the ladder: a rung has several, for shapes farther and farther apart.
+    the steps down the ladder: a rung has several, for shapes farther and farther apart. `cache` is
+    cold where nothing on the same step was measured with warm caches.
     """
 
     problem: Problem
@@ -64,14 +79,16 @@ class Choice:
     source_key: str
     step: int
     verified: bool = True
+    cache: Cache = "warm"
 
     @property
     def source(self) -> str:
-        """The rung, and whether what it rests on is unverified: how people are told."""
-        return self.rung if self.verified else f"{self.rung}, unverified"
+        """The rung, and whether it rests on cold or unverified times: how people are told."""
+        cold = ", cold" if self.cache == "cold" else ""
+        return f"{self.rung}{cold}" if self.verified else f"{self.rung}{cold}, unverified"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Entry:
     """A record whose texts were read."""
 
@@ -83,7 +100,8 @@ class _Entry:
 class Chooser:
     """Climbs the ladder once per problem and remembers; one per device, for many threads.
 
-    `skipped` says of each record that was left out why; other generators wrote most of them.
+    `skipped` says of each record that was left out why: another generator wrote it, or it claims
+    more than the device can do.
     """
 
     def __init__(self, store: Winners | None, info: DeviceInfo, limits: Limits) -> None:
@@ -91,6 +109,7 @@ class Chooser:
         self.skipped: list[str] = []
         self._store = store
         self._memo: dict[Problem, Choice] = {}
+        self._digests: dict[_Entry, str] = {}
         self._claimed: list[Problem] = []
         self._rejected: set[tuple[Problem, str, Any]] = set()
         self._conv_error: float | None = None
@@ -142,15 +161,17 @@ class Chooser:
 
     def refresh(self) -> None:
         """Read the winners anew and forget what was chosen, after a tuning or an import."""
-        self.skipped = []
+        self.skipped, self._digests = [], {}
         mine = list(self._read(self._store.relatives(self.info) if self._store else ()))
         shipped = list(self._read(shipped_records()))
         here = _Pool(e for e in mine if _same_device(e.record.device, self.info))
         relatives = _Pool(mine)
         close = _Pool(e for e in shipped if self._is_relative(e.record.device))
         kin = _Pool(e for e in shipped if e.record.device.kind == self.info.kind)
+        exact = _Pool(e for e in mine if e.record.device == self.info)
         self._ladder = [
-            ("exact", _Pool.same, _Pool(e for e in mine if self._is_exact(e.record))),
+            ("exact", _Pool.same, exact),
+            ("exact", self._runners_up, exact),
             ("stale", _Pool.same, here),
             # this problem on a relative, before another one that happened to be tuned here
             ("nearest", _ALIKE, here),
@@ -167,24 +188,54 @@ class Chooser:
             ("shipped", _FAR, close),
             ("shipped", _FAR, kin),
         ]
-        self._claimed = list(dict.fromkeys(e.problem for e in mine if not e.record.verified))
+        self._claimed = [e.problem for e in mine if not e.record.verified]
         self._memo = {}
 
+    def _runners_up(self, pool: _Pool, problem: Problem) -> list[_Entry]:
+        """Return what was measured beside the winners in `pool`, none where there is no winner."""
+        if self._store is None or not pool.same(problem):
+            return []
+        try:
+            records = self._store.runners_up(self.info, problem)
+        except DatabaseError as error:  # the rest of the ladder is in memory
+            self.skipped.append(f"{problem.key()}: {error}")
+            return []
+        return list(self._read(records))
+
     def unverified(self) -> list[Choice]:
-        """Return the choices that rest on what was imported or pulled and was not checked here."""
-        choices = (next(self.candidates(problem), None) for problem in self._claimed)
-        return [choice for choice in choices if choice and not choice.verified]
+        """Return what was imported or pulled, was not checked here, and is worth checking.
+
+        That is what would serve, and what claims to be faster than what serves and was measured
+        here: one per problem, the fastest.
+        """
+        unsettled = self._read(self._store.unsettled(self.info) if self._store else ())
+        problems = dict.fromkeys((*self._claimed, *(entry.problem for entry in unsettled)))
+        found = (self._worth_checking(problem) for problem in problems)
+        return [choice for choice in found if choice is not None]
+
+    def _worth_checking(self, problem: Problem) -> Choice | None:
+        candidates = self.candidates(problem)
+        served = next(candidates, None)
+        if served is None or not served.verified:
+            return served
+        claims = [
+            one
+            for one in takewhile(lambda one: one.rung == "exact", candidates)
+            if not one.verified and one.cache == served.cache and _ms(one) < _ms(served)
+        ]
+        return min(claims, key=_ms, default=None)
 
     def _read(self, records: Iterable[Record]) -> Iterator[_Entry]:
         for record in records:
             try:
                 config = config_from_dict(record.family, json.loads(record.config))
-                yield _Entry(record, parse_key(record.problem), config)
+                problem = parse_key(record.problem)
+                if (reason := why_implausible(record, problem)) is None:
+                    yield _Entry(record, problem, config)
+                else:
+                    self.skipped.append(f"{record.problem}: {reason}")
             except (ConfigError, ProblemError) as error:
                 self.skipped.append(f"{record.problem} of generator {record.generator}: {error}")
-
-    def _is_exact(self, record: Record) -> bool:
-        return record.device == self.info and record.generator == GENERATOR_VERSION
 
     def _is_relative(self, device: DeviceInfo) -> bool:
         return device.architecture == self.info.architecture and device.kind == self.info.kind
@@ -194,8 +245,10 @@ class Chooser:
         for step, (rung, look, pool) in enumerate(self._ladder):
             for entry in look(pool, problem):
                 record = entry.record
-                if self._is_close_enough(problem, record.family, record.error) and self._fits(
-                    problem, record.family, entry.config
+                if (
+                    self._is_close_enough(problem, record.family, record.error)
+                    and self._fits(problem, record.family, entry.config)
+                    and (rung != "exact" or self._is_of_today(entry))
                 ):
                     ms = record.ms if rung in ("exact", "stale") else None
                     yield Choice(
@@ -207,6 +260,7 @@ class Chooser:
                         record.problem,
                         step,
                         record.verified,
+                        record.cache,
                     )
         for family in preferred(problem, self.limits):
             if self._is_close_enough(problem, family.NAME, None) and self._fits(
@@ -221,15 +275,24 @@ class Chooser:
         return family not in TRANSFORMING if error is None else error <= self._conv_error
 
     def _fits(self, problem: Problem, family: str, config: Any) -> bool:
-        return (
-            FAMILIES[family].serves(problem)
-            and config.why_not(problem, self.limits) is None
-            and (problem, family, config) not in self._rejected
-        )
+        rejected = (problem, family, config) in self._rejected
+        return not rejected and why_not(problem, family, config, self.limits) is None
+
+    def _is_of_today(self, entry: _Entry) -> bool:
+        """Say whether today's kernels were measured; generated for those that would serve alone."""
+        record = entry.record
+        if record.digest is None:
+            return False
+        known = self._digests.get(entry)
+        if known is None:
+            known = digest_of(entry.problem, record.family, entry.config) or "none"
+            self._digests[entry] = known
+        return known == record.digest
 
     def _why_none(self, problem: Problem) -> str:
         reasons = [
-            f"{family.NAME}: {family.DEFAULT.why_not(problem, self.limits) or 'failed here'}"
+            f"{family.NAME}: "
+            f"{why_not(problem, family.NAME, family.DEFAULT, self.limits) or 'failed here'}"
             for family in preferred(problem, self.limits)
         ]
         why = "; ".join(reasons) or "no family serves it"
@@ -237,7 +300,7 @@ class Chooser:
 
 
 class _Pool:
-    """Entries by problem and by kind of problem, faster ones first."""
+    """Entries by problem and by kind of problem, warm ones first, then faster ones."""
 
     def __init__(self, entries: Iterable[_Entry]) -> None:
         self._same: dict[Problem, list[_Entry]] = {}
@@ -270,14 +333,15 @@ _ALIKE, _NEAR, _FAR = _within(-1.0, ALIKE), _within(ALIKE, NEAR), _within(NEAR, 
 for others of its kind."""
 
 
-def _freshness(entry: _Entry) -> tuple[bool, float]:
-    return (entry.record.generator != GENERATOR_VERSION, entry.record.ms)
+def _freshness(entry: _Entry) -> tuple[bool, bool, float]:
+    record = entry.record
+    return (record.cache == "cold", record.generator != GENERATOR_VERSION, record.ms)
+
+
+def _ms(choice: Choice) -> float:
+    return 0.0 if choice.ms is None else choice.ms
 
 
 def _same_device(one: DeviceInfo, other: DeviceInfo) -> bool:
     """Say whether two infos name one device, whatever its driver."""
-    return _without_driver(one) == _without_driver(other)
-
-
-def _without_driver(info: DeviceInfo) -> tuple[object, ...]:
-    return (info.name, info.vendor, info.kind, info.architecture, info.runtime, info.compute_units)
+    return without_driver(one) == without_driver(other)

@@ -11,23 +11,25 @@ from math import exp, log
 from pathlib import Path
 from statistics import fmean
 
+from oclgen import GENERATOR_VERSION
 from tuned_db.database import DatabaseError
 from tuned_db.exchange import read_records
+from tuned_db.nearest import without_driver
 from tuned_db.record import Record
 from tuned_db.store import open_existing
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The fastest of either side for one problem."""
+    """The best of either side for one problem and state of the caches."""
 
     left: Record
     right: Record
 
     @property
     def speedup(self) -> float:
-        """How many times faster the right side is; a time of zero counts as a nanosecond."""
-        return max(self.left.ms, 1e-6) / max(self.right.ms, 1e-6)
+        """How many times faster the right side is."""
+        return self.left.ms / self.right.ms
 
 
 @dataclass(frozen=True)
@@ -46,21 +48,32 @@ class Comparison:
         return exp(fmean(log(pair.speedup) for pair in self.pairs))
 
 
-def compare(left: Iterable[Record], right: Iterable[Record]) -> Comparison:
-    """Return what is faster where; of several records for a problem the fastest counts."""
-    one, other = _fastest(left), _fastest(right)
+def compare(left: Iterable[Record], right: Iterable[Record], *, across: bool = False) -> Comparison:
+    """Return what is faster where, for each problem with warm and with cold caches.
+
+    A device is compared with itself, whatever its driver; with `across`, a device on the left with
+    another on the right. Of several records on a side, those of this generator and those that were
+    measured come first, then the fastest.
+    """
+    one, other = _best(left, across), _best(right, across)
     return Comparison(
-        tuple(Pair(one[problem], other[problem]) for problem in sorted(one.keys() & other.keys())),
-        tuple(sorted(one.keys() - other.keys())),
-        tuple(sorted(other.keys() - one.keys())),
+        tuple(Pair(one[key], other[key]) for key in sorted(one.keys() & other.keys())),
+        tuple(sorted(record.problem for key, record in one.items() if key not in other)),
+        tuple(sorted(record.problem for key, record in other.items() if key not in one)),
     )
+
+
+def devices_of(records: Iterable[Record]) -> list[str]:
+    """Return the devices of `records` by name and runtime, whatever their drivers."""
+    known = {without_driver(one.device): one.device for one in records}
+    return [f"{info.name} ({info.runtime})" for info in known.values()]
 
 
 def records_at(where: str | None, text: str = "") -> list[Record]:
     """Return the winners in a database or an export file (`.jsonl`) whose device has `text` in it.
 
     Raises:
-        DatabaseError: it is not there, or cannot be read.
+        DatabaseError: it is not there, or cannot be read, or no device there has `text` in it.
         ImportFileError: the export file is none.
     """
     if where and where.endswith(".jsonl"):
@@ -71,7 +84,14 @@ def records_at(where: str | None, text: str = "") -> list[Record]:
             raise DatabaseError(f"cannot read {where}: {error.strerror}") from error
     else:
         records = open_existing(where).all_winners()
-    return [record for record in records if matches(record, text)]
+    found = [record for record in records if matches(record, text)]
+    if text and not found:
+        there = ", ".join(devices_of(records)) or "none"
+        raise DatabaseError(
+            f"no device of {where or 'the database'} has {text!r} in name, runtime or driver; "
+            f"there are: {there}"
+        )
+    return found
 
 
 def matches(record: Record, text: str) -> bool:
@@ -79,9 +99,15 @@ def matches(record: Record, text: str) -> bool:
     return text.lower() in " ".join(map(str, asdict(record.device).values())).lower()
 
 
-def _fastest(records: Iterable[Record]) -> dict[str, Record]:
-    found: dict[str, Record] = {}
+def _best(records: Iterable[Record], across: bool) -> dict[tuple[object, ...], Record]:
+    found: dict[tuple[object, ...], Record] = {}
     for record in records:
-        if record.problem not in found or record.ms < found[record.problem].ms:
-            found[record.problem] = record
+        device = () if across else without_driver(record.device)
+        key = (record.problem, record.cache, *device)
+        if key not in found or _merit(record) < _merit(found[key]):
+            found[key] = record
     return found
+
+
+def _merit(record: Record) -> tuple[bool, bool, float]:
+    return (record.generator != GENERATOR_VERSION, not record.verified, record.ms)

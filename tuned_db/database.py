@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from tuned_db.schema import SchemaError, is_current, migrate
+from tuned_db.schema import SchemaError, is_current, migrate, read_revision
 
 ENVIRONMENT = "OCLGEN_DB"
 BUSY_MS = 30_000
@@ -28,6 +28,13 @@ BUSY_MS = 30_000
 
 MOST_CONNECTIONS = 50
 """At once, beyond the few that are kept open; a service answers 40 requests at a time."""
+
+
+MAKING = (
+    "check --db and $OCLGEN_DB, or make one: oclgen tune, db import, db pull, db merge and "
+    "db token add --create do"
+)
+"""What to do where no database is."""
 
 
 class DatabaseError(RuntimeError):
@@ -79,18 +86,23 @@ def locate(where: str | os.PathLike[str] | None = None) -> URL:
         raise DatabaseError(f"{chosen!r} is no database URL: {error}") from error
 
 
-def open_database(url: URL) -> Database:
-    """Open the database at `url`, created or upgraded if need be, read-only if it must be.
+def open_database(url: URL, *, create: bool = True) -> Database:
+    """Open the database at `url`, upgraded if need be, read-only if it must be.
+
+    With `create`, it is made if it is not there; else nothing is made, neither file nor tables.
 
     Raises:
-        DatabaseError: it is damaged, something else's, of a newer schema, or out of reach.
+        DatabaseError: it is not there, damaged, something else's, of a newer schema, or out of
+            reach.
     """
     name = _name(url)
     with translated(name):
         if url.get_backend_name() == "sqlite":
-            return Database(_open_sqlite(url, name), name)
+            if not create and not Path(url.database or "").is_file():
+                raise DatabaseError(f"there is no {name}; {MAKING}")
+            return Database(_open_sqlite(url, name, create), name)
         engine = _server_engine(with_driver(url), name)
-        _bring_up_to_date(engine)
+        _bring_up_to_date(engine, name, create)
         return Database(engine, name)
 
 
@@ -110,13 +122,13 @@ def _server_engine(url: URL, name: str) -> Engine:
         ) from error
 
 
-def _open_sqlite(url: URL, name: str) -> Engine:
+def _open_sqlite(url: URL, name: str, create: bool) -> Engine:
     path = Path(url.database) if url.database and url.database != ":memory:" else None
     if path is not None and not path.parent.is_dir():
         _make_folder(path.parent, name)
     engine = _sqlite_engine(url)
     try:
-        _bring_up_to_date(engine)
+        _bring_up_to_date(engine, name, create)
     except (DBAPIError, sqlite3.Error) as error:
         if path is None or not path.is_file() or not _refuses_writes(error):
             raise
@@ -125,11 +137,13 @@ def _open_sqlite(url: URL, name: str) -> Engine:
     return engine
 
 
-def _bring_up_to_date(engine: Engine) -> None:
+def _bring_up_to_date(engine: Engine, name: str, create: bool) -> None:
     with engine.begin() as connection:
-        current = is_current(connection)
+        current, empty = is_current(connection), read_revision(connection) is None
     if current:
         return
+    if empty and not create:
+        raise DatabaseError(f"{name} holds no tables of oclgen; {MAKING}")
     if engine.dialect.name == "sqlite":
         _switch_to_wal(engine)
     with _writing(engine) as connection:

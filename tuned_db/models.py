@@ -1,13 +1,15 @@
 """The tables, typed; `tuned_db/migrations` creates them, and `tuned_db.store` asks them.
 
-A device (with its driver) has tunings, one per generator and problem; a tuning has measurements,
-failures among them so that none is tried twice, and at most one winner. Tokens let people write
-to a database that is served to others.
+A device (with its driver) has tunings, one per generator, problem and state of the caches; a tuning
+has measurements, failures among them so that none is tried twice, and at most one winner. Tokens
+let people write to a database that is served to others.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, Float, ForeignKey, Index, String, Text, UniqueConstraint
+from typing import Any, get_args, get_type_hints
+
+from sqlalchemy import JSON, Float, ForeignKey, Index, String, Text, UniqueConstraint, false
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
@@ -43,14 +45,16 @@ class DeviceRow(Base):
 
 
 class TuningRow(Base):
-    """What is known of one problem on one device with one generator.
+    """What is known of one problem on one device with one generator and one state of the caches.
 
-    `trials` counts the distinct variants that were tried, here or where a record came from.
+    `trials` counts the distinct variants that were tried here, `claimed` those that were tried
+    where records came from: the largest number that one of them gives. `cache` is
+    `oclgen.measurement.Cache`; times with warm and with cold caches are never compared.
     """
 
     __tablename__ = "oclgen_tunings"
     __table_args__ = (
-        UniqueConstraint("device_id", "generator", "problem", name="oclgen_one_tuning"),
+        UniqueConstraint("device_id", "generator", "problem", "cache", name="oclgen_one_tuning"),
         Index("oclgen_by_device", "device_id", "id"),
     )
 
@@ -58,16 +62,21 @@ class TuningRow(Base):
     device_id: Mapped[int] = mapped_column(ForeignKey("oclgen_devices.id"))
     generator: Mapped[str] = mapped_column(String(400))
     problem: Mapped[str] = mapped_column(String(400))
+    cache: Mapped[str] = mapped_column(String(4), server_default="warm")
     trials: Mapped[int] = mapped_column(default=0)
+    claimed: Mapped[int] = mapped_column(default=0, server_default="0")
     winner_id: Mapped[int | None]
 
 
 class MeasurementRow(Base):
     """One variant measured once: times in milliseconds, or why there are none.
 
-    `origin` is empty for what was measured by those who write to this database; else it says how
-    the row came here ("import", "push by alice"), and its times are claims. `seed`, `cache` and
-    `conditions` are those of `oclgen.measurement.Measurement`; without a seed they are not known.
+    The columns of a measurement are listed here and nowhere else. `origin` is empty for what was
+    measured by those who write to this database; else it says how the row came here ("import",
+    "push by alice"), and its times are claims. `seed` and `conditions` are those of
+    `oclgen.measurement.Measurement`; without a seed they are not known. `digest` names the text of
+    the kernels that were measured (`tuned_db.digests`), None where it is not known. `promoted`:
+    measured side by side, it won against what was measured before it.
     """
 
     __tablename__ = "oclgen_measurements"
@@ -87,8 +96,22 @@ class MeasurementRow(Base):
     version: Mapped[str] = mapped_column(String(400))
     origin: Mapped[str] = mapped_column(String(100), server_default="")
     seed: Mapped[int | None]
-    cache: Mapped[str] = mapped_column(String(4), server_default="warm")
-    conditions: Mapped[dict[str, float] | None] = mapped_column(JSON)
+    conditions: Mapped[dict[str, float] | None] = mapped_column(JSON(none_as_null=True))
+    digest: Mapped[str | None] = mapped_column(String(16))
+    promoted: Mapped[bool] = mapped_column(default=False, server_default=false())
+
+    @property
+    def verified(self) -> bool:
+        """Whether those who write to this database measured it, so that it is no mere claim."""
+        return not self.origin
+
+
+MEASURED: dict[str, Any] = {
+    column.name: get_args(get_type_hints(MeasurementRow)[column.name])[0]
+    for column in MeasurementRow.__table__.columns
+    if column.name not in ("id", "tuning_id")
+}
+"""The columns that say something of a measurement, and the type of each in Python."""
 
 
 class TokenRow(Base):

@@ -1,12 +1,13 @@
 """How far apart two problems are, to serve one with what was measured on the other.
 
-No device and no record is known here; `tuned_db.choose` decides which candidates are compared.
+No record is known here; `tuned_db.choose` decides which candidates are compared.
 """
 
 from __future__ import annotations
 
 from math import log2
 
+from oclgen.limits import DeviceInfo
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 
 SMALL = 0.125
@@ -87,3 +88,8 @@ def _window(problem: ConvProblem) -> str:
     if (problem.kernel_h, problem.kernel_w) == (1, 1) and problem.pad_h == problem.pad_w == 0:
         return "pointwise"
     return "3x3" if (problem.kernel_h, problem.kernel_w) == (3, 3) else "other"
+
+
+def without_driver(info: DeviceInfo) -> tuple[object, ...]:
+    """Return what names one device, whatever its driver."""
+    return (info.name, info.vendor, info.kind, info.architecture, info.runtime, info.compute_units)

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from tuned_db.analysis import Effect, Variant, best_over_trials, rate_of
-from tuned_db.browse import Trial
 from tuned_db.charts import Bars, Chart, Series
+from tuned_db.models import MeasurementRow
 from tuned_db.record import Record
 
 MOST_BARS = 12
@@ -33,7 +33,7 @@ def peak_chart(records: Iterable[Record]) -> Chart:
     return Chart(title, "floating-point operations of the problem", unit, tuple(series), log_x=True)
 
 
-def progress_chart(trials: Sequence[Trial]) -> Chart:
+def progress_chart(trials: Sequence[MeasurementRow]) -> Chart:
     """Return the best time so far over the trials, and every time that was measured."""
     times = [trial.ms for trial in trials]
     best = tuple((float(number), ms) for number, ms in best_over_trials(times))
@@ -55,6 +55,6 @@ def importance_chart(found: Sequence[Effect]) -> Bars:
     return Bars("What explains the differences", tuple(bars), "%")
 
 
-def variants_of(trials: Iterable[Trial]) -> list[Variant]:
+def variants_of(trials: Iterable[MeasurementRow]) -> list[Variant]:
     """Return the variants that went well, for `tuned_db.analysis.effects`."""
     return [(trial.family, trial.config, trial.ms) for trial in trials if trial.ms is not None]

@@ -84,7 +84,7 @@ def _section(connection: Connection, summary: browse.DeviceSummary, wanted: Want
     rated = [(winner, rate_of(winner.record)) for winner in winners]
     rated.sort(key=lambda pair: _nearness(pair[1]))
     trials = (browse.list_trials(connection, one.id, limit=MOST_TRIALS).items for one in winners)
-    tuned = {winner.record.problem for winner in winners}
+    tuned = {one.record.problem for one in winners if one.record.cache == "warm"}
     untuned = [key for key in wanted(summary.device) if key not in tuned]
     return Section(summary, rated, effects(map(variants_of, trials)), untuned)
 

@@ -14,29 +14,47 @@ from importlib.metadata import version
 from math import isfinite
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, exists, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    case,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import aliased
 
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Measurement
-from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
-from tuned_db.record import Record, RecordError
+from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, TuningRow
+from tuned_db.record import LEAST_MS, Record, RecordError
 
 Query = Select[*tuple[Any, ...]]
 
 _REASON_LIMIT = 2000
 """Characters of a failure's reason that are kept: a compiler's log can be megabytes."""
-_MEASURED = ("family", "config", "samples", "error", "created", "version", "origin")
 VARIANT = ("family", "config")
-_DEVICE = tuple(field.name for field in fields(DeviceInfo))
+DEVICE = tuple(field.name for field in fields(DeviceInfo))
+RECORDED = tuple(name for name in MEASURED if name in Record.__dataclass_fields__)
+"""The columns of a measurement that are fields of a record, too."""
+TRIALS = case((TuningRow.claimed > TuningRow.trials, TuningRow.claimed), else_=TuningRow.trials)
+"""The variants that were tried for a tuning here or where a record came from."""
+RUNNERS_UP = 64
+"""Most measurements of a problem that are read beside its winners."""
 _PLACE = (
     TuningRow.problem,
-    TuningRow.trials,
     TuningRow.generator,
+    TuningRow.cache,
+    TRIALS.label("trials"),
     DeviceRow.peak_gflops,
     DeviceRow.peak_gbytes,
-    *(getattr(DeviceRow, name) for name in _DEVICE),
+    *(getattr(DeviceRow, name) for name in DEVICE),
 )
 
 
@@ -45,11 +63,13 @@ def is_device(info: DeviceInfo) -> list[Any]:
     return [getattr(DeviceRow, name) == value for name, value in asdict(info).items()]
 
 
-def tuning_id(connection: Connection, info: DeviceInfo, generator: str, problem: str) -> int:
+def tuning_id(
+    connection: Connection, info: DeviceInfo, generator: str, problem: str, cache: str
+) -> int:
     """Return the row of a tuning, made if it is not there and locked until the transaction ends."""
     device = _row_id(connection, DeviceRow, asdict(info))
-    values = {"device_id": device, "generator": generator, "problem": problem}
-    tuning = _row_id(connection, TuningRow, values, trials=0)
+    values = {"device_id": device, "generator": generator, "problem": problem, "cache": cache}
+    tuning = _row_id(connection, TuningRow, values, trials=0, claimed=0)
     if connection.dialect.name != "sqlite":  # which has locked the file already
         connection.execute(select(TuningRow.id).filter_by(id=tuning).with_for_update())
     return tuning
@@ -74,24 +94,40 @@ def _inserted(connection: Connection, statement: Any) -> int:
 
 
 def columns_of(
-    family: str, config: str, measurement: Measurement, origin: str = ""
+    family: str, config: str, measurement: Measurement, digest: str | None = None
 ) -> dict[str, Any]:
-    """Return a measurement as columns; times are kept to the nanosecond that devices count in."""
+    """Return a measurement made here as columns; times are kept to the nanosecond."""
     return {
         "family": family,
         "config": config,
-        "samples": [round(sample, 6) for sample in measurement.samples],
-        "ms": round(measurement.ms, 6) if measurement.ok else None,
-        "spread": measurement.spread if measurement.ok else None,
+        **_times(measurement.samples),
         "error": measurement.error if isfinite(measurement.error) else None,
         "invalidity": measurement.invalidity,
         "reason": measurement.reason[:_REASON_LIMIT],
         "seed": measurement.seed,
-        "cache": measurement.cache,
         "conditions": dict(measurement.conditions) or None,
+        "digest": digest,
+        "promoted": False,
         "created": now(),
         "version": _version(),
-        "origin": origin,
+        "origin": "",
+    }
+
+
+def columns_of_record(record: Record, origin: str) -> dict[str, Any]:
+    """Return a record that came by `origin` as columns."""
+    kept = {name: getattr(record, name) for name in RECORDED}
+    made_here = {"invalidity": "none", "reason": "", "promoted": False, "origin": origin}
+    return kept | _times(record.samples) | made_here
+
+
+def _times(samples: tuple[float, ...]) -> dict[str, Any]:
+    """Return the columns of times; a clock that counts in coarser steps can say 0."""
+    times = Measurement(tuple(max(round(sample, 6), LEAST_MS) for sample in samples))
+    return {
+        "samples": list(times.samples),
+        "ms": times.ms if times.ok else None,
+        "spread": times.spread if times.ok else None,
     }
 
 
@@ -122,10 +158,18 @@ def is_known(connection: Connection, tuning: int, row: dict[str, Any], *names: s
     return connection.execute(asked).scalar() is not None
 
 
-def raise_trials(connection: Connection, tuning: int, trials: int) -> None:
-    """Set the trials of a tuning to `trials`, if that is more than they are."""
-    where = (TuningRow.id == tuning, TuningRow.trials < trials)
-    connection.execute(update(TuningRow).where(*where).values(trials=trials))
+def variants_here(connection: Connection, tuning: int) -> int:
+    """Return how many distinct variants of a tuning were measured here and are still kept."""
+    variants = select(MeasurementRow.family, MeasurementRow.config).distinct()
+    mine = variants.filter_by(tuning_id=tuning, origin="").subquery()
+    return int(connection.execute(select(func.count()).select_from(mine)).scalar_one())
+
+
+def raise_count(connection: Connection, tuning: int, **counts: int) -> None:
+    """Set `trials` or `claimed` of a tuning to a number, if that is more than it is."""
+    for name, count in counts.items():
+        where = (TuningRow.id == tuning, getattr(TuningRow, name) < count)
+        connection.execute(update(TuningRow).where(*where).values({name: count}))
 
 
 def set_peak(
@@ -138,57 +182,97 @@ def set_peak(
     connection.execute(update(DeviceRow).where(*where).values(**values))
 
 
-def winner_is_claim(
-    connection: Connection, tuning: int, variant: tuple[str, str] | None = None
-) -> bool:
-    """Say whether the winner (if it is `variant`: family, config) was not measured here."""
+def add_here(connection: Connection, tuning: int, row: dict[str, Any]) -> int:
+    """Insert what was measured here, count a variant that is new as a trial; return its id."""
+    if not is_known(connection, tuning, row | {"origin": ""}, *VARIANT, "origin"):
+        set_tuning(connection, tuning, trials=TuningRow.trials + 1)
+    return add_measurement(connection, tuning, row)
+
+
+def winner_is_claim(connection: Connection, tuning: int) -> bool:
+    """Say whether a tuning's winner was not measured here."""
     asked = (
-        select(MeasurementRow.family, MeasurementRow.config)
+        select(MeasurementRow.id)
         .join(TuningRow, TuningRow.winner_id == MeasurementRow.id)
         .where(TuningRow.id == tuning, MeasurementRow.origin != "")
     )
-    claim = connection.execute(asked).first()
-    return claim is not None and variant in (None, tuple(claim))
+    return connection.execute(asked).scalar() is not None
 
 
 def crown_best(connection: Connection, tuning: int) -> int | None:
-    """Make the fastest measurement the winner, none if there is none; return its id.
+    """Make the best measurement the winner, none if there is none; return its id.
 
-    A claim counts as long as nobody here has measured the same variant.
+    What was measured here comes before all claims. Of it, what was promoted last stands until
+    something measured later is faster. A claim counts as long as its variant was not measured here.
     """
-    checked = aliased(MeasurementRow)
-    same = and_(
-        checked.tuning_id == tuning,
-        checked.family == MeasurementRow.family,
-        checked.config == MeasurementRow.config,
-        checked.origin == "",
-    )
-    asked = (
-        select(MeasurementRow.id)
-        .where(MeasurementRow.tuning_id == tuning, MeasurementRow.ms.is_not(None))
-        .where(or_(MeasurementRow.origin == "", ~exists().where(same)))
-        .order_by(MeasurementRow.ms, MeasurementRow.id)
-        .limit(1)
-    )
-    best = connection.execute(asked).scalar()
+    best = _best_here(connection, tuning)
+    if best is None:
+        best = connection.execute(_claims(tuning).limit(1)).scalar()
     set_tuning(connection, tuning, winner_id=best)
     return best
 
 
-def crown_if_faster(connection: Connection, tuning: int, key: int, ms: float) -> bool:
-    """Make a measurement the winner if it is faster than the one there is; say whether it is."""
-    asked = select(MeasurementRow.ms).join(TuningRow, TuningRow.winner_id == MeasurementRow.id)
-    best = connection.execute(asked.where(TuningRow.id == tuning)).scalar()
-    if best is not None and best <= ms:
+def _best_here(connection: Connection, tuning: int) -> int | None:
+    asked = select(MeasurementRow.id, MeasurementRow.ms).where(
+        MeasurementRow.tuning_id == tuning,
+        MeasurementRow.ms.is_not(None),
+        MeasurementRow.origin == "",
+    )
+    last = asked.where(MeasurementRow.promoted).order_by(MeasurementRow.id.desc()).limit(1)
+    promoted = connection.execute(last).first()
+    if promoted is not None:
+        later = (MeasurementRow.id >= promoted.id, MeasurementRow.ms <= promoted.ms)
+        asked = asked.where(*later)
+    asked = asked.order_by(MeasurementRow.ms, MeasurementRow.id)
+    found = connection.execute(asked.limit(1)).first()
+    return None if found is None else int(found.id)
+
+
+def _claims(tuning: int) -> Query:
+    """Return the query of the claims of a tuning that are not settled, by time."""
+    return (
+        select(MeasurementRow.id)
+        .where(MeasurementRow.tuning_id == tuning, MeasurementRow.ms.is_not(None))
+        .where(MeasurementRow.origin != "", ~settled())
+        .order_by(MeasurementRow.ms, MeasurementRow.id)
+    )
+
+
+def settled() -> ColumnElement[bool]:
+    """Return the condition that a measurement's variant was measured here."""
+    checked = aliased(MeasurementRow)
+    same = and_(
+        checked.tuning_id == MeasurementRow.tuning_id,
+        checked.family == MeasurementRow.family,
+        checked.config == MeasurementRow.config,
+        checked.origin == "",
+    )
+    return exists().where(same)
+
+
+def challenge(connection: Connection, tuning: int, key: int) -> bool:
+    """Make a measurement that went well the winner if it is better; say whether it is.
+
+    A measurement made here is better than any claim, and no claim is better than it; among equals
+    the faster one is.
+    """
+    columns = (MeasurementRow.ms, MeasurementRow.origin)
+    new = connection.execute(select(*columns).where(MeasurementRow.id == key)).one()
+    asked = select(*columns).join(TuningRow, TuningRow.winner_id == MeasurementRow.id)
+    old = connection.execute(asked.where(TuningRow.id == tuning)).first()
+    if old is not None and (old.origin != "", old.ms) <= (new.origin != "", new.ms):
         return False
     set_tuning(connection, tuning, winner_id=key)
     return True
 
 
-def take(connection: Connection, tuning: int, row: dict[str, Any]) -> bool | None:
+def take(
+    connection: Connection, tuning: int, row: dict[str, Any], *, competes: bool = True
+) -> bool | None:
     """Take in a measurement from elsewhere; None if it was known, else whether it won.
 
-    A claim about a variant that was measured here already changes no winner.
+    A claim about a variant that was measured here already changes no winner, nor does a
+    measurement that does not compete.
     """
     if is_known(connection, tuning, row, *VARIANT, "ms", "created"):
         return None
@@ -196,24 +280,37 @@ def take(connection: Connection, tuning: int, row: dict[str, Any]) -> bool | Non
         connection, tuning, row | {"origin": ""}, *VARIANT, "origin"
     )
     key = add_measurement(connection, tuning, row)
-    if settled or row["ms"] is None:
+    if settled or not competes or row["ms"] is None:
         return False
-    return crown_if_faster(connection, tuning, key, row["ms"])
+    return challenge(connection, tuning, key)
 
 
 def winners() -> Query:
     """Return the query of every winner with its tuning and device."""
     return (
-        select(*(MeasurementRow.__table__.c[name] for name in _MEASURED), *_PLACE)
+        select(*(getattr(MeasurementRow, name) for name in RECORDED), *_PLACE)
         .join(TuningRow, TuningRow.winner_id == MeasurementRow.id)
         .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
+    )
+
+
+def runners_up(info: DeviceInfo, problem: str) -> Query:
+    """Return the query of what serves a problem on a device best where no winner can."""
+    return (
+        successes()
+        .where(*is_device(info), TuningRow.problem == problem)
+        .where(MeasurementRow.id != TuningRow.winner_id)
+        .where(or_(MeasurementRow.origin == "", ~settled()))
+        .order_by(TuningRow.cache != "warm", MeasurementRow.origin != "")
+        .order_by(MeasurementRow.ms, MeasurementRow.id)
+        .limit(RUNNERS_UP)
     )
 
 
 def successes() -> Query:
     """Return the query of every measurement that went well, winners among them."""
     return (
-        select(*(MeasurementRow.__table__.c[name] for name in _MEASURED), *_PLACE)
+        select(*(getattr(MeasurementRow, name) for name in RECORDED), *_PLACE)
         .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
         .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
         .where(MeasurementRow.ms.is_not(None))
@@ -233,7 +330,7 @@ def record_of(values: dict[str, Any]) -> Record:
     Raises:
         RecordError, TypeError: the row holds none.
     """
-    device = DeviceInfo(**{name: values.pop(name) for name in _DEVICE})
+    device = DeviceInfo(**{name: values.pop(name) for name in DEVICE})
     gflops, gbytes = values.pop("peak_gflops"), values.pop("peak_gbytes")
     values["peak"] = None if gflops is None or gbytes is None else (gflops, gbytes)
     values["samples"] = tuple(values["samples"])

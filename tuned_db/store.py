@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import inf, nan
-from pathlib import Path
+from math import inf
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -20,7 +19,8 @@ from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache, Measurement
 from oclgen.problem import Problem
 from tuned_db import rows
-from tuned_db.database import Database, DatabaseError, locate, open_database
+from tuned_db.database import Database, locate, open_database
+from tuned_db.digests import digest_of
 from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import Record, json_object
 
@@ -38,15 +38,12 @@ def open_store(where: str | os.PathLike[str] | None = None) -> Store:
 
 
 def open_existing(where: str | os.PathLike[str] | None = None) -> Store:
-    """Open a database as `open_store` does, but make no file that is not there.
+    """Open a database as `open_store` does, but make none: for whoever reads, or a typing error.
 
     Raises:
         DatabaseError: there is none, or it cannot be opened.
     """
-    url = locate(where)
-    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
-        raise DatabaseError(f"there is no database file {url.database}")
-    return open_store(where)
+    return Store(open_database(locate(where), create=False))
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class Store:
     def of(self, info: DeviceInfo, cache: Cache = "warm") -> DeviceStore:
         """Return the part that belongs to one device, its driver and this generator.
 
-        Times with other caches than `cache` do not count as tried.
+        Times with warm and with cold caches are kept apart; each has its own winners.
         """
         return DeviceStore(self.database, info, cache)
 
@@ -89,6 +86,20 @@ class Store:
         devices = select(DeviceRow.id).where(*same)
         return self._sorted(rows.winners().where(TuningRow.device_id.in_(devices)))
 
+    def runners_up(self, info: DeviceInfo, problem: Problem) -> list[Record]:
+        """Return the best measurements of `problem` on `info` that are no winners.
+
+        Those with warm caches come first, then those made here, then faster ones; a claim whose
+        variant was measured here is left out.
+        """
+        with self.database.reading() as connection:
+            return list(rows.records_of(connection, rows.runners_up(info, problem.key())))
+
+    def unsettled(self, info: DeviceInfo) -> list[Record]:
+        """Return the claims about `info` whose variant was not measured here."""
+        asked = rows.successes().where(MeasurementRow.origin != "", ~rows.settled())
+        return self._sorted(asked.where(*rows.is_device(info)))
+
     def history(self) -> list[Record]:
         """Return every measurement that went well as a record, in the order of `all_winners`."""
         return self._sorted(rows.successes())
@@ -101,9 +112,9 @@ class Store:
     def merge(self, records: Iterable[Record], origin: str = "import") -> Merge:
         """Take in `records` in one transaction and keep the faster where both sides have one.
 
-        What is taken in is a claim that came by `origin`: it serves, but as unverified, until it
-        is measured here. One about a variant that was measured here already changes no winner.
-        The history keeps a record that was not known; the trials become the larger count.
+        What is taken in is a claim that came by `origin`: it serves where nothing was measured
+        here, but as unverified, until it is measured here. With an empty `origin` it counts as
+        measured here. The history keeps a record that was not known.
         """
         with self.database.writing() as connection:
             # in one order everywhere, so that two who write to a server cannot wait for each other
@@ -119,30 +130,42 @@ class DeviceStore:
         self._database, self._info, self._cache = database, info, cache
 
     def record(self, problem: Problem, family: str, config: Any, measurement: Measurement) -> bool:
-        """Keep a measurement, failures too, and say whether it became the winner."""
+        """Keep a measurement, failures too, and say whether it became the winner.
+
+        Raises:
+            ValueError: its times were taken with cold caches, and these results are of warm ones.
+        """
+        row = self._columns(problem, family, config, measurement)
         with self._database.writing() as connection:
             tuning = self._tuning(connection, problem)
-            row = rows.columns_of(family, config_to_json(config), measurement)
-            if not rows.is_known(connection, tuning, row, *rows.VARIANT):
-                rows.set_tuning(connection, tuning, trials=TuningRow.trials + 1)
-            key = rows.add_measurement(connection, tuning, row)
-            if rows.winner_is_claim(connection, tuning, (family, row["config"])):
-                return rows.crown_best(connection, tuning) == key
-            return measurement.ok and rows.crown_if_faster(connection, tuning, key, row["ms"])
+            key = rows.add_here(connection, tuning, row)
+            if measurement.ok:
+                return rows.challenge(connection, tuning, key)
+            if rows.winner_is_claim(connection, tuning):
+                rows.crown_best(connection, tuning)  # it may be the claim that failed here
+            return False
 
     def promote(self, problem: Problem, family: str, config: Any, measurement: Measurement) -> None:
         """Keep a measurement and make it the winner: it won side by side against the others.
 
         Raises:
-            ValueError: the measurement is a failure.
+            ValueError: the measurement is a failure, or of cold caches where these are warm.
         """
         if not measurement.ok:
             raise ValueError(f"a failure cannot win: {measurement.invalidity}")
+        row = self._columns(problem, family, config, measurement) | {"promoted": True}
         with self._database.writing() as connection:
             tuning = self._tuning(connection, problem)
-            row = rows.columns_of(family, config_to_json(config), measurement)
-            key = rows.add_measurement(connection, tuning, row)
+            key = rows.add_here(connection, tuning, row)
             rows.set_tuning(connection, tuning, winner_id=key)
+
+    def _columns(
+        self, problem: Problem, family: str, config: Any, measurement: Measurement
+    ) -> dict[str, Any]:
+        if measurement.ok and measurement.cache == "cold" != self._cache:
+            raise ValueError("times with cold caches are no results for warm ones")
+        digest = digest_of(problem, family, config) if measurement.ok else None
+        return rows.columns_of(family, config_to_json(config), measurement, digest)
 
     def note_peak(self, gflops: float, gbytes: float) -> None:
         """Keep what the device was measured to reach at most: fp32 GFLOP/s, GB/s of a copy."""
@@ -166,43 +189,39 @@ class DeviceStore:
         return record.family, config, record.ms
 
     def measured(self, problem: Problem) -> dict[tuple[str, str], float]:
-        """Return milliseconds by (family, config JSON) of what was tried here; failures: inf."""
+        """Return milliseconds by (family, config JSON) of what was tried here; failures: inf.
+
+        What failed with warm caches fails with cold ones.
+        """
         asked = (
             select(MeasurementRow.family, MeasurementRow.config, MeasurementRow.ms)
             .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
             .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
             .where(MeasurementRow.origin == "")
-            .where(MeasurementRow.ms.is_(None) | (MeasurementRow.cache == self._cache))
+            .where(MeasurementRow.ms.is_(None) | (TuningRow.cache == self._cache))
         )
         found: dict[tuple[str, str], float] = {}
         with self._database.reading() as connection:
-            for family, config, ms in connection.execute(self._only(asked, problem)):
+            for family, config, ms in connection.execute(self._about(asked, problem)):
                 best = found.get((family, config), inf)
                 found[family, config] = min(best, inf if ms is None else ms)
         return found
 
     def trials(self, problem: Problem) -> int:
-        """Return how many distinct variants were tried, here or where the winner came from.
-
-        A winner that was not measured here is one trial that is still to be made. The count is of
-        times with warm caches; those with cold ones were all made here.
-        """
-        if self._cache == "cold":
-            return len(self.measured(problem))
-        asked = select(TuningRow.id, TuningRow.trials).join(
-            DeviceRow, DeviceRow.id == TuningRow.device_id
-        )
+        """Return how many distinct variants were tried here; what others tried does not count."""
+        asked = select(TuningRow.trials).join(DeviceRow, DeviceRow.id == TuningRow.device_id)
         with self._database.reading() as connection:
-            found = connection.execute(self._only(asked, problem)).first()
-            if found is None:
-                return 0
-            unchecked = rows.winner_is_claim(connection, found.id)
-        return max(int(found.trials) - unchecked, 0)
+            return int(connection.execute(self._only(asked, problem)).scalar() or 0)
 
     def _tuning(self, connection: Connection, problem: Problem) -> int:
-        return rows.tuning_id(connection, self._info, GENERATOR_VERSION, problem.key())
+        key = (self._info, GENERATOR_VERSION, problem.key(), self._cache)
+        return rows.tuning_id(connection, *key)
 
     def _only(self, asked: rows.Query, problem: Problem) -> rows.Query:
+        """Narrow `asked` to this device, this generator, `problem` and this state of the caches."""
+        return self._about(asked, problem).where(TuningRow.cache == self._cache)
+
+    def _about(self, asked: rows.Query, problem: Problem) -> rows.Query:
         """Narrow `asked` to this device, this generator and `problem`."""
         return asked.where(
             TuningRow.problem == problem.key(),
@@ -213,11 +232,9 @@ class DeviceStore:
 
 def _merge(connection: Connection, record: Record, origin: str) -> bool:
     """Take in one record and say whether it became the winner."""
-    tuning = rows.tuning_id(connection, record.device, record.generator, record.problem)
+    key = (record.device, record.generator, record.problem, record.cache)
+    tuning = rows.tuning_id(connection, *key)
     if record.peak is not None:
         rows.set_peak(connection, record.device, record.peak, replace=False)
-    rows.raise_trials(connection, tuning, record.trials)
-    measurement = Measurement(record.samples, error=nan if record.error is None else record.error)
-    row = rows.columns_of(record.family, record.config, measurement, origin)
-    row |= {"created": record.created, "version": record.version}
-    return bool(rows.take(connection, tuning, row))
+    rows.raise_count(connection, tuning, **{"claimed" if origin else "trials": record.trials})
+    return bool(rows.take(connection, tuning, rows.columns_of_record(record, origin)))

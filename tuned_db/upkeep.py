@@ -6,29 +6,26 @@ Records one by one are `tuned_db.store`'s business, files of them `tuned_db.exch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, delete, exists, func, or_, select
+from sqlalchemy import Connection, delete, exists, func, or_, select, update
 
 from oclgen import GENERATOR_VERSION
 from oclgen.limits import DeviceInfo
 from tuned_db import rows
-from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
+from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, TuningRow
 from tuned_db.store import Store
 
 BATCH = 2000
 """Measurements per transaction: few enough that others get their turn."""
-_INFO = tuple(field.name for field in fields(DeviceInfo))
-_KEPT = (
-    "family", "config", "samples", "ms", "spread", "error", "invalidity", "reason", "created",
-    "version", "origin",
-)  # fmt: skip
+_TUNING = ("generator", "problem", "cache", "trials", "claimed", "winner_id")
 
 
 @dataclass(frozen=True)
 class Absorbed:
-    """What came of merging: measurements that were new, and how many of them became winners."""
+    """What came of merging: measurements that were new, and how many tunings got a new winner."""
 
     new: int
     improved: int
@@ -45,35 +42,74 @@ def absorb(target: Store, source: Store, *, trusted: bool = False) -> Absorbed:
     new = improved = known = 0
     for batch in _batches(source):
         with target.database.writing() as connection:
-            for info, place, row in batch:
-                if not row["origin"] and not trusted:
-                    row["origin"] = "merge"
-                won = _take(connection, info, place, row)
-                known, new = known + (won is None), new + (won is not None)
-                improved += won is True
+            for same, group in groupby(batch, key=lambda one: one.key):
+                copies = list(group)
+                won = _take(connection, same, copies, trusted=trusted)
+                known, new = known + won.count(None), new + len(won) - won.count(None)
+                improved += True in won
     return Absorbed(new, improved, known)
 
 
+@dataclass(frozen=True)
+class _Copy:
+    """A measurement on its way: the device and its peaks, columns of its tuning, and its own."""
+
+    info: DeviceInfo
+    peak: tuple[float | None, float | None]
+    tuning: dict[str, Any]
+    row: dict[str, Any]
+    wins: bool
+
+    @property
+    def key(self) -> tuple[DeviceInfo, str, str, str]:
+        """What tells tunings apart in every database."""
+        return (self.info, *(self.tuning[name] for name in ("generator", "problem", "cache")))
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """The order in which all writers take tunings."""
+        return (*asdict(self.info).values(), *self.key[1:])
+
+
 def _take(
-    connection: Connection, info: DeviceInfo, place: dict[str, Any], row: dict[str, Any]
-) -> bool | None:
-    tuning = rows.tuning_id(connection, info, place["generator"], place["problem"])
-    if place["peak_gflops"] is not None and place["peak_gbytes"] is not None:
-        peak = (place["peak_gflops"], place["peak_gbytes"])
-        rows.set_peak(connection, info, peak, replace=False)
-    rows.raise_trials(connection, tuning, place["trials"])
-    return rows.take(connection, tuning, row)
+    connection: Connection,
+    key: tuple[DeviceInfo, str, str, str],
+    copies: list[_Copy],
+    *,
+    trusted: bool,
+) -> list[bool | None]:
+    """Take in measurements of one tuning; say of each whether it won, None where it was known.
+
+    Only the source's winner competes: it has beaten the others, by a duel if not by its time.
+    """
+    tuning = rows.tuning_id(connection, *key)
+    first = copies[0]
+    gflops, gbytes = first.peak
+    if gflops is not None and gbytes is not None:
+        rows.set_peak(connection, first.info, (gflops, gbytes), replace=False)
+    won = []
+    for one in copies:
+        if not one.row["origin"] and not trusted:
+            one.row["origin"] = "merge"
+        won.append(rows.take(connection, tuning, one.row, competes=one.wins))
+    trials, claimed = first.tuning["trials"], first.tuning["claimed"]
+    if trusted:
+        here = max(trials, rows.variants_here(connection, tuning))
+        rows.raise_count(connection, tuning, trials=here, claimed=claimed)
+    else:
+        rows.raise_count(connection, tuning, claimed=max(trials, claimed))
+    return won
 
 
-def _batches(source: Store) -> Iterator[list[tuple[DeviceInfo, dict[str, Any], dict[str, Any]]]]:
-    """Yield device, tuning and columns of every measurement, sorted as all writers do."""
+def _batches(source: Store) -> Iterator[list[_Copy]]:
+    """Yield every measurement, sorted as all writers do."""
     asked = (
         select(
             MeasurementRow.id,
-            *(getattr(MeasurementRow, name) for name in _KEPT),
-            *(TuningRow.generator, TuningRow.problem, TuningRow.trials),
+            *(getattr(MeasurementRow, name) for name in MEASURED),
+            *(getattr(TuningRow, name) for name in _TUNING),
             *(DeviceRow.peak_gflops, DeviceRow.peak_gbytes),
-            *(getattr(DeviceRow, name) for name in _INFO),
+            *(getattr(DeviceRow, name) for name in rows.DEVICE),
         )
         .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
         .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
@@ -87,17 +123,17 @@ def _batches(source: Store) -> Iterator[list[tuple[DeviceInfo, dict[str, Any], d
         if not found:
             return
         last = found[-1]["id"]
-        batch = [_split(dict(row)) for row in found]
-        yield sorted(batch, key=lambda one: (*asdict(one[0]).values(), *list(one[1].values())[:2]))
+        yield sorted((_copy(dict(row)) for row in found), key=lambda one: one.order)
 
 
-def _split(values: dict[str, Any]) -> tuple[DeviceInfo, dict[str, Any], dict[str, Any]]:
-    info = DeviceInfo(**{name: values.pop(name) for name in _INFO})
-    place = {
-        name: values.pop(name)
-        for name in ("generator", "problem", "trials", "peak_gflops", "peak_gbytes")
-    }
-    return info, place, {name: values[name] for name in _KEPT}
+def _copy(values: dict[str, Any]) -> _Copy:
+    return _Copy(
+        DeviceInfo(**{name: values[name] for name in rows.DEVICE}),
+        (values["peak_gflops"], values["peak_gbytes"]),
+        {name: values[name] for name in _TUNING},
+        {name: values[name] for name in MEASURED},
+        values["id"] == values["winner_id"],
+    )
 
 
 @dataclass(frozen=True)
@@ -154,6 +190,8 @@ def _repair(connection: Connection) -> None:
     connection.execute(
         delete(DeviceRow).where(~exists().where(TuningRow.device_id == DeviceRow.id))
     )
+    claims = exists().where(MeasurementRow.tuning_id == TuningRow.id, MeasurementRow.origin != "")
+    connection.execute(update(TuningRow).where(~claims).values(claimed=0))
     crowned = exists().where(MeasurementRow.id == TuningRow.winner_id)
     orphans = select(TuningRow.id).where(TuningRow.winner_id.is_not(None), ~crowned)
     for tuning in connection.execute(orphans).scalars().all():

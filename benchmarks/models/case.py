@@ -38,6 +38,7 @@ def flat(output: Any) -> Tensor:
 
 def without_chance(network: nn.Module) -> nn.Module:
     """Return the network with dropout and stochastic depth off: random numbers differ by device."""
+    module: Any
     for module in network.modules():
         if isinstance(getattr(module, "p", None), float):
             module.p = 0.0

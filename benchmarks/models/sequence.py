@@ -1,4 +1,4 @@
-"""Networks that read: an LSTM, and transformers' GPT-2 and Llama at small sizes, random weights."""
+"""Networks that read: an LSTM, and transformers' GPT-2, Llama and Mixtral; random weights."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def gpt2(_: int) -> nn.Module:
         vocab_size=WORDS, n_positions=128, n_embd=192, n_layer=4, n_head=6, bos_token_id=0,
         eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
-    return GPT2LMHeadModel(config)
+    network: nn.Module = GPT2LMHeadModel(config)
+    return network
 
 
 def llama(_: int) -> nn.Module:
@@ -62,7 +63,20 @@ def llama(_: int) -> nn.Module:
         num_attention_heads=6, num_key_value_heads=2, max_position_embeddings=128,
         bos_token_id=0, eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
-    return LlamaForCausalLM(config)
+    network: nn.Module = LlamaForCausalLM(config)
+    return network
+
+
+def mixtral(_: int) -> nn.Module:
+    """Return a Mixtral of 2 layers that sends each token to 2 of 4 experts."""
+    MixtralConfig, MixtralForCausalLM = of_transformers("MixtralConfig", "MixtralForCausalLM")
+    config = MixtralConfig(
+        vocab_size=WORDS, hidden_size=96, intermediate_size=192, num_hidden_layers=2,
+        num_attention_heads=6, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2,
+        max_position_embeddings=128, bos_token_id=0, eos_token_id=None, pad_token_id=0,
+    )  # fmt: skip
+    network: nn.Module = MixtralForCausalLM(config)
+    return network
 
 
 def read(network: nn.Module, text: Tensor) -> Tensor:
@@ -71,7 +85,7 @@ def read(network: nn.Module, text: Tensor) -> Tensor:
     return flat([out.logits, out.loss])
 
 
-def writes(network: nn.Module, twin: nn.Module, device: torch.device) -> str:
+def writes(network: Any, twin: Any, device: torch.device) -> str:
     """Check that both continue texts, one of them padded, by the same words, with a cache."""
     torch.manual_seed(1)
     text = torch.randint(1, WORDS, (2, 12))
@@ -88,4 +102,5 @@ CASES = (
     Case("lstm", lambda _: Recurrent(), lambda _: (torch.randn(24, 3, 64),)),
     Case("gpt2", gpt2, tokens, read, writes),
     Case("llama", llama, tokens, read, writes),
+    Case("mixtral", mixtral, tokens, read, writes),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,9 +33,10 @@ def classifier(name: str, size: int) -> nn.Module:
     if not name.startswith("vit"):
         network: nn.Module = getattr(torchvision_models(), name)(weights=None)
         return network
-    network = getattr(torchvision_models(), name)(weights=None, image_size=size)
-    nn.init.normal_(network.heads.head.weight, std=0.02)
-    return network
+    transformer: Any = getattr(torchvision_models(), name)(weights=None, image_size=size)
+    nn.init.normal_(transformer.heads.head.weight, std=0.02)
+    made: nn.Module = transformer
+    return made
 
 
 class Steps(nn.Sequential):
@@ -60,7 +62,7 @@ class UNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return two scores per pixel."""
-        seen = []
+        seen: list[Tensor] = []
         for step in self.down:
             x = step(x if not seen else nn.functional.max_pool2d(x, 2))
             seen.append(x)
@@ -78,7 +80,7 @@ def detector(size: int) -> nn.Module:
     return network
 
 
-def detect(network: nn.Module, x: Tensor) -> Tensor:
+def detect(network: Any, x: Tensor) -> Tensor:
     """Return what the heads say of images and fixed boxes: proposals by rounded scores jump."""
     features = network.backbone(x)
     scores, boxes = network.rpn.head(list(features.values()))
@@ -88,7 +90,7 @@ def detect(network: nn.Module, x: Tensor) -> Tensor:
     return flat([*scores, *boxes, *found])
 
 
-def detects(network: nn.Module, twin: nn.Module, device: torch.device) -> str:
+def detects(network: nn.Module, twin: Any, device: torch.device) -> str:
     """Check that losses and detections of whole images are finite on the device."""
     size = twin.transform.max_size
     given = [torch.rand(3, size, size, device=device) for _ in range(2)]

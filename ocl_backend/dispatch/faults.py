@@ -1,32 +1,41 @@
-"""Indices out of range: what kernels note of them, and how Python's errors are made of it.
+"""Indices and values out of range: what kernels note, and how Python's errors are made of it.
 
 A kernel cannot raise, and waiting for each would cost more than most of them: it notes the first
-wrong index in its device's record, and takes the nearest item. The next call that waits raises
-`torch.AcceleratorError`; with `OCLGEN_SYNC_ERRORS=1` every call waits and raises what the CPU does.
+fault in its device's record and goes on, of a wrong index with the nearest item. The next call that
+waits raises `torch.AcceleratorError`; with `OCLGEN_SYNC_ERRORS=1` every call waits and raises what
+the CPU does.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 from functools import cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from ocl_backend.dispatch.settings import SYNC_ERRORS
 from ocl_backend.runtime import shim
-
-VARIABLE = "OCLGEN_SYNC_ERRORS"
 
 
 class Rule(NamedTuple):
-    """An operator's error: its type and text on the CPU, and whether -1 means the last item."""
+    """An operator's error: its type and text on the CPU, and whether -1 means the last item.
+
+    A text without `{index}` is about values: which one was wrong is not told.
+    """
 
     error: type[Exception]
     text: str
     wraps: bool = False
     noun: str = "index"
+
+    def told_later(self, name: str) -> str:
+        """Return the text of operator `name` for whoever waits next, with the same fields."""
+        if "{index}" not in self.text:
+            return f"{name}: {self.text}"
+        bounds = BOUNDS.replace("index", self.noun, 1)
+        return f"{name}: {bounds}, and the nearest item was taken"
 
 
 BOUNDS = "index {index} is out of bounds for dimension {dim} with size {size}"
@@ -45,30 +54,27 @@ RULES: dict[str, Rule] = {
     "gather": Rule(RuntimeError, BOUNDS),
     "scatter": Rule(RuntimeError, BOUNDS),
     "nll_loss": Rule(IndexError, "Target {index} is out of bounds.", noun="target"),
+    "bernoulli": Rule(RuntimeError, "Expected p_in >= 0 && p_in <= 1 to be true, but got false."),
+    "multinomial": Rule(
+        RuntimeError, "probability tensor contains either `inf`, `nan` or element < 0"
+    ),
+    "binary_cross_entropy": Rule(RuntimeError, "all elements of input should be between 0 and 1"),
 }
 """By the operator's name, which a record numbers from 1 in this order."""
 
 NUMBERS = {name: number for number, name in enumerate(RULES, start=1)}
-
-_synchronous = os.environ.get(VARIABLE, "0") not in ("", "0")
-
-
-def set_sync_errors(on: bool) -> None:
-    """Let every call that takes indices wait and raise the CPU's error (slow), or the next wait."""
-    global _synchronous
-    _synchronous = on
 
 
 @cache
 def record(device: int) -> Tensor:
     """Return the record of device `device`, [4] int64, which the shim watches from then on."""
     words = torch.zeros(4, dtype=torch.int64, device=torch.device("ocl", device))
-    names = [f"{name}: {rule.noun}".encode() for name, rule in RULES.items()]
+    texts = [rule.told_later(name).encode() for name, rule in RULES.items()]
     shim.library().ocl_watch_faults(
         ctypes.c_int(device),
         ctypes.c_int64(words.data_ptr()),
-        (ctypes.c_char_p * len(names))(*names),
-        ctypes.c_int(len(names)),
+        (ctypes.c_char_p * len(texts))(*texts),
+        ctypes.c_int(len(texts)),
     )
     return words
 
@@ -77,9 +83,9 @@ def check(device: int) -> None:
     """Raise what the CPU raises if a launch was wrong, where every call is to wait for it.
 
     Raises:
-        IndexError, RuntimeError: an index was out of range; the device can be used on.
+        IndexError, RuntimeError: an index or a value was out of range; the device can be used on.
     """
-    if not _synchronous:
+    if not SYNC_ERRORS.value:
         return
     words = (ctypes.c_int64 * 4)()
     if shim.library().ocl_take_fault(ctypes.c_int(device), words):

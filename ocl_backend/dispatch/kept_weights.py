@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ocl_backend.dispatch.prepared_plan import PreparedPlan
-from ocl_backend.fusion import recall
-from ocl_backend.fusion.held import settle
+from ocl_backend.dispatch.settings import KEEP_WEIGHTS
 
 Result = TypeVar("Result")
 
@@ -40,27 +39,13 @@ class _Made(NamedTuple):
     result: Any
 
 
-_on = False
 _kept: MutableMapping[Tensor, WeakKeyDictionary[object, _Made]] = WeakTensorKeyDictionary()
-
-
-def keep_weights(on: bool = True) -> None:
-    """Keep filter transforms and packed weights of convolutions between calls, or let them go.
-
-    They are made again when torch counts a change of the weights, and go when the weights do. A
-    change through `weight.data` is not counted: turn this off and on after it. It applies where no
-    gradient is recorded, and takes up to four times the memory of the weights. Off by default.
-    """
-    global _on
-    settle()  # what was held back keeps what it makes until now
-    recall.forget()
-    _on = on
-    _kept.clear()
+KEEP_WEIGHTS.when_set(lambda _: _kept.clear())
 
 
 def weights_of(*tensors: Tensor | None) -> Weights | None:
     """Return the state of `tensors` at this moment, or None if nothing may be kept of them."""
-    if not _on or torch.is_grad_enabled():
+    if not KEEP_WEIGHTS.value or torch.is_grad_enabled():
         return None
     given = [tensor for tensor in tensors if tensor is not None]
     if any(tensor.is_inference() for tensor in given):

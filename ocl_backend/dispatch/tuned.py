@@ -18,6 +18,7 @@ import torch
 from ocl_backend.dispatch import kept_weights
 from ocl_backend.dispatch.kept_weights import Weights
 from ocl_backend.dispatch.prepared_plan import PreparedPlan, prepare_plan
+from ocl_backend.dispatch.settings import CONV_ACCURACY, TUNE_FIRST
 from ocl_backend.fusion import held, recall
 from oclgen.families import FAMILIES, config_to_json
 from oclgen.opencl.device import BuildError, LaunchError, devices
@@ -121,7 +122,6 @@ class TunedCall:
 
 _prepared_calls: WeakSet[TunedCall] = WeakSet()
 _observers: list[Callable[[TunedCall], None]] = []
-_tune_first: Callable[[int, Problem], None] | None = None
 
 
 def prepared_calls() -> list[TunedCall]:
@@ -143,10 +143,8 @@ def tune_when_met(tune: Callable[[int, Problem], None] | None) -> None:
 
     What is prepared is forgotten, so that problems met before are met again.
     """
-    global _tune_first
-    if tune is not _tune_first:
-        _tune_first = tune
-        reload_tuned()
+    if tune is not TUNE_FIRST.value:
+        TUNE_FIRST.set(tune)
 
 
 @cache
@@ -161,28 +159,8 @@ def chooser(device: int) -> Chooser:
     except DatabaseError as error:
         warnings.warn(f"the ocl device runs on shipped and default variants: {error}", stacklevel=2)
         made = Chooser(None, target.info, target.limits)
-    made.bound_conv_error(_conv_error)
+    made.bound_conv_error(CONV_ACCURACY.value)
     return made
-
-
-_conv_error: float | None = None
-
-
-def set_conv_accuracy(bound: float | None) -> None:
-    """Let convolutions run only on variants whose error is known to be at most `bound`.
-
-    The error is the relative L2 error against float64, measured with each variant when it was
-    tuned: about 5e-7 for direct sums in float32, 1e-6 to 1e-5 for Winograd's larger tiles. None,
-    the default, takes what passed verification: 1e-5 for float32.
-
-    Raises:
-        ValueError: the bound is not positive.
-    """
-    global _conv_error
-    if bound is not None and not bound > 0:
-        raise ValueError(f"an accuracy of {bound} is unreachable; give a positive error, or None")
-    _conv_error = bound
-    reload_tuned()
 
 
 @lru_cache(maxsize=8192)
@@ -203,8 +181,8 @@ def tuned_call(
         NoVariantError: no family serves the problem, or none of them builds here.
     """
     choice = chooser(device).choose(problem)
-    if _tune_first is not None and choice.rung != "exact":
-        _tune_first(device, problem)
+    if TUNE_FIRST.value is not None and choice.rung != "exact":
+        TUNE_FIRST.value(device, problem)
         chooser(device).refresh()
         choice = chooser(device).choose(problem)
     while True:
@@ -239,11 +217,15 @@ def better_known(device: int, first: Known, second: Known) -> Known:
 
 def reload_tuned() -> None:
     """Read the database again and forget every prepared variant, as after tuning in between."""
-    held.forget()
     chooser.cache_clear()
     tuned_call.cache_clear()
     for forget in _dependents:
         forget()
+    held.forget()  # last: what another thread learns from a call meanwhile goes, too
+
+
+for _setting in (CONV_ACCURACY, TUNE_FIRST):
+    _setting.when_set(lambda _: reload_tuned())
 
 
 _dependents: list[Callable[[], None]] = []

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import count
 from struct import pack, unpack
-from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -246,43 +245,6 @@ def _steps(words: Any, launches: int) -> list[Step]:
         steps.append(Step(rule, source, values[rule.result], values, weights))
         at += 3 + length
     return steps
-
-
-_is_on = True
-
-
-def set_fusion(on: bool) -> None:
-    """Let operators that follow each other run as one kernel where nobody can tell, or not.
-
-    On by default: batch normalisation behind a convolution, residual addition and activation
-    behind that, batch normalisation or a linear layer, and the like. Results are the same but for
-    rounding; in fp16 and bf16 what lies in between is not rounded. For all threads.
-    """
-    global _is_on
-    settle()
-    _is_on = on
-    shim.library().ocl_set_fusion(ctypes.c_int(on))
-
-
-class fusion:  # noqa: N801  (a context of `torch.ocl`, named as torch's are)
-    """Context in which `set_fusion(on)` holds; it ends with the setting from before."""
-
-    def __init__(self, on: bool = True) -> None:
-        self._wanted = on
-
-    def __enter__(self) -> None:
-        """Switch, and remember what was set."""
-        self._before = _is_on
-        set_fusion(self._wanted)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Switch back."""
-        set_fusion(self._before)
 
 
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64)(_run)

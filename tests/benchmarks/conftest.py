@@ -1,8 +1,13 @@
-"""Lets the tests, and the processes that they start, import the benchmarks as scripts do."""
+"""Fixtures of the benchmarks' tests."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _no_records_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ours choose from shipped records alone, in the processes that a test starts as well."""
+    monkeypatch.setenv("OCLGEN_DB", str(tmp_path / "empty.sqlite"))

@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any
 
-from sides import Prepare, Prepared, Samples
+from benchmarks.timing import Prepare, Prepared, Samples
 
 
 def fake(name: str, ms: float) -> Prepare:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import report
-from plot import draw
-from results import LEFT_OUT, Result, ResultError, Row, geometric_mean, load
-from roofline import COPY, MULTIPLY_ADD, Roofs
 
+from benchmarks.report import text as report
+from benchmarks.report.plot import draw
+from benchmarks.report.rows import LEFT_OUT, Result, ResultError, Row, geometric_mean, load, worst
 from oclgen.limits import DeviceInfo
+from oclgen.roofline import COPY, MULTIPLY_ADD, Roofs
 
 DEVICE = DeviceInfo("A100", "NVIDIA", "gpu", "nvidia sm_80", "CUDA", "OpenCL 3.0", "550.1", 108)
 ROOFS = Roofs(gflops=20_000.0, gbytes=1500.0, matrix={"bf16": 300_000.0})
@@ -35,6 +35,10 @@ def test_rows_survive_their_file_and_a_row_is_a_line(tmp_path: Path) -> None:
     path = tmp_path / "new" / "a.json"
     RESULT.save(path)
     assert load(path) == RESULT
+    drawn = replace(RESULT, rows=(replace(SQUARES[0], seed=7, tuned=(0, 1)),))
+    drawn.save(path)
+    assert load(path) == drawn
+    RESULT.save(path)
     assert sum('"kind": "gemm"' in line for line in path.read_text().splitlines()) == len(SQUARES)
     assert '"ratios": {"torch": 0.5, "CLBlast": 2.0}' in path.read_text()
     assert list(path.parent.iterdir()) == [path]
@@ -84,18 +88,38 @@ def test_the_roof_is_the_one_that_takes_longest() -> None:
 
 
 def test_the_report_shows_means_rows_and_failures() -> None:
-    text = report.markdown(RESULT.with_row(LATE), Path("docs/a.svg"))
+    tuned = [(0, 1), (1, 1), (2, 53), (0, 1), (1, 1), (1, 1)]
+    seeds = [7, None, 9, None, None, None]
+    rows = (
+        replace(row, tuned=of, seed=seed)
+        for row, of, seed in zip(SQUARES, tuned, seeds, strict=True)
+    )
+    result = replace(RESULT, rows=(*rows, FAILED, LATE))
+    text = report.markdown(result, Path("docs/a.svg"))
     assert "A100, CUDA, OpenCL 3.0, driver 550.1" in text
     assert "bf16 300; copies 1500 GB/s" in text
     assert "Note: alone" in text
     assert "![Parts of the measured peak over size](a.svg)" in text
-    assert "| squares bf16 | 3 | 0.50 | 2.00 | 0% |" in text
+    assert "| squares bf16 | 3 | 2 | 0.50 | 0.50 | 2.00 | 2.00 | 0% | 0% |" in text
+    assert "Seeds of the drawn shapes: 7, 9." in text
     row = next(line for line in text.splitlines() if line.startswith("| 1024x1024x1024:fp32"))
-    assert row.count("|") == 11
+    assert row.count("|") == 12
+    assert row.endswith("| gemm_staged | yes | 3e-07 |")
+    assert sum(line.endswith("| no | 3e-07 |") for line in text.splitlines()) == 2
+    assert sum(line.endswith("| 2 of 53 | 3e-07 |") for line in text.splitlines()) == 1
     assert "4.29 TFLOP/s" not in row  # 2.1 GFLOP in 0.5 ms
     assert "| 4295 GFLOP/s | 21% of fp32 multiply-add | 0.25 | 0.50 | 1 | 2.00 |" in row
     assert "- 1,3,8,8,4,3,3: torch: OutOfMemoryError: no 2 GB" in text
     assert "1 more were left out for lack of time" in text
+
+
+def test_the_worst_row_of_a_group_is_shown_beside_its_mean() -> None:
+    slow = replace(SQUARES[0], key="8x8x8", ours_ms=5.0, tuned=(0, 1))
+    lines = report.means(replace(RESULT, rows=(*SQUARES, slow))).splitlines()
+    (line,) = (line for line in lines if line.startswith("| squares fp32"))
+    assert line.startswith("| squares fp32 | 4 | 0 | 0.28 | 0.05 | 1.12 | 0.20 |")
+    assert worst([2.0, None, 0.5]) == 0.5
+    assert worst([None]) is None
 
 
 def test_geometric_means_know_what_is_missing() -> None:

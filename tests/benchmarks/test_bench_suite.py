@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 
-import suite
 from fake_sides import fake, refuse
-from results import LEFT_OUT, Result, load
-from roofline import MULTIPLY_ADD, Roofs
-from sides import Side, SideError
-from suite import Clock, Suite
-from task import Task, TaskError, merged
 
+from benchmarks.comparison import suite
+from benchmarks.comparison.run import KINDS, Options, all_tasks
+from benchmarks.comparison.sides import Side, SideError
+from benchmarks.comparison.suite import Clock, Suite
+from benchmarks.report.rows import LEFT_OUT, Result, load
+from benchmarks.tasks.task import Task, TaskError, merged
 from oclgen.limits import DeviceInfo, Limits
+from oclgen.roofline import MULTIPLY_ADD, Roofs
 
 DEVICE = DeviceInfo("d", "v", "cpu", "a", "r", "1", "2", 1)
 ROOFS = Roofs(1.0, 1.0, {})
@@ -94,24 +94,24 @@ def test_tasks_are_merged_in_the_order_of_their_rank() -> None:
     assert not found[1].is_in(["others", "conv"])
 
 
-def test_a_name_that_nothing_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["all.py", "--only", "squares,sqares"])
-    with pytest.raises(TaskError, match="called sqares; there are gemm, squares, transposes"):
-        suite.all_tasks(suite.parse(suite.KINDS), Limits(kind="gpu"))
-    monkeypatch.setattr("sys.argv", ["gemm.py", "--only", "squares"])
-    tasks = suite.all_tasks(suite.parse(["gemm"]), Limits(kind="gpu"))
-    assert {task.groups[0] for task in tasks} == {"squares fp32"}
+def test_a_name_that_nothing_has_is_refused() -> None:
+    with pytest.raises(TaskError, match=r"called sqares; there are gemm, squares, .*, drawn, conv"):
+        all_tasks(Options(only=("squares", "sqares")), Limits(kind="gpu"))
 
 
-@pytest.mark.usefixtures("any_device")
-def test_the_command_starts_both_sides_and_writes_what_it_was_asked_for(tmp_path: Path) -> None:
-    script, rows, text = Path(suite.__file__).with_name("all.py"), "rows.json", "report.md"
-    command = [sys.executable, str(script), "--only", "squares,pointwise", "--time-budget", "1e-9"]
-    command += ["--json", rows, "--markdown", text, "--note", "no time at all"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert " of squares fp32, 8 of pointwise" in done.stdout
-    result = load(tmp_path / rows)
-    assert result.peers["torch"].startswith("torch 2.")
-    assert result.roofs.gflops > 1
-    assert all(row.reason.startswith(LEFT_OUT) for row in result.rows)
-    assert "Note: no time at all" in (tmp_path / text).read_text()
+def test_a_kind_is_measured_with_the_shapes_that_the_seed_draws() -> None:
+    gemm, limits = Options(kinds=("gemm",), seed=3, drawn=2), Limits(kind="cpu")
+    everything = all_tasks(gemm, limits)
+    assert {task.kind for task in everything} == {"gemm"}
+    assert [task.key for task in all_tasks(replace(gemm, only=("drawn",)), limits)] == [
+        task.key for task in everything if task.seed == 3
+    ]
+    squares = all_tasks(replace(gemm, only=("squares",)), limits)
+    assert {task.groups[0] for task in squares} == {"squares fp32"}
+    drawn = all_tasks(Options(only=("drawn",), seed=3, drawn=2), limits)
+    assert {task.kind for task in drawn} == set(KINDS)
+
+
+def test_a_row_says_which_seed_drew_it(sides: tuple[Side, Side]) -> None:
+    result = Suite(*sides, Clock()).run([replace(task("x"), seed=7), task("y")], EMPTY, None)
+    assert [row.seed for row in result.rows] == [7, None]

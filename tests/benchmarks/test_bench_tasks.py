@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes.util import find_library
 from dataclasses import replace
 from importlib.util import find_spec
@@ -14,21 +15,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import conv
-import gemm
-import networks
-import pointwise
-import theirs
-from clblast import Clblast, candidates
-from ours import Ours, Wishes
-
+from benchmarks.comparison.ours import Ours, Wishes
+from benchmarks.peers import torch_peer
+from benchmarks.peers.clblast import Clblast, candidates
+from benchmarks.tasks import conv, gemm, networks, pointwise
+from benchmarks.tasks.draw import Draw
 from oclgen.keys import parse_key
 from oclgen.limits import Limits
 from oclgen.opencl.device import Device
 from oclgen.problem import DIRECTIONS, ConvProblem, GemmProblem
 
+NONE = Draw(0, 0)
 GPU = Limits(kind="gpu", instructions=frozenset({"mma"}))
-SHAPES = Path(__file__).parents[2] / "benchmarks/shapes/networks_batch64.jsonl"
+SHAPES = Path(__file__).parents[2] / "benchmarks/data/shapes/networks_batch64.jsonl"
 SMALL_CONV = ConvProblem(2, 4, 9, 7, 6, 3, 3, 2, 2, 1, 1, groups=2)
 
 
@@ -60,19 +59,19 @@ def test_all_layers_of_a_network_are_measured_and_no_others(name: str) -> None:
 
 
 def test_a_gpu_measures_every_dtype_and_direction_of_what_networks_ask_for() -> None:
-    keys = {f"conv:{task.key}" for task in conv.tasks(GPU)}
+    keys = {f"conv:{task.key}" for task in conv.tasks(GPU, NONE)}
     asked = SHAPES.read_text()
     assert len(keys) > 180
     assert sum(key in asked for key in keys) > 150
-    squares = [task for task in gemm.tasks(GPU) if task.is_in(["squares"])]
+    squares = [task for task in gemm.tasks(GPU, NONE) if task.is_in(["squares"])]
     assert {task.dtype for task in squares} == set(gemm.MATRIX_DTYPES)
     assert {parse_key(task.what["problem"]).m for task in squares} >= {256, 8192}
-    assert {task.dtype for task in gemm.tasks(Limits(kind="cpu"))} == {"fp32"}
+    assert {task.dtype for task in gemm.tasks(Limits(kind="cpu"), NONE)} == {"fp32"}
 
 
 def test_networks_run_in_half_precision_where_there_are_matrix_units() -> None:
-    assert {task.dtype for task in networks.tasks(Limits(kind="cpu"))} == {"fp32"}
-    half = [task for task in networks.tasks(GPU) if task.dtype == "bf16"]
+    assert {task.dtype for task in networks.tasks(Limits(kind="cpu"), NONE)} == {"fp32"}
+    half = [task for task in networks.tasks(GPU, NONE) if task.dtype == "bf16"]
     assert [task.groups for task in half] == [("networks eval bf16",), ("networks train bf16",)]
     x = torch.ones(2, 2)
     for dtype, stored in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
@@ -89,16 +88,57 @@ PROBLEMS: list[GemmProblem | ConvProblem] = [
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
 def test_the_peer_computes_what_the_problem_says(problem: GemmProblem | ConvProblem) -> None:
-    out = theirs.problem_call(problem, "cpu")()
+    out = torch_peer.problem_call(problem, "cpu")()
     tensors = [out] if isinstance(out, torch.Tensor) else [t for t in out if t is not None]
     (tensor,) = tensors
     assert tensor.numel() == prod(problem.buffers[problem.output])
     assert tuple(tensor.shape) == problem.buffers[problem.output][-tensor.dim() :]
 
 
-@pytest.mark.parametrize("name", pointwise.OPERATORS)
-def test_operators_run_on_a_flat_tensor(name: str) -> None:
-    pointwise.call(name, 2**18, "cpu")()
+def normalised(x: torch.Tensor) -> torch.Tensor:
+    """Images with mean 0 and variance 1 in every channel."""
+    images = x.view(-1, pointwise.CHANNELS, pointwise.IMAGE**2)
+    centred = images - images.mean((0, 2), keepdim=True)
+    return centred / (centred.square().mean((0, 2), keepdim=True) + 1e-5).sqrt()
+
+
+COMPUTED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "x + x": lambda x: 2 * x,
+    "relu": lambda x: x.clamp_min(0),
+    "batch norm, eval": lambda x: x / (1 + 1e-5) ** 0.5,
+    "batch norm, train": normalised,
+    "max pool 2x2": lambda x: x.view(-1, pointwise.IMAGE // 2, 2, pointwise.IMAGE // 2, 2).amax(
+        (2, 4)
+    ),
+    "softmax of rows": lambda x: (e := x.view(-1, pointwise.ROW).exp()) / e.sum(1, keepdim=True),
+    "sum": lambda x: x.double().sum().float(),  # of 2^19 numbers
+}
+
+
+@pytest.mark.parametrize("name", sorted(pointwise.OPERATORS.keys() - {"Adam step"}))
+def test_operators_compute_what_they_are_called_and_move_the_bytes_that_they_say(name: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2**19)
+    with torch.no_grad():
+        out = pointwise.OPERATORS[name].call(x)()
+    want = COMPUTED[name](x).flatten()
+    torch.testing.assert_close(out.flatten(), want, rtol=1e-5, atol=1e-5)
+    moved = pointwise.FLOAT * (x.numel() + out.numel())
+    assert pointwise.OPERATORS[name].bytes * x.numel() == pytest.approx(moved, rel=1e-4)
+
+
+def test_a_step_of_adam_moves_all_parameters_by_its_rate() -> None:
+    x = torch.zeros(2**10)
+    with torch.no_grad():
+        step = pointwise.OPERATORS["Adam step"].call(x)
+        step()
+    torch.testing.assert_close(x, torch.full_like(x, -1e-4), rtol=1e-3, atol=0.0)
+
+
+def test_a_call_runs_without_gradients_on_the_device_asked_for() -> None:
+    out = pointwise.call("relu", 2**10, "cpu")()
+    assert isinstance(out, torch.Tensor)
+    assert (out.shape, out.device.type, out.requires_grad) == ((2**10,), "cpu", False)
 
 
 @TORCHVISION

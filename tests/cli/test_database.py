@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -19,7 +20,8 @@ from command_runs import Process, Run
 
 from oclgen.families import config_to_json
 from oclgen.families.gemm import gemm_register
-from oclgen.measurement import Measurement
+from oclgen.limits import DeviceInfo
+from oclgen.measurement import Cache, Measurement
 from oclgen.opencl.device import Device
 from oclgen.problem import GemmProblem
 from tuned_db import open_store
@@ -46,7 +48,7 @@ def service(tmp_path: Path) -> Iterator[tuple[str, str]]:
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "oclgen_cli", "db"]
     token = subprocess.run(
-        [*command, "token", "add", "alice", "--db", database],
+        [*command, "token", "add", "alice", "--create", "--db", database],
         capture_output=True, text=True, check=True,
     ).stdout.strip()  # fmt: skip
     running = subprocess.Popen([*command, "serve", "--port", str(port), "--db", database])
@@ -79,7 +81,7 @@ def test_records_travel_through_a_service(
 
 
 def test_tokens_are_listed_and_revoked(run: Run) -> None:
-    token = run("db", "token", "add", "bob").output.strip()
+    token = run("db", "token", "add", "bob", "--create").output.strip()
     assert re.fullmatch(r"oclgen_[\w-]{43}", token)
     listed = run("db", "token", "list").output
     assert "bob" in listed
@@ -161,14 +163,90 @@ def test_a_claim_is_verified_on_the_device(run: Run, device: Device, own_databas
     assert "0 unverified records" in run("db", "verify", "--device", index, "--db", claimed).output
 
 
+INFO = DeviceInfo(
+    name="GPU [/red] [rev a1] X :gun:",
+    vendor="V",
+    kind="gpu",
+    architecture="a",
+    runtime="R",
+    runtime_version="1",
+    driver_version="[link=http://evil]x[/link]",
+    compute_units=1,
+)
+
+
+def keep(where: Path, info: DeviceInfo, ms: float, cache: Cache = "warm") -> None:
+    """Keep a time of the square."""
+    results = open_store(where).of(info, cache)
+    results.record(SQUARE, gemm_register.NAME, gemm_register.DEFAULT, Measurement((ms,)))
+
+
+def test_names_are_printed_whole_and_are_no_markup(run: Run, own_database: Path) -> None:
+    keep(own_database, INFO, 1.0)
+    listed = run("db", "list")
+    assert (listed.exit_code, INFO.name[:20] in listed.output) == (0, True)
+    counted = run("db", "stats")
+    assert (counted.exit_code, INFO.name in counted.output) == (0, True)
+    assert INFO.driver_version in counted.output
+
+
+READERS = [
+    ("db", "list"),
+    ("db", "stats"),
+    ("db", "export", "OUT.jsonl"),
+    ("report", "OUT"),
+    ("db", "verify"),
+    ("db", "push", "http://127.0.0.1:9", "--token", "x"),
+    ("db", "serve"),
+    ("db", "token", "add", "bob"),
+    ("db", "token", "list"),
+    ("db", "token", "revoke", "bob"),
+    ("db", "prune", "--failures"),
+]
+
+
+@pytest.mark.parametrize("command", READERS, ids=lambda command: "-".join(command[:3]))
+def test_a_mistyped_database_makes_nothing_and_is_said(
+    run: Run, any_device: None, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    where, out = tmp_path / "no folder" / "typing error.sqlite", str(tmp_path / "OUT")
+    arguments = [one.replace("OUT", out) for one in command]
+    result = run(*arguments, "--db", str(where))
+    assert result.exit_code == 1
+    assert f"there is no database file {where}" in result.stderr
+    assert "check --db" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_two_drivers_are_compared(run: Run, filled: Path) -> None:
     assert run("compare", str(filled)).exit_code == 2
-    output = run("compare", str(filled), "--left-device", "no such", "--right-device", "").output
-    assert "0 problems on both sides" in output
-    assert "20 only right" in output
+    result = run("compare", str(filled), "--left-device", "no such")
+    assert result.exit_code == 1
+    assert "no device of" in result.stderr
     output = run("compare", str(filled), str(filled)).output
     assert "geometric mean 1.000x" in output
     assert "no.jsonl" in run("compare", str(filled), "no.jsonl").stderr
+
+
+def test_like_is_compared_with_like(run: Run, tmp_path: Path) -> None:
+    """A time of a CPU and one of a GPU, or a cold and a warm one, are no pair."""
+    cpu, gpu = replace(INFO, name="a CPU", kind="cpu"), replace(INFO, name="a GPU")
+    one, other = tmp_path / "one.sqlite", tmp_path / "other.sqlite"
+    keep(one, cpu, 0.8)
+    keep(one, gpu, 4.0, "cold")
+    keep(other, gpu, 0.2)
+    assert "0 problems on both sides" in run("compare", str(one), str(other)).output
+    keep(other, gpu, 2.0, "cold")
+    compared = json.loads(run("compare", str(one), str(other), "--json").output)
+    (pair,) = compared["pairs"]
+    assert (pair["cache"], pair["speedup"]) == ("cold", 2.0)
+    assert pair["left_device"]["name"] == pair["right_device"]["name"] == "a GPU"
+    both = ("compare", str(one), str(other), "--left-device", "CPU", "--right-device", "GPU")
+    output = run(*both).output
+    assert "4.00x" in output
+    assert "a CPU (R) and" in output
+    refused = run("compare", str(one), str(other), "--right-device", "GPU")
+    assert (refused.exit_code, "fits 2: a CPU (R), a GPU (R)" in refused.stderr) == (2, True)
 
 
 def test_a_report_is_written(run: Run, filled: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from command_runs import Process, Run
 
 from oclgen.problem import ProblemError
 from oclgen_cli.main import is_users
+from tuned_db import open_store
 
 GARBAGE = b"this is no database" * 100
 
@@ -36,7 +37,10 @@ GARBAGE = b"this is no database" * 100
         (["db", "stats", "--db", "nosuch://host/name"], "nosuch"),
     ],
 )
-def test_bad_input_is_a_sentence(run: Run, arguments: list[str], message: str) -> None:
+def test_bad_input_is_a_sentence(
+    run: Run, own_database: Path, arguments: list[str], message: str
+) -> None:
+    open_store(own_database)  # what is read must be there
     if arguments[0] == "tune":
         pytest.importorskip("pyopencl")
         from oclgen.opencl.device import devices

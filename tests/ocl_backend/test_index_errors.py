@@ -1,4 +1,4 @@
-"""Indices out of range: told at the next wait, or at the call; the device goes on."""
+"""Indices and values out of range: told at the next wait, or at the call; the device goes on."""
 
 from __future__ import annotations
 
@@ -31,6 +31,15 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "cross_entropy": lambda x, i: functional.cross_entropy(x, i.expand(5), reduction="none"),
 }
 
+RECALLED = 6
+"""Two like calls are noted, and those that follow are recalled."""
+
+COMPOSED: dict[str, Callable[[Any, Any], Any]] = {
+    "embedding_bag": lambda x, i: functional.embedding_bag(i, x, torch.zeros_like(i)),
+    "one_hot": lambda x, i: functional.one_hot(i, 5),
+}
+"""Calls whose error is that of an operator they are made of, not the CPU's."""
+
 
 @pytest.fixture
 def synchronous() -> Iterator[None]:
@@ -50,6 +59,37 @@ def test_the_call_raises_what_the_cpu_raises(device: Any, name: str) -> None:
                 torch.ones(5, 4, device=place(device)), torch.tensor([wrong], device=place(device))
             )
         assert str(raised.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("name", [*CALLS, *COMPOSED])
+def test_a_call_that_was_right_often_is_checked_nevertheless(
+    device: Any, name: str, before: bool
+) -> None:
+    call = (CALLS | COMPOSED)[name]
+    x = torch.ones(5, 4, device=place(device))
+    right, wrong = (torch.tensor([index], device=place(device)) for index in (2, 99))
+    torch.ocl.set_sync_errors(before)
+    try:
+        for _ in range(RECALLED):
+            call(x, right)
+        torch.ocl.set_sync_errors(True)
+        with pytest.raises((IndexError, RuntimeError), match=r"99|out of range") as raised:
+            call(x, wrong)
+        assert not isinstance(raised.value, torch.AcceleratorError)
+    finally:
+        torch.ocl.set_sync_errors(False)
+    torch.ocl.synchronize(device.index)
+
+
+@pytest.mark.parametrize("wrong", [[2, -1], [-4, -1]])
+def test_negative_integers_are_not_counted(device: Any, wrong: list[int]) -> None:
+    right = torch.tensor([2, 1], device=place(device))
+    for _ in range(RECALLED):
+        assert torch.bincount(right).tolist() == [0, 1, 1]
+    with pytest.raises(RuntimeError, match="non-negative"):
+        torch.bincount(torch.tensor(wrong, device=place(device)))
+    torch.ocl.synchronize(device.index)
 
 
 @pytest.mark.usefixtures("synchronous")
@@ -98,3 +138,37 @@ def test_targets_that_are_ignored_are_no_fault(device: Any) -> None:
     x = torch.randn(4, 3, device=place(device))
     loss = functional.cross_entropy(x, torch.tensor([0, -100, 2, -100], device=x.device))
     assert loss.isfinite().item()
+
+
+VALUES: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
+    "bernoulli": (torch.bernoulli, [0.5, 2.0]),
+    "multinomial": (lambda x: torch.multinomial(x, 1), [1.0, -1.0]),
+    "binary_cross_entropy": (
+        lambda x: functional.binary_cross_entropy(x, torch.ones_like(x)), [0.5, 2.0],
+    ),
+}  # fmt: skip
+"""Calls, and items of which the last is refused."""
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("bad", [None, float("nan")])
+def test_probabilities_out_of_range_are_refused(device: Any, name: str, bad: float | None) -> None:
+    call, items = VALUES[name]
+    wrong = torch.tensor(items if bad is None else [items[0], bad])
+    right = torch.tensor(items[:1]).expand(2).to(place(device))
+    for _ in range(RECALLED):
+        call(right)
+    torch.ocl.synchronize(device.index)
+    call(wrong.to(place(device)))
+    with pytest.raises(torch.AcceleratorError, match=name):
+        torch.ocl.synchronize(device.index)
+    with pytest.raises(RuntimeError) as expected:
+        call(wrong)
+    torch.ocl.set_sync_errors(True)
+    try:
+        call(right)
+        with pytest.raises(RuntimeError) as raised:
+            call(wrong.to(place(device)))
+        assert str(raised.value)[:40] == str(expected.value)[:40]
+    finally:
+        torch.ocl.set_sync_errors(False)

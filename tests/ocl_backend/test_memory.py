@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import multiprocessing
 from collections.abc import Iterator
@@ -153,6 +154,22 @@ def test_a_storage_grows_and_shrinks_with_its_content(ocl: Any) -> None:
     assert x.flatten()[:4].cpu().tolist() == [0, 1, 2, 3]
     x.untyped_storage().resize_(0)
     assert x.untyped_storage().nbytes() == 0
+
+
+def is_pinned_at(address: int) -> bool:
+    """Ask about memory that no tensor may own any more; it is not read."""
+    there = (ctypes.c_char * 8).from_address(address)
+    return torch.frombuffer(there, dtype=torch.uint8).is_pinned()
+
+
+def test_torch_empties_the_cache_of_pinned_memory(ocl: Any) -> None:
+    kept = torch.arange(9.0).pin_memory()
+    address = torch.empty(MIB, pin_memory=True).data_ptr()  # freed: in the cache
+    assert is_pinned_at(address)
+    assert torch.accelerator.empty_host_cache() is None
+    assert not is_pinned_at(address)
+    assert kept.is_pinned()
+    assert kept.tolist() == list(range(9))
 
 
 def test_pinned_memory_is_reused_only_after_its_copies(ocl: Any) -> None:

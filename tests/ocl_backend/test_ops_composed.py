@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agreement import agree, place, sample
+from agreement import agree, assert_same, place, sample
 from cpu_twin import check
 from torch.nn import functional
 
@@ -118,6 +118,57 @@ def test_histograms(device: Any) -> None:
     agree(device, lambda x: x.histogram(4, weight=x.abs(), density=True), X)
     agree(device, lambda x: x.histogram(torch.tensor([-1.0, 0.0, 0.1, 2.0], device=x.device)), X)
     agree(device, lambda x: torch.histogramdd(x[:, :2], [3, 4]).hist, X)
+
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize(
+    ("bins", "low", "high", "wanted"),
+    [
+        (4, 0, 3, [1, 2, 1, 2]),
+        (4, 0, 0, [1, 2, 1, 2]),  # from the smallest to the largest
+        (3, 0, 3, [1, 2, 3]),
+        (2, 1, 2, [2, 1]),  # what lies outside counts nowhere
+        (5, -2, 200, [6, 0, 0, 0, 0]),
+        (4, 0.9, 3.9, [1, 2, 1, 2]),  # bounds are truncated, as on CUDA
+    ],
+)
+def test_histograms_of_integers(
+    device: Any, dtype: Any, bins: int, low: float, high: float, wanted: list[int]
+) -> None:
+    x = torch.tensor([0, 1, 1, 2, 3, 3], dtype=dtype, device=place(device))
+    assert_same(x.histc(bins, low, high), torch.tensor(wanted, dtype=dtype))
+
+
+def test_histograms_of_no_integers_and_of_equal_ones(device: Any) -> None:
+    empty = torch.zeros(0, dtype=torch.int32, device=place(device))
+    assert empty.histc(3).tolist() == [0, 0, 0]
+    assert torch.full_like(empty.resize_(5), 7).histc(3).tolist() == [0, 5, 0]
+    for wrong in ((0, 0, 3), (3, 2, 1), (3, 0, float("inf")), (100, -(2**61), 2**61)):
+        with pytest.raises(RuntimeError):
+            empty.histc(*wrong)
+
+
+def test_experts_of_a_mixture_get_their_tokens(device: Any) -> None:
+    def mixture(x: Any, router: Any, up: Any, down: Any) -> Any:
+        """Send each token to 2 of 4 experts, as transformers does with grouped products."""
+        weights, chosen = torch.topk(torch.softmax(x @ router, -1), 2)
+        experts = chosen.reshape(-1)
+        order = torch.argsort(experts, stable=True)
+        whole = experts.float() if x.is_cpu else experts.int()
+        ends = torch.histc(whole, bins=4, min=0, max=3).cumsum(0, dtype=torch.int32)
+        given = x[order // 2]
+        hidden = functional.silu(functional.grouped_mm(given, up, offs=ends))
+        out = functional.grouped_mm(hidden, down, offs=ends) * weights.reshape(-1)[order, None]
+        return torch.zeros_like(x).index_add(0, order // 2, out)
+
+    torch.manual_seed(0)
+    shapes = (24, 16), (16, 4), (4, 16, 32), (4, 32, 16)
+    given = [torch.randn(shape) for shape in shapes]
+    ours = mixture(*(one.to(place(device)) for one in given))
+    assert_same(ours, mixture(*given), 1e-4)
 
 
 def test_unique_slices(device: Any) -> None:

@@ -6,12 +6,14 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
 
 from oclgen.families import config_to_json
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
 from tuned_db import Chooser, Record, Store, open_store, read_records, write_records
+from tuned_db.upkeep import Prune, prune
 
 WRONG = Measurement(invalidity="correctness", reason="error 0.7")
 
@@ -37,13 +39,19 @@ def test_a_claim_serves_at_once_and_is_told_apart(store: Store) -> None:
     assert Chooser(store, INFO, LIMITS).unverified() == [choice]
 
 
-def test_measuring_a_claim_makes_it_a_fact_even_if_it_is_slower(store: Store) -> None:
+def test_a_claim_displaces_nothing_that_was_measured_here(store: Store) -> None:
     store.of(INFO).record(SQUARE, FAMILY, config(item_m=1), timed(3.0))
-    store.merge([claim(2, 1.0)])
-    assert winner(store) == (2, 1.0, False)
+    assert store.merge([claim(2, 1.0)]).improved == 0
+    assert winner(store) == (1, 3.0, True)
     assert store.of(INFO).record(SQUARE, FAMILY, config(item_m=2), timed(2.0))
     assert winner(store) == (2, 2.0, True)
     assert Chooser(store, INFO, LIMITS).unverified() == []
+
+
+def test_what_is_measured_here_displaces_a_claim(store: Store) -> None:
+    store.merge([claim(2, 1.0)])
+    assert store.of(INFO).record(SQUARE, FAMILY, config(item_m=1), timed(3.0))
+    assert winner(store) == (1, 3.0, True)
 
 
 def test_a_claim_that_is_slower_here_gives_its_place_back(store: Store) -> None:
@@ -64,13 +72,17 @@ def test_a_wrong_claim_loses_its_place_and_does_not_come_back(store: Store) -> N
     assert store.of(INFO).winner(SQUARE) is None
 
 
-def test_a_tuning_has_one_trial_left_for_a_claim(store: Store) -> None:
-    store.merge([replace(claim(2, 1.0), trials=64)])
+@pytest.mark.parametrize("trials", [64, 2**31 - 1])
+def test_trials_from_elsewhere_are_no_trials_made_here(store: Store, trials: int) -> None:
+    store.merge([replace(claim(2, 1.0), trials=trials)])
     mine = store.of(INFO)
-    assert (mine.trials(SQUARE), mine.measured(SQUARE)) == (63, {})
+    assert (mine.trials(SQUARE), mine.measured(SQUARE)) == (0, {})
+    assert [one.trials for one in store.all_winners()] == [trials]
     mine.record(SQUARE, FAMILY, config(item_m=2), timed(1.1))
-    assert mine.trials(SQUARE) == 64
+    assert mine.trials(SQUARE) == 1
     assert mine.measured(SQUARE) == {(FAMILY, config_to_json(config(item_m=2))): 1.1}
+    prune(store, Prune(claims=True))
+    assert [one.trials for one in store.all_winners()] == [1]
 
 
 def test_the_peak_travels_and_is_not_overwritten(store: Store, tmp_path: Path) -> None:
@@ -93,3 +105,32 @@ def test_the_history_has_every_success_and_no_failure(store: Store) -> None:
     for item_m, measurement in ((1, timed(2.0)), (2, WRONG), (3, timed(1.0))):
         mine.record(SQUARE, FAMILY, config(item_m=item_m), measurement)
     assert sorted(one.ms for one in store.history()) == [1.0, 2.0]
+
+
+def test_a_claim_that_is_invalid_here_hides_nothing(store: Store) -> None:
+    """It came first, and the next best of its tuning serves, then what is measured here."""
+    wide = record(config=config_to_json(config(local_m=64, local_n=64)), samples=(0.1,))
+    store.merge([wide, claim(2, 1.0), claim(3, 2.0)])
+    choice = Chooser(store, INFO, LIMITS).choose(SQUARE)
+    assert (choice.source, choice.config.item_m) == ("exact, unverified", 2)
+    store.of(INFO).record(SQUARE, FAMILY, config(item_m=1), timed(3.0))
+    assert Chooser(store, INFO, LIMITS).choose(SQUARE).source == "exact"
+
+
+def test_a_false_claim_serves_nowhere_where_the_peak_is_known(store: Store) -> None:
+    store.of(INFO).note_peak(100.0, 10.0)
+    store.merge([claim(2, 1e-6)])
+    chooser = Chooser(store, INFO, LIMITS)
+    assert chooser.choose(SQUARE).rung in ("shipped", "default")
+    assert any("the device's peak is 100" in reason for reason in chooser.skipped)
+
+
+def test_a_faster_claim_is_verified_and_then_wins(store: Store) -> None:
+    mine = store.of(INFO)
+    mine.record(SQUARE, FAMILY, config(item_m=1), timed(3.0))
+    store.merge([claim(2, 1.0)])
+    chooser = Chooser(store, INFO, LIMITS)
+    (one,) = chooser.unverified()
+    mine.record(one.problem, one.family, one.config, timed(2.0))
+    chooser.refresh()
+    assert (chooser.choose(SQUARE).config.item_m, chooser.unverified()) == (2, [])

@@ -65,9 +65,6 @@ def test_a_rate_is_told_against_peak_and_bound() -> None:
     assert unknown is not None
     assert unknown.of_peak is None
     assert rate_of(record("of another generator", generator="9")) is None
-    zero = rate_of(replace(one, samples=(0.0,)))
-    assert zero is not None
-    assert zero.gflops > 0
 
 
 def test_the_best_so_far_steps_over_failures() -> None:
@@ -162,6 +159,23 @@ def test_two_sides_are_compared_problem_by_problem() -> None:
     assert compare([], right).speedup is None
 
 
+def test_a_device_and_a_state_of_the_caches_are_compared_with_themselves() -> None:
+    cpu, cold = replace(INFO, name="a CPU"), record(samples=(8.0,), cache="cold")
+    left = [record(samples=(4.0,)), cold, record(device=cpu)]
+    right = [record(samples=(2.0,), device=replace(INFO, driver_version="2")), cold]
+    found = compare(left, right)
+    assert sorted(pair.speedup for pair in found.pairs) == [1.0, 2.0]
+    assert found.only_left == (record().problem,)
+    across = compare([record(device=cpu, samples=(3.0,))], [record(samples=(1.0,))], across=True)
+    assert [pair.speedup for pair in across.pairs] == [3.0]
+
+
+def test_a_measured_time_comes_before_a_claim() -> None:
+    claimed = record(samples=(0.001,), origin="import")
+    (pair,) = compare([claimed, record(samples=(2.0,))], [record(samples=(1.0,))]).pairs
+    assert (pair.left.verified, pair.speedup) == (True, 2.0)
+
+
 def test_sides_are_files_or_databases_and_a_part_of_them(tmp_path: Path) -> None:
     newer = replace(INFO, driver_version="2.0")
     store = open_store(tmp_path / "a.sqlite")
@@ -171,7 +185,8 @@ def test_sides_are_files_or_databases_and_a_part_of_them(tmp_path: Path) -> None
     for name in ("a.sqlite", "a.jsonl"):
         where = str(tmp_path / name)
         assert len(records_at(where)) == 2
-        assert [one.device for one in records_at(where, "GPU another")] == []
+        with pytest.raises(DatabaseError, match=r"'GPU another' in name.*are: Imaginary GPU"):
+            records_at(where, "GPU another")
         assert [one.device for one in records_at(where, "2.0")] == [newer]
     for missing in ("b.sqlite", "b.jsonl"):
         with pytest.raises(DatabaseError, match=missing):

@@ -24,6 +24,7 @@ from oclgen.families import config_to_json
 from oclgen.problem import GemmProblem
 from tuned_db import Chooser, DatabaseError, Record, Store, open_store, write_records
 from tuned_db.exchange import SCHEMA_LINE
+from tuned_db.models import MEASURED
 from tuned_db.service import guard
 from tuned_db.service.app import create_app
 from tuned_db.service.client import Client, ServiceError
@@ -54,6 +55,24 @@ def bearer(store: Store, name: str = "alice") -> dict[str, str]:
 
 def many(count: int) -> list[Record]:
     return [record(GemmProblem(size, 8, 8)) for size in range(1, count + 1)]
+
+
+def test_caches_seed_conditions_and_digest_are_taken_in_and_shown(
+    web: TestClient, shelf: Store
+) -> None:
+    cold = record(cache="cold", seed=7, conditions={"mhz_before": 1980.0}, samples=(9.0,))
+    content = body(record(samples=(1.0,)), cold)
+    sent = web.post("/api/v1/records", content=content, headers=bearer(shelf))
+    assert sent.json() == {"improved": 2, "kept": 0}
+    winners = web.get("/api/v1/winners").json()["items"]
+    assert {one["cache"]: one["ms"] for one in winners} == {"warm": 1.0, "cold": 9.0}
+    (shown,) = [one for one in winners if one["cache"] == "cold"]
+    assert (shown["seed"], shown["conditions"]) == (7, {"mhz_before": 1980.0})
+    assert shown["digest"] == cold.digest
+    assert web.get("/api/v1/records").content == content
+    (trial,) = web.get(f"/api/v1/winners/{shown['id']}/trials").json()["items"]
+    assert trial.keys() == MEASURED.keys() - {"samples", "reason", "origin"} | {"id", "verified"}
+    assert f">{cold.problem}</a> cold" in web.get(f"/devices/{shown['device_id']}").text
 
 
 def test_writing_needs_a_token_and_reading_none(web: TestClient, shelf: Store) -> None:

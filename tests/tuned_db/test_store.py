@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -16,9 +17,9 @@ from tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
 from oclgen.families import config_to_json
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
-from tuned_db import Store, open_store
+from tuned_db import DeviceStore, Store, open_store
 from tuned_db.database import locate
-from tuned_db.models import MeasurementRow
+from tuned_db.models import MeasurementRow, TuningRow
 
 
 def test_the_faster_wins_and_the_history_stays(store: Store) -> None:
@@ -89,6 +90,34 @@ def test_a_winner_tells_all_of_its_provenance(store: Store) -> None:
     won.check()
 
 
+def variant_of(device: DeviceStore) -> Any:
+    """The config of the winner for the square."""
+    incumbent = device.incumbent(SQUARE)
+    assert incumbent is not None
+    return incumbent[1]
+
+
+def test_cold_and_warm_times_never_compete(store: Store) -> None:
+    """A winner of one state of the caches is neither incumbent nor rival of the other."""
+    warm, cold = store.of(INFO), store.of(INFO, "cold")
+    cold.record(SQUARE, FAMILY, config(item_m=1), Measurement((2.0,), seed=1, cache="cold"))
+    assert warm.incumbent(SQUARE) is None
+    warm.record(SQUARE, FAMILY, config(item_m=2), timed(1.0))
+    assert variant_of(cold).item_m == 1
+    assert cold.record(SQUARE, FAMILY, config(item_m=3), Measurement((1.5,), cache="cold"))
+    cold.promote(SQUARE, FAMILY, config(item_m=4), timed(1.6))  # a duel does not say how it timed
+    assert (variant_of(cold).item_m, variant_of(warm).item_m) == (4, 2)
+    assert [(one.cache, one.ms) for one in store.all_winners()] == [("warm", 1.0), ("cold", 1.6)]
+    with pytest.raises(ValueError, match="no results for warm ones"):
+        warm.record(SQUARE, FAMILY, config(item_m=5), Measurement((0.1,), cache="cold"))
+
+
+def test_a_clock_that_says_zero_gives_a_nanosecond(store: Store) -> None:
+    store.of(INFO).record(SQUARE, FAMILY, config(), timed(0.0))
+    (kept,) = store.all_winners()
+    assert kept.samples == (1e-6,)
+
+
 def test_times_with_cold_caches_are_searched_apart(store: Store) -> None:
     warm, cold = store.of(INFO), store.of(INFO, "cold")
     conditions = {"mhz_before": 1980.0, "celsius_after": 45.5}
@@ -99,10 +128,14 @@ def test_times_with_cold_caches_are_searched_apart(store: Store) -> None:
     assert sorted(warm.measured(SQUARE).values()) == [2.0, inf]
     assert sorted(cold.measured(SQUARE).values()) == [9.0, inf]
     assert cold.trials(SQUARE) == 2
-    assert cold.incumbent(SQUARE) == warm.incumbent(SQUARE)
+    assert [variant_of(one).item_m for one in (warm, cold)] == [1, 2]
     with store.database.reading() as connection:
-        columns = (MeasurementRow.seed, MeasurementRow.cache, MeasurementRow.conditions)
-        kept = connection.execute(select(*columns).where(MeasurementRow.ms == 9.0)).one()
+        columns = (MeasurementRow.seed, TuningRow.cache, MeasurementRow.conditions)
+        kept = connection.execute(
+            select(*columns)
+            .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
+            .where(MeasurementRow.ms == 9.0)
+        ).one()
     assert tuple(kept) == (11, "cold", conditions)
 
 

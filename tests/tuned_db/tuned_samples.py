@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from oclgen import GENERATOR_VERSION
@@ -12,6 +13,7 @@ from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem, Problem
 from tuned_db import Record
+from tuned_db.digests import digest_of_texts
 
 INFO = DeviceInfo(
     name="Imaginary GPU",
@@ -51,5 +53,11 @@ def record(problem: Problem | str = SQUARE, **changes: Any) -> Record:
         "generator": GENERATOR_VERSION,
         "created": "2026-01-02T03:04:05Z",
         "version": "0.1.0",
-    }
-    return Record(**(values | changes))
+    } | changes
+    if values["generator"] == GENERATOR_VERSION:
+        values = {"digest": digest(*(values[name] for name in TEXTS))} | values
+    return Record(**values)
+
+
+TEXTS = ("problem", "family", "config")
+digest = cache(digest_of_texts)

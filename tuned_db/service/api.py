@@ -13,11 +13,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, create_model
 
 from tuned_db import browse
 from tuned_db.analysis import rate_of
 from tuned_db.exchange import ImportFileError, read_records, write_records
+from tuned_db.models import MEASURED
 from tuned_db.store import Store
 from tuned_db.tokens import holder_of
 
@@ -76,6 +77,10 @@ class Winner(BaseModel):
     gflops: float | None
     of_peak: float | None
     trials: int
+    cache: str
+    seed: int | None
+    conditions: dict[str, float] | None
+    digest: str | None
     generator: str
     created: str
     verified: bool
@@ -88,25 +93,24 @@ class Winners(BaseModel):
     next: int | None
 
 
-class Trial(BaseModel):
-    """One measurement; `ms` is null for a failure, and `invalidity` says which kind it is."""
-
-    id: int
-    family: str
-    config: str
-    ms: float | None
-    spread: float | None
-    error: float | None
-    invalidity: str
-    created: str
-    verified: bool
-
-
-class Trials(BaseModel):
-    """A page of measurements; `next` is the next page's `after`, null on the last."""
-
-    items: list[Trial]
-    next: int | None
+_WITHHELD = {"samples", "reason", "origin"}
+"""Columns that are not shown to everybody: times one by one are long, a compiler's message may
+hold paths, and an origin names who pushed."""
+_TRIAL: dict[str, Any] = {"id": (int, ...), "verified": (bool, ...)} | {
+    name: (kind, ...) for name, kind in MEASURED.items() if name not in _WITHHELD
+}
+TRIAL = create_model(
+    "Trial",
+    __doc__="One measurement; `ms` is null for a failure, and `invalidity` says which kind it is.",
+    __config__=ConfigDict(from_attributes=True),
+    **_TRIAL,
+)
+_TRIALS: dict[str, Any] = {"items": (list[TRIAL], ...), "next": (int | None, ...)}  # type: ignore[valid-type]
+TRIALS = create_model(
+    "Trials",
+    __doc__="A page of measurements; `next` is the next page's `after`, null on the last.",
+    **_TRIALS,
+)
 
 
 class Merged(BaseModel):
@@ -138,6 +142,7 @@ def router(store: Store) -> APIRouter:
     api.get(
         "/winners/{key}/trials",
         summary="What was measured for a problem on a device",
+        response_model=TRIALS,
         responses=MISSING,
     )(_trials(store))
     api.get(
@@ -203,6 +208,10 @@ def _winner(winner: browse.Winner) -> Winner:
         gflops=rate.gflops if rate else None,
         of_peak=rate.of_peak if rate else None,
         trials=record.trials,
+        cache=record.cache,
+        seed=record.seed,
+        conditions=record.conditions,
+        digest=record.digest,
         generator=record.generator,
         created=record.created,
         verified=record.verified,
@@ -210,16 +219,12 @@ def _winner(winner: browse.Winner) -> Winner:
 
 
 def _trials(store: Store) -> Callable[..., Any]:
-    def trials(key: Key, after: After = 0, limit: Limit = 100) -> Trials:
+    def trials(key: Key, after: After = 0, limit: Limit = 100) -> dict[str, Any]:
         with store.database.reading() as connection:
             if browse.find_winner(connection, key) is None:
                 raise HTTPException(404, f"there is no winner {key}")
             page = browse.list_trials(connection, key, after, limit)
-        items = [
-            Trial(**{name: getattr(one, name) for name in one.__dataclass_fields__})
-            for one in page.items
-        ]
-        return Trials(items=items, next=page.next)
+        return {"items": [TRIAL.model_validate(one) for one in page.items], "next": page.next}
 
     return trials
 

@@ -31,7 +31,7 @@ ${chart | n}
 % for winner, rate in rows:
 <% record = winner.record %>\
 <tr>
-<td><a href="/tunings/${winner.id}">${record.problem}</a></td>
+<td><a href="/tunings/${winner.id}">${record.problem}</a>${" cold" if record.cache == "cold" else ""}</td>
 <td>${record.family}</td>
 <td><code>${record.config.replace('"', '')}</code></td>
 <td class="number">${f"{record.ms:.4g}"}</td>

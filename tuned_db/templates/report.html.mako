@@ -33,7 +33,7 @@ ${chart | n}
 <th class="number">of peak</th><th class="number">of bound</th><th class="number">trials</th><th></th></tr>
 % for winner, rate in section.rows:
 <% record = winner.record %>\
-<tr><td>${record.problem}</td><td>${record.family}</td><td><code>${record.config.replace('"', '')}</code></td>
+<tr><td>${record.problem}${" cold" if record.cache == "cold" else ""}</td><td>${record.family}</td><td><code>${record.config.replace('"', '')}</code></td>
 <td class="number">${f"{record.ms:.4g}"}</td>
 <td class="number">${f"{rate.gflops:.1f}" if rate else "?"}</td>
 <td class="number">${f"{rate.of_peak:.0%}" if rate and rate.of_peak is not None else "?"}</td>

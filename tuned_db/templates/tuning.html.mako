@@ -1,7 +1,7 @@
 <%doc>
 One problem on one device: its winner and history. Values: title; winner (tuned_db.browse.Winner);
 rate (tuned_db.analysis.Rate or None); charts (SVG texts, escaped by their maker); shown (how many
-trials the charts show); page (tuned_db.browse.Page of Trial).
+trials the charts show); page (tuned_db.browse.Page of MeasurementRow).
 </%doc>
 <%inherit file="layout.html.mako"/>
 <% record = winner.record %>\
@@ -16,7 +16,7 @@ ${record.device.driver_version}, generator ${record.generator}: <b>${record.fami
 , ${f"{rate.of_peak:.0%}"} of the peak, ${f"{rate.of_bound:.0%}"} of what peak and memory allow\
 % endif
 ; error against float64 ${"unknown" if record.error is None else f"{record.error:.2g}"}; ${record.created}\
-${"" if record.verified else "; claimed"}.</p>
+${"; cold caches" if record.cache == "cold" else ""}${"" if record.verified else "; claimed"}.</p>
 % for chart in charts:
 ${chart | n}
 % endfor

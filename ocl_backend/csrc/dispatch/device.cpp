@@ -7,7 +7,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "runtime/faults.h"
-#include "fusion/held.h"
+#include "runtime/observer.h"
 #include "dispatch/operators.h"
 #include "runtime/pinned.h"
 #include "runtime/transfer.h"
@@ -76,7 +76,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
               const c10::EventFlag) const override {
     destroyEvent(*event, stream.device_index());
-    settle_held();
+    observer().before_command();
     Device& device = device_at(checked(stream.device_index()));
     cl_event marker = nullptr;
     check(cl.clEnqueueMarkerWithWaitList(device.queue, 0, nullptr, &marker), device, "event record");
@@ -253,6 +253,7 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
 void register_device() {
   c10::impl::registerDeviceGuard(kType, new Guard());
   at::RegisterPrivateUse1HooksInterface(new Hooks());
+  pinned_allocator();
 }
 
 }  // namespace ocl

@@ -15,9 +15,11 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 
 #include "dispatch/operators.h"
+#include "fusion/recipe.h"
 
 namespace {
 
@@ -70,8 +72,9 @@ void replace_generators(const c10::OperatorHandle& op, torch::jit::Stack& stack)
   }
 }
 
-// Refuses a run on the CPU, or counts it and warns the first time.
+// Refuses a run on the CPU, or counts it and warns the first time. That is no part of a recipe.
 void note(const std::string& name) {
+  ocl::note_other();
   TORCH_CHECK_NOT_IMPLEMENTED(
       !refuse, name, " has no ocl kernel and OCLGEN_FALLBACK=error forbids running it on the CPU. "
       "Unset the variable, or register a kernel for it.");
@@ -107,6 +110,27 @@ void to_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   note(c10::toString(op.operator_name()) + mark(*stack));
   replace_generators(op, *stack);
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
+}
+
+// Torch's kernels for nested tensors of strided layout call operators on the memory of all items, so
+// those that it registers for HPU, a backend outside of its tree, serve any device; so do these.
+const std::set<std::string> kNestedOnAnyDevice = {
+    "aten::_nested_tensor_storage_offsets", "aten::bmm", "aten::to_padded_tensor"};
+
+c10::DispatchKey nested_key(const c10::OperatorName& name) {
+  return kNestedOnAnyDevice.count(name.name) ? c10::DispatchKey::NestedTensorCPU
+                                             : c10::DispatchKey::NestedTensorHPU;
+}
+
+void run_nested(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  op.redispatchBoxed(c10::DispatchKeySet(nested_key(op.operator_name())), stack);
+}
+
+// Torch takes a NotImplementedError for a wish to try something else, and so loses the text.
+void refuse_nested(const c10::OperatorHandle& op, torch::jit::Stack*) {
+  TORCH_CHECK(false, c10::toString(op.operator_name()), " has no kernel for nested tensors on ocl "
+              "devices. Use tensor.to_padded_tensor(0) with a mask, tensor.unbind(), or move the "
+              "nested tensor to the CPU.");
 }
 
 }  // namespace
@@ -162,6 +186,22 @@ TORCH_LIBRARY_IMPL(aten, Negative, library) {
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&to_cpu>());
+}
+
+TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_nested>());
+}
+
+// Each by name: for nested tensors of a backend, torch would rather decompose `linear` and others.
+TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, library) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    if (name.name.rfind("aten::", 0) != 0) continue;
+    const auto op = dispatcher.findSchema(name);
+    if (op && op->hasKernelForDispatchKey(nested_key(name)))
+      library.impl(c10::toString(name).c_str(),
+                   torch::CppFunction::makeFromBoxedFunction<&run_nested>());
+  }
 }
 
 extern "C" {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "profiler/profile.h"
+#include "runtime/profile.h"
 #include "fusion/recipe.h"
 
 namespace ocl {
@@ -260,6 +260,16 @@ void settle_held() {
   if (const int status = settle()) raise(status);
 }
 
+Observer& fusion_observer() {
+  struct Fusion final : Observer {
+    void before_command() override { settle_held(); }
+    void unrepeatable() override { note_other(); }
+    void allocated(const void* address, size_t bytes) override { note_allocated(address, bytes); }
+  };
+  static auto* told = new Fusion();
+  return *told;
+}
+
 int enqueue(const Handle& prepared, const int64_t* words) {
   note_enqueued(prepared, words);
   const Unnoted unnoted;
@@ -312,6 +322,12 @@ void* ocl_held_new(int64_t number, const char* name, void* alone, int is_asked, 
     }
   }
   return new ocl::Handle(held);
+}
+
+// Takes a word for each that changes, in order: an address, an integer or the bits of a double.
+// Returns a `Status`; the text is in `ocl_last_error`.
+int ocl_enqueue(void* prepared, const int64_t* words) {
+  return ocl::enqueue(*static_cast<ocl::Handle*>(prepared), words);
 }
 
 // The number of a rule that nobody asks for any more, each once; 0: there is none.

@@ -3,12 +3,16 @@
 #pragma once
 
 #include "runtime/launch.h"
+#include "runtime/observer.h"
 
 namespace ocl {
 
 // Enqueues what is held back, if anything is. To be called before any command is enqueued, without
 // a lock: it may take the interpreter's. Raises what a held launch failed with.
 void settle_held();
+
+// Tells the chain and the recipes what the runtime does.
+Observer& fusion_observer();
 
 // Enqueues what was prepared behind what is held, or holds it back as well. Returns a `Status`.
 int enqueue(const Handle& prepared, const int64_t* words);

@@ -4,8 +4,9 @@
 
 #include <unistd.h>
 
-#include "fusion/held.h"
-#include "profiler/profile.h"
+#include "profiler/kineto.h"
+#include "runtime/observer.h"
+#include "runtime/profile.h"
 #include "runtime/transfer.h"
 
 #if __has_include(<kineto/libkineto.h>)
@@ -141,7 +142,7 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
     const c10::DeviceIndex index = current_device();
     if (device) *device = index;
     if (host_ns) *host_ns = host_now();
-    settle_held();
+    observer().before_command();
     Device& owner = device_at(index);
     cl_event marker = nullptr;
     check(cl.clEnqueueMarkerWithWaitList(owner.queue, 0, nullptr, &marker), owner, "profiler");

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/pinned.h"
-#include "profiler/profile.h"
+#include "runtime/profile.h"
 #include "runtime/transfer.h"
 
 namespace ocl {

@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "fusion/held.h"
+#include "runtime/observer.h"
 #include "runtime/transfer.h"
 
 namespace ocl {
@@ -14,9 +14,21 @@ namespace {
 
 using Record = std::array<int64_t, 4>;
 
-std::vector<std::string>& names() {
+std::vector<std::string>& texts() {
   static auto* all = new std::vector<std::string>();
   return *all;
+}
+
+// What a record means: the text of its number, with the record's values in the places for them.
+std::string told(const Record& record) {
+  const auto& [number, index, size, dim] = record;
+  std::string text = texts().at(size_t(number - 1));
+  const std::pair<std::string, int64_t> fields[] = {
+      {"{index}", index}, {"{size}", size}, {"{dim}", dim}};
+  for (const auto& [field, value] : fields)
+    for (size_t at; (at = text.find(field)) != std::string::npos;)
+      text.replace(at, field.size(), std::to_string(value));
+  return text;
 }
 
 // Waits for the device, reads its record and clears it.
@@ -39,29 +51,30 @@ Record take(Device& device) {
 
 void raise_fault(Device& device) {
   if (!device.may_have_faulted.exchange(false)) return;
-  const auto [number, index, size, dim] = take(device);
-  if (number == 0) return;
+  const Record record = take(device);
+  if (record[0] == 0) return;
   throw c10::AcceleratorError(
-      {__func__, __FILE__, uint32_t(__LINE__)}, int32_t(number),
-      c10::str(names().at(size_t(number - 1)), " ", index, " is out of bounds for dimension ", dim,
-               " with size ", size, ". Kernels run asynchronously: the call that was wrong came "
-               "earlier, and took the nearest item. OCLGEN_SYNC_ERRORS=1 raises at that call. "
-               "The device can be used on."));
+      {__func__, __FILE__, uint32_t(__LINE__)}, int32_t(record[0]),
+      c10::str(told(record), ". Kernels run asynchronously: the call that was wrong came earlier. "
+               "OCLGEN_SYNC_ERRORS=1 raises at that call. The device can be used on."));
 }
 
 }  // namespace ocl
 
 extern "C" {
 
-// Makes the four zeros at `address` the record of a device; fault number i is of `given[i - 1]`.
+// Makes the four zeros at `address` the record of a device; `given[i - 1]` says what fault number i
+// means, with places for {index}, {size} and {dim}.
 void ocl_watch_faults(int device, int64_t address, const char* const* given, int count) {
-  ocl::names().assign(given, given + count);
+  ocl::texts().assign(given, given + count);
   ocl::device_at(c10::DeviceIndex(device)).faults = address;
 }
 
 // Waits, and writes the record to `words`; returns whether there was a fault, which is forgotten.
+// A call that does this waits every time: it cannot be recalled, for no recipe reads the record.
 int ocl_take_fault(int device, int64_t* words) {
-  ocl::settle_held();
+  ocl::observer().unrepeatable();
+  ocl::observer().before_command();
   ocl::Device& taken = ocl::device_at(c10::DeviceIndex(device));
   taken.may_have_faulted = false;
   const auto record = ocl::take(taken);

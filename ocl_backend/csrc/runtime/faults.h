@@ -1,4 +1,4 @@
-// Indices out of range, which kernels note and go on: told at the next call that waits.
+// Indices and values out of range, which kernels note and go on: told at the next call that waits.
 #pragma once
 
 #include "runtime/memory.h"

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "runtime/faults.h"
-#include "fusion/held.h"
-#include "profiler/profile.h"
+#include "runtime/profile.h"
 
 namespace ocl {
 
@@ -223,12 +222,6 @@ void* ocl_launch_new(int device, void* kernel, const char* name, uint32_t dimens
 }
 
 void ocl_delete(void* prepared) { delete static_cast<ocl::Handle*>(prepared); }
-
-// Takes a word for each that changes, in order: an address, an integer or the bits of a double.
-// Returns a `Status`; the text is in `ocl_last_error`.
-int ocl_enqueue(void* prepared, const int64_t* words) {
-  return ocl::enqueue(*static_cast<ocl::Handle*>(prepared), words);
-}
 
 const char* ocl_last_error() { return ocl::last_error().c_str(); }
 }

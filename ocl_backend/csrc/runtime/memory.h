@@ -1,4 +1,4 @@
-// Devices, the address space and the caching allocator. Knows c10, not tensors.
+// The address space and the caching allocator. Knows c10, not tensors.
 //
 // A buffer of OpenCL has no address, a tensor must have one. Every block therefore gets a made-up
 // address that the processor cannot map (bit 62 set, not canonical), so that a stray access
@@ -12,32 +12,14 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/StorageImpl.h>
 
-#include <atomic>
-#include <mutex>
-#include <string>
+#include <functional>
+#include <utility>
 
-#include "runtime/opencl.h"
+#include "runtime/devices.h"
 
 namespace ocl {
 
 constexpr int kOffsetBits = 40;
-
-// Tables by device are this long.
-constexpr size_t kMostDevices = 64;
-
-struct Device {
-  cl_context context;
-  cl_command_queue queue;
-  std::string name;
-  size_t total_bytes;        // the device's memory
-  size_t largest_bytes;      // CL_DEVICE_MAX_MEM_ALLOC_SIZE
-  bool doubles;              // cl_khr_fp64
-  bool own_memory = false;   // not the host's
-  std::mutex submission;     // setting arguments and enqueueing is one step
-  std::atomic<const char*> last_kernel{nullptr};  // named when an asynchronous failure surfaces
-  std::atomic<int64_t> faults{0};            // address of the record that `faults.h` speaks of
-  std::atomic<bool> may_have_faulted{false};  // a kernel that writes there was launched
-};
 
 struct Block {
   cl_mem buffer;
@@ -55,20 +37,6 @@ struct Location {
   size_t offset = 0;       // bytes
 };
 
-// Opens the devices where that was left to first use; raises what prevented it.
-void ensure_open();
-bool is_closed();
-// How many devices there are, as far as can be said without opening them: autograd keeps a thread
-// for each from the first backward pass on. Later openings keep to it.
-int promised_device_count();
-
-int device_count();
-// Returns `index`; raises if there is no such device, once all are open.
-c10::DeviceIndex checked(c10::DeviceIndex index);
-Device& device_at(c10::DeviceIndex index);
-c10::DeviceIndex current_device();
-void set_current_device(c10::DeviceIndex index);
-
 Location locate(const void* address);
 // Like `locate`, but raises for an address that is not ours; `what` names the argument.
 Location locate_or_throw(const void* address, const char* what);
@@ -84,15 +52,19 @@ bool is_dropped(const void* address);
 uint64_t release_generation();
 // Waits for the device and gives every cached block back to the driver.
 void empty_cache(c10::DeviceIndex index);
-// Raises in a forked child, where the parent's runtime threads do not exist.
-void check_not_forked();
-bool in_forked_child();
 
 // Moves a storage to a block of `bytes` bytes, keeping what fits.
 void resize_storage(c10::StorageImpl& storage, size_t bytes);
 
 // Memory of a device from the caching allocator. Raises `OutOfMemoryError`.
 c10::DataPtr allocate(c10::DeviceIndex index, size_t bytes);
-c10::DeviceAllocator* allocator();
+// Frees what `allocate` gave; null is ignored.
+void free_memory(void* address);
+
+// The figures of a device's pool; `change` may reset them.
+using Stats = c10::CachingDeviceAllocator::DeviceStats;
+void with_stats(c10::DeviceIndex index, const std::function<void(Stats&)>& change);
+// Bytes that can still be allocated, and those of the device.
+std::pair<size_t, size_t> free_and_total(c10::DeviceIndex index);
 
 }  // namespace ocl

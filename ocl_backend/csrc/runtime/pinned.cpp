@@ -3,6 +3,8 @@
 // non-blocking copy may still be reading it.
 #include "runtime/pinned.h"
 
+#include <ATen/core/CachingHostAllocator.h>
+
 #include <map>
 #include <vector>
 
@@ -92,7 +94,8 @@ void give_back(void* address) {
   all.free.emplace(block.size, static_cast<const char*>(address));
 }
 
-struct PinnedAllocator final : c10::Allocator {
+// Torch reaches the cache through this: torch.accelerator.empty_host_cache.
+struct PinnedAllocator final : at::HostAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     const c10::Device cpu(c10::DeviceType::CPU);
     if (bytes == 0) return {nullptr, nullptr, &give_back, cpu};
@@ -109,12 +112,29 @@ struct PinnedAllocator final : c10::Allocator {
   void copy_data(void* target, const void* source, size_t bytes) const override {
     default_copy_data(target, source, bytes);
   }
+
+  // A freed block waits for every queue: no stream has to be named.
+  bool record_event(void* address, void*, c10::Stream) override { return is_pinned(address); }
+  void empty_cache() override { empty_pinned_cache(); }
+  at::HostStats get_stats() override { no_figures(); }
+  void reset_accumulated_stats() override { no_figures(); }
+  void reset_peak_stats() override { no_figures(); }
+
+ private:
+  [[noreturn]] static void no_figures() {
+    C10_THROW_ERROR(NotImplementedError, "ocl devices do not count pinned memory; "
+                    "torch.ocl.memory_stats() has the figures of device memory.");
+  }
 };
 
 }  // namespace
 
 c10::Allocator* pinned_allocator() {
-  static auto* instance = new PinnedAllocator();
+  static auto* instance = [] {
+    auto* made = new PinnedAllocator();
+    at::setHostAllocator(c10::DeviceType::PrivateUse1, made);
+    return made;
+  }();
   return instance;
 }
 

@@ -5,6 +5,7 @@
 
 namespace ocl {
 
+// Torch knows it from the first call on.
 c10::Allocator* pinned_allocator();
 bool is_pinned(const void* address);
 // Gives the unused blocks back to the driver, after the copies that read them.

@@ -8,10 +8,9 @@
 
 #include "runtime/bulk.h"
 #include "runtime/faults.h"
-#include "fusion/held.h"
+#include "runtime/observer.h"
 #include "runtime/pinned.h"
-#include "profiler/profile.h"
-#include "fusion/recipe.h"
+#include "runtime/profile.h"
 
 namespace ocl {
 
@@ -22,10 +21,9 @@ constexpr size_t kStagedBytes = size_t(256) << 10;
 constexpr size_t kStagedAtOnce = 64;
 constexpr const char* kHostToDevice = "copy host to device";
 
-// A command comes behind what is held, and no recipe can do it.
 void begin_command() {
-  note_other();
-  settle_held();
+  observer().unrepeatable();
+  observer().before_command();
 }
 
 struct Staged {

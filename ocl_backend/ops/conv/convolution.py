@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ocl_backend.dispatch import precision
+from ocl_backend.dispatch import settings
 from ocl_backend.dispatch.kept_weights import made_once, weights_of
 from ocl_backend.dispatch.tuned import (
     STORAGE,
@@ -87,7 +87,7 @@ def convolution(
     """
     key = (
         x.shape, w.shape, x.stride(), w.stride(), x.dtype, w.dtype, x.get_device(), w.get_device(),
-        bias if bias is None else bias.dtype, precision.conv.allow_tf32,
+        bias if bias is None else bias.dtype, settings.conv.allow_tf32,
         tuple(stride), tuple(padding), tuple(dilation), transposed, tuple(output_padding), groups,
     )  # fmt: skip
     if known := _plain.get(key):
@@ -344,7 +344,7 @@ def _call(
     Only with `pixels` it may want images in channels_last; with `dense` it wants w contiguous.
     """
     storage = STORAGE[like.dtype]
-    if storage == "fp32" and precision.conv.allow_tf32:
+    if storage == "fp32" and settings.conv.allow_tf32:
         storage = "tf32"
     strides = () if dense or w.is_contiguous() else w.stride()
     call: _Call = _prepared(

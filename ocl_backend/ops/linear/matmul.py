@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ocl_backend.dispatch import precision
+from ocl_backend.dispatch import settings
 from ocl_backend.dispatch.outputs import check_cast, into
 from ocl_backend.dispatch.tuned import STORAGE, TunedCall, remember, tuned_call
 from ocl_backend.dtypes import dtype_of
@@ -94,7 +94,7 @@ def product(
         return out.copy_(product(operator, a, b, torch.empty_like(out), bias, activation))
     key = ShapeKey(
         operator, a.get_device(), a.dtype, a.shape, a.stride(), b.shape, b.stride(), out.stride(),
-        bias is not None, activation, precision.matmul.allow_tf32 and a.dtype is torch.float32,
+        bias is not None, activation, settings.matmul.allow_tf32 and a.dtype is torch.float32,
     )  # fmt: skip
     if a.dtype not in STORAGE:
         _plain(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())

@@ -14,10 +14,11 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 
 from ocl_backend.dispatch.outputs import into
+from ocl_backend.kernels.bounds import check_values
 from ocl_backend.kernels.formats import laid_out_like
 
 TORCH = (
-    *("binary_cross_entropy", "binary_cross_entropy_backward", "mse_loss", "mse_loss_backward"),
+    *("binary_cross_entropy_backward", "mse_loss", "mse_loss_backward"),
     *("smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward"),
     *("log_sigmoid_forward", "log_sigmoid_backward", "glu", "glu_backward"),
     *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
@@ -88,12 +89,27 @@ def bucketize(
 
 
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """Count each integer, or add up its weights; waits for the largest."""
+    """Count each integer, or add up its weights; waits for the smallest and the largest.
+
+    Raises:
+        RuntimeError: an integer is negative.
+    """
+    if x.numel() and int(x.min()) < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     size = max(minlength, int(x.max()) + 1 if x.numel() else 0)
     terms = torch.ones_like(x, dtype=torch.int64) if weights is None else weights
     if weights is not None and not weights.is_floating_point():
         terms = weights.to(torch.float64)
     return torch.zeros(size, dtype=terms.dtype, device=x.device).index_add_(0, x.long(), terms)
+
+
+def binary_cross_entropy(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Return the loss of probabilities x as torch composes it; one outside [0, 1] is a fault."""
+    check_values("binary_cross_entropy", x, "x >= 0 && x <= 1")
+    loss: Tensor = decomposition_table[torch.ops.aten.binary_cross_entropy.default](
+        x, *args, **kwargs
+    )
+    return loss
 
 
 def _scale(size: int, out_size: int, scale: float | None) -> float:
@@ -253,6 +269,8 @@ OWN: dict[str, Callable[..., Any]] = {
     "bucketize.Tensor": bucketize,
     "bucketize.Tensor_out": into(bucketize),
     "bincount": bincount,
+    "binary_cross_entropy": binary_cross_entropy,
+    "binary_cross_entropy.out": into(binary_cross_entropy),
     "_prelu_kernel_backward": prelu_backward,
     "native_group_norm": native_group_norm,
     **{name: padding(name) for name in PADDINGS},

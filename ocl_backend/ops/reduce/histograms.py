@@ -29,8 +29,7 @@ def bin_edges(x: Tensor, bins: int, span: Range) -> Tensor:
         low, high = x.min().item(), x.max().item()
     else:
         low, high = 0.0, 1.0
-    if not (abs(low) < torch.inf and abs(high) < torch.inf):
-        raise RuntimeError(f"range of [{low}, {high}] is not finite")
+    _finite(low, high)
     if low > high:
         raise RuntimeError("torch.histogram(): max must be larger than min")
     if low == high:
@@ -83,12 +82,55 @@ def histogram_between(
 
 
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
-    """Return the histogram of all items over equal bins from `min` to `max`; equal: the items'."""
-    span = [float(min), float(max)] if min != max else None
-    if span is None and x.numel():
+    """Return the histogram of all items over equal bins from `min` to `max`, in x's dtype.
+
+    If the two are equal, the smallest and the largest item take their place. Integers are counted
+    as on CUDA: `min` and `max` are truncated, and item i belongs to bin
+    floor((i - min) * bins / (max - min)), the largest item to the last one.
+
+    Raises:
+        RuntimeError: no bins, bounds that are not finite, or `max` below `min`.
+        NotImplementedError: x is of bools.
+    """
+    if bins <= 0:
+        raise RuntimeError(f"torch.histc(): bins must be > 0, but got {bins}")
+    if x.dtype is torch.bool:
+        raise NotImplementedError("\"histc\" not implemented for 'Bool'; give x.to(torch.uint8)")
+    low, high = min, max
+    if low == high and x.numel():
         low, high = x.min().item(), x.max().item()
-        span = [low, high] if low != high else [low - 1, high + 1]
-    return counted(x.reshape(-1, 1), [bin_edges(x, bins, span)], None, False)
+    if not x.is_floating_point():
+        return _counted_integers(x, bins, *_finite(low, high))
+    if low == high:
+        low, high = low - 1, high + 1
+    return counted(x.reshape(-1, 1), [bin_edges(x, bins, [low, high])], None, False)
+
+
+def _counted_integers(x: Tensor, bins: int, low: int, high: int) -> Tensor:
+    if low == high:
+        low, high = low - 1, high + 1
+    if low > high:
+        raise RuntimeError(f"torch.histc(): max must be larger than min, but got {low} and {high}")
+    if (high - low) * bins >= 1 << 63:
+        raise RuntimeError(
+            f"torch.histc(): {bins} bins from {low} to {high} exceed int64; give fewer, or floats"
+        )
+    items = x.reshape(-1).long()
+    inside = (items >= low) & (items <= high)
+    place = (items.clamp(low, high) - low) * bins // (high - low)
+    counts = torch.zeros(bins, dtype=torch.int64, device=x.device)
+    return counts.index_add_(0, place.clamp(max=bins - 1), inside.long()).to(x.dtype)
+
+
+def _finite(low: float, high: float) -> tuple[int, int]:
+    """Return bounds as integers.
+
+    Raises:
+        RuntimeError: one is not finite.
+    """
+    if not (abs(low) < torch.inf and abs(high) < torch.inf):
+        raise RuntimeError(f"range of [{low}, {high}] is not finite")
+    return int(low), int(high)
 
 
 def edges_of_dims(

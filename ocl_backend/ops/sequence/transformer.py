@@ -104,8 +104,19 @@ def encoder_layer(
     return norm_2(x + think(x))
 
 
+def declines_nesting(x: Tensor, mask: Tensor) -> bool:
+    """Return False: `nn.TransformerEncoder` then attends with the mask, on one padded tensor.
+
+    Torch asks whether padding is at the end of each row, to turn x into a nested tensor, whose
+    layers it has for CUDA and the CPU alone. Padded positions hold numbers then, not zeros.
+    """
+    del x, mask
+    return False
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     "_native_multi_head_attention": multi_head_attention,
     "_transformer_encoder_layer_fwd": encoder_layer,
+    "_nested_tensor_from_mask_left_aligned": declines_nesting,
 }
 """Implementations by aten name."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.fusion import recall
+from ocl_backend.kernels.bounds import check_values
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.layout import broadcast_shapes
 from ocl_backend.kernels.vectors import SIGNED
@@ -221,6 +222,10 @@ def geometric_(x: Tensor, p: float, *, generator: Generator = None) -> Tensor:
 
 def bernoulli_(x: Tensor, p: Tensor | float = 0.5, *, generator: Generator = None) -> Tensor:
     """Fill with 1 with probability p, else 0."""
+    if isinstance(p, Tensor):
+        check_values("bernoulli", p, "x >= 0 && x <= 1")
+    elif not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
     chance = torch.empty(x.shape, dtype=torch.float32, device=x.device)
     return x.copy_(uniform_(chance, generator=generator) < p)
 
@@ -311,6 +316,7 @@ def multinomial(
 ) -> Tensor:
     """Draw positions along the last dimension with probability proportional to p, as int64."""
     _check_multinomial(p, num_samples, replacement)
+    check_values("multinomial", p, "x >= 0 && x < INFINITY")
     if replacement:
         cumulative = p.float().cumsum(-1)
         u = torch.empty(*p.shape[:-1], num_samples, device=p.device)

@@ -1,0 +1,228 @@
+"""The one door to the benchmarks: `python -m benchmarks COMMAND`, and `--help` behind any of them.
+
+A command imports its module when it runs, so that each needs only the packages of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import click
+
+from oclgen.problem import DIRECTIONS, DTYPES
+
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+KINDS = {
+    "all": "Everything below, the most important first.",
+    "gemm": "Matrix products.",
+    "conv": "Convolutions.",
+    "networks": "Whole networks of torchvision.",
+    "pointwise": "Operators that memory limits.",
+}
+EXPLAINED = """
+
+Each row has the median times of both sides, taken in turns, what bounds it by the rates that were
+measured first, and how much of that is reached. Products and convolutions are timed on the device,
+torch's by CUDA's events or the host's clock, networks and operators by the host's. Without
+`--trials` ours is what a user gets: the variant that dispatch takes from the database and the
+records shipped with the package. Beside the chosen shapes there are groups called "drawn": shapes
+that `--seed` draws, which is today's date unless it is given. What fails is a row with a reason;
+the file of `--json` is whole after every row, and a later run with the same file replaces the rows
+that it measures.
+"""
+Command = Callable[..., None]
+
+
+class Names(click.ParamType[tuple[str, ...]]):
+    """Names with commas between them, as a tuple; of `known` ones only, if there are any."""
+
+    name = "a,b"
+
+    def __init__(self, known: tuple[str, ...] = ()) -> None:
+        self.known = known
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Return the names; an unknown one is an error of usage."""
+        names = tuple(value.split(",")) if isinstance(value, str) else tuple(value)
+        if unknown := [name for name in names if self.known and name not in self.known]:
+            self.fail(f"unknown: {', '.join(unknown)}; known: {', '.join(self.known)}", param, ctx)
+        return names
+
+
+PATH = click.Path(dir_okay=False, path_type=Path)
+MEASURING = (
+    click.option("--device", default="0", help="Index or part of the name."),
+    click.option(
+        "--only", type=Names(), default=(), help="Kinds, or groups such as squares,drawn."
+    ),
+    click.option("--seed", type=int, help="Draws shapes; the date, if it is not given."),
+    click.option("--drawn", type=click.IntRange(0), help="Shapes of each kind that are drawn."),
+    click.option("--trials", default=0, help="Search this many variants; 0: what dispatch knows."),
+    click.option("--family", multiple=True, help="Search only this one; repeatable."),
+    click.option("--dtype", type=Names(tuple(DTYPES)), default=(), help="Of gemm and conv."),
+    click.option("--direction", type=click.Choice(DIRECTIONS), multiple=True, help="Of conv."),
+    click.option("--batch", default=0, help="Images; usually 8 on CPUs, 64 on GPUs."),
+    click.option("--networks", type=Names(), help="Networks of torchvision that are chosen."),
+    click.option("--check", is_flag=True, help="Verify large problems and networks, too."),
+    click.option("--time-budget", default=inf, metavar="S", help="Begin nothing after S seconds."),
+    click.option("--peer", type=click.Choice(("auto", "cpu", "cuda")), default="auto"),
+    click.option("--clblast", default="", metavar="PATH", help="The library; else the system's."),
+    click.option("--clblast-trials", default=0, help="Search its parameters first, at random."),
+    click.option("--json", type=PATH, help="Keep the rows here."),
+    click.option("--missing", is_flag=True, help="Measure only what the file has no times of."),
+    click.option("--markdown", type=PATH, help="Write the report."),
+    click.option("--plot", type=PATH, help="Draw the square products as SVG."),
+    click.option("--note", default="", help="Said in the report: what else ran, for instance."),
+)
+
+
+@click.group(context_settings=HELP)
+def main() -> None:
+    """Measure this project and its peers, check networks, replay searches."""
+
+
+def measure(kind: str, asked: dict[str, Any]) -> None:
+    """Measure a kind of tasks, or all of them, on both sides."""
+    from benchmarks.comparison.run import KINDS, Options, seed_of_today
+    from benchmarks.comparison.run import main as run
+    from benchmarks.comparison.sides import SideError
+    from benchmarks.report.rows import ResultError
+    from benchmarks.tasks.task import TaskError
+
+    given = {name: value for name, value in asked.items() if value is not None}
+    seed = given.pop("seed", seed_of_today())
+    try:
+        run(Options(kinds=KINDS if kind == "all" else (kind,), seed=seed, **given))
+    except (SideError, ResultError, TaskError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _measuring(kind: str, title: str) -> click.Command:
+    def command(**asked: Any) -> None:
+        measure(kind, asked)
+
+    for option in reversed(MEASURING):
+        command = option(command)
+    return click.command(kind, help=title + EXPLAINED, short_help=title)(command)
+
+
+for _kind, _title in KINDS.items():
+    main.add_command(_measuring(_kind, _title))
+
+
+@main.command()
+@click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("target", type=PATH)
+def report(source: Path, target: Path) -> None:
+    """Write the report of a file of rows, and its chart beside it: NAME.md and NAME.svg."""
+    from benchmarks.report.plot import draw
+    from benchmarks.report.rows import load
+    from benchmarks.report.text import markdown
+
+    result, chart = load(source), target.with_suffix(".svg")
+    draw(result, chart)
+    target.write_text(markdown(result, chart if chart.exists() else None))
+
+
+@main.command()
+@click.option("--all", "every", is_flag=True, help="All networks.")
+@click.option("--only", type=Names(), default=(), help="These networks.")
+@click.option("--device", default="ocl:0", show_default=True)
+@click.option("--size", default=64, show_default=True, help="Of images, where a network allows it.")
+def validate(every: bool, only: tuple[str, ...], device: str, size: int) -> None:
+    """Check whole networks on the device `ocl` against the CPU; exits with 1 if one is wrong."""
+    import torch
+
+    from benchmarks.models.validate import CASES
+    from benchmarks.models.validate import main as run
+
+    if every == bool(only):
+        raise click.UsageError(f"give --all or --only; there are {', '.join(CASES)}")
+    names = Names(tuple(CASES)).convert(only or tuple(CASES), None, None)
+    if run(names, torch.device(device), size):
+        raise SystemExit(1)
+
+
+@main.command()
+@click.argument("tables", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--methods", type=Names(), default="ours,random", show_default=True,
+              help="Also ours-ahead, tpe, or a strategy of Kernel Tuner.")  # fmt: skip
+@click.option("--seeds", default=20, show_default=True)
+@click.option("--warm", is_flag=True, help="Begin with the best of the other tables.")
+@click.option("--jobs", type=click.IntRange(1), help="Processes; as many as cores without it.")
+def replay(
+    tables: tuple[Path, ...], methods: tuple[str, ...], seeds: int, warm: bool, jobs: int | None
+) -> None:
+    """Replay searches on exhaustively measured tables, the one kept here without any."""
+    from benchmarks.replays.replay import main as run
+
+    run(tables, methods, seeds, warm, jobs)
+
+
+@main.command()
+@click.argument("problem")
+@click.argument("family")
+@click.argument("path", type=PATH)
+@click.option("--device", default="0", help="Index or part of the name.")
+@click.option("--only", multiple=True, metavar="NAME=VALUE", help="Only configs with this value.")
+def table(problem: str, family: str, path: Path, device: str, only: tuple[str, ...]) -> None:
+    """Measure every config of a family for a product: 256x256x256 gemm_register NAME.csv.gz."""
+    from benchmarks.replays.tables import measure_table
+
+    if wrong := [each for each in only if each.count("=") != 1]:
+        raise click.UsageError(f"--only {wrong[0]} is not NAME=VALUE")
+    measure_table(problem, family, device, dict(each.split("=") for each in only), path)
+
+
+@main.command()
+@click.option("--calls", default=10_000, show_default=True)
+@click.option("--device", default="ocl:0", show_default=True)
+def host_time(calls: int, device: str) -> None:
+    """Time what the host spends per operator call on small tensors."""
+    from benchmarks.costs.host_time import main as run
+
+    run(calls, device)
+
+
+EMPTY_DB = "An empty database; without it a SQLite file that is thrown away."
+
+
+@main.command()
+@click.option("--clients", default=50, show_default=True)
+@click.option("--rounds", default=20, show_default=True, help="Pushes per client, each with reads.")
+@click.option("--batch", default=10, show_default=True, help="Records per push.")
+@click.option("--db", help=EMPTY_DB)
+def service_load(clients: int, rounds: int, batch: int, db: str | None) -> None:
+    """Let many clients read from and write to one service, and count what is lost."""
+    from benchmarks.costs.service_load import main as run
+
+    run(clients, rounds, batch, db)
+
+
+@main.command()
+@click.option("--measurements", type=Names(), default="10000,1000000", help="Sizes, growing.")
+@click.option("--db", help=EMPTY_DB)
+def database_size(measurements: tuple[str, ...], db: str | None) -> None:
+    """Fill a database and time what must not slow down with its size."""
+    from benchmarks.costs.database_size import main as run
+
+    run([int(size) for size in measurements], db)
+
+
+@main.command()
+@click.option("--seconds-per-trial", default=0.5, show_default=True)
+@click.option("--trials", default=24, show_default=True, help="Of each of two problems a device.")
+def many_devices(seconds_per_trial: float, trials: int) -> None:
+    """Time a cluster's tuning over 1, 2, 4 and 8 simulated devices."""
+    from benchmarks.costs.many_devices import main as run
+
+    run(seconds_per_trial, trials)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m benchmarks")

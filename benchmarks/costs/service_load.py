@@ -1,0 +1,125 @@
+"""Many clients read from and write to one service at once; counts errors, lost records and times.
+
+    python -m benchmarks service-load --clients 50 --rounds 20 [--db URL]
+
+The service runs in a process of its own, as `oclgen db serve` starts it. It measures no kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import median, quantiles
+
+import httpx
+
+from benchmarks.timing import Call
+from oclgen.problem import GemmProblem
+from tuned_db import Record, open_store
+from tuned_db.service.client import Client
+from tuned_db.shipped import shipped_records
+from tuned_db.tokens import add_token
+
+PAGES = ("/", "/devices/1", "/api/v1/winners?limit=50", "/api/v1/records?limit=50")
+
+
+def main(clients: int, rounds: int, batch: int, db: str | None) -> None:
+    """Run the service and its clients, and print what came of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        _run(db or str(Path(folder) / "load.sqlite"), clients, rounds, batch)
+
+
+def _run(where: str, clients: int, rounds: int, batch: int) -> None:
+    store = open_store(where)
+    token = add_token(store.database, "load")
+    template = shipped_records()[0]
+    with _service(where) as url, ThreadPoolExecutor(clients) as pool:
+        begin = time.perf_counter()
+        work = [
+            pool.submit(_client, url, token, n, rounds, batch, template) for n in range(clients)
+        ]
+        times = [one.result() for one in work]
+        seconds = time.perf_counter() - begin
+    writes = [ms for pushed, _ in times for ms in pushed]
+    reads = [ms for _, read in times for ms in read]
+    sent, kept = clients * rounds * batch, len(store.history())
+    print(f"{store.name}: {clients} clients, {seconds:.1f} s")
+    _print("writes", writes, seconds)
+    _print("reads", reads, seconds)
+    print(f"records sent {sent}, kept {kept}, lost {sent - kept}; errors 0 (one would end this)")
+
+
+def _client(
+    url: str, token: str, number: int, rounds: int, batch: int, template: Record
+) -> tuple[list[float], list[float]]:
+    """Push records, read pages in between; return the milliseconds of each write and read."""
+    writes, reads = [], []
+    with Client(url, token) as client, httpx.Client(base_url=url, timeout=60) as reader:
+        for turn in range(rounds):
+            records = [
+                replace(template, problem=_problem(turn * batch + n), samples=(1.0 + number,))
+                for n in range(batch)
+            ]
+            writes.append(_timed(partial(client.push, records)))
+            reads += [_timed(partial(_read, reader, page)) for page in PAGES]
+    return writes, reads
+
+
+def _read(reader: httpx.Client, page: str) -> None:
+    reader.get(page).raise_for_status()
+
+
+def _problem(number: int) -> str:
+    """Return one of many problems; all clients write to the same ones, which is the hard case."""
+    return GemmProblem(8 + number, 64, 64).key()
+
+
+def _timed(action: Call) -> float:
+    begin = time.perf_counter()
+    action()
+    return 1e3 * (time.perf_counter() - begin)
+
+
+def _print(what: str, times: list[float], seconds: float) -> None:
+    late = quantiles(times, n=100)[98] if len(times) > 1 else times[0]
+    print(
+        f"{what}: {len(times)}, {len(times) / seconds:.0f} per s, median {median(times):.0f} ms, "
+        f"99th percentile {late:.0f} ms, longest {max(times):.0f} ms"
+    )
+
+
+@contextmanager
+def _service(where: str) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "oclgen_cli", "db", "serve", "--port", str(port)]
+    limits = ["--reads", "100000", "--writes", "100000", "--db", where]
+    running = subprocess.Popen(command + limits, stdout=subprocess.DEVNULL, env=dict(os.environ))
+    url = f"http://127.0.0.1:{port}/"
+    try:
+        _await(url)
+        yield url
+    finally:
+        running.terminate()
+        running.wait()
+
+
+def _await(url: str) -> None:
+    for _ in range(600):
+        try:
+            httpx.get(url)
+            return
+        except httpx.TransportError:
+            time.sleep(0.1)
+    raise SystemExit("the service does not start")

@@ -1,0 +1,1 @@
+"""Whole networks, and the command that checks them against the CPU."""

@@ -1,0 +1,1 @@
+"""What ours is compared with: torch and CLBlast."""

@@ -1,0 +1,1 @@
+"""Searches on exhaustively measured spaces."""

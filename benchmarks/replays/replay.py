@@ -1,0 +1,155 @@
+"""Replays searches on exhaustively measured spaces and prints how near to the optimum they come.
+
+It measures nothing: times come from `tables.py`. Ours is `search_spaces.search.Search`,
+what `oclgen tune` asks. The peers are random search, Optuna's TPE and Kernel Tuner's strategies in
+its simulation mode (`pip install 'oclgen[bench]'`).
+
+    git clone --depth 1 https://github.com/AutoTuningAssociation/benchmark_hub HUB
+    python -m benchmarks replay HUB/cachefiles/gemm_milo/*_T4.json.gz --methods ours,greedy_ils
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Any
+
+# one thread per process: the processes are what runs side by side
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import numpy as np  # noqa: E402
+from numpy.typing import NDArray  # noqa: E402
+
+from benchmarks.replays.tables import Table, read_table  # noqa: E402
+from search_spaces.search import Search  # noqa: E402
+
+OWN = Path(__file__).parents[1] / "data/tables/gemm_register.csv.gz"
+COLD, WARM = (50, 100, 200), (10, 20, 30)
+"""Unique evaluations after which the best is looked at."""
+WARM_BEST, WARM_DEVICES = 10, 3
+"""A warm search begins with so many of the best configs of so many other devices."""
+
+Times = Sequence[float]
+"""Milliseconds of the unique evaluations of one run, in order."""
+Method = Callable[[Table, int, int], Times]
+"""Searches a table with a number of evaluations and a seed."""
+
+
+def ours(
+    table: Table, count: int, seed: int, starts: Sequence[Any] = (), ahead: int = 0
+) -> list[float]:
+    """Ask and tell; `ahead` configs more are asked for than are told, as while builds run ahead."""
+    search = Search(table.space, starts, seed)
+    times: list[float] = []
+    waiting: list[Any] = []
+    while len(times) < min(count, len(table.space)):
+        while len(waiting) <= ahead and not search.exhausted:
+            waiting.append(search.ask())
+        config = waiting.pop(0)
+        times.append(table.time(config))
+        search.tell(config, times[-1])
+    return times
+
+
+def random(table: Table, count: int, seed: int) -> list[float]:
+    """Draw without replacement."""
+    return list(np.random.default_rng(seed).permutation(table.ms)[:count])
+
+
+def tpe(table: Table, count: int, seed: int) -> list[float]:
+    """Optuna's TPE as it comes; what it asks twice or is invalid costs nothing but is told."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+    space = table.space
+    found: dict[int, float] = {}
+    while len(found) < count:
+        trial = study.ask()
+        point = [
+            trial.suggest_int(name, 0, len(values) - 1)
+            for name, values in zip(space.names, space.values, strict=True)
+        ]
+        row = space.row_at(point)
+        ms = inf if row is None else float(table.ms[row])
+        study.tell(trial, np.log(ms) if ms < inf else 20.0)
+        if row is not None:
+            found.setdefault(row, ms)
+    return list(found.values())
+
+
+def kernel_tuner(strategy: str, table: Table, count: int, seed: int) -> Times:
+    """One of Kernel Tuner's strategies with its own settings."""
+    from benchmarks.replays.kernel_tuner_peer import search
+
+    return search(strategy, table, count, seed)
+
+
+def method_of(name: str) -> Method:
+    """Return the method of that name; what is not ours is a strategy of Kernel Tuner."""
+    own: dict[str, Method] = {
+        "ours": ours,
+        "ours-ahead": partial(ours, ahead=2),
+        "random": random,
+        "tpe": tpe,
+    }
+    return own.get(name) or partial(kernel_tuner, name)
+
+
+def reached(table: Table, times: Times, counts: Sequence[int]) -> list[float]:
+    """Return the part of the optimum's speed that was found after each of `counts`."""
+    best = np.minimum.accumulate(times)
+    return [table.optimum / float(best[min(count, len(best)) - 1]) for count in counts]
+
+
+def cold(path: Path, name: str, seed: int) -> list[float]:
+    """Search one table, knowing nothing."""
+    table = read_table(path)
+    return reached(table, method_of(name)(table, COLD[-1], seed), COLD)
+
+
+def warm(path: Path, others: Sequence[Path], seed: int) -> list[float]:
+    """Search one table after the best of the others, their first ones first."""
+    table = read_table(path)
+    rankings = [read_table(other).best(WARM_BEST) for other in others]
+    mixed = [table.fitting(one) for rank in zip(*rankings, strict=True) for one in rank]
+    starts = list(dict.fromkeys(one for one in mixed if one is not None))
+    return reached(table, ours(table, WARM[-1], seed, starts), WARM)
+
+
+def line(label: str, results: NDArray[np.float64]) -> str:
+    """Return the mean over the seeds and what nine of ten of them reach, per count."""
+    nine = np.sort(results, axis=0)[len(results) // 10]
+    cells = (f"{mean:6.1%} /{most:6.1%}" for mean, most in zip(results.mean(0), nine, strict=True))
+    return f"{label:44s}" + "   ".join(cells)
+
+
+def main(
+    tables: Sequence[Path], methods: Sequence[str], seeds: int, with_others: bool, jobs: int | None
+) -> None:
+    """Replay and print; `with_others` begins each search with the best of the other tables."""
+    counts = WARM if with_others else COLD
+    print(f"mean / reached by nine of ten of {seeds} seeds, after {counts} evaluations")
+    with ProcessPoolExecutor(jobs) as pool:
+        for label, search in searches(tables or [OWN], methods, with_others):
+            results = np.array(list(pool.map(search, range(seeds))))
+            print(line(label, results), flush=True)
+
+
+def searches(
+    tables: Sequence[Path], methods: Sequence[str], with_others: bool
+) -> Iterator[tuple[str, Callable[[int], list[float]]]]:
+    """Yield what to replay: a label, and a function of the seed."""
+    for path in tables:
+        label = f"{path.parent.name}/{path.name.split('.')[0]}"
+        if with_others:
+            others = [other for other in tables if other != path]
+            yield f"{label} warm", partial(warm, path, others[:WARM_DEVICES])
+            continue
+        for name in methods:
+            yield f"{label} {name}", partial(cold, path, name)

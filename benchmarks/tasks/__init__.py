@@ -1,0 +1,1 @@
+"""What is measured: chosen shapes, and shapes that a seed draws. Nothing is run here."""

@@ -1,0 +1,199 @@
+"""Whole networks of torchvision, chosen and drawn, through torch on either side.
+
+    python -m benchmarks networks --networks resnet18,alexnet --batch 8 --check
+
+Times are of whole steps as an application makes them, the host's copies of inputs and results
+included; fp32 is strict on both sides, bf16 is autocast over channels_last, as networks are
+trained on matrix units. With `--check`, errors are against the CPU in fp32 with dropout off: of
+scores the largest difference over the largest score, of gradients the relative L2 distance of all
+of them (single tensors may be nothing but rounding).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.tasks.draw import Draw, distinct, log_uniform
+from benchmarks.tasks.task import Task
+from benchmarks.timing import Call
+from oclgen.limits import Limits
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+NETWORKS = ("resnet50", "resnet18", "vgg16", "mobilenet_v2", "alexnet")
+HALF = ("resnet50",)
+"""Those that are measured in bf16 too, where there are matrix units."""
+MODES = ("eval", "train")
+BATCH = {"cpu": 8, "gpu": 64, "other": 8}
+SIZE, CLASSES = 224, 1000
+CHECKED = 2
+"""Images of the comparison with the CPU."""
+CLASSIFIERS = Path(__file__).parents[1] / "data/classifiers.csv"
+"""torchvision's classifiers and their GFLOPs per image. Those are left out that return more than
+scores in training (GoogLeNet, Inception) or want larger images (Swin v2)."""
+DRAWN = 3
+"""Networks that a seed draws; each is measured in all modes."""
+MOST_GFLOPS = {"cpu": 5.0, "gpu": 20.0, "other": 5.0}
+"""Operations per image of a drawn network, at most."""
+
+
+def drawn(seed: int, count: int, kind: str) -> list[tuple[str, int]]:
+    """Return different (network, batch), of torchvision's classifiers for a kind of device."""
+    names = [name for name, gflops in classifiers().items() if gflops <= MOST_GFLOPS[kind]]
+    return distinct("networks", seed, count, partial(_any_network, names, BATCH[kind]))
+
+
+def classifiers() -> dict[str, float]:
+    """Return GFLOPs per image of the networks that may be drawn, by name."""
+    with CLASSIFIERS.open(newline="") as file:
+        return {row["network"]: float(row["gflops"]) for row in csv.DictReader(file)}
+
+
+def _any_network(names: list[str], most_images: int, random: Random) -> tuple[str, int]:
+    return random.choice(names), log_uniform(random, 1, most_images)
+
+
+def tasks(
+    limits: Limits, draw: Draw, batch: int = 0, names: tuple[str, ...] = NETWORKS
+) -> Iterator[Task]:
+    """Yield every network in evaluation and in training."""
+    images = batch or BATCH[limits.kind]
+    half = [name for name in names if name in HALF and "mma" in limits.instructions]
+    for name, dtype in [*((name, "fp32") for name in names), *((name, "bf16") for name in half)]:
+        for mode in MODES:
+            yield _task(name, mode, images, dtype, "networks")
+    for name, any_batch in drawn(draw.seed, draw.of(DRAWN), limits.kind):
+        for mode in MODES:
+            yield _task(name, mode, batch or any_batch, "fp32", "drawn networks", draw.seed)
+
+
+def _task(
+    name: str, mode: str, batch: int, dtype: str, group: str, seed: int | None = None
+) -> Task:
+    also = "" if dtype == "fp32" else f" {dtype}"
+    key = f"{name} {mode}, batch {batch}{also}"
+    what = {"name": name, "mode": mode, "batch": batch, "dtype": dtype}
+    return Task("networks", key, (f"{group} {mode}{also}",), 0, dtype, 0.0, 0.0, what, seed)
+
+
+def models_beside(device: str) -> Any:
+    """Return torchvision's models; beside CUDA `ocl` stays out, for torch has one accelerator."""
+    if device == "cuda":
+        return import_module("torchvision.models")
+    from ocl_backend.interop import torchvision_models
+
+    return torchvision_models()
+
+
+def step(name: str, mode: str, batch: int, device: str, dtype: str = "fp32") -> Call:
+    """Return a step of the network on `device`, with random weights and images."""
+    import torch
+
+    models = models_beside(device)
+    with torch.device(device):
+        model = getattr(models, name)(weights=None)
+    images = torch.randn(batch, 3, SIZE, SIZE)
+    if dtype != "fp32":
+        model, images = (each.to(memory_format=torch.channels_last) for each in (model, images))
+    if mode == "eval":
+        return _evaluation(model, images, device, dtype)
+    return _training(model, images, torch.randint(0, CLASSES, (batch,)), device, dtype)
+
+
+def precision(device: str, dtype: str) -> AbstractContextManager[None]:
+    """Return the context in which products are in `dtype`: autocast for "bf16"."""
+    import torch
+
+    if dtype == "fp32":
+        return nullcontext()
+    return torch.autocast(torch.device(device).type, torch.bfloat16)
+
+
+def _evaluation(model: nn.Module, images: Tensor, device: str, dtype: str) -> Call:
+    """Return the step that infers and brings the result home."""
+    import torch
+
+    model.eval()
+
+    @torch.no_grad()
+    def run() -> object:
+        with precision(device, dtype):
+            return model(images.to(device)).cpu()
+
+    return run
+
+
+def _training(model: nn.Module, images: Tensor, labels: Tensor, device: str, dtype: str) -> Call:
+    """Return the step that trains with Adam and brings the loss home."""
+    import torch
+
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    model.train()
+
+    def run() -> object:
+        optimizer.zero_grad()
+        with precision(device, dtype):
+            scores = model(images.to(device))
+            loss = torch.nn.functional.cross_entropy(scores, labels.to(device))
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return loss.item()
+
+    return run
+
+
+def operations(name: str, mode: str, batch: int) -> float:
+    """Return the operations of products and convolutions in a step, by torch's own count.
+
+    Training counts three times what evaluation does: a gradient is two products of that size.
+    """
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.device("meta"), FlopCounterMode(display=False) as counted:
+        getattr(models_beside("meta"), name)(weights=None)(torch.empty(batch, 3, SIZE, SIZE))
+    return float(counted.get_total_flops()) * (3 if mode == "train" else 1)
+
+
+def error(name: str, mode: str, device: str, dtype: str = "fp32") -> float:
+    """Return how far scores (eval) or gradients (train) are from the CPU's in fp32."""
+    import torch
+
+    torch.manual_seed(0)
+    network = getattr(models_beside(device), name)(weights=None)
+    images, labels = torch.randn(CHECKED, 3, SIZE, SIZE), torch.randint(0, CLASSES, (CHECKED,))
+    sides = (("cpu", "fp32"), (device, dtype))
+    both = [_judged(network, mode, images, labels, *side) for side in sides]
+    if mode == "eval":
+        return float((both[1] - both[0]).abs().max() / both[0].abs().max())
+    return float((both[1] - both[0]).norm() / both[0].norm())
+
+
+def _judged(
+    network: nn.Module, mode: str, images: Tensor, labels: Tensor, device: str, dtype: str
+) -> Tensor:
+    """Return scores in evaluation or all gradients in training, one vector, on the CPU."""
+    import torch
+
+    model = deepcopy(network).to(device).train(mode == "train")
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    if mode == "eval":
+        with torch.no_grad(), precision(device, dtype):
+            scores: Tensor = model(images.to(device))
+            return scores.float().cpu().flatten()
+    with precision(device, dtype):
+        loss = torch.nn.functional.cross_entropy(model(images.to(device)), labels.to(device))
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradients = [p.grad.cpu().flatten() for p in model.parameters() if p.grad is not None]
+    return torch.cat(gradients)

@@ -1,0 +1,76 @@
+// The device's allocator as torch sees it, and the entry that makes torch know the device.
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <array>
+
+#include "dispatch/operators.h"
+#include "fusion/held.h"
+#include "profiler/kineto.h"
+#include "runtime/memory.h"
+#include "runtime/observer.h"
+#include "runtime/pinned.h"
+#include "runtime/transfer.h"
+
+namespace ocl {
+
+namespace {
+
+struct Allocator final : c10::DeviceAllocator {
+  c10::DataPtr allocate(size_t bytes) override { return ocl::allocate(current_device(), bytes); }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_memory; }
+  void copy_data(void* target, const void* source, size_t bytes) const override {
+    copy(target, source, bytes);
+  }
+
+  bool initialized() override { return is_closed() || device_count() > 0; }
+  void emptyCache(c10::MempoolId_t = {0, 0}) override {
+    for (int index = 0; index < device_count(); ++index) ocl::empty_cache(c10::DeviceIndex(index));
+    empty_pinned_cache();
+  }
+  // One in-order queue per device: a block is never reused ahead of its last reader.
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    Stats stats;
+    with_stats(index, [&](Stats& now) { stats = now; });
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex index) override {
+    with_stats(index, [](Stats& stats) {
+      for (auto* array : arrays(stats))
+        for (auto& stat : *array) stat.reset_accumulated();
+      stats.num_alloc_retries = stats.num_ooms = 0;
+    });
+  }
+  void resetPeakStats(c10::DeviceIndex index) override {
+    with_stats(index, [](Stats& stats) {
+      for (auto* array : arrays(stats))
+        for (auto& stat : *array) stat.reset_peak();
+    });
+  }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    return free_and_total(index);
+  }
+
+ private:
+  static std::array<c10::CachingDeviceAllocator::StatArray*, 7> arrays(
+      c10::CachingDeviceAllocator::DeviceStats& s) {
+    return {&s.allocation, &s.segment, &s.active, &s.allocated_bytes, &s.reserved_bytes,
+            &s.active_bytes, &s.requested_bytes};
+  }
+};
+
+}  // namespace
+
+}  // namespace ocl
+
+extern "C" {
+
+// Makes torch know the device; the devices themselves may come later.
+void ocl_register() {
+  c10::SetAllocator(c10::DeviceType::PrivateUse1, new ocl::Allocator());
+  ocl::register_device();
+  ocl::register_profiler();
+  ocl::observe(ocl::fusion_observer());
+  ocl::watch_forks();
+}
+}

@@ -1,0 +1,99 @@
+#include "runtime/devices.h"
+
+#include <c10/util/Exception.h>
+#include <pthread.h>
+
+#include <deque>
+
+namespace ocl {
+
+namespace {
+
+bool forked = false;
+void (*opener)() = nullptr;
+std::string opening_error;
+int promised = 0;
+bool is_promise_taken = false;
+thread_local c10::DeviceIndex current = 0;
+
+// Leaked on purpose: tensors die after static destructors have run.
+std::deque<Device>& devices() {
+  static auto* list = new std::deque<Device>();
+  return *list;
+}
+
+}  // namespace
+
+void ensure_open() {
+  if (!opener) return;
+  // no lock: the opener needs the interpreter, which a waiting thread may hold; imports are
+  // serialised there
+  opener();
+  TORCH_CHECK(opening_error.empty(), opening_error);
+}
+
+bool is_closed() { return opener != nullptr; }
+
+int promised_device_count() {
+  if (!is_closed()) return device_count();
+  is_promise_taken = true;
+  return promised;
+}
+
+int device_count() { return int(devices().size()); }
+
+c10::DeviceIndex checked(c10::DeviceIndex index) {
+  ensure_open();
+  TORCH_CHECK(index >= 0 && index < device_count(), "there is no device ocl:", int(index), "; ",
+              device_count(), " OpenCL device(s) were found. `oclgen doctor` says what was tried.");
+  return index;
+}
+
+Device& device_at(c10::DeviceIndex index) { return devices()[size_t(index)]; }
+c10::DeviceIndex current_device() { return current; }
+void set_current_device(c10::DeviceIndex index) { current = index; }
+bool in_forked_child() { return forked; }
+
+void check_not_forked() {
+  TORCH_CHECK(!forked, "an OpenCL device cannot be used in a forked child of the process that "
+              "opened it. Start the child with the 'spawn' method.");
+}
+
+void watch_forks() {
+  pthread_atfork(nullptr, nullptr, [] { forked = device_count() > 0; });
+}
+
+}  // namespace ocl
+
+extern "C" {
+
+// Leaves the opening of the devices to `opener`, called at first use; `promise` is how many it is
+// expected to find. Null: they are open.
+void ocl_open_later(void (*opener)(), int promise) {
+  ocl::opener = opener;
+  ocl::promised = promise;
+}
+
+// What prevented the opening; "" before another try.
+void ocl_set_opening_error(const char* text) { ocl::opening_error = text; }
+
+// Binds the OpenCL entry points; returns the name of a missing one, or null.
+const char* ocl_bind(const char* loader) { return ocl::bind(loader); }
+
+// How many devices can be added: not more than were promised, if somebody relies on that.
+int ocl_room() { return ocl::is_promise_taken ? ocl::promised : int(ocl::kMostDevices); }
+
+void ocl_add_device(void* context, void* queue, const char* name, size_t total, size_t largest,
+                    int doubles) {
+  auto& device = ocl::devices().emplace_back();
+  device.context = static_cast<ocl::cl_context>(context);
+  device.queue = static_cast<ocl::cl_command_queue>(queue);
+  device.name = name;
+  device.total_bytes = total;
+  device.largest_bytes = largest;
+  device.doubles = doubles != 0;
+}
+
+// Whether the device's memory is not the host's, so that large copies go through pinned memory.
+void ocl_set_own_memory(int device, int own) { ocl::devices()[size_t(device)].own_memory = own; }
+}

@@ -1,0 +1,81 @@
+"""Nested tensors of both layouts, and torch's encoder, which would make some by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+import ocl_backend  # noqa: F401  (registers the device)
+from tests.ocl_backend.cpu_twin import place
+
+pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+
+
+def rows() -> list[Tensor]:
+    torch.manual_seed(0)
+    return [torch.randn(2, 8), torch.randn(5, 8), torch.randn(3, 8)]
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_attention_over_jagged_ones_is_an_exception(device: Any, train: bool) -> None:
+    x = torch.nested.nested_tensor(rows(), layout=torch.jagged, device=place(device))
+    heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
+    with torch.set_grad_enabled(train), pytest.raises(RuntimeError):
+        functional.scaled_dot_product_attention(heads, heads, heads)
+
+
+STRIDED: dict[str, Callable[[Any], Any]] = {
+    "relu": lambda x: torch.relu(x).unbind(),
+    "sum of two": lambda x: (x + x).unbind(),
+    "softmax": lambda x: torch.softmax(x, -1).unbind(),
+    "to the CPU": lambda x: x.to("cpu").unbind(),
+    "to half": lambda x: x.to(torch.float16).unbind(),
+    "padded": lambda x: x.to_padded_tensor(0.0),
+    "printed": lambda x: len(str(x)) > 0,
+}
+
+
+@pytest.mark.parametrize("name", STRIDED)
+def test_strided_ones(device: Any, name: str) -> None:
+    ours, theirs = (
+        STRIDED[name](torch.nested.nested_tensor(rows(), device=where))
+        for where in (place(device), "cpu")
+    )
+    if isinstance(theirs, bool):
+        assert ours == theirs
+        return
+    pairs = [(ours, theirs)] if isinstance(theirs, Tensor) else zip(ours, theirs, strict=True)
+    for mine, reference in pairs:
+        torch.testing.assert_close(mine.cpu(), reference, rtol=1e-3, atol=1e-3)
+
+
+def test_what_has_no_kernel_says_what_to_do(device: Any) -> None:
+    x = torch.nested.nested_tensor(rows(), device=place(device))
+    with pytest.raises(RuntimeError, match=r"on ocl devices\. Use .*to_padded_tensor"):
+        torch.cumsum(x, 1)
+
+
+@pytest.mark.parametrize("mask_check", [True, False])
+def test_an_encoder_with_padding(device: Any, mask_check: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 2, mask_check=mask_check).eval()
+    x = torch.randn(2, 5, 8)
+    mask = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    with torch.no_grad():
+        theirs = encoder(x, src_key_padding_mask=mask)
+        encoder.to(place(device))
+        there = x.to(place(device)), mask.to(place(device))
+        if not mask_check:  # then torch makes a nested tensor, and has no layers for those
+            with pytest.raises(RuntimeError, match="nested tensors on ocl devices"):
+                encoder(there[0], src_key_padding_mask=there[1])
+            return
+        ours = encoder(there[0], src_key_padding_mask=there[1]).cpu()
+    torch.testing.assert_close(ours[~mask], theirs[~mask], rtol=1e-4, atol=1e-5)
