@@ -56,9 +56,10 @@ def record_fields() -> str:
 
 
 def example() -> str:
-    """Return the first two lines of a shipped file, the record indented and its samples cut."""
-    header, line = EXAMPLE.read_text().splitlines()[:2]
-    record = json.loads(line)
+    """Return the head of a shipped file and its first complete record, indented, samples cut."""
+    header, *lines = EXAMPLE.read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    record = next((one for one in records if one.get("digest")), records[0])
     record["samples"] = record["samples"][:SHOWN_SAMPLES]
     return f"```json\n{header}\n{json.dumps(record, indent=1, ensure_ascii=False)}\n```"
 
