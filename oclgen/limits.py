@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
+from oclgen.plan import Buffer, Launch, Needs, Offset, Plan
+
 KIB = 1024
+POINTER_BYTES = 8
+SCALAR_BYTES = {"int": 4, "long": 8, "float": 4}
+SHARE = 2
+"""Workspaces take at most one of so many parts of a device's memory; data has the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +60,66 @@ class DeviceInfo:
     runtime_version: str
     driver_version: str
     compute_units: int
+
+
+def broken(needs: Needs, limits: Limits) -> str | None:
+    """Say with numbers which limit is broken, by which kernel or workspace; None if none is.
+
+    Asked are each kernel's work-group, its work-items in each dimension and its local memory, then
+    each workspace and their sum.
+    """
+    for kernel, local_size, local_bytes in needs.frames:
+        if (items := prod(local_size)) > limits.max_work_group:
+            return (
+                f"{kernel} has a work-group of {' x '.join(map(str, local_size))} = {items} "
+                f"work-items; the device allows {limits.max_work_group}"
+            )
+        for axis, count in enumerate(local_size):
+            if count > limits.max_work_items[axis]:
+                return (
+                    f"{kernel} has {count} work-items in dimension {axis} of a work-group; the "
+                    f"device allows {limits.max_work_items}"
+                )
+        if local_bytes > limits.local_bytes:
+            return (
+                f"{kernel} needs {local_bytes} B of local memory; the device has "
+                f"{limits.local_bytes} B"
+            )
+    return _without_room(needs.workspaces, limits) if needs.workspaces else None
+
+
+def first_broken(plan: Plan, limits: Limits) -> str | None:
+    """Say with numbers which limit a plan breaks first, and which launch does; None if none does.
+
+    Asked is what `broken` asks, and the bytes of each launch's arguments.
+    """
+    for launch in plan.launches:
+        if (size := _argument_bytes(launch)) > limits.max_argument_bytes:
+            return (
+                f"{launch.kernel} has {size} B of arguments; the device allows "
+                f"{limits.max_argument_bytes} B"
+            )
+    return broken(plan.needs, limits)
+
+
+def _without_room(workspaces: tuple[tuple[str, int], ...], limits: Limits) -> str | None:
+    for role, size in workspaces:
+        if size > limits.max_alloc_bytes:
+            return (
+                f"workspace {role} needs {size} B; the device allocates at most "
+                f"{limits.max_alloc_bytes} B at once"
+            )
+    if (total := sum(size for _, size in workspaces)) > limits.global_bytes // SHARE:
+        return (
+            f"the workspaces need {total} B of the device's {limits.global_bytes} B; at most "
+            f"1/{SHARE} is given to workspaces"
+        )
+    return None
+
+
+def _argument_bytes(launch: Launch) -> int:
+    """Return the bytes of a launch's arguments, of which an offset is a long."""
+    return sum(
+        POINTER_BYTES if isinstance(arg, Buffer | Offset) else SCALAR_BYTES[arg.type]
+        for arg in launch.args
+    )

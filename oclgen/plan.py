@@ -8,6 +8,9 @@ element offset, so a tensor that starts in the middle of its storage needs no su
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -46,6 +49,34 @@ They are zero before a launch, and it leaves them zero: plans on one queue share
 COUNTER_BYTES = 4
 
 
+class LazyText:
+    """A text that is rendered when it is first read, and pickled as the text.
+
+    Most plans of a search are asked for their sizes alone, which cost a hundredth of their text.
+    """
+
+    __slots__ = ("_render", "_text")
+
+    def __init__(self, render: Callable[[], str]) -> None:
+        self._render = render
+        self._text: str | None = None
+
+    def __str__(self) -> str:
+        """Return the text."""
+        if self._text is None:
+            self._text = self._render()
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other) if isinstance(other, LazyText | str) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel launch. Sizes are in work-items; `local_bytes` is what the kernel declares.
@@ -54,13 +85,33 @@ class Launch:
     workspaces that no other launch writes: while the weights stay the same, so do they.
     """
 
-    source: str
+    text: str | LazyText
     kernel: str
     global_size: tuple[int, ...]
     local_size: tuple[int, ...]
     args: tuple[Arg, ...]
     local_bytes: int = 0
     of_weights: bool = False
+
+    @property
+    def source(self) -> str:
+        """The program's OpenCL C."""
+        return str(self.text)
+
+
+class Frame(NamedTuple):
+    """What a launch asks of a device beside its arguments: sizes, as `Launch` has them."""
+
+    kernel: str
+    local_size: tuple[int, ...]
+    local_bytes: int = 0
+
+
+class Needs(NamedTuple):
+    """What a plan asks of a device: frames of its launches, and its workspaces, (role, bytes)."""
+
+    frames: tuple[Frame, ...]
+    workspaces: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +123,29 @@ class Plan:
     counters: int = 0
 
     @property
-    def workspace_bytes(self) -> int:
-        """Bytes of all workspaces together."""
-        return sum(size for _, size in self.workspaces)
+    def needs(self) -> Needs:
+        """What it asks of a device."""
+        frames = (Frame(one.kernel, one.local_size, one.local_bytes) for one in self.launches)
+        return Needs(tuple(frames), self.workspaces)
+
+    def digest(self) -> str:
+        """Return 16 hex digits (64 bits of SHA-256) that name what a device would be given.
+
+        Covered are, of every launch in order: the source, the kernel's name, global and local
+        sizes, the arguments (roles, and the value, type and name of each number), and the bytes of
+        local memory; then the workspaces with their bytes, and the number of counters. Not covered
+        are the problem, the config and `of_weights`, which says when a launch may be left out.
+        It is the same in every process and Python version, so records may be compared by it.
+        """
+        launches = [
+            [
+                launch.source, launch.kernel, launch.global_size, launch.local_size,
+                [[type(arg).__name__, *arg] for arg in launch.args], launch.local_bytes,
+            ]
+            for launch in self.launches
+        ]  # fmt: skip
+        content = json.dumps([launches, self.workspaces, self.counters])
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     @property
     def replaceable(self) -> frozenset[str]:

@@ -145,7 +145,7 @@ def space_of(family: str, problem: Problem, limits: Limits) -> Space:
     return enumerate_space(
         module.Config,
         {**{name: (value,) for name, value in default.items()}, **wanted},
-        lambda config: config.why_not(problem, limits) is None,
+        lambda config: config.quick_why_not(problem, limits) is None,
     )
 
 

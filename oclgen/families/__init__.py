@@ -7,8 +7,8 @@ a `DEFAULT` that is valid everywhere, and `plan`, which turns problem and config
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, asdict, fields
-from typing import Any, Protocol, get_type_hints
+from dataclasses import asdict
+from typing import Any
 
 from oclgen.families.conv import (
     conv_async,
@@ -41,28 +41,16 @@ from oclgen.families.winograd import (
     winograd_staged,
     winograd_weights,
 )
+from oclgen.family import Family
 from oclgen.limits import Limits
-from oclgen.plan import Plan
+from oclgen.parameters import ConfigError
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 
-
-class Family(Protocol):
-    """What a family's module offers."""
-
-    NAME: str
-    DEFAULT: Any
-    """A `Config` that is valid on every device."""
-    Config: Any
-    """Frozen dataclass of int, bool and str fields with `why_not(problem, limits)`."""
-
-    def serves(self, problem: Problem, /) -> bool:
-        """Say whether the family can compute the problem at all, whatever the config."""
-        ...
-
-    def plan(self, problem: Any, config: Any, /) -> Plan:
-        """Return the launch plan; the config must be valid for the problem."""
-        ...
-
+__all__ = [
+    "FAMILIES", "TRANSFORMING", "ConfigError", "Family", "config_from_dict", "config_to_json",
+    "families_for", "preferred",
+]  # fmt: skip
 
 _MODULES: tuple[Family, ...] = (
     gemm_mma,
@@ -97,15 +85,8 @@ _MODULES: tuple[Family, ...] = (
 FAMILIES: dict[str, Family] = {module.NAME: module for module in _MODULES}
 """Every family by name, in the order in which an untuned problem prefers them."""
 
-_FOR_CPUS = frozenset({"gemm_register", "conv_as_gemm_register"})
-"""Families that run anywhere and are elsewhere the last choice of an untuned problem."""
-
-TRANSFORMING = frozenset(name for name in FAMILIES if name.startswith("winograd_"))
+TRANSFORMING = frozenset(name for name, one in FAMILIES.items() if one.TRAITS.transforming)
 """Families that compute in a transformed domain, which costs digits: see `winograd_matrices`."""
-
-
-class ConfigError(ValueError):
-    """A config that does not fit its family: unknown or missing parameter, or a wrong type."""
 
 
 def families_for(problem: Problem) -> list[Family]:
@@ -117,7 +98,7 @@ def preferred(problem: Problem, limits: Limits) -> list[Family]:
     """Return `families_for` the problem, those first whose defaults suit such a device."""
     on_cpu = limits.kind == "cpu"
     families = families_for(problem)
-    return sorted(families, key=lambda one: not on_cpu and one.NAME in _FOR_CPUS)
+    return sorted(families, key=lambda one: not on_cpu and one.TRAITS.for_cpus)
 
 
 def config_to_json(config: Any) -> str:
@@ -129,23 +110,6 @@ def config_from_dict(family: str, values: dict[str, Any]) -> Any:
     """Return the config of `family` with these values.
 
     Raises:
-        ConfigError: the family is unknown, a parameter is missing, unknown or of a wrong type;
-            a config of another generator version is the usual reason.
+        ConfigError: see `Variant.from_values`.
     """
-    if family not in FAMILIES:
-        raise ConfigError(f"family {family!r} is unknown; known are {', '.join(FAMILIES)}")
-    kind = FAMILIES[family].Config
-    names = {field.name for field in fields(kind)}
-    # a parameter that came later has a default, which is what older records mean
-    needed = {field.name for field in fields(kind) if field.default is MISSING}
-    if not needed <= set(values) <= names:
-        unknown, missing = sorted(set(values) - names), sorted(needed - set(values))
-        raise ConfigError(
-            f"{family}: unknown parameters {unknown}, missing {missing}; "
-            "was the config written by another generator version?"
-        )
-    hints = get_type_hints(kind)
-    for name, value in values.items():
-        if type(value) is not (hints[name] if hints[name] in (int, bool, str) else str):
-            raise ConfigError(f"{family}: {name} is {value!r}; it must be {hints[name]}")
-    return kind(**values)
+    return Variant.from_values(family, values).config

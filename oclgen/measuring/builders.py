@@ -7,17 +7,17 @@ device.
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any
 
 from oclgen.measurement import Measurement
 from oclgen.measuring.child import Child, ChildError, WorkerError
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 
 Built = dict[str, bytes] | Measurement
 """The binaries of a variant's programs by their source, or why there are none."""
-Key = tuple[Problem, str, Any]
+Key = tuple[Problem, Variant]
 
 
 @dataclass
@@ -37,19 +37,19 @@ class Builders:
         for child in self.children:
             self._idle.put(child)
 
-    def start(self, problem: Problem, family: str, config: Any) -> None:
+    def start(self, problem: Problem, variant: Variant) -> None:
         """Begin to build a variant, unless that was begun before or there is no process for it."""
-        key = (problem, family, config)
+        key = (problem, variant)
         if self.children and key not in self._builds:
             self._builds[key] = self._threads.submit(self._build, key)
 
-    def take(self, problem: Problem, family: str, config: Any, alone: bool) -> Built:
+    def take(self, problem: Problem, variant: Variant, alone: bool) -> Built:
         """Return what became of a variant that was begun, once; without binaries if it was not.
 
         With `alone` this waits until no build is under way, since on a CPU they would slow what
         is measured next.
         """
-        future = self._builds.pop((problem, family, config), None)
+        future = self._builds.pop((problem, variant), None)
         if alone:
             wait([*self._builds.values(), *([future] if future else [])])
         return future.result() if future else {}
@@ -61,10 +61,10 @@ class Builders:
             child.close()
 
     def _build(self, key: Key) -> Built:
-        problem, family, config = key
+        problem, variant = key
         child = self._idle.get()
         try:
-            answer: Built = child.ask((problem, family, asdict(config)), "compiling")
+            answer: Built = child.ask((problem, variant.family, variant.values()), "compiling")
         except ChildError as error:
             return error.as_failure()
         except WorkerError:  # no process to be had: the one that measures builds it

@@ -137,7 +137,7 @@ def _gbytes(device: Device) -> float:
     items = min(COPY_BYTES[device.limits.kind], room) // (4 * vec * group) * group
     size = 4 * vec * items
     launch = Launch(
-        source=render("peak_copy", vec=vec),
+        text=render("peak_copy", vec=vec),
         kernel="peak_copy",
         global_size=(items,),
         local_size=(group,),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from oclgen.measurement import Cache, Measurement
 from oclgen.measuring.builders import Builders
 from oclgen.measuring.child import TIMEOUTS, Child, ChildError, Stage, WorkerError
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 
 if TYPE_CHECKING:
     from oclgen.measuring.measure import Bench
@@ -60,7 +61,7 @@ class Worker:
 
     def build_ahead(self, problem: Problem, family: str, config: Any) -> None:
         """Begin to build a variant that will be measured soon."""
-        self._builders.start(problem, family, config)
+        self._builders.start(problem, Variant(family, config))
 
     def measure(
         self, problem: Problem, family: str, config: Any, best_ms: float = float("inf")
@@ -70,10 +71,12 @@ class Worker:
         Raises:
             WorkerError: no child can be had.
         """
-        built = self._builders.take(problem, family, config, alone=not self.overlaps)
+        variant = Variant(family, config)
+        built = self._builders.take(problem, variant, alone=not self.overlaps)
         if isinstance(built, Measurement):
             return built
-        question = (problem, family, asdict(config), best_ms, self.seed, self.cache, built)
+        asked = (problem, family, variant.values())
+        question = (*asked, best_ms, self.seed, self.cache, built)
         try:
             answer: Measurement = self._child.ask(question, "preparing")
         except ChildError as error:
@@ -117,7 +120,6 @@ def serve_measurements(pipe: Connection, device: Device) -> None:
 
 def serve_builds(pipe: Connection, device: Device) -> None:
     """Build what the parent asks for until it hangs up: a child's whole work."""
-    from oclgen.families import FAMILIES, config_from_dict
     from oclgen.opencl.device import BuildError
 
     while True:
@@ -126,7 +128,7 @@ def serve_builds(pipe: Connection, device: Device) -> None:
         except EOFError:
             return
         try:
-            plan = FAMILIES[family].plan(problem, config_from_dict(family, values))
+            plan = Variant.from_values(family, values).plan(problem)
             binaries = {one.source: device.binary(one.source) for one in plan.launches}
             pipe.send(binaries)
         except BuildError as error:
@@ -145,11 +147,10 @@ def _measurement(
     binaries: dict[str, bytes],
 ) -> Measurement:
     """Measure one variant and tell the stages; what it raises is a failure of the variant."""
-    from oclgen.families import FAMILIES, config_from_dict
     from oclgen.opencl.device import BuildError
 
     try:
-        plan = FAMILIES[family].plan(bench.problem, config_from_dict(family, values))
+        plan = Variant.from_values(family, values).plan(bench.problem)
         pipe.send("compiling")
         for source, binary in binaries.items():
             bench.device.load(source, binary)

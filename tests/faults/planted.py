@@ -10,8 +10,9 @@ import sys
 from dataclasses import dataclass
 
 from oclgen import families
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import COUNTERS, Launch, Plan, buffer
+from oclgen.plan import COUNTERS, Frame, Launch, Needs, Plan, buffer
 from oclgen.problem import GemmProblem, Problem
 
 NAME = "planted"
@@ -46,14 +47,18 @@ __kernel void planted(__global const float *a, long a_at, __global const float *
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(BaseConfig):
     fault: str
 
-    def why_not(self, problem: Problem, limits: Limits) -> str | None:
+    def conflict(self, problem: Problem, limits: Limits) -> str | None:
         return None
+
+    def needs(self, problem: Problem) -> Needs:
+        return Needs((Frame(NAME, (1, 1)),), (("spare", 256),))
 
 
 DEFAULT = Config("none")
+TRAITS = Traits()
 
 
 def serves(problem: Problem) -> bool:

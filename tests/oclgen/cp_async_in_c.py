@@ -45,7 +45,7 @@ PASSING = """
 
 def in_plain_c(plan: Plan) -> Plan:
     """Return the plan with its copies and reads of local memory written in C."""
-    launches = (replace(launch, source=_text(launch.source)) for launch in plan.launches)
+    launches = (replace(launch, text=_text(launch.source)) for launch in plan.launches)
     return replace(plan, launches=tuple(launches))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from mma_emulated import emulate
 
 from oclgen.families import FAMILIES, Family, config_to_json
 from oclgen.families.conv import conv_mma
-from oclgen.families.gemm import gemm_async, gemm_mma, gemm_pairs, gemm_tma
+from oclgen.families.gemm import gemm_mma, gemm_pairs
 from oclgen.limits import KIB
 from oclgen.measuring.measure import TOLERANCE, Bench, compare, decode, encode
 from oclgen.opencl.device import Device, select
@@ -57,18 +57,11 @@ PROBLEMS: tuple[Problem, ...] = (
     ConvProblem(1, 8, 7, 6, 8, 3, 3, 2, 1, groups=2, direction="bwd_weights", layout="nhwc"),
 )
 
-ASYNC = replace(gemm_async.DEFAULT, pad_a=0, pad_b=0, pack_a=True, pack_b=True)
-MMA = replace(gemm_mma.DEFAULT, pack_a=True, pack_b=True)
-PACKING: dict[str, Any] = {
-    "conv_as_gemm_async": FAMILIES["conv_as_gemm_async"].Config(**asdict(ASYNC)),
-    "conv_as_gemm_mma": FAMILIES["conv_as_gemm_mma"].Config(**asdict(MMA)),
-    "gemm_tma": gemm_tma.DEFAULT,
-}
-"""Families whose product needs instructions that no simulator has; what packs for it is plain."""
-
+MMA = gemm_mma.TRAITS.packing
 WGMMA = replace(gemm_mma.DEFAULT, unit="wgmma", tile_k=16, warps_m=4, warps_n=1, stages=3)
 CONV_MMA = replace(conv_mma.DEFAULT, tile_k=16, warps_m=1, stages=3)
-ON_UNITS: dict[str, tuple[tuple[Problem, Any], ...]] = {
+CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
+    "gemm_async": SHARING,
     "gemm_mma": (
         (GemmProblem(19, 21, 9, dtype="bf16", trans_b=True, bias="n", residual=True), WGMMA),
         (GemmProblem(17, 40, 24, "tf32", trans_a=True, batch=2, bias="m", residual=True), MMA),
@@ -95,18 +88,15 @@ ON_UNITS: dict[str, tuple[tuple[Problem, Any], ...]] = {
         ),
     ),
 }
-"""What families compute here with their matrix units emulated."""
-IN_PLAIN_C = ("conv_async", "conv_narrow_weights", "gemm_async")
-"""Families whose instructions `in_plain_c` can say otherwise."""
-
-
-PAIRS = ("gemm_pairs", "conv_as_gemm_pairs")
+"""Problems and configs that a family is asked beside, or of matrix units instead of, the others."""
+UNITS = frozenset({"mma", "wgmma"})
+"""Instructions that take long to emulate: only `CASES` are run."""
 DOT_PAIRS = """
 #define HIGH(pairs) as_float16((pairs) & 0xffff0000u)
 #define LOW(pairs) as_float16((pairs) << 16)
 #define DOT_PAIRS(acc, x, y) ((acc) += LOW(x) * LOW(y) + HIGH(x) * HIGH(y))
 """
-"""The families' instruction in plain OpenCL C."""
+"""The instruction `vdpbf16ps` in plain OpenCL C."""
 
 
 def configs(device: Device, family: Family, problem: Problem) -> Iterator[Any]:
@@ -139,10 +129,10 @@ def run(device: Device, problem: Problem, family: Family, config: Any) -> None:
 def run_packing(device: Device, problem: Problem, family: Family) -> None:
     """Run the launches that pack, once; their results are tested elsewhere."""
     able = replace(device.limits, local_bytes=47 * KIB, instructions=frozenset(ANSWERS))
-    if PACKING[family.NAME].why_not(problem, able):
+    if family.TRAITS.packing.why_not(problem, able):
         return
     print(f"case {problem.key()} {family.NAME}, packing alone", flush=True)
-    plan = family.plan(problem, PACKING[family.NAME])
+    plan = family.plan(problem, family.TRAITS.packing)
     packs = tuple(launch for launch in plan.launches if launch.kernel.startswith("packed"))
     assert packs
     device.prepare(Plan(packs, plan.workspaces), Bench(device, problem).buffers).run()
@@ -152,37 +142,35 @@ def run_emulated(device: Device, name: str) -> int:
     """Run a family around emulated units and return how many problems ran."""
     emulate(pytest.MonkeyPatch())
     able = replace(device, limits=replace(device.limits, instructions=frozenset(ANSWERS)))
-    for problem, config in ON_UNITS[name]:
+    for problem, config in CASES[name]:
         assert config.why_not(problem, able.limits) is None, config.why_not(problem, able.limits)
         run(able, problem, FAMILIES[name], config)
-    return len(ON_UNITS[name])
+    return len(CASES[name])
 
 
 def main(name: str) -> None:
     """Run every problem that the family of this name serves, and say how many ran."""
     device, family, count = select("oclgrind"), FAMILIES[name], 0
-    if name in ON_UNITS:
+    wanted, cases = family.TRAITS.instructions, CASES.get(name, ())
+    if cases and wanted & UNITS:
         print(f"done {run_emulated(device, name)}", flush=True)
         return
-    if name in PAIRS:
-        gemm_pairs.dot = lambda: DOT_PAIRS
-        able = replace(device.limits, instructions=frozenset(ANSWERS))
-        device = replace(device, limits=able)
-    if name in IN_PLAIN_C:
-        device.limits = replace(device.limits, instructions=frozenset({"cp_async"}))
+    # what stands for the instructions in OpenCL C: `DOT_PAIRS` for one, `in_plain_c` for another
+    gemm_pairs.dot = lambda: DOT_PAIRS
+    in_c = wanted & {"cp_async", gemm_pairs.INSTRUCTION}
+    device.limits = replace(device.limits, instructions=frozenset(in_c))
+    packing_alone = family.TRAITS.packing is not None and not cases
     for problem in PROBLEMS:
-        if name in PACKING and family.serves(problem):
+        if packing_alone and family.serves(problem):
             run_packing(device, problem, family)
             count += 1
         elif family.serves(problem):
             for config in configs(device, family, problem):
                 run(device, problem, family, config)
                 count += 1
-    if name == gemm_async.NAME:
-        for problem, config in SHARING:
-            run(device, problem, family, config)
-        count += len(SHARING)
-    print(f"done {count}", flush=True)
+    for problem, config in cases:
+        run(device, problem, family, config)
+    print(f"done {count + len(cases)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def test_every_parameter_changes_the_text() -> None:
         (TMA, replace(PROBLEM, dtype="tf32"), ("tf32", "pack_b")),
         (replace(TMA, tile_n=96, pack_b=True), PROBLEM, ("64 columns", "96")),
         (replace(TMA, tile_n=96), PROBLEM, ("tile_n=96", "panels of 64")),
-        (replace(TMA, tile_n=128, stages=6), PROBLEM, ("6 stages", "49352", "48128")),
+        (replace(TMA, tile_n=128, stages=6), PROBLEM, ("gemm_tma", "49352", "48128")),
         (replace(TMA, split_k=40), PROBLEM, ("split_k=40", "k=400", "split_k=13")),
     ],
 )

@@ -27,10 +27,11 @@ from oclgen.families import FAMILIES, TRANSFORMING, families_for
 from oclgen.families.gemm import gemm_register
 from oclgen.families.winograd.winograd_blocked import phases
 from oclgen.families.winograd.winograd_common import geometry, pixels_group
-from oclgen.families.winograd.winograd_staged import gemm_text, parse_gemm
+from oclgen.families.winograd.winograd_staged import gemm_text
 from oclgen.limits import KIB, Limits
 from oclgen.plan import Buffer, Plan
 from oclgen.problem import DIRECTIONS, ConvProblem
+from oclgen.variant import Variant
 from search_spaces.space import seeds_of, space_of
 
 SMALLEST = Limits()
@@ -135,11 +136,11 @@ def test_channels_last_is_for_gpus_and_reads_neighbours(direction: Any) -> None:
         (replace(FUSED, stage_u=False, pad_u=4), GPU, ("pad_u=4",)),
         (replace(FUSED, vec=3), GPU, ("vec=3",)),
         (replace(STAGED, vec_k=16), CPU, ("vec_k=16", "24 filters")),
-        (replace(STAGED, local_t=2048), GPU, ("local_t=2048", "1024")),
+        (replace(STAGED, local_t=2048), GPU, ("winograd_input", "2048 x 1", "1024")),
         (replace(STAGED, gemm="gemm_magic:a=1"), CPU, ("gemm_magic", "gemm_staged")),
         (replace(STAGED, gemm="gemm_register:a=1"), CPU, ("a=1", "item_m")),
         (replace(STAGED, gemm=STAGED.gemm.replace("item_n=4", "item_n=6")), CPU, ("item_n=6",)),
-        (STAGED, replace(CPU, global_bytes=KIB), ("1024 B", "half")),
+        (STAGED, replace(CPU, global_bytes=KIB), ("1024 B", "1/2")),
     ],
 )  # fmt: skip
 def test_refusals_name_the_numbers(config: Any, limits: Limits, words: tuple[str, ...]) -> None:
@@ -174,7 +175,7 @@ def test_backward_data_swaps_roles_and_padding() -> None:
 
 def test_a_product_survives_its_text() -> None:
     text = gemm_text("gemm_register", gemm_register.DEFAULT)
-    assert parse_gemm(text) == ("gemm_register", gemm_register.DEFAULT)
+    assert Variant.from_text(text) == Variant("gemm_register", gemm_register.DEFAULT)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 16])

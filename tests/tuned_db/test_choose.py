@@ -310,7 +310,7 @@ def test_a_remembered_choice_costs_a_dictionary_lookup() -> None:
 
 
 def test_configs_are_read_back_strictly() -> None:
-    with pytest.raises(ConfigError, match="item_m is 'x'"):
+    with pytest.raises(ConfigError, match="item_m='x'"):
         config_from_dict(gemm_register.NAME, {**vars_of(config()), "item_m": "x"})
 
 

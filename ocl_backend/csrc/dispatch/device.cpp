@@ -6,9 +6,11 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "dispatch/operators.h"
+#include "fusion/held.h"
+#include "profiler/kineto.h"
 #include "runtime/faults.h"
 #include "runtime/observer.h"
-#include "dispatch/operators.h"
 #include "runtime/pinned.h"
 #include "runtime/transfer.h"
 
@@ -250,10 +252,18 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
   storage.set_nbytes(bytes);
 }
 
-void register_device() {
-  c10::impl::registerDeviceGuard(kType, new Guard());
-  at::RegisterPrivateUse1HooksInterface(new Hooks());
-  pinned_allocator();
-}
-
 }  // namespace ocl
+
+extern "C" {
+
+// Makes torch know the device; the devices themselves may come later.
+void ocl_register() {
+  c10::SetAllocator(ocl::kType, ocl::allocator());
+  c10::impl::registerDeviceGuard(ocl::kType, new ocl::Guard());
+  at::RegisterPrivateUse1HooksInterface(new ocl::Hooks());
+  ocl::pinned_allocator();
+  ocl::register_profiler();
+  ocl::observe(ocl::fusion_observer());
+  ocl::watch_forks();
+}
+}

@@ -29,7 +29,6 @@ at::Scalar local_scalar_dense(const at::Tensor& self);
 void strided_copy(const at::Tensor& source, const at::Tensor& target);
 
 // device.cpp
-void register_device();
 const at::Generator& default_generator(c10::DeviceIndex index);
 
 }  // namespace ocl

@@ -58,6 +58,8 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes);
 
 // Memory of a device from the caching allocator. Raises `OutOfMemoryError`.
 c10::DataPtr allocate(c10::DeviceIndex index, size_t bytes);
+// The same, as torch asks for it (allocator.cpp).
+c10::DeviceAllocator* allocator();
 // Frees what `allocate` gave; null is ignored.
 void free_memory(void* address);
 

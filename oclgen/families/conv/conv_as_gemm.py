@@ -5,16 +5,14 @@ It has no kernel and no parameters of its own; each GEMM family gets a convoluti
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from oclgen.family import Family, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Arg, Buffer, Offset, Plan
+from oclgen.plan import Arg, Buffer, Needs, Offset, Plan
 from oclgen.problem import ConvProblem, GemmProblem, Problem
-
-if TYPE_CHECKING:
-    from oclgen.families import Family
 
 
 @lru_cache(maxsize=64)
@@ -69,6 +67,7 @@ class ConvAsGemm:
 
     gemm: Family
     NAME: str
+    TRAITS: Traits
     Config: Any
     DEFAULT: Any
 
@@ -82,7 +81,7 @@ class ConvAsGemm:
     def plan(self, problem: ConvProblem, config: Any, /) -> Plan:
         """Return the GEMM family's launches with the convolution's buffers."""
         roles = dict(zip("abc", _ROLES[problem.layout, problem.direction], strict=True))
-        plan = self.gemm.plan(_product(problem), config)
+        plan = self.gemm.plan(_product(problem), self.gemm.Config(**asdict(config)))
         launches = tuple(
             replace(launch, args=tuple(_renamed(arg, roles) for arg in launch.args))
             for launch in plan.launches
@@ -108,13 +107,20 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
 
         __slots__ = ()
 
-        def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-            """Say with numbers why this config cannot serve `problem` on such a device, or None."""
-            why: str | None = super().why_not(_product(problem), limits)
+        def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+            """Say with numbers what the family itself has against this, or None."""
+            why: str | None = super().conflict(_product(problem), limits)
             return why
 
+        def needs(self, problem: ConvProblem) -> Needs:
+            """Return what the plan asks of a device."""
+            needs: Needs = super().needs(_product(problem))
+            return needs
+
     default = Config(**{name: getattr(gemm.DEFAULT, name) for name in _names(gemm)})
-    return ConvAsGemm(gemm, f"conv_as_{gemm.NAME}", Config, default)
+    packing = gemm.TRAITS.packing
+    traits = replace(gemm.TRAITS, packing=packing and Config(**asdict(packing)))
+    return ConvAsGemm(gemm, f"conv_as_{gemm.NAME}", traits, Config, default)
 
 
 def _names(gemm: Family) -> list[str]:

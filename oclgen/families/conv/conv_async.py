@@ -6,44 +6,47 @@ It is `conv_gemm` without the registers that hold a tile on its way, with the re
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TypeGuard
 
 from oclgen.families.conv import conv_gemm_operands as parts
 from oclgen.families.conv import conv_gemm_plan as around
 from oclgen.families.gemm import gemm_async
-from oclgen.families.gemm.gemm_parts import ALIGNED, work_group_too_large
+from oclgen.families.gemm.gemm_parts import ALIGNED
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Plan
+from oclgen.parameters import Local, Pad, Parts, Stages, Tile, Warps
+from oclgen.plan import Needs, Plan
 from oclgen.problem import ConvProblem, Problem
 
 NAME = "conv_async"
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    tile_m: int
-    tile_n: int
-    tile_k: int
-    local_m: int
-    local_n: int
-    warp_m: int
-    pad: int
-    stages: int
+    tile_m: Tile
+    tile_n: Tile
+    tile_k: Tile
+    local_m: Local
+    local_n: Local
+    warp_m: Warps
+    pad: Pad
+    stages: Stages
     taps_outer: bool
-    split_k: int
-    group_m: int
+    split_k: Parts
+    group_m: Parts
     order: str
 
     @property
     def product(self) -> gemm_async.Config:
         """The product's parameters: what `gemm_async` knows of tiles holds here too."""
-        shared = asdict(self)
-        pad = shared.pop("pad")
-        del shared["taps_outer"]
-        return gemm_async.Config(**shared, pad_a=pad, pad_b=pad, pack_a=False, pack_b=False)
+        return gemm_async.Config(
+            self.tile_m, self.tile_n, self.tile_k, self.local_m, self.local_n, self.warp_m,
+            pad_a=self.pad, pad_b=self.pad, stages=self.stages, split_k=self.split_k,
+            group_m=self.group_m, pack_a=False, pack_b=False, order=self.order,
+        )  # fmt: skip
 
     @property
     def tiles(self) -> parts.Tiles:
@@ -53,20 +56,22 @@ class Config:
             copied=True,
         )  # fmt: skip
 
-    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         if reason := limits.why_no("cp_async"):
             return reason
         return (
             self.product.shape_conflict()
             or self._copy_conflict(problem)
-            or self._memory_conflict(limits)
-            or work_group_too_large(self.local_m * self.local_n, 1, limits)
+            or self._memory_conflict()
             or around.layout_why_not(problem, limits)
-            or around.sum_why_not(problem, limits)
             or around.reduction_why_not(problem, self.tiles, self.split_k)
-            or around.memory_why_not(problem, self.tiles, self.split_k, limits)
         )
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        local_bytes = self.product.local_bytes
+        return around.needs(NAME, problem, self.tiles, self.split_k, local_bytes)
 
     def _copy_conflict(self, problem: ConvProblem) -> str | None:
         if self.pad % parts.QUAD:
@@ -78,13 +83,8 @@ class Config:
             )
         return None
 
-    def _memory_conflict(self, limits: Limits) -> str | None:
+    def _memory_conflict(self) -> str | None:
         product = self.product
-        if product.local_bytes > limits.local_bytes:
-            return (
-                f"tile {self.tile_m}x{self.tile_n}x{self.tile_k} in {self.stages} stages needs "
-                f"{product.local_bytes} B of local memory; the device has {limits.local_bytes}"
-            )
         if not product.sum_rows:
             return (
                 f"{product.item_n} sums of each of {product.work_items} work-items do not fit in "
@@ -97,6 +97,7 @@ DEFAULT = Config(
     tile_m=64, tile_n=64, tile_k=8, local_m=8, local_n=8, warp_m=4, pad=4, stages=2,
     taps_outer=True, split_k=1, group_m=8, order="m",
 )  # fmt: skip
+TRAITS = Traits(instructions=frozenset({"cp_async"}))
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:

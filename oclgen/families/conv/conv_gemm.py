@@ -12,8 +12,10 @@ from typing import TypeGuard
 from oclgen.families.conv import conv_gemm_operands as parts
 from oclgen.families.conv import conv_gemm_plan as around
 from oclgen.families.gemm.gemm_parts import aligned_preamble
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Plan
+from oclgen.parameters import Local, Pad, Parts, Stages, Tile, Unroll, Vector
+from oclgen.plan import Needs, Plan
 from oclgen.problem import ConvProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble
 
@@ -24,22 +26,22 @@ MAX_ACCUMULATORS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legends stand at the heads of its templates."""
 
-    tile_m: int
-    tile_n: int
-    tile_k: int
-    local_m: int
-    local_n: int
-    vec_m: int
-    vec_n: int
-    pad: int
-    buffers: int
+    tile_m: Tile
+    tile_n: Tile
+    tile_k: Tile
+    local_m: Local
+    local_n: Local
+    vec_m: Vector
+    vec_n: Vector
+    pad: Pad
+    buffers: Stages
     prefetch: bool
-    unroll_k: int
+    unroll_k: Unroll
     taps_outer: bool
-    split_k: int
+    split_k: Parts
     m_fastest: bool
 
     @property
@@ -57,18 +59,20 @@ class Config:
         """Local memory of a work-group."""
         return 4 * self.buffers * self.tile_k * (self.tile_m + self.tile_n + 2 * self.pad)
 
-    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         return (
             around.layout_why_not(problem, limits)
             or self._tile_why_not("m", self.tile_m, self.local_m, self.vec_m)
             or self._tile_why_not("n", self.tile_n, self.local_n, self.vec_n)
             or self._copy_why_not(problem)
-            or self._group_why_not(limits)
+            or self._registers_why_not()
             or self._reduction_why_not(problem)
-            or self._memory_why_not(problem, limits)
-            or around.sum_why_not(problem, limits)
         )
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        return around.needs(NAME, problem, self.tiles, self.split_k, self.local_bytes)
 
     def _tile_why_not(self, axis: str, tile: int, local: int, vec: int) -> str | None:
         if vec not in VECTOR_WIDTHS:
@@ -105,14 +109,8 @@ class Config:
             return f"pad={self.pad} misaligns the copies of {width} weights at once; use 0"
         return None
 
-    def _group_why_not(self, limits: Limits) -> str | None:
-        items = self.work_items
-        if items > min(limits.max_work_group, limits.max_work_items[0]):
-            return (
-                f"local_m={self.local_m} local_n={self.local_n} is a work-group of {items}; the "
-                f"device allows {limits.max_work_group} in {limits.max_work_items}"
-            )
-        accumulators = self.tile_m * self.tile_n // items
+    def _registers_why_not(self) -> str | None:
+        accumulators = self.tile_m * self.tile_n // self.work_items
         if accumulators > MAX_ACCUMULATORS:
             return (
                 f"tile_m={self.tile_m} tile_n={self.tile_n} needs {accumulators} accumulators per "
@@ -127,21 +125,12 @@ class Config:
             return f"tile_k={self.tile_k} is no multiple of unroll_k={self.unroll_k}"
         return around.reduction_why_not(problem, self.tiles, self.split_k)
 
-    def _memory_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        if self.local_bytes > limits.local_bytes:
-            remedy = "buffers=1" if self.buffers > 1 else "a smaller tile_k"
-            return (
-                f"tile_m={self.tile_m} tile_n={self.tile_n} tile_k={self.tile_k} "
-                f"buffers={self.buffers} needs {self.local_bytes} B of local memory; the device "
-                f"has {limits.local_bytes}. Try {remedy}"
-            )
-        return around.memory_why_not(problem, self.tiles, self.split_k, limits)
-
 
 DEFAULT = Config(
     tile_m=64, tile_n=64, tile_k=8, local_m=8, local_n=8, vec_m=4, vec_n=4, pad=0, buffers=1,
     prefetch=True, unroll_k=8, taps_outer=True, split_k=1, m_fastest=True,
 )  # fmt: skip
+TRAITS = Traits()
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:

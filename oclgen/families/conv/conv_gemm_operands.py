@@ -20,7 +20,7 @@ from oclgen.families.conv.correlation import (
     reads_in_place,
     windows,
 )
-from oclgen.plan import ceil_div, round_up
+from oclgen.plan import LazyText, ceil_div, round_up
 from oclgen.problem import ConvProblem
 from oclgen.render import render
 
@@ -61,7 +61,7 @@ class Product:
     m: int
     n: int
     phases: int
-    text: str
+    text: LazyText
     a_type: str
     run: int
     wide: str = ""
@@ -137,23 +137,27 @@ def of_correlations(problem: ConvProblem, tiles: Tiles) -> Product:
     """Return the product of a problem that is made of correlations, with packed weights."""
     parts = phases(problem)
     columns_at_once = width_b(problem, tiles)
-    text = render(
-        "conv_gemm_correlation",
-        sizes=size_text(problem, tiles),
-        tables={} if tiles.taps_outer else _tables(problem, tiles),
-        taps_outer=tiles.taps_outer,
-        one_tap=all(part.rows.taps * part.cols.taps <= 1 for part in parts),
-        checked=not all(part.inside for part in parts),
-        ragged=tiles.taps_outer and parts[0].depth % tiles.k > 0,
-        full=all(part.reduction % tiles.k == 0 for part in parts),
-        copied=tiles.copied,
-        width_a=QUAD if tiles.copied else width_a(tiles),
-        width_b=columns_at_once,
-        tile_n=tiles.n,
-        work_items=tiles.work_items,
-        copiers_a=loading(tiles, tiles.m // QUAD, tiles.k),
-        copiers_b=loading(tiles, tiles.n // columns_at_once, tiles.k),
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "conv_gemm_correlation",
+            sizes=size_text(problem, tiles),
+            tables={} if tiles.taps_outer else _tables(problem, tiles),
+            taps_outer=tiles.taps_outer,
+            one_tap=all(part.rows.taps * part.cols.taps <= 1 for part in parts),
+            checked=not all(part.inside for part in parts),
+            ragged=tiles.taps_outer and parts[0].depth % tiles.k > 0,
+            full=all(part.reduction % tiles.k == 0 for part in parts),
+            copied=tiles.copied,
+            width_a=QUAD if tiles.copied else width_a(tiles),
+            width_b=columns_at_once,
+            tile_n=tiles.n,
+            work_items=tiles.work_items,
+            copiers_a=loading(tiles, tiles.m // QUAD, tiles.k),
+            copiers_b=loading(tiles, tiles.n // columns_at_once, tiles.k),
+        )
+
     whole = all(part.rows.whole and part.cols.whole for part in parts)
     columns = max(part.batch * part.results for part in parts)
     run = parts[0].results if whole else 1
@@ -165,17 +169,21 @@ def of_weights(problem: ConvProblem, tiles: Tiles) -> Product:
     """Return the product that is the gradient of the weights."""
     m, n, k = weights_extents(problem)
     sizes = weights_sizes(problem) | {"STEPS": ceil_div(k, tiles.k)}
-    text = render(
-        "conv_gemm_weights",
-        sizes=defines([sizes]),
-        checked=not windows(problem).inside,
-        strung=reads_in_place(windows(problem)),
-        full=m % tiles.m == 0,
-        copied=tiles.copied,
-        work_items=tiles.work_items,
-        copiers_a=loading(tiles, tiles.k, tiles.m),
-        copiers_b=loading(tiles, tiles.k, tiles.n),
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "conv_gemm_weights",
+            sizes=defines([sizes]),
+            checked=not windows(problem).inside,
+            strung=reads_in_place(windows(problem)),
+            full=m % tiles.m == 0,
+            copied=tiles.copied,
+            work_items=tiles.work_items,
+            copiers_a=loading(tiles, tiles.k, tiles.m),
+            copiers_b=loading(tiles, tiles.k, tiles.n),
+        )
+
     return Product(m, n, 1, text, "elem_t", n)
 
 

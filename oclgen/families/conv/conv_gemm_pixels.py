@@ -19,7 +19,7 @@ from oclgen.families.conv.conv_gemm_operands import (
     width_a,
 )
 from oclgen.families.conv.correlation import reads_in_place, windows
-from oclgen.plan import ceil_div
+from oclgen.plan import LazyText, ceil_div
 from oclgen.problem import ConvProblem
 from oclgen.render import render
 
@@ -28,19 +28,23 @@ def of_correlations(problem: ConvProblem, tiles: Tiles) -> Product:
     """Return the product of a problem that is made of correlations, with packed weights."""
     parts = phases(problem)
     lengths = [part.depth if tiles.taps_outer else part.reduction for part in parts]
-    text = render(
-        "conv_gemm_pixels",
-        sizes=size_text(problem, tiles),
-        taps_outer=tiles.taps_outer,
-        one_tap=all(part.rows.taps * part.cols.taps <= 1 for part in parts),
-        checked=not all(part.inside for part in parts),
-        ragged=any(length % tiles.k for length in lengths),
-        copied=tiles.copied,
-        width_a=QUAD if tiles.copied else width_a(tiles),
-        work_items=tiles.work_items,
-        copiers_a=loading(tiles, tiles.m // QUAD, tiles.k),
-        copiers_b=loading(tiles, tiles.k, tiles.n),
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "conv_gemm_pixels",
+            sizes=size_text(problem, tiles),
+            taps_outer=tiles.taps_outer,
+            one_tap=all(part.rows.taps * part.cols.taps <= 1 for part in parts),
+            checked=not all(part.inside for part in parts),
+            ragged=any(length % tiles.k for length in lengths),
+            copied=tiles.copied,
+            width_a=QUAD if tiles.copied else width_a(tiles),
+            work_items=tiles.work_items,
+            copiers_a=loading(tiles, tiles.m // QUAD, tiles.k),
+            copiers_b=loading(tiles, tiles.k, tiles.n),
+        )
+
     rows, columns = parts[0].channels, max(part.batch * part.results for part in parts)
     return Product(rows, columns, len(parts), text, "float", run=rows, along="m")
 
@@ -53,20 +57,24 @@ def of_weights(problem: ConvProblem, tiles: Tiles) -> Product:
         "a": QUAD if tiles.copied and m % QUAD == 0 else 1,
         "b": QUAD if tiles.copied and depth % QUAD == 0 else 1,
     }
-    text = render(
-        "conv_gemm_pixels_weights",
-        sizes=defines([weights_sizes(problem) | {"STEPS": ceil_div(k, tiles.k)}]),
-        checked=not windows(problem).inside,
-        strung=reads_in_place(windows(problem)),
-        full=m % tiles.m == 0,
-        copied=tiles.copied,
-        width_a=width["a"],
-        width_b=width["b"],
-        tile_m=tiles.m,
-        tile_n=tiles.n,
-        work_items=tiles.work_items,
-        copiers_a=loading(tiles, tiles.m // width["a"], tiles.k),
-        copiers_b=loading(tiles, tiles.n // width["b"], tiles.k),
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "conv_gemm_pixels_weights",
+            sizes=defines([weights_sizes(problem) | {"STEPS": ceil_div(k, tiles.k)}]),
+            checked=not windows(problem).inside,
+            strung=reads_in_place(windows(problem)),
+            full=m % tiles.m == 0,
+            copied=tiles.copied,
+            width_a=width["a"],
+            width_b=width["b"],
+            tile_m=tiles.m,
+            tile_n=tiles.n,
+            work_items=tiles.work_items,
+            copiers_a=loading(tiles, tiles.m // width["a"], tiles.k),
+            copiers_b=loading(tiles, tiles.n // width["b"], tiles.k),
+        )
+
     wide = "".join(name for name, words in width.items() if words > 1)
     return Product(m, n, 1, text, "elem_t", run=n, wide=wide)

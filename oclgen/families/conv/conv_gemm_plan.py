@@ -33,7 +33,7 @@ from oclgen.families.parts.planes import (
 )
 from oclgen.families.parts.strided_weights import strided_weights
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import dtype_preamble, render
 
@@ -115,26 +115,18 @@ def _steps(problem: ConvProblem, tile_k: int, taps_outer: bool) -> int:
     )
 
 
-def memory_why_not(problem: ConvProblem, tiles: Tiles, split_k: int, limits: Limits) -> str | None:
-    """Say with numbers which workspace the device cannot allocate, or None."""
-    for role, size in workspaces(problem, tiles, split_k):
-        if size > limits.max_alloc_bytes:
-            return (
-                f"split_k={split_k} tile_m={tiles.m} tile_k={tiles.k} needs {size} B in the "
-                f"buffer {role}; the device allows {limits.max_alloc_bytes}"
-            )
-    return None
+def needs(kernel: str, problem: ConvProblem, tiles: Tiles, split_k: int, local_bytes: int) -> Needs:
+    """Return what the plan around the product's `kernel` asks of a device."""
+    frames: tuple[Frame, ...] = (Frame(kernel, (tiles.work_items, 1), local_bytes),)
+    if _of_turned_weights(problem):
+        frames += _weights_sum(problem).needs.frames
+    return Needs(frames, workspaces(problem, tiles, split_k))
 
 
-def sum_why_not(problem: ConvProblem, limits: Limits) -> str | None:
-    """Say with numbers why planes cannot be added on such a device, or None."""
-    allowed = min(limits.max_work_group, limits.max_work_items[0])
-    if not _of_turned_weights(problem) or allowed >= WEIGHTS_ITEMS:
-        return None
-    return (
-        f"planes of weights are added by work-groups of {WEIGHTS_ITEMS}; the device allows "
-        f"{limits.max_work_group} in {limits.max_work_items}"
-    )
+@lru_cache(maxsize=64)
+def _weights_sum(problem: ConvProblem) -> Plan:
+    """Return the sum of planes of turned weights alone, which takes the same for any number."""
+    return Plan((_sum(problem, 1),))
 
 
 def workspaces(problem: ConvProblem, tiles: Tiles, split_k: int) -> tuple[tuple[str, int], ...]:
@@ -195,24 +187,28 @@ def launch_of(
     tiles_m, tiles_n = ceil_div(product.m, tiles.m), ceil_div(product.n, tiles.n)
     # a pixel's groups are neighbours in memory: so are then the work-groups that read and write it
     groups_first = problem.layout == "nhwc" and problem.groups > 1
-    source = render(
-        kernel,
-        **epilogue(problem, "c", summed),
-        operands=product.text,
-        phases=product.phases,
-        tiles_m=tiles_m,
-        tiles_n=tiles_n,
-        index=index_type(problem),
-        split_k=split_k,
-        summed=summed,
-        along=product.along,
-        groups_first=groups_first,
-        plane_elements=output_elements(problem),
-        **values,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            kernel,
+            **epilogue(problem, "c", summed),
+            operands=str(product.text),
+            phases=product.phases,
+            tiles_m=tiles_m,
+            tiles_n=tiles_n,
+            index=index_type(problem),
+            split_k=split_k,
+            summed=summed,
+            along=product.along,
+            groups_first=groups_first,
+            plane_elements=output_elements(problem),
+            **values,
+        )
+
     across, down = (problem.groups, 1) if groups_first else (1, problem.groups)
     return Launch(
-        source=source,
+        text=text,
         kernel=kernel,
         global_size=(
             across * tiles_m * tiles_n * tiles.work_items,
@@ -241,20 +237,24 @@ def pack(problem: ConvProblem, tiles: Tiles) -> Launch:
     parts = phases(problem)
     pixels, taps = problem.layout == "nhwc", max(part.rows.taps * part.cols.taps for part in parts)
     channels = max(_packed_channels(part, tiles, pixels) for part in parts if part.reduction)
-    source = render(
-        "conv_gemm_pack",
-        preamble=dtype_preamble(problem.dtype),
-        sizes=size_text(problem, tiles),
-        taps_outer=tiles.taps_outer,
-        pixels=pixels,
-        group_step="DEPTH * w_in" if problem.direction == "bwd_data" else "M * w_out",
-        taps=taps,
-        channels=PACK_CHANNELS,
-        local_size=PACK_LOCAL,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "conv_gemm_pack",
+            preamble=dtype_preamble(problem.dtype),
+            sizes=size_text(problem, tiles),
+            taps_outer=tiles.taps_outer,
+            pixels=pixels,
+            group_step="DEPTH * w_in" if problem.direction == "bwd_data" else "M * w_out",
+            taps=taps,
+            channels=PACK_CHANNELS,
+            local_size=PACK_LOCAL,
+        )
+
     rows = round_up(round_up(parts[0].channels, tiles.m), PACK_LOCAL)
     return Launch(
-        source=source,
+        text=text,
         kernel="conv_gemm_pack",
         global_size=(rows, ceil_div(channels, PACK_CHANNELS), len(parts) * problem.groups * taps),
         local_size=(PACK_LOCAL, 1, 1),

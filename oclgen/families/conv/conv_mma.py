@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeGuard
+from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.conv import conv_mma_operands as parts
 from oclgen.families.conv.conv_gemm_operands import phases
 from oclgen.families.conv.correlation import output_elements
 from oclgen.families.gemm import gemm_mma
 from oclgen.families.gemm.gemm_mma_tiles import Layout
-from oclgen.families.gemm.gemm_parts import aligned_preamble, slice_length, workspace_too_large
+from oclgen.families.gemm.gemm_parts import aligned_preamble, slice_length
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.planes import PLANES, planes_bytes, sum_planes
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
-from oclgen.plan import Launch, Plan, buffer, ceil_div
+from oclgen.parameters import Parts, Range, Stages, Tile, Warps
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div
 from oclgen.problem import DTYPES, ConvProblem, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -31,19 +33,19 @@ MAX_KERNEL = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legends stand at the heads of its templates."""
 
     unit: str
-    tile_m: int
-    tile_n: int
-    tile_k: int
-    warps_m: int
-    warps_n: int
-    stages: int
-    pending: int
-    split_k: int
-    group_m: int
+    tile_m: Tile
+    tile_n: Tile
+    tile_k: Tile
+    warps_m: Warps
+    warps_n: Warps
+    stages: Stages
+    pending: Annotated[int, Range(0, 16)]
+    split_k: Parts
+    group_m: Parts
 
     def gemm(self, problem: ConvProblem) -> gemm_mma.Config:
         """Return the same tiles as parameters of the implicit product; weights are packed."""
@@ -51,17 +53,23 @@ class Config:
         pack_a = forward and problem.layout == "nchw"
         return replace(gemm_mma.DEFAULT, **asdict(self), pack_a=pack_a, pack_b=forward > pack_a)
 
-    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
-        return self.gemm(problem).why_not(_product(problem), limits) or workspace_too_large(
-            dict(_workspaces(problem, self)), limits
-        )
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
+        return self.gemm(problem).conflict(_product(problem), limits)
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        ((_, local_size, local_bytes),) = self.gemm(problem).needs(_product(problem)).frames
+        kernel = f"{NAME}_weights" if problem.direction == "bwd_weights" else NAME
+        frame = Frame(kernel, local_size, local_bytes)
+        return Needs((frame,), _workspaces(problem, self))
 
 
 DEFAULT = Config(
     unit="mma", tile_m=64, tile_n=64, tile_k=32, warps_m=2, warps_n=2, stages=2, pending=0,
     split_k=1, group_m=8,
 )  # fmt: skip
+TRAITS = Traits(instructions=frozenset({"mma", "wgmma"}))
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -110,22 +118,26 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
     image = parts.images(problem)[0]
     nhwc, whole = problem.layout == "nhwc", all(p.rows.whole and p.cols.whole for p in launched)
     neighbours = launched[0].channels if nhwc else launched[0].results if whole else 1
-    source = render(
-        NAME,
-        **_common(problem, config),
-        sizes=parts.sizes_text(problem, _weights_layout(problem, config)),
-        **epilogue(problem, split=split),
-        staging=config.gemm(problem).staging(_product(problem)),
-        pixels="a" if nhwc else "b",
-        slice=_slice(problem, config) // config.tile_k,
-        in_place=image.in_place,
-        run=_run(problem, config, neighbours),
-        whole=whole,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            **_common(problem, config),
+            sizes=parts.sizes_text(problem, _weights_layout(problem, config)),
+            **epilogue(problem, split=split),
+            staging=config.gemm(problem).staging(_product(problem)),
+            pixels="a" if nhwc else "b",
+            slice=_slice(problem, config) // config.tile_k,
+            in_place=image.in_place,
+            run=_run(problem, config, neighbours),
+            whole=whole,
+        )
+
     out = PLANES if split else problem.output
     operands = (*image.argument(), *buffer(parts.PACKED))
     args = (*operands, *terms(problem, split), *buffer(out))
-    return _launch(problem, config, NAME, source, (len(launched), config.split_k), args)
+    return _launch(problem, config, NAME, text, (len(launched), config.split_k), args)
 
 
 def _run(problem: ConvProblem, config: Config, neighbours: int) -> int:
@@ -136,15 +148,19 @@ def _run(problem: ConvProblem, config: Config, neighbours: int) -> int:
 
 def _of_weights(problem: ConvProblem, config: Config) -> Launch:
     images = parts.images(problem)
-    source = render(
-        f"{NAME}_weights",
-        **_common(problem, config),
-        sizes=parts.weights_sizes(problem),
-        slice=_slice(problem, config),
-        in_place=any(image.in_place for image in images),
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            f"{NAME}_weights",
+            **_common(problem, config),
+            sizes=parts.weights_sizes(problem),
+            slice=_slice(problem, config),
+            in_place=any(image.in_place for image in images),
+        )
+
     args = (*images[0].argument(), *images[1].argument(), *buffer(PLANES))
-    return _launch(problem, config, f"{NAME}_weights", source, (config.split_k, 1), args)
+    return _launch(problem, config, f"{NAME}_weights", text, (config.split_k, 1), args)
 
 
 def _common(problem: ConvProblem, config: Config) -> dict[str, Any]:
@@ -183,14 +199,15 @@ def _launch(
     problem: ConvProblem,
     config: Config,
     kernel: str,
-    source: str,
+    text: LazyText,
     planes: tuple[int, int],
     args: Any,
 ) -> Launch:
     product, gemm = _product(problem), config.gemm(problem)
     tiles = ceil_div(product.m, config.tile_m) * ceil_div(product.n, config.tile_n)
+    wgmma = config.unit == "wgmma"
     return Launch(
-        source=ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source,
+        text=LazyText(lambda: ptx.with_target(str(text), "sm_90a")) if wgmma else text,
         kernel=kernel,
         global_size=(tiles * gemm.work_items, *planes),
         local_size=(gemm.work_items, 1, 1),

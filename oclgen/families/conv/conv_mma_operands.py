@@ -13,7 +13,7 @@ from oclgen.families.conv.correlation import Correlation
 from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES, Layout
 from oclgen.families.parts import planes as planes_of
 from oclgen.families.parts.strided_weights import strided_weights
-from oclgen.plan import Arg, Launch, buffer, ceil_div, round_up
+from oclgen.plan import Arg, Launch, LazyText, buffer, ceil_div, round_up
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem
 from oclgen.render import render
 
@@ -87,24 +87,28 @@ class Image:
     def _turn(self) -> Launch:
         wide = chunk(self.problem)
         span, few = 8 * wide, self.padded <= FEW_CHUNKS * wide
-        source = render(
-            "conv_mma_turn",
-            word="uint" if wide == 4 else "ushort",
-            chunk=wide,
-            channels=self.channels,
-            padded=self.padded,
-            pixels=self.pixels,
-            planes=self.problem.layout == "nchw",
-            vec=next(v for v in (wide, 4, 2, 1) if self.pixels % v == 0),
-            few=few,
-            tf32=self.problem.dtype == "tf32",
-        )
+
+        @LazyText
+        def text() -> str:
+            return render(
+                "conv_mma_turn",
+                word="uint" if wide == 4 else "ushort",
+                chunk=wide,
+                channels=self.channels,
+                padded=self.padded,
+                pixels=self.pixels,
+                planes=self.problem.layout == "nchw",
+                vec=next(v for v in (wide, 4, 2, 1) if self.pixels % v == 0),
+                few=few,
+                tf32=self.problem.dtype == "tf32",
+            )
+
         groups = (
             ceil_div(self.pixels, TURN_ITEMS if few else TURN_PIXELS),
             ceil_div(self.padded, wide if few else span),
         )
         return Launch(
-            source=source,
+            text=text,
             kernel="conv_mma_turn",
             global_size=(TURN_ITEMS * groups[0], groups[1], self.problem.batch),
             local_size=(TURN_ITEMS, 1, 1),
@@ -165,22 +169,26 @@ def pack(problem: ConvProblem, layout: Layout) -> Launch | None:
     if not parts[0].reduction:
         return None
     wide = chunk(problem)
-    source = render(
-        "conv_mma_pack",
-        word="uint" if wide == 4 else "ushort",
-        chunk=wide,
-        sizes=sizes_text(problem, layout),
-        tile=layout.tile,
-        tile_k=layout.tile_k,
-        row_bytes=layout.row_bytes,
-        swizzle=layout.swizzle("row"),
-        tf32=problem.dtype == "tf32",
-        local_size=PACK_ITEMS,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "conv_mma_pack",
+            word="uint" if wide == 4 else "ushort",
+            chunk=wide,
+            sizes=sizes_text(problem, layout),
+            tile=layout.tile,
+            tile_k=layout.tile_k,
+            row_bytes=layout.row_bytes,
+            swizzle=layout.swizzle("row"),
+            tf32=problem.dtype == "tf32",
+            local_size=PACK_ITEMS,
+        )
+
     chunks = max(_steps(problem, part, layout) for part in parts) * layout.tile_k // wide
     rows = round_up(parts[0].channels, layout.tile)
     return Launch(
-        source=source,
+        text=text,
         kernel="conv_mma_pack",
         global_size=(round_up(rows * chunks, PACK_ITEMS), len(parts), 1),
         local_size=(PACK_ITEMS, 1, 1),

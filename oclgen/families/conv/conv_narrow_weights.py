@@ -9,13 +9,16 @@ Depthwise weights are `depthwise_weights`'; many channels are implicit GEMM's an
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from math import gcd
 from typing import TypeGuard
 
 from oclgen.families.conv.correlation import Correlation, output_elements, windows
-from oclgen.families.parts.planes import PLANES, planes_why_not, summed
+from oclgen.families.parts.planes import PLANES, planes_space, summed
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div
+from oclgen.parameters import Item, Local, Parts, Stages
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div
 from oclgen.problem import DTYPES, ConvProblem, Problem, in_planes
 from oclgen.render import dtype_preamble, render
 
@@ -35,41 +38,38 @@ SLICES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    item_m: int
-    item_c: int
-    tap_rows: int
-    patch_h: int
-    local_m: int
-    local_c: int
-    local_k: int
-    stages: int
-    split: int
+    item_m: Item
+    item_c: Item
+    tap_rows: Item
+    patch_h: Item
+    local_m: Local
+    local_c: Local
+    local_k: Local
+    stages: Stages
+    split: Parts
 
-    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         if reason := self._stages_why_not(problem, limits):
             return reason
-        shape = Shape(problem, self)
-        return self._group_why_not(shape, limits) or self._memory_why_not(problem, shape, limits)
+        return self._registers_why_not(shape_of(problem, self))
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        shape = shape_of(problem, self)
+        frame = Frame(NAME, (shape.work_items, 1, 1), shape.local_bytes)
+        return Needs((frame,), planes_space(problem, shape.planes))
 
     def _stages_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        if self.split < 1 or self.stages < 1:
-            return f"split={self.split} stages={self.stages}; there must be one of each"
         if self.stages > 1 and DTYPES[problem.dtype] != FLOAT_BYTES:
             return f"stages={self.stages} copies words as they are; {problem.dtype} needs stages=1"
         return limits.why_no("cp_async") if self.stages > 1 else None
 
-    def _group_why_not(self, shape: Shape, limits: Limits) -> str | None:
-        items, allowed = shape.work_items, min(limits.max_work_group, limits.max_work_items[0])
-        if items > allowed:
-            return (
-                f"local_m={self.local_m} local_c={self.local_c} local_k={self.local_k} with "
-                f"{shape.tap_tiles} tiles of taps is a work-group of {items}; the device allows "
-                f"{allowed}"
-            )
+    def _registers_why_not(self, shape: Shape) -> str | None:
+        items = shape.work_items
         registers = min(UNIT_REGISTERS // items, ITEM_REGISTERS)
         if shape.registers > registers:
             return (
@@ -78,14 +78,6 @@ class Config:
                 f"{items} work-items; they have {registers}"
             )
         return None
-
-    def _memory_why_not(self, problem: ConvProblem, shape: Shape, limits: Limits) -> str | None:
-        if shape.local_bytes > limits.local_bytes:
-            return (
-                f"patch_h={self.patch_h} local_k={self.local_k} stages={self.stages} needs "
-                f"{shape.local_bytes} B of local memory; the device has {limits.local_bytes}"
-            )
-        return planes_why_not(problem, shape.planes, self.split, limits)
 
 
 class Shape:
@@ -123,9 +115,16 @@ class Shape:
         self.local_bytes = FLOAT_BYTES * words
 
 
+@lru_cache(maxsize=64)
+def shape_of(problem: ConvProblem, config: Config) -> Shape:
+    """Return what a config makes of a problem."""
+    return Shape(problem, config)
+
+
 DEFAULT = Config(
     item_m=2, item_c=1, tap_rows=8, patch_h=1, local_m=2, local_c=1, local_k=32, stages=1, split=512
 )
+TRAITS = Traits(instructions=frozenset({"cp_async"}))
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -141,7 +140,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launch that sums over patches, and the sum of the planes if there are any."""
-    shape = Shape(problem, config)
+    shape = shape_of(problem, config)
     return summed(_launch(problem, config, shape), problem, shape.planes, SLICES)
 
 
@@ -149,22 +148,26 @@ def _launch(problem: ConvProblem, config: Config, shape: Shape) -> Launch:
     part, ragged = shape.part, shape.part.rows.results % config.patch_h != 0
     beyond = shape.tap_rows * shape.tap_tiles > part.rows.taps
     values = {**asdict(config), "tap_rows": shape.tap_rows, "split": shape.planes}
-    source = render(
-        NAME,
-        preamble=dtype_preamble(problem.dtype),
-        sizes=_sizes(part, shape),
-        work_items=shape.work_items,
-        window_h=shape.window_h,
-        local_words=shape.local_bytes // FLOAT_BYTES,
-        checked_h=ragged or beyond or not part.rows.inside,
-        checked_w=not part.cols.inside,
-        ragged=ragged,
-        edge_m=part.channels % (config.item_m * config.local_m) != 0,
-        edge_c=part.depth % (config.item_c * config.local_c) != 0,
-        **values,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            preamble=dtype_preamble(problem.dtype),
+            sizes=_sizes(part, shape),
+            work_items=shape.work_items,
+            window_h=shape.window_h,
+            local_words=shape.local_bytes // FLOAT_BYTES,
+            checked_h=ragged or beyond or not part.rows.inside,
+            checked_w=not part.cols.inside,
+            ragged=ragged,
+            edge_m=part.channels % (config.item_m * config.local_m) != 0,
+            edge_c=part.depth % (config.item_c * config.local_c) != 0,
+            **values,
+        )
+
     return Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(shape.work_items * shape.blocks_m * shape.blocks_c, shape.planes, 1),
         local_size=(shape.work_items, 1, 1),

@@ -12,8 +12,10 @@ from typing import NamedTuple, TypeGuard
 from oclgen.families.conv.correlation import Axis, Correlation, Run, correlations, operands, runs_of
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.pack import PACKED, Packing, transpose_text
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div
+from oclgen.parameters import Item, Unroll, Vector
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div
 from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -30,14 +32,14 @@ MAX_TEXT = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    images: int
-    item_x: int
-    vec: int
-    vecs: int
-    unroll: int
+    images: Item
+    item_x: Item
+    vec: Vector
+    vecs: Item
+    unroll: Unroll
     taps_outer: bool
     channels_fastest: bool
 
@@ -46,8 +48,8 @@ class Config:
         """Channels per work-item."""
         return self.vec * self.vecs
 
-    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         if limits.kind == "gpu":
             return f"{NAME} gives each work-item whole vectors of channels; GPUs take conv_gemm"
         if self.vec not in VECTOR_WIDTHS:
@@ -67,10 +69,12 @@ class Config:
         written = max(self._written_out(part.cols) for part in parts)
         if written > MAX_TEXT:
             return f"{written} multiply-adds would be written out; at most {MAX_TEXT} are allowed"
-        size = packing(parts[0], problem, self).bytes
-        if size > limits.max_alloc_bytes:
-            return f"packed weights take {size} B; the device allows {limits.max_alloc_bytes}"
         return None
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        packed = packing(parts_of(problem)[0], problem, self)
+        return Needs((Frame(NAME, (1, 1, 1)),), ((PACKED, packed.bytes),))
 
     def _written_out(self, cols: Axis) -> int:
         runs = (run for variant in variants(cols, self.item_x) for run in variant.runs)
@@ -84,6 +88,7 @@ class Config:
 DEFAULT = Config(
     images=1, item_x=8, vec=16, vecs=1, unroll=1, taps_outer=False, channels_fastest=False
 )
+TRAITS = Traits()
 
 
 class Variant(NamedTuple):
@@ -150,18 +155,22 @@ def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: 
     read, written = operands(problem)[1:]
     columns = ceil_div(part.cols.results, config.item_x)
     grid = (packed.blocks * part.groups, part.batch // config.images * part.rows.results * columns)
-    source = render(
-        NAME,
-        preamble=dtype_preamble(problem.dtype),
-        transpose=transpose_text(config.vec),
-        sizes=_sizes(problem, part, packed) | {"COLUMNS": columns},
-        variants=variants(part.cols, config.item_x),
-        **epilogue(problem, "out"),
-        store_step=part.cols.store_step,
-        **asdict(config),
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            preamble=dtype_preamble(problem.dtype),
+            transpose=transpose_text(config.vec),
+            sizes=_sizes(problem, part, packed) | {"COLUMNS": columns},
+            variants=variants(part.cols, config.item_x),
+            **epilogue(problem, "out"),
+            store_step=part.cols.store_step,
+            **asdict(config),
+        )
+
     return Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(*(grid if config.channels_fastest else grid[::-1]), 1),
         local_size=(1, 1, 1),

@@ -10,9 +10,11 @@ from typing import TypeGuard
 
 from oclgen.families.conv.correlation import Correlation, Run, runs_of, strung_windows
 from oclgen.families.parts.pack import PACKED, Packing
-from oclgen.families.parts.planes import PLANES, planes_bytes, sum_planes
+from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div
+from oclgen.parameters import Item, Parts, Unroll, Vector
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div
 from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -26,18 +28,18 @@ MAX_KERNEL_W = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    item_c: int
-    vec: int
-    vecs: int
-    unroll: int
-    split: int
+    item_c: Item
+    vec: Vector
+    vecs: Item
+    unroll: Unroll
+    split: Parts
     outputs_fastest: bool
 
-    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         if limits.kind == "gpu":
             return f"{NAME} gives each work-item whole vectors of channels; GPUs take conv_gemm"
         if self.vec not in VECTOR_WIDTHS:
@@ -54,14 +56,16 @@ class Config:
         rows = problem.batch * strung_windows(problem).rows.results
         if not 1 <= self.split <= rows:
             return f"split={self.split}, but there are only {rows} rows to be split"
-        planes = planes_bytes(problem, self.split) if self.split > 1 else 0
-        size = max(_packing(problem, self).bytes, planes)
-        if size > limits.max_alloc_bytes:
-            return f"a workspace of {size} B is needed; the device allows {limits.max_alloc_bytes}"
         return None
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        packed = (PACKED, _packing(problem, self).bytes)
+        return Needs((Frame(NAME, (1, 1, 1)),), (packed, *planes_space(problem, self.split)))
 
 
 DEFAULT = Config(item_c=1, vec=16, vecs=1, unroll=1, split=1, outputs_fastest=False)
+TRAITS = Traits()
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -76,11 +80,13 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches that pack y, sum over positions, and sum the planes if there are any."""
     packed = _packing(problem, config)
-    launches = (packed.launch("y", problem.dtype), _launch(problem, config, packed))
-    if config.split == 1:
-        return Plan(launches, ((PACKED, packed.bytes),))
-    spaces = ((PACKED, packed.bytes), (PLANES, planes_bytes(problem, config.split)))
-    return Plan((*launches, sum_planes(problem, config.split)), spaces)
+    launches: tuple[Launch, ...] = (
+        packed.launch("y", problem.dtype),
+        _launch(problem, config, packed),
+    )
+    if config.split > 1:
+        launches = (*launches, sum_planes(problem, config.split))
+    return Plan(launches, config.needs(problem).workspaces)
 
 
 def _packing(problem: ConvProblem, config: Config) -> Packing:
@@ -97,17 +103,21 @@ def _launch(problem: ConvProblem, config: Config, packed: Packing) -> Launch:
     windows = strung_windows(problem)
     inputs = ceil_div(windows.depth, config.item_c) * windows.rows.taps
     grid = (packed.blocks * windows.groups, inputs)
-    source = render(
-        NAME,
-        preamble=dtype_preamble(problem.dtype),
-        sizes=_sizes(windows, config),
-        taps=windows.cols.taps,
-        runs=_runs(windows),
-        edge=windows.depth % config.item_c != 0,
-        **asdict(config),
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            preamble=dtype_preamble(problem.dtype),
+            sizes=_sizes(windows, config),
+            taps=windows.cols.taps,
+            runs=_runs(windows),
+            edge=windows.depth % config.item_c != 0,
+            **asdict(config),
+        )
+
     return Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(*(grid if config.outputs_fastest else grid[::-1]), config.split),
         local_size=(1, 1, 1),

@@ -13,8 +13,10 @@ from typing import NamedTuple, TypeGuard
 from oclgen.families.conv.correlation import Axis, correlations, operands
 from oclgen.families.gemm.gemm_parts import aligned_preamble
 from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.parameters import Item, Local, Vector
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import STORED, VECTOR_WIDTHS, dtype_preamble, render
 
@@ -29,22 +31,24 @@ MAX_TEXT = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    patch_h: int
-    patch_w: int
-    vec: int
+    patch_h: Item
+    patch_w: Item
+    vec: Vector
     guarded: bool
-    local_size: int
+    local_size: Local
 
-    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         if self.vec not in VECTOR_WIDTHS:
             return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
-        if self.local_size > min(limits.max_work_group, limits.max_work_items[0]):
-            return f"local_size={self.local_size}; the device allows {limits.max_work_group}"
         return self._patch_why_not(problem)
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        return Needs((Frame(NAME, (self.local_size, 1, 1)),))
 
     def _patch_why_not(self, problem: ConvProblem) -> str | None:
         allowed = MAX_GUARDED if self.guarded else MAX_WINDOW
@@ -74,6 +78,7 @@ class Config:
 
 
 DEFAULT = Config(patch_h=1, patch_w=4, vec=4, guarded=True, local_size=32)
+TRAITS = Traits()
 
 
 class Window(NamedTuple):
@@ -181,24 +186,28 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
     rows, cols = phases(problem)
     columns = ceil_div(cols[0].results, config.patch_w)
     bands = ceil_div(rows[0].results, config.patch_h)
-    source = render(
-        NAME,
-        preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
-        sizes=_sizes(problem, config) | {"COLUMNS": columns, "BANDS": bands},
-        blocks=() if config.guarded else blocks(cols, config.patch_w, config.vec),
-        rows=[taps_of(axis, window(rows, config.patch_h)) for axis in rows],
-        cols=[taps_of(axis, window(cols, config.lanes)) for axis in cols],
-        step_w=cols[0].step,
-        store_h=rows[0].store_step,
-        store_w=cols[0].store_step,
-        written_w=cols[0].written,
-        elem_bytes=2 if STORED[problem.dtype] != "float" else 4,
-        **epilogue(problem, "out"),
-        **asdict(config),
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
+            sizes=_sizes(problem, config) | {"COLUMNS": columns, "BANDS": bands},
+            blocks=() if config.guarded else blocks(cols, config.patch_w, config.vec),
+            rows=[taps_of(axis, window(rows, config.patch_h)) for axis in rows],
+            cols=[taps_of(axis, window(cols, config.lanes)) for axis in cols],
+            step_w=cols[0].step,
+            store_h=rows[0].store_step,
+            store_w=cols[0].store_step,
+            written_w=cols[0].written,
+            elem_bytes=2 if STORED[problem.dtype] != "float" else 4,
+            **epilogue(problem, "out"),
+            **asdict(config),
+        )
+
     items = columns * bands * problem.buffers[written][0] * problem.buffers[written][1]
     return Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(round_up(items, config.local_size), 1, 1),
         local_size=(config.local_size, 1, 1),

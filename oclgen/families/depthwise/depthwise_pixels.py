@@ -18,8 +18,10 @@ from oclgen.families.depthwise.depthwise import (
     window,
 )
 from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.parameters import Item, Local, Vector
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -27,20 +29,18 @@ NAME = "depthwise_pixels"
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    patch_h: int
-    patch_w: int
-    vec: int
-    local_size: int
+    patch_h: Item
+    patch_w: Item
+    vec: Vector
+    local_size: Local
 
-    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         if reason := vec_conflict(problem, self.vec):
             return reason
-        if self.local_size > min(limits.max_work_group, limits.max_work_items[0]):
-            return f"local_size={self.local_size}; the device allows {limits.max_work_group}"
         allowed = MAX_WINDOW if limits.kind == "cpu" else MAX_GUARDED
         rows, cols = phases(problem)
         size = window(rows, self.patch_h).elements * window(cols, self.patch_w).elements
@@ -55,8 +55,13 @@ class Config:
             return f"{written} multiply-adds would be written out; at most {MAX_TEXT} are"
         return None
 
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        return Needs((Frame(NAME, (self.local_size, 1, 1)),))
+
 
 DEFAULT = Config(patch_h=1, patch_w=4, vec=1, local_size=64)
+TRAITS = Traits()
 
 
 def vec_conflict(problem: ConvProblem, vec: int) -> str | None:
@@ -87,29 +92,33 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     columns = ceil_div(cols[0].results, config.patch_w)
     bands = ceil_div(rows[0].results, config.patch_h)
     across, down = window(cols, config.patch_w), window(rows, config.patch_h)
-    source = render(
-        NAME,
-        preamble=dtype_preamble(problem.dtype),
-        sizes={
-            "BATCH": problem.batch, "CHANNELS": problem.in_channels, "COLUMNS": columns,
-            "BANDS": bands, "TAPS": problem.kernel_h * problem.kernel_w,
-            "READ_H": rows[0].read, "READ_W": cols[0].read,
-            "WRITTEN_H": rows[0].written, "WRITTEN_W": cols[0].written,
-            "STEP_H": rows[0].step, "STEP_W": cols[0].step,
-            "WINDOW_H": down.elements, "WINDOW_W": across.elements,
-            "WINDOW_FIRST_H": down.first, "WINDOW_FIRST_W": across.first,
-        },
-        rows=[taps_of(axis, down) for axis in rows],
-        cols=[taps_of(axis, across) for axis in cols],
-        store_h=rows[0].store_step,
-        store_w=cols[0].store_step,
-        kernel_w=problem.kernel_w,
-        **epilogue(problem, "out"),
-        **asdict(config),
-    )  # fmt: skip
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            preamble=dtype_preamble(problem.dtype),
+            sizes={
+                "BATCH": problem.batch, "CHANNELS": problem.in_channels, "COLUMNS": columns,
+                "BANDS": bands, "TAPS": problem.kernel_h * problem.kernel_w,
+                "READ_H": rows[0].read, "READ_W": cols[0].read,
+                "WRITTEN_H": rows[0].written, "WRITTEN_W": cols[0].written,
+                "STEP_H": rows[0].step, "STEP_W": cols[0].step,
+                "WINDOW_H": down.elements, "WINDOW_W": across.elements,
+                "WINDOW_FIRST_H": down.first, "WINDOW_FIRST_W": across.first,
+            },
+            rows=[taps_of(axis, down) for axis in rows],
+            cols=[taps_of(axis, across) for axis in cols],
+            store_h=rows[0].store_step,
+            store_w=cols[0].store_step,
+            kernel_w=problem.kernel_w,
+            **epilogue(problem, "out"),
+            **asdict(config),
+        )  # fmt: skip
+
     items = problem.batch * bands * columns * problem.in_channels // config.vec
     launch = Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(round_up(items, config.local_size), 1, 1),
         local_size=(config.local_size, 1, 1),

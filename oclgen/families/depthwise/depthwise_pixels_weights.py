@@ -12,9 +12,11 @@ from oclgen.families.conv.correlation import windows
 from oclgen.families.depthwise.depthwise import MAX_GUARDED, MAX_TEXT, MAX_WINDOW, window
 from oclgen.families.depthwise.depthwise_pixels import is_depthwise, vec_conflict
 from oclgen.families.depthwise.depthwise_weights import MAX_TAPS
-from oclgen.families.parts.planes import PLANES, planes_why_not, summed
+from oclgen.families.parts.planes import PLANES, planes_space, summed
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.parameters import Item, Local, Parts, Vector
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -22,31 +24,33 @@ NAME = "depthwise_pixels_weights"
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    patch_h: int
-    patch_w: int
-    vec: int
-    local_c: int
-    local_k: int
-    split: int
+    patch_h: Item
+    patch_w: Item
+    vec: Vector
+    local_c: Local
+    local_k: Local
+    split: Parts
 
-    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         if reason := vec_conflict(problem, self.vec):
             return reason
-        if (items := self.local_c * self.local_k) > limits.max_work_group:
-            return (
-                f"local_c={self.local_c} local_k={self.local_k} are {items} work-items; the device "
-                f"allows {limits.max_work_group}"
-            )
-        if (size := 4 * self.vec * items) > limits.local_bytes:
-            return f"{items} work-items sum in {size} B; there are {limits.local_bytes}"
         if not 1 <= self.split <= (count := patches(problem, self)):
             return f"split={self.split}, but there are only {count} patches to be split"
-        reason = planes_why_not(problem, self.split, self.split, limits)
-        return reason or self._patch_why_not(problem, limits)
+        return self._patch_why_not(problem, limits)
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        frame = Frame(NAME, (self.local_c, self.local_k, 1), self.local_bytes)
+        return Needs((frame,), planes_space(problem, self.split))
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of local memory: a vector of sums for each work-item."""
+        return 4 * self.vec * self.local_c * self.local_k
 
     def _patch_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         part, taps = windows(problem), problem.kernel_h * problem.kernel_w
@@ -65,6 +69,7 @@ class Config:
 
 
 DEFAULT = Config(patch_h=1, patch_w=2, vec=1, local_c=16, local_k=4, split=1)
+TRAITS = Traits()
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -88,20 +93,24 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
 
 
 def _launch(problem: ConvProblem, config: Config) -> Launch:
-    source = render(
-        NAME,
-        preamble=dtype_preamble(problem.dtype),
-        sizes=_sizes(problem, config),
-        **asdict(config),
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            preamble=dtype_preamble(problem.dtype),
+            sizes=_sizes(problem, config),
+            **asdict(config),
+        )
+
     across = round_up(problem.in_channels // config.vec, config.local_c)
     return Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(across, config.local_k, config.split),
         local_size=(config.local_c, config.local_k, 1),
         args=(*buffer("y"), *buffer("x"), *buffer(PLANES if config.split > 1 else "w")),
-        local_bytes=4 * config.vec * config.local_c * config.local_k,
+        local_bytes=config.local_bytes,
     )
 
 

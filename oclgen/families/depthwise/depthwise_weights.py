@@ -10,9 +10,11 @@ from typing import TypeGuard
 
 from oclgen.families.conv.correlation import Correlation, windows
 from oclgen.families.depthwise.depthwise import MAX_GUARDED, MAX_WINDOW, blocks, window
-from oclgen.families.parts.planes import PLANES, planes_why_not, summed
+from oclgen.families.parts.planes import PLANES, planes_space, summed
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.parameters import Item, Local, Parts, Vector
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -23,28 +25,23 @@ MAX_TAPS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    patch_h: int
-    patch_w: int
-    vec: int
+    patch_h: Item
+    patch_w: Item
+    vec: Vector
     guarded: bool
-    local_size: int
-    local_k: int
-    split: int
+    local_size: Local
+    local_k: Local
+    split: Parts
 
-    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         if self.vec not in VECTOR_WIDTHS:
             return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
-        if self.local_size > min(limits.max_work_group, limits.max_work_items[0]):
-            return f"local_size={self.local_size}; the device allows {limits.max_work_group}"
         if self.local_k.bit_count() != 1 or self.local_size % self.local_k:
             return f"local_k={self.local_k} must be a power of 2 that divides {self.local_size}"
-        taps = problem.kernel_h * problem.kernel_w
-        if self.local_k > 1 and (size := 4 * self.local_size * taps) > limits.local_bytes:
-            return f"local_size={self.local_size} takes {size} B; there are {limits.local_bytes}"
         part = windows(problem)
         rows, cols = window((part.rows,), self.patch_h), window((part.cols,), self.lanes)
         size = rows.elements * cols.elements + self.patch_h * self.lanes
@@ -56,7 +53,17 @@ class Config:
             )
         if not 1 <= self.split <= (count := patches(part, self)):
             return f"split={self.split}, but there are only {count} patches to be split"
-        return planes_why_not(problem, self.split, self.split, limits)
+        return None
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        frame = Frame(NAME, (self.local_size, 1, 1), self.local_bytes(problem))
+        return Needs((frame,), planes_space(problem, self.split))
+
+    def local_bytes(self, problem: ConvProblem) -> int:
+        """Return the bytes of local memory: sums of all taps, where work-items share a plane."""
+        taps = problem.kernel_h * problem.kernel_w
+        return 4 * self.local_size * taps if self.local_k > 1 else 0
 
     @property
     def lanes(self) -> int:
@@ -65,6 +72,7 @@ class Config:
 
 
 DEFAULT = Config(patch_h=4, patch_w=1, vec=1, guarded=True, local_size=64, local_k=64, split=1)
+TRAITS = Traits()
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -93,22 +101,27 @@ def _launch(problem: ConvProblem, config: Config, part: Correlation) -> Launch:
     reach = ceil_div(window((part.cols,), config.lanes).elements, step)
     offsets = [tap * part.cols.tap_step for tap in range(part.cols.taps)]
     items = problem.out_channels * config.split * config.local_k
-    source = render(
-        NAME,
-        preamble=dtype_preamble(problem.dtype),
-        sizes=_sizes(part, config),
-        blocks=() if config.guarded else blocks((part.cols,), config.patch_w, config.vec),
-        taps=[at % step * reach + at // step for at in offsets],
-        taps_h=part.rows.taps,
-        step_w=step,
-        **asdict(config),
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            preamble=dtype_preamble(problem.dtype),
+            sizes=_sizes(part, config),
+            blocks=() if config.guarded else blocks((part.cols,), config.patch_w, config.vec),
+            taps=[at % step * reach + at // step for at in offsets],
+            taps_h=part.rows.taps,
+            step_w=step,
+            **asdict(config),
+        )
+
     return Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(round_up(items, config.local_size), 1, 1),
         local_size=(config.local_size, 1, 1),
         args=(*buffer("y"), *buffer("x"), *buffer(PLANES if config.split > 1 else "w")),
+        local_bytes=config.local_bytes(problem),
     )
 
 

@@ -8,14 +8,27 @@ of the steps of several, laid end to end (Stream-K, Osama et al. 2023). Who come
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TypeGuard
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
 from oclgen.families.parts.epilogue import epilogue
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import COUNTERS, Arg, Launch, Plan, Scalar, buffer, ceil_div
+from oclgen.parameters import Local, Pad, Parts, Range, Stages, Tile, Warps
+from oclgen.plan import (
+    COUNTERS,
+    Arg,
+    Frame,
+    Launch,
+    LazyText,
+    Needs,
+    Plan,
+    Scalar,
+    buffer,
+    ceil_div,
+)
 from oclgen.problem import GemmProblem, Problem
 from oclgen.render import render
 
@@ -34,25 +47,25 @@ INT_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    tile_m: int
-    tile_n: int
-    tile_k: int
-    local_m: int
-    local_n: int
-    warp_m: int
-    pad_a: int
-    pad_b: int
-    stages: int
-    split_k: int
-    group_m: int
+    tile_m: Tile
+    tile_n: Tile
+    tile_k: Tile
+    local_m: Local
+    local_n: Local
+    warp_m: Warps
+    pad_a: Pad
+    pad_b: Pad
+    stages: Stages
+    split_k: Parts
+    group_m: Parts
     pack_a: bool
     pack_b: bool
-    local_k: int = 1
+    local_k: Local = 1
     order: str = "m"
-    groups: int = 0
+    groups: Annotated[int, Range(0, 1 << 16)] = 0
 
     @property
     def item_m(self) -> int:
@@ -100,18 +113,16 @@ class Config:
         count = 2 * self.groups or self.split_k * self.tiles(problem)
         return self.shared * count * self.tile_m * self.tile_n * parts.FLOAT_BYTES
 
-    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         if reason := limits.why_no("cp_async"):
             return reason
         return (
             self.shape_conflict()
             or self._copy_conflict(problem, "a", self.tile_m, self.pad_a, self.pack_a)
             or self._copy_conflict(problem, "b", self.tile_n, self.pad_b, self.pack_b)
-            or self._memory_conflict(problem, limits)
             or parts.empty_slice(problem.k, self.split_k, self.tile_k)
             or self._sharing_conflict(problem)
-            or parts.work_group_too_large(self.work_items, 1, limits)
         )
 
     def shape_conflict(self) -> str | None:
@@ -195,24 +206,24 @@ class Config:
 
     def workspaces(self, problem: GemmProblem) -> tuple[tuple[str, int], ...]:
         """Return role and bytes of each workspace: packed operands, and partial sums of tiles."""
-        packed = sizes_of(self.packed(problem)).items()
+        packed = sizes_of(self.packed(problem))
         size = self.partials_bytes(problem)
-        return (*packed, ("partials", size)) if size else tuple(packed)
+        return (*packed, ("partials", size)) if size else packed
 
-    def _memory_conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
-        needed = self.local_bytes + FLAG_BYTES * self.shared
-        if needed > limits.local_bytes:
-            return (
-                f"tile {self.tile_m}x{self.tile_n}x{self.tile_k} in {self.stages} stages needs "
-                f"{needed} B of local memory; the device has {limits.local_bytes}"
-            )
-        return parts.workspace_too_large(dict(self.workspaces(problem)), limits)
+    def needs(self, problem: GemmProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes + FLAG_BYTES * self.shared)
+        return Needs((frame,), self.workspaces(problem))
 
 
 DEFAULT = Config(
     tile_m=64, tile_n=64, tile_k=8, local_m=8, local_n=8, warp_m=4, pad_a=4, pad_b=4, stages=2,
     split_k=1, group_m=8, pack_a=False, pack_b=False,
 )  # fmt: skip
+TRAITS = Traits(
+    instructions=frozenset({"cp_async"}),
+    packing=replace(DEFAULT, pad_a=0, pad_b=0, pack_a=True, pack_b=True),
+)
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
@@ -229,31 +240,39 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
 
 def pack(tiles: Tiles) -> Launch:
     """Return the launch that turns an operand into its tiles."""
-    source = render("gemm_async_pack", name=tiles.workspace, tile=tiles.tile, tile_k=tiles.tile_k)
-    return tiles.launch(source, rows=PACK_BLOCK, steps=PACK_BLOCK)
+
+    @LazyText
+    def text() -> str:
+        return render("gemm_async_pack", name=tiles.workspace, tile=tiles.tile, tile_k=tiles.tile_k)
+
+    return tiles.launch(text, rows=PACK_BLOCK, steps=PACK_BLOCK)
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
-    source = render(
-        NAME,
-        **asdict(config),
-        config=config,
-        item_m=config.item_m,
-        item_n=config.item_n,
-        sum_rows=config.sum_rows,
-        copying=config.copying,
-        preamble=parts.ALIGNED,
-        **epilogue(problem, "c"),
-        along_a=lies_along_k(problem, "a"),
-        along_b=lies_along_k(problem, "b"),
-        edge_m=problem.m % config.tile_m != 0,
-        edge_n=problem.n % config.tile_n != 0,
-        edge_k=problem.k % config.tile_k != 0,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            **asdict(config),
+            config=config,
+            item_m=config.item_m,
+            item_n=config.item_n,
+            sum_rows=config.sum_rows,
+            copying=config.copying,
+            preamble=parts.ALIGNED,
+            **epilogue(problem, "c"),
+            along_a=lies_along_k(problem, "a"),
+            along_b=lies_along_k(problem, "b"),
+            edge_m=problem.m % config.tile_m != 0,
+            edge_n=problem.n % config.tile_n != 0,
+            edge_k=problem.k % config.tile_k != 0,
+        )
+
     tiles = config.tiles(problem)
     work_groups = config.groups or config.split_k * tiles
     return Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(
             (work_groups * config.work_items, 1, 1)

@@ -10,8 +10,10 @@ from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.parts.epilogue import epilogue
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import KIB, Limits
-from oclgen.plan import Launch, Plan, ceil_div, round_up
+from oclgen.parameters import Item, Local, Parts, Unroll, Vector
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
 from oclgen.problem import DTYPES, GemmProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -24,15 +26,15 @@ MAX_ACCUMULATORS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    item_m: int
-    vec_n: int
-    unroll_k: int
-    local_n: int
-    local_k: int
-    split_k: int
+    item_m: Item
+    vec_n: Vector
+    unroll_k: Unroll
+    local_n: Local
+    local_k: Local
+    split_k: Parts
 
     @property
     def item_n(self) -> int:
@@ -51,8 +53,8 @@ class Config:
         """Bytes of local memory: the sums that slices exchange at a time."""
         return 4 * self.local_n * self.local_k * self.vec_n * self.sum_rows
 
-    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         for name in ("vec_n", "unroll_k"):
             if (width := getattr(self, name)) not in VECTOR_WIDTHS:
                 return f"{name}={width} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
@@ -63,19 +65,16 @@ class Config:
                 f"item_m={self.item_m} vec_n={self.vec_n} needs {count} accumulators per "
                 f"work-item; at most {MAX_ACCUMULATORS} stay in registers"
             )
-        if self.local_bytes > limits.local_bytes:
-            return (
-                f"local_k={self.local_k} local_n={self.local_n} needs {self.local_bytes} B of "
-                f"local memory; the device has {limits.local_bytes}. Try a smaller local_k"
-            )
-        return (
-            parts.empty_slice(problem.k, self.split_k, self.unroll_k)
-            or parts.planes_too_large(problem, self.split_k, limits)
-            or parts.work_group_too_large(self.local_n, self.local_k, limits)
-        )
+        return parts.empty_slice(problem.k, self.split_k, self.unroll_k)
+
+    def needs(self, problem: GemmProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        frame = Frame(NAME, (self.local_n, self.local_k, 1), self.local_bytes)
+        return Needs((frame,), parts.planes_space(problem, self.split_k))
 
 
 DEFAULT = Config(item_m=2, vec_n=1, unroll_k=4, local_n=8, local_k=8, split_k=1)
+TRAITS = Traits()
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
@@ -90,19 +89,23 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
     split = config.split_k > 1
-    source = render(
-        NAME,
-        **asdict(config),
-        sum_rows=config.sum_rows,
-        elem_bytes=DTYPES[problem.dtype],
-        preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
-        **epilogue(problem, "c", split),
-        trans_a=problem.trans_a,
-        edge_m=problem.m % config.item_m != 0,
-        edge_n=problem.n % (config.local_n * config.vec_n) != 0,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            **asdict(config),
+            sum_rows=config.sum_rows,
+            elem_bytes=DTYPES[problem.dtype],
+            preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
+            **epilogue(problem, "c", split),
+            trans_a=problem.trans_a,
+            edge_m=problem.m % config.item_m != 0,
+            edge_n=problem.n % (config.local_n * config.vec_n) != 0,
+        )
+
     return Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(
             round_up(ceil_div(problem.n, config.vec_n), config.local_n),

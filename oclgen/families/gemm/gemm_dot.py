@@ -11,8 +11,10 @@ from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.parts.epilogue import epilogue
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, ceil_div, round_up
+from oclgen.parameters import Item, Local, Parts, Vector
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
 from oclgen.problem import DTYPES, GemmProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -23,23 +25,23 @@ MAX_ACCUMULATORS = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    item_m: int
-    item_n: int
-    vec_k: int
-    local_k: int
-    local_n: int
-    split_k: int
+    item_m: Item
+    item_n: Item
+    vec_k: Vector
+    local_k: Local
+    local_n: Local
+    split_k: Parts
 
     @property
     def local_bytes(self) -> int:
         """Bytes of local memory: one partial sum per work-item and element of C."""
         return 4 * self.local_n * self.local_k * self.item_m * self.item_n * (self.local_k > 1)
 
-    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         if self.vec_k not in VECTOR_WIDTHS:
             return f"vec_k={self.vec_k} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
         if self.local_k & (self.local_k - 1):
@@ -49,19 +51,16 @@ class Config:
                 f"item_m={self.item_m} item_n={self.item_n} vec_k={self.vec_k} needs {count} "
                 f"accumulators per work-item; at most {MAX_ACCUMULATORS} stay in registers"
             )
-        if self.local_bytes > limits.local_bytes:
-            return (
-                f"local_k={self.local_k} local_n={self.local_n} needs {self.local_bytes} B of "
-                f"local memory; the device has {limits.local_bytes}. Try a smaller local_n"
-            )
-        return (
-            parts.empty_slice(problem.k, self.split_k, self.vec_k)
-            or parts.planes_too_large(problem, self.split_k, limits)
-            or parts.work_group_too_large(self.local_k, self.local_n, limits)
-        )
+        return parts.empty_slice(problem.k, self.split_k, self.vec_k)
+
+    def needs(self, problem: GemmProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        frame = Frame(NAME, (self.local_k, self.local_n, 1), self.local_bytes)
+        return Needs((frame,), parts.planes_space(problem, self.split_k))
 
 
 DEFAULT = Config(item_m=2, item_n=2, vec_k=4, local_k=8, local_n=8, split_k=1)
+TRAITS = Traits()
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
@@ -80,18 +79,22 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
     split = config.split_k > 1
-    source = render(
-        NAME,
-        **asdict(config),
-        elem_bytes=DTYPES[problem.dtype],
-        preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
-        **epilogue(problem, "c", split),
-        strided_a=problem.trans_a,
-        strided_b=not problem.trans_b,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            **asdict(config),
+            elem_bytes=DTYPES[problem.dtype],
+            preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
+            **epilogue(problem, "c", split),
+            strided_a=problem.trans_a,
+            strided_b=not problem.trans_b,
+        )
+
     groups_n = round_up(ceil_div(problem.n, config.item_n), config.local_n)
     return Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(
             config.local_k * ceil_div(problem.m, config.item_m),

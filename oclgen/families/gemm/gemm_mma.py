@@ -6,17 +6,19 @@ see work.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TypeGuard
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_mma_tiles import PACK_ROWS, ROW_BYTES, Layout, pack
 from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.mma_staging import Staging, staging
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
-from oclgen.plan import Launch, Plan, ceil_div
+from oclgen.parameters import Parts, Range, Stages, Tile, Warps
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
 from oclgen.problem import DTYPES, GemmProblem, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -29,19 +31,19 @@ MAX_ACCUMULATORS = {"mma": 128, "wgmma": 192}
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
     unit: str
-    tile_m: int
-    tile_n: int
-    tile_k: int
-    warps_m: int
-    warps_n: int
-    stages: int
-    pending: int
-    split_k: int
-    group_m: int
+    tile_m: Tile
+    tile_n: Tile
+    tile_k: Tile
+    warps_m: Warps
+    warps_n: Warps
+    stages: Stages
+    pending: Annotated[int, Range(0, 16)]
+    split_k: Parts
+    group_m: Parts
     pack_a: bool
     pack_b: bool
 
@@ -108,15 +110,14 @@ class Config:
         """Bytes of local memory: the tiles of all stages."""
         return self.stages * sum(self.layout(problem, role).bytes for role in "ab")
 
-    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         if reason := limits.why_no(self.unit):
             return f"unit={reason}"
         return (
             self._block_conflict()
             or self._pipeline_conflict()
             or self._layout_conflict(problem)
-            or self._memory_conflict(problem, limits)
             or parts.empty_slice(problem.k, self.split_k, self.tile_k)
         )
 
@@ -179,22 +180,20 @@ class Config:
             return f"{self.work_items} work-items and tile_k={self.tile_k} must be powers of two"
         return None
 
-    def _memory_conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
-        if (wanted := self.local_bytes(problem)) > limits.local_bytes:
-            return (
-                f"tile {self.tile_m}x{self.tile_n}x{self.tile_k} in {self.stages} stages needs "
-                f"{wanted} B of local memory; the device has {limits.local_bytes}"
-            )
-        packed = sizes_of(self.packed(problem))
-        return parts.planes_too_large(
-            problem, self.split_k, limits, packed
-        ) or parts.work_group_too_large(self.work_items, 1, limits)
+    def needs(self, problem: GemmProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        spaces = sizes_of(self.packed(problem))
+        frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes(problem))
+        return Needs((frame,), (*spaces, *parts.planes_space(problem, self.split_k)))
 
 
 DEFAULT = Config(
     unit="mma", tile_m=64, tile_n=64, tile_k=32, warps_m=2, warps_n=2, stages=2, pending=0,
     split_k=1, group_m=8, pack_a=False, pack_b=False,
 )  # fmt: skip
+TRAITS = Traits(
+    instructions=frozenset({"mma", "wgmma"}), packing=replace(DEFAULT, pack_a=True, pack_b=True)
+)
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
@@ -207,8 +206,7 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
     packed = config.packed(problem)
     packs = [pack(tiles, config.layout(problem, role)) for role, tiles in packed.items()]
     product = parts.with_planes(_product(problem, config), problem, config.split_k)
-    spaces = [(tiles.workspace, tiles.bytes) for tiles in packed.values()]
-    return Plan((*packs, *product.launches), (*spaces, *product.workspaces))
+    return Plan((*packs, *product.launches), config.needs(problem).workspaces)
 
 
 def units(problem: GemmProblem, config: Config, unrounded: str) -> str:
@@ -236,26 +234,31 @@ def units(problem: GemmProblem, config: Config, unrounded: str) -> str:
 def _product(problem: GemmProblem, config: Config) -> Launch:
     split = config.split_k > 1
     operands = {role: tiles.argument() for role, tiles in config.packed(problem).items()}
-    source = render(
-        NAME,
-        **{k: v for k, v in asdict(config).items() if not k.startswith("pack_")},
-        elem_bytes=DTYPES[problem.dtype],
-        preamble=f"{dtype_preamble(problem.dtype)}\n{parts.ALIGNED}",
-        units=units(problem, config, "".join(role for role in "ab" if role not in operands)),
-        blocks_m=config.blocks[0],
-        blocks_n=config.blocks[1],
-        staging=config.staging(problem),
-        ahead=config.ahead,
-        **epilogue(problem, split=split),
-        edge_m=problem.m % config.tile_m != 0,
-        edge_n=problem.n % config.tile_n != 0,
-        edge_k=problem.k % config.tile_k != 0,
-        a=config.layout(problem, "a"),
-        b=config.layout(problem, "b"),
-    )
+
+    @LazyText
+    def text() -> str:
+        source = render(
+            NAME,
+            **{k: v for k, v in asdict(config).items() if not k.startswith("pack_")},
+            elem_bytes=DTYPES[problem.dtype],
+            preamble=f"{dtype_preamble(problem.dtype)}\n{parts.ALIGNED}",
+            units=units(problem, config, "".join(role for role in "ab" if role not in operands)),
+            blocks_m=config.blocks[0],
+            blocks_n=config.blocks[1],
+            staging=config.staging(problem),
+            ahead=config.ahead,
+            **epilogue(problem, split=split),
+            edge_m=problem.m % config.tile_m != 0,
+            edge_n=problem.n % config.tile_n != 0,
+            edge_k=problem.k % config.tile_k != 0,
+            a=config.layout(problem, "a"),
+            b=config.layout(problem, "b"),
+        )
+        return ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source
+
     tiles = ceil_div(problem.m, config.tile_m) * ceil_div(problem.n, config.tile_n)
     return Launch(
-        source=ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source,
+        text=text,
         kernel=NAME,
         global_size=(tiles * config.work_items, 1, problem.batch * config.split_k),
         local_size=(config.work_items, 1, 1),

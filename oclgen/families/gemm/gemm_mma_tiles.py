@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k
-from oclgen.plan import Launch
+from oclgen.plan import Launch, LazyText
 from oclgen.render import render
 
 CHUNK_BYTES = 16
@@ -94,16 +94,20 @@ def pack(tiles: Tiles, layout: Layout, swizzled: bool = True) -> Launch:
     Not `swizzled`, they are for registers instead of local memory.
     """
     chunk = CHUNK_BYTES // layout.elem_bytes
-    source = render(
-        "gemm_mma_pack",
-        name=tiles.workspace,
-        tile=layout.tile,
-        tile_k=layout.tile_k,
-        row_bytes=layout.row_bytes,
-        swizzle=layout.swizzle("row") if swizzled else "0",
-        along_k=lies_along_k(tiles.problem, tiles.role),
-        word="uint" if layout.elem_bytes == 4 else "ushort",
-        chunk=chunk,
-        tf32=tiles.problem.dtype == "tf32",
-    )
-    return tiles.launch(source, rows=PACK_ROWS, steps=PANEL_BYTES // layout.elem_bytes)
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "gemm_mma_pack",
+            name=tiles.workspace,
+            tile=layout.tile,
+            tile_k=layout.tile_k,
+            row_bytes=layout.row_bytes,
+            swizzle=layout.swizzle("row") if swizzled else "0",
+            along_k=lies_along_k(tiles.problem, tiles.role),
+            word="uint" if layout.elem_bytes == 4 else "ushort",
+            chunk=chunk,
+            tf32=tiles.problem.dtype == "tf32",
+        )
+
+    return tiles.launch(text, rows=PACK_ROWS, steps=PANEL_BYTES // layout.elem_bytes)

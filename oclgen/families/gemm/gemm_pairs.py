@@ -12,8 +12,10 @@ from typing import TypeGuard
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
 from oclgen.families.parts.epilogue import epilogue
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, ceil_div
+from oclgen.parameters import Item, Parts
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
 from oclgen.problem import GemmProblem, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -31,26 +33,31 @@ MAX_VECTORS = 28
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    item_m: int
-    item_n: int
-    loop_m: int
+    item_m: Item
+    item_n: Item
+    loop_m: Parts
     order: str
     pack_a: bool
     pack_b: bool
-    split_k: int
+    split_k: Parts
 
-    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         return (
             limits.why_no(INSTRUCTION)
             or self._shape_conflict()
             or self._layout_conflict(problem)
             or parts.empty_slice(problem.k, self.split_k, PAIR)
-            or parts.planes_too_large(problem, self.split_k, limits, sizes_of(self.packed(problem)))
         )
+
+    def needs(self, problem: GemmProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        spaces = sizes_of(self.packed(problem))
+        planes = parts.planes_space(problem, self.split_k)
+        return Needs((Frame(NAME, (1, 1, 1)),), (*spaces, *planes))
 
     def _shape_conflict(self) -> str | None:
         if self.item_n % LANES:
@@ -80,6 +87,7 @@ class Config:
 
 
 DEFAULT = Config(item_m=12, item_n=32, loop_m=1, order="m", pack_a=True, pack_b=True, split_k=1)
+TRAITS = Traits(instructions=frozenset({INSTRUCTION}))
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
@@ -91,20 +99,23 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the launches: packing, the product, and the sum of its planes where k is split."""
     packed = config.packed(problem).values()
     product = parts.with_planes(_product(problem, config), problem, config.split_k)
-    spaces = [(panels.workspace, panels.bytes) for panels in packed]
-    return Plan((*map(pack, packed), *product.launches), (*spaces, *product.workspaces))
+    return Plan((*map(pack, packed), *product.launches), config.needs(problem).workspaces)
 
 
 def pack(panels: Tiles) -> Launch:
     """Return the launch that turns an operand into its panels."""
-    source = render(
-        "gemm_pairs_pack",
-        name=panels.workspace,
-        width=panels.tile,
-        steps=parts.PACK_STEPS,
-        along_k=lies_along_k(panels.problem, panels.role),
-    )
-    return panels.launch(source, rows=panels.tile, steps=parts.PACK_STEPS, work_items=1)
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "gemm_pairs_pack",
+            name=panels.workspace,
+            width=panels.tile,
+            steps=parts.PACK_STEPS,
+            along_k=lies_along_k(panels.problem, panels.role),
+        )
+
+    return panels.launch(text, rows=panels.tile, steps=parts.PACK_STEPS, work_items=1)
 
 
 def dot() -> str:
@@ -115,22 +126,26 @@ def dot() -> str:
 def _product(problem: GemmProblem, config: Config) -> Launch:
     split = config.split_k > 1
     operands = {role: panels.argument() for role, panels in config.packed(problem).items()}
-    source = render(
-        NAME,
-        **asdict(config),
-        preamble=dtype_preamble(problem.dtype),
-        dot=dot(),
-        **epilogue(problem, "c", split),
-        edge_m=problem.m % config.item_m != 0,
-        edge_n=problem.n % config.item_n != 0,
-        edge_k=problem.k % PAIR != 0,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            **asdict(config),
+            preamble=dtype_preamble(problem.dtype),
+            dot=dot(),
+            **epilogue(problem, "c", split),
+            edge_m=problem.m % config.item_m != 0,
+            edge_n=problem.n % config.item_n != 0,
+            edge_k=problem.k % PAIR != 0,
+        )
+
     groups_m = ceil_div(problem.m, config.item_m * config.loop_m)
     groups_n = ceil_div(problem.n, config.item_n)
     depth = problem.batch * config.split_k
     m_first = config.order == "m"
     return Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(groups_m, groups_n, depth) if m_first else (groups_n, groups_m, depth),
         local_size=(1, 1, 1),

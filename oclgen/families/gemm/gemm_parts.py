@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from oclgen.families.parts.epilogue import epilogue, terms
-from oclgen.limits import Limits
-from oclgen.plan import Arg, Launch, Plan, Scalar, buffer, ceil_div, round_up
+from oclgen.plan import Arg, Launch, LazyText, Plan, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import GemmProblem
 from oclgen.render import STORED, VECTOR_WIDTHS, dtype_preamble, render
 
@@ -81,16 +80,20 @@ class Packed:
     def launch(self) -> Launch:
         """Return the launch that fills the workspace."""
         trans = self.problem.trans_a if self.role == "a" else self.problem.trans_b
-        source = render(
-            "gemm_pack",
-            name=self.workspace,
-            preamble=dtype_preamble(self.problem.dtype),
-            width=self.width,
-            steps=PACK_STEPS,
-            along_k=trans == (self.role == "b"),
-        )
+
+        @LazyText
+        def text() -> str:
+            return render(
+                "gemm_pack",
+                name=self.workspace,
+                preamble=dtype_preamble(self.problem.dtype),
+                width=self.width,
+                steps=PACK_STEPS,
+                along_k=trans == (self.role == "b"),
+            )
+
         return Launch(
-            source=source,
+            text=text,
             kernel=self.workspace,
             global_size=(ceil_div(self.problem.k, PACK_STEPS), self.panels, self.batch),
             local_size=(1, 1, 1),
@@ -133,32 +136,37 @@ def planes(problem: GemmProblem) -> tuple[Arg, ...]:
     return operand("planes", problem.n, problem.m * problem.n)
 
 
-def planes_bytes(problem: GemmProblem, split_k: int) -> int:
-    """Return the bytes of that workspace; none if the reduction is not split."""
-    return 0 if split_k == 1 else split_k * problem.batch * problem.m * problem.n * FLOAT_BYTES
+def planes_space(problem: GemmProblem, split_k: int) -> tuple[tuple[str, int], ...]:
+    """Return role and bytes of that workspace; none if the reduction is not split."""
+    if split_k == 1:
+        return ()
+    return (("planes", split_k * problem.batch * problem.m * problem.n * FLOAT_BYTES),)
 
 
 def with_planes(product: Launch, problem: GemmProblem, split_k: int) -> Plan:
     """Return `product` alone or, where k is split, with the launch that adds its planes."""
     if split_k == 1:
         return Plan((product,))
-    workspace = ("planes", planes_bytes(problem, split_k))
-    return Plan((product, reduce_planes(problem, split_k)), (workspace,))
+    return Plan((product, reduce_planes(problem, split_k)), planes_space(problem, split_k))
 
 
 def reduce_planes(problem: GemmProblem, split_k: int) -> Launch:
     """Return the launch that adds the planes in order, then applies bias and activation to C."""
-    source = render(
-        "gemm_reduce",
-        preamble=dtype_preamble(problem.dtype),
-        **epilogue(problem, "c"),
-        split_k=split_k,
-        vec_n=REDUCE_VECTOR,
-        local_n=REDUCE_LOCAL,
-        edge_n=problem.n % REDUCE_VECTOR != 0,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "gemm_reduce",
+            preamble=dtype_preamble(problem.dtype),
+            **epilogue(problem, "c"),
+            split_k=split_k,
+            vec_n=REDUCE_VECTOR,
+            local_n=REDUCE_LOCAL,
+            edge_n=problem.n % REDUCE_VECTOR != 0,
+        )
+
     return Launch(
-        source=source,
+        text=text,
         kernel="gemm_reduce",
         global_size=(
             round_up(ceil_div(problem.n, REDUCE_VECTOR), REDUCE_LOCAL),
@@ -209,34 +217,3 @@ def empty_slice(k: int, split_k: int, multiple: int) -> str | None:
         f"split_k={split_k} cuts k={k} into slices of {length} and leaves some empty; "
         f"use split_k={ceil_div(k, length)} or less"
     )
-
-
-def work_group_too_large(local_m: int, local_n: int, limits: Limits) -> str | None:
-    """Say with numbers why a group of local_m x local_n work-items does not fit, or None."""
-    if local_m * local_n > limits.max_work_group:
-        return (
-            f"local_m={local_m} local_n={local_n} is a work-group of {local_m * local_n}; "
-            f"the device allows {limits.max_work_group}"
-        )
-    if local_m > limits.max_work_items[0] or local_n > limits.max_work_items[1]:
-        return f"local_m={local_m} local_n={local_n} exceeds {limits.max_work_items} work-items"
-    return None
-
-
-def planes_too_large(
-    problem: GemmProblem, split_k: int, limits: Limits, others: dict[str, int] | None = None
-) -> str | None:
-    """Say which workspace the device cannot allocate: the planes of k, or of `others` by role."""
-    spaces = {"planes": planes_bytes(problem, split_k)} | (others or {})
-    return workspace_too_large(spaces, limits)
-
-
-def workspace_too_large(sizes: dict[str, int], limits: Limits) -> str | None:
-    """Say with numbers which workspace (bytes by role) the device cannot allocate, or None."""
-    for role, size in sizes.items():
-        if size > limits.max_alloc_bytes:
-            return (
-                f"workspace {role} needs {size} B; the device allocates at most "
-                f"{limits.max_alloc_bytes} B at once"
-            )
-    return None

@@ -10,8 +10,10 @@ from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Arg, Launch, Plan, Scalar, ceil_div, round_up
+from oclgen.parameters import Item, Local, Parts, Unroll, Vector
+from oclgen.plan import Arg, Frame, Launch, LazyText, Needs, Plan, Scalar, ceil_div, round_up
 from oclgen.problem import GemmProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -22,23 +24,23 @@ MAX_ACCUMULATORS = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    item_m: int
-    item_n: int
-    vec_n: int
-    local_m: int
-    local_n: int
-    unroll_k: int
+    item_m: Item
+    item_n: Item
+    vec_n: Vector
+    local_m: Local
+    local_n: Local
+    unroll_k: Unroll
     pack_a: bool
     pack_b: bool
-    loop_m: int
+    loop_m: Parts
     order: str
-    split_k: int
+    split_k: Parts
 
-    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         if self.vec_n not in VECTOR_WIDTHS:
             return f"vec_n={self.vec_n} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
         if self.item_n % self.vec_n:
@@ -50,17 +52,24 @@ class Config:
             )
         if self.order not in ("m", "n"):
             return f"order={self.order!r} is unknown; the fastest dimension is 'm' or 'n'"
-        return (
-            parts.empty_slice(problem.k, self.split_k, self.unroll_k)
-            or parts.workspace_too_large(dict(workspaces(problem, self)), limits)
-            or parts.work_group_too_large(self.local_m, self.local_n, limits)
-        )
+        return parts.empty_slice(problem.k, self.split_k, self.unroll_k)
+
+    @property
+    def local_size(self) -> tuple[int, int, int]:
+        """Work-items of a work-group, the fastest dimension first."""
+        m, n = self.local_m, self.local_n
+        return (m, n, 1) if self.order == "m" else (n, m, 1)
+
+    def needs(self, problem: GemmProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        return Needs((Frame(NAME, self.local_size),), workspaces(problem, self))
 
 
 DEFAULT = Config(
     item_m=4, item_n=4, vec_n=4, local_m=4, local_n=16, unroll_k=1,
     pack_a=False, pack_b=False, loop_m=1, order="n", split_k=1,
 )  # fmt: skip
+TRAITS = Traits(for_cpus=True)
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
@@ -79,9 +88,7 @@ def packed(problem: GemmProblem, config: Config) -> dict[str, parts.Packed]:
 def workspaces(problem: GemmProblem, config: Config) -> tuple[tuple[str, int], ...]:
     """Return role and bytes of every workspace."""
     spaces = [(p.workspace, p.bytes) for p in packed(problem, config).values()]
-    if config.split_k > 1:
-        spaces.append(("planes", parts.planes_bytes(problem, config.split_k)))
-    return tuple(spaces)
+    return (*spaces, *parts.planes_space(problem, config.split_k))
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
@@ -95,27 +102,30 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
     split = config.split_k > 1
-    source = render(
-        NAME,
-        **asdict(config),
-        preamble=dtype_preamble(problem.dtype),
-        **epilogue(problem, "c", split),
-        trans_a=problem.trans_a,
-        trans_b=problem.trans_b,
-        edge_m=problem.m % config.item_m != 0,
-        edge_n=problem.n % config.item_n != 0,
-        edge_k=problem.k % config.unroll_k != 0,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            **asdict(config),
+            preamble=dtype_preamble(problem.dtype),
+            **epilogue(problem, "c", split),
+            trans_a=problem.trans_a,
+            trans_b=problem.trans_b,
+            edge_m=problem.m % config.item_m != 0,
+            edge_n=problem.n % config.item_n != 0,
+            edge_k=problem.k % config.unroll_k != 0,
+        )
+
     groups_m = round_up(ceil_div(problem.m, config.item_m * config.loop_m), config.local_m)
     groups_n = round_up(ceil_div(problem.n, config.item_n), config.local_n)
     depth = problem.batch * config.split_k
-    local = (config.local_m, config.local_n)
     m_first = config.order == "m"
     return Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(groups_m, groups_n, depth) if m_first else (groups_n, groups_m, depth),
-        local_size=(*(local if m_first else local[::-1]), 1),
+        local_size=config.local_size,
         args=_args(problem, config),
     )
 

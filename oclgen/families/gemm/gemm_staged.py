@@ -11,8 +11,10 @@ from typing import NamedTuple, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.parts.epilogue import epilogue
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, ceil_div
+from oclgen.parameters import Local, Pad, Parts, Tile, Unroll, Vector
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
 from oclgen.problem import DTYPES, GemmProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -38,25 +40,25 @@ class Fetch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    tile_m: int
-    tile_n: int
-    tile_k: int
-    local_m: int
-    local_n: int
-    vec_m: int
-    vec_n: int
+    tile_m: Tile
+    tile_n: Tile
+    tile_k: Tile
+    local_m: Local
+    local_n: Local
+    vec_m: Vector
+    vec_n: Vector
     stage_a: bool
     stage_b: bool
-    pad_a: int
-    pad_b: int
+    pad_a: Pad
+    pad_b: Pad
     double_buffer: bool
     prefetch: bool
-    unroll_k: int
-    split_k: int
-    group_m: int
+    unroll_k: Unroll
+    split_k: Parts
+    group_m: Parts
 
     @property
     def item_m(self) -> int:
@@ -95,15 +97,18 @@ class Config:
                 return Fetch(not trans, length, width, vectors)
         return None
 
-    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         return (
             self._shape_conflict()
             or self._staging_conflict(problem)
-            or self._memory_conflict(problem, limits)
             or parts.empty_slice(problem.k, self.split_k, self.tile_k)
-            or parts.work_group_too_large(self.local_m, self.local_n, limits)
         )
+
+    def needs(self, problem: GemmProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes)
+        return Needs((frame,), parts.planes_space(problem, self.split_k))
 
     def _shape_conflict(self) -> str | None:
         for axis in ("m", "n"):
@@ -146,22 +151,13 @@ class Config:
             return "double_buffer and prefetch need an operand in local memory; stage_a=stage_b=0"
         return None
 
-    def _memory_conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
-        if self.local_bytes > limits.local_bytes:
-            return (
-                f"tile {self.tile_m}x{self.tile_n}x{self.tile_k} stage_a={self.stage_a:d} "
-                f"stage_b={self.stage_b:d} double_buffer={self.double_buffer:d} needs "
-                f"{self.local_bytes} B of local memory; the device has {limits.local_bytes}. "
-                "Try a smaller tile_k"
-            )
-        return parts.planes_too_large(problem, self.split_k, limits)
-
 
 DEFAULT = Config(
     tile_m=32, tile_n=32, tile_k=8, local_m=8, local_n=8, vec_m=4, vec_n=4,
     stage_a=True, stage_b=True, pad_a=4, pad_b=0, double_buffer=False, prefetch=True,
     unroll_k=8, split_k=1, group_m=8,
 )  # fmt: skip
+TRAITS = Traits()
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
@@ -176,22 +172,26 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
     split = config.split_k > 1
-    source = render(
-        NAME,
-        **asdict(config),
-        item_m=config.item_m,
-        item_n=config.item_n,
-        elem_bytes=DTYPES[problem.dtype],
-        preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
-        **epilogue(problem, "c", split),
-        trans_a=problem.trans_a,
-        trans_b=problem.trans_b,
-        fetch_a=config.fetch(problem, "a") if config.stage_a else None,
-        fetch_b=config.fetch(problem, "b") if config.stage_b else None,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            **asdict(config),
+            item_m=config.item_m,
+            item_n=config.item_n,
+            elem_bytes=DTYPES[problem.dtype],
+            preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
+            **epilogue(problem, "c", split),
+            trans_a=problem.trans_a,
+            trans_b=problem.trans_b,
+            fetch_a=config.fetch(problem, "a") if config.stage_a else None,
+            fetch_b=config.fetch(problem, "b") if config.stage_b else None,
+        )
+
     tiles = ceil_div(problem.m, config.tile_m) * ceil_div(problem.n, config.tile_n)
     return Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(tiles * config.work_items, 1, problem.batch * config.split_k),
         local_size=(config.work_items, 1, 1),

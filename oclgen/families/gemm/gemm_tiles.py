@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from oclgen.families.gemm import gemm_parts as parts
-from oclgen.plan import Arg, Launch, Scalar, ceil_div, round_up
+from oclgen.plan import Arg, Launch, LazyText, Scalar, ceil_div, round_up
 from oclgen.problem import DTYPES, GemmProblem
 
 WORK_ITEMS = 256
@@ -62,10 +62,10 @@ class Tiles:
         batch_stride = self._item if self._batch > 1 else 0
         return parts.operand(self.workspace, self.tile * self._steps, batch_stride)
 
-    def launch(self, source: str, rows: int, steps: int, work_items: int = WORK_ITEMS) -> Launch:
+    def launch(self, text: LazyText, rows: int, steps: int, work_items: int = WORK_ITEMS) -> Launch:
         """Return the launch that fills the workspace, `rows` x `steps` of k per work-group."""
         return Launch(
-            source=source,
+            text=text,
             kernel=self.workspace,
             global_size=(
                 work_items * ceil_div(self._steps, steps),
@@ -87,6 +87,6 @@ def packed_operands(problem: GemmProblem, tile_k: int, **tiles: int) -> dict[str
     return {role: Tiles(problem, role, tile, tile_k) for role, tile in tiles.items() if tile}
 
 
-def sizes_of(packed: Mapping[str, Tiles]) -> dict[str, int]:
-    """Return the bytes of the packed operands' workspaces, by role."""
-    return {tiles.workspace: tiles.bytes for tiles in packed.values()}
+def sizes_of(packed: Mapping[str, Tiles]) -> tuple[tuple[str, int], ...]:
+    """Return role and bytes of the packed operands' workspaces."""
+    return tuple((tiles.workspace, tiles.bytes) for tiles in packed.values())

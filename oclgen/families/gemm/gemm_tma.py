@@ -7,7 +7,6 @@ both; `gemm_mma` asks for less.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
@@ -15,9 +14,11 @@ from oclgen.families.gemm.gemm_mma import DTYPES_SERVED
 from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES, PACK_ROWS, Layout, pack
 from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
 from oclgen.families.parts.epilogue import epilogue
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
-from oclgen.plan import Launch, Plan, Scalar, buffer, ceil_div
+from oclgen.parameters import Parts, Stages, Tile, Warps
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
 from oclgen.problem import DTYPES, GemmProblem, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -37,16 +38,16 @@ BARRIER_BYTES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    tile_m: int
-    tile_n: int
-    groups: int
-    ahead: int
-    stages: int
-    split_k: int
-    group_m: int
+    tile_m: Tile
+    tile_n: Tile
+    groups: Warps
+    ahead: Stages
+    stages: Stages
+    split_k: Parts
+    group_m: Parts
     pack_a: bool
     pack_b: bool
 
@@ -84,15 +85,14 @@ class Config:
         """Bytes of local memory: B's tiles of all stages, their barriers, and a map."""
         return self.stages * (self.layout(problem, "b").bytes + BARRIER_BYTES) + MAP_BYTES
 
-    def why_not(self, problem: GemmProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         return (
             limits.why_no("wgmma")
             or limits.why_no("tma")
             or self._block_conflict()
             or self._register_conflict()
             or self._layout_conflict(problem)
-            or self._memory_conflict(problem, limits)
             or parts.empty_slice(problem.k, self.split_k, self.round(problem))
         )
 
@@ -136,22 +136,25 @@ class Config:
             return f"tile_n={self.tile_n} does not divide into panels of {layout.panel}"
         return None
 
-    def _memory_conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
-        if (wanted := self.local_bytes(problem)) > limits.local_bytes:
-            return (
-                f"{self.stages} stages of tile_n={self.tile_n} need {wanted} B of local memory; "
-                f"the device has {limits.local_bytes}"
-            )
-        packed = sizes_of(self.packed(problem))
-        return parts.planes_too_large(
-            problem, self.split_k, limits, packed
-        ) or parts.work_group_too_large(self.work_items, 1, limits)
+    def needs(self, problem: GemmProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        spaces = sizes_of(self.packed(problem))
+        if not self.pack_b:
+            work_groups = self.tiles(problem) * problem.batch * self.split_k
+            spaces = (*spaces, ("maps", MAP_BYTES * work_groups))
+        frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes(problem))
+        return Needs((frame,), (*spaces, *parts.planes_space(problem, self.split_k)))
+
+    def tiles(self, problem: GemmProblem) -> int:
+        """Return the tiles of C of a batch item."""
+        return ceil_div(problem.m, self.tile_m) * ceil_div(problem.n, self.tile_n)
 
 
 DEFAULT = Config(
     tile_m=64, tile_n=64, groups=1, ahead=2, stages=4, split_k=1, group_m=8, pack_a=True,
     pack_b=True,
 )  # fmt: skip
+TRAITS = Traits(instructions=frozenset({"tma", "wgmma"}), packing=DEFAULT)
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
@@ -168,21 +171,17 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
     ]
     product = _product(problem, config)
     whole = parts.with_planes(product, problem, config.split_k)
-    spaces = [(tiles.workspace, tiles.bytes) for tiles in packed.values()]
-    if not config.pack_b:
-        spaces.append(("maps", MAP_BYTES * prod(product.global_size) // config.work_items))
-    return Plan((*packs, *whole.launches), (*spaces, *whole.workspaces))
+    return Plan((*packs, *whole.launches), config.needs(problem).workspaces)
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
-    tiles = ceil_div(problem.m, config.tile_m) * ceil_div(problem.n, config.tile_n)
     operands = {role: tiles.argument() for role, tiles in config.packed(problem).items()}
     arguments = parts.product_args(problem, config.split_k, config.round(problem), operands)
     maps = () if config.pack_b else (*buffer("maps"), Scalar(problem.batch))
     return Launch(
-        source=ptx.with_target(_source(problem, config), "sm_90a"),
+        text=LazyText(lambda: ptx.with_target(_source(problem, config), "sm_90a")),
         kernel=NAME,
-        global_size=(tiles * config.work_items, 1, problem.batch * config.split_k),
+        global_size=(config.tiles(problem) * config.work_items, 1, problem.batch * config.split_k),
         local_size=(config.work_items, 1, 1),
         args=(*arguments, *maps),
         local_bytes=config.local_bytes(problem),

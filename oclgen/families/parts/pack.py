@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oclgen.plan import Launch, buffer, ceil_div
+from oclgen.plan import Launch, LazyText, buffer, ceil_div
 from oclgen.render import dtype_preamble, render
 
 PACKED = "packed"
@@ -36,17 +36,21 @@ class Packing:
 
     def launch(self, role: str, dtype: str) -> Launch:
         """Return the launch that packs the buffer of `role` into the workspace."""
-        source = render(
-            "conv_pack",
-            preamble=dtype_preamble(dtype),
-            transpose=transpose_text(self.vec),
-            rows=self.rows,
-            cols=self.cols,
-            vec=self.vec,
-            block=self.block,
-        )
+
+        @LazyText
+        def text() -> str:
+            return render(
+                "conv_pack",
+                preamble=dtype_preamble(dtype),
+                transpose=transpose_text(self.vec),
+                rows=self.rows,
+                cols=self.cols,
+                vec=self.vec,
+                block=self.block,
+            )
+
         return Launch(
-            source=source,
+            text=text,
             kernel="conv_pack",
             global_size=(
                 ceil_div(self.cols, self.vec), self.blocks * self.block // self.vec, self.batch,

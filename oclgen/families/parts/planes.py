@@ -8,8 +8,7 @@ from __future__ import annotations
 from oclgen.families.conv.correlation import output_elements
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.strided_weights import strided_weights
-from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.plan import Launch, LazyText, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem
 from oclgen.render import dtype_preamble, render
 
@@ -27,20 +26,17 @@ def planes_bytes(problem: ConvProblem, planes: int) -> int:
     return 4 * planes * output_elements(problem)
 
 
-def planes_why_not(problem: ConvProblem, planes: int, split: int, limits: Limits) -> str | None:
-    """Say that the workspace of a config's `split` is too large for a device, or None."""
-    size = planes_bytes(problem, planes)
-    if planes > 1 and size > limits.max_alloc_bytes:
-        return f"split={split} needs {size} B; the device allows {limits.max_alloc_bytes}"
-    return None
+def planes_space(problem: ConvProblem, planes: int) -> tuple[tuple[str, int], ...]:
+    """Return role and bytes of the workspace of several planes; none of one."""
+    return ((PLANES, planes_bytes(problem, planes)),) if planes > 1 else ()
 
 
 def summed(launch: Launch, problem: ConvProblem, planes: int, slices: int = 1) -> Plan:
     """Return the plan of a launch that leaves so many planes, or the output itself if it is one."""
     if planes == 1:
         return Plan((launch,))
-    space = PLANES, planes_bytes(problem, planes)
-    return Plan((launch, sum_planes(problem, planes, slices)), (space,))
+    added = sum_planes(problem, planes, slices)
+    return Plan((launch, added), planes_space(problem, planes))
 
 
 def sum_planes(problem: ConvProblem, planes: int, slices: int = 1) -> Launch:
@@ -54,20 +50,24 @@ def sum_planes(problem: ConvProblem, planes: int, slices: int = 1) -> Launch:
     per_channel = 1 if nhwc else problem.out_h * problem.out_w
     run = elements if not problem.bias else problem.out_channels if nhwc else per_channel
     vec = next(width for width in VECTORS if elements % width == 0 and run % width == 0)
-    source = render(
-        "sum_planes",
-        preamble=dtype_preamble(problem.dtype),
-        elements=elements,
-        planes=planes,
-        **epilogue(problem),
-        per_channel=per_channel,
-        vec=vec,
-        channels=problem.out_channels,
-        local_size=LOCAL_SIZE // slices,
-        slices=slices,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "sum_planes",
+            preamble=dtype_preamble(problem.dtype),
+            elements=elements,
+            planes=planes,
+            **epilogue(problem),
+            per_channel=per_channel,
+            vec=vec,
+            channels=problem.out_channels,
+            local_size=LOCAL_SIZE // slices,
+            slices=slices,
+        )
+
     return Launch(
-        source=source,
+        text=text,
         kernel="sum_planes",
         global_size=(round_up(elements // vec, LOCAL_SIZE // slices), slices, 1),
         local_size=(LOCAL_SIZE // slices, slices, 1),
@@ -80,19 +80,23 @@ def sum_weights(p: ConvProblem, planes: int, padded: int, span: int) -> Launch:
     caller may replace. A filter has `padded` depths or fewer, of which a work-group sums `span`.
     """  # noqa: D205
     taps, depth = p.kernel_h * p.kernel_w, p.in_channels // p.groups
-    source = render(
-        "conv_mma_sum",
-        preamble=dtype_preamble(p.dtype),
-        planes=planes,
-        channels=p.out_channels,
-        taps=taps,
-        kernel_w=p.kernel_w,
-        depth=depth,
-        padded=padded,
-        span=span,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "conv_mma_sum",
+            preamble=dtype_preamble(p.dtype),
+            planes=planes,
+            channels=p.out_channels,
+            taps=taps,
+            kernel_w=p.kernel_w,
+            depth=depth,
+            padded=padded,
+            span=span,
+        )
+
     return Launch(
-        source=source,
+        text=text,
         kernel="conv_mma_sum",
         global_size=(WEIGHTS_ITEMS * ceil_div(depth, span), p.out_channels, 1),
         local_size=(WEIGHTS_ITEMS, 1, 1),

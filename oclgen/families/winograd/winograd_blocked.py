@@ -9,14 +9,16 @@ from dataclasses import asdict, dataclass
 
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.winograd import winograd_common as common
-from oclgen.families.winograd.winograd_common import FLOAT, Geometry, serves
+from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, serves
 from oclgen.families.winograd.winograd_matrices import cook_toom
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.parameters import Item, Parts, Unroll, Vector
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render, vector
 
-__all__ = ["DEFAULT", "NAME", "Config", "plan", "serves"]
+__all__ = ["DEFAULT", "NAME", "TRAITS", "Config", "plan", "serves"]
 
 NAME = "winograd_blocked"
 
@@ -29,21 +31,21 @@ CHANNELS_PER_ITEM = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    out_tile: int
-    tile_rows: int
-    item_t: int
-    item_k: int
-    vec_k: int
-    unroll_c: int
-    workers: int
-    split_k: int
+    out_tile: OutTile
+    tile_rows: Item
+    item_t: Item
+    item_k: Item
+    vec_k: Vector
+    unroll_c: Unroll
+    workers: Parts
+    split_k: Parts
     filters_inside: bool
 
-    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         if limits.kind == "gpu":
             return (
                 "a block has a work-group of 1 work-item, which leaves a GPU idle. "
@@ -64,13 +66,18 @@ class Config:
         panels = ceil_div(geo.filters, self.item_k)
         if self.split_k > panels:
             return f"split_k={self.split_k} exceeds the {panels} panels of item_k={self.item_k}"
-        return common.too_large(workspaces(problem, self), limits)
+        return None
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        return Needs((Frame(NAME, (1, 1)),), workspaces(problem, self))
 
 
 DEFAULT = Config(
     out_tile=4, tile_rows=4, item_t=8, item_k=16, vec_k=16, unroll_c=1,
     workers=16, split_k=1, filters_inside=False,
 )  # fmt: skip
+TRAITS = Traits(transforming=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,27 +159,31 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
     scratch = Scratch(geo, config)
     matrices = cook_toom(geo.out_tile)
     statements, names = phases(geo, scratch.vec_t)
-    source = render(
-        NAME,
-        **asdict(config),
-        preamble=dtype_preamble(problem.dtype),
-        defines=f"{geo.defines()}\n{scratch.defines()}",
-        pixels_axis=common.axis_function("pixels_axis", matrices.input, vector(scratch.vec_x)),
-        tiles_axis=common.axis_function("tiles_axis", matrices.input, vector(scratch.vec_t)),
-        output_axis=common.output_axis(geo, config.vec_k),
-        filter_tile=common.filter_tile(geo, config.vec_k),
-        block=scratch.block,
-        vec_t=scratch.vec_t,
-        vec_x=scratch.vec_x,
-        rest=geo.out_w % geo.out_tile,
-        edge_k=geo.filters % config.item_k != 0,
-        **epilogue(problem, "out"),
-        phases=statements,
-        phase_names=names,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            **asdict(config),
+            preamble=dtype_preamble(problem.dtype),
+            defines=f"{geo.defines()}\n{scratch.defines()}",
+            pixels_axis=common.axis_function("pixels_axis", matrices.input, vector(scratch.vec_x)),
+            tiles_axis=common.axis_function("tiles_axis", matrices.input, vector(scratch.vec_t)),
+            output_axis=common.output_axis(geo, config.vec_k),
+            filter_tile=common.filter_tile(geo, config.vec_k),
+            block=scratch.block,
+            vec_t=scratch.vec_t,
+            vec_x=scratch.vec_x,
+            rest=geo.out_w % geo.out_tile,
+            edge_k=geo.filters % config.item_k != 0,
+            **epilogue(problem, "out"),
+            phases=statements,
+            phase_names=names,
+        )
+
     weights = buffer("w" if config.filters_inside else "u")
     return Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(config.workers, config.split_k),
         local_size=(1, 1),

@@ -7,7 +7,8 @@ and `winograd_weights`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from functools import lru_cache
+from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.parts.strided_weights import strided_weights
 from oclgen.families.winograd.winograd_matrices import (
@@ -18,13 +19,20 @@ from oclgen.families.winograd.winograd_matrices import (
     statements,
 )
 from oclgen.limits import Limits
-from oclgen.plan import WARP, Arg, Launch, buffer, ceil_div, even_part, round_up
-from oclgen.problem import ConvProblem, Problem, in_planes
+from oclgen.parameters import Range
+from oclgen.plan import WARP, Arg, Launch, LazyText, Needs, buffer, ceil_div, even_part, round_up
+from oclgen.problem import ConvProblem, GemmProblem, Problem, in_planes
 from oclgen.render import dtype_preamble, render, vector
+from oclgen.variant import Nested, Variant
 
 Workspaces = tuple[tuple[str, int], ...]
 """Role and bytes of each."""
 OUT_TILES = (2, 4, 6)
+PRODUCT = Nested(("gemm_register", "gemm_staged"))
+"""The families that can do the product between the transforms."""
+ProductText = Annotated[str, PRODUCT]
+OutTile = Annotated[int, Range(1, 16)]
+"""Rows and columns of an output tile; the points known say which there are."""
 CACHE_LINE = 16
 """Floats of a cache line of 64 bytes."""
 FLOAT = 4
@@ -124,6 +132,7 @@ class Geometry:
         )  # fmt: skip
 
 
+@lru_cache(maxsize=256)
 def geometry(problem: ConvProblem, out_tile: int) -> Geometry:
     """Return the problem in terms of source, filter and target, whatever its direction."""
     forward = problem.direction != "bwd_data"
@@ -164,7 +173,7 @@ def input_launch(
     dtype: str,
     geo: Geometry,
     role: str,
-    axis: str,
+    axis: LazyText,
     vec: int,
     local: int,
     *,
@@ -180,25 +189,30 @@ def input_launch(
     tiles of a channel, or of pixels channels of a tile; `local` are in a group, or about as many.
     """
     shape: dict[str, Any]
+    group = input_group(geo, vec, local)
     if geo.pixels:
-        template, group = "winograd_input_pixels", pixels_group(geo.channels // vec, local)
+        template = "winograd_input_pixels"
         shape = {"vec": vec, "local_c": group[0], "local_t": group[1]}
         items = (geo.channels // vec, tiles)
     else:
-        template, group = "winograd_input", (local, 1)
+        template = "winograd_input"
         shape = {"vec_t": vec, "local_t": local}
         items = (tiles // vec, geo.channels)
-    source = render(
-        template,
-        preamble=dtype_preamble(dtype),
-        defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
-        input_axis=axis,
-        read=read,
-        slice=slice_t,
-        **shape,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            template,
+            preamble=dtype_preamble(dtype),
+            defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
+            input_axis=str(axis),
+            read=read,
+            slice=slice_t,
+            **shape,
+        )
+
     return Launch(
-        source=source,
+        text=text,
         kernel="winograd_input",
         global_size=(round_up(items[0], group[0]), round_up(items[1], group[1])),
         local_size=group,
@@ -283,21 +297,25 @@ def filter_launch(
     are a group.
     """
     geo = layout.geo
-    source = render(
-        "winograd_filter",
-        preamble=dtype_preamble(problem.dtype),
-        defines=geo.defines(),
-        filter_tile=filter_tile(geo, vec_k),
-        strided=geo.pixels,
-        panel=layout.panel,
-        point=layout.point,
-        vec_k=vec_k,
-        local_k=local_k,
-        channels_per_item=channels_per_item,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "winograd_filter",
+            preamble=dtype_preamble(problem.dtype),
+            defines=geo.defines(),
+            filter_tile=filter_tile(geo, vec_k),
+            strided=geo.pixels,
+            panel=layout.panel,
+            point=layout.point,
+            vec_k=vec_k,
+            local_k=local_k,
+            channels_per_item=channels_per_item,
+        )
+
     items_k = round_up(geo.filters, layout.panel) // vec_k
     return Launch(
-        source=source,
+        text=text,
         kernel="winograd_filter",
         global_size=(round_up(items_k, local_k), ceil_div(geo.channels, channels_per_item)),
         local_size=(local_k, 1),
@@ -314,18 +332,23 @@ def no_points(geo: Geometry) -> str | None:
     return f"out_tile={geo.out_tile} has no matrices for kernels of {geo.kernel}; use {known}"
 
 
-def too_large(workspaces: Workspaces, limits: Limits) -> str | None:
-    """Say with numbers why these workspaces do not fit the device, or None."""
-    for role, size in workspaces:
-        if size > limits.max_alloc_bytes:
-            return (
-                f"workspace {role} needs {size} B; one allocation of the device is at most "
-                f"{limits.max_alloc_bytes} B. Try another out_tile or family."
-            )
-    total = sum(size for _, size in workspaces)
-    if total > limits.global_bytes // 2:
-        return (
-            f"the workspaces need {total} B of the device's {limits.global_bytes} B; at most "
-            "half is given to workspaces. Try another out_tile or family."
-        )
-    return None
+@lru_cache(maxsize=4096)
+def product_why_not(text: str, product: GemmProblem, limits: Limits) -> str | None:
+    """Say why the variant of this text cannot do the product of all points, or None."""
+    if reason := PRODUCT.why_not(text):
+        return f"gemm={text!r}; it must be {reason}"
+    variant = Variant.from_text(text)
+    reason = variant.why_not(product, limits)
+    return f"the product by {variant.family}: {reason}" if reason else None
+
+
+@lru_cache(maxsize=4096)
+def product_needs(text: str, product: GemmProblem) -> Needs:
+    """Return what the variant of this text asks of a device for the product of all points."""
+    needs: Needs = Variant.from_text(text).config.needs(product)
+    return needs
+
+
+def input_group(geo: Geometry, vec: int, local: int) -> tuple[int, int]:
+    """Return the work-group of the transform of inputs: see `input_launch`."""
+    return pixels_group(geo.channels // vec, local) if geo.pixels else (local, 1)

@@ -9,13 +9,15 @@ from dataclasses import asdict, dataclass
 
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.winograd import winograd_common as common
-from oclgen.families.winograd.winograd_common import FLOAT, Geometry, serves
+from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, serves
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.parameters import Item, Pad, Tile, Vector
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem
 from oclgen.render import dtype_preamble, render
 
-__all__ = ["DEFAULT", "NAME", "Config", "plan", "serves"]
+__all__ = ["DEFAULT", "NAME", "TRAITS", "Config", "plan", "serves"]
 
 NAME = "winograd_fused"
 
@@ -27,21 +29,21 @@ FILTER_GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
-    out_tile: int
-    tile_t: int
-    tile_k: int
-    tile_c: int
-    item_t: int
-    item_k: int
-    vec: int
+    out_tile: OutTile
+    tile_t: Tile
+    tile_k: Tile
+    tile_c: Tile
+    item_t: Item
+    item_k: Item
+    vec: Vector
     stage_u: bool
-    pad_v: int
-    pad_u: int
-    pad_m: int
-    pass_k: int
+    pad_v: Pad
+    pad_u: Pad
+    pad_m: Pad
+    pass_k: Item
 
     @property
     def points(self) -> int:
@@ -60,8 +62,8 @@ class Config:
         filters = self.tile_k // self.item_k * self.pass_k
         return self.points * max(self.tile_c * loop, filters * (self.tile_t + self.pad_m))
 
-    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         if self.out_tile not in common.OUT_TILES:
             return f"out_tile={self.out_tile} has no matrices; use one of {common.OUT_TILES}"
         reason = self._indivisible()
@@ -72,18 +74,12 @@ class Config:
                 f"item_t={self.item_t} item_k={self.item_k} needs {self.item_t * self.item_k} "
                 f"accumulators; at most {MAX_ACCUMULATORS} stay in registers"
             )
-        if self.local_size > min(limits.max_work_group, limits.max_work_items[0]):
-            return (
-                f"{self.points} points of tile_t={self.tile_t} tile_k={self.tile_k} make a "
-                f"work-group of {self.local_size}; the device allows {limits.max_work_group}"
-            )
-        if self.pool * FLOAT > limits.local_bytes:
-            return (
-                f"tile_t={self.tile_t} tile_k={self.tile_k} tile_c={self.tile_c} needs "
-                f"{self.pool * FLOAT} B of local memory; the device has {limits.local_bytes} B. "
-                "Try a smaller tile_c."
-            )
-        return common.too_large(workspaces(problem, self), limits)
+        return None
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        frame = Frame(NAME, (self.local_size, 1), self.pool * FLOAT)
+        return Needs((frame,), workspaces(problem, self))
 
     def _indivisible(self) -> str | None:
         if self.vec not in VECS:
@@ -105,6 +101,7 @@ DEFAULT = Config(
     out_tile=2, tile_t=8, tile_k=8, tile_c=4, item_t=4, item_k=4, vec=4,
     stage_u=True, pad_v=0, pad_u=0, pad_m=1, pass_k=2,
 )  # fmt: skip
+TRAITS = Traits(transforming=True)
 
 
 def _filters(geo: Geometry, config: Config) -> common.FilterLayout:
@@ -129,21 +126,25 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
 
 
 def _convolution(problem: ConvProblem, geo: Geometry, config: Config, k_padded: int) -> Launch:
-    source = render(
-        NAME,
-        **asdict(config),
-        preamble=dtype_preamble(problem.dtype),
-        defines=f"{geo.defines()}\n#define K_PADDED {k_padded}",
-        input_axis=common.input_axis(geo, 1),
-        output_axis=common.output_axis(geo, 1),
-        local_size=config.local_size,
-        pool=config.pool,
-        channels_edge=geo.channels % config.tile_c != 0,
-        **epilogue(problem, "out"),
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            **asdict(config),
+            preamble=dtype_preamble(problem.dtype),
+            defines=f"{geo.defines()}\n#define K_PADDED {k_padded}",
+            input_axis=common.input_axis(geo, 1),
+            output_axis=common.output_axis(geo, 1),
+            local_size=config.local_size,
+            pool=config.pool,
+            channels_edge=geo.channels % config.tile_c != 0,
+            **epilogue(problem, "out"),
+        )
+
     groups_t = ceil_div(geo.tiles, config.tile_t)
     return Launch(
-        source=source,
+        text=text,
         kernel=NAME,
         global_size=(groups_t * config.local_size, k_padded // config.tile_k),
         local_size=(config.local_size, 1),

@@ -10,7 +10,7 @@ from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd.winograd_common import Geometry
 from oclgen.limits import Limits
-from oclgen.plan import Launch, buffer, round_up
+from oclgen.plan import Launch, LazyText, buffer, round_up
 from oclgen.problem import ConvProblem
 from oclgen.render import dtype_preamble, render
 
@@ -34,18 +34,22 @@ def output_launch(
 ) -> Launch:
     """Return the launch that transforms M [points, `tiles`, filters] back to the target."""
     group = common.pixels_group(geo.filters // vec, local)
-    source = render(
-        "winograd_output_pixels",
-        preamble=dtype_preamble(problem.dtype),
-        defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
-        output_axis=common.output_axis(geo, vec),
-        **epilogue(problem, "(target + offset_target)"),
-        vec=vec,
-        local_k=group[0],
-        local_t=group[1],
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "winograd_output_pixels",
+            preamble=dtype_preamble(problem.dtype),
+            defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
+            output_axis=common.output_axis(geo, vec),
+            **epilogue(problem, "(target + offset_target)"),
+            vec=vec,
+            local_k=group[0],
+            local_t=group[1],
+        )
+
     return Launch(
-        source=source,
+        text=text,
         kernel="winograd_output",
         global_size=(round_up(geo.filters // vec, group[0]), round_up(geo.tiles, group[1])),
         local_size=group,

@@ -5,25 +5,36 @@ The product itself is not written here: any GEMM family's plan does it, in_tile^
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
-from oclgen.families.gemm import gemm_register, gemm_staged
+from oclgen.families.gemm import gemm_staged
 from oclgen.families.gemm.gemm_parts import aligned_preamble
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd import winograd_pixels as pixels
-from oclgen.families.winograd.winograd_common import FLOAT, Geometry
+from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, ProductText
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Buffer, Launch, Offset, Plan, buffer, ceil_div, round_up
+from oclgen.parameters import Local, Vector
+from oclgen.plan import (
+    Buffer,
+    Frame,
+    Launch,
+    LazyText,
+    Needs,
+    Offset,
+    Plan,
+    buffer,
+    ceil_div,
+    round_up,
+)
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
+from oclgen.variant import Variant
 
 NAME = "winograd_staged"
 
-GEMMS: dict[str, Any] = {module.NAME: module for module in (gemm_register, gemm_staged)}
-"""The families that can do the product."""
 TILE_STEP = 16
 """Tiles are padded to a multiple of this: no vector of them is ever split."""
 ROLES = {"a": "u", "b": "v", "c": "m"}
@@ -31,43 +42,44 @@ ROLES_OF_PIXELS = {"a": "v", "b": "u", "c": "m"}
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters: output tile, shape of the transforms' work-items, and the product's config.
 
     `vec_t` and `local_t` are tiles of a work-item and work-items of a group; of pixels a work-item
     takes `vec_t` channels of one tile.
-    `gemm` names a GEMM family and its config: see `gemm_text`.
+    `gemm` is the text of the product's `Variant`.
     """
 
-    out_tile: int
-    vec_t: int
-    local_t: int
-    vec_k: int
-    local_k: int
-    gemm: str
+    out_tile: OutTile
+    vec_t: Vector
+    local_t: Local
+    vec_k: Vector
+    local_k: Local
+    gemm: ProductText
 
-    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         geo = common.geometry(problem, self.out_tile)
         if reason := common.no_points(geo):
             return reason
         if self.vec_t not in VECTOR_WIDTHS or self.vec_k not in VECTOR_WIDTHS:
             return f"vec_t={self.vec_t} vec_k={self.vec_k}: vector widths are {VECTOR_WIDTHS}"
-        largest = min(limits.max_work_group, limits.max_work_items[0])
-        if max(self.local_t, self.local_k) > largest:
-            return f"local_t={self.local_t} local_k={self.local_k}: the device allows {largest}"
         if geo.filters % self.vec_k:
             return f"vec_k={self.vec_k} does not divide the {geo.filters} filters"
         if reason := pixels.conflict(geo, self.vec_t, limits):
             return reason
-        try:
-            family, config = parse_gemm(self.gemm)
-        except ValueError as error:
-            return str(error)
-        reason = config.why_not(gemm_problem(geo), limits)
-        if reason:
-            return f"the product by {family}: {reason}"
-        return common.too_large(workspaces(geo), limits)
+        return common.product_why_not(self.gemm, gemm_problem(geo), limits)
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        geo = common.geometry(problem, self.out_tile)
+        product = common.product_needs(self.gemm, gemm_problem(geo))
+        frames = (
+            Frame("winograd_filter", (self.local_k, 1)),
+            Frame("winograd_input", common.input_group(geo, self.vec_t, self.local_t)),
+            Frame("winograd_output", _output_group(geo, self)),
+        )
+        return Needs((*frames, *product.frames), (*workspaces(geo), *product.workspaces))
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -88,43 +100,23 @@ def gemm_problem(geo: Geometry) -> GemmProblem:
 
 
 def gemm_text(family: str, config: Any) -> str:
-    """Return family and config of a product as one word: `gemm_register:item_m=8,item_n=32,...`."""
-    return f"{family}:" + ",".join(f"{name}={value}" for name, value in asdict(config).items())
+    """Return the text of a product's variant: `gemm_register:item_m=8,item_n=32,...`."""
+    return Variant(family, config).to_text()
 
-
-@cache
-def parse_gemm(text: str) -> tuple[str, Any]:
-    """Return the family's name and the config that `gemm_text` wrote.
-
-    Raises:
-        ValueError: unknown family, or parameters that are not that family's.
-    """
-    family, _, rest = text.partition(":")
-    if family not in GEMMS:
-        raise ValueError(f"gemm={text!r}: known families are {', '.join(GEMMS)}")
-    values = dict(pair.partition("=")[::2] for pair in rest.split(","))
-    kinds = {field.name: field.type for field in fields(GEMMS[family].Config)}
-    if set(values) != set(kinds):
-        raise ValueError(f"gemm={text!r}: {family} has the parameters {', '.join(kinds)}")
-    parsed = {name: _READERS[str(kinds[name])](value) for name, value in values.items()}
-    return family, GEMMS[family].Config(**parsed)
-
-
-_READERS: dict[str, Any] = {"int": int, "bool": lambda text: text == "True", "str": str}
 
 DEFAULT = Config(
     out_tile=4, vec_t=1, local_t=32, vec_k=1, local_k=32,
     # CPUs prefer other families to this one, so the product is one for GPUs
     gemm=gemm_text(gemm_staged.NAME, replace(gemm_staged.DEFAULT, tile_m=64, tile_n=64)),
 )  # fmt: skip
+TRAITS = Traits(transforming=True)
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: filter transform, input transform, product, inverse transform."""
     geo = common.geometry(problem, config.out_tile)
-    family, gemm_config = parse_gemm(config.gemm)
     filters = _filters(geo)
-    product: Plan = GEMMS[family].plan(gemm_problem(geo), gemm_config)
+    product = Variant.from_text(config.gemm).plan(gemm_problem(geo))
     roles = ROLES_OF_PIXELS if geo.pixels else ROLES
     launches = (
         common.filter_launch(problem, filters, config.vec_k, config.local_k, 1),
@@ -132,7 +124,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
             problem.dtype,
             geo,
             "v",
-            common.input_axis(geo, config.vec_t),
+            LazyText(lambda: common.input_axis(geo, config.vec_t)),
             config.vec_t,
             config.local_t,
             tiles=round_up(geo.tiles, TILE_STEP),
@@ -141,6 +133,13 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         _output_launch(problem, geo, config),
     )
     return replace(product, launches=launches, workspaces=(*workspaces(geo), *product.workspaces))
+
+
+def _output_group(geo: Geometry, config: Config) -> tuple[int, int]:
+    """Return the work-group of the inverse transform."""
+    if geo.pixels:
+        return common.pixels_group(geo.filters // config.vec_t, config.local_t)
+    return config.local_t, 1
 
 
 def workspaces(geo: Geometry) -> common.Workspaces:
@@ -171,18 +170,22 @@ def _output_launch(problem: ConvProblem, geo: Geometry, config: Config) -> Launc
     tiles = round_up(geo.tiles, TILE_STEP)
     if geo.pixels:
         return pixels.output_launch(problem, geo, config.vec_t, config.local_t, tiles=tiles)
-    source = render(
-        "winograd_output",
-        preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
-        defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
-        output_axis=common.output_axis(geo, config.vec_t),
-        **epilogue(problem, "(target + offset_target)"),
-        run=_run(geo) if config.vec_t == 1 else 1,
-        vec_t=config.vec_t,
-        local_t=config.local_t,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "winograd_output",
+            preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
+            defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
+            output_axis=common.output_axis(geo, config.vec_t),
+            **epilogue(problem, "(target + offset_target)"),
+            run=_run(geo) if config.vec_t == 1 else 1,
+            vec_t=config.vec_t,
+            local_t=config.local_t,
+        )
+
     return Launch(
-        source=source,
+        text=text,
         kernel="winograd_output",
         global_size=(round_up(ceil_div(geo.tiles, config.vec_t), config.local_t), geo.filters),
         local_size=(config.local_t, 1),

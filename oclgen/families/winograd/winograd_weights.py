@@ -11,24 +11,21 @@ is taken between the transforms, where it is the reduction of a matrix product
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.gemm import gemm_staged
 from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd import winograd_pixels as pixels
-from oclgen.families.winograd.winograd_common import FLOAT, Geometry
-from oclgen.families.winograd.winograd_matrices import cook_toom
-from oclgen.families.winograd.winograd_staged import (
-    GEMMS,
-    TILE_STEP,
-    gemm_text,
-    parse_gemm,
-    renamed,
-)
+from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, ProductText
+from oclgen.families.winograd.winograd_matrices import Matrix, cook_toom
+from oclgen.families.winograd.winograd_staged import TILE_STEP, gemm_text, renamed
+from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.plan import Launch, Plan, buffer, ceil_div, round_up
+from oclgen.parameters import Local, Range
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.render import dtype_preamble, render, vector
+from oclgen.variant import Variant
 
 NAME = "winograd_weights"
 
@@ -36,46 +33,49 @@ ROLES = {"a": "gradient", "b": "v", "c": "m"}
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """Parameters: tile of y's gradient, tiles per slice, work-groups, and the product's config.
 
     A slice is a product of its own; they are added afterwards, so that no sum needs atomics.
     """
 
-    out_tile: int
-    slice_t: int
-    local_t: int
-    local_c: int
-    gemm: str
+    out_tile: OutTile
+    slice_t: Annotated[int, Range(1, 1 << 30)]
+    local_t: Local
+    local_c: Local
+    gemm: ProductText
 
-    def why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        """Say with numbers why this config cannot serve `problem` on such a device, or None."""
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
         geo = common.geometry(problem, self.out_tile)
         if reason := common.no_points(geo):
             return reason
         if reason := pixels.conflict(geo, 1, limits):
             return reason
-        if self.slice_t < 1 or self.slice_t % TILE_STEP:
+        if self.slice_t % TILE_STEP:
             return f"slice_t={self.slice_t} is no multiple of {TILE_STEP} tiles"
-        largest = min(limits.max_work_group, limits.max_work_items[0])
-        if max(self.local_t, self.local_c) > largest:
-            return f"local_t={self.local_t} local_c={self.local_c}: the device allows {largest}"
         if self.slice_t > round_up(geo.tiles, TILE_STEP) and self.slice_t > DEFAULT.slice_t:
             return f"slice_t={self.slice_t} is more than the {geo.tiles} tiles there are"
-        try:
-            family, config = parse_gemm(self.gemm)
-        except ValueError as error:
-            return str(error)
-        reason = config.why_not(gemm_problem(geo, self.slice_t), limits)
-        if reason:
-            return f"the product by {family}: {reason}"
-        return common.too_large(workspaces(geo, self.slice_t), limits)
+        return common.product_why_not(self.gemm, gemm_problem(geo, self.slice_t), limits)
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        geo = common.geometry(problem, self.out_tile)
+        product = common.product_needs(self.gemm, gemm_problem(geo, self.slice_t))
+        frames = (
+            Frame("winograd_input", common.input_group(geo, 1, self.local_t)),
+            Frame("winograd_input", common.input_group(geo.gradient, 1, self.local_t)),
+            Frame("winograd_gradient", (self.local_c,)),
+        )
+        spaces = (*workspaces(geo, self.slice_t), *product.workspaces)
+        return Needs((*frames, *product.frames), spaces)
 
 
 DEFAULT = Config(
     out_tile=4, slice_t=256, local_t=32, local_c=32,
     gemm=gemm_text(gemm_staged.NAME, replace(gemm_staged.DEFAULT, tile_m=64, tile_n=64)),
 )  # fmt: skip
+TRAITS = Traits(transforming=True)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -102,11 +102,9 @@ def slices(geo: Geometry, slice_t: int) -> int:
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: both transforms, the product, a sum of slices, the inverse."""
     geo = common.geometry(problem, config.out_tile)
-    family, gemm_config = parse_gemm(config.gemm)
-    product: Plan = GEMMS[family].plan(gemm_problem(geo, config.slice_t), gemm_config)
-    x_axis = common.input_axis(geo, 1)
-    matrices = cook_toom(geo.kernel, geo.out_tile)
-    y_axis = common.axis_function("input_axis", matrices.filter, vector(1))
+    product = Variant.from_text(config.gemm).plan(gemm_problem(geo, config.slice_t))
+    x_axis = LazyText(lambda: common.input_axis(geo, 1))
+    y_axis = LazyText(lambda: common.axis_function("input_axis", _gradient_matrix(geo), vector(1)))
     shape: dict[str, Any] = {
         "tiles": slices(geo, config.slice_t) * config.slice_t, "slice_t": config.slice_t,
     }  # fmt: skip
@@ -127,6 +125,10 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     )
 
 
+def _gradient_matrix(geo: Geometry) -> Matrix:
+    return cook_toom(geo.kernel, geo.out_tile).filter
+
+
 def workspaces(geo: Geometry, slice_t: int) -> common.Workspaces:
     """Return role and bytes of both transformed inputs and of M; the product may have its own."""
     products = slices(geo, slice_t) * geo.points
@@ -143,9 +145,13 @@ def _sum(geo: Geometry, config: Config) -> tuple[Launch, ...]:
     if count == 1:
         return ()
     elements = geo.points * geo.filters * geo.channels
-    source = render("winograd_sum", slices=count, elements=elements, local_c=config.local_c)
+
+    @LazyText
+    def text() -> str:
+        return render("winograd_sum", slices=count, elements=elements, local_c=config.local_c)
+
     launch = Launch(
-        source=source,
+        text=text,
         kernel="winograd_sum",
         global_size=(round_up(elements, config.local_c),),
         local_size=(config.local_c,),
@@ -156,17 +162,21 @@ def _sum(geo: Geometry, config: Config) -> tuple[Launch, ...]:
 
 def _inverse(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
     matrices = cook_toom(geo.kernel, geo.out_tile)
-    source = render(
-        "winograd_gradient",
-        preamble=dtype_preamble(problem.dtype),
-        defines=geo.defines(),
-        kernel=geo.kernel,
-        strided=geo.pixels,
-        output_axis=common.axis_function("output_axis", matrices.output, vector(1)),
-        local_c=config.local_c,
-    )
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "winograd_gradient",
+            preamble=dtype_preamble(problem.dtype),
+            defines=geo.defines(),
+            kernel=geo.kernel,
+            strided=geo.pixels,
+            output_axis=common.axis_function("output_axis", matrices.output, vector(1)),
+            local_c=config.local_c,
+        )
+
     return Launch(
-        source=source,
+        text=text,
         kernel="winograd_gradient",
         global_size=(round_up(geo.filters * geo.channels, config.local_c),),
         local_size=(config.local_c,),

@@ -1,13 +1,9 @@
-// The device's allocator as torch sees it, and the entry that makes torch know the device.
+// The device's allocator as torch sees it.
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <array>
 
-#include "dispatch/operators.h"
-#include "fusion/held.h"
-#include "profiler/kineto.h"
 #include "runtime/memory.h"
-#include "runtime/observer.h"
 #include "runtime/pinned.h"
 #include "runtime/transfer.h"
 
@@ -61,16 +57,9 @@ struct Allocator final : c10::DeviceAllocator {
 
 }  // namespace
 
+c10::DeviceAllocator* allocator() {
+  static auto* instance = new Allocator();
+  return instance;
+}
+
 }  // namespace ocl
-
-extern "C" {
-
-// Makes torch know the device; the devices themselves may come later.
-void ocl_register() {
-  c10::SetAllocator(c10::DeviceType::PrivateUse1, new ocl::Allocator());
-  ocl::register_device();
-  ocl::register_profiler();
-  ocl::observe(ocl::fusion_observer());
-  ocl::watch_forks();
-}
-}

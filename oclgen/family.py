@@ -1,0 +1,92 @@
+"""What a kernel family is: the protocol that its module keeps, and what it declares of itself.
+
+It knows no family; `oclgen.families` lists them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from oclgen.limits import Limits, broken
+from oclgen.parameters import out_of_range
+from oclgen.plan import Needs, Plan
+from oclgen.problem import Problem
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What tables and tests elsewhere have to know about a family.
+
+    Attributes:
+        for_cpus: it was made for CPUs and runs anywhere; elsewhere it is the last choice of an
+            untuned problem.
+        transforming: it computes in a transformed domain, which costs digits: see
+            `winograd_matrices`.
+        instructions: those beyond OpenCL C that it asks a device for, each by at least one config.
+        packing: a config that packs its operands by kernels in OpenCL C alone, though the product
+            behind needs instructions that no simulator has.
+    """
+
+    for_cpus: bool = False
+    transforming: bool = False
+    instructions: frozenset[str] = frozenset()
+    packing: Any = None
+
+
+class BaseConfig:
+    """What every family's `Config`, a frozen dataclass of bounded parameters, is asked.
+
+    A family says what it itself has against a config (`conflict`), and what its plan asks of a
+    device (`needs`); what a device allows is one rule for all.
+    """
+
+    __slots__ = ()
+
+    def conflict(self, problem: Any, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
+        raise NotImplementedError
+
+    def needs(self, problem: Any) -> Needs:
+        """Return what the plan asks of a device, as `Plan.needs` has it, without planning it.
+
+        Launches whose sizes no parameter changes, which pack or add, may be left out.
+        """
+        raise NotImplementedError
+
+    def why_not(self, problem: Any, limits: Limits) -> str | None:
+        """Say with numbers why this config cannot serve `problem` on such a device, or None.
+
+        A rule that raises cannot serve, and says what it raised.
+        """
+        try:
+            return out_of_range(self) or self.quick_why_not(problem, limits)
+        except Exception as error:
+            return f"its rule raised {type(error).__name__}: {error}"
+
+    def quick_why_not(self, problem: Any, limits: Limits) -> str | None:
+        """Say the same where the parameters are known to be in range: for enumerating many.
+
+        Raises:
+            Exception: whatever a rule raises.
+        """
+        return self.conflict(problem, limits) or broken(self.needs(problem), limits)
+
+
+class Family(Protocol):
+    """What a family's module offers."""
+
+    NAME: str
+    TRAITS: Traits
+    DEFAULT: Any
+    """A `Config` that is valid on every device, but for the instructions it asks for."""
+    Config: Any
+    """Frozen dataclass of bounded parameters (see `oclgen.parameters`) that is a `BaseConfig`."""
+
+    def serves(self, problem: Problem, /) -> bool:
+        """Say whether the family can compute the problem at all, whatever the config."""
+        ...
+
+    def plan(self, problem: Any, config: Any, /) -> Plan:
+        """Return the launch plan; the config must be valid for the problem."""
+        ...

@@ -1,0 +1,234 @@
+"""Which plans' texts a change alters: digests of a fixed corpus, kept in `plan_texts.json`.
+
+    python -m tests.oclgen.plan_texts                      prints every plan's key and digest
+    python -m tests.oclgen.plan_texts --against FILE       lists plans that differ, are new or gone
+    python -m tests.oclgen.plan_texts --write FILE         writes the digests
+    python -m tests.oclgen.plan_texts --show KEY           prints the plan with this key
+
+The corpus is every shipped record and, of each family for each problem of `PROBLEMS` on each
+device of `DEVICES`, the default and a sample of the space. Nothing in it is random: it is the same
+on every machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from oclgen.families import FAMILIES, config_from_dict, config_to_json, families_for
+from oclgen.keys import parse_key
+from oclgen.limits import KIB, Limits
+from oclgen.plan import Plan
+from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, GemmProblem, Problem
+from oclgen.variant import Variant
+from search_spaces.space import SPACES
+
+KNOWN = Path(__file__).with_suffix(".json")
+SHIPPED = Path(__file__).parents[2] / "tuned_db" / "shipped"
+Key = tuple[str, str, str]
+"""A plan's problem, family, and the first digits of the SHA-256 of its config."""
+
+DEVICES = (
+    Limits(
+        "cpu", 32 * KIB, 4096, (4096,) * 3, 2**31, 2**33, compute_units=8, native_float_width=16,
+        instructions=frozenset({"vdpbf16ps"}),
+    ),
+    Limits(
+        "gpu", 227 * KIB, 1024, (1024, 1024, 64), 2**34, 2**36, compute_units=132,
+        instructions=frozenset({"cp_async", "mma", "wgmma", "tma"}),
+    ),
+)  # fmt: skip
+
+_GEMM = GemmProblem(200, 136, 70)
+_EPILOGUE: dict[str, Any] = {"bias": "n", "activation": "gelu", "residual": True}
+GEMMS: tuple[GemmProblem, ...] = (
+    *(
+        replace(_GEMM, dtype=dtype, trans_a=trans_a, trans_b=trans_b)
+        for dtype, trans_a, trans_b in (
+            ("fp32", False, False), ("fp32", False, True), ("fp32", True, False),
+            ("fp32", True, True), ("tf32", False, True), ("tf32", True, False),
+            ("fp16", False, False), ("bf16", False, True), ("bf16", True, False),
+        )
+    ),
+    GemmProblem(1024, 1024, 1024, **_EPILOGUE),
+    GemmProblem(512, 768, 1024, dtype="bf16", trans_b=True, **_EPILOGUE),
+    GemmProblem(1, 1024, 4096, trans_b=True, bias="n"),
+    GemmProblem(4, 1000, 2048, dtype="fp16", bias="n", activation="relu"),
+    replace(_GEMM, batch=3, shared_b=True, bias="m", activation="sigmoid"),
+    replace(_GEMM, batch=6, shared_a=True, dtype="tf32", residual=True),
+)  # fmt: skip
+
+_SHAPES = (
+    ConvProblem(8, 32, 28, 28, 48, 3, 3, 1, 1, 1, 1),
+    ConvProblem(4, 24, 15, 14, 40, 3, 3, 2, 2, 1, 1),
+    ConvProblem(8, 64, 14, 14, 96, 1, 1),
+    ConvProblem(2, 16, 14, 14, 24, 5, 5, 1, 1, 2, 2),
+    ConvProblem(4, 3, 32, 30, 16, 7, 7, 2, 2, 3, 3),
+    ConvProblem(4, 32, 14, 14, 32, 3, 3, 1, 1, 1, 1, groups=32),
+    ConvProblem(2, 16, 15, 13, 32, 5, 3, 2, 1, 2, 1, groups=16),
+    ConvProblem(4, 16, 16, 16, 24, 3, 3, 1, 1, 2, 2, 2, 2, groups=2),
+)
+_DTYPES = ("fp32", "bf16", "fp32", "tf32", "fp16")
+
+
+def _convs() -> Iterator[ConvProblem]:
+    """Yield each shape in each direction and layout; dtypes and epilogues take turns."""
+    count = 0
+    for shape in _SHAPES:
+        for direction in DIRECTIONS:
+            for layout in LAYOUTS:
+                problem = replace(
+                    shape, direction=direction, layout=layout, dtype=_DTYPES[count % len(_DTYPES)]
+                )
+                count += 1
+                if direction == "fwd" and count % 2:
+                    problem = replace(problem, bias=True, activation="relu", residual=True)
+                yield problem
+    yield from (replace(_SHAPES[2], dtype="bf16", layout=layout) for layout in LAYOUTS)
+
+
+PROBLEMS: tuple[Problem, ...] = (*GEMMS, *_convs())
+SAMPLES, DRAWS = 2, 80
+"""Configs of a space that are taken for each problem and device, and how many are looked at."""
+
+
+def corpus() -> dict[Key, tuple[Problem, str, Any]]:
+    """Return problem, family and config of every plan, by the plan's key."""
+    return {
+        _key(problem, family, config): (problem, family, config)
+        for problem, family, config in (*_shipped(), *_sampled())
+    }
+
+
+def _key(problem: Problem, family: str, config: Any) -> Key:
+    digest = hashlib.sha256(config_to_json(config).encode()).hexdigest()
+    return problem.key(), family, digest[:8]
+
+
+def _shipped() -> Iterator[tuple[Problem, str, Any]]:
+    for path in sorted(SHIPPED.glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            record = json.loads(line)
+            if "family" in record:
+                config = config_from_dict(record["family"], record["config"])
+                yield parse_key(record["problem"]), record["family"], config
+
+
+def _sampled() -> Iterator[tuple[Problem, str, Any]]:
+    for problem in PROBLEMS:
+        for family in families_for(problem):
+            for limits in DEVICES:
+                for config in (family.DEFAULT, *_sample(family.NAME, problem, limits)):
+                    yield problem, family.NAME, config
+
+
+def _sample(name: str, problem: Problem, limits: Limits) -> Iterator[Any]:
+    """Yield the first `SAMPLES` valid ones of `DRAWS` configs whose values a hash draws."""
+    family, found = FAMILIES[name], 0
+    values = {**SPACES[name][0](problem, limits)} if name in SPACES else {}
+    for number in range(DRAWS if values else 0):
+        drawn = {
+            parameter: choices[_draw(f"{problem.key()} {name} {limits.kind} {number} {parameter}")
+                               % len(choices)]
+            for parameter, choices in values.items()
+        }  # fmt: skip
+        config = family.Config(**asdict(family.DEFAULT) | drawn)
+        if Variant(name, config).why_not(problem, limits) is None:
+            yield config
+            found += 1
+            if found == SAMPLES:
+                return
+
+
+def _draw(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def planned(problem: Problem, family: str, config: Any) -> Plan:
+    """Return a plan of the corpus."""
+    return FAMILIES[family].plan(problem, config)
+
+
+def digests() -> dict[Key, str]:
+    """Return the digest of every plan of the corpus."""
+    return {key: planned(*variant).digest() for key, variant in corpus().items()}
+
+
+def load(path: Path) -> dict[Key, str]:
+    """Read what `write` wrote."""
+    return {
+        (problem, family, config): digest
+        for problem, families in json.loads(path.read_text()).items()
+        for family, configs in families.items()
+        for config, digest in configs.items()
+    }
+
+
+def write(found: dict[Key, str], path: Path) -> None:
+    """Write digests by problem, family and config, a problem a line."""
+    nested: dict[str, dict[str, dict[str, str]]] = {}
+    for (problem, family, config), digest in sorted(found.items()):
+        nested.setdefault(problem, {}).setdefault(family, {})[config] = digest
+    lines = (
+        f"{json.dumps(problem)}:{json.dumps(families, separators=(',', ':'))}"
+        for problem, families in nested.items()
+    )
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def differences(found: dict[Key, str], known: dict[Key, str]) -> list[str]:
+    """Return a line for each plan whose text differs from the known one, is new, or is gone."""
+    kinds = {
+        "differs": [key for key in found if key in known and found[key] != known[key]],
+        "new": [key for key in found if key not in known],
+        "gone": [key for key in known if key not in found],
+    }
+    return [f"{kind}: {' '.join(key)}" for kind, keys in kinds.items() for key in sorted(keys)]
+
+
+def shown(key: Key) -> str:
+    """Return the plan with this key as text: its launches, workspaces and counters."""
+    problem, family, config = corpus()[key]
+    plan = planned(problem, family, config)
+    lines = [f"// {problem.key()}", f"// {family} {config_to_json(config)}"]
+    lines.append(f"// workspaces {plan.workspaces}, counters {plan.counters}")
+    for launch in plan.launches:
+        lines += [
+            f"// kernel {launch.kernel}: global {launch.global_size}, local {launch.local_size}, "
+            f"{launch.local_bytes} B of local memory",
+            *(f"// {arg}" for arg in launch.args),
+            launch.source,
+        ]
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do what the command line asks for; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the digests")
+    parser.add_argument("--against", type=Path, metavar="FILE", help="compare with a file's")
+    parser.add_argument("--show", nargs=3, metavar=("PROBLEM", "FAMILY", "CONFIG"))
+    asked = parser.parse_args(arguments)
+    if asked.show:
+        print(shown(tuple(asked.show)))
+        return 0
+    found = digests()
+    if asked.write:
+        write(found, asked.write)
+    if asked.against:
+        lines = differences(found, load(asked.against))
+        print("\n".join([*lines, f"{len(found)} plans, {len(lines)} changed"]))
+        return 1 if lines else 0
+    if not asked.write:
+        print("\n".join(f"{digest} {' '.join(key)}" for key, digest in sorted(found.items())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
