@@ -1,4 +1,4 @@
-"""`oclgen devices`: what there is to run on."""
+"""`oclgen devices` and `oclgen ray-resources`: what there is to run on."""
 
 from __future__ import annotations
 
@@ -46,3 +46,11 @@ def devices(as_json: bool) -> None:
             f"{limits.local_bytes // 1024} KiB",
         )
     console().print(table)
+
+
+@click.command("ray-resources")
+def ray_resources() -> None:
+    """Print this machine's devices for `ray start --resources`."""
+    from search_spaces.crews import ray_resources as resources
+
+    click.echo(json.dumps(resources()))

@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from .compare import compare
-from .crews import print_ray_resources
 from .database import database
-from .devices import devices
+from .devices import devices, ray_resources
 from .doctor import doctor
 from .report import report
 from .source import show_source
@@ -38,11 +37,12 @@ def is_users(error: Exception) -> bool:
     from oclgen.families import ConfigError
     from oclgen.problem import ProblemError
     from oclgen.recording import RecordingError
+    from search_spaces.progress import CrewError
     from tuned_db import DatabaseError, ImportFileError, NoVariantError, RecordError
 
     kinds = (
-        ConfigError, DatabaseError, ImportFileError, NoVariantError, ProblemError, RecordError,
-        RecordingError,
+        ConfigError, CrewError, DatabaseError, ImportFileError, NoVariantError, ProblemError,
+        RecordError, RecordingError,
     )  # fmt: skip
     return isinstance(error, kinds) or _is_devices(error)
 
@@ -63,6 +63,6 @@ def main() -> None:
 
 
 for command in (
-    devices, doctor, tune, show_source, database, report, compare, print_ray_resources
+    devices, doctor, tune, show_source, database, report, compare, ray_resources
 ):  # fmt: skip
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""A PyTorch model on the device: which problems it runs, how often, and how long it takes.
+"""A PyTorch model on the device: which problems it runs, how long it takes, what a tuning gains.
 
 It decides nothing about tuning; `oclgen tune --model` does.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import torch
@@ -21,11 +21,20 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import ocl_backend  # noqa: F401  (registers the device)
 from ocl_backend import module as ocl
+from ocl_backend.dispatch.tuned import chooser, reload_tuned
 from ocl_backend.interop import torchvision_models
+from oclgen.families import config_to_json
 from oclgen.keys import parse_key
 from oclgen.problem import Problem
 
 from .workload import MODEL_FORM
+
+if TYPE_CHECKING:
+    from search_spaces.progress import TuneResult
+    from tuned_db import DeviceStore
+
+Variant = tuple[str, str]
+"""A family's name and a config as JSON."""
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -78,6 +87,47 @@ class Network:
         moved = Network(self.model.to(device), inputs, self.train)
         ocl.empty_cache()
         return moved
+
+
+@dataclass(frozen=True)
+class Before:
+    """A network before its problems are tuned; it waits on the CPU, to leave the device alone."""
+
+    network: Network
+    calls: Counter[Problem]
+    device: int
+    ms: float
+    served_by: Mapping[Problem, Variant]
+
+    @staticmethod
+    def of(network: Network, calls: Counter[Problem], device: int) -> Before:
+        """Time the network and note which variants serve it now."""
+        reload_tuned()
+        ms = network.milliseconds()
+        choices = {problem: chooser(device).choose(problem) for problem in calls}
+        served = {p: (one.family, config_to_json(one.config)) for p, one in choices.items()}
+        return Before(network.to("cpu"), calls, device, ms, served)
+
+    def compare(self, results: Sequence[TuneResult], store: DeviceStore) -> str:
+        """Time the network again and return both gains in a sentence."""
+        saved = sum(self._saved(result, store) for result in results)
+        reload_tuned()
+        after = self.network.to(f"ocl:{self.device}").milliseconds()
+        predicted = max(self.ms - saved, 0.0)
+        return (
+            f"the network's run: {self.ms:.4g} ms before, {predicted:.4g} ms predicted from its "
+            f"problems, {after:.4g} ms measured: {self.ms / after:.2f} times as fast"
+        )
+
+    def _saved(self, result: TuneResult, store: DeviceStore) -> float:
+        """Return the milliseconds per run that one problem saves; 0 where the old time is unknown.
+
+        What served before is the first variant that a tuning measures.
+        """
+        before = store.measured(result.problem).get(self.served_by[result.problem])
+        if before is None or result.best is None:
+            return 0.0
+        return self.calls[result.problem] * (before - result.best.ms)
 
 
 def load(spec: str, batch: int, shape: Sequence[int], dtype: str, train: bool) -> Network:

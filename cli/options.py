@@ -1,11 +1,8 @@
-"""Options that several commands share, and how a problem is read from the command line."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
 import click
-
-from oclgen.keys import CONV_FORM, GEMM_FORM, parse_conv, parse_gemm
-from oclgen.problem import Problem, ProblemError
 
 device_option = click.option(
     "--device",
@@ -26,18 +23,3 @@ db_option = click.option(
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, for programs, instead of a table."
 )
-
-
-def parse_problem(text: str) -> Problem:
-    """Return the product or convolution that a short form or a key describes.
-
-    Raises:
-        ProblemError: it is neither, or cannot exist.
-    """
-    if text.startswith("conv:") or "," in text.split(":")[0]:
-        return parse_conv(text)
-    if text.startswith("gemm:") or "x" in text.split(":")[0].lower():
-        return parse_gemm(text)
-    raise ProblemError(
-        f"{text!r} is no problem. A product is {GEMM_FORM}; a convolution is {CONV_FORM}"
-    )

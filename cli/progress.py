@@ -15,10 +15,10 @@ from search_spaces.progress import Progress as Trial
 class TuningBar:
     """A context that draws one bar over all problems; `report` is handed to the tuner."""
 
-    def __init__(self, out: Console, problems: int, trials: int, seconds: float) -> None:
+    def __init__(self, out: Console, problems: int, trials: int, ends: float) -> None:
         self._out = out
         self._total = problems * trials
-        self._begin, self._seconds = time.monotonic(), seconds
+        self._begin, self._ends = time.monotonic(), ends
         self._made, self._shown = 0, -1
         self._bar = Progress(
             TextColumn("{task.fields[left]}", table_column=Column(min_width=10)),
@@ -65,8 +65,8 @@ class TuningBar:
 
     def _left(self, trials: int) -> str:
         """Return the time left: what the trials will take, or the budget if that is less."""
-        spent = time.monotonic() - self._begin
-        seconds = min(trials * spent / self._made, self._seconds - spent)
+        now = time.monotonic()
+        seconds = min(trials * (now - self._begin) / self._made, self._ends - now)
         minutes, rest = divmod(int(max(seconds, 0.0)), 60)
         return f"{minutes}:{rest:02d} left"
 

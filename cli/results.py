@@ -24,6 +24,7 @@ def values_of(result: TuneResult) -> dict[str, Any]:
         "gflops": result.problem.flops / best.ms / 1e6 if best else None,
         "trials": dict(result.outcomes),
         "reason": result.reason,
+        "notice": result.notice,
     }
 
 
@@ -49,7 +50,9 @@ def table_of(results: Sequence[TuneResult], peak_gflops: float = 0.0) -> Table:
             f"{rate / peak_gflops:.0%}" if peak_gflops else "",
             trials,
         )
-    table.caption = "GFLOP/s count the direct algorithm: Winograd may pass the peak."
+    notices = dict.fromkeys(result.notice for result in results if result.notice)
+    said = ("GFLOP/s count the direct algorithm: Winograd may pass the peak.", *notices)
+    table.caption = "\n".join(said)
     return table
 
 

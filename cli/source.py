@@ -15,12 +15,13 @@ from oclgen.families import (
     config_to_json,
     families_for,
 )
+from oclgen.keys import parse_problem
 from oclgen.limits import Limits
 from oclgen.opencl import probe
 from oclgen.plan import Plan
 from oclgen.problem import Problem
 
-from .options import db_option, parse_problem
+from .options import db_option
 
 
 @click.command("show-source")

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from oclgen.families import FAMILIES, ConfigError, families_for
-from oclgen.problem import Problem
-
 from .console import console
 from .options import db_option, device_option, json_option
+from .progress import TuningBar
 from .results import table_of, values_of
-from .spreading import crew_of, run_crew
 from .workload import Workload, gather, workload_options
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from search_spaces.progress import TuneResult
+    from oclgen.opencl.device import Device
+    from search_spaces.crews import LocalCrew, RayCrew
+    from search_spaces.progress import Budget, TuneResult
+
+TERMINATED = 128 + signal.SIGTERM
+"""The exit code after SIGTERM: what shells report of a process that it ended."""
 
 
 @click.command()
@@ -41,7 +46,7 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="SECONDS",
     type=click.FloatRange(0),
-    help="For all shapes together; 0: no limit.",
+    help="For all shapes together, counted from the command's start; 0: no limit.",
 )
 @click.option("--seed", default=0, show_default=True, help="Makes the search repeatable.")
 @click.option("--cold", is_flag=True, help="Take times with caches that hold none of the data.")
@@ -90,31 +95,85 @@ def tune(
 
     Every variant is verified before its time counts, and is kept at once: Ctrl-C loses nothing,
     and a later run goes on where this one ended. With a model or a recording, trials go where its
-    time goes.
+    time goes. SIGTERM ends it as Ctrl-C does, with exit code 143.
     """
+    began = time.monotonic()
+    from search_spaces.progress import Budget, shortage
+
+    out = console(aside=as_json)
+    budget = Budget(trials, time_budget or inf, seed, "cold" if cold else "warm", _study(study))
+    with _sigterm_as_interrupt() as terminated:
+        try:
+            results = _tuned(out, device, budget, began, families, workers, cluster, where, asked)
+        except KeyboardInterrupt:  # before there were any
+            if not terminated:
+                raise
+            ctx.exit(TERMINATED)
+        if as_json:
+            click.echo(json.dumps([values_of(result) for result in results], indent=1))
+        if missing := shortage(results, time.monotonic() - began):
+            out.print(missing)
+    statuses = {result.status for result in results}
+    if "interrupted" in statuses:
+        if terminated:
+            ctx.exit(TERMINATED)
+        raise click.Abort
+    if "no variant" in statuses:
+        ctx.exit(1)
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[list[int]]:
+    """Let SIGTERM raise `KeyboardInterrupt`, and note it in the list that is given."""
+    seen: list[int] = []
+
+    def interrupt(number: int, _frame: object) -> None:
+        seen.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _tuned(
+    out: Console,
+    device: str,
+    budget: Budget,
+    began: float,
+    families: Sequence[str],
+    workers: int | None,
+    cluster: str | None,
+    where: str | None,
+    asked: dict[str, Any],
+) -> list[TuneResult]:
+    """Tune what is asked for: with a crew, or in this process on one device."""
     from oclgen.opencl.device import select
-    from search_spaces.progress import Budget
+    from search_spaces.tune import require_families
     from tuned_db.database import ENVIRONMENT
 
     opened = select(device)
     if where:
         os.environ[ENVIRONMENT] = where  # a model's own dispatch reads the same database
     workload = gather(opened.limits, f"ocl:{opened.index}", **asked)
-    _require_families(families, workload.problems)
-    budget = Budget(trials, time_budget or inf, seed, "cold" if cold else "warm", _study(study))
-    out = console(aside=as_json)
-    tried = frozenset(families) or None
-    if crew := crew_of(workers, cluster, tried, where):
-        results = run_crew(out, crew, workload, budget)
-    else:
-        results = _with_gain(out, opened, workload, budget, tried, where)
-    if as_json:
-        click.echo(json.dumps([values_of(result) for result in results], indent=1))
-    statuses = {result.status for result in results}
-    if "interrupted" in statuses:
-        raise click.Abort
-    if "no variant" in statuses:
-        ctx.exit(1)
+    require_families(families, workload.problems)
+    if crew := _crew_of(workers, cluster, frozenset(families), where):
+        return _with_crew(out, crew, workload, budget, began)
+    ends = began + budget.seconds
+    if workload.network is None:
+        return _alone(out, opened, workload, budget, families, where, ends)
+    from tuned_db import open_store
+
+    from .network import Before
+
+    noting = time.monotonic()
+    before = Before.of(workload.network, workload.calls, opened.index)
+    ends -= time.monotonic() - noting  # it is timed once more at the end
+    results = _alone(out, opened, workload, budget, families, where, ends)
+    out.print(before.compare(results, open_store(where).of(opened.info)))
+    return results
 
 
 def _study(where: str | None) -> str | None:
@@ -124,78 +183,78 @@ def _study(where: str | None) -> str | None:
     return where and with_driver(locate(where)).render_as_string(hide_password=False)
 
 
-def _with_gain(
+def _alone(
     out: Console,
-    device: Any,
+    device: Device,
     workload: Workload,
-    budget: Any,
-    families: frozenset[str] | None,
+    budget: Budget,
+    families: Sequence[str],
     where: str | None,
+    ends: float,
 ) -> list[TuneResult]:
-    """Tune; of a network, say what it gained."""
+    """Tune in this process with a bar, and print the table."""
+    from search_spaces.session import Session
 
-    def tuned() -> list[TuneResult]:
-        return run(device, workload.problems, budget, families, where, workload.calls, out)
-
-    if workload.network is None:
-        return tuned()
-    from tuned_db import open_store
-
-    from .gain import Before
-
-    before = Before.of(workload.network, workload.calls, device.index)
-    results = tuned()
-    out.print(before.compare(results, open_store(where).of(device.info)))
-    return results
-
-
-def _require_families(families: Sequence[str], problems: Sequence[Problem]) -> None:
-    for name in families:
-        if name not in FAMILIES:
-            raise ConfigError(f"family {name!r} is unknown; known are {', '.join(FAMILIES)}")
-    for problem in problems:
-        serving = [family.NAME for family in families_for(problem)]
-        if families and not set(families) & set(serving):
-            raise ConfigError(
-                f"{', '.join(families)} cannot serve {problem.key()}; use {', '.join(serving)}"
+    bar = TuningBar(out, len(workload.problems), budget.trials, ends)
+    with Session(device, where, ends=ends, say=out.print) as session:
+        best = session.level.best if session.level else None
+        if best:
+            out.print(
+                f"{device.name} ({device.info.runtime}), peak {best.gflops:.0f} GFLOP/s fp32, "
+                f"{best.gbytes:.0f} GB/s. Results go to {session.store.name}."
             )
-
-
-def run(
-    device: Any,
-    problems: Sequence[Problem],
-    budget: Any,
-    families: frozenset[str] | None = None,
-    where: str | None = None,
-    calls: Mapping[Problem, int] | None = None,
-    out: Console | None = None,
-) -> list[TuneResult]:
-    """Tune with a bar, print the table, and return the results.
-
-    `calls` are how often a network runs each problem; without them all count the same.
-    """
-    from oclgen.measuring import peak
-    from oclgen.measuring.worker import Worker
-    from oclgen.opencl.exclusive import exclusive, locks
-    from search_spaces.spread import tune_network
-    from search_spaces.tune import tune as search
-    from tuned_db import open_store
-
-    from .progress import TuningBar
-    from .tuning import tuner_for
-
-    out = out or console()
-    store = open_store(where)
-    best = peak.measure(device)
-    store.of(device.info).note_peak(best.gflops, best.gbytes)
-    out.print(
-        f"{device.name} ({device.info.runtime}), measured peak {best.gflops:.0f} GFLOP/s fp32, "
-        f"{best.gbytes:.0f} GB/s. Results go to {store.name}."
-    )
-    bar = TuningBar(out, len(problems), budget.trials, budget.seconds)
-    alone = exclusive(locks([device]), lambda: out.print("waiting: another process measures on it"))
-    with alone, Worker(device.index, device.info, cache=budget.cache) as worker, bar:
-        tuner = tuner_for(device, worker, store, budget, families, bar.report)
-        results = tune_network(tuner, calls) if calls else search(tuner, problems)
-    out.print(table_of(results, best.gflops))
+        with bar:
+            what = workload.calls or workload.problems
+            results = session.tune(what, budget, families, bar.report)
+    out.print(table_of(results, best.gflops if best else 0.0))
     return results
+
+
+def _crew_of(
+    workers: int | None, cluster: str | None, families: frozenset[str], where: str | None
+) -> LocalCrew | RayCrew | None:
+    """Return the crew that the options ask for, None for this process alone.
+
+    Raises:
+        click.UsageError: both are given, or a cluster with a database that is a file.
+    """
+    if not (workers or cluster):
+        return None
+    from search_spaces.crews import LocalCrew, RayCrew
+    from tuned_db.database import locate
+
+    if workers and cluster:
+        raise click.UsageError("give --workers or --cluster, not both")
+    url = locate(where)
+    shared = url.render_as_string(hide_password=False)
+    if workers:
+        return LocalCrew(workers, families, shared)
+    assert cluster
+    if cluster != "local" and url.get_backend_name() == "sqlite":
+        raise click.UsageError(
+            f"nodes of a cluster cannot share the file {url.database}: "
+            "give --db postgresql://USER@HOST/NAME"
+        )
+    return RayCrew(cluster, families, shared)
+
+
+def _with_crew(
+    out: Console, crew: LocalCrew | RayCrew, workload: Workload, budget: Budget, began: float
+) -> list[TuneResult]:
+    """Tune every problem on every kind of device of the crew; print each turn, then the tables."""
+    from search_spaces.crews import spread
+
+    def told(kind: str, result: TuneResult) -> None:
+        best = f"{result.best.ms:.4g} ms" if result.best else result.reason or "nothing works yet"
+        out.print(f"{kind} {result.problem.key()}: {result.trials} trials, best {best}")
+
+    calls = workload.calls or dict.fromkeys(workload.problems, 1)
+    with crew as ready:
+        devices = ready.devices()
+        out.print("devices: " + ", ".join(f"{n} x {kind}" for kind, n in devices.items()))
+        lots = spread(ready, calls, budget, began + budget.seconds, told)
+    for lot in lots:
+        table = table_of(lot.results)
+        table.title = lot.kind
+        out.print(table)
+    return [result for lot in lots for result in lot.results]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING
 
 import click
@@ -22,28 +21,24 @@ if TYPE_CHECKING:
 def verify(ctx: click.Context, device: str, limit: int, where: str | None) -> None:
     """Check imported and pulled records on a device of this machine, and time them.
 
-    Only what would serve on the device is measured. A record that is wrong or does not build loses
-    its place to the next best. Ctrl-C keeps what is done. Exit code 1 if a record failed.
+    Only what would serve on the device is measured, while no other process measures on it. A record
+    that is wrong or does not build loses its place to the next best. Ctrl-C keeps what is done.
+    Exit code 1 if a record failed.
     """
-    from oclgen.measuring.worker import Worker
-    from oclgen.opencl.device import select
-    from tuned_db import Chooser, open_existing
-    from tuned_db.verify import verify as check
+    from search_spaces.session import Session
+    from tuned_db import open_existing
 
     out = console()
-    opened, store = select(device), open_existing(where)
-    chooser = Chooser(store, opened.info, opened.limits)
-    claims = chooser.unverified()[: limit or None]
-    out.print(f"{store.name}: {len(claims)} unverified records would serve on {opened.name}")
+    session = Session(device, open_existing(where), say=out.print)
+    claims = session.chooser.unverified()[: limit or None]
+    out.print(
+        f"{session.store.name}: {len(claims)} unverified records would serve on "
+        f"{session.device.name}"
+    )
     right = wrong = 0
     if claims:
-        with Worker(opened.index, opened.info) as worker:
-            for verdict in check(
-                chooser,
-                store.of(opened.info),
-                claims,
-                lambda problem, family, config: worker.measure(problem, family, config, inf),
-            ):
+        with session:
+            for verdict in session.verify(claims):
                 right, wrong = right + verdict.measurement.ok, wrong + (not verdict.measurement.ok)
                 out.print(f"{right + wrong}/{len(claims)} {_sentence(verdict)}")
         out.print(f"{right} verified, {wrong} failed")

@@ -13,14 +13,10 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
-from ocl_backend.dispatch.tuned import reload_tuned
-from oclgen.keys import parse_key
-from oclgen.opencl.device import devices
-from oclgen_cli.tune import run
-from search_spaces.progress import Budget
+import oclgen
 
 BATCH, EPOCHS, HELD_OUT = 64, 15, 360
-BUDGET = Budget(trials=12, seconds=120)
+TRIALS, SECONDS = 12, 120
 
 
 def network() -> nn.Module:
@@ -43,9 +39,10 @@ def step(model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor)
 def tune_for(model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor) -> None:
     """Tune every product and convolution that a step of training calls, and use the winners."""
     seen = torch.ocl.explain(step, model, optimizer, images, labels)
-    problems = list(dict.fromkeys(parse_key(row.problem) for row in seen.rows))
-    run(devices()[0], problems, BUDGET)
-    reload_tuned()
+    problems = [row.problem for row in seen.rows]
+    for result in oclgen.tune(problems, device=0, trials=TRIALS, seconds=SECONDS):
+        print(result)
+    torch.ocl.reload_tuned()
 
 
 def train(model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor) -> None:

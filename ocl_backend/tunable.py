@@ -1,8 +1,8 @@
 """`torch.ocl.tunable`: notice untuned problems while an application runs, and tune them.
 
 Named and shaped like `torch.cuda.tunable`. Tuned records serve whether or not it is enabled: it
-governs what happens to problems without one. The search runs in a process of its own,
-`oclgen tune`, and knows nothing of torch.
+governs what happens to problems without one. Variants are measured in a process that knows nothing
+of torch and stays for the next problem.
 
     torch.ocl.tunable.enable()
     torch.ocl.tunable.tuning_enable(False)
@@ -16,18 +16,23 @@ from __future__ import annotations
 
 import atexit
 import os
-import subprocess
-import sys
+import time
 import warnings
 from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ocl_backend.dispatch import tuned
+from ocl_backend.runtime import streams
 from oclgen import GENERATOR_VERSION, recording
 from oclgen.opencl.device import devices
 from oclgen.problem import Problem
+
+if TYPE_CHECKING:
+    from search_spaces.session import Session
 
 __all__ = [
     "enable",
@@ -51,6 +56,10 @@ __all__ = [
 PREFIX = "OCLGEN_TUNABLE_"
 """Environment variables: `ENABLED`, `TUNING`, `RECORD_UNTUNED` (0 or 1), `UNTUNED_FILENAME`,
 `MAX_TUNING_DURATION_MS`, `MAX_TUNING_ITERATIONS`; read once, when `ocl_backend` is imported."""
+
+
+UNLIMITED = 10**6
+"""Trials where none are set: more than any space holds."""
 
 
 def _number(name: str, default: int) -> int:
@@ -128,7 +137,10 @@ def record_untuned_is_enabled() -> bool:
 
 
 def set_max_tuning_duration(duration: int) -> None:
-    """Spend at most `duration` milliseconds on one problem; 0: no limit."""
+    """Spend at most `duration` milliseconds on one problem; 0: no limit.
+
+    All counts: waiting while another process measures, and the start of the measuring process.
+    """
     _state.duration_ms = _at_least_zero("duration", duration)
 
 
@@ -192,8 +204,11 @@ def write_untuned() -> list[Path]:
 def tune_in_file(filename: str, device: int = 0) -> None:
     """Tune the problems of a recording on `device`, as `oclgen tune --recorded` does.
 
+    It takes up to the maximal duration for each.
+
     Raises:
-        RuntimeError: the tuning failed; the message is the command's.
+        RuntimeError: nothing can be measured, or no variant of a problem works.
+        RecordingError: a line of the file cannot be read.
     """
     calls = recording.load(Path(filename).read_text().splitlines())
     _tune(calls, device)
@@ -209,7 +224,10 @@ def _at_least_zero(name: str, value: int) -> int:
 def _apply() -> None:
     """Let the dispatch notice what the switches ask for; prepared calls are made anew."""
     tuned.observe(_count, _state.enabled and _state.recording)
-    tuned.tune_when_met(_tune_one if _state.enabled and _state.tuning else None)
+    is_tuning = _state.enabled and _state.tuning
+    tuned.tune_when_met(_tune_one if is_tuning else None)
+    if not is_tuning:
+        _end_sessions()
 
 
 def _count(call: tuned.TunedCall) -> None:
@@ -226,13 +244,50 @@ def _tune_one(device: int, problem: Problem) -> None:
 
 
 def _tune(calls: Counter[Problem], device: int) -> None:
-    command = [sys.executable, "-m", "oclgen_cli", "tune", "--recorded", "-"]
-    command += ["--device", str(device), "--trials", str(_state.iterations or 10**6)]
-    command += ["--time-budget", str(_state.duration_ms * len(calls) / 1000)]
-    lines = "\n".join(problem.key() for problem in calls)
-    ended = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed: {ended.stderr.strip()[-500:]}")
+    """Tune within the limits that are set, which count waiting for the device, too.
+
+    Raises:
+        RuntimeError: nothing can be measured, or no variant of a problem works.
+        KeyboardInterrupt: the tuning was interrupted; what was measured is kept.
+    """
+    from search_spaces.progress import Budget, shortage
+
+    began = time.monotonic()
+    streams.synchronize(device)  # what is enqueued would slow what is measured
+    session = _session(device)
+    session.ends = began + (_state.duration_ms * len(calls) / 1000 or inf)
+    problems = calls if len(calls) > 1 else list(calls)
+    with session:
+        results = session.tune(problems, Budget(_state.iterations or UNLIMITED))
+    statuses = {result.status for result in results}
+    if "interrupted" in statuses:
+        raise KeyboardInterrupt
+    if "no variant" in statuses:
+        raise RuntimeError("; ".join(str(one) for one in results if one.status == "no variant"))
+    if missing := shortage(results, time.monotonic() - began):
+        warnings.warn(f"{missing} See set_max_tuning_duration.", stacklevel=2)
+
+
+_sessions: dict[int, Session] = {}
+"""By device; each keeps its process to measure in until tuning is switched off."""
+
+
+def _session(device: int) -> Session:
+    """Return the device's session, made with its first problem.
+
+    Its peak is not measured: the program itself is the other work on the device.
+    """
+    from search_spaces.session import Session
+
+    if device not in _sessions:
+        _sessions[device] = Session(devices()[device], with_peak=False, is_resident=True)
+    return _sessions[device]
+
+
+@atexit.register
+def _end_sessions() -> None:
+    while _sessions:
+        _sessions.popitem()[1].close()
 
 
 @atexit.register

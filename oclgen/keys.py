@@ -45,6 +45,21 @@ CONV_FORM = (
 )
 
 
+def parse_problem(text: str) -> Problem:
+    """Return the product or convolution that a short form or a key describes.
+
+    Raises:
+        ProblemError: it is neither, or cannot exist.
+    """
+    if text.startswith("conv:") or "," in text.split(":")[0]:
+        return parse_conv(text)
+    if text.startswith("gemm:") or "x" in text.split(":")[0].lower():
+        return parse_gemm(text)
+    raise ProblemError(
+        f"{text!r} is no problem. A product is {GEMM_FORM}; a convolution is {CONV_FORM}"
+    )
+
+
 def parse_key(text: str) -> Problem:
     """Return the problem whose `key()` is `text`.
 

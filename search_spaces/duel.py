@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from oclgen.measurement import Measurement
 from search_spaces.progress import Best
@@ -28,7 +29,8 @@ def duel(
 ) -> tuple[Best, Measurement] | None:
     """Measure `contenders` in turns, `ROUNDS` times or until `go_on` says no.
 
-    Returns the one with the lowest median over all its samples, and these; None if all failed.
+    Returns the one with the lowest median over all its samples, and these as a measurement with
+    the cache, seed and conditions of its last round; None if all failed.
     """
     found: dict[int, Measurement] = {}
     standing = list(enumerate(contenders))
@@ -40,7 +42,7 @@ def duel(
                 found.pop(number, None)
                 continue
             before = found[number].samples if number in found else ()
-            found[number] = Measurement(before + again.samples, error=again.error)
+            found[number] = replace(again, samples=before + again.samples)
         if not go_on():
             break
     if not found:

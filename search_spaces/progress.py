@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, Protocol
@@ -16,6 +16,19 @@ Status = Literal["tuned", "already done", "no variant", "interrupted", "not reac
 `interrupted`: stopped by hand, what was measured is kept; `not reached`: stopped or out of time
 before its first trial."""
 
+FEW = 8
+"""Trials that are enough for every family that serves a problem to show a first time."""
+TRIAL_S = 1.0
+"""Seconds of a trial where none was made yet: most take less, with a compiler's start more."""
+
+
+class CrewError(RuntimeError):
+    """A crew that cannot be had: the message names what is missing."""
+
+
+class OutOfTimeError(Exception):
+    """The tuning's time ended while a variant was measured: this says nothing of the variant."""
+
 
 class Measure(Protocol):
     """How a variant is measured: `oclgen.measuring.measure` does it on a device."""
@@ -25,7 +38,8 @@ class Measure(Protocol):
     ) -> Measurement:
         """Return times or why there are none; may give up on what is far slower than `best_ms`.
 
-        A variant that fails is a value; an exception says that nothing can be measured at all.
+        A variant that fails is a value; an exception says that nothing can be measured at all,
+        `OutOfTimeError` that the tuning's time is up.
         """
         ...
 
@@ -103,7 +117,8 @@ class Progress:
 class TuneResult:
     """What came of one problem. `best` is the winner in the results, `outcomes` counts this run's
     trials by invalidity ("none" for those that were timed), `reason` is the first failure's,
-    `tried` counts the variants of all runs where somebody asked.
+    `tried` counts the variants of all runs where somebody asked, `notice` says what to keep in mind
+    about the times, such as that other work ran on the device.
     """  # noqa: D205
 
     problem: Problem
@@ -113,8 +128,33 @@ class TuneResult:
     seconds: float = 0.0
     reason: str = ""
     tried: int = 0
+    notice: str = ""
 
     @property
     def trials(self) -> int:
         """Variants tried in this run."""
         return self.outcomes.total()
+
+    def __str__(self) -> str:
+        """Return problem, status and the winner in a line."""
+        what = f"{self.problem.key()}: {self.status}"
+        if self.best is None:
+            return f"{what}; {self.reason}" if self.reason else what
+        rate = self.problem.flops / self.best.ms / 1e6
+        return f"{what}, {self.best.family} {self.best.ms:.4g} ms, {rate:.0f} GFLOP/s"
+
+
+def shortage(results: Sequence[TuneResult], spent: float) -> str:
+    """Say how many seconds would have reached every problem, after `spent`; "" if all were reached.
+
+    It is an estimate: `FEW` trials more for each problem that has none, as long as trials took.
+    """
+    missed = sum(result.status == "not reached" for result in results)
+    if not missed or any(result.status == "interrupted" for result in results):
+        return ""
+    trials = sum(result.trials for result in results)
+    each = sum(result.seconds for result in results) / trials if trials else TRIAL_S
+    return (
+        f"The time budget ended before {missed} of {len(results)} problems had a trial: some "
+        f"{spent + missed * FEW * each:.0f} s would give each of them {FEW}."
+    )

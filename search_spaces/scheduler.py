@@ -37,8 +37,10 @@ class Task:
 def choose(tasks: Sequence[Task]) -> int | None:
     """Return the index of the task that promises most, None when all are done or busy.
 
-    Of tasks that promise equally much the first is taken: so every task has its first slice, in
-    order, before any has its second.
+    Of tasks that promise equally much the one with the fewest slices is taken, of these the first:
+    so every task has its first slice, in order, before any has its second.
     """
     alive = [index for index, task in enumerate(tasks) if not (task.done or task.busy)]
-    return max(alive, key=lambda index: tasks[index].promise, default=None)
+    return max(
+        alive, key=lambda index: (tasks[index].promise, -len(tasks[index].best)), default=None
+    )

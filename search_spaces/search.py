@@ -48,10 +48,10 @@ class Search:
     ) -> None:
         self.best_ms = inf
         values = dict(zip(space.names, space.values, strict=True))
-        self._study = Study(values, self._next_params, name, storage)
         self._space = space
         self._free = np.ones(len(space), dtype=np.bool_)
         self._seeds = list(dict.fromkeys(seeds))
+        self._study = Study(values, self._next_params, name, storage, map(asdict, self._seeds))
         self._random = np.random.default_rng(seed)
         self._tried: set[Any] = set()
         self._known: dict[int, float] = {}
@@ -70,11 +70,9 @@ class Search:
         Raises:
             StopIteration: the space is exhausted.
         """
-        seed = self._due_seed()
-        if seed is None and not self._free.any():
+        if self._due_seed() is None and not self._free.any():
             raise StopIteration("every valid config was tried")
-        outside = seed is not None and self._space.row_of(seed) is None
-        config = seed if outside else self._space.kind(**self._study.ask())
+        config = self._space.kind(**self._study.ask())
         row = self._mark(config)
         if row is not None:
             self._pending.append(row)
@@ -84,9 +82,9 @@ class Search:
         """Take in the time of a config, asked for or known from before; infinite for a failure."""
         row = self._mark(config)
         self.best_ms = min(self.best_ms, ms)
+        self._study.tell(asdict(config), ms)
         if row is not None:
             self._known[row] = min(ms, self._known.get(row, inf))
-            self._study.tell(asdict(config), ms)
             if row in self._pending:
                 self._pending.remove(row)
 

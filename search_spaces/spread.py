@@ -14,12 +14,10 @@ from math import inf
 from typing import Protocol
 
 from oclgen.problem import Problem
-from search_spaces.progress import Budget, Progress, TuneResult
+from search_spaces.progress import FEW, Budget, Progress, TuneResult
 from search_spaces.scheduler import Task, choose
 from search_spaces.tune import Tuner, tune
 
-SLICE = 8
-"""Trials of one turn: enough for every family that serves a problem to show a first time."""
 LOST = 6
 """So many turns of one problem in a row may be lost with their process before it is given up; it
 rests in between, for 1, 2, 4, 8 and 16 seconds, since a database or a node may come back."""
@@ -94,13 +92,13 @@ class Spread:
     """A tuning of `lots` by a crew; seconds of the budget are for all, trials per problem.
 
     `slice` is the trials of a turn, `report` hears of each trial that this process makes, `told` of
-    each turn.
+    each turn. As long as problems wait for their first turn, each has an even part of the seconds.
     """
 
     crew: Crew
     lots: Sequence[Lot]
     budget: Budget
-    slice: int = SLICE
+    slice: int = FEW
     clock: Callable[[], float] = time.monotonic
     report: Callable[[Progress], None] = lambda _: None
     told: Callable[[str, TuneResult], None] = lambda _kind, _result: None
@@ -139,7 +137,7 @@ class Spread:
                 left, index = end - self.clock(), choose(lot.tasks)
                 if left <= 0 or index is None:
                     break
-                self._submit(lot, index, left)
+                self._submit(lot, index, _share(lot, left, devices[lot.kind]))
 
     def _wake(self, lot: Lot) -> None:
         for index, until in enumerate(lot.rests_until):
@@ -167,7 +165,8 @@ class Spread:
         lot.lost[index] = 0
         result = turn.result()
         task.best.append(result.best.ms if result.best else inf)
-        task.done = result.trials == 0 or result.tried >= self.budget.trials
+        is_exhausted = result.trials == 0 and result.status != "not reached"
+        task.done = is_exhausted or result.tried >= self.budget.trials
         lot.results[index] = _together(lot.results[index], result)
         self.told(lot.kind, result)
         return result.status
@@ -222,14 +221,22 @@ def tune_network(tuner: Tuner, calls: Mapping[Problem, int]) -> list[TuneResult]
     return lot.results
 
 
+def _share(lot: Lot, left: float, devices: int) -> float:
+    """Return the seconds of the next turn: each that waits for its first keeps its part."""
+    first = sum(not (task.best or task.done or task.busy) for task in lot.tasks)
+    return left * devices / first if first > devices else left
+
+
 def _together(before: TuneResult, turn: TuneResult) -> TuneResult:
     """Return what came of all turns of a problem."""
-    status = before.status if turn.status == "already done" and before.trials else turn.status
+    goes_on = before.trials and turn.status in ("already done", "not reached")
     return TuneResult(
         turn.problem,
-        status,
+        before.status if goes_on else turn.status,
         turn.best,
         before.outcomes + turn.outcomes,
         before.seconds + turn.seconds,
         before.reason or turn.reason,
+        turn.tried,
+        before.notice or turn.notice,
     )

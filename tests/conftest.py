@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from tests import home, sampled_builds
+
+_HOME = home.enter()  # first: what is imported below may look for a folder of the user
+
 import re
 import uuid
 from collections.abc import Iterator
@@ -11,7 +15,45 @@ from typing import Any
 
 import pytest
 
+QUICK = {
+    "oclgen/test_families_device.py",
+    "oclgen/test_gemm_text.py",
+    "oclgen/test_keys.py",
+    "search_spaces/test_contest.py",
+    "search_spaces/test_scheduler.py",
+    "search_spaces/test_surrogate.py",
+    "tuned_db/test_choose.py",
+    "tuned_db/test_exchange.py",
+    "ocl_backend/test_boxes.py",
+    "ocl_backend/test_index_errors.py",
+    "ocl_backend/test_tuned.py",
+    "cli/test_errors.py",
+    "benchmarks/test_bench_results.py",
+}
+"""Files of `-m quick`: each package's text, rules and a few kernels, for every commit."""
 NO_DEVICE = "no OpenCL device here; pip install 'oclgen[cpu]' brings one"
+
+
+def pytest_unconfigure() -> None:
+    """Remove the run's own home."""
+    home.leave(_HOME)
+
+
+def _is_quick(path: Path) -> bool:
+    return path.relative_to(home.ROOT / "tests").as_posix() in QUICK
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files without quick tests unread where no others are asked for."""
+    only_quick = config.getoption("markexpr") == "quick"
+    is_test = collection_path.match("test_*.py")
+    return True if only_quick and is_test and not _is_quick(collection_path) else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests of the quick files."""
+    if _is_quick(item.path):
+        item.add_marker("quick")
 
 
 def _devices() -> list[Any]:
@@ -20,6 +62,7 @@ def _devices() -> list[Any]:
         from oclgen.opencl.device import devices
     except ImportError:
         return []
+    sampled_builds.begin()
     return list(devices())
 
 

@@ -175,11 +175,13 @@ def raise_count(connection: Connection, tuning: int, **counts: int) -> None:
 def set_peak(
     connection: Connection, info: DeviceInfo, peak: tuple[float, float], *, replace: bool
 ) -> None:
-    """Keep what a device reaches at most; without `replace`, only where nothing is known yet."""
+    """Keep what a device reaches at most; with `replace` also where less is known already."""
     _row_id(connection, DeviceRow, asdict(info))
-    where = [*is_device(info)] if replace else [*is_device(info), DeviceRow.peak_gflops.is_(None)]
-    values = {"peak_gflops": peak[0], "peak_gbytes": peak[1]}
-    connection.execute(update(DeviceRow).where(*where).values(**values))
+    for name, value in zip(("peak_gflops", "peak_gbytes"), peak, strict=True):
+        known = getattr(DeviceRow, name)
+        lower = known.is_(None) | (known < value) if replace else known.is_(None)
+        statement = update(DeviceRow).where(*is_device(info), lower)
+        connection.execute(statement.values({name: value}))
 
 
 def add_here(connection: Connection, tuning: int, row: dict[str, Any]) -> int:

@@ -168,9 +168,21 @@ class DeviceStore:
         return rows.columns_of(family, config_to_json(config), measurement, digest)
 
     def note_peak(self, gflops: float, gbytes: float) -> None:
-        """Keep what the device was measured to reach at most: fp32 GFLOP/s, GB/s of a copy."""
+        """Keep what the device was measured to reach: fp32 GFLOP/s, GB/s of a copy.
+
+        The best that is known stays: what else a machine does only lowers what is measured.
+        """
         with self._database.writing() as connection:
             rows.set_peak(connection, self._info, (gflops, gbytes), replace=True)
+
+    def peak(self) -> tuple[float, float] | None:
+        """Return the best GFLOP/s and GB/s that are known of the device, None if nothing is."""
+        asked = select(DeviceRow.peak_gflops, DeviceRow.peak_gbytes)
+        with self._database.reading() as connection:
+            found = connection.execute(asked.where(*rows.is_device(self._info))).first()
+        if found is None or found.peak_gflops is None or found.peak_gbytes is None:
+            return None
+        return found.peak_gflops, found.peak_gbytes
 
     def winner(self, problem: Problem) -> Record | None:
         """Return the winner for exactly this problem, or None."""

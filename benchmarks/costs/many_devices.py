@@ -21,9 +21,9 @@ from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem, Problem
-from oclgen_cli.crews import PREFIX, RayCrew
-from oclgen_cli.turn import Order
+from search_spaces.crews import PREFIX, RayCrew
 from search_spaces.progress import Budget, TuneResult
+from search_spaces.session import Order
 from search_spaces.spread import Lot, Spread, Turn
 from search_spaces.tune import Tuner
 from tuned_db import open_store
@@ -62,7 +62,7 @@ def timed(devices: int, seconds: float, trials: int, where: str) -> tuple[int, f
     }
     lot = Lot.of(KIND, problems)
     resources = {PREFIX + KIND: float(devices)}
-    with RayCrew("local", None, where, Sleeper(seconds), lambda: resources) as crew:
+    with RayCrew("local", frozenset(), where, Sleeper(seconds), lambda: resources) as crew:
         started = time.perf_counter()
         Spread(crew, [lot], Budget(trials), slice=trials).run()
         spent = time.perf_counter() - started

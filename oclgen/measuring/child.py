@@ -116,7 +116,10 @@ class Child:
         self._spawn()
         try:
             seen = self._receive("starting")
-        except (EOFError, OSError, TimeoutError) as error:
+        except TimeoutError as error:
+            self.close()
+            raise WorkerError(f"no process to {self.role} in: it did not start in time") from error
+        except (EOFError, OSError) as error:
             cause = self._cause_of_death()
             raise WorkerError(
                 f"no process to {self.role} in: it ended at its start ({cause})"

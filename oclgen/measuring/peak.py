@@ -69,6 +69,35 @@ class Peak:
     gbytes: float
 
 
+LOADED = 0.8
+"""A device that reaches less than this part of its known peak has other work to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What a device reached just now, beside the best that is known of it (None: nothing yet)."""
+
+    now: Peak
+    known: Peak | None = None
+
+    @property
+    def best(self) -> Peak:
+        """The larger of both, rate and bandwidth each."""
+        known = self.known or self.now
+        return Peak(max(self.now.gflops, known.gflops), max(self.now.gbytes, known.gbytes))
+
+    @property
+    def notice(self) -> str:
+        """What to tell if other work runs on the device, "" if none is noticed."""
+        if self.now.gflops >= LOADED * self.best.gflops:
+            return ""
+        return (
+            f"The measured peak of {self.now.gflops:.0f} GFLOP/s is below {LOADED} of the "
+            f"{self.best.gflops:.0f} GFLOP/s known of this device: other work runs on it, and "
+            "times taken meanwhile are too long. End that work and tune again."
+        )
+
+
 @cache
 def measure(device: Device) -> Peak:
     """Measure a device once per process.

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -56,13 +57,27 @@ def locks(devices: Sequence[D]) -> list[tuple[D, Path]]:
     return found
 
 
+class BusyError(RuntimeError):
+    """Other processes measured on every device that would do, until the time was up."""
+
+
 @contextmanager
 def exclusive(
-    candidates: Sequence[tuple[D, Path]], wait: Callable[[], None] = lambda: None
+    candidates: Sequence[tuple[D, Path]],
+    wait: Callable[[], None] = lambda: None,
+    until: float = inf,
 ) -> Iterator[D]:
     """Hold the first of some devices that is free, for as long as the context lasts.
 
-    `wait` is called once if all are taken. A process that dies lets go of its device.
+    A process that dies lets go of its device.
+
+    Args:
+        candidates: Devices with their lock files, as `locks` returns them.
+        wait: Called once if all are taken.
+        until: The value of `time.monotonic` from which on nothing is waited for.
+
+    Raises:
+        BusyError: all were taken until then.
     """
     waited = False
     while True:
@@ -81,4 +96,6 @@ def exclusive(
         if not waited:
             wait()
             waited = True
-        time.sleep(POLL)
+        if time.monotonic() >= until:
+            raise BusyError("another process measures on the device")
+        time.sleep(min(POLL, max(until - time.monotonic(), 0.0)))

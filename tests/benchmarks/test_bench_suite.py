@@ -10,7 +10,6 @@ import pytest
 
 pytest.importorskip("torch")
 
-from fake_sides import fake, refuse
 
 from benchmarks.comparison import suite
 from benchmarks.comparison.run import KINDS, Options, all_tasks
@@ -20,6 +19,7 @@ from benchmarks.report.rows import LEFT_OUT, Result, load
 from benchmarks.tasks.task import Task, TaskError, merged
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.roofline import MULTIPLY_ADD, Roofs
+from tests.benchmarks.fake_sides import fake, refuse
 
 DEVICE = DeviceInfo("d", "v", "cpu", "a", "r", "1", "2", 1)
 ROOFS = Roofs(1.0, 1.0, {})

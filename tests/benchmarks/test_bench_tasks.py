@@ -9,11 +9,14 @@ from importlib.util import find_spec
 from itertools import islice
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from torch import Tensor, nn
 
 from benchmarks.comparison.ours import Ours, Wishes
 from benchmarks.peers import torch_peer
@@ -38,15 +41,16 @@ def convolutions(name: str) -> set[ConvProblem]:
     """The distinct convolutions of a network of torchvision, at batch 1."""
     found = set()
 
-    def notice(module: torch.nn.Conv2d, inputs: tuple[torch.Tensor], _: torch.Tensor) -> None:
-        sizes = (*inputs[0].shape, module.out_channels, *module.kernel_size)
-        geometry = (*module.stride, *module.padding, *module.dilation)
-        found.add(ConvProblem(*sizes, *geometry, groups=module.groups))
+    def notice(module: nn.Conv2d, inputs: tuple[Tensor], _: Tensor) -> None:
+        sizes = [*inputs[0].shape, module.out_channels, *module.kernel_size]
+        geometry = [*module.stride, *module.padding, *module.dilation]
+        numbers: list[Any] = [*sizes, *geometry, module.groups]
+        found.add(ConvProblem(*numbers))
 
     with torch.device("meta"):
         network = getattr(networks.models_beside("cpu"), name)(weights=None).eval()
         for module in network.modules():
-            if isinstance(module, torch.nn.Conv2d):
+            if isinstance(module, nn.Conv2d):
                 module.register_forward_hook(notice)
         network(torch.empty(1, 3, networks.SIZE, networks.SIZE))
     return found
@@ -65,7 +69,8 @@ def test_a_gpu_measures_every_dtype_and_direction_of_what_networks_ask_for() -> 
     assert sum(key in asked for key in keys) > 150
     squares = [task for task in gemm.tasks(GPU, NONE) if task.is_in(["squares"])]
     assert {task.dtype for task in squares} == set(gemm.MATRIX_DTYPES)
-    assert {parse_key(task.what["problem"]).m for task in squares} >= {256, 8192}
+    problems = [parse_key(task.what["problem"]) for task in squares]
+    assert {one.m for one in problems if isinstance(one, GemmProblem)} >= {256, 8192}
     assert {task.dtype for task in gemm.tasks(Limits(kind="cpu"), NONE)} == {"fp32"}
 
 
@@ -89,20 +94,20 @@ PROBLEMS: list[GemmProblem | ConvProblem] = [
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
 def test_the_peer_computes_what_the_problem_says(problem: GemmProblem | ConvProblem) -> None:
     out = torch_peer.problem_call(problem, "cpu")()
-    tensors = [out] if isinstance(out, torch.Tensor) else [t for t in out if t is not None]
-    (tensor,) = tensors
+    results: Any = [out] if isinstance(out, Tensor) else out
+    (tensor,) = [one for one in results if one is not None]
     assert tensor.numel() == prod(problem.buffers[problem.output])
     assert tuple(tensor.shape) == problem.buffers[problem.output][-tensor.dim() :]
 
 
-def normalised(x: torch.Tensor) -> torch.Tensor:
+def normalised(x: Tensor) -> Tensor:
     """Images with mean 0 and variance 1 in every channel."""
     images = x.view(-1, pointwise.CHANNELS, pointwise.IMAGE**2)
     centred = images - images.mean((0, 2), keepdim=True)
     return centred / (centred.square().mean((0, 2), keepdim=True) + 1e-5).sqrt()
 
 
-COMPUTED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+COMPUTED: dict[str, Callable[[Tensor], Tensor]] = {
     "x + x": lambda x: 2 * x,
     "relu": lambda x: x.clamp_min(0),
     "batch norm, eval": lambda x: x / (1 + 1e-5) ** 0.5,
@@ -120,7 +125,7 @@ def test_operators_compute_what_they_are_called_and_move_the_bytes_that_they_say
     torch.manual_seed(0)
     x = torch.randn(2**19)
     with torch.no_grad():
-        out = pointwise.OPERATORS[name].call(x)()
+        out: Any = pointwise.OPERATORS[name].call(x)()
     want = COMPUTED[name](x).flatten()
     torch.testing.assert_close(out.flatten(), want, rtol=1e-5, atol=1e-5)
     moved = pointwise.FLOAT * (x.numel() + out.numel())
@@ -137,7 +142,7 @@ def test_a_step_of_adam_moves_all_parameters_by_its_rate() -> None:
 
 def test_a_call_runs_without_gradients_on_the_device_asked_for() -> None:
     out = pointwise.call("relu", 2**10, "cpu")()
-    assert isinstance(out, torch.Tensor)
+    assert isinstance(out, Tensor)
     assert (out.shape, out.device.type, out.requires_grad) == ((2**10,), "cpu", False)
 
 

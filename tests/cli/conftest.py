@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from command_runs import Process, Run
 
 from oclgen_cli.main import main
+from tests.cli.command_runs import Process, Run
 
 
 @pytest.fixture(autouse=True)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import optuna
 import pytest
-from command_runs import Process, Run
 
+from oclgen.keys import parse_problem
 from oclgen.opencl.device import Device
-from oclgen_cli.options import parse_problem
+from tests.cli.command_runs import Process, Run
 
 GEMM = ["--gemm", "24x16x8"]
 
@@ -122,7 +122,10 @@ def test_a_bad_line_changes_nothing(run: Run, device: Device, tmp_path: Path) ->
     assert not Path(other).exists()
 
 
-def test_interrupting_keeps_what_is_done(run: Run, device: Device, own_database: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 1), (signal.SIGTERM, 143)])
+def test_interrupting_keeps_what_is_done(
+    run: Run, device: Device, number: signal.Signals, code: int
+) -> None:
     command = [sys.executable, "-m", "oclgen_cli", "tune", "--device", str(device.index)]
     tuning = subprocess.Popen(
         [*command, "--gemm", "96x96x96", "--trials", "5000", "--time-budget", "0"],
@@ -134,12 +137,21 @@ def test_interrupting_keeps_what_is_done(run: Run, device: Device, own_database:
     deadline = time.monotonic() + 120
     while ": 1 winners" not in run("db", "stats").output and time.monotonic() < deadline:
         time.sleep(0.2)
-    tuning.send_signal(signal.SIGINT)
+    tuning.send_signal(number)
     output, _ = tuning.communicate(timeout=60)
-    assert tuning.returncode == 1, output
+    assert tuning.returncode == code, output
     assert "interrupted" in output
+    assert "GFLOP/s count" in output  # the table
     assert "Traceback" not in output
     assert ": 1 winners" in run("db", "stats").output
+
+
+def test_out_of_time_is_not_reached_and_says_what_would_be_needed(run: Run, device: Device) -> None:
+    arguments = ["tune", "--device", str(device.index), *GEMM, "--time-budget", "0.001"]
+    result = run(*arguments)
+    assert result.exit_code == 0, result.stderr
+    assert "not reached" in result.output
+    assert "The time budget ended before 1 of 1 problems had a trial: some " in result.output
 
 
 def test_doctor_says_what_works(process: Process, device: Device) -> None:

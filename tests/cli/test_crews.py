@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from command_runs import Run
 
 from oclgen.keys import parse_key
 from oclgen.opencl.device import devices
+from tests.cli.command_runs import Run
 from tuned_db import open_store
 
 KEYS = ("gemm:24x16x8:fp32:nn:b1:-:-:none", "gemm:16x24x8:fp32:nn:b1:-:-:none")

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from command_runs import Process, Run
 
 from oclgen.families import config_to_json
 from oclgen.families.gemm import gemm_register
@@ -24,6 +23,7 @@ from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache, Measurement
 from oclgen.opencl.device import Device
 from oclgen.problem import GemmProblem
+from tests.cli.command_runs import Process, Run
 from tuned_db import open_store
 from tuned_db.shipped import shipped_records
 

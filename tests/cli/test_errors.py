@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_runs import Process, Run
 
 from oclgen.problem import ProblemError
 from oclgen_cli.main import is_users
+from tests.cli.command_runs import Process, Run
 from tuned_db import open_store
 
 GARBAGE = b"this is no database" * 100

@@ -16,6 +16,7 @@ from concurrent.futures import as_completed
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from pebble import ProcessPool
 from rich.console import Console
@@ -57,7 +58,8 @@ def outcomes(arguments: argparse.Namespace) -> list[cases.Outcome]:
             ): one
             for one in asked
         }
-        for future in track(as_completed(futures), "operators", total=len(futures)):
+        finished: Any = as_completed(futures)  # futures of the pool's own class
+        for future in track(finished, "operators", total=len(futures)):
             try:
                 done.append(future.result())
             except Exception as error:  # also of the CPU's own run, or of a process that died

@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves, tree_map
 
-import ocl_backend  # noqa: F401  (registers the device)
 from tests.conformance import forms, lists
+from tests.ocl_backend.cpu_twin import ocl
 
 ON_HOST = ("tensor_split",)
 """OpInfos whose tensor arguments torch wants on the CPU for every device."""
@@ -180,7 +180,7 @@ def run(name: str, dtype_name: str, limit: int | None, device: int) -> Outcome:
     compared = comparable(name)
     started = time.perf_counter()
     gradient = dtype.is_floating_point and info.supports_autograd
-    torch.ocl.reset_fallbacks()
+    ocl.reset_fallbacks()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for index, sample in enumerate(samples(info, dtype, limit)):
@@ -195,7 +195,7 @@ def run(name: str, dtype_name: str, limit: int | None, device: int) -> Outcome:
                 failure = _variants_failure(info, sample, twin, place, compared)
             if failure:
                 outcome.failures.append(f"sample {index}: {failure}")
-    outcome.fallbacks = torch.ocl.fallbacks()
+    outcome.fallbacks = ocl.fallbacks()
     outcome.seconds = time.perf_counter() - started
     return outcome
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-import ocl_backend  # noqa: F401  (registers the device)
 from tests.conformance import cases, lists
+from tests.ocl_backend.cpu_twin import ocl
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def wrong_calls(pattern: str, device: int) -> Iterator[Wrong]:
                 continue
             ours = _raised(info, here.sample_input)
             with suppress(torch.AcceleratorError):  # of an index in a call that had no error
-                torch.ocl.synchronize(device)
+                ocl.synchronize(device)
             yield Wrong(f"{name} {number}", ours, theirs)
 
 

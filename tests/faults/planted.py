@@ -68,6 +68,7 @@ def serves(problem: Problem) -> bool:
 def plan(problem: Problem, config: Config) -> Plan:
     args = tuple(arg for role in ("a", "b", "c", "spare", COUNTERS) for arg in buffer(role))
     source = KERNEL % FAULTS[config.fault]
+    assert isinstance(problem, GemmProblem)
     launch = Launch(source, NAME, (problem.m, problem.n), (1, 1), args)
     return Plan((launch,), (("spare", 256),), counters=16)
 
@@ -88,4 +89,4 @@ def break_the_compiler() -> None:
             os.abort()  # as LLVM does where it finds itself in an impossible state
         return honest(device, source)
 
-    Device._compile = compiled  # type: ignore[method-assign]
+    Device._compile = compiled  # type: ignore[method-assign, assignment]

@@ -11,15 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import planted
 import pytest
 
+from oclgen.families import FAMILIES
 from oclgen.measurement import Measurement
 from oclgen.measuring.worker import Worker, WorkerError
 from oclgen.opencl.device import Device, devices
 from search_spaces import space
 from search_spaces.progress import Budget, TuneResult
 from search_spaces.tune import Tuner, tune
+from tests.faults import planted
 from tuned_db import open_store
 
 HERE = Path(__file__).parent
@@ -41,7 +42,7 @@ REASONS = {
 @pytest.fixture(autouse=True)
 def planted_family(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(HERE / "child")  # children have our path
-    monkeypatch.setitem(planted.families.FAMILIES, planted.NAME, planted)
+    monkeypatch.setitem(FAMILIES, planted.NAME, planted)
     every = {"fault": tuple(planted.FAULTS)}
     monkeypatch.setitem(space.SPACES, planted.NAME, (lambda p, li: every, lambda p, li: []))
 
@@ -109,7 +110,7 @@ def test_each_run_draws_its_inputs_anew(first: Device) -> None:
 def test_a_worker_that_is_killed_costs_one_trial(first: Device, tmp_path: Path) -> None:
     database = tmp_path / "tuned.sqlite"
     with worker_on(first, builders=0) as worker:
-        plain, calls = worker.measure, []
+        plain, calls = worker.measure, list[object]()
 
         def measure(*asked: Any) -> Measurement:
             calls.append(asked)
@@ -117,7 +118,7 @@ def test_a_worker_that_is_killed_costs_one_trial(first: Device, tmp_path: Path) 
                 os.kill(worker.pid, signal.SIGKILL)
             return plain(*asked)
 
-        worker.measure = measure  # type: ignore[method-assign]
+        worker.measure = measure  # type: ignore[method-assign, assignment]
         result = tuned(first, worker, database, trials=5)
     assert result.trials == 5
     assert sum("SIGKILL" in why for _, why, _ in rows(database).values()) == 1
@@ -167,8 +168,8 @@ def test_a_driver_that_changed_ends_the_tuning_and_blames_no_variant(
 FULL = """
 import resource, signal, sys
 from pathlib import Path
-sys.path[:0] = [{here!r}, {here!r} + "/child"]
-import planted, test_faults
+sys.path[:0] = [{root!r}, {here!r} + "/child"]
+from tests.faults import planted, test_faults
 from oclgen.opencl.device import devices
 from search_spaces import space
 from tuned_db import DatabaseError
@@ -197,7 +198,7 @@ def test_a_full_disk_stops_the_tuning_and_a_later_one_goes_on(
 ) -> None:
     """A limit on file sizes stands for the full disk; what was kept before it is still there."""
     database = tmp_path / "tuned.sqlite"
-    program = FULL.format(here=str(HERE), index=first.index)
+    program = FULL.format(root=str(HERE.parents[1]), here=str(HERE), index=first.index)
     ran = subprocess.run(
         [sys.executable, "-c", program, str(database)],
         capture_output=True,

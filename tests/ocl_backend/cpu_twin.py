@@ -1,21 +1,55 @@
-"""Runs one function on the CPU and on a device, with gradients, and compares everything."""
+"""Runs one function on the CPU and on a device and compares, with gradients or without."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 import ocl_backend  # noqa: F401  (registers the device)
 
 TOLERANCE = 1e-5
+ocl: Any = torch.get_device_module("ocl")
 
 
 def place(device: Any) -> torch.device:
+    """The torch device of an OpenCL device."""
     return torch.device("ocl", device.index)
+
+
+def sample(device: Any, names: Iterable[str], name: str, every: int = 3) -> None:
+    """Skip most cases on devices besides the first: compilers differ, the text does not."""
+    if device.index and list(names).index(name) % every:
+        pytest.skip(f"devices besides the first run one case in {every}")
+
+
+def assert_same(ours: Any, theirs: Any, tolerance: float = TOLERANCE) -> None:
+    """Fail where shapes, dtypes or values differ; a NaN equals a NaN."""
+    if isinstance(theirs, tuple | list):
+        assert len(ours) == len(theirs)
+        for a, b in zip(ours, theirs, strict=True):
+            assert_same(a, b, tolerance)
+        return
+    assert ours.shape == theirs.shape
+    assert ours.dtype == theirs.dtype
+    torch.testing.assert_close(
+        ours.detach().cpu(), theirs.detach(), rtol=tolerance, atol=tolerance, equal_nan=True
+    )
+
+
+def agree(
+    device: Any, function: Callable[..., Any], *tensors: Tensor, tolerance: float = TOLERANCE
+) -> None:
+    """Fail where `function` differs on the device, or where an operator ran on the CPU."""
+    theirs = function(*tensors)
+    ocl.reset_fallbacks()
+    ours = function(*(tensor.to(place(device)) for tensor in tensors))
+    assert ocl.fallbacks() == {}
+    assert_same(ours, theirs, tolerance)
 
 
 def relative(ours: Tensor, theirs: Tensor) -> float:
@@ -44,13 +78,13 @@ def check(
     device: Any, function: Callable[..., Tensor], *tensors: Tensor, tolerance: float = TOLERANCE
 ) -> None:
     """Fail where result or gradients on the device differ, or where anything ran on the CPU."""
-    torch.ocl.reset_fallbacks()
+    ocl.reset_fallbacks()
     theirs = run(function, list(tensors), 1)
     ours = run(function, [t.to(place(device)) for t in tensors], 1)
     assert len(ours) == len(theirs)
     errors = [relative(o, t) for o, t in zip(ours, theirs, strict=True)]
     assert max(errors) <= tolerance, f"relative errors of result and gradients: {errors}"
-    assert torch.ocl.fallbacks() == {}
+    assert ocl.fallbacks() == {}
 
 
 def check_module(device: Any, module: nn.Module, x: Tensor, tolerance: float = TOLERANCE) -> None:
@@ -64,4 +98,6 @@ def check_module(device: Any, module: nn.Module, x: Tensor, tolerance: float = T
         assert relative(state[name], theirs) <= tolerance, name
     for name, parameter in module.named_parameters():
         ours, theirs = twin.get_parameter(name).grad, parameter.grad
+        assert ours is not None
+        assert theirs is not None
         assert relative(ours, theirs) <= tolerance, f"gradient of {name}"

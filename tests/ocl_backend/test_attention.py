@@ -9,15 +9,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cpu_twin import check, place, relative
 from torch import Tensor
+from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention as attention
 
 from ocl_backend.kernels import attention_kernels
 from ocl_backend.kernels.attention_kernels import CPU, CPU_FEW_ROWS, DEFAULT, GPU, Config, Problem
 from oclgen.limits import KIB, Limits
+from tests.ocl_backend.cpu_twin import check, place, relative
 
+attention: Any = functional.scaled_dot_product_attention
 CONFIGS = {"cpu": CPU[0], "few_rows": CPU_FEW_ROWS[0], "gpu": GPU[0], "default": DEFAULT}
 
 

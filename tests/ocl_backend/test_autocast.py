@@ -11,12 +11,9 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional
 
 import ocl_backend  # noqa: F401 (registers the device)
+from tests.ocl_backend.cpu_twin import place
 
 HALVES = [torch.float16, torch.bfloat16]
-
-
-def place(device: Any) -> Any:
-    return torch.device("ocl", device.index)
 
 
 @pytest.mark.parametrize("half", HALVES, ids=str)

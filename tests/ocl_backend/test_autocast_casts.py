@@ -10,11 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import Tensor
+from torch.autograd import Function
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.ocl_backend.agreement import assert_same, place
-from tests.ocl_backend.cpu_twin import relative
+from tests.ocl_backend.cpu_twin import assert_same, place, relative
 
 HALVES = [torch.float16, torch.bfloat16]
 OF_CUDNN = {"aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::_cudnn_rnn"}
@@ -180,7 +180,7 @@ def test_what_overflows_in_half_precision_is_refused(device: Any) -> None:
     assert_same(loss, functional.binary_cross_entropy(chance.cpu(), chance.cpu()))
 
 
-class Product(torch.autograd.Function):
+class Product(Function):  # type: ignore[misc]
     """A product that asks for fp32, and notes whether its gradient is computed under autocast."""
 
     cast_backward: bool
@@ -207,4 +207,5 @@ def test_functions_of_a_user_choose_their_precision(device: Any) -> None:
         product.sum().backward()
     assert not Product.cast_backward
     exact = x.float().cpu().sum(0)[:, None].expand(8, 8)
+    assert weight.grad is not None
     torch.testing.assert_close(weight.grad.cpu(), exact, rtol=1e-5, atol=1e-5)

@@ -12,11 +12,11 @@ torch = pytest.importorskip("torch")
 if find_spec("torchvision") is None:
     pytest.skip("torchvision is not installed", allow_module_level=True)
 
-from cpu_twin import check, place
 from torch import Tensor
 
 from ocl_backend import boxes
 from ocl_backend.interop import torchvision_models
+from tests.ocl_backend.cpu_twin import check, place
 
 torchvision_models()
 box_iou = import_module("torchvision.ops").box_iou
@@ -29,7 +29,7 @@ def some_boxes(count: int) -> Tensor:
 
 
 def one_by_one(given: Tensor, scores: Tensor, threshold: float) -> list[int]:
-    overlap, kept = box_iou(given, given), []
+    overlap, kept = box_iou(given, given), list[int]()
     for i in scores.argsort(descending=True).tolist():
         if all(overlap[i, j] <= threshold for j in kept):
             kept.append(i)

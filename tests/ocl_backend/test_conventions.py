@@ -12,12 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import Dataset
 
-import ocl_backend  # noqa: F401 (registers the device)
-
-
-def place(device: Any) -> Any:
-    return torch.device("ocl", device.index)
+from tests.ocl_backend.cpu_twin import place
 
 
 def is_channels_last(x: Any) -> bool:
@@ -116,7 +113,7 @@ for make in (lambda: torch.ones(2, device="ocl", dtype=torch.float64),
     assert done.stdout.count("has no cl_khr_fp64: Double is not supported there") == 2, done.stderr
 
 
-class OnDevice(torch.utils.data.Dataset[Any]):
+class OnDevice(Dataset[Any]):
     """Touches the device in its worker, which a forked one must not."""
 
     def __init__(self, index: int) -> None:

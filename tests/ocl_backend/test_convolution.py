@@ -10,7 +10,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cpu_twin import check, check_module, place
 from torch import nn
 
 from ocl_backend.dispatch.tuned import reload_tuned
@@ -19,6 +18,7 @@ from oclgen.families import families_for
 from oclgen.families.conv import conv_gemm_plan
 from oclgen.families.winograd import winograd_pixels
 from oclgen.problem import ConvProblem
+from tests.ocl_backend.cpu_twin import check, check_module, place
 
 CASES = {
     "3x3": nn.Conv2d(4, 6, 3, padding=1),
@@ -106,7 +106,8 @@ def test_a_layer_in_channels_last_copies_no_image(device: Any) -> None:
 
 def trained(device: Any, case: str) -> list[str]:
     """Return the kernels of a step of a layer in channels_last, without that of its bias."""
-    layer = deepcopy(CASES[case]).to(place(device), memory_format=torch.channels_last)
+    layer: Any = deepcopy(CASES[case])
+    layer = layer.to(place(device), memory_format=torch.channels_last)
     x = torch.randn(2, 4, 11, 9, device=place(device)).to(memory_format=torch.channels_last)
     grad = torch.ones_like(layer(x.requires_grad_()))
 

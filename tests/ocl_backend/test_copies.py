@@ -16,13 +16,10 @@ import ocl_backend  # noqa: F401 (registers the device)
 from ocl_backend.dtypes import DTYPES
 from ocl_backend.runtime import memory
 from ocl_backend.runtime.copies import Dim, collapse, crossing
+from tests.ocl_backend.cpu_twin import place
 
 NUMBERS = [0.0, 1.0, -1.5, 2.75, 100.0, -100.25, 65504.0, 1e-3, -0.0, 3.999]
 SPECIAL = [float("inf"), -float("inf"), float("nan"), 1e38, 1e-40, 6e-8, 1.00390625, 65519.9]
-
-
-def place(device: Any) -> Any:
-    return torch.device("ocl", device.index)
 
 
 def skip_without(device: Any, *dtypes: Any) -> None:

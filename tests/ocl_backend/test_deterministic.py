@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
+from tests.ocl_backend.cpu_twin import place
 
 
 @pytest.fixture(autouse=True)
@@ -17,10 +18,6 @@ def _deterministic() -> Iterator[None]:
     torch.use_deterministic_algorithms(True)
     yield
     torch.use_deterministic_algorithms(False)
-
-
-def place(device: Any) -> Any:
-    return torch.device("ocl", device.index)
 
 
 def test_new_memory_is_filled(device: Any) -> None:

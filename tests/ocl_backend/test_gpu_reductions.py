@@ -8,14 +8,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agreement import agree, sample
-
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import reduction
 from ocl_backend.kernels.arrangement import Arrangement, Reading
 from ocl_backend.kernels.layout import Layout, contiguous_strides
 from ocl_backend.ops.reduce import reductions
 from oclgen.limits import Limits
+from tests.ocl_backend.cpu_twin import agree, sample
 
 STARTS = (0, 1, 2, 4)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.uint8)

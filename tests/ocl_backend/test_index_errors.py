@@ -9,10 +9,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agreement import place
+from torch.autograd import Function
 from torch.nn import functional
 
 import ocl_backend  # noqa: F401  (registers the device)
+from tests.ocl_backend.cpu_twin import place
 
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "index": lambda x, i: x[i],
@@ -112,7 +113,7 @@ def test_the_next_wait_raises_once_and_the_device_goes_on(device: Any, wait: Any
 
 
 def test_a_backward_pass_raises_and_does_not_abort(device: Any) -> None:
-    class Wrong(torch.autograd.Function):
+    class Wrong(Function):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
             return x * 2

@@ -13,12 +13,12 @@ pytest.importorskip("sklearn")
 if find_spec("torchvision") is None:
     pytest.skip("torchvision is not installed", allow_module_level=True)
 
-from cpu_twin import place
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import StepLR
 
 from ocl_backend.interop import torchvision_models
+from tests.ocl_backend.cpu_twin import place
 
 BATCH, STEPS, STOP = 8, 6, 3
 
@@ -36,7 +36,7 @@ def batches() -> list[tuple[Tensor, Tensor]]:
 class Run:
     """A resnet18 with dropout before its last layer, Adam and a schedule."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: Any) -> None:
         torch.manual_seed(0)
         network = torchvision_models().resnet18(weights=None, num_classes=10)
         network.fc = nn.Sequential(nn.Dropout(0.2), network.fc)

@@ -9,12 +9,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cpu_twin import place
 from torch import nn
 
 from ocl_backend.dispatch import kept_weights
 from ocl_backend.dispatch.prepared_plan import PreparedPlan
 from ocl_backend.fusion import held
+from tests.ocl_backend.cpu_twin import place
 
 
 @pytest.fixture

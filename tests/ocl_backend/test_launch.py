@@ -27,6 +27,8 @@ __kernel void axpy(
 }
 """
 
+Arguments = list[Pointer | Varying | np.generic]
+
 
 def on(device: Any, values: Any) -> Any:
     return torch.tensor(values, dtype=torch.float32).to(torch.device("ocl", device.index))
@@ -34,10 +36,10 @@ def on(device: Any, values: Any) -> Any:
 
 def test_pointers_carry_their_offsets_and_scalars_their_types(device: Any) -> None:
     x, y = on(device, [0.0, 1, 2, 3, 4]), on(device, [0.0] * 6)
-    arguments = [Pointer(4), Pointer(4), Varying("float"), np.int32(10), Varying("long")]
+    arguments: Arguments = [Pointer(4), Pointer(4), Varying("float"), np.int32(10), Varying("long")]
     axpy = prepare(device.index, AXPY, "axpy", (3,), arguments)
     axpy(x[2:].data_ptr(), y[1:].data_ptr(), 0.5, 2**40)
-    expected = [0.0, *(np.float32(0.5 * v + 10 + 2**40) for v in (2, 3, 4)), 0, 0]
+    expected: list[Any] = [0.0, *(np.float32(0.5 * v + 10 + 2**40) for v in (2, 3, 4)), 0, 0]
     assert y.cpu().tolist() == [float(v) for v in expected]
     axpy(x.data_ptr(), y.data_ptr(), -1.0, 0)
     assert y.cpu().tolist()[:3] == [10, 9, 8]
@@ -45,7 +47,7 @@ def test_pointers_carry_their_offsets_and_scalars_their_types(device: Any) -> No
 
 def test_integers_wrap_as_those_of_c(device: Any) -> None:
     y = on(device, [0.0])
-    arguments = [Pointer(4), Pointer(4), np.float32(0), np.int32(0), Varying("long")]
+    arguments: Arguments = [Pointer(4), Pointer(4), np.float32(0), np.int32(0), Varying("long")]
     axpy = prepare(device.index, AXPY, "axpy", (1,), arguments)
     axpy(y.data_ptr(), y.data_ptr(), 2**64 - 7)
     assert y.item() == -7
@@ -55,7 +57,7 @@ def test_integers_wrap_as_those_of_c(device: Any) -> None:
 
 def test_launches_in_a_row_share_values_and_workspaces(device: Any) -> None:
     x, y = on(device, [1.0, 2, 3]), on(device, [0.0] * 3)
-    arguments = [Pointer(4), Pointer(4), Varying("float"), np.int32(1), Varying("long")]
+    arguments: Arguments = [Pointer(4), Pointer(4), Varying("float"), np.int32(1), Varying("long")]
     axpy = prepare(device.index, AXPY, "axpy", (3,), arguments)
     # values x, y, scale; a base that is fixed; a workspace
     parts = [Part(axpy, (0, 4, 2, 3)), Part(axpy, (4, 1, 2, 3))]
@@ -70,7 +72,7 @@ def test_launches_in_a_row_share_values_and_workspaces(device: Any) -> None:
 
 def test_a_workspace_without_room_is_told_of(device: Any) -> None:
     y = on(device, [0.0])
-    arguments = [Pointer(4), Pointer(4), np.float32(1), np.int32(0), np.int64(0)]
+    arguments: Arguments = [Pointer(4), Pointer(4), np.float32(1), np.int32(0), np.int64(0)]
     axpy = prepare(device.index, AXPY, "axpy", (1,), arguments)
     run = LaunchSequence(device.index, [Part(axpy, (1, 0))], 1, [1 << 60])
     with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):

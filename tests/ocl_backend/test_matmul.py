@@ -8,10 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cpu_twin import check, place
 from torch.nn.functional import gelu, linear
 
 from ocl_backend.ops.linear.matmul import Matrix, layout
+from tests.ocl_backend.cpu_twin import check, place
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import ocl_backend  # noqa: F401 (registers the device)
-
-
-def place(device: Any) -> Any:
-    return torch.device("ocl", device.index)
+from tests.ocl_backend.cpu_twin import place
 
 
 def test_the_device_is_torchs_accelerator(device: Any) -> None:

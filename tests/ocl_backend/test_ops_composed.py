@@ -9,9 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agreement import agree, assert_same, place, sample
-from cpu_twin import check
 from torch.nn import functional
+
+from tests.ocl_backend.cpu_twin import agree, assert_same, check, place, sample
 
 torch.manual_seed(0)
 X = torch.randn(7, 5)

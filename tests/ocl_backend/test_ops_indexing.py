@@ -8,8 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agreement import agree, place, sample
-from cpu_twin import check
+from tests.ocl_backend.cpu_twin import agree, check, place, sample
 
 torch.manual_seed(0)
 X = torch.randn(6, 10, 8)

@@ -9,14 +9,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agreement import agree, assert_same, place, sample
-from cpu_twin import check
 from torch import Tensor
 
 from ocl_backend.dtypes import DTYPES
 from ocl_backend.kernels import elementwise
 from ocl_backend.kernels.special_table import SPECIAL
 from ocl_backend.ops.math.pointwise import OPERATORS
+from tests.ocl_backend.cpu_twin import agree, assert_same, check, place, sample
 
 NUMBERS: dict[str, Any] = {
     "alpha": 2,

@@ -8,10 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agreement import place
-
 from ocl_backend.kernels import elementwise
 from ocl_backend.ops.tensor.random import PHILOX
+from tests.ocl_backend.cpu_twin import place
 
 COUNT = 100_001
 

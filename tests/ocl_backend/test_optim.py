@@ -10,11 +10,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cpu_twin import place, relative
 from torch.optim import SGD, Adam, AdamW
 
 from ocl_backend.fusion import recall
 from ocl_backend.runtime import copies
+from tests.ocl_backend.cpu_twin import place, relative
 
 SIZES = [(3,), (4, 3, 7, 7), (1,), (17, 33), (40000,), (), (0, 3), *[(5,)] * 20]
 
@@ -99,7 +99,12 @@ def test_parameters_in_channels_last_are_advanced_where_they_lie(
     copied: list[object] = []
     recall.forget()
     plain = copies._prepared
-    monkeypatch.setattr(copies, "_prepared", lambda *like: copied.append(like) or plain(*like))
+
+    def counted(*like: Any) -> Any:
+        copied.append(like)
+        return plain(*like)
+
+    monkeypatch.setattr(copies, "_prepared", counted)
     optimizer.step()
     assert not copied
     ours[0].grad = ours[0].grad.contiguous()

@@ -8,9 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cpu_twin import check, place
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
+
+from tests.ocl_backend.cpu_twin import check, place
 
 WINDOWS: list[dict[str, Any]] = [
     {"kernel_size": 2},
@@ -103,8 +104,8 @@ def test_fractional_maximum(device: Any) -> None:
 
 
 def test_a_maximum_put_back(device: Any) -> None:
-    def there_and_back(x: torch.Tensor) -> torch.Tensor:
+    def there_and_back(x: Tensor) -> Tensor:
         y, indices = functional.max_pool3d(x, 2, return_indices=True)
-        return functional.max_unpool3d(y, indices, 2)
+        return functional.max_unpool3d(y, indices, (2, 2, 2))
 
     check(device, there_and_back, torch.randn(2, 3, 4, 6, 8))

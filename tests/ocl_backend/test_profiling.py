@@ -12,10 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
-
-
-def place(device: Any) -> Any:
-    return torch.device("ocl", device.index)
+from tests.ocl_backend.cpu_twin import place
 
 
 def test_torchs_profiler_shows_kernels_under_their_operators(device: Any, tmp_path: Path) -> None:

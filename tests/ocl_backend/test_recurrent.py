@@ -10,9 +10,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cpu_twin import check, check_module, place, relative
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from tests.ocl_backend.cpu_twin import check, check_module, place, relative
 
 TOLERANCE = 5e-6
 

@@ -8,8 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cpu_twin import place
 from torch import nn
+
+from tests.ocl_backend.cpu_twin import place
 
 
 class Tied(nn.Module):

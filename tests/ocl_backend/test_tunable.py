@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cpu_twin import place
+from filelock import FileLock
 
 from ocl_backend import tunable
 from ocl_backend.dispatch import tuned
+from oclgen.opencl import exclusive
+from oclgen.opencl.device import devices
 from oclgen.problem import GemmProblem
 from oclgen.recording import load
+from tests.ocl_backend.cpu_twin import place
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +61,50 @@ def test_a_problem_is_tuned_when_it_is_first_met(device: Any) -> None:
     ((operator, key, family, ms),) = tunable.get_results()
     assert (operator, key) == ("mm", GemmProblem(21, 40, 24).key())
     assert family and ms > 0
+
+
+def test_one_process_measures_every_problem_and_ends_with_the_tuning(device: Any) -> None:
+    tunable.set_max_tuning_iterations(1)
+    tunable.enable()
+    product(device, 23)
+    session = tunable._sessions[device.index]
+    first = session._worker
+    assert first is not None
+    pid = first.pid
+    product(device, 25)
+    assert session._worker is first
+    assert first.pid == pid is not None
+    tunable.enable(False)
+    assert tunable._sessions == {}
+    assert session._worker is None
+
+
+def test_a_duration_counts_waiting_and_is_kept(
+    device: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(exclusive, "user_cache_path", lambda _: tmp_path)
+    ((_, lock),) = (one for one in exclusive.locks(devices()) if one[0] is device)
+    lock.parent.mkdir(parents=True)
+    tunable.set_max_tuning_duration(300)
+    tunable.enable()
+    with FileLock(lock, is_singleton=False), pytest.warns(UserWarning) as said:
+        result = product(device, 26)
+    assert torch.equal(result.cpu(), torch.full((26, 40), 24.0))
+    told = " ".join(str(one.message) for one in said)
+    assert "another process measures on the device" in told
+    assert "The time budget ended before 1 of 1 problems" in told
+
+
+def test_an_interrupt_ends_the_program_s_call_too(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    tunable.enable()
+    monkeypatch.setattr("oclgen.measuring.worker.Worker.measure", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tunable._tune(Counter([GemmProblem(27, 40, 24)]), device.index)
 
 
 def test_a_tuning_that_fails_is_told_and_the_problem_still_runs(

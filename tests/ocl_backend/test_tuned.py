@@ -11,13 +11,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cpu_twin import place
-
-from ocl_backend.dispatch import tuned
+from ocl_backend.dispatch import prepared_plan, tuned
 from oclgen.families import FAMILIES, config_to_json
-from oclgen.measuring.measure import Measurement
+from oclgen.measurement import Measurement
 from oclgen.opencl.device import BuildError
 from oclgen.problem import GemmProblem
+from tests.ocl_backend.cpu_twin import place
 from tuned_db import open_store
 
 
@@ -78,13 +77,14 @@ def test_a_record_is_chosen_and_said_to_be_exact(device: Any) -> None:
 def test_a_variant_that_does_not_build_gives_way_to_the_next(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare_plan, failed = tuned.prepare_plan, []
+    failed = list[object]()
+    build = prepared_plan.prepare_plan
 
     def fails_at_first(*args: Any) -> Any:
         if not failed:
             failed.append(args)
             raise BuildError("the compiler crashed")
-        return prepare_plan(*args)
+        return build(*args)
 
     monkeypatch.setattr(tuned, "prepare_plan", fails_at_first)
     a, b = factors(device)

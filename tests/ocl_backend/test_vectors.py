@@ -8,8 +8,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agreement import agree, place
-from cpu_twin import check, relative
 from torch import nn
 from torch.optim import Adam
 
@@ -18,6 +16,7 @@ from ocl_backend.kernels import vectors
 from ocl_backend.kernels.elementwise import Geometry, Kernel, Operand
 from ocl_backend.kernels.layout import collapse
 from oclgen.limits import Limits
+from tests.ocl_backend.cpu_twin import agree, check, place, relative
 
 STARTS = (0, 1, 2, 3)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8)
@@ -67,8 +66,8 @@ def test_pixels_at_any_offset(as_gpu: Any, start: int, channels: int) -> None:
 
     def batch(x: Any, weight: Any, bias: Any) -> Any:
         inner = x[start : start + items].view(5, 9, 7, channels).permute(0, 3, 1, 2)
-        affine = (t[start : start + channels] for t in (weight, bias))
-        return nn.functional.batch_norm(inner, None, None, *affine, training=True)
+        scale, shift = (t[start : start + channels] for t in (weight, bias))
+        return nn.functional.batch_norm(inner, None, None, scale, shift, training=True)
 
     check(as_gpu, batch, x, weight, bias, tolerance=3e-5)
 

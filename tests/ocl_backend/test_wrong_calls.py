@@ -14,13 +14,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agreement import place
+from torch.autograd import Function
 from torch.nn import functional
 
 import ocl_backend  # noqa: F401  (registers the device)
 from ocl_backend.runtime import launch, memory, shim
 from oclgen.opencl.device import BuildError, devices
 from tests.conformance import errors
+from tests.ocl_backend.cpu_twin import place
 
 MIB = 1 << 20
 
@@ -184,7 +185,7 @@ def test_no_memory_for_a_workspace_or_in_a_backward_pass(device: Any, limited: A
 
 
 def test_a_wrong_backward_node_raises_and_does_not_abort(device: Any) -> None:
-    class Wrong(torch.autograd.Function):
+    class Wrong(Function):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
             return x * 2

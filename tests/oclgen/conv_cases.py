@@ -47,18 +47,15 @@ DEPTHWISE_PIXELS = tuple(
     )
     for direction in DIRECTIONS
 )
-EPILOGUES = tuple(
-    replace(shape, bias=True, activation=activation)
-    for shape, activation in ((SHAPES[4], "gelu"), (DEPTHWISE_SHAPES[1], "relu"))
+EPILOGUES = (
+    replace(SHAPES[4], bias=True, activation="gelu"),
+    replace(DEPTHWISE_SHAPES[1], bias=True, activation="relu"),
 )
-HALVES = tuple(
-    replace(shape, dtype=dtype, direction=direction)
-    for shape, dtype, direction in (
-        (SHAPES[4], "bf16", "fwd"),
-        (SHAPES[0], "fp16", "bwd_weights"),
-        (DEPTHWISE_SHAPES[0], "fp16", "fwd"),
-        (DEPTHWISE_SHAPES[0], "bf16", "bwd_weights"),
-    )
+HALVES = (
+    replace(SHAPES[4], dtype="bf16"),
+    replace(SHAPES[0], dtype="fp16", direction="bwd_weights"),
+    replace(DEPTHWISE_SHAPES[0], dtype="fp16"),
+    replace(DEPTHWISE_SHAPES[0], dtype="bf16", direction="bwd_weights"),
 )
 OWN = (
     "depthwise", "depthwise_weights", "depthwise_pixels", "depthwise_pixels_weights",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import cycle
-from typing import Any
+from typing import Any, Literal
 
 from hypothesis import strategies as st
 
@@ -34,10 +34,11 @@ BATCHES = tuple(
     for shared_a in (False, True)
     for shared_b in (False, True)
 )
+BIASES: tuple[Literal["none", "m", "n"], ...] = ("none", "m", "n")
 EPILOGUES = (
     *(
         replace(BASE, bias=bias, activation=activation)
-        for bias, activation in zip(cycle(("none", "m", "n")), ACTIVATIONS, strict=False)
+        for bias, activation in zip(cycle(BIASES), ACTIVATIONS, strict=False)
     ),
     replace(BASE, bias="n", activation="relu", residual=True),
     replace(BASE, batch=2, residual=True),
@@ -145,7 +146,7 @@ PAIRSES = (
     replace(PAIRS, item_n=48, pack_a=True, pack_b=True, split_k=3),
 )
 
-CONFIGS = [("gemm_register", config) for config in REGISTERS]
+CONFIGS: list[tuple[str, Any]] = [("gemm_register", config) for config in REGISTERS]
 CONFIGS += [("gemm_staged", config) for config in STAGEDS]
 CONFIGS += [("gemm_dot", config) for config in DOTS]
 CONFIGS += [("gemm_columns", config) for config in COLUMN_CONFIGS]

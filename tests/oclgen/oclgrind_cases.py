@@ -13,9 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cp_async_in_c import in_plain_c
-from gemm_cases import SHARING
-from mma_emulated import emulate
 
 from oclgen.families import FAMILIES, Family, config_to_json
 from oclgen.families.conv import conv_mma
@@ -27,6 +24,9 @@ from oclgen.opencl.probe import ANSWERS
 from oclgen.plan import Plan
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from search_spaces.space import SPACES, seeds_of, space_of
+from tests.oclgen.cp_async_in_c import in_plain_c
+from tests.oclgen.gemm_cases import SHARING
+from tests.oclgen.mma_emulated import emulate
 
 OTHER_CONFIGS = 2
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conv_cases import EPILOGUES, SHAPES, label
-from cp_async_in_c import in_plain_c
 
 from oclgen.families.conv import conv_async
 from oclgen.families.conv.conv_gemm_operands import copiers
@@ -18,6 +16,8 @@ from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import DIRECTIONS, ConvProblem
 from search_spaces.space import seeds_of, space_of
+from tests.oclgen.conv_cases import EPILOGUES, SHAPES, label
+from tests.oclgen.cp_async_in_c import in_plain_c
 
 AMPERE = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 108, 1,

@@ -7,7 +7,15 @@ from functools import cache
 from typing import Any
 
 import pytest
-from conv_cases import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oclgen.families import FAMILIES
+from oclgen.measuring.measure import Bench
+from oclgen.opencl.device import Device
+from oclgen.problem import DIRECTIONS, ConvProblem
+from search_spaces.space import Space, space_of
+from tests.oclgen.conv_cases import (
     DEPTHWISE_PIXELS,
     DEPTHWISE_SHAPES,
     EPILOGUES,
@@ -19,14 +27,6 @@ from conv_cases import (
     pairs,
     variants,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from oclgen.families import FAMILIES
-from oclgen.measuring.measure import Bench
-from oclgen.opencl.device import Device
-from oclgen.problem import DIRECTIONS, ConvProblem
-from search_spaces.space import Space, space_of
 
 VARIED = (
     tuple(

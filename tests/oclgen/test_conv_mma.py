@@ -6,9 +6,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from channels_last import difference
-from conv_cases import label
-from mma_emulated import emulate
 
 from oclgen.families.conv import conv_mma
 from oclgen.families.gemm import gemm_mma
@@ -18,6 +15,9 @@ from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
 from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, Direction, Memory
 from search_spaces.space import seeds_of, space_of
+from tests.oclgen.channels_last import difference
+from tests.oclgen.conv_cases import label
+from tests.oclgen.mma_emulated import emulate
 
 HOPPER = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,

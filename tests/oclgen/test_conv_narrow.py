@@ -6,8 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from conv_cases import SHAPES, label
-from cp_async_in_c import in_plain_c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +18,8 @@ from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import DTYPES, ConvProblem
 from search_spaces.space import seeds_of, space_of
+from tests.oclgen.conv_cases import SHAPES, label
+from tests.oclgen.cp_async_in_c import in_plain_c
 
 PROBLEMS = (
     *(replace(shape, direction="bwd_weights") for shape in SHAPES if shape.groups == 1),

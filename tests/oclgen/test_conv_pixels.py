@@ -9,9 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from channels_last import difference
-from conv_cases import VARIED, label
-from test_conv_async import AMPERE, CHANGES, runnable
 
 from oclgen.families import FAMILIES, families_for
 from oclgen.families.conv import conv_async, conv_gemm
@@ -22,6 +19,9 @@ from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import DIRECTIONS, ConvProblem, Direction
 from search_spaces.space import seeds_of, space_of
+from tests.oclgen.channels_last import difference
+from tests.oclgen.conv_cases import VARIED, label
+from tests.oclgen.test_conv_async import AMPERE, CHANGES, runnable
 
 CPU = Limits("cpu", 256 * KIB, 8192, (8192,) * 3, 2**30, 2**33, 2, 16)
 LAYER = ConvProblem(8, 64, 56, 56, 128, 3, 3, 2, 2, 1, 1, layout="nhwc")

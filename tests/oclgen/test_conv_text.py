@@ -6,15 +6,15 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from conv_cases import DEPTHWISE_SHAPES, EVERY_WAY, OWN, SHAPES, VARIED, label, pairs
 
 from oclgen.families import FAMILIES, config_from_dict, families_for
 from oclgen.families.conv.conv_as_gemm import lowered
 from oclgen.families.conv.correlation import correlations, windows
 from oclgen.limits import Limits
 from oclgen.plan import Buffer, Plan
-from oclgen.problem import ConvProblem, GemmProblem
+from oclgen.problem import ConvProblem, Direction, GemmProblem
 from search_spaces.space import seeds_of, space_of
+from tests.oclgen.conv_cases import DEPTHWISE_SHAPES, EVERY_WAY, OWN, SHAPES, VARIED, label, pairs
 
 CPU = Limits("cpu", 1 << 18, 4096, (4096,) * 3, 1 << 33, 1 << 34, 2, 16)
 GPU = Limits("gpu", 47 * 1024, 1024, (1024, 1024, 64), 1 << 34, 1 << 37, 132, 1)
@@ -133,6 +133,8 @@ def test_spaces_and_seeds(problem: ConvProblem, limits: Limits) -> None:
             assert all(space.row_of(seed) is not None for seed in seeds[:1])
             tried[family.NAME] = len(space)
     assert max(tried.values()) > 50, tried
+    served = [name for name in tried if FAMILIES[name].DEFAULT.why_not(problem, limits) is None]
+    assert all(tried[name] > 1 for name in served), tried
 
 
 @pytest.mark.parametrize("shape", [*SHAPES, *DEPTHWISE_SHAPES], ids=label)
@@ -173,7 +175,8 @@ def test_phases_read_what_forward_writes(shape: ConvProblem) -> None:
 def test_strung_rows_only_where_nothing_is_between() -> None:
     strung = windows(POINTWISE).strung()
     assert (strung.rows.results, strung.cols.results) == (1, 56 * 56)
-    for change in ({"stride_w": 2}, {"pad_h": 1}, {"kernel_w": 3}):
+    changes: tuple[dict[str, Any], ...] = ({"stride_w": 2}, {"pad_h": 1}, {"kernel_w": 3})
+    for change in changes:
         part = windows(replace(POINTWISE, **change))
         assert part.strung() == part
 
@@ -186,11 +189,12 @@ def test_pointwise_convolutions_are_products() -> None:
     assert lowered(backward) == GemmProblem(64, 56 * 56, 128, batch=8, shared_a=True, trans_a=True)
     assert lowered(LAYER) is None
     pixels = 8 * 56 * 56
-    for direction, product in (
-        ("fwd", GemmProblem(pixels, 128, 64, trans_b=True)),
-        ("bwd_data", GemmProblem(pixels, 64, 128)),
-        ("bwd_weights", GemmProblem(128, 64, pixels, trans_a=True)),
-    ):
+    products: dict[Direction, GemmProblem] = {
+        "fwd": GemmProblem(pixels, 128, 64, trans_b=True),
+        "bwd_data": GemmProblem(pixels, 64, 128),
+        "bwd_weights": GemmProblem(128, 64, pixels, trans_a=True),
+    }
+    for direction, product in products.items():
         problem = replace(backward, direction=direction, layout="nhwc")
         assert lowered(problem) == product
         assert lowered(replace(problem, stride_h=2)) is None

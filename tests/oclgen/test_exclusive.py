@@ -11,7 +11,7 @@ import pytest
 
 from oclgen.limits import DeviceInfo
 from oclgen.opencl import exclusive as module
-from oclgen.opencl.exclusive import exclusive, kind_of, locks
+from oclgen.opencl.exclusive import BusyError, exclusive, kind_of, locks
 
 GPU = DeviceInfo("Some GPU (X)", "vendor", "gpu", "sm_1", "runtime", "1", "driver 1", 132)
 CPU = replace(GPU, kind="cpu")
@@ -59,6 +59,8 @@ def test_a_free_device_is_taken_and_a_dead_holder_lets_go(
     assert holder.stdout.readline() == "held\n"
     with exclusive([(Device(GPU, 0), first), (Device(GPU, 1), second)]) as device:
         assert device.index == 1
+    with pytest.raises(BusyError), exclusive([(Device(GPU, 0), first)], until=0.0):
+        pass
     waits: list[int] = []
 
     def wait() -> None:

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cp_async_in_c import in_plain_c
-from gemm_cases import ASYNC, ASYNCS, BASE, BATCHES, EPILOGUES, SHARING, SIZES, label
 
 from oclgen.families.gemm import gemm_async
 from oclgen.families.gemm.gemm_tiles import Tiles
@@ -20,6 +18,8 @@ from oclgen.plan import Plan
 from oclgen.problem import GemmProblem
 from search_spaces.gemm.gemm_async import values
 from search_spaces.space import PRODUCT_LIMIT, seeds_of, space_of
+from tests.oclgen.cp_async_in_c import in_plain_c
+from tests.oclgen.gemm_cases import ASYNC, ASYNCS, BASE, BATCHES, EPILOGUES, SHARING, SIZES, label
 
 AMPERE = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 108, 1,
@@ -31,7 +31,7 @@ CHANGES: dict[str, Any] = {
     "pad_a": 0, "pad_b": 4, "stages": 3, "split_k": 2, "group_m": 2, "pack_a": True, "pack_b": True,
     "local_k": 2, "order": "n", "groups": 24,
 }  # fmt: skip
-COMPANIONS = {"local_n": {"tile_n": 64}, "pack_a": {"pad_a": 0}}
+COMPANIONS: dict[str, dict[str, Any]] = {"local_n": {"tile_n": 64}, "pack_a": {"pad_a": 0}}
 """What a parameter needs beside it to be valid."""
 
 

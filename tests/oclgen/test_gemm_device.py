@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gemm_cases import (
+from hypothesis import HealthCheck, assume, given, settings
+
+from oclgen.families import FAMILIES
+from oclgen.measuring.measure import TOLERANCE, Bench, compare
+from oclgen.measuring.reference import reference
+from oclgen.opencl.device import Device
+from oclgen.plan import Plan
+from oclgen.problem import GemmProblem
+from tests.oclgen.gemm_cases import (
     ANY_CONFIG,
     BATCHES,
     CONFIGS,
@@ -18,14 +26,6 @@ from gemm_cases import (
     label,
     problems,
 )
-from hypothesis import HealthCheck, assume, given, settings
-
-from oclgen.families import FAMILIES
-from oclgen.measuring.measure import TOLERANCE, Bench, compare
-from oclgen.measuring.reference import reference
-from oclgen.opencl.device import Device
-from oclgen.plan import Plan
-from oclgen.problem import GemmProblem
 
 families = pytest.mark.parametrize(
     ("family", "config"), DEFAULTS, ids=[family for family, _ in DEFAULTS]

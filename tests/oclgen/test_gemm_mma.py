@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-import mma_emulated
 import numpy as np
 import pytest
-from gemm_cases import BASE, BATCHES, EPILOGUES, MMA, MMAS, SIZES, WGMMA, label
 
 from oclgen.families.gemm import gemm_mma
 from oclgen.families.gemm.gemm_mma_tiles import pack
@@ -22,6 +20,8 @@ from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import GemmProblem
 from search_spaces.space import seeds_of, space_of
+from tests.oclgen import mma_emulated
+from tests.oclgen.gemm_cases import BASE, BATCHES, EPILOGUES, MMA, MMAS, SIZES, WGMMA, label
 
 HOPPER = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,
@@ -269,7 +269,7 @@ def test_tf32_keys_and_short_forms() -> None:
 
 def test_tf32_is_rounded_no_more_than_it_may(device: Device) -> None:
     problem = GemmProblem(33, 65, 129, dtype="tf32")
-    values = np.float32([1.0, 1 + 2**-20])
+    values = np.array([1.0, 1 + 2**-20], np.float32)
     assert np.array_equal(decode(encode(values, "tf32"), "tf32"), values)
     from oclgen.families.gemm import gemm_register  # serves any dtype on any device
 

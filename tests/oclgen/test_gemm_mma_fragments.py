@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
-from gemm_cases import MMA
 
 from oclgen.families.gemm import gemm_mma
 from oclgen.families.gemm.gemm_mma_tiles import Layout
 from oclgen.problem import GemmProblem
+from tests.oclgen.gemm_cases import MMA
 
 PROBLEM = GemmProblem(128, 128, 64, dtype="bf16")
 

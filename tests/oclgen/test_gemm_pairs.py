@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gemm_cases import BASE, BATCHES, EPILOGUES, PAIRS, PAIRSES, SIZES, label, one_of, problems
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,17 @@ from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import ConvProblem, GemmProblem
 from search_spaces.space import seeds_of, space_of
+from tests.oclgen.gemm_cases import (
+    BASE,
+    BATCHES,
+    EPILOGUES,
+    PAIRS,
+    PAIRSES,
+    SIZES,
+    label,
+    one_of,
+    problems,
+)
 
 ZEN4 = Limits(
     "cpu", 32 * KIB, 4096, (4096, 4096, 4096), 2**32, 2**34, 16, 16,

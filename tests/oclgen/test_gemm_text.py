@@ -7,7 +7,6 @@ from math import prod
 from typing import Any
 
 import pytest
-from gemm_cases import ANY_CONFIG, COLUMNS, CONFIGS, DEFAULTS, DOT, REGISTER, STAGED, problems
 from hypothesis import assume, given, settings
 
 from oclgen.families import FAMILIES, config_from_dict
@@ -15,6 +14,16 @@ from oclgen.limits import KIB, Limits
 from oclgen.plan import Buffer, Plan, Scalar
 from oclgen.problem import GemmProblem
 from search_spaces.space import seeds_of, space_of
+from tests.oclgen.gemm_cases import (
+    ANY_CONFIG,
+    COLUMNS,
+    CONFIGS,
+    DEFAULTS,
+    DOT,
+    REGISTER,
+    STAGED,
+    problems,
+)
 
 SMALLEST = Limits()
 CPU = Limits("cpu", 256 * KIB, 8192, (8192,) * 3, 2**30, 2**33, 2, 16)

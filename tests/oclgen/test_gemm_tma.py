@@ -6,9 +6,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from gemm_cases import BATCHES, EPILOGUES, SIZES, label
 
 from oclgen.families.gemm import gemm_tma
+from oclgen.families.gemm.gemm_mma import DTYPES_SERVED
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench
 from oclgen.opencl import probe, ptx
@@ -16,6 +16,7 @@ from oclgen.opencl.device import Device
 from oclgen.plan import Scalar
 from oclgen.problem import GemmProblem
 from search_spaces.space import seeds_of, space_of
+from tests.oclgen.gemm_cases import BATCHES, EPILOGUES, SIZES, label
 
 HOPPER = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,
@@ -80,7 +81,7 @@ def test_only_devices_that_showed_both_instructions_are_served(missing: str) -> 
     assert seeds_of("gemm_tma", PROBLEM, less) == []
 
 
-@pytest.mark.parametrize("dtype", gemm_tma.DTYPES_SERVED)
+@pytest.mark.parametrize("dtype", DTYPES_SERVED)
 @pytest.mark.parametrize("size", [(4096, 4096, 4096), (16, 4096, 4096), (64, 1001, 333)])
 @pytest.mark.parametrize("trans", [False, True])
 def test_seeds_pack_what_is_not_read_as_it_lies(
@@ -134,7 +135,7 @@ def assert_right(device: Device, problem: GemmProblem, config: gemm_tma.Config) 
     assert measurement.ok, f"{problem.key()} {config}: {measurement.reason}"
 
 
-@pytest.mark.parametrize("dtype", gemm_tma.DTYPES_SERVED)
+@pytest.mark.parametrize("dtype", DTYPES_SERVED)
 @pytest.mark.parametrize("config", TMAS)
 def test_sizes_and_transposes(device: Device, dtype: str, config: gemm_tma.Config) -> None:
     for place, (m, n, k) in enumerate((*SIZES, (130, 72, 104), (264, 200, 320))):
@@ -145,6 +146,6 @@ def test_sizes_and_transposes(device: Device, dtype: str, config: gemm_tma.Confi
 
 @pytest.mark.parametrize("problem", [*BATCHES, *EPILOGUES], ids=label)
 def test_batches_and_epilogues(device: Device, problem: GemmProblem) -> None:
-    whole = {"m": 72, "n": 40, "k": 80}
-    for dtype, size in (("bf16", {}), ("fp16", whole), ("tf32", whole)):
+    whole: dict[str, Any] = {"m": 72, "n": 40, "k": 80}
+    for dtype, size in {"bf16": {}, "fp16": whole, "tf32": whole}.items():
         assert_right(device, replace(problem, dtype=dtype, **size), TMA)

@@ -35,6 +35,11 @@ GEMMS = st.builds(
 )
 
 
+WINDOW = (
+    "kernel_h", "kernel_w", "stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w",
+)  # fmt: skip
+
+
 @st.composite
 def convs(draw: st.DrawFn) -> ConvProblem:
     small, groups = st.integers(1, 5), draw(st.integers(1, 4))
@@ -42,7 +47,7 @@ def convs(draw: st.DrawFn) -> ConvProblem:
     forward = direction == "fwd"
     return ConvProblem(
         draw(SIZE), groups * draw(SIZE), draw(st.integers(21, 99)), draw(st.integers(21, 99)),
-        groups * draw(SIZE), *(draw(small) for _ in range(8)), groups=groups,
+        groups * draw(SIZE), **{name: draw(small) for name in WINDOW}, groups=groups,
         dtype=draw(st.sampled_from(list(DTYPES))), direction=direction,
         bias=forward and draw(st.booleans()),
         activation=draw(st.sampled_from(ACTIVATIONS)) if forward else "none",

@@ -10,14 +10,23 @@ from pathlib import Path
 import pytest
 
 from oclgen.families import FAMILIES
+from tests import home
 
 RUNTIME = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
 """Debian's and Ubuntu's place for oclgrind as an OpenCL runtime of its own."""
-CASES = Path(__file__).with_name("oclgrind_cases.py")
+OWN_TESTS = {
+    "test_conv_narrow.py": "variants or slices",
+    "test_conv_device.py": "variants",
+    "test_gemm_device.py": "sizes or any_valid or views",
+    "test_winograd_device.py": "variants",
+}
+"""Test files of families, and which of their tests are small enough for a simulator."""
 
 pytestmark = pytest.mark.skipif(
     not RUNTIME.exists(), reason="oclgrind is not installed (Debian, Ubuntu: apt install oclgrind)"
 )
+
+CASES = ("-m", "tests.oclgen.oclgrind_cases")
 
 RACE = """
 from oclgen.opencl.device import select
@@ -36,7 +45,7 @@ device.prepare(plan, {"out": device.empty(32)}).run()
 """
 
 
-def under_oclgrind(tmp_path: Path, *arguments: str) -> str:
+def under_oclgrind(tmp_path: Path, *arguments: str, **more: str) -> str:
     """Run Python with oclgrind as the only runtime; return all that was printed."""
     (tmp_path / "oclgrind.icd").write_text(f"{RUNTIME}\n")
     watched = {
@@ -48,7 +57,8 @@ def under_oclgrind(tmp_path: Path, *arguments: str) -> str:
     }
     done = subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, **watched},
+        cwd=home.ROOT,
+        env={**os.environ, **watched, **more},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -63,9 +73,21 @@ def test_oclgrind_sees_a_race(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_kernels_neither_race_nor_leave_their_buffers(tmp_path: Path, family: str) -> None:
-    lines = [line for line in under_oclgrind(tmp_path, str(CASES), family).splitlines() if line]
+    lines = [line for line in under_oclgrind(tmp_path, *CASES, family).splitlines() if line]
     reports = [line for line in lines if not line.startswith(("case ", "done "))]
     first = next((n for n, line in enumerate(lines) if line in reports), 0)
     assert not reports, "\n".join(lines[max(first - 1, 0) : first + 40])
     assert lines[-1].startswith("done ")
     assert int(lines[-1].split()[1]) >= 1
+
+
+@pytest.mark.parametrize("name", OWN_TESTS)
+def test_the_families_own_tests_neither_race_nor_stray(tmp_path: Path, name: str) -> None:
+    log = tmp_path / "oclgrind.log"
+    file = str(Path(__file__).with_name(name))
+    options = ("-v", "-p", "no:cacheprovider", "-k", OWN_TESTS[name], file)
+    printed = under_oclgrind(tmp_path, "-m", "pytest", *options, OCLGRIND_LOG=str(log))
+    assert " passed" in printed.splitlines()[-1], printed[-3000:]
+    assert "failed" not in printed.splitlines()[-1], printed[-3000:]
+    assert "oclgrind" in printed.lower(), "the simulator was not the device"
+    assert log.read_text() == ""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import plan_texts
 import pytest
 
 from oclgen.plan import Launch, Plan, Scalar, buffer
+from tests.oclgen import plan_texts
 
 PLAN = Plan((Launch("text", "name", (8,), (4,), (*buffer("x"), Scalar(3))),), (("w", 16),), 2)
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import conv_cases
-import gemm_cases
 import numpy as np
 import pytest
-import winograd_cases
-from cp_async_in_c import in_plain_c
-from mma_emulated import emulate
 
 from oclgen.families import FAMILIES, families_for
 from oclgen.families.gemm import gemm_mma
@@ -22,6 +17,9 @@ from oclgen.measuring.reference import random_inputs, reference
 from oclgen.opencl.device import Device
 from oclgen.plan import Buffer, Plan
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, ProblemError
+from tests.oclgen import conv_cases, gemm_cases, winograd_cases
+from tests.oclgen.cp_async_in_c import in_plain_c
+from tests.oclgen.mma_emulated import emulate
 from tuned_db.nearest import SMALL, distance, kind_of
 
 EVERYTHING = Limits(

@@ -7,7 +7,6 @@ import pickle
 from dataclasses import fields, replace
 from typing import Any
 
-import plan_texts
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from oclgen.parameters import ConfigError, Range, parameters
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer
 from oclgen.problem import GemmProblem, Problem
 from oclgen.variant import Variant
+from tests.oclgen import plan_texts
 
 PRODUCT = GemmProblem(64, 64, 64)
 CPU, GPU = plan_texts.DEVICES

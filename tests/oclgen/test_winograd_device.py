@@ -7,11 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from channels_last import difference
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from winograd_cases import (
+
+from oclgen.families import FAMILIES
+from oclgen.families.parts.strided_weights import STRIDES
+from oclgen.limits import KIB, Limits
+from oclgen.measuring.measure import TOLERANCE, compare
+from oclgen.measuring.reference import random_inputs, reference
+from oclgen.opencl.device import Device
+from oclgen.problem import DIRECTIONS, ConvProblem, Direction
+from tests.oclgen.channels_last import difference
+from tests.oclgen.winograd_cases import (
     BASES,
+    BLOCKED,
     CONFIGS,
     DIRECTED,
     EPILOGUES,
@@ -30,14 +39,6 @@ from winograd_cases import (
     problems,
     run,
 )
-
-from oclgen.families import FAMILIES
-from oclgen.families.parts.strided_weights import STRIDES
-from oclgen.limits import KIB, Limits
-from oclgen.measuring.measure import TOLERANCE, compare
-from oclgen.measuring.reference import random_inputs, reference
-from oclgen.opencl.device import Device
-from oclgen.problem import DIRECTIONS, ConvProblem, Direction
 
 CPU = Limits("cpu", 16 * KIB, 256, (256,) * 3, 2**27, 2**29, 2, 16)
 """Any device the tests run on has as much; a simulator that calls itself a GPU is used as a CPU."""
@@ -137,7 +138,7 @@ def test_accuracy_at_256_channels(
 ) -> None:
     """The published order of errors: about 5e-7, 2e-6 and 6e-6."""
     problem = ConvProblem(1, 256, 12, 12, 16, 3, 3, pad_h=1, pad_w=1)
-    error, _ = run(device, problem, replace(BASES["winograd_blocked"], out_tile=out_tile))
+    error, _ = run(device, problem, replace(BLOCKED, out_tile=out_tile))
     record_property(f"relative L2 of F({out_tile}x{out_tile}, 3x3)", error)
     print(f"F({out_tile}x{out_tile}, 3x3): relative L2 {error:.2e}")
     assert error < bound < TOLERANCE["fp32"]

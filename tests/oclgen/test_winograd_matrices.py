@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -27,8 +28,10 @@ def test_they_filter_exactly(out_tile: int) -> None:
 def test_f2_is_lavin_and_gray_s() -> None:
     """arXiv:1509.09308, equation 8, but for signs that G and B^T may exchange."""
     half = Fraction(1, 2)
-    assert cook_toom(2).filter == ((1, 0, 0), (half, half, half), (half, -half, half), (0, 0, 1))
-    assert cook_toom(2).output == ((1, 1, 1, 0), (0, 1, -1, 1))
+    rows: Any = ((1, 0, 0), (half, half, half), (half, -half, half), (0, 0, 1))
+    assert cook_toom(2).filter == rows
+    rows = ((1, 1, 1, 0), (0, 1, -1, 1))
+    assert cook_toom(2).output == rows
 
 
 @pytest.mark.parametrize(("out_tile", "kind"), list(product(OUT_TILES, KINDS)))

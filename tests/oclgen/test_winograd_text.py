@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from winograd_cases import (
+
+from oclgen.families import FAMILIES, TRANSFORMING, families_for
+from oclgen.families.gemm import gemm_register
+from oclgen.families.winograd.winograd_blocked import phases
+from oclgen.families.winograd.winograd_common import geometry, pixels_group
+from oclgen.families.winograd.winograd_staged import gemm_text
+from oclgen.limits import KIB, Limits
+from oclgen.plan import Buffer, Plan
+from oclgen.problem import DIRECTIONS, ConvProblem
+from oclgen.variant import Variant
+from search_spaces.space import seeds_of, space_of
+from tests.oclgen.winograd_cases import (
     BASES,
     BLOCKED,
     CONFIGS,
@@ -22,17 +33,6 @@ from winograd_cases import (
     label,
     problems,
 )
-
-from oclgen.families import FAMILIES, TRANSFORMING, families_for
-from oclgen.families.gemm import gemm_register
-from oclgen.families.winograd.winograd_blocked import phases
-from oclgen.families.winograd.winograd_common import geometry, pixels_group
-from oclgen.families.winograd.winograd_staged import gemm_text
-from oclgen.limits import KIB, Limits
-from oclgen.plan import Buffer, Plan
-from oclgen.problem import DIRECTIONS, ConvProblem
-from oclgen.variant import Variant
-from search_spaces.space import seeds_of, space_of
 
 SMALLEST = Limits()
 CPU = Limits("cpu", 256 * KIB, 8192, (8192,) * 3, 2**30, 2**33, 2, 16)
@@ -85,7 +85,7 @@ def test_every_parameter_changes_the_text(base: Any) -> None:
         ({"out_tile": 3}, ("out_tile=3", "2, 4, 6")),
     ],
 )
-def test_refusals_of_gradients(change: dict[str, int], words: tuple[str, ...]) -> None:
+def test_refusals_of_gradients(change: dict[str, Any], words: tuple[str, ...]) -> None:
     reason = replace(WEIGHTS, **change).why_not(GRADIENT, CPU)
     assert reason is not None
     assert all(word in reason for word in words), reason
@@ -160,7 +160,7 @@ def test_they_serve_three_by_three_alone() -> None:
         {"kernel_h": 1}, {"stride_w": 2}, {"dilation_h": 2}, {"groups": 4}, {"pad_h": 3},
         {"direction": "bwd_weights"},
     ]  # fmt: skip
-    five: dict[str, int] = {"kernel_h": 5, "kernel_w": 5}
+    five: dict[str, Any] = {"kernel_h": 5, "kernel_w": 5}
     assert not FAMILIES["winograd_blocked"].serves(replace(ODD, **five))
     for family in BASES:
         assert FAMILIES[family].serves(ODD)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from math import inf
 
 import pytest
-from synthetic import Clock
 
 from oclgen.measurement import Measurement
 from search_spaces.contest import contest
 from search_spaces.duel import duel, finalists
 from search_spaces.progress import Best
+from tests.search_spaces.synthetic import Clock
 
 
 @dataclass

@@ -6,10 +6,10 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from synthetic import VALUES, Config, cost
 
 from search_spaces.search import Search
 from search_spaces.space import Space, enumerate_space
+from tests.search_spaces.synthetic import VALUES, Config, cost
 
 
 @pytest.fixture(scope="module")

@@ -11,19 +11,19 @@ from math import inf
 from typing import Any
 
 import pytest
-from synthetic import Clock, Memory
 
 from oclgen.keys import parse_gemm
 from oclgen.limits import Limits
 from oclgen.problem import Problem
 from search_spaces import spread
-from search_spaces.progress import Best, Budget, Status, TuneResult
-from search_spaces.spread import LOST, SLICE, Lot, Spread, Turn, tune_network
+from search_spaces.progress import FEW, Best, Budget, Status, TuneResult
+from search_spaces.spread import LOST, Lot, Spread, Turn, tune_network
 from search_spaces.tune import Tuner
+from tests.search_spaces.synthetic import Clock, Memory
 
 CPU = Limits("cpu", 2**15, 1024, (1024, 1024, 64), 2**34, 2**36, 2, 16)
 LARGE, MIDDLE, SMALL = (parse_gemm(f"{n}x{n}x{n}") for n in (256, 128, 64))
-MS = {LARGE: 8.0, MIDDLE: 1.0, SMALL: 0.1}
+MS: dict[Problem, float] = {LARGE: 8.0, MIDDLE: 1.0, SMALL: 0.1}
 
 
 @dataclass
@@ -34,12 +34,16 @@ class Bench:
     turns: list[Problem] = field(default_factory=list)
     statuses: dict[int, Status] = field(default_factory=dict)
     trials: Counter[Problem] = field(default_factory=Counter)
+    fruitless: set[int] = field(default_factory=set)
+    """Turns that end before their first trial."""
 
     def tune(self, tuner: Tuner, problems: list[Problem]) -> list[TuneResult]:
         (problem,) = problems
         self.turns.append(problem)
         self.clock.now += 1
         made = tuner.budget.trials - self.trials[problem]
+        if len(self.turns) in self.fruitless:
+            made = 0
         self.trials[problem] += made
         ms = MS[problem] * (0.5 + 0.5 / self.turns.count(problem))
         status = self.statuses.get(len(self.turns), "tuned")
@@ -73,8 +77,8 @@ def test_seconds_go_where_the_time_goes(bench: Bench) -> None:
 
 
 def test_trials_are_bounded_and_turns_add_up(bench: Bench) -> None:
-    results = run(bench, {LARGE: 3, SMALL: 1}, trials=2 * SLICE + 3)
-    assert [result.trials for result in results] == [2 * SLICE + 3] * 2
+    results = run(bench, {LARGE: 3, SMALL: 1}, trials=2 * FEW + 3)
+    assert [result.trials for result in results] == [2 * FEW + 3] * 2
     assert [result.seconds for result in results] == [3.0] * 2
     assert {result.status for result in results} == {"tuned"}
 
@@ -108,6 +112,7 @@ class Team:
     most: Counter[str] = field(default_factory=Counter)
     lose: set[int] = field(default_factory=set)
     begun: int = 0
+    seconds: list[float] = field(default_factory=list)
 
     def devices(self) -> Mapping[str, int]:
         """Whoever asks how many devices there are has filled them; so the oldest turn ends."""
@@ -120,6 +125,7 @@ class Team:
 
     def submit(self, asked: Turn) -> Future[TuneResult]:
         self.begun += 1
+        self.seconds.append(asked.budget.seconds)
         future: Future[TuneResult] = Future()
         if self.begun in self.lose:
             future.set_exception(ConnectionError("killed"))
@@ -173,3 +179,19 @@ def test_devices_that_appear_later_are_used() -> None:
     team.size = {"fast": 1}
     spreading.run()
     assert lot.results[0].status == "tuned"
+
+
+def test_each_problem_keeps_its_part_of_the_seconds_until_its_first_turn() -> None:
+    team = Team({"fast": 1})
+    lot = Lot.of("fast", {LARGE: 1, MIDDLE: 1, SMALL: 1})
+    Spread(team, [lot], Budget(FEW, 60), clock=lambda: 0.0).run()
+    assert team.seconds[:3] == [20, 30, 60]
+    assert all(result.status == "tuned" for result in lot.results)
+
+
+def test_a_problem_that_was_not_reached_has_another_turn(bench: Bench) -> None:
+    bench.statuses = {1: "not reached"}
+    bench.fruitless = {1}
+    first, second = run(bench, {LARGE: 1, SMALL: 1}, trials=FEW, seconds=100)
+    assert bench.turns == [LARGE, SMALL, LARGE]
+    assert (first.status, second.status) == ("tuned", "tuned")

@@ -6,10 +6,10 @@ from math import inf
 
 import numpy as np
 import pytest
-from synthetic import VALUES, Config, cost
 
 from search_spaces.space import Space, enumerate_space
 from search_spaces.surrogate import Surrogate, expected_improvement, features, flatten
+from tests.search_spaces.synthetic import VALUES, Config, cost
 
 
 @pytest.fixture(scope="module")

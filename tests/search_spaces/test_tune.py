@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, log2
 from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic import Clock, Memory
 
 from oclgen.families import config_to_json
 from oclgen.families.gemm import gemm_register, gemm_staged
@@ -18,8 +17,9 @@ from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import Problem
 from search_spaces import space
-from search_spaces.progress import Budget, Progress, Results
+from search_spaces.progress import Budget, OutOfTimeError, Progress, Results, shortage
 from search_spaces.tune import Tuner, tune
+from tests.search_spaces.synthetic import Clock, Memory
 from tuned_db import open_store
 
 GPU = Limits("gpu", 47 * 1024, 1024, (1024, 1024, 64), 2**34, 2**36, 132, 1)
@@ -166,6 +166,22 @@ def test_starts_are_tried_first_where_they_fit(lab: Lab, memory: Memory) -> None
     assert all(config != bad for _, _, config, _ in lab.calls)
 
 
+def test_two_starts_from_outside_of_the_space_are_tried_behind_the_first_seed(
+    lab: Lab, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"item_m": (1, 2, 4, 8)}
+    monkeypatch.setitem(space.SPACES, REGISTER, (lambda p, li: values, lambda p, li: []))
+    default = gemm_register.DEFAULT
+    starts = [(REGISTER, replace(default, item_m=m)) for m in (8, 3, 5, 6, 7)]
+    only = tuner(lab, memory, Budget(4), families=frozenset({REGISTER}), starts=lambda _: starts)
+    tune(only, [PROBLEM])
+    assert [config for _, _, config, _ in lab.calls[:4]] == [
+        starts[0][1], default, starts[1][1], starts[2][1]
+    ]  # fmt: skip
+    tune(replace(only, budget=Budget(100)), [PROBLEM])
+    assert {config.item_m for _, _, config, _ in lab.calls} == {1, 2, 3, 4, 5, 8}
+
+
 def vars_of(config: Any) -> dict[str, Any]:
     return {name: getattr(config, name) for name in config.__dataclass_fields__}
 
@@ -251,6 +267,45 @@ def test_problems_beyond_the_time_are_not_reached(lab: Lab, memory: Memory) -> N
     assert [result.trials for result in results] == [1, 1, 1, 0, 0, 0, 0]
     assert results[-1].status == "not reached"
     assert results[0].status == "tuned"
+
+
+def test_without_time_for_a_trial_a_problem_is_not_reached(
+    lab: Lab, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done before the first trial, such as to enumerate a space, may take all the time."""
+
+    def slow(*_: Any) -> list[Any]:
+        lab.clock.now += 10
+        return []
+
+    monkeypatch.setattr("search_spaces.tune.seeds_of", slow)
+    results = tune(tuner(lab, memory, Budget(8, seconds=5)), [PROBLEM, OTHER])
+    assert [(one.status, one.trials) for one in results] == [("not reached", 0)] * 2
+    assert lab.clock.now == 10
+    assert shortage(results, 10.0) == (
+        "The time budget ended before 2 of 2 problems had a trial: some 26 s would give each of "
+        "them 8."
+    )
+
+
+def test_what_the_end_of_the_time_cut_short_is_not_held_against_a_variant(
+    lab: Lab, memory: Memory
+) -> None:
+    lab.spell = {1: OutOfTimeError()}
+    (result,) = tune(tuner(lab, memory, Budget(8, seconds=1)), [PROBLEM])
+    assert (result.status, result.outcomes, memory.asked) == ("not reached", {}, [])
+    lab.spell = {4: OutOfTimeError()}
+    (result,) = tune(tuner(lab, memory, Budget(8, seconds=100)), [PROBLEM])
+    assert (result.status, result.trials) == ("tuned", 2)
+    assert result.best is not None
+
+
+def test_the_duel_keeps_cache_seed_and_conditions(lab: Lab, memory: Memory) -> None:
+    measured = Measurement((1.0,), error=1e-7, seed=7, cache="cold", conditions={"mhz_before": 2.0})
+    lab.spell = dict.fromkeys(range(1, 100), measured)
+    tune(tuner(lab, memory, Budget(4)), [PROBLEM])
+    ((_, _, promoted),) = memory.promoted
+    assert promoted == replace(measured, samples=(1.0,) * 3)
 
 
 def test_progress_is_told_after_every_trial(lab: Lab, memory: Memory) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tuned_samples import INFO, LIMITS, SQUARE, config, record, timed
 
 from oclgen import GENERATOR_VERSION
 from oclgen.families import FAMILIES, ConfigError, config_from_dict, config_to_json
@@ -17,6 +16,7 @@ from oclgen.families.gemm import gemm_register
 from oclgen.keys import parse_conv, parse_gemm, parse_key
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.problem import GemmProblem, Problem
+from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE, config, record, timed
 from tuned_db import (
     Chooser,
     NoVariantError,

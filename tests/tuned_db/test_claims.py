@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
 
 from oclgen.families import config_to_json
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
+from tests.tuned_db.tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
 from tuned_db import Chooser, Record, Store, open_store, read_records, write_records
 from tuned_db.upkeep import Prune, prune
 
@@ -94,10 +94,12 @@ def test_the_peak_travels_and_is_not_overwritten(store: Store, tmp_path: Path) -
     other = open_store(tmp_path / "other.sqlite")
     other.merge(read_records("export", stream))
     assert [one.peak for one in other.all_winners()] == [(1000.0, 100.0)]
-    other.of(INFO).note_peak(900.0, 90.0)
+    other.of(INFO).note_peak(900.0, 190.0)  # measured on a machine that had other work to do
     stream.seek(0)
     other.merge(read_records("export", stream))
-    assert [one.peak for one in other.all_winners()] == [(900.0, 90.0)]
+    assert [one.peak for one in other.all_winners()] == [(1000.0, 190.0)]
+    assert other.of(INFO).peak() == (1000.0, 190.0)
+    assert other.of(replace(INFO, name="another")).peak() is None
 
 
 def test_the_history_has_every_success_and_no_failure(store: Store) -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
 
 from oclgen.problem import GemmProblem
+from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
 from tuned_db import DatabaseError, open_store, schema
 
 
@@ -214,9 +214,9 @@ def test_a_merge_that_fails_half_way_changes_nothing(path: Path) -> None:
 
 def as_nobody(program: str, path: Path) -> str:
     """Run `program` without root's power to write everywhere; return what it printed."""
-    here = str(Path(__file__).parent)
+    root = str(Path(__file__).parents[2])
     drop = "import os\nif os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
-    code = f"import sys; sys.path.insert(0, {here!r})\n{HEAD}{drop}path = sys.argv[1]\n{program}"
+    code = f"import sys; sys.path.insert(0, {root!r})\n{HEAD}{drop}path = sys.argv[1]\n{program}"
     ran = subprocess.run(
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60
     )
@@ -225,7 +225,7 @@ def as_nobody(program: str, path: Path) -> str:
 
 
 HEAD = """
-from tuned_samples import FAMILY, INFO, SQUARE, config, timed
+from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, config, timed
 from tuned_db import DatabaseError, open_store
 # import now what is imported late: nobody may not be allowed to read root's Python
 open_store("sqlite://").of(INFO).record(SQUARE, FAMILY, config(), timed(1.0))
@@ -283,8 +283,8 @@ def test_a_disk_that_takes_no_more(path: Path) -> None:
     """A limit on file sizes stands for a full disk: writes fail, SQLite rolls back."""
     program = f"""
 import resource, signal, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from tuned_samples import FAMILY, INFO, config, timed
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.tuned_db.tuned_samples import FAMILY, INFO, config, timed
 from oclgen.problem import GemmProblem
 from tuned_db import DatabaseError, open_store
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

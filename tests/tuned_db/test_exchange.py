@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
 
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
+from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
 from tuned_db import ImportFileError, Record, RecordError, open_store, read_records, write_records
 from tuned_db.digests import digest_of, with_digests
 from tuned_db.exchange import LINE_LIMIT, SCHEMA_LINE

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
 
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
+from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
 from tuned_db import DatabaseError, Store, browse, open_store, write_records
 from tuned_db.analysis import best_over_trials, effects, rate_of
 from tuned_db.charts import Bars, Chart, Series, svg
@@ -57,7 +57,8 @@ def test_a_rate_is_told_against_peak_and_bound() -> None:
     one = replace(record(GemmProblem(64, 64, 64), samples=(1.0,)), peak=(1.0, 0.01))
     rate = rate_of(one)
     assert rate is not None
-    assert (rate.flops, rate.gflops) == (2 * 64**3, pytest.approx(2 * 64**3 * 1e-6))
+    assert rate.flops == 2 * 64**3
+    assert rate.gflops == pytest.approx(2 * 64**3 * 1e-6)
     assert rate.of_peak == pytest.approx(rate.gflops)
     intensity = rate.flops / (3 * 64 * 64 * 4)
     assert rate.of_bound == pytest.approx(rate.gflops / (0.01 * intensity))
@@ -111,9 +112,11 @@ def test_any_chart_is_well_formed(
 def test_charts_become_png(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     series = Series("s", ((1.0, 2.0), (10.0, 3.0)), style="steps")
-    for number, chart in enumerate(
-        (Chart("c", "x", "y", (series, replace(series, style="dots")), log_x=True), Bars("b", ()))
-    ):
+    charts: tuple[Chart | Bars, ...] = (
+        Chart("c", "x", "y", (series, replace(series, style="dots")), log_x=True),
+        Bars("b", ()),
+    )
+    for number, chart in enumerate(charts):
         write_png(chart, tmp_path / f"{number}.png")
         assert (tmp_path / f"{number}.png").read_bytes().startswith(b"\x89PNG")
 

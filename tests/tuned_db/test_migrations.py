@@ -13,9 +13,9 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from tuned_samples import FAMILY, INFO, SQUARE, config
 
 from oclgen.families import config_to_json
+from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, config
 from tuned_db import Store, open_store
 from tuned_db.digests import digest_of
 from tuned_db.schema import VERSION_TABLE

@@ -11,9 +11,9 @@ from random import Random
 
 import psycopg
 import pytest
-from tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
 
 from oclgen.problem import GemmProblem
+from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
 from tuned_db import DatabaseError, open_store, schema
 from tuned_db.upkeep import absorb
 

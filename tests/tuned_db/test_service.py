@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
+
+from tests.tuned_db.tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 
 import httpx
 from fastapi.testclient import TestClient
-from service_runs import GENEROUS, serving
 
 from oclgen.families import config_to_json
 from oclgen.problem import GemmProblem
+from tests.tuned_db.service_runs import GENEROUS, serving
 from tuned_db import Chooser, DatabaseError, Record, Store, open_store, write_records
 from tuned_db.exchange import SCHEMA_LINE
 from tuned_db.models import MEASURED
@@ -112,7 +113,7 @@ def test_a_bad_line_is_named_and_nothing_is_taken_in(web: TestClient, shelf: Sto
     assert shelf.all_winners() == []
 
 
-NASTY = {
+NASTY: dict[str, list[Any]] = {
     "family": ["../../etc/passwd", "gemm/register", "a\\b", "x" * 65, "", "<script>", "é"],
     "generator": ["1; DROP TABLE oclgen_devices", "../1", "a b", ""],
     "version": ["/root", "0.1\n"],

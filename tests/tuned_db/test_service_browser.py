@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tuned_samples import FAMILY, INFO, config, record, timed
 
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
+from tests.tuned_db.tuned_samples import FAMILY, INFO, config, record, timed
 from tuned_db import open_store
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 playwright = pytest.importorskip("playwright.sync_api")
 
-from service_runs import Served, serving
+from tests.tuned_db.service_runs import Served, serving
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 MARKUP = "<script>document.title='broken'</script>"

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tuned_samples import record
+
+from tests.tuned_db.tuned_samples import record
 
 pytest.importorskip("fastapi")
 schemathesis = pytest.importorskip("schemathesis")
 
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from service_runs import GENEROUS
 
 from oclgen.problem import GemmProblem
+from tests.tuned_db.service_runs import GENEROUS
 from tuned_db import open_store, write_records
 from tuned_db.exchange import SCHEMA_LINE
 from tuned_db.service.app import create_app

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
-from tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
 
 from oclgen.families import config_to_json
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
+from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
 from tuned_db import DeviceStore, Store, open_store
 from tuned_db.database import locate
 from tuned_db.models import MeasurementRow, TuningRow
@@ -55,7 +55,10 @@ def test_who_won_side_by_side_wins_even_if_another_was_luckier_before(store: Sto
     device = store.of(INFO)
     device.record(SQUARE, FAMILY, config(item_m=1), timed(1.0))
     device.promote(SQUARE, FAMILY, config(item_m=2), timed(1.1, 1.2))
-    assert device.incumbent(SQUARE) == (FAMILY, config(item_m=2), pytest.approx(1.15))
+    best = device.incumbent(SQUARE)
+    assert best is not None
+    assert best[:2] == (FAMILY, config(item_m=2))
+    assert best[2] == pytest.approx(1.15)
 
 
 def test_devices_drivers_and_problems_are_kept_apart(store: Store) -> None:
@@ -153,7 +156,7 @@ def test_threads_share_a_store(store: Store) -> None:
 WRITER = """
 import sys
 from dataclasses import replace
-from tuned_samples import FAMILY, INFO, config, timed
+from tests.tuned_db.tuned_samples import FAMILY, INFO, config, timed
 from oclgen.problem import GemmProblem
 from tuned_db import open_store
 path, number = sys.argv[1], int(sys.argv[2])
@@ -165,8 +168,8 @@ for trial in range(15):
 
 
 def test_many_processes_at_once_lose_nothing(tmp_path: Path) -> None:
-    path, here = tmp_path / "shared.sqlite", str(Path(__file__).parent)
-    program = f"import sys; sys.path.insert(0, {here!r})\n{WRITER}"
+    path, root = tmp_path / "shared.sqlite", str(Path(__file__).parents[2])
+    program = f"import sys; sys.path.insert(0, {root!r})\n{WRITER}"
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", program, str(path), str(number)],

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, update
-from tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
 
 from oclgen.families import config_to_json
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
+from tests.tuned_db.tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
 from tuned_db import Chooser, Record, Store, open_existing, open_store, rows
 from tuned_db.database import DatabaseError
 from tuned_db.models import MEASURED, MeasurementRow, TuningRow

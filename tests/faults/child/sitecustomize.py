@@ -1,6 +1,6 @@
 """Python imports this at its start: it plants the faults in children, before the worker."""
 
-import planted
+from tests.faults import planted
 
 planted.enter()
 planted.break_the_compiler()

@@ -14,7 +14,8 @@ from torch.testing._internal.common_device_type import instantiate_device_type_t
 from torch.testing._internal.common_modules import module_db, modules
 from torch.testing._internal.common_utils import TestCase, freeze_rng_state
 from torch.utils import _pytree as pytree
-from torch_exceptions import hold, sampled
+
+from tests.ocl_backend.torch_classes.torch_exceptions import hold, sampled
 
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
 

@@ -13,7 +13,8 @@ torch = pytest.importorskip("torch")
 from torch.testing._internal.common_device_type import instantiate_device_type_tests
 from torch.testing._internal.common_optimizers import optim_db, optims
 from torch.testing._internal.common_utils import TestCase
-from torch_exceptions import hold, sampled
+
+from tests.ocl_backend.torch_classes.torch_exceptions import hold, sampled
 
 STEPS = 3
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

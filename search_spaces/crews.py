@@ -1,31 +1,28 @@
 """Crews for `search_spaces.spread`: processes of this machine, or of a Ray cluster.
 
-Starting, killing, placing and restarting processes is pebble's and Ray's business.
+pebble and Ray start, kill, place and restart the processes.
 """
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import click
-
+from oclgen.opencl.device import devices
 from oclgen.opencl.exclusive import kind_of
+from oclgen.problem import Problem
+from search_spaces import session
+from search_spaces.progress import Budget, CrewError, TuneResult
+from search_spaces.spread import Lot, Spread, Turn
 
-from . import turn
-
-if TYPE_CHECKING:
-    from search_spaces.progress import TuneResult
-    from search_spaces.spread import Turn
-
-Take = Callable[[turn.Order], "TuneResult"]
+Take = Callable[[session.Order], TuneResult]
 
 PREFIX = "opencl_"
 """What the names of devices begin with among a Ray node's resources."""
@@ -33,8 +30,6 @@ PREFIX = "opencl_"
 
 def kinds_here() -> Counter[str]:
     """Return how many devices of each kind this machine has."""
-    from oclgen.opencl.device import devices
-
     return Counter(kind_of(device.info) for device in devices())
 
 
@@ -43,9 +38,9 @@ class LocalCrew:
     """Processes of this machine, at most `workers` at a time; a killed one is replaced."""
 
     workers: int
-    families: frozenset[str] | None
+    families: frozenset[str]
     where: str
-    take: Take = turn.take
+    take: Take = session.take
     _pool: Any = field(init=False)
 
     def __enter__(self) -> LocalCrew:
@@ -85,9 +80,9 @@ class RayCrew:
     """
 
     address: str
-    families: frozenset[str] | None
+    families: frozenset[str]
     where: str
-    take: Take = turn.take
+    take: Take = session.take
     own: Callable[[], dict[str, float]] = lambda: ray_resources()
     """The resources of a cluster that is made here."""
     _ray: Any = field(init=False)
@@ -96,7 +91,7 @@ class RayCrew:
         """Join the cluster.
 
         Raises:
-            click.ClickException: Ray is not installed, or there is no cluster at the address.
+            CrewError: Ray is not installed, or there is no cluster at the address.
         """
         self._ray = _needed("ray", "cluster")
         passed = {name: text for name, text in os.environ.items() if name.startswith("OCL")}
@@ -106,7 +101,7 @@ class RayCrew:
         try:
             self._ray.init(self.address, **options)
         except (ConnectionError, ValueError) as error:
-            raise click.ClickException(
+            raise CrewError(
                 f"no Ray cluster at {self.address!r}: {error}. On each node: "
                 'ray start [--head | --address HOST:PORT] --resources "$(oclgen ray-resources)"'
             ) from error
@@ -137,14 +132,50 @@ class RayCrew:
         return taken
 
 
-def take(by: Take, order: turn.Order) -> TuneResult:
+def spread(
+    crew: LocalCrew | RayCrew,
+    calls: Mapping[Problem, int],
+    budget: Budget,
+    ends: float,
+    told: Callable[[str, TuneResult], None],
+) -> list[Lot]:
+    """Tune every problem on every kind of device of a crew that was entered.
+
+    Args:
+        crew: Whose processes take the turns.
+        calls: How often each problem is called: where all count the same, 1.
+        budget: Trials per problem; its seconds are those that are left until `ends`.
+        ends: The value of `time.monotonic` from which on no turn is begun.
+        told: Hears of each turn: kind of device and what came of it.
+
+    Returns:
+        The problems of each kind of device with their results. A `KeyboardInterrupt` ends the
+        turns and is not passed on: their problems are "interrupted".
+
+    Raises:
+        CrewError: the crew has no device.
+    """
+    if not (devices := crew.devices()):
+        raise CrewError("the crew has no OpenCL device; see `oclgen ray-resources`")
+    lots = [Lot.of(kind, calls) for kind in devices]
+    try:
+        Spread(crew, lots, replace(budget, seconds=ends - time.monotonic()), told=told).run()
+    except KeyboardInterrupt:
+        for lot in lots:
+            for task, result in zip(lot.tasks, lot.results, strict=True):
+                if task.busy:
+                    result.status = "interrupted"
+    return lots
+
+
+def take(by: Take, order: session.Order) -> TuneResult:
     """Let `by` take a turn: Ray wants a plain function, and shows its name."""
     return by(order)
 
 
-def _order(asked: Turn, families: frozenset[str] | None, where: str) -> turn.Order:
+def _order(asked: Turn, families: frozenset[str], where: str) -> session.Order:
     key, budget = asked.problem.key(), asked.budget
-    return turn.Order(asked.kind, key, budget, asked.slice, families, where)
+    return session.Order(asked.kind, key, budget, asked.slice, families, where)
 
 
 def ray_resources() -> dict[str, float]:
@@ -152,23 +183,15 @@ def ray_resources() -> dict[str, float]:
     return {PREFIX + kind: float(count) for kind, count in kinds_here().items()}
 
 
-@click.command("ray-resources")
-def print_ray_resources() -> None:
-    """Print this machine's devices for `ray start --resources`."""
-    click.echo(json.dumps(ray_resources()))
-
-
 def _needed(package: str, extra: str) -> Any:
     """Import an optional package.
 
     Raises:
-        click.ClickException: it is not installed.
+        CrewError: it is not installed.
     """
     try:
         return __import__(package)
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
-        raise click.ClickException(
-            f"{package} is not installed: pip install 'oclgen[{extra}]'"
-        ) from error
+        raise CrewError(f"{package} is not installed: pip install 'oclgen[{extra}]'") from error

@@ -1,0 +1,62 @@
+"""Gives a run of the tests a home folder of its own; imported before anything that looks for one.
+
+Data and configuration lie in a temporary folder that ends with the run. What is compiled, the shim
+and the kernels, lies below the repository and stays, so that no process of a run and no later run
+compiles it again: its files are named after what they were made from.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CACHE = ROOT / ".cache" / "tests"
+VARIABLE = "OWN_TEST_HOME"
+"""Tells the workers of a run, which inherit the environment, where its home lies."""
+KEPT = ("OCLGEN_RUNTIMES",)
+"""Says which devices there are, as other variables of the system do."""
+
+
+def enter() -> Path | None:
+    """Point every variable that names a user's folder to the run's own.
+
+    Returns:
+        The folder that this process made and that ends with it; None in a worker of a run.
+    """
+    made = None
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        made = Path(tempfile.mkdtemp(prefix="oclgen-tests-"))
+        os.environ[VARIABLE] = str(made)
+    for name in [name for name in os.environ if name.startswith("OCLGEN_") and name not in KEPT]:
+        del os.environ[name]
+    os.environ.update(folders(Path(os.environ[VARIABLE])))
+    CACHE.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def folders(home: Path) -> dict[str, str]:
+    """Return the variables by which libraries find the folders of a user who lives in `home`."""
+    caches = {
+        "XDG_CACHE_HOME": ".",  # oclgen, pyopencl, pytools, PoCL, matplotlib, transformers
+        "CUDA_CACHE_PATH": "nvidia",  # NVIDIA's OpenCL, too
+        "NEO_CACHE_DIR": "neo",  # Intel's for GPUs
+        "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    }
+    own = {
+        "HOME": ".",
+        "XDG_CONFIG_HOME": ".config",
+        "XDG_DATA_HOME": ".local/share",
+        "XDG_STATE_HOME": ".local/state",
+        "MPLCONFIGDIR": ".config/matplotlib",
+    }
+    shared = {name: str(CACHE / folder) for name, folder in caches.items()}
+    return shared | {name: str(home / folder) for name, folder in own.items()}
+
+
+def leave(made: Path | None) -> None:
+    """Remove the folder that `enter` made."""
+    if made is not None:
+        shutil.rmtree(made, ignore_errors=True)
