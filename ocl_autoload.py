@@ -79,7 +79,7 @@ class _Closed(ModuleType):
     _initialized = False
 
     def __getattr__(self, name: str) -> Any:
-        # whoever walks through sys.modules asks every module for names with "__"
+        # inspect and doctest walk through sys.modules and ask every module for names with "__"
         if not name.startswith("__"):
             import ocl_backend  # noqa: F401 (fills this module)
 

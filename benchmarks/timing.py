@@ -34,7 +34,7 @@ Prepare = Callable[[str, dict[str, Any]], Prepared]
 
 
 def calls(run: Call, clock: Clock, seconds: float) -> Samples:
-    """Return the turn of so many seconds, five calls at least, of a call that is warm now."""
+    """Return a turn that calls `run`, warm now, for `seconds`, at least five times."""
     for _ in range(2):
         clock(run)
     return partial(_timed, run, clock, seconds, 5)

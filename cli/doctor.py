@@ -22,7 +22,7 @@ from .options import db_option, json_option
 
 OLDEST_TORCH = (2, 11)
 SHIM_TIMEOUT_S = 300
-"""The torch device compiles its shim on first import: 8 to 17 s where nothing else runs."""
+"""The torch device compiles its shim on first import: 30 to 120 s on an idle machine."""
 
 Verdict = Literal["ok", "warn", "fail"]
 COLOURS: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "fail": "red"}

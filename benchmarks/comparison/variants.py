@@ -1,6 +1,6 @@
 """Finds the variant of ours that a benchmark times: what the records know, or a search's best.
 
-It keeps nothing; `oclgen tune` is what fills the database.
+It stores no result; `oclgen tune` fills the database.
 """
 
 from __future__ import annotations

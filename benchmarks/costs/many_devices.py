@@ -56,7 +56,7 @@ class Sleeper:
 
 
 def timed(devices: int, seconds: float, trials: int, where: str) -> tuple[int, float]:
-    """Return the trials that so many devices made, and the seconds from first to last turn."""
+    """Return the trials of all `devices`, and the seconds from the first to the last turn."""
     problems: dict[Problem, int] = {
         GemmProblem(64 * (i + 1), 256, 64 * devices): 1 for i in range(2 * devices)
     }

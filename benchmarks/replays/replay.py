@@ -32,7 +32,7 @@ OWN = Path(__file__).parents[1] / "data/tables/gemm_register.csv.gz"
 COLD, WARM = (50, 100, 200), (10, 20, 30)
 """Unique evaluations after which the best is looked at."""
 WARM_BEST, WARM_DEVICES = 10, 3
-"""A warm search begins with so many of the best configs of so many other devices."""
+"""A warm search begins with the best 10 configs of each of 3 other devices."""
 
 Times = Sequence[float]
 """Milliseconds of the unique evaluations of one run, in order."""

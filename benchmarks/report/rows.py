@@ -78,7 +78,7 @@ class Row:
         return roofs.over(self.flops, self.bytes, self.dtype)
 
     def as_json(self, roofs: Roofs) -> dict[str, Any]:
-        """Return the row with what follows from it, which `from_json` leaves out again."""
+        """Return the row and what follows from it (rates, ratios), which `from_json` ignores."""
         rates = {name: self.gflops(ms) for name, ms in {"ours": self.ours_ms, **self.peers}.items()}
         ratios = {name: self.ratio(name) for name in self.peers}
         share = {"roof": self.under(roofs).name, "of_roof": self.of_roof(roofs)}

@@ -29,7 +29,7 @@ DRAWN = 8
 
 
 class Operator(NamedTuple):
-    """Bytes moved per element, and what makes the call from a flat tensor of so many elements."""
+    """Bytes moved per element, and a function that makes the call from a flat tensor."""
 
     bytes: float
     call: Callable[[Tensor], Call]

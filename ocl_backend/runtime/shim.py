@@ -33,7 +33,7 @@ class ShimError(ImportError):
 
 @cache
 def library() -> ctypes.PyDLL:
-    """Return the loaded shim, compiled first if this torch has not been seen (about 30 s).
+    """Return the loaded shim, compiled first if this torch has not been seen (30 to 120 s).
 
     It is a `PyDLL`: its functions keep the interpreter lock, since all of them return at once.
     What waits for a device is reached through torch's operators, which release it.

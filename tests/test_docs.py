@@ -1,0 +1,98 @@
+"""Documents agree with the code, with each other and with CI. Links are checked by MkDocs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ENVIRONMENT = ROOT / "docs/reference/environment.md"
+SOURCES = ("oclgen", "search_spaces", "tuned_db", "ocl_backend", "cli")
+LONGEST_LINE = 120
+TUNABLE = "OCLGEN_TUNABLE_"
+_READ = re.compile(
+    r'(?:environ(?:\.get|\.setdefault)?|getenv)[(\[]\s*"([A-Z_]+)"|"(OCLGEN_[A-Z_]+)"'
+)
+_TUNABLE = re.compile(r'(?:_number\(|PREFIX \+ )"([A-Z_]+)"')
+
+
+def variables() -> Iterator[str]:
+    """Yield the names of the environment variables that sources read or set."""
+    for folder in SOURCES:
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".py", ".cpp", ".h"):
+                text = path.read_text()
+                yield from (one or other for one, other in _READ.findall(text))
+                if f'"{TUNABLE}"' in text:
+                    yield from (TUNABLE + name for name in _TUNABLE.findall(text))
+
+
+def readme_commands() -> list[str]:
+    """Return the README's commands to install and run, in their order."""
+    readme = (ROOT / "README.md").read_text()
+    return re.findall(r"^python3 -m venv .*", readme, flags=re.MULTILINE)
+
+
+def test_every_environment_variable_is_documented() -> None:
+    used = set(variables()) - {TUNABLE, "OCLGEN_VERSION"}  # a prefix; a validator's name
+    named = set(re.findall(r"`([A-Z_]+)`", ENVIRONMENT.read_text()))
+    assert {"OCLGEN_DB", "CXX", "OCLGEN_TUNABLE_ENABLED"} <= used
+    assert used <= named, f"missing in {ENVIRONMENT.name}: {sorted(used - named)}"
+
+
+def test_every_documented_variable_of_ours_is_read() -> None:
+    named = set(re.findall(r"`(OCLGEN_[A-Z_]*[A-Z])`", ENVIRONMENT.read_text()))
+    assert named <= set(variables())
+
+
+def test_ci_runs_the_two_commands_of_the_readme() -> None:
+    first, second = readme_commands()
+    assert first.endswith("examples/digits.py")
+    assert "-m pytest" in second
+    script = (ROOT / ".ci/run").read_text()
+    function = re.search(r"^readme_command\(\) \{.*?^\}", script, re.DOTALL | re.MULTILINE)
+    assert function
+    assert "pip install -q torch==2.13.0 '.[cpu" not in script, "the text stands in README.md alone"
+    for number, command in enumerate((first, second), start=1):
+        code = f"{function[0]}\nreadme_command {number}"
+        done = subprocess.run(
+            ["bash", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == command
+    calls = re.findall(r"^part .*as_reader (\d)", script, flags=re.MULTILINE)
+    assert calls == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    "script", sorted((ROOT / "docs/tutorials").glob("*.py")), ids=lambda p: p.name
+)
+def test_scripts_of_tutorials_are_shown_and_run_by_ci(script: Path) -> None:
+    name = script.relative_to(ROOT).as_posix()
+    pages = [page.read_text() for page in (ROOT / "docs").rglob("*.md")]
+    assert any(script.read_text() in page for page in pages), f"no page shows {name} as it is"
+    assert "docs/tutorials/*.py" in (ROOT / ".ci/run").read_text()
+
+
+def test_lines_of_documents_are_short() -> None:
+    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    generated = {ROOT / "docs/results_intel_cpu.md", ROOT / "docs/results_nvidia_h200.md"}
+    for page in set(pages) - generated:
+        is_code = False
+        for number, line in enumerate(page.read_text().splitlines(), start=1):
+            is_code ^= line.startswith("```")
+            short = len(line) <= LONGEST_LINE or line.startswith(("|", "    ", "![")) or is_code
+            assert short, f"{page.relative_to(ROOT)}:{number} has {len(line)} columns"
+
+
+def test_the_picture_shows_the_committed_results() -> None:
+    drawing = (ROOT / "docs/speed.svg").read_text()
+    shown = set(re.findall(r"\b\d\.\d\d\b", drawing))
+    for name in ("nvidia_h200", "intel_cpu"):
+        rows = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())["rows"]
+        row = next(row for row in rows if row["key"].startswith("resnet50 eval"))
+        assert f"{row['peers']['torch'] / row['ours_ms']:.2f}" in shown
