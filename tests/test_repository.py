@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,26 @@ def test_files_and_functions_stay_short(path: Path) -> None:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             assert length <= LONGEST_FUNCTION, f"{node.name} has {length} lines"
+
+
+def cpp() -> list[Path]:
+    folders = (ROOT / "ocl_backend/csrc", ROOT / "tests/csrc")
+    return sorted(p for folder in folders for p in folder.rglob("*") if p.suffix in (".cpp", ".h"))
+
+
+def test_cpp_files_stay_small() -> None:
+    lengths = {name_of(path): len(path.read_text().splitlines()) for path in cpp()}
+    assert lengths
+    assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
+
+
+def test_cpp_is_formatted() -> None:
+    tool = Path(sysconfig.get_path("scripts")) / "clang-format"
+    assert tool.exists(), "pip install -e '.[test]' brings clang-format in the version that counts"
+    done = subprocess.run(
+        [tool, "--dry-run", "--Werror", *cpp()], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"run {tool} -i on these:\n{done.stderr}"
 
 
 def test_every_template_has_a_legend() -> None:

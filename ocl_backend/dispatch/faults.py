@@ -31,7 +31,7 @@ class Rule(NamedTuple):
     noun: str = "index"
 
     def told_later(self, name: str) -> str:
-        """Return the text of operator `name` for whoever waits next, with the same fields."""
+        """Return the text of operator `name` for the next call that waits, with the same fields."""
         if "{index}" not in self.text:
             return f"{name}: {self.text}"
         bounds = BOUNDS.replace("index", self.noun, 1)

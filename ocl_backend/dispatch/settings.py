@@ -75,7 +75,7 @@ class MatmulPrecision:
 
 
 class ConvPrecision:
-    """`torch.ocl.conv`, the counterpart of `torch.backends.cudnn` as far as precision goes.
+    """`torch.ocl.conv`, the counterpart of `torch.backends.cudnn` for precision.
 
     `allow_tf32`: as `torch.ocl.matmul`'s, for convolutions of float32. Off by default, unlike
     cuDNN's.
@@ -134,7 +134,7 @@ def keep_weights(on: bool = True) -> None:
 
 
 def set_fusion(on: bool) -> None:
-    """Let operators that follow each other run as one kernel where nobody can tell, or not.
+    """Let operators that follow each other run as one kernel where that changes no result, or not.
 
     On by default: batch normalisation behind a convolution, residual addition and activation
     behind that, batch normalisation or a linear layer, and the like. Results are the same but for

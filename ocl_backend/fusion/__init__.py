@@ -1,1 +1,17 @@
-"""Calls that are recalled and launches that are held back, so that several become one kernel."""
+"""Recall and held chains: calls that run without Python, and launches that become one kernel.
+
+    torch calls an operator
+      | recalled (recall.cpp): its recipe is sure -> perform, without Python
+      | else: the operator in Python, noted
+      v
+    ocl::enqueue (held.cpp)
+      | the call has a Rule -> the chain holds it back: links that read one another's results
+      | else: the chain runs first, then the launch
+      v
+    the device's queue
+
+Who forgets what, and which threads and locks there are: docs/fusion.md.
+
+`recall` registers operators whose calls are recalled, `held` is the chain; the other modules are
+its rules: `fused_convolution`, `fused_pointwise`, `folding`.
+"""

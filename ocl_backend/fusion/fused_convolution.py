@@ -1,7 +1,7 @@
 """A convolution with what follows it: batch normalisation in evaluation, residual, activation.
 
 The normalisation is folded into weights and bias (`folding`), the others are part of the
-convolution's store. When launches are held back is `held`'s business.
+convolution's store. `held` decides when launches are held back.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Convolving(Rule):
         self._call.with_weights(step.weights, *step.values)
 
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
-        """Enqueue it with normalisation, residual and activation, as far as they follow."""
+        """Enqueue it with normalisation, residual and activation, those of them that follow."""
         x, w, _, *given = step.values
         norm, state = after[0], after[0].weights
         kept = step.weights is not None and state is not None

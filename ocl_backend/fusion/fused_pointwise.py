@@ -1,6 +1,6 @@
 """Pointwise operators that can be one kernel with others: additions, activations, their masks.
 
-How items are walked is `elementwise`'s business, when launches are held back `held`'s.
+`elementwise` decides how items are walked, `held` when launches are held back.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Adding(Pointwise):
     def possible_ways(self, result: tuple[int, ...]) -> tuple[Way, ...]:
         """Return that it may follow what wrote either operand.
 
-        In place of the first, its items are read by whom their sums are written by.
+        In place of the first operand: the work-item that writes a sum has read that item.
         """
         return Way(0, (1,), result if self.fresh else ()), Way(1, (0,), result)
 
@@ -174,7 +174,7 @@ def rule_of(
 
 
 def _equal(strides: Sequence[tuple[int, ...]], shape: Sequence[int]) -> bool:
-    """Say whether all are the same, but for those of a single item, along which nobody walks."""
+    """Say whether strides are equal, except along sizes of 1, where they do not count."""
     return len({tuple(s for s, n in zip(one, shape, strict=True) if n > 1) for one in strides}) == 1
 
 

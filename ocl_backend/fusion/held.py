@@ -1,12 +1,13 @@
 """Holds launches back until the next command, so that they can run as one with what follows them.
 
-A convolution's result is often normalised and activated, and then nobody sees what lay in between.
-Torch runs eagerly and does not say what comes next; but a launch that nobody waits for may as well
-be enqueued a moment later. So the last few may be held: a chain in which each step reads what the
-one before it wrote. Any other command lets the chain run first, so the order is the usual one.
+A convolution's result is often normalised and activated, and then no caller reads what lay in
+between. Torch runs eagerly and does not say what comes next; but a launch that no caller waits for
+may as well be enqueued a moment later. So the last few may be held: a chain in which each step
+reads what the one before it wrote. Any other command lets the chain run first, so the order is the
+usual one.
 
-The chain itself is the shim's (csrc/fusion/held.cpp). Here is what may be held, a `Rule` per call;
-which steps can be made one, and how, those know.
+The chain itself is the shim's (csrc/fusion/held.cpp). Here is what may be held, a `Rule` per call,
+which knows the steps that can be one with it. docs/fusion.md shows the whole.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Rule:
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
         """Enqueue `step` and as many of the steps `after` it as can be one with it; return those.
 
-        Nobody can see the results of `step` and of those `after` it, but for the last one's.
+        The results of `step` and of those `after` it are dropped, but for the last one's.
         """
         del after
         self.alone(step)
@@ -147,13 +148,16 @@ class Held(Prepared):
 
 
 MOST_RULES = 16384
-"""So many are told of; those of shapes that never come again must not add up."""
+"""Bound on rules that are kept: beyond it, all are forgotten."""
 _numbers = count(1)
 _rules: dict[int, tuple[Rule, str]] = {}
 """Rules by their calls' numbers, and how values travel."""
 _dtypes: dict[torch.dtype, int] = {}
 _weights: dict[int, Any] = {}
-"""What held steps may keep things of, by numbers that are passed on."""
+"""What held steps may keep things of, by numbers that travel with their values.
+
+A thread may clear it between another one's entry and its launch: no result is then kept for that step.
+"""
 
 
 def offer(
@@ -184,7 +188,7 @@ def offer(
 
 
 def forget() -> None:
-    """Let rules go that were offered; those that are needed are told of again."""
+    """Drop all rules and recipes; those that are still needed are made again."""
     settle()
     recall.forget()  # also what was never offered: a product without bias has no rule
     if not _rules:
@@ -251,7 +255,7 @@ _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_int64), ctypes.c
 
 
 def register() -> None:
-    """Let the shim ask for what it holds; who waits there lets go of the interpreter."""
+    """Let the shim ask for what it holds; a thread that waits there lets go of the interpreter."""
     python = ctypes.pythonapi
     functions = python.PyGILState_Check, python.PyEval_SaveThread, python.PyEval_RestoreThread
     addresses = (ctypes.cast(function, ctypes.c_void_p) for function in (_RUN, *functions))

@@ -1,7 +1,7 @@
 """Operators whose calls are recalled: once two have done the same, the shim does it without Python.
 
-What a call does depends on its arguments' shapes, strides, dtypes and overlap, and on settings;
-whoever changes one of these says so here. How calls are noted: csrc/fusion/recipe.h.
+What a call does depends on its arguments' shapes, strides, dtypes and overlap, and on settings. A
+module that changes a setting calls `forget`. How calls are noted: csrc/fusion/recipe.h.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def forget() -> None:
 
 
 def suspend(on: bool) -> None:
-    """Recall nothing until the last who wanted that wants it no more: every call is looked at."""
+    """Recall nothing until each `suspend(True)` has met its `suspend(False)`.
+
+    Every call is then made in Python, where observers of tuned calls see it.
+    """
     shim.library().ocl_suspend_recall(ctypes.c_int(1 if on else -1))
 
 

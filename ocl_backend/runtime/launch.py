@@ -27,10 +27,6 @@ import pyopencl as cl  # isort: skip
 
 from ocl_backend.runtime import shim
 
-OUT_OF_MEMORY, REFUSED = 2, 3
-"""The shim's statuses for a device without memory and one that takes no kernel; any other but 0
-stands for arguments that are wrong."""
-
 
 class RefusedError(LaunchError, torch.AcceleratorError):
     """The runtime refused a launch whose arguments it had taken: the device may be lost."""
@@ -253,15 +249,27 @@ def _array(kind: Any, values: Sequence[int]) -> Any:
 def _entries() -> tuple[Callable[[int, bytes], int], Callable[[int], None]]:
     """Return the shim's functions that enqueue what is prepared, and delete it.
 
-    One packed argument is soonest handed over.
+    ctypes passes one packed argument faster than one for each word.
     """
     enqueue, delete = shim.library()["ocl_enqueue"], shim.library()["ocl_delete"]
     enqueue.argtypes, delete.argtypes = [ctypes.c_void_p, ctypes.c_char_p], [ctypes.c_void_p]
     return enqueue, delete
 
 
-STATUS = ((torch.OutOfMemoryError, OUT_OF_MEMORY), (torch.AcceleratorError, REFUSED))
-"""What the shim raises in place of an error, by its status; anything else is 1."""
+class Failure(NamedTuple):
+    """A status of the shim: the exceptions that are told as it, and the one it is raised as."""
+
+    status: int
+    told: type[BaseException]
+    raised: type[Exception]
+
+
+FAILURES = (
+    Failure(2, torch.OutOfMemoryError, torch.OutOfMemoryError),
+    Failure(3, torch.AcceleratorError, RefusedError),
+    Failure(1, BaseException, LaunchError),
+)
+"""Every status but 0, the first that fits: the device has no memory, refused, or anything else."""
 KEPT = 16
 """Added to a status if the exception is kept here."""
 _kept = local()
@@ -272,7 +280,7 @@ def keep(error: BaseException) -> int:
     _kept.error = error
     text = "\n".join([str(error) or repr(error), *getattr(error, "__notes__", ())])
     shim.library().ocl_python_failed(text.encode())
-    return KEPT + next((status for kind, status in STATUS if isinstance(error, kind)), 1)
+    return KEPT + next(row.status for row in FAILURES if isinstance(error, row.told))
 
 
 def error(status: int) -> BaseException:
@@ -284,5 +292,4 @@ def error(status: int) -> BaseException:
         kept: BaseException = _kept.__dict__.pop("error")
         kept.add_note(text.rpartition("\n")[2])
         return kept
-    errors = {OUT_OF_MEMORY: torch.OutOfMemoryError, REFUSED: RefusedError}
-    return errors.get(status, LaunchError)(text)
+    return next(row.raised for row in FAILURES if row.status == status)(text)

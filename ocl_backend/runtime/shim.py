@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -71,7 +72,25 @@ def sources() -> list[Path]:
 
 
 def compile_shim(target: Path) -> None:
-    """Compile every source of `csrc/` in parallel and link them to `target`, all or nothing.
+    """Compile every source of `csrc/` and link them to the library `target`.
+
+    Raises:
+        ShimError: there is no compiler, or it failed.
+    """
+    print(f"ocl_backend: compiling for torch {torch.__version__}, once ...", file=sys.stderr)
+    build(target, [source for source in sources() if source.suffix == ".cpp"], linking=["-shared"])
+
+
+def build(
+    target: Path, units: Sequence[Path], options: Sequence[str] = (), linking: Sequence[str] = ()
+) -> None:
+    """Compile `units` in parallel and link them and torch's libraries to `target`, all or nothing.
+
+    Args:
+        target: the file to make; an executable unless `linking` has "-shared".
+        units: sources; they include headers from `csrc/` and torch.
+        options: of the compiler, for compiling and linking, behind its usual ones.
+        linking: more options for linking alone.
 
     Raises:
         ShimError: there is no compiler, or it failed.
@@ -82,13 +101,11 @@ def compile_shim(target: Path) -> None:
             f"the ocl device is compiled on first import and {compiler!r} was not found. "
             "Install g++ 10 or later (Debian, Ubuntu: apt install g++), or set CXX."
         )
-    print(f"ocl_backend: compiling for torch {torch.__version__}, once ...", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        units = [source for source in sources() if source.suffix == ".cpp"]
-        objects = [Path(folder) / f"{source.stem}.o" for source in units]
+        objects = [Path(folder) / f"{index}_{unit.stem}.o" for index, unit in enumerate(units)]
 
         def compile_one(source: Path, out: Path) -> None:
-            _run([compiler, *_flags(), "-c", str(source), "-o", str(out)])
+            _run([compiler, *_flags(), *options, "-c", str(source), "-o", str(out)])
 
         with ThreadPoolExecutor(os.cpu_count()) as workers:
             list(workers.map(compile_one, units, objects))
@@ -96,8 +113,9 @@ def compile_shim(target: Path) -> None:
         torch_libraries = Path(torch.__file__).parent / "lib"
         # torch's libstdc++ by its runtime name: where only libstdc++.a is installed, a second copy
         # of its locale tables would crash the first formatted number
-        _run([compiler, "-shared", *map(str, objects), "-o", str(linked), f"-L{torch_libraries}",
-              "-ltorch_cpu", "-lc10", "-ldl", "-l:libstdc++.so.6", "-pthread"])  # fmt: skip
+        _run([compiler, *options, *linking, *map(str, objects), "-o", str(linked),
+              f"-L{torch_libraries}", "-ltorch_cpu", "-lc10", "-ldl", "-l:libstdc++.so.6",
+              "-pthread"])  # fmt: skip
         linked.replace(target)
 
 

@@ -16,7 +16,7 @@ bool has_kernel(const Tensor& query, const Tensor& key, const Tensor& value,
   const auto type = query.scalar_type();
   if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
   if (key.scalar_type() != type || value.scalar_type() != type) return false;
-  // a mask may learn: then somebody has to keep all scores anyway
+  // a mask with a gradient needs all scores kept anyway
   if (mask && mask->requires_grad() && c10::GradMode::is_enabled()) return false;
   const int64_t heads = query.size(1), shared = key.size(1);
   return query.size(0) == key.size(0) && query.size(0) == value.size(0) &&

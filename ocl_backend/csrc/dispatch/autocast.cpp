@@ -15,14 +15,13 @@ namespace {
 // With a gradient of up to 1e12 it does not fit fp16, so accelerators refuse it under autocast.
 Tensor refuse_binary_cross_entropy(const Tensor&, const Tensor&, const std::optional<Tensor>&,
                                    int64_t) {
-  TORCH_CHECK(false, "binary_cross_entropy and BCELoss are unsafe to autocast. Leave the sigmoid "
+  TORCH_CHECK(false,
+              "binary_cross_entropy and BCELoss are unsafe to autocast. Leave the sigmoid "
               "before it to binary_cross_entropy_with_logits or BCEWithLogitsLoss, which are "
               "safe, or call it within torch.autocast(\"ocl\", enabled=False).");
 }
 
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFallthrough());
-}
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {  // torch's macros want the name m
   AT_FORALL_LOWER_PRECISION_FP(LOWER)

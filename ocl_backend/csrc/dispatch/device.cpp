@@ -81,7 +81,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     observer().before_command();
     Device& device = device_at(checked(stream.device_index()));
     cl_event marker = nullptr;
-    check(cl.clEnqueueMarkerWithWaitList(device.queue, 0, nullptr, &marker), device, "event record");
+    check(cl.clEnqueueMarkerWithWaitList(device.queue, 0, nullptr, &marker), device,
+          "event record");
     cl.clFlush(device.queue);
     *event = marker;
   }
@@ -108,9 +109,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     void* events[2] = {start, end};
     for (int i = 0; i < 2; ++i) {
       synchronizeEvent(events[i]);
-      const cl_int status = cl.clGetEventProfilingInfo(
-          static_cast<cl_event>(events[i]), CL_PROFILING_COMMAND_END, sizeof times[i], &times[i],
-          nullptr);
+      const cl_int status =
+          cl.clGetEventProfilingInfo(static_cast<cl_event>(events[i]), CL_PROFILING_COMMAND_END,
+                                     sizeof times[i], &times[i], nullptr);
       TORCH_CHECK(status == CL_SUCCESS, "elapsed time: ", error_name(status));
     }
     return (double(times[1]) - double(times[0])) * 1e-6;
@@ -165,7 +166,8 @@ struct GeneratorImpl final : c10::GeneratorImpl {
     TORCH_CHECK(state.numel() == 16 && state.dtype() == at::kByte && state.device().is_cpu() &&
                     state.is_contiguous(),
                 "the state of an ocl generator is 16 contiguous bytes on the CPU (seed, offset); "
-                "got ", state.numel(), " values of ", state.dtype(), " on ", state.device());
+                "got ",
+                state.numel(), " values of ", state.dtype(), " on ", state.device());
     const auto* words = static_cast<const uint64_t*>(state.data());
     seed_ = words[0];
     offset_ = words[1];

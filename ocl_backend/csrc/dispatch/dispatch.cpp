@@ -1,6 +1,6 @@
 // What goes through torch's dispatcher: the table of the shim's operators, and the fallback that
-// runs an operator without a kernel on the CPU and counts it. It, `recall.cpp` and `autocast.cpp` alone
-// include torch/library.h, which takes longer to compile than everything else here.
+// runs an operator without a kernel on the CPU and counts it. It, `recall.cpp` and `autocast.cpp`
+// alone include torch/library.h, which takes longer to compile than everything else here.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/stack.h>
 #include <ATen/native/CPUFallback.h>
@@ -61,9 +61,7 @@ void replace_generators(const c10::OperatorHandle& op, torch::jit::Stack& stack)
     auto& value = stack[first + i];
     auto chosen = value.isNone() ? std::optional<at::Generator>() : value.to<at::Generator>();
     if (chosen && chosen->device().is_cpu()) continue;
-    at::Generator source =
-        chosen ? *chosen
-               : ocl::default_generator(device_of(stack).index());
+    at::Generator source = chosen ? *chosen : ocl::default_generator(device_of(stack).index());
     const std::lock_guard<std::mutex> lock(source.mutex());
     // the offset of a multiple of 4 keeps the counter's alignment for the kernels that share it
     const uint64_t offset = source.get_offset();
@@ -76,10 +74,12 @@ void replace_generators(const c10::OperatorHandle& op, torch::jit::Stack& stack)
 void note(const std::string& name) {
   ocl::note_other();
   TORCH_CHECK_NOT_IMPLEMENTED(
-      !refuse, name, " has no ocl kernel and OCLGEN_FALLBACK=error forbids running it on the CPU. "
+      !refuse, name,
+      " has no ocl kernel and OCLGEN_FALLBACK=error forbids running it on the CPU. "
       "Unset the variable, or register a kernel for it.");
   if (count(name))
-    TORCH_WARN(name, " has no ocl kernel yet and runs on the CPU, with copies both ways. "
+    TORCH_WARN(name,
+               " has no ocl kernel yet and runs on the CPU, with copies both ways. "
                "torch.ocl.fallbacks() counts such calls; OCLGEN_FALLBACK=error forbids them.");
 }
 
@@ -99,8 +99,10 @@ void check_on_one_device(const c10::OperatorHandle& op, const torch::jit::Stack&
     const at::Tensor& tensor = value.toTensor();
     const bool fits = tensor.device() == device || tensor.dim() == 0 ||
                       (tensor.is_cpu() && !tensor.is_floating_point());
-    TORCH_CHECK(fits, "Expected all tensors to be on the same device, but found at least two "
-                "devices, ", device, " and ", tensor.device(), "! (when calling ",
+    TORCH_CHECK(fits,
+                "Expected all tensors to be on the same device, but found at least two "
+                "devices, ",
+                device, " and ", tensor.device(), "! (when calling ",
                 c10::toString(op.operator_name()), ") Move them with .to().");
   }
 }
@@ -112,10 +114,10 @@ void to_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }
 
-// Torch's kernels for nested tensors of strided layout call operators on the memory of all items, so
-// those that it registers for HPU, a backend outside of its tree, serve any device; so do these.
-const std::set<std::string> kNestedOnAnyDevice = {
-    "aten::_nested_tensor_storage_offsets", "aten::bmm", "aten::to_padded_tensor"};
+// Torch's kernels for nested tensors of strided layout call operators on the memory of all items,
+// so those that it registers for HPU, a backend outside of its tree, serve any device; so do these.
+const std::set<std::string> kNestedOnAnyDevice = {"aten::_nested_tensor_storage_offsets",
+                                                  "aten::bmm", "aten::to_padded_tensor"};
 
 c10::DispatchKey nested_key(const c10::OperatorName& name) {
   return kNestedOnAnyDevice.count(name.name) ? c10::DispatchKey::NestedTensorCPU
@@ -128,7 +130,8 @@ void run_nested(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 // Torch takes a NotImplementedError for a wish to try something else, and so loses the text.
 void refuse_nested(const c10::OperatorHandle& op, torch::jit::Stack*) {
-  TORCH_CHECK(false, c10::toString(op.operator_name()), " has no kernel for nested tensors on ocl "
+  TORCH_CHECK(false, c10::toString(op.operator_name()),
+              " has no kernel for nested tensors on ocl "
               "devices. Use tensor.to_padded_tensor(0) with a mask, tensor.unbind(), or move the "
               "nested tensor to the CPU.");
 }
@@ -149,9 +152,8 @@ void strided_copy(const at::Tensor& source, const at::Tensor& target) {
 TORCH_LIBRARY(ocl, library) {
   library.def("strided_copy(Tensor source, Tensor(a!) target) -> ()");
   library.def("note_fallback(str name) -> ()", [](const std::string& name) { note(name); });
-  library.def("default_generator(int device) -> Generator?", [](int64_t index) {
-    return ocl::default_generator(c10::DeviceIndex(index));
-  });
+  library.def("default_generator(int device) -> Generator?",
+              [](int64_t index) { return ocl::default_generator(c10::DeviceIndex(index)); });
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {

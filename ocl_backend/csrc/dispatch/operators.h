@@ -15,8 +15,8 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
                          std::optional<at::Device> device, std::optional<bool> pinned);
 const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
                           std::optional<at::MemoryFormat> format);
-at::Tensor& set_storage_(at::Tensor& self, at::Storage source, int64_t offset,
-                         at::IntArrayRef size, at::IntArrayRef stride);
+at::Tensor& set_storage_(at::Tensor& self, at::Storage source, int64_t offset, at::IntArrayRef size,
+                         at::IntArrayRef stride);
 at::Tensor& set_whole_storage_(at::Tensor& self, at::Storage source);
 at::Tensor& set_empty_(at::Tensor& self);
 

@@ -22,8 +22,8 @@ at::ScalarType checked_dtype(std::optional<at::ScalarType> dtype) {
   TORCH_CHECK_TYPE(!at::isQIntType(type), "ocl devices hold no quantized tensors; ", type,
                    " is not supported. Keep this tensor on the CPU, or call dequantize().");
   const Device& device = device_at(checked(current_device()));
-  TORCH_CHECK_TYPE(device.doubles || c10::toRealValueType(type) != at::kDouble, "ocl:",
-                   int(current_device()), " (", device.name, ") has no cl_khr_fp64: ", type,
+  TORCH_CHECK_TYPE(device.doubles || c10::toRealValueType(type) != at::kDouble,
+                   "ocl:", int(current_device()), " (", device.name, ") has no cl_khr_fp64: ", type,
                    " is not supported there. Use float32, or keep this tensor on the CPU.");
   return type;
 }
@@ -43,7 +43,7 @@ bool fills_memory() {
   return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
 }
 
-// torch.use_deterministic_algorithms: what nobody wrote reads as NaN, or the largest integer.
+// torch.use_deterministic_algorithms: unwritten items read as NaN, or the largest integer.
 Tensor filled(Tensor tensor) {
   return fills_memory() ? at::native::fill_empty_deterministic_(tensor) : tensor;
 }
@@ -81,8 +81,8 @@ const Tensor& resize_(const Tensor& self, IntArrayRef size,
   const size_t before = self.storage().nbytes();
   if (impl->sizes() != size) {
     impl->set_sizes_contiguous(size);
-    grow_storage(self, at::detail::computeStorageNbytesContiguous(
-                           size, self.itemsize(), size_t(self.storage_offset())));
+    grow_storage(self, at::detail::computeStorageNbytesContiguous(size, self.itemsize(),
+                                                                  size_t(self.storage_offset())));
   }
   if (format && *format != at::MemoryFormat::Preserve) impl->empty_tensor_restride(*format);
   if (fills_memory()) at::native::fill_resize_deterministic_(self, int64_t(before));
@@ -96,12 +96,12 @@ Tensor& set_storage_(Tensor& self, at::Storage source, int64_t offset, IntArrayR
   impl->set_storage_offset(offset);
   if (stride.data()) {
     impl->set_sizes_and_strides(size, stride);
-    grow_storage(self, at::detail::computeStorageNbytes(size, stride, self.itemsize(),
-                                                        size_t(offset)));
+    grow_storage(self,
+                 at::detail::computeStorageNbytes(size, stride, self.itemsize(), size_t(offset)));
   } else {
     impl->set_sizes_contiguous(size);
-    grow_storage(self, at::detail::computeStorageNbytesContiguous(size, self.itemsize(),
-                                                                  size_t(offset)));
+    grow_storage(self,
+                 at::detail::computeStorageNbytesContiguous(size, self.itemsize(), size_t(offset)));
   }
   return self;
 }

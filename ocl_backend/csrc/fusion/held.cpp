@@ -1,6 +1,8 @@
-// The chain of launches that are held back. A block that one of them will use is not handed out
-// again before it has run, whoever drops it: whether it was dropped says whether anybody could
-// still look at what lies there.
+// The chain of launches that are held back; docs/fusion.md shows the whole.
+//
+// The chain holds each block that a launch reads or writes: a block whose tensor is dropped does
+// not return to the allocator before the launch has run. A dropped result cannot be read any more,
+// so the launches before and behind it may run as one that does not write it.
 #include "fusion/held.h"
 
 #include <c10/util/ScopeExit.h>
@@ -8,8 +10,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "runtime/profile.h"
 #include "fusion/recipe.h"
+#include "runtime/profile.h"
 
 namespace ocl {
 
@@ -55,18 +57,25 @@ int (*has_interpreter)() = nullptr;
 void* (*let_interpreter)() = nullptr;
 void (*take_interpreter)(void*) = nullptr;
 
+// A block that a link reads or writes, held until the chain has run.
+struct Use {
+  Block* block;
+  bool writes;
+};
+
 std::recursive_mutex chain_mutex;
 auto& chain = *new std::vector<Link>();  // may be left at exit, when the runtime has ended
-std::vector<Block*> blocks;              // that the chain uses
-std::atomic<bool> holding{false};        // is there a chain
-std::atomic<std::thread::id> settler;    // who lets it run
+std::vector<Use> uses;                   // of the chain's launches
+std::atomic<bool> holding{false};        // whether there is a chain
+std::atomic<std::thread::id> settler;    // the thread that runs the chain
 std::atomic<bool> is_on{true};
 uint64_t correlation = 0;
 std::mutex gone_mutex;
 std::vector<int64_t> gone;  // numbers whose rules Python can let go
 thread_local std::string python_error;
 
-// Locks the chain. Who waits for that lets go of the interpreter, for the owner may want it.
+// Locks the chain. A thread that waits for it lets go of the interpreter's lock, because the
+// chain's owner may run Python.
 class Locked {
  public:
   Locked() {
@@ -80,9 +89,9 @@ class Locked {
   Locked& operator=(const Locked&) = delete;
 };
 
-// Lets go what was held since there were `count`.
+// Lets go of all uses but the first `count`.
 void let_go(size_t count) {
-  for (; blocks.size() > count; blocks.pop_back()) let_go_block(blocks.back());
+  for (; uses.size() > count; uses.pop_back()) let_go_block(uses.back().block);
 }
 
 // Holds the block of an address. Fails if that is no memory of the device, is to be read and will
@@ -91,16 +100,17 @@ bool hold(const Held& call, int64_t address, bool writes, size_t before) {
   if (!address) return true;
   Block* block = hold_block(reinterpret_cast<const void*>(address), call.device);
   if (!block) return false;
-  const auto end = blocks.begin() + ptrdiff_t(before);
-  const bool is_taken = writes ? std::find(blocks.begin(), end, block) != end : block->awaited;
-  blocks.push_back(block);
-  if (writes && !is_taken) block->awaited = true;
+  const auto end = writes ? uses.begin() + ptrdiff_t(before) : uses.end();
+  const bool is_taken = std::any_of(uses.begin(), end, [&](const Use& use) {
+    return use.block == block && (writes || use.writes);
+  });
+  uses.push_back({block, writes});
   return !is_taken;
 }
 
 // Appends a launch to the chain if all that it uses can be held.
 bool append(Held& call, const int64_t* values, size_t way, bool first) {
-  const size_t before = blocks.size();
+  const size_t before = uses.size();
   const Way& by = call.ways[way];
   bool fits = !first || (hold(call, values[by.source], false, before) &&
                          hold(call, values[call.result], true, before));
@@ -126,8 +136,8 @@ bool continues(const Held& call, int64_t source) {
 std::vector<int64_t> described(const Link* first, const Link* end) {
   std::vector<int64_t> words;
   for (const Link* link = first; link != end; ++link) {
-    words.insert(words.end(), {int64_t(link->values.size()), link->call->number,
-                               int64_t(link->way)});
+    words.insert(words.end(),
+                 {int64_t(link->values.size()), link->call->number, int64_t(link->way)});
     words.insert(words.end(), link->values.begin(), link->values.end());
   }
   return words;
@@ -146,12 +156,12 @@ int run_alone(const Link& link) {
   return int(-std::min<int64_t>(ask_python(&link, &link + 1), 0));
 }
 
-// Where the links from `at` end whose results, but the last one's, nobody can see.
+// Where the links from `at` end that may be one: every result but the last one's is dropped.
 size_t reach(size_t at) {
   size_t end = at + 1;
   for (; end < chain.size(); ++end) {
     const int64_t result = chain[end - 1].result();
-    // a destructor that calls torch may have put a stranger in between
+    // a destructor that calls torch may have enqueued another call in between
     if (chain[end].source() != result) break;
     if (chain[end].result() != result && !is_dropped(reinterpret_cast<const void*>(result))) break;
   }
@@ -172,25 +182,21 @@ std::optional<Key> key_of(const Link* first, const Link* end) {
   return key;
 }
 
-// Runs the links as one, as far as they can be; returns how many followed the first, or a negative
-// status.
+// Runs the first link and those behind it that can be one with it; returns how many these are, or a
+// negative status.
 int64_t run_together(const Link* first, const Link* end) {
   static auto* memory = new Memory();
   const auto key = key_of(first, end);
-  if (!key) return ask_python(first, end);
-  const auto [recipe, hopeless, asked] = memory->look_up(*key);
-  if (recipe) {
-    std::vector<c10::DataPtr> spaces;
-    const int status = perform(*recipe, key->operands, spaces);
-    return status ? -int64_t(status) : recipe->outcome;
-  }
-  if (hopeless) return ask_python(first, end);
-  const Noting noting;
-  const int64_t done = ask_python(first, end);
-  Writer writer(first->call->device, *key, noting);
-  writer.recipe.outcome = done;
-  memory->learn(*key, done >= 0 && writer.add_steps() ? &writer.recipe : nullptr, asked);
-  return done;
+  const auto run = [&](bool) { return ask_python(first, end); };
+  if (!key) return run(false);
+  const auto repeated = [](const Recipe& recipe, const auto&, int status) {
+    return status ? -int64_t(status) : recipe.outcome;
+  };
+  const auto tell = [](Writer& writer, int64_t outcome) {
+    writer.recipe.outcome = outcome;
+    return outcome >= 0;
+  };
+  return repeat_or_learn(*memory, *key, first->call->device, repeated, run, tell);
 }
 
 // Enqueues the chain; the rest of it is lost if a part fails. Returns a `Status`.
@@ -208,8 +214,8 @@ int run_chain() {
       at += size_t(1 + std::max<int64_t>(done, 0));
     }
     if (!status) continue;
-    return fail(int(status), last_error() + "\n" + chain.back().call->name +
-                                 " was held back until now");
+    return fail(int(status),
+                last_error() + "\n" + chain.back().call->name + " was held back until now");
   }
   return kOk;
 }
@@ -235,7 +241,7 @@ int settle() try {
   return fail_with_exception();
 }
 
-// Python's rule has to outlive what is recalled or enqueued at this moment: it goes by this alone.
+// Python drops the rule only after this: a recipe or a chain may still need it before.
 Held::~Held() {
   const std::lock_guard<std::mutex> lock(gone_mutex);
   gone.push_back(number);
@@ -282,7 +288,8 @@ int enqueue(const Handle& prepared, const int64_t* words) {
 
 extern "C" {
 
-// What the chain needs of Python: who runs what only that knows, and the interpreter's lock.
+// What the chain needs of Python: `run` for links that need their rules, and the interpreter's
+// lock.
 void ocl_hold_with(int64_t (*run)(const int64_t*, int64_t), int (*has)(), void* (*let)(),
                    void (*take)(void*)) {
   ocl::run_in_python = run;
@@ -293,7 +300,8 @@ void ocl_hold_with(int64_t (*run)(const int64_t*, int64_t), int (*has)(), void* 
 
 void ocl_python_failed(const char* text) { ocl::python_error = text; }
 
-// Of each way: the place of its source, how many it reads, their places, how many it writes, theirs.
+// Of each way: the place of its source, how many it reads, their places, how many it writes,
+// theirs.
 void* ocl_held_new(int64_t number, const char* name, void* alone, int is_asked, int device,
                    uint32_t kind, uint32_t follows, int64_t items, int64_t dtype, uint32_t result,
                    int begins, uint32_t ways, const uint32_t* places) {
@@ -330,7 +338,7 @@ int ocl_enqueue(void* prepared, const int64_t* words) {
   return ocl::enqueue(*static_cast<ocl::Handle*>(prepared), words);
 }
 
-// The number of a rule that nobody asks for any more, each once; 0: there is none.
+// The number of a rule whose call was deleted, each once; 0: there is none.
 int64_t ocl_held_gone() {
   const std::lock_guard<std::mutex> lock(ocl::gone_mutex);
   if (ocl::gone.empty()) return 0;

@@ -1,5 +1,5 @@
 // Launches that are held back until the next command of any device, so that they can run as one
-// with what follows them (ocl_backend/fusion/held.py). Here is the chain of them.
+// with the launches that follow them (ocl_backend/fusion/held.py). docs/fusion.md shows the whole.
 #pragma once
 
 #include "runtime/launch.h"

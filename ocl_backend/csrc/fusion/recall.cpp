@@ -45,8 +45,19 @@ struct Call {
   }
 
  private:
-  enum Tag : int64_t { kNone, kInt, kBool, kDouble, kInts, kBools, kDoubles, kText, kList, kNumber,
-                       kTensor };
+  enum Tag : int64_t {
+    kNone,
+    kInt,
+    kBool,
+    kDouble,
+    kInts,
+    kBools,
+    kDoubles,
+    kText,
+    kList,
+    kNumber,
+    kTensor
+  };
 
   void add(const c10::IValue& value) {
     if (value.isTensor()) {
@@ -145,8 +156,8 @@ void return_results(const Recipe& recipe, std::vector<c10::DataPtr>& spaces, siz
     const bool has_bytes = result.space >= 0;
     auto& storage = storages[has_bytes ? size_t(result.space) : spaces.size()];
     if (!storage) {
-      auto memory = has_bytes ? std::move(spaces[size_t(result.space)])
-                              : allocate(recipe.device, 0);
+      auto memory =
+          has_bytes ? std::move(spaces[size_t(result.space)]) : allocate(recipe.device, 0);
       storage = c10::Storage(c10::Storage::use_byte_size_t(), result.bytes, std::move(memory),
                              allocator(), true);
     }
@@ -166,38 +177,40 @@ class Recalled final : public c10::OperatorKernel {
     const size_t arguments = op.schema().arguments().size();
     const Call call(*stack, arguments);
     if (!call.known) return run(stack);
-    const auto [recipe, hopeless, asked] = memory_.look_up(call.key);
-    if (recipe) {
-      std::vector<c10::DataPtr> spaces;
-      if (const int status = perform(*recipe, call.key.operands, spaces)) raise(status);
-      return_results(*recipe, spaces, arguments, stack);
-    } else if (hopeless) {
+    std::vector<c10::IValue> given;
+    const auto repeated = [&](const Recipe& recipe, auto& spaces, int status) {
+      if (status) raise(status);
+      return_results(recipe, spaces, arguments, stack);
+      return 0;
+    };
+    const auto run_here = [&](bool is_noted) {
+      if (is_noted) given = torch::jit::last(*stack, arguments).vec();
       run(stack);
-    } else {
-      learn(call, asked, op.schema(), stack);
-    }
+      return 0;
+    };
+    const auto tell = [&](Writer& writer, int64_t) {
+      return tell_results(writer, call, given,
+                          torch::jit::last(*stack, op.schema().returns().size()));
+    };
+    repeat_or_learn(memory_, call.key, call.device, repeated, run_here, tell);
   }
 
  private:
-  // Autocast has had its turn: what a kernel calls is not cast again, as it is not in those of torch.
+  // Autocast has had its turn: what a kernel calls is not cast again, as it is not in those of
+  // torch.
   void run(Stack* stack) {
     const c10::impl::ExcludeDispatchKeyGuard as_given(c10::autocast_dispatch_keyset);
     plain_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
   }
 
-  void learn(const Call& call, uint64_t asked, const c10::FunctionSchema& schema, Stack* stack) {
-    const auto arguments = torch::jit::last(*stack, schema.arguments().size()).vec();
-    const Noting noting;
-    run(stack);
-    Writer writer(call.device, call.key, noting);
-    bool is_told = writer.add_steps();
-    for (const auto& result : torch::jit::last(*stack, schema.returns().size()))
-      is_told = is_told && writer.add_result(result, arguments);
+  static bool tell_results(Writer& writer, const Call& call,
+                           const std::vector<c10::IValue>& arguments,
+                           at::ArrayRef<c10::IValue> results) {
+    for (const auto& result : results)
+      if (!writer.add_result(result, arguments)) return false;
     // an operator may have resized an argument, or given it other memory
     const Call after(arguments, arguments.size());
-    is_told = is_told && after.key.numbers == call.key.numbers &&
-              after.key.operands == call.key.operands;
-    memory_.learn(call.key, is_told ? &writer.recipe : nullptr, asked);
+    return after.key.numbers == call.key.numbers && after.key.operands == call.key.operands;
   }
 
   c10::OperatorHandle plain_;
@@ -215,8 +228,9 @@ void ocl_recall_operator(const char* ns, const char* name, const char* overload)
   static auto* libraries = new std::map<std::string, torch::Library>();
   const auto plain = c10::Dispatcher::singleton().findSchemaOrThrow(
       (std::string("ocl_plain::") + name).c_str(), overload);
-  auto& library = libraries->try_emplace(ns, torch::Library::IMPL, ns,
-                                         c10::DispatchKey::PrivateUse1, __FILE__, __LINE__)
+  auto& library = libraries
+                      ->try_emplace(ns, torch::Library::IMPL, ns, c10::DispatchKey::PrivateUse1,
+                                    __FILE__, __LINE__)
                       .first->second;
   library.impl(*overload ? (std::string(name) + "." + overload).c_str() : name,
                torch::CppFunction::makeFromBoxedFunctor(std::make_unique<ocl::Recalled>(plain)));

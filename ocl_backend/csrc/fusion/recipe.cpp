@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kAlignment = 128;
 constexpr int32_t kConstant = -1;
-constexpr size_t kMostNumbers = 1 << 17;  // of a memory's keys; calls that never return add up
+constexpr size_t kMostNumbers = 1 << 17;  // bound on the numbers in a memory's keys
 constexpr int kTries = 8;
 constexpr size_t kManyOperands = 32;
 
@@ -16,7 +16,7 @@ thread_local Noting* noting = nullptr;
 std::atomic<int> suspended{0};
 
 std::shared_mutex mutex;
-uint64_t forgotten = 0;  // how often
+uint64_t forgotten = 0;  // calls of `forget_recalled`
 std::vector<Memory*>& memories() {
   static auto* all = new std::vector<Memory*>();
   return *all;
@@ -167,7 +167,8 @@ int perform(const Recipe& recipe, const c10::SmallVector<int64_t, 16>& operands,
     const Step& step = recipe.steps[at];
     words.clear();
     for (const Word& word : step.words)
-      words.push_back(word.base == kConstant ? word.offset : bases[size_t(word.base)] + word.offset);
+      words.push_back(word.base == kConstant ? word.offset
+                                             : bases[size_t(word.base)] + word.offset);
     if (const int status = enqueue(step.prepared, words.data())) return status;
     for (size_t i = 0; i < spaces.size(); ++i)
       if (recipe.spaces[i].last == at) spaces[i].clear();
@@ -180,7 +181,16 @@ Memory::Memory() {
   memories().push_back(this);
 }
 
-bool Memory::is_suspended() { return suspended.load(std::memory_order_relaxed) > 0; }
+Memory::~Memory() {
+  const std::unique_lock<std::shared_mutex> lock(mutex);
+  std::erase(memories(), this);
+}
+
+// A forked child takes no lock, since a thread of the parent may have held it at the fork. Its
+// calls run in Python, which raises.
+bool Memory::is_suspended() {
+  return suspended.load(std::memory_order_relaxed) > 0 || in_forked_child();
+}
 
 Memory::Found Memory::look_up(const Key& key) const {
   if (is_suspended()) return {nullptr, true, 0};
@@ -231,6 +241,6 @@ extern "C" {
 void ocl_forget_recalled() { ocl::forget_recalled(); }
 void ocl_note_other() { ocl::note_other(); }
 
-// Nothing is recalled while somebody has that suspended.
+// Nothing is recalled while the sum of `by` over all calls is positive.
 void ocl_suspend_recall(int by) { ocl::suspended += by; }
 }

@@ -1,11 +1,11 @@
-// What a call did, as a recipe for the next one like it.
+// What a call did, as a recipe for the next one like it. docs/fusion.md shows the whole.
 //
 // Kernels of operators are Python, which prepares launches and then only looks them up. But what
-// it does with tensors of known shapes, strides, dtypes and overlap is the same every time: it
-// allocates so many bytes and enqueues what takes addresses of operands, of what was allocated, and
-// constants. So that is noted, and once two calls in a row did the same, those that follow do it
-// without Python. What cannot be told that way (copies to the host, memory of unknown origin) is
-// not recalled.
+// a call does with tensors of known shapes, strides, dtypes and overlap is the same every time: it
+// allocates the same bytes and enqueues launches whose words are addresses of operands, addresses
+// of the allocated bytes, and constants. So the call is noted, and once two calls in a row did the
+// same, those that follow do it without Python. A call that a recipe cannot repeat (it copies to
+// the host, or reads memory of unknown origin) is not recalled.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -17,7 +17,7 @@
 
 namespace ocl {
 
-// ---- notes: what happens on this thread, told to the calls that are noted; free while none is
+// ---- notes: what this thread does, for each call of it that is noted; free while none is
 
 struct Noted {
   Handle prepared;
@@ -27,7 +27,7 @@ struct Noted {
 struct Allocated {
   int64_t address;
   size_t bytes;
-  size_t before;  // how many were enqueued until then
+  size_t before;  // launches that were enqueued before
 };
 
 struct Notes {
@@ -41,7 +41,7 @@ void note_allocated(const void* address, size_t bytes);
 // Notes what no recipe can do.
 void note_other();
 
-// While one exists, what this thread does is noted, also for the calls that this one is part of.
+// While one exists, what this thread does is noted: for this call and those that it is part of.
 class Noting : public Notes {
  public:
   Noting();
@@ -56,7 +56,7 @@ class Noting : public Notes {
   Noting* around_;
 };
 
-// While one exists, nothing that this thread does is noted: it is part of something that was.
+// While one exists, nothing that this thread does is noted: the launch it is part of was.
 class Unnoted {
  public:
   Unnoted();
@@ -160,16 +160,19 @@ int perform(const Recipe& recipe, const c10::SmallVector<int64_t, 16>& operands,
 class Memory {
  public:
   Memory();
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
   struct Found {
     std::shared_ptr<const Recipe> recipe;  // null: not sure
-    bool hopeless;                         // and no more to be learnt
-    uint64_t asked;                        // when this was
+    bool hopeless;                         // calls with this key differ: `run`, do not learn
+    uint64_t asked;                        // how often memories were forgotten until now
   };
   Found look_up(const Key& key) const;
-  // Whether somebody wants every call to be made in Python.
+  // Whether every call is to be made in Python.
   static bool is_suspended();
-  // Null: it could not be told what the call did. What was forgotten since it was `asked` for is not
-  // learnt: a call may have begun with old settings.
+  // A null `recipe` says that none can repeat the call. Nothing is learnt if memories were
+  // forgotten since `asked`: the call may have begun with old settings.
   void learn(const Key& key, const Recipe* recipe, uint64_t asked);
 
  private:
@@ -188,7 +191,30 @@ class Memory {
   size_t numbers_ = 0;  // of all keys
 };
 
-// What was remembered holds no more.
+// Empties every memory, because a setting or a tuned choice has changed.
 void forget_recalled();
+
+// Does what a call with `key` does: repeats its recipe, or runs it and learns. Operators
+// (recall.cpp) and chains (held.cpp) differ in three ends:
+//   repeated(recipe, spaces, status)  the recipe's steps were enqueued: returns the outcome
+//   run(is_noted)                     runs the call in Python: returns the outcome
+//   tell(writer, outcome)             adds to the recipe what else the call did; false: untold
+template <typename Repeated, typename Run, typename Tell>
+int64_t repeat_or_learn(Memory& memory, const Key& key, c10::DeviceIndex device, Repeated repeated,
+                        Run run, Tell tell) {
+  const auto [recipe, hopeless, asked] = memory.look_up(key);
+  if (recipe) {
+    std::vector<c10::DataPtr> spaces;
+    const int status = perform(*recipe, key.operands, spaces);
+    return repeated(*recipe, spaces, status);
+  }
+  if (hopeless) return run(false);
+  const Noting noting;
+  const int64_t outcome = run(true);
+  Writer writer(device, key, noting);
+  const bool is_told = writer.add_steps() && tell(writer, outcome);
+  memory.learn(key, is_told ? &writer.recipe : nullptr, asked);
+  return outcome;
+}
 
 }  // namespace ocl

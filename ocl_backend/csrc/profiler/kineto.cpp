@@ -27,8 +27,7 @@ using libkineto::GenericTraceActivity;
 // Every type a device takes part in when torch asks for "PrivateUse1".
 const std::set<ActivityType>& activity_types() {
   static const auto* types = new std::set<ActivityType>{
-      ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY,
-      ActivityType::PRIVATEUSE1_RUNTIME};
+      ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY, ActivityType::PRIVATEUSE1_RUNTIME};
   return *types;
 }
 
@@ -56,8 +55,8 @@ class Session final : public libkineto::IActivityProfilerSession {
   void processTrace(libkineto::ActivityLogger& logger) override {
     processTrace(logger, [](int32_t) { return nullptr; }, 0, INT64_MAX);
   }
-  void processTrace(libkineto::ActivityLogger& logger,
-                    libkineto::getLinkedActivityCallback linked, int64_t, int64_t) override {
+  void processTrace(libkineto::ActivityLogger& logger, libkineto::getLinkedActivityCallback linked,
+                    int64_t, int64_t) override {
     for (const Timing& timing : timings_) {
       const auto* op = timing.correlation ? linked(int32_t(timing.correlation)) : nullptr;
       ++flow_;

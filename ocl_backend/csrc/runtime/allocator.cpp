@@ -50,8 +50,8 @@ struct Allocator final : c10::DeviceAllocator {
  private:
   static std::array<c10::CachingDeviceAllocator::StatArray*, 7> arrays(
       c10::CachingDeviceAllocator::DeviceStats& s) {
-    return {&s.allocation, &s.segment, &s.active, &s.allocated_bytes, &s.reserved_bytes,
-            &s.active_bytes, &s.requested_bytes};
+    return {&s.allocation,     &s.segment,      &s.active,         &s.allocated_bytes,
+            &s.reserved_bytes, &s.active_bytes, &s.requested_bytes};
   }
 };
 

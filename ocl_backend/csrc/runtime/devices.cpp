@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <deque>
 
 namespace ocl {
@@ -10,10 +11,10 @@ namespace ocl {
 namespace {
 
 bool forked = false;
-void (*opener)() = nullptr;
-std::string opening_error;
-int promised = 0;
-bool is_promise_taken = false;
+std::atomic<void (*)()> opener{nullptr};  // null: the devices are open
+thread_local std::string opening_error;   // each thread that calls `opener` has its own
+std::atomic<int> promised{0};
+std::atomic<bool> is_promise_taken{false};
 thread_local c10::DeviceIndex current = 0;
 
 // Leaked on purpose: tensors die after static destructors have run.
@@ -25,14 +26,15 @@ std::deque<Device>& devices() {
 }  // namespace
 
 void ensure_open() {
-  if (!opener) return;
-  // no lock: the opener needs the interpreter, which a waiting thread may hold; imports are
-  // serialised there
-  opener();
+  auto* const open = opener.load(std::memory_order_acquire);  // another thread may null it
+  if (!open) return;
+  // no lock: `open` takes the interpreter's lock, which a waiting thread may hold, and Python's
+  // import lock lets one thread open the devices
+  open();
   TORCH_CHECK(opening_error.empty(), opening_error);
 }
 
-bool is_closed() { return opener != nullptr; }
+bool is_closed() { return opener.load(std::memory_order_acquire) != nullptr; }
 
 int promised_device_count() {
   if (!is_closed()) return device_count();
@@ -56,7 +58,7 @@ bool in_forked_child() { return forked; }
 
 void check_not_forked() {
   TORCH_CHECK(!forked, "an OpenCL device cannot be used in a forked child of the process that "
-              "opened it. Start the child with the 'spawn' method.");
+                       "opened it. Start the child with the 'spawn' method.");
 }
 
 void watch_forks() {
@@ -70,18 +72,18 @@ extern "C" {
 // Leaves the opening of the devices to `opener`, called at first use; `promise` is how many it is
 // expected to find. Null: they are open.
 void ocl_open_later(void (*opener)(), int promise) {
-  ocl::opener = opener;
   ocl::promised = promise;
+  ocl::opener.store(opener, std::memory_order_release);  // behind it: the devices that were added
 }
 
-// What prevented the opening; "" before another try.
+// What prevented the opening in this thread; "" before another try.
 void ocl_set_opening_error(const char* text) { ocl::opening_error = text; }
 
 // Binds the OpenCL entry points; returns the name of a missing one, or null.
 const char* ocl_bind(const char* loader) { return ocl::bind(loader); }
 
-// How many devices can be added: not more than were promised, if somebody relies on that.
-int ocl_room() { return ocl::is_promise_taken ? ocl::promised : int(ocl::kMostDevices); }
+// How many devices can be added: those that were promised, if autograd has asked for the promise.
+int ocl_room() { return ocl::is_promise_taken ? ocl::promised.load() : int(ocl::kMostDevices); }
 
 void ocl_add_device(void* context, void* queue, const char* name, size_t total, size_t largest,
                     int doubles) {

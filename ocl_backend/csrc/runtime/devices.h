@@ -32,8 +32,8 @@ struct Device {
 // Opens the devices where that was left to first use; raises what prevented it.
 void ensure_open();
 bool is_closed();
-// How many devices there are, as far as can be said without opening them: autograd keeps a thread
-// for each from the first backward pass on. Later openings keep to it.
+// How many devices there are; before they are open, how many were found the last time. Autograd
+// starts a thread for each at the first backward pass, so a later opening adds no more than that.
 int promised_device_count();
 
 int device_count();

@@ -55,7 +55,8 @@ void raise_fault(Device& device) {
   if (record[0] == 0) return;
   throw c10::AcceleratorError(
       {__func__, __FILE__, uint32_t(__LINE__)}, int32_t(record[0]),
-      c10::str(told(record), ". Kernels run asynchronously: the call that was wrong came earlier. "
+      c10::str(told(record),
+               ". Kernels run asynchronously: the call that was wrong came earlier. "
                "OCLGEN_SYNC_ERRORS=1 raises at that call. The device can be used on."));
 }
 

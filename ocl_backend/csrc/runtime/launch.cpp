@@ -1,5 +1,6 @@
 // Prepared kernel launches: everything that does not change is set once, a call passes only what
-// does. Called from Python through ctypes, and by what is recalled; nothing here waits for the device.
+// does. Called from Python through ctypes, and by what is recalled; nothing here waits for the
+// device.
 #include "runtime/launch.h"
 
 #include <cstring>
@@ -74,13 +75,15 @@ int set_buffer(const Launch& launch, Changing& argument, int64_t address) {
     if (!found.block)
       return fail_at(launch, argument, "not memory of an ocl device. Move the tensor there first");
     if (found.block->device != launch.device)
-      return fail_at(launch, argument, "lies on ocl:" + std::to_string(found.block->device) +
-                     ", the kernel runs on ocl:" + std::to_string(launch.device) +
-                     ". Move the tensors to one device");
+      return fail_at(launch, argument,
+                     "lies on ocl:" + std::to_string(found.block->device) +
+                         ", the kernel runs on ocl:" + std::to_string(launch.device) +
+                         ". Move the tensors to one device");
     if (found.offset % size_t(argument.item_bytes))
-      return fail_at(launch, argument, "starts at byte " + std::to_string(found.offset) +
-                     ", which is no multiple of its " + std::to_string(argument.item_bytes) +
-                     "-byte items. Clone the tensor");
+      return fail_at(launch, argument,
+                     "starts at byte " + std::to_string(found.offset) +
+                         ", which is no multiple of its " + std::to_string(argument.item_bytes) +
+                         "-byte items. Clone the tensor");
     may_fault(device_at(launch.device), address);
     buffer = found.block->buffer;
     offset = int64_t(found.offset) / argument.item_bytes;
@@ -148,9 +151,7 @@ int fail(int status, const std::string& text) {
   return status;
 }
 
-int fail_with_exception() try {
-  throw;
-} catch (const c10::OutOfMemoryError& error) {
+int fail_with_exception() try { throw; } catch (const c10::OutOfMemoryError& error) {
   return fail(kOutOfMemory, error.what_without_backtrace());
 } catch (const std::exception& error) {
   return fail(kFailed, error.what());
@@ -175,7 +176,8 @@ const char* keep_name(const char* name) {
 
 int Launch::enqueue(const int64_t* words) {
   if (in_forked_child())
-    return fail(*this, kFailed, "the device cannot be used in a forked child. "
+    return fail(*this, kFailed,
+                "the device cannot be used in a forked child. "
                 "Start the child with the 'spawn' method");
   cl_int code = CL_SUCCESS;
   {

@@ -109,8 +109,8 @@ cl_int create_buffer(Device& device, size_t size, cl_mem* buffer) {
   *buffer = cl.clCreateBuffer(device.context, CL_MEM_READ_WRITE, size, nullptr, &status);
   if (status != CL_SUCCESS) return status;
   const cl_uint zero = 0;
-  status = cl.clEnqueueFillBuffer(
-      device.queue, *buffer, &zero, sizeof zero, 0, sizeof zero, 0, nullptr, nullptr);
+  status = cl.clEnqueueFillBuffer(device.queue, *buffer, &zero, sizeof zero, 0, sizeof zero, 0,
+                                  nullptr, nullptr);
   if (status != CL_SUCCESS) cl.clReleaseMemObject(*buffer);
   return status;
 }
@@ -163,15 +163,17 @@ std::string readable(size_t bytes) {
   const size_t allocated = current_of(pool.stats.allocated_bytes);
   const size_t reserved = current_of(pool.stats.reserved_bytes);
   ++pool.stats.num_ooms;
-  TORCH_CHECK_WITH(
-      OutOfMemoryError, false, "ocl out of memory. Tried to allocate ", readable(bytes), ". ocl:",
-      int(index), " (", device.name, ") has a total capacity of ", readable(device.total_bytes),
-      " of which ", readable(limit_of(index) - std::min(limit_of(index), reserved)),
-      " is free. Of the allocated memory ", readable(allocated), " is allocated by PyTorch, and ",
-      readable(reserved - allocated), " is reserved by PyTorch but unallocated; the limit set is ",
-      readable(limit_of(index)), ", the largest single buffer ", readable(device.largest_bytes), " (",
-      error_name(status), "). The cache was emptied and did not help. Use a smaller batch, delete "
-      "tensors, or raise torch.ocl.set_per_process_memory_fraction.");
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "ocl out of memory. Tried to allocate ",
+                   readable(bytes), ". ocl:", int(index), " (", device.name,
+                   ") has a total capacity of ", readable(device.total_bytes), " of which ",
+                   readable(limit_of(index) - std::min(limit_of(index), reserved)),
+                   " is free. Of the allocated memory ", readable(allocated),
+                   " is allocated by PyTorch, and ", readable(reserved - allocated),
+                   " is reserved by PyTorch but unallocated; the limit set is ",
+                   readable(limit_of(index)), ", the largest single buffer ",
+                   readable(device.largest_bytes), " (", error_name(status),
+                   "). The cache was emptied and did not help. Use a smaller batch, delete "
+                   "tensors, or raise torch.ocl.set_per_process_memory_fraction.");
 }
 
 Block* take(c10::DeviceIndex index, size_t bytes) {
@@ -227,7 +229,6 @@ Block* hold_block(const void* address, c10::DeviceIndex device) {
 void let_go_block(Block* block) {
   const std::lock_guard<std::mutex> lock(pool_mutex());
   if (--block->holds) return;
-  block->awaited = false;
   if (!block->dropped) return;
   block->dropped = false;
   pools()[block->device].free.emplace(block->size, block);

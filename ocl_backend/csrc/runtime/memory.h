@@ -29,7 +29,6 @@ struct Block {
   c10::DeviceIndex device;
   uint32_t holds = 0;    // by launches that are held back, or that always use it
   bool dropped = false;  // freed, and waiting for those
-  bool awaited = false;  // one of them writes here
 };
 
 struct Location {

@@ -61,8 +61,7 @@ constexpr cl_uint CL_PROFILING_COMMAND_END = 0x1283;
      cl_event*, cl_int*))                                                                         \
   X(clEnqueueUnmapMemObject, cl_int,                                                              \
     (cl_command_queue, cl_mem, void*, cl_uint, const cl_event*, cl_event*))                       \
-  X(clEnqueueMarkerWithWaitList, cl_int,                                                          \
-    (cl_command_queue, cl_uint, const cl_event*, cl_event*))                                      \
+  X(clEnqueueMarkerWithWaitList, cl_int, (cl_command_queue, cl_uint, const cl_event*, cl_event*)) \
   X(clWaitForEvents, cl_int, (cl_uint, const cl_event*))                                          \
   X(clGetEventInfo, cl_int, (cl_event, cl_uint, size_t, void*, size_t*))                          \
   X(clGetEventProfilingInfo, cl_int, (cl_event, cl_uint, size_t, void*, size_t*))                 \

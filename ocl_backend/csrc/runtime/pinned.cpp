@@ -122,7 +122,8 @@ struct PinnedAllocator final : at::HostAllocator {
 
  private:
   [[noreturn]] static void no_figures() {
-    C10_THROW_ERROR(NotImplementedError, "ocl devices do not count pinned memory; "
+    C10_THROW_ERROR(NotImplementedError,
+                    "ocl devices do not count pinned memory; "
                     "torch.ocl.memory_stats() has the figures of device memory.");
   }
 };

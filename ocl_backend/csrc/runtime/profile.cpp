@@ -99,7 +99,7 @@ Timed::Timed(c10::DeviceIndex device, Activity activity, const char* name, size_
     : listening_(is_listened_to()) {
   if (!listening_) return;
   timing_ = {name, activity, device, int32_t(gettid()), bytes, current_correlation(), host_now(),
-             0, 0, 0};
+             0,    0,        0};
 }
 
 Timed::~Timed() {
@@ -117,13 +117,15 @@ void Timed::share(cl_event event) {
 
 size_t listen() {
   observer().before_command();
+  std::vector<int64_t> offsets;
+  // without the recorder's mutex: `finish` may wait for a thread that runs held launches, and that
+  // thread takes the mutex to record them
+  if (!is_listened_to())
+    for (int index = 0; index < device_count(); ++index)
+      offsets.push_back(clock_offset(c10::DeviceIndex(index)));
   Recorder& all = recorder();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  if (listeners.load() == 0) {
-    all.clock_offsets.clear();
-    for (int index = 0; index < device_count(); ++index)
-      all.clock_offsets.push_back(clock_offset(c10::DeviceIndex(index)));
-  }
+  if (!offsets.empty() && listeners.load() == 0) all.clock_offsets = std::move(offsets);
   ++listeners;
   return all.done.size() + all.pending.size();
 }
@@ -160,8 +162,8 @@ const char* ocl_profile_stop(int64_t since) {
   thread_local std::string text;
   std::ostringstream lines;
   for (const ocl::Timing& timing : ocl::stop_listening(size_t(since)))
-    lines << int(timing.device) << ' ' << timing.start << ' '
-          << timing.end << ' ' << timing.bytes << ' ' << timing.name << '\n';
+    lines << int(timing.device) << ' ' << timing.start << ' ' << timing.end << ' ' << timing.bytes
+          << ' ' << timing.name << '\n';
   text = lines.str();
   return text.c_str();
 }

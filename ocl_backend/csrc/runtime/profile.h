@@ -1,5 +1,5 @@
-// When commands ran on their device, recorded for as long as somebody listens. Knows OpenCL's
-// events and clocks; who listens, torch's profiler or `torch.ocl.profile`, is not known here.
+// When commands ran on their device, recorded while there is a listener: torch's profiler or
+// `torch.ocl.profile`. Knows OpenCL's events and clocks, not the listeners.
 #pragma once
 
 #include <vector>
@@ -21,7 +21,7 @@ struct Timing {
   int64_t asked, accepted, start, end;
 };
 
-// Surrounds one enqueueing: hand `event()` to OpenCL. Null, and free, while nobody listens.
+// Surrounds one enqueueing: hand `event()` to OpenCL. Null, and free, without a listener.
 class Timed {
  public:
   Timed(c10::DeviceIndex device, Activity activity, const char* name, size_t bytes = 0);
@@ -29,7 +29,7 @@ class Timed {
   Timed(const Timed&) = delete;
   Timed& operator=(const Timed&) = delete;
   cl_event* event() { return listening_ ? &event_ : nullptr; }
-  // For a command whose event belongs to somebody else.
+  // For a command whose event its caller owns.
   void share(cl_event event);
 
  private:
@@ -48,7 +48,7 @@ uint64_t current_correlation();
 void push_correlation(uint64_t id);
 void pop_correlation();
 
-// Whether anybody listens.
+// Whether there is a listener.
 bool is_listened_to();
 
 int64_t host_now();

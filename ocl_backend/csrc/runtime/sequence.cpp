@@ -22,7 +22,7 @@ struct Sequence final : Prepared {
 
   c10::DeviceIndex device;
   std::vector<int64_t> fixed;
-  std::vector<Block*> kept;        // where fixed words are addresses
+  std::vector<Block*> kept;  // where fixed words are addresses
   std::vector<size_t> workspaces;  // bytes
   std::vector<Part> parts;
 };
@@ -53,8 +53,8 @@ int Sequence::enqueue(const int64_t* given) try {
 
 extern "C" {
 
-// Arrays, each behind its length; `lengths` and `places` say for each launch how many words it takes
-// and which.
+// Arrays, each behind its length; `lengths` and `places` say for each launch how many words it
+// takes and which.
 void* ocl_sequence_new(int device, uint32_t given, uint32_t fixed, const int64_t* words,
                        uint32_t workspaces, const size_t* bytes, uint32_t launches,
                        void* const* handles, const uint32_t* lengths, const uint32_t* places) {

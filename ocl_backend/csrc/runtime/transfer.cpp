@@ -82,7 +82,8 @@ void check(cl_int status, const Device& device, const char* operation) {
   const char* last = device.last_kernel.load();
   throw c10::AcceleratorError(
       {__func__, __FILE__, uint32_t(__LINE__)}, status,
-      c10::str(device.name, ": ", operation, " failed with ", error_name(status), ". Commands run "
+      c10::str(device.name, ": ", operation, " failed with ", error_name(status),
+               ". Commands run "
                "asynchronously: an earlier one may have failed; the last kernel launched was ",
                last ? last : "none", "."));
 }

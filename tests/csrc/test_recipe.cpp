@@ -1,0 +1,240 @@
+// Recipes: written from notes, performed for other operands, remembered and forgotten.
+#include <c10/util/Exception.h>
+
+#include "entries.h"
+#include "fake_opencl.h"
+#include "fusion/held.h"
+#include "fusion/recipe.h"
+#include "testing.h"
+
+using namespace tests;
+
+namespace {
+
+const Owned& add() {
+  static const auto* made = new Owned(adding("add"));
+  return *made;
+}
+
+void enqueue_add(int64_t in, int64_t out, int64_t value) {
+  const int64_t words[] = {in, out, value};
+  REQUIRE(ocl::enqueue(add().shared(), words) == 0);
+}
+
+ocl::Key key_of(std::initializer_list<int64_t> operands) {
+  ocl::Key key;
+  for (const int64_t operand : operands) key.add_operand(operand);
+  return key;
+}
+
+// A call: out = in + 1 + 10, with a workspace in between.
+void call(int64_t in, int64_t out) {
+  const auto space = items();
+  enqueue_add(in, address(space), 1);
+  enqueue_add(address(space), out, 10);
+}
+
+ocl::Recipe written(const ocl::Key& key, int64_t in, int64_t out) {
+  const ocl::Noting noting;
+  call(in, out);
+  ocl::Writer writer(0, key, noting);
+  REQUIRE(writer.add_steps());
+  return writer.recipe;
+}
+
+ocl::Key numbered(int64_t number, size_t length = 1) {
+  ocl::Key key;
+  for (size_t i = 0; i < length; ++i) key.add({number});
+  return key;
+}
+
+}  // namespace
+
+TEST_CASE("a recipe does for other operands what the call did") {
+  const auto in = items(), out = items(), other_in = items(), other_out = items();
+  const auto key = key_of({address(in), address(out)});
+  const auto recipe = written(key, address(in), address(out));
+  REQUIRE(recipe.spaces.size() == 1);
+  CHECK((recipe.spaces[0] == ocl::Space{kBytes, 0, 1}));
+  REQUIRE(recipe.steps.size() == 2);
+  CHECK((recipe.steps[0].words == std::vector<ocl::Word>{{0, 0}, {2, 0}, {-1, 1}}));
+  CHECK((recipe.steps[1].words == std::vector<ocl::Word>{{2, 0}, {1, 0}, {-1, 10}}));
+  fill(other_in, 100);
+  std::vector<c10::DataPtr> spaces;
+  CHECK(ocl::perform(recipe, {address(other_in), address(other_out)}, spaces) == 0);
+  CHECK(!spaces[0].get());  // freed behind the step that used it last
+  CHECK(value_of(other_out) == 111);
+}
+
+TEST_CASE("the same call makes the same recipe, another one another") {
+  const auto in = items(), out = items();
+  const auto key = key_of({address(in), address(out)});
+  const auto recipe = written(key, address(in), address(out));
+  CHECK((recipe == written(key, address(in), address(out))));
+  CHECK(!(recipe == written(key, address(out), address(in))));
+}
+
+TEST_CASE("what reads memory of unknown origin, or is no launch, makes no recipe") {
+  const auto in = items(), out = items(), unknown = items();
+  const auto key = key_of({address(in), address(out)});
+  {
+    const ocl::Noting noting;
+    enqueue_add(address(unknown), address(out), 0);
+    CHECK(!ocl::Writer(0, key, noting).add_steps());
+  }
+  {
+    const ocl::Noting noting;
+    enqueue_add(address(in), address(out), 0);
+    value_of(out);
+    CHECK(!ocl::Writer(0, key, noting).add_steps());
+  }
+  {
+    const ocl::Noting noting;
+    {
+      const ocl::Unnoted unnoted;
+      value_of(out);
+    }
+    CHECK(ocl::Writer(0, key, noting).add_steps());
+  }
+}
+
+TEST_CASE("a step that fails ends the recipe, and its workspaces are freed") {
+  const auto in = items(), out = items();
+  const auto key = key_of({address(in), address(out)});
+  const auto recipe = written(key, address(in), address(out));
+  fake::next_launch_fails = -54;
+  {
+    std::vector<c10::DataPtr> spaces;
+    CHECK(ocl::perform(recipe, key.operands, spaces) == ocl::kRefused);
+  }
+  CHECK_THROWS_WITH(ocl::raise(ocl::kRefused), doctest::Contains("CL_INVALID_WORK_GROUP_SIZE"));
+}
+
+TEST_CASE("keys tell alignment and overlap, however many operands there are") {
+  for (const size_t count : {2, 100}) {
+    std::vector<c10::DataPtr> memory;
+    ocl::Key key, same, shifted, beside;
+    for (size_t i = 0; i < count; ++i) {
+      memory.push_back(items());
+      const int64_t at = address(memory.back());
+      CHECK(!key.add_operand(at));
+      CHECK(!same.add_operand(at));
+      CHECK(!shifted.add_operand(at + 8));
+      beside.add_operand(at);
+    }
+    CHECK(key.numbers == same.numbers);
+    CHECK(key.numbers != shifted.numbers);
+    CHECK(beside.add_operand(address(memory[1]) + 8));
+    CHECK(*(beside.numbers.end() - 2) == 1);  // beside the operand 1,
+    CHECK(beside.numbers.back() == 8);        // 8 bytes behind it
+  }
+}
+
+TEST_CASE("two calls in a row that do the same are enough to know it") {
+  ocl::Memory memory;
+  const auto key = numbered(1);
+  ocl::Recipe recipe, other;
+  other.outcome = 1;
+  const auto asked = memory.look_up(key).asked;
+  memory.learn(key, &recipe, asked);
+  CHECK(!memory.look_up(key).recipe);
+  memory.learn(key, &other, asked);
+  CHECK(!memory.look_up(key).recipe);
+  memory.learn(key, &other, asked);
+  REQUIRE(memory.look_up(key).recipe);
+  CHECK(memory.look_up(key).recipe->outcome == 1);
+  CHECK(!memory.look_up(numbered(2)).recipe);
+}
+
+TEST_CASE("a call that always does something else is hopeless after eight tries") {
+  ocl::Memory memory;
+  const auto key = numbered(1);
+  for (int i = 0; i < 8; ++i) {
+    CHECK(!memory.look_up(key).hopeless);
+    memory.learn(key, nullptr, memory.look_up(key).asked);
+  }
+  CHECK(memory.look_up(key).hopeless);
+}
+
+TEST_CASE("what is forgotten while a call runs is not learnt from it") {
+  ocl::Memory memory;
+  const auto key = numbered(1);
+  const ocl::Recipe recipe;
+  const auto asked = memory.look_up(key).asked;
+  memory.learn(key, &recipe, asked);
+  ocl::forget_recalled();
+  memory.learn(key, &recipe, asked);
+  memory.learn(key, &recipe, asked);
+  CHECK(!memory.look_up(key).recipe);
+  const auto again = memory.look_up(key).asked;
+  memory.learn(key, &recipe, again);
+  memory.learn(key, &recipe, again);
+  CHECK(memory.look_up(key).recipe);
+  ocl::forget_recalled();
+  CHECK(!memory.look_up(key).recipe);
+}
+
+TEST_CASE("nothing is recalled while recall is suspended") {
+  ocl::Memory memory;
+  const auto key = numbered(1);
+  const ocl::Recipe recipe;
+  for (int i = 0; i < 2; ++i) memory.learn(key, &recipe, memory.look_up(key).asked);
+  ocl_suspend_recall(1);
+  ocl_suspend_recall(1);
+  ocl_suspend_recall(-1);
+  CHECK(ocl::Memory::is_suspended());
+  CHECK(!memory.look_up(key).recipe);
+  CHECK(memory.look_up(key).hopeless);
+  ocl_suspend_recall(-1);
+  CHECK(memory.look_up(key).recipe);
+}
+
+TEST_CASE("a memory whose keys grow too many forgets them") {
+  constexpr size_t kLength = 1 << 10, kMost = 1 << 17;
+  ocl::Memory memory;
+  const ocl::Recipe recipe;
+  const auto learn = [&](int64_t number) {
+    const auto key = numbered(number, kLength);
+    for (int i = 0; i < 2; ++i) memory.learn(key, &recipe, memory.look_up(key).asked);
+    return memory.look_up(key).recipe != nullptr;
+  };
+  for (size_t i = 0; i < kMost / kLength; ++i) REQUIRE(learn(int64_t(i)));
+  CHECK(memory.look_up(numbered(0, kLength)).recipe);
+  learn(-1);
+  CHECK(!memory.look_up(numbered(0, kLength)).recipe);
+  CHECK(learn(0));
+}
+
+TEST_CASE("a call is run until its recipe is sure, and from then on repeated") {
+  ocl::Memory memory;
+  const auto in = items(), out = items();
+  fill(in, 5);
+  const auto key = key_of({address(in), address(out)});
+  int runs = 0, repeats = 0;
+  const auto once = [&] {
+    return ocl::repeat_or_learn(
+        memory, key, 0,
+        [&](const ocl::Recipe& recipe, auto&, int status) {
+          CHECK(status == 0);
+          ++repeats;
+          return recipe.outcome;
+        },
+        [&](bool is_noted) {
+          CHECK(is_noted);
+          ++runs;
+          call(address(in), address(out));
+          return int64_t(7);
+        },
+        [](ocl::Writer& writer, int64_t outcome) {
+          writer.recipe.outcome = outcome;
+          return true;
+        });
+  };
+  for (int i = 0; i < 4; ++i) {
+    fill(out, 0);
+    CHECK(once() == 7);
+    CHECK(value_of(out) == 16);
+  }
+  CHECK(runs == 2);
+  CHECK(repeats == 2);
+}

@@ -1,0 +1,71 @@
+"""The shim's runtime and fusion by themselves: tests/csrc, against an OpenCL of its own.
+
+One build runs with every test. The two with sanitizers take minutes: `pytest -m sanitizers`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from ocl_backend.runtime import shim
+
+TESTS = Path(__file__).parents[1] / "csrc"
+TORCH_LIBRARIES = Path(torch.__file__).parent / "lib"
+COMPILER = os.environ.get("CXX") or "g++"
+BUILDS = {
+    "plain": (),
+    "address": ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
+    "thread": ("-g", "-fsanitize=thread"),
+}
+"""Options of the compiler, by name of the build."""
+
+pytestmark = pytest.mark.skipif(shutil.which(COMPILER) is None, reason="there is no C++ compiler")
+
+
+def has_doctest() -> bool:
+    code = "#include <doctest/doctest.h>\n"
+    command = [COMPILER, "-fsyntax-only", "-x", "c++", "-"]
+    return subprocess.run(command, input=code, capture_output=True, text=True).returncode == 0
+
+
+def environment() -> dict[str, str]:
+    """Say which reports are of torch's libraries, whose loads and stores no sanitizer sees."""
+    return os.environ | {
+        "TSAN_OPTIONS": f"suppressions={TESTS / 'tsan.supp'} halt_on_error=0 exitcode=66",
+        "LSAN_OPTIONS": f"suppressions={TESTS / 'lsan.supp'}",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
+
+
+@pytest.mark.timeout(1200)  # seconds: compiles two dozen files that include torch
+@pytest.mark.parametrize(
+    "name",
+    [
+        "plain",
+        pytest.param("address", marks=pytest.mark.sanitizers),
+        pytest.param("thread", marks=pytest.mark.sanitizers),
+    ],
+)
+def test_runtime_and_fusion_hold_by_themselves(
+    name: str, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    if name != "plain" and "sanitizers" not in pytestconfig.getoption("markexpr"):
+        pytest.skip("takes minutes; `pytest -m sanitizers` runs it")
+    assert has_doctest(), (
+        "tests/csrc needs the header doctest/doctest.h. Install it (Debian, Ubuntu: apt install "
+        "doctest-dev)"
+    )
+    folders = shim.SOURCES / "runtime", shim.SOURCES / "fusion", TESTS
+    units = sorted(unit for folder in folders for unit in folder.glob("*.cpp"))
+    program = tmp_path / name
+    rpath = f"-Wl,-rpath,{TORCH_LIBRARIES}"
+    shim.build(program, units, [f"-I{TESTS}", *BUILDS[name]], linking=[rpath])
+    done = subprocess.run([program], capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, f"{name}: status {done.returncode}\n{done.stdout}{done.stderr}"
+    assert "0 failed" in done.stdout, done.stdout
