@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from ocl_backend.dtypes import BFLOAT16, BOOL, DType
 from oclgen.limits import Limits
+from oclgen.render import bf16_keeping_nan, bf16_widened
 
 ACCESS_BYTES, ACCESS_ITEMS = 16, 4
 """The widest access of a GPU, and the most items in one: those of more bytes are taken apart by
@@ -45,7 +46,7 @@ def load(dtype: DType, name: str, at: str, stride: str, width: int, aligned: boo
         return f"({target})(" + ", ".join(items) + ")"
     loaded = _load_dense(dtype, name, at, width, aligned)
     if dtype is BFLOAT16:
-        return f"as_{target}(convert_uint{width}({loaded}) << 16)"
+        return bf16_widened(loaded, width)
     return loaded
 
 
@@ -139,15 +140,5 @@ def to_dtype(dtype: DType, value_type: str, value: str, width: int) -> str:
 def prelude(dtype: DType, width: int) -> str:
     """Return what a program needs before it loads and stores `width` items of `dtype`."""
     if dtype is BFLOAT16 and width > 1:
-        return dtype.prelude + _TO_BFLOAT16.format(w=width)
+        return dtype.prelude + bf16_keeping_nan(f"to_bfloat16_{width}", width)
     return dtype.prelude
-
-
-_TO_BFLOAT16 = """\
-ushort{w} to_bfloat16_{w}(float{w} value)
-{{
-    const uint{w} bits = as_uint{w}(value);
-    const uint{w} rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-    return convert_ushort{w}(isnan(value) ? (bits >> 16) | 0x40u : rounded);
-}}
-"""

@@ -34,7 +34,6 @@ MODULES = (
     "linear.matmul",
     "conv.convolution",
     "image.pooling",
-    "image.pooling_windows",
     "image.grid_sample",
     "image.upsampling",
     "norm.batch_norm",

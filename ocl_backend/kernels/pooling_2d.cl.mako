@@ -1,13 +1,11 @@
 <%doc>
 2-d pooling of planes [height, width] to [out_h, out_w], one output per work-item or `abreast`.
 
-kind        "max" (also writes where in the plane it lay, as a long), "avg", or "adaptive" (windows
-            of torch.nn.AdaptiveAvgPool2d, which differ in size)
+kind        "max" (also writes where in the plane it lay, as a long) or "avg"
 dtype       DType of x and y
 height, width, out_h, out_w    sizes; x and y are dense
-kernel, stride, pad, dilation  pairs (h, w); adaptive uses none of them, avg no dilation
-count_pad   avg divides by the window's size with the padding it covers
-divisor     avg divides by this instead, unless it is 0
+kernel, stride, pad, dilation  pairs (h, w); avg uses no dilation
+count       what avg divides by, for a window that begins at `top`, `left`
 whole       no window reaches over an edge of its plane, so that nothing is tested
 flat        how many outputs there are, for GPUs, whose neighbours cross rows and planes: the global
             size is that, by `abreast`, rounded up; 0: the global size is out_w x out_h x planes
@@ -68,7 +66,7 @@ abreast     with `flat`, where windows tile the rows and are whole: outputs of a
     ${line}
 % endfor
 % else:
-    const ${wide} mean = sum / (${real})${divisor or kernel[0] * kernel[1]};
+    const ${wide} mean = sum / (${real})(${count});
 % for line in vectors.store(dtype, "y", "out", "1", "mean", abreast, True):
     ${line}
 % endfor
@@ -98,19 +96,7 @@ __kernel void pool_${kind}(
 % endif
     x += x_start + plane * ${height * width};
     y += y_start;
-% if kind == "adaptive":
-    const int top = (long)oh * ${height} / ${out_h};
-    const int left = (long)ow * ${width} / ${out_w};
-    const int bottom = ((long)(oh + 1) * ${height} + ${out_h - 1}) / ${out_h};
-    const int right = ((long)(ow + 1) * ${width} + ${out_w - 1}) / ${out_w};
-    ${real} sum = 0;
-    for (int h = top; h < bottom; ++h) {
-        for (int w = left; w < right; ++w) {
-            sum += ${dtype.load("x", f"h * {width} + w")};
-        }
-    }
-    ${dtype.store("y", "out", "sum / ((bottom - top) * (right - left))")}
-% elif abreast:
+% if abreast:
 ${tiles()}\
 % else:
     const int top = oh * ${stride_h} - ${pad_h};
@@ -141,15 +127,7 @@ ${place()}\
             sum += inside ? ${dtype.load("x", "at")} : 0;
         }
     }
-% if divisor:
-    const int count = ${divisor};
-% elif count_pad:
-    const int count = (min(top + ${kernel_h}, ${height + pad_h}) - top)
-        * (min(left + ${kernel_w}, ${width + pad_w}) - left);
-% else:
-    const int count = (min(top + ${kernel_h}, ${height}) - max(top, 0))
-        * (min(left + ${kernel_w}, ${width}) - max(left, 0));
-% endif
+    const int count = ${count};
     ${dtype.store("y", "out", "sum / count")}
 % endif
 % endif
