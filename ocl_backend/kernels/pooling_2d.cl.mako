@@ -1,10 +1,11 @@
 <%doc>
 2-d pooling of planes [height, width] to [out_h, out_w], one output per work-item or `abreast`.
 
-kind        "max" (also writes where in the plane it lay, as a long) or "avg"
+kind        "max" (also writes where in the plane it lay, as a long), "avg", or "adaptive" (windows
+            of torch.nn.AdaptiveAvgPool2d, which differ in size)
 dtype       DType of x and y
 height, width, out_h, out_w    sizes; x and y are dense
-kernel, stride, pad, dilation  pairs (h, w); avg uses no dilation
+kernel, stride, pad, dilation  pairs (h, w); adaptive uses none of them, avg no dilation
 count       what avg divides by, for a window that begins at `top`, `left`
 whole       no window reaches over an edge of its plane, so that nothing is tested
 flat        how many outputs there are, for GPUs, whose neighbours cross rows and planes: the global
@@ -96,7 +97,19 @@ __kernel void pool_${kind}(
 % endif
     x += x_start + plane * ${height * width};
     y += y_start;
-% if abreast:
+% if kind == "adaptive":
+    const int top = (long)oh * ${height} / ${out_h};
+    const int left = (long)ow * ${width} / ${out_w};
+    const int bottom = ((long)(oh + 1) * ${height} + ${out_h - 1}) / ${out_h};
+    const int right = ((long)(ow + 1) * ${width} + ${out_w - 1}) / ${out_w};
+    ${real} sum = 0;
+    for (int h = top; h < bottom; ++h) {
+        for (int w = left; w < right; ++w) {
+            sum += ${dtype.load("x", f"h * {width} + w")};
+        }
+    }
+    ${dtype.store("y", "out", "sum / ((bottom - top) * (right - left))")}
+% elif abreast:
 ${tiles()}\
 % else:
     const int top = oh * ${stride_h} - ${pad_h};

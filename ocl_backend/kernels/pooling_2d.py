@@ -1,4 +1,7 @@
-"""Maximum and average of regular windows in two dimensions, forward and backward: kernels."""
+"""Maximum, average and adaptive average in two dimensions, forward and backward: kernels.
+
+They have sizes as constants, which makes them faster than those of `pooling_tables`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ from oclgen.opencl.device import devices
 from oclgen.plan import WORK_ITEMS_PER_UNIT, ceil_div, round_up
 from oclgen.render import render
 
-Name = Literal["max", "avg"]
+Name = Literal["max", "avg", "adaptive"]
+
+ADAPTIVE = (Regular(1, 1),) * 2
+"""In place of windows for an adaptive average, which has its own."""
 
 LOCAL = 64
 """Work-items per group: every device has as many."""

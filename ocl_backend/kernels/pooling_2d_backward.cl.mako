@@ -2,7 +2,7 @@
 Gradient of 2-d pooling, without atomic additions, so that the sum has one order: every input item
 gathers from the windows it lies in; or, `scatters`, a work-item adds up a whole plane by itself.
 
-kind        "max" or "avg", as in pooling_2d.cl.mako, whose parameters these are
+kind        "max", "avg" or "adaptive", as in pooling_2d.cl.mako, whose parameters these are
 scatters    for maxima on CPUs, where a plane stays in cache and its indices are read but once
 dtype       DType of the gradients
 height, width, out_h, out_w, kernel, stride, pad, dilation, count    as there
@@ -106,6 +106,19 @@ __kernel void pool_${kind}_backward(
     const int w = id % ${columns};
     const int h = id / ${columns} % ${rows};
     ${real} sum = 0;
+% if kind == "adaptive":
+    const int oh_end = ((long)(h + 1) * ${out_h} + ${height - 1}) / ${height};
+    const int ow_end = ((long)(w + 1) * ${out_w} + ${width - 1}) / ${width};
+    for (int oh = (long)h * ${out_h} / ${height}; oh < oh_end; ++oh) {
+        for (int ow = (long)w * ${out_w} / ${width}; ow < ow_end; ++ow) {
+            const int rows = ((long)(oh + 1) * ${height} + ${out_h - 1}) / ${out_h}
+                - (long)oh * ${height} / ${out_h};
+            const int columns = ((long)(ow + 1) * ${width} + ${out_w - 1}) / ${out_w}
+                - (long)ow * ${width} / ${out_w};
+            sum += ${dtype.load("grad", f"oh * {out_w} + ow")} / (rows * columns);
+        }
+    }
+% else:
     const int last_oh = (h + ${pad_h}) / ${stride_h};
     const int last_ow = (w + ${pad_w}) / ${stride_w};
     for (int i = 0; i < ${reach_h}; ++i) {
@@ -120,6 +133,7 @@ __kernel void pool_${kind}_backward(
             sum += exists && covers ? value / count : 0;
         }
     }
+% endif
     ${dtype.store("grad_x", f"h * {width} + w", "sum")}
 % endif
 }

@@ -1,7 +1,7 @@
 """Pooling by tables that say where each window begins and ends: any windows, up to 3 dimensions.
 
-One kernel takes maxima, one takes means, one the gradient of means. The maximum and the average of
-regular windows in two dimensions, which are hot, have kernels of their own, in `pooling_2d`.
+One kernel takes maxima, one takes means, one the gradient of means. Kinds in two dimensions that
+networks use often have kernels of their own, in `pooling_2d`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into, resized
-from ocl_backend.kernels.pooling_2d import pool, pool_backward
+from ocl_backend.kernels.pooling_2d import ADAPTIVE, pool, pool_backward
 from ocl_backend.kernels.pooling_tables import (
     average,
     average_backward,
@@ -136,14 +136,20 @@ def avg_pool_backward_out(
 def adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Tensor:
     """Return the means of x's last dimensions over windows that tile them."""
     out = x.new_empty((*x.shape[: -len(output_size)], *output_size))
-    average(x, (Adaptive(),) * len(output_size), out)
+    if len(output_size) == 2:
+        pool("adaptive", x, (out,), ADAPTIVE)
+    else:
+        average(x, (Adaptive(),) * 3, out)
     return out
 
 
 def adaptive_avg_pool_backward(grad: Tensor, x: Tensor, *, rank: int) -> Tensor:
     """Return the gradient of x, whose last `rank` dimensions were pooled."""
     grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
-    average_backward(grad, (Adaptive(),) * rank, grad_x)
+    if rank == 2:
+        pool_backward("adaptive", (grad,), grad_x, ADAPTIVE)
+    else:
+        average_backward(grad, (Adaptive(),) * 3, grad_x)
     return grad_x
 
 
