@@ -1,6 +1,6 @@
 """Prepared plans: what a family generated, ready to be launched with data pointers only.
 
-How kernels are launched is `launch`'s business, which plan runs, `tuned`'s.
+`launch` launches kernels, `tuned` decides which plan runs.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def _settle() -> None:
     for index in range(devices.device_count()):
         with suppress(torch.OutOfMemoryError):  # without 4 bytes left, the rest is not worth more
             _pass_through(torch.device("ocl", index))
-        with suppress(torch.AcceleratorError):  # of a result that nobody waited for
+        with suppress(torch.AcceleratorError):  # of a result that was never waited for
             streams.synchronize(index)
 
 

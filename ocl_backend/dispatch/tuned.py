@@ -1,6 +1,6 @@
 """Which variant a tuned operator runs: chosen once per problem, built once, then only launched.
 
-How a variant was found is the search's business, how it is launched `ocl_backend.runtime.launch`'s.
+The search finds variants, `ocl_backend.runtime.launch` launches them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Batch normalisation in evaluation, folded into the weights and bias of a convolution's plan.
 
-Jacob et al., arXiv:1712.05877. Which convolution is followed by which normalisation is
-`fused_convolution`'s business.
+Jacob et al., arXiv:1712.05877. `fused_convolution` finds the convolutions that
+a normalisation follows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A convolution with what follows it: batch normalisation in evaluation, residual, activation.
 
 The normalisation is folded into weights and bias (`folding`), the others are part of the
-convolution's store. When launches are held back is `held`'s business.
+convolution's store. `held` decides when launches are held back.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pointwise operators that can be one kernel with others: additions, activations, their masks.
 
-How items are walked is `elementwise`'s business, when launches are held back `held`'s.
+`elementwise` walks the items, `held` decides when launches are held back.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Adding(Pointwise):
     def possible_ways(self, result: tuple[int, ...]) -> tuple[Way, ...]:
         """Return that it may follow what wrote either operand.
 
-        In place of the first, its items are read by whom their sums are written by.
+        The sum may replace the first operand: a work-item reads each item before it writes there.
         """
         return Way(0, (1,), result if self.fresh else ()), Way(1, (0,), result)
 
@@ -167,7 +167,7 @@ def rule_of(
 
 
 def _equal(strides: Sequence[tuple[int, ...]], shape: Sequence[int]) -> bool:
-    """Say whether all are the same, but for those of a single item, along which nobody walks."""
+    """Say whether all are the same, but for those of a single item, whose stride is never used."""
     return len({tuple(s for s, n in zip(one, shape, strict=True) if n > 1) for one in strides}) == 1
 
 

@@ -1,9 +1,10 @@
 """Holds launches back until the next command, so that they can run as one with what follows them.
 
-A convolution's result is often normalised and activated, and then nobody sees what lay in between.
-Torch runs eagerly and does not say what comes next; but a launch that nobody waits for may as well
-be enqueued a moment later. So the last few may be held: a chain in which each step reads what the
-one before it wrote. Any other command lets the chain run first, so the order is the usual one.
+A convolution's result is often normalised and activated, and then no tensor keeps what lay in
+between. Torch runs eagerly and does not say what comes next; but a launch whose result is not
+waited for may as well be enqueued a moment later. So the last few may be held: a chain in which
+each step reads what the one before it wrote. Any other command lets the chain run first, so the
+order is the usual one.
 
 The chain itself is the shim's (csrc/fusion/held.cpp). Here is what may be held, a `Rule` per call;
 which steps can be made one, and how, those know.
@@ -148,7 +149,7 @@ class Held(Prepared):
 
 
 MOST_RULES = 16384
-"""So many are told of; those of shapes that never come again must not add up."""
+"""Bound of the rules that the shim knows; above it all are forgotten."""
 _numbers = count(1)
 _rules: dict[int, tuple[Rule, str]] = {}
 """Rules by their calls' numbers, and how values travel."""
@@ -252,7 +253,7 @@ _is_on = True
 
 
 def set_fusion(on: bool) -> None:
-    """Let operators that follow each other run as one kernel where nobody can tell, or not.
+    """Let operators that follow each other run as one kernel where no result shows it, or not.
 
     On by default: batch normalisation behind a convolution, residual addition and activation
     behind that, batch normalisation or a linear layer, and the like. Results are the same but for

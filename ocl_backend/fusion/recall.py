@@ -1,7 +1,7 @@
 """Operators whose calls are recalled: once two have done the same, the shim does it without Python.
 
 What a call does depends on its arguments' shapes, strides, dtypes and overlap, and on settings;
-whoever changes one of these says so here. How calls are noted: csrc/fusion/recipe.h.
+code that changes one of these says so here. How calls are noted: csrc/fusion/recipe.h.
 """
 
 from __future__ import annotations

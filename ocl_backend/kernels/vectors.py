@@ -24,7 +24,7 @@ def vector(scalar: str, width: int) -> str:
 
 
 def width_of_rows(items: int, limits: Limits) -> int:
-    """Return how many items of dense rows of so many are read at once; it divides them."""
+    """Return how many items of a dense row are read at once; it divides the row's `items`."""
     widths = (16, 4, 1) if limits.kind == "cpu" else (4, 1)
     return next(width for width in widths if items % width == 0)
 
@@ -33,8 +33,8 @@ def load(dtype: DType, name: str, at: str, stride: str, width: int, aligned: boo
     """Return the expression that reads `width` items of `name` from index `at`, `stride` apart.
 
     A dense access of a GPU (`at_once`) needs an `at` that is a multiple of `width`: whether it is
-    aligned depends on the pointer alone then. It is asked at each access, where a loop's loads
-    wait for each other, unless who launches the kernel promises by `aligned` that it is.
+    aligned depends on the pointer alone then. The kernel tests the pointer at each access, so that
+    a loop's loads wait for each other, unless the caller promises by `aligned` that it is.
     """
     if width == 1:
         return dtype.load(name, at)

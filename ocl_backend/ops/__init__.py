@@ -26,7 +26,7 @@ MODULES = (
     "tensor.shape",
     "reduce.scans",
     "sort.sorting",
-    "sort.order",
+    "sort.mode_median",
     "sort.unique",
     "reduce.histograms",
     "linear.distances",

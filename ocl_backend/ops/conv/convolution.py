@@ -1,8 +1,8 @@
 """Convolutions on the tuned families: forward, both gradients, transposed; 1-d and 2-d.
 
 Every one of them is one `ConvProblem` in one of its three directions; a transposed convolution is
-another one's gradient (Dumoulin and Visin, arXiv:1603.07285). How it is computed is the families'
-business; three dimensions and other dtypes are unfolded first, by `convolution_unfolded`.
+another one's gradient (Dumoulin and Visin, arXiv:1603.07285). The families compute it; three
+dimensions and other dtypes are unfolded first, by `convolution_unfolded`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ocl_backend.dispatch.tuned import (
     tuned_call,
 )
 from ocl_backend.fusion.fused_convolution import Convolving
-from ocl_backend.kernels.formats import arranged, image_strides, in_pixels, laid_out_like
+from ocl_backend.kernels.memory_formats import arranged, image_strides, in_pixels, laid_out_like
 from ocl_backend.ops.conv import convolution_unfolded as unfolded
 from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.problem import ConvProblem, Direction, output_size
@@ -139,7 +139,7 @@ _plain: dict[tuple[Any, ...], tuple[Convolving, torch.Size, Strides]] = {}
 before costs a look."""
 forget_with_tuned(_plain.clear)
 MOST_PLAIN = 8192
-"""So many are remembered, as elsewhere; shapes that never come again must not add up."""
+"""Bound of the calls remembered; above it all are forgotten."""
 
 
 @remember()

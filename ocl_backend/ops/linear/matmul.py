@@ -1,7 +1,7 @@
 """Matrix products on the tuned GEMM families: mm, bmm, addmm, baddbmm, addmv and their `out` forms.
 
-`matmul`, `linear`, `mv` and einsum reach these through torch's own composites. How a product is
-computed is the families' business; here strides become transposes and row strides.
+`matmul`, `linear`, `mv` and einsum reach these through torch's own composites. The families
+compute a product; here strides become transposes and row strides.
 """
 
 from __future__ import annotations
