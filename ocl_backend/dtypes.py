@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
+from oclgen.render import bf16_keeping_nan, bf16_widened
+
 
 @dataclass(frozen=True, slots=True)
 class DType:
@@ -24,7 +26,7 @@ class DType:
         if self.storage == "half":
             return f"vload_half({index}, {pointer})"
         if self is BFLOAT16:
-            return f"as_float((uint){pointer}[{index}] << 16)"
+            return bf16_widened(f"{pointer}[{index}]", 1)
         return f"{pointer}[{index}]"
 
     def store(self, pointer: str, index: str, value: str) -> str:
@@ -47,7 +49,7 @@ class DType:
     def prelude(self) -> str:
         """Text a program needs before its kernels to use this dtype."""
         pragma = f"#pragma OPENCL EXTENSION {self.extension} : enable\n" if self.extension else ""
-        return pragma + (TO_BFLOAT16 if self is BFLOAT16 else "")
+        return pragma + (bf16_keeping_nan("to_bfloat16", 1) if self is BFLOAT16 else "")
 
 
 BFLOAT16 = DType("ushort", "float", 2)
@@ -65,17 +67,6 @@ DTYPES: dict[torch.dtype, DType] = {
     torch.uint8: DType("uchar", "uchar", 1),
     torch.bool: BOOL,
 }
-
-TO_BFLOAT16 = """\
-// rounds to nearest even; a NaN stays a quiet NaN
-ushort to_bfloat16(float value)
-{
-    const uint bits = as_uint(value);
-    if (isnan(value))
-        return (ushort)((bits >> 16) | 0x40);
-    return (ushort)((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
-"""
 
 
 class UnsupportedDtypeError(NotImplementedError):

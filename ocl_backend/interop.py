@@ -36,7 +36,7 @@ def torchvision_models() -> Any:
             library.impl(name, function, "CompositeImplicitAutograd")
         for asker in ("torchvision.extension", "torchvision.ops.roi_align"):
             module: Any = import_module(asker)
-            module._has_ops = lambda: True  # of what was not declared, nobody has
+            module._has_ops = lambda: True  # operators that were not declared have no kernel at all
         return models
 
 

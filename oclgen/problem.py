@@ -9,21 +9,37 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
+from oclgen.activations import ACTIVATIONS
+
 Shape = tuple[int, ...]
-Activation = Literal["none", "relu", "relu6", "gelu", "silu", "tanh", "sigmoid"]
+Activation = str
+"""Name of a row of `oclgen.activations.ACTIVATIONS`."""
 Direction = Literal["fwd", "bwd_data", "bwd_weights"]
 Memory = Literal["nchw", "nhwc"]
 
 DTYPES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 """Types a problem may have, with the bytes of an element in memory. Accumulation is in fp32. tf32
 is fp32 in memory whose products may be rounded to eleven bits, as matrix units do."""
-ACTIVATIONS: tuple[Activation, ...] = (
-    *("none", "relu", "relu6", "gelu", "silu", "tanh", "sigmoid"),
-)
 DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd_data", "bwd_weights")
 LAYOUTS: tuple[Memory, ...] = ("nchw", "nhwc")
 """How images lie in memory: planes of channels, or the channels of a pixel side by side (torch's
 channels_last)."""
+
+
+def output_size(size: int, kernel: int, stride: int, pad: int, dilation: int) -> int:
+    """Return how many whole windows lie along `size` items, `pad` more on either side.
+
+    Args:
+        size: items of the input along the dimension.
+        kernel: items of a window.
+        stride: items between the beginnings of neighbouring windows.
+        pad: items that are added before the first and after the last.
+        dilation: items between the beginnings of a window's neighbouring items.
+
+    Returns:
+        The result's size, below 1 where no window fits.
+    """
+    return (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
 
 
 class ProblemError(ValueError):
@@ -179,14 +195,12 @@ class ConvProblem:
     @property
     def out_h(self) -> int:
         """Height of y."""
-        span = self.dilation_h * (self.kernel_h - 1) + 1
-        return (self.height + 2 * self.pad_h - span) // self.stride_h + 1
+        return output_size(self.height, self.kernel_h, self.stride_h, self.pad_h, self.dilation_h)
 
     @property
     def out_w(self) -> int:
         """Width of y."""
-        span = self.dilation_w * (self.kernel_w - 1) + 1
-        return (self.width + 2 * self.pad_w - span) // self.stride_w + 1
+        return output_size(self.width, self.kernel_w, self.stride_w, self.pad_w, self.dilation_w)
 
     @property
     def output(self) -> str:

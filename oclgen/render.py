@@ -9,9 +9,17 @@ from pathlib import Path
 
 from mako.lookup import TemplateLookup
 
+from oclgen.activations import ACTIVATIONS
 from oclgen.problem import Activation
 
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
+BF16_ROUNDED = "(u + 0x7fffu + ((u >> 16) & 1u)) >> 16"
+"""A float's bits `u` as those of the nearest bf16, ties to even; some NaNs become infinities."""
+TF32_NEAREST = "(value + 0xfffu + ((value >> 13) & 1u)) & 0xffffe000u"
+"""A float's bits `value` as those of the nearest tf32, ties to even; wrong for infinities and NaNs,
+whose exponents are all ones."""
+TF32_ROUNDED = "(value & 0x7f800000u) == 0x7f800000u ? value : nearest"
+"""`value`, an infinity or a NaN as it is, else `nearest`, which holds `TF32_NEAREST`."""
 STORED = {"fp32": "float", "tf32": "float", "fp16": "half", "bf16": "ushort"}
 """OpenCL C's type of an element in memory."""
 
@@ -72,35 +80,38 @@ def dtype_preamble(dtype: str) -> str:
     return "\n".join(lines)
 
 
+def bf16_widened(bits: str, width: int) -> str:
+    """Return the floats whose upper halves are `bits`, `width` integers of at least 16 bits."""
+    s = "" if width == 1 else str(width)
+    return f"as_float{s}(convert_uint{s}({bits}) << 16)"
+
+
+def bf16_keeping_nan(name: str, width: int) -> str:
+    """Return the function `name` that rounds `width` floats to bf16; a NaN stays a quiet NaN."""
+    s = "" if width == 1 else str(width)
+    return (
+        f"ushort{s} {name}(float{s} value)\n"
+        "{\n"
+        f"    const uint{s} u = as_uint{s}(value);\n"
+        f"    return convert_ushort{s}(isnan(value) ? (u >> 16) | 0x40u : {BF16_ROUNDED});\n"
+        "}\n"
+    )
+
+
 def _bf16_functions() -> list[str]:
     lines = []
     for width in VECTOR_WIDTHS:
         s = "" if width == 1 else str(width)
         lines += [
-            f"float{s} bf16_to_float{s}(ushort{s} h) "
-            f"{{ return as_float{s}(convert_uint{s}(h) << 16); }}",
+            f"float{s} bf16_to_float{s}(ushort{s} h) {{ return {bf16_widened('h', width)}; }}",
             f"ushort{s} bf16_from_float{s}(float{s} f) {{",
             f"    const uint{s} u = as_uint{s}(f);",
-            f"    return convert_ushort{s}((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);",
+            f"    return convert_ushort{s}({BF16_ROUNDED});",
             "}",
         ]
     return lines
 
 
-_ACTIVATION = {
-    "none": "(x)",
-    "relu": "((x) < 0.0f ? 0.0f : (x))",
-    "relu6": "((x) < 0.0f ? 0.0f : (x) > 6.0f ? 6.0f : (x))",
-    "gelu": "(0.5f * (x) * (1.0f + erf((x) * 0.70710678118654752f)))",
-    "silu": "((x) / (1.0f + exp(-(x))))",
-    "tanh": "tanh(x)",
-    "sigmoid": "(1.0f / (1.0f + exp(-(x))))",
-}
-
-
 def activation_preamble(activation: Activation) -> str:
-    """Return the macro `ACT(x)` for fp32 scalars and vectors; gelu is the exact one (erf).
-
-    A NaN stays one, as in torch: `fmax` would make it 0.
-    """
-    return f"#define ACT(x) {_ACTIVATION[activation]}"
+    """Return the macro `ACT(x)` for fp32 scalars and vectors."""
+    return f"#define ACT(x) {ACTIVATIONS[activation].fp32('x')}"

@@ -32,6 +32,11 @@ def dtype_name(dtype: torch.dtype) -> str:
     return names.get(dtype, str(dtype).removeprefix("torch."))
 
 
+def resized(out: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return `out` with this shape; torch's rule for `out=` tensors of another shape."""
+    return out if out.shape == shape else out.resize_(shape)
+
+
 def into(function: Callable[..., Any], *names: str, casts: bool = True) -> Callable[..., Any]:
     """Return the form of `function` that writes its results to the keyword arguments `names`.
 

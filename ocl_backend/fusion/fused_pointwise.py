@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch.tuned import STORAGE
 from ocl_backend.fusion.held import Rule, Step, Way, offer
-from ocl_backend.kernels.activations import MASKS, OPERATORS, activated, masked
+from ocl_backend.kernels.activations import MASKS, NUMBERS, OPERATORS, activated, masked
 from ocl_backend.kernels.elementwise import Kernel, Operand, Run, prepare_elementwise
 from ocl_backend.runtime.launch import Prepared
 from oclgen.problem import Activation
@@ -136,13 +136,6 @@ class Masking(Pointwise):
         assert isinstance(follower, Masked)
         follower.behind(self.activation, step.values[0], step.values[1], after[0])
         return 1
-
-
-NUMBERS: dict[str, tuple[float, ...]] = {
-    "hardtanh": (0, 6),
-    "hardtanh_backward": (0, 6),
-    "threshold_backward": (0,),
-}
 
 
 def rule_of(

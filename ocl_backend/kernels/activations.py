@@ -1,49 +1,52 @@
 """Activations and their gradients' masks as they are written inside of other kernels.
 
-The expressions are the pointwise table's, so that a fused kernel computes what two would; `T` in
-them is the type computed with.
+Their rows are `oclgen.activations`'s, so that a fused kernel computes what two would; `T` in the
+texts is the type computed with.
 """
 
 from __future__ import annotations
 
-import re
+import torch
+from torch import Tensor
 
-from ocl_backend.kernels.pointwise_table import POINTWISE
+from oclgen.activations import ACTIVATIONS
 from oclgen.problem import Activation
 
-RELU6 = {"min_val": "(T)(0)", "max_val": "(T)(6)"}
-
 OPERATORS: dict[str, Activation] = {
-    "relu": "relu",
-    "hardtanh": "relu6",
-    "silu": "silu",
-    "sigmoid": "sigmoid",
-    "tanh": "tanh",
-    "gelu": "gelu",
+    row.forward.name: name for name, row in ACTIVATIONS.items() if row.forward.name
 }
-"""Rows of the table that are activations; hardtanh is relu6 between 0 and 6 alone."""
+"""Activations by their aten operators; hardtanh is relu6 with its numbers alone."""
 
-MASKS: dict[str, Activation] = {"threshold_backward": "relu", "hardtanh_backward": "relu6"}
-"""Rows that pass a gradient where the activation's result is within; relu's threshold is 0."""
+MASKS: dict[str, Activation] = {
+    row.backward.name: name for name, row in ACTIVATIONS.items() if row.backward and row.masks
+}
+"""Activations by aten operators that pass a gradient or not, as the activation's result says."""
 
-
-def _expression(row: str) -> str:
-    text = POINTWISE[row].expression
-    for name, value in {**RELU6, "threshold": "(T)(0)"}.items():
-        text = re.sub(rf"\b{name}\b", value, text)
-    return text
-
-
-ACTIVATED = {name: _expression(row) for row, name in OPERATORS.items()} | {"none": "self"}
-MASKED = {name: _expression(row) for row, name in MASKS.items()}
+NUMBERS: dict[str, tuple[int, ...]] = {
+    operator.name: tuple(operator.numbers.values())
+    for row in ACTIVATIONS.values()
+    for operator in (row.forward, row.backward)
+    if operator
+}
+"""Further arguments that make an aten operator the activation, or its gradient."""
 
 
 def activated(name: Activation, variable: str) -> str:
     """Return act(variable), in terms of `T`."""
-    return re.sub(r"\bself\b", variable, ACTIVATED[name])
+    return ACTIVATIONS[name].forward.text({"self": variable})
 
 
 def masked(name: Activation, grad: str, result: str) -> str:
     """Return variable `grad` where the activation's `result` let it through, 0 elsewhere."""
-    names = {"grad_output": grad, "self": result}
-    return re.sub(r"\b(grad_output|self)\b", lambda found: names[found[0]], MASKED[name])
+    backward = ACTIVATIONS[name].backward
+    assert backward is not None
+    return backward.text({"grad_output": grad, "self": result})
+
+
+def activate(name: Activation, x: Tensor) -> Tensor:
+    """Return act(x) by torch's operator."""
+    if name == "none":
+        return x
+    operator = ACTIVATIONS[name].forward.name
+    result: Tensor = getattr(torch.ops.aten, operator)(x, *NUMBERS[operator])
+    return result

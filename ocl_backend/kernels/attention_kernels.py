@@ -1,6 +1,6 @@
 """Kernels of attention: their parameters, texts and prepared launches.
 
-What tensors they are called with, and from where, is `attention`'s business.
+`ops.sequence.attention` calls them with torch's tensors.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Planes of a channel are divided by `Division`, pixels of channels_last by `PixelDivision`.
 
-The arithmetic is the template's; what torch asks for is `batch_norm`'s business.
+The arithmetic is the template's; `ops.norm.batch_norm` has torch's operators.
 """
 
 from __future__ import annotations

@@ -33,11 +33,13 @@ local_c, local_r    work-items per group, along channels and rows
         return vectors.load(param, name, "c", "1", width)
     def set_parameter(name, value):
         return vectors.store(param, name, "c", "1", value, width)
-    def total(n):
-        at = f"partial + {n * channels} + c"
+    def sums(of, n):
+        at = f"{of} + {n * channels} + c"
         return f"*({at})" if width == 1 else f"vload{width}(0, {at})"
+    def total(n):
+        return sums("partial", n)
     def part(n):
-        return total(n).replace("partial", "part")
+        return sums("part", n)
     def keep(pointer, value):
         return f"*({pointer}) = {value};" if width == 1 else f"vstore{width}({value}, 0, {pointer});"
 %>\
@@ -69,7 +71,8 @@ ${items.arguments()}\
     __local ${kind} scratch[${local_c * local_r}];
 % endif
     const bool owns = get_global_id(0) * ${width} < ${channels};
-    // what lies beyond the channels does the last ones' work, and keeps nothing
+    // a work-item beyond the last channel loads the last channels, so that it reaches every barrier,
+    // and stores nothing
     const int c = min((int)get_global_id(0) * ${width}, ${channels - width});
     const int begin = (int)get_group_id(1) * ${chunk}, end = min(begin + ${chunk}, ${rows});
     const int first = begin + (int)get_local_id(1);

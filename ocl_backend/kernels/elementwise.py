@@ -39,7 +39,7 @@ class Operand:
 
     `input` is loaded before the body, `output` stored after it, `inout` both; `address` gives the
     body an item index `name_at`, the pointer `name_data` and the macros `LOAD_name(at)` and
-    `STORE_name(at, value)`, and for vectors of `items`, at multiples of so many, `LOADS_name` and
+    `STORE_name(at, value)`, and for vectors of `items`, at multiples of `items`, `LOADS_name` and
     `STORES_name`; `position` gives the index alone, as the variable `name`.
     `value` is the C type in registers ("": the kernel's), `result` the variable that is stored
     ("": `name`).

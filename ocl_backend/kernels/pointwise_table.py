@@ -11,6 +11,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from oclgen import activations
+
 
 class Rule(Enum):
     """How the dtypes of operands decide the dtype computed with and the result's."""
@@ -78,7 +80,6 @@ UNARY = {
     "atan": Op("atan(self)", FLOAT),
     "sinh": Op("sinh(self)", FLOAT),
     "cosh": Op("cosh(self)", FLOAT),
-    "tanh": Op("tanh(self)", FLOAT),
     "asinh": Op("asinh(self)", FLOAT),
     "acosh": Op("acosh(self)", FLOAT),
     "atanh": Op("atanh(self)", FLOAT),
@@ -189,18 +190,13 @@ TERNARY = {
     "addcdiv": Op("self + value * (tensor1 / tensor2)"),
 }
 
-ACTIVATIONS = {
-    "sigmoid": Op("(T)(1) / ((T)(1) + exp(-self))", FLOAT),
-    "silu": Op("self / ((T)(1) + exp(-self))"),
+ACTIVATIONS = {  # besides those of oclgen.activations, which epilogues know, too
     "mish": Op("self * tanh(log1p(exp(self)))"),
-    "gelu": Op("0.5 * self * ((T)(1) + erf(self * 0.70710678118654752440))"),
     "gelu:tanh": Op(
         "const T u = 0.79788456080286535588 * (self + 0.044715 * self * self * self);"
         " 0.5 * self * ((T)(1) + tanh(u))"
     ),
-    "relu": Op("self < (T)(0) ? (T)(0) : self"),
     "leaky_relu": Op("self > (T)(0) ? self : self * negative_slope"),
-    "hardtanh": Op("self < min_val ? min_val : self > max_val ? max_val : self"),
     "hardswish": Op("self * clamp(self + 3.0, (T)(0), (T)(6)) * 0.16666666666666666667"),
     "hardsigmoid": Op("clamp(self + 3.0, (T)(0), (T)(6)) * 0.16666666666666666667"),
     "softplus": Op("self * beta > threshold ? self : log1p(exp(self * beta)) / beta"),
@@ -214,20 +210,9 @@ ACTIVATIONS = {
 }
 
 BACKWARD = {
-    "sigmoid_backward": Op("grad_output * output * ((T)(1) - output)"),
-    "tanh_backward": Op("grad_output * ((T)(1) - output * output)"),
-    "silu_backward": Op(
-        "const T s = (T)(1) / ((T)(1) + exp(-self));"
-        " grad_output * s * ((T)(1) + self * ((T)(1) - s))"
-    ),
     "mish_backward": Op(
         "const T s = (T)(1) / ((T)(1) + exp(-self)); const T t = tanh(log1p(exp(self)));"
         " grad_output * (t + self * s * ((T)(1) - t * t))"
-    ),
-    "gelu_backward": Op(
-        "const T cdf = 0.5 * ((T)(1) + erf(self * 0.70710678118654752440));"
-        " const T pdf = 0.39894228040143267794 * exp(-0.5 * self * self);"
-        " grad_output * (cdf + self * pdf)"
     ),
     "gelu_backward:tanh": Op(
         "const T u = 0.79788456080286535588 * (self + 0.044715 * self * self * self);"
@@ -235,9 +220,7 @@ BACKWARD = {
         " const T du = 0.79788456080286535588 * ((T)(1) + 0.134145 * self * self);"
         " grad_output * 0.5 * ((T)(1) + t + self * ((T)(1) - t * t) * du)"
     ),
-    "threshold_backward": Op("self <= threshold ? (T)(0) : grad_output"),
     "leaky_relu_backward": Op("self > (T)(0) ? grad_output : grad_output * negative_slope"),
-    "hardtanh_backward": Op("self <= min_val || self >= max_val ? (T)(0) : grad_output"),
     "hardswish_backward": Op(
         "self <= (T)(-3) ? (T)(0) : self < (T)(3)"
         " ? grad_output * (self * 0.33333333333333333333 + 0.5) : grad_output"
@@ -269,6 +252,12 @@ BACKWARD = {
 }
 
 POINTWISE = {**UNARY, **BINARY, **TERNARY, **ACTIVATIONS, **BACKWARD}
+POINTWISE |= {
+    operator.name: Op(operator.expression, FLOAT if operator.floats else SAME)
+    for row in activations.ACTIVATIONS.values()
+    for operator in (row.forward, row.backward)
+    if operator and operator.name
+}
 
 ABSENT = {"alpha": 1, "beta": 1, "value": 1, "eps": -1.0, "nan": 0.0}
 """What an argument is when the call leaves it None."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
-from ocl_backend.kernels.ordered import combine_in_order, is_wanted
+from ocl_backend.kernels.fixed_order_scatter import combine_in_order, is_wanted
 
 Combine = Literal["assign", "add", "prod", "amax", "amin"]
 
@@ -197,7 +197,7 @@ long place(const long index, const long size, const long dim, const long wraps,
 
 UPDATE = """
 %(pragma)s
-// OpenCL C has no atomics on every type: compare and swap bits until nobody came between
+// OpenCL C has no atomics on every type: compare and swap bits until no write came between
 void update(volatile __global %(value)s *place, const %(value)s value)
 {
     volatile __global %(bits)s *bits = (volatile __global %(bits)s *)place;

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from ocl_backend.dtypes import BFLOAT16, BOOL, DType
 from oclgen.limits import Limits
+from oclgen.render import bf16_keeping_nan, bf16_widened
 
 ACCESS_BYTES, ACCESS_ITEMS = 16, 4
 """The widest access of a GPU, and the most items in one: those of more bytes are taken apart by
@@ -23,7 +24,7 @@ def vector(scalar: str, width: int) -> str:
 
 
 def width_of_rows(items: int, limits: Limits) -> int:
-    """Return how many items of dense rows of so many are read at once; it divides them."""
+    """Return how many items of a dense row are read at once; it divides the row's `items`."""
     widths = (16, 4, 1) if limits.kind == "cpu" else (4, 1)
     return next(width for width in widths if items % width == 0)
 
@@ -32,8 +33,8 @@ def load(dtype: DType, name: str, at: str, stride: str, width: int, aligned: boo
     """Return the expression that reads `width` items of `name` from index `at`, `stride` apart.
 
     A dense access of a GPU (`at_once`) needs an `at` that is a multiple of `width`: whether it is
-    aligned depends on the pointer alone then. It is asked at each access, where a loop's loads
-    wait for each other, unless who launches the kernel promises by `aligned` that it is.
+    aligned depends on the pointer alone then. The kernel tests the pointer at each access, so that
+    a loop's loads wait for each other, unless the caller promises by `aligned` that it is.
     """
     if width == 1:
         return dtype.load(name, at)
@@ -45,7 +46,7 @@ def load(dtype: DType, name: str, at: str, stride: str, width: int, aligned: boo
         return f"({target})(" + ", ".join(items) + ")"
     loaded = _load_dense(dtype, name, at, width, aligned)
     if dtype is BFLOAT16:
-        return f"as_{target}(convert_uint{width}({loaded}) << 16)"
+        return bf16_widened(loaded, width)
     return loaded
 
 
@@ -139,15 +140,5 @@ def to_dtype(dtype: DType, value_type: str, value: str, width: int) -> str:
 def prelude(dtype: DType, width: int) -> str:
     """Return what a program needs before it loads and stores `width` items of `dtype`."""
     if dtype is BFLOAT16 and width > 1:
-        return dtype.prelude + _TO_BFLOAT16.format(w=width)
+        return dtype.prelude + bf16_keeping_nan(f"to_bfloat16_{width}", width)
     return dtype.prelude
-
-
-_TO_BFLOAT16 = """\
-ushort{w} to_bfloat16_{w}(float{w} value)
-{{
-    const uint{w} bits = as_uint{w}(value);
-    const uint{w} rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-    return convert_ushort{w}(isnan(value) ? (bits >> 16) | 0x40u : rounded);
-}}
-"""

@@ -1,6 +1,7 @@
 """Windows of a pooling along a dimension, and the tables of them that kernels read.
 
-Pure arithmetic on sizes; what is made of the items in a window is `pooling_windows`'s.
+Pure arithmetic on sizes; what becomes of a window's items is said in `pooling_2d` and
+`pooling_tables`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ocl_backend.ops.linear.matmul import resized
+from ocl_backend.dispatch.arguments import spread
+from oclgen.problem import output_size
 
 Sizes = tuple[int, ...]
 
 
-class Windows(NamedTuple):
+class Bounds(NamedTuple):
     """Along one dimension: windows' first items, what ends them, and what a mean divides by."""
 
     first: Sizes
@@ -35,15 +37,15 @@ class Regular(NamedTuple):
     dilation: int = 1
     count_pad: bool = False
 
-    def windows(self, size: int, out: int) -> Windows:
-        """Return `out` windows over `size` items, cut off where those end."""
+    def bounds(self, size: int, out: int) -> Bounds:
+        """Return those of `out` windows over `size` items, cut off where the items end."""
         starts = [o * self.stride - self.pad for o in range(out)]
         ends = [start + (self.kernel - 1) * self.dilation + 1 for start in starts]
         first = [start + -(min(start, 0) // self.dilation) * self.dilation for start in starts]
         last = [min(end, size) for end in ends]
         border = self.pad if self.count_pad else 0
         count = [min(b, size + border) - max(a, -border) for a, b in zip(starts, ends, strict=True)]
-        return Windows(tuple(first), tuple(last), tuple(count))
+        return Bounds(tuple(first), tuple(last), tuple(count))
 
 
 class Adaptive(NamedTuple):
@@ -51,88 +53,98 @@ class Adaptive(NamedTuple):
 
     dilation: int = 1
 
-    def windows(self, size: int, out: int) -> Windows:
-        """Return `out` windows over `size` items."""
+    def bounds(self, size: int, out: int) -> Bounds:
+        """Return those of `out` windows over `size` items."""
         first = tuple(o * size // out for o in range(out))
         last = tuple(-(-(o + 1) * size // out) for o in range(out))
-        return Windows(first, last, tuple(b - a for a, b in zip(first, last, strict=True)))
+        return Bounds(first, last, tuple(b - a for a, b in zip(first, last, strict=True)))
 
 
-Kind = Regular | Adaptive
+Windows = tuple[Regular | Adaptive, ...]
+"""The windows of a pooling, by dimension."""
 Tables = tuple[Tensor, ...]
 """First and last items of the windows along depth, height and width: six tensors of int64 that
 broadcast to [planes, d, h, w]."""
 
 
-@lru_cache(maxsize=1024)
-def tables(device: torch.device, kinds: tuple[Kind, ...], size: Sizes, out: Sizes) -> Tables:
-    """Return the tables of windows over `size` items, depth first, and their divisors' product."""
-    dims = zip(kinds, size, out, strict=True)
-    return _on_device(device, [kind.windows(items, windows) for kind, items, windows in dims])
+def regular(
+    rank: int,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    count_pad: bool = False,
+) -> tuple[Regular, ...]:
+    """Return the windows of torch's arguments in `rank` dimensions.
+
+    A single number serves all dimensions; without a stride the windows lie side by side.
+    """
+    numbers = (spread(given, rank) for given in (kernel, stride or kernel, padding, dilation))
+    dims = zip(*numbers, strict=True)
+    return tuple(Regular(k, s, p, d, count_pad) for k, s, p, d in dims)
 
 
 @lru_cache(maxsize=1024)
-def transposed(device: torch.device, kinds: tuple[Kind, ...], size: Sizes, out: Sizes) -> Tables:
-    """Return for each of `size` items which windows it lies in, and 1: the gradient's tables."""
+def tables(
+    device: torch.device, windows: Windows, size: Sizes, out: Sizes, divisor: int = 0
+) -> tuple[Tables, Tensor]:
+    """Return the tables of windows over `size` items, depth first, and what their means divide by.
+
+    That is [*out], the windows' numbers of items, or everywhere `divisor`, unless it is 0.
+    """
+    dims = [
+        along.bounds(items, results)
+        for along, items, results in zip(windows, size, out, strict=True)
+    ]
+    count = torch.ones((), dtype=torch.int64)
+    for dim, bounds in enumerate(dims):
+        count = count * _along(dim, bounds.divisor)
+    return _on_device(device, dims), (torch.full(out, divisor) if divisor else count).to(device)
+
+
+@lru_cache(maxsize=1024)
+def transposed(device: torch.device, windows: Windows, size: Sizes, out: Sizes) -> Tables:
+    """Return the tables of the windows that each of `size` items lies in: its gradient's terms."""
     turned = []
-    for kind, items, windows in zip(kinds, size, out, strict=True):
-        first, last, _ = kind.windows(items, windows)
+    for along, items, results in zip(windows, size, out, strict=True):
+        first, last, _ = along.bounds(items, results)
         begin = tuple(bisect_right(last, item) for item in range(items))
         end = tuple(bisect_right(first, item) for item in range(items))
-        turned.append(Windows(begin, end, (1,) * items))
+        turned.append(Bounds(begin, end, ()))
     return _on_device(device, turned)
 
 
-def _on_device(device: torch.device, dims: Sequence[Windows]) -> Tables:
-    tensors, product = [], torch.ones((), dtype=torch.int64)
-    for dim, windows in enumerate(dims):
-        shape = [-1 if d == dim else 1 for d in range(3)]
-        first, last, divisor = (torch.tensor(numbers).view(shape) for numbers in windows)
-        tensors += [first.to(device), last.to(device)]
-        product = product * divisor
-    return (*tensors, product.to(device))
+def _on_device(device: torch.device, dims: Sequence[Bounds]) -> Tables:
+    return tuple(
+        _along(dim, items).to(device)
+        for dim, bounds in enumerate(dims)
+        for items in (bounds.first, bounds.last)
+    )
 
 
-def pooled(size: int, kind: Regular, ceil_mode: bool) -> int:
+def _along(dim: int, numbers: Sizes) -> Tensor:
+    """Return the numbers as a tensor of three dimensions of which the others are 1."""
+    return torch.tensor(numbers, dtype=torch.int64).view([-1 if d == dim else 1 for d in range(3)])
+
+
+def pooled(size: int, windows: Regular, ceil_mode: bool) -> int:
     """Return how many windows there are over `size` items.
 
     Raises:
         RuntimeError: the padding is more than half a kernel, or there is no window.
     """
-    kernel, stride, pad, dilation, _ = kind
+    kernel, stride, pad, dilation, _ = windows
     if pad > ((kernel - 1) * dilation + 1) // 2:
         raise RuntimeError(
             "pad should be at most half of effective kernel size, but got "
             f"pad={pad}, kernel_size={kernel} and dilation={dilation}"
         )
-    room = size + 2 * pad - (kernel - 1) * dilation - 1
-    out = -(-room // stride) + 1 if ceil_mode else room // stride + 1
+    # with ceil_mode the last window may reach over the end, but not begin in the padding behind it
+    out = output_size(size + (stride - 1 if ceil_mode else 0), kernel, stride, pad, dilation)
     if ceil_mode and (out - 1) * stride >= size + pad:
-        out -= 1  # the last window would begin in the padding
+        out -= 1
     if out < 1:
         raise RuntimeError(
             f"a kernel of {kernel} items does not fit {size} items: output size is too small"
         )
     return out
-
-
-def check_planes(x: Tensor, rank: int) -> None:
-    """Raise RuntimeError where x [batch?, channels, ...] has no channel or items in `rank` dims."""
-    if x.dim() not in (rank + 1, rank + 2) or 0 in x.shape[-rank - 1 :]:
-        raise RuntimeError(
-            f"pooling of {[*x.shape]}: give {rank + 1} or {rank + 2} dimensions, of which the "
-            "batch alone may be empty"
-        )
-
-
-def sized(out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Return `out` with this shape; pooling converts nothing.
-
-    Raises:
-        RuntimeError: it has another dtype.
-    """
-    if out.dtype is not dtype:
-        raise RuntimeError(
-            f"Expected out tensor to have dtype {dtype}, but got {out.dtype} instead"
-        )
-    return resized(out, shape)

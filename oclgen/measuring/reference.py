@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oclgen.problem import Activation, ConvProblem, GemmProblem, Problem
+from oclgen.activations import ACTIVATIONS
+from oclgen.problem import ConvProblem, GemmProblem, Problem
 
 Array = NDArray[Any]
 
@@ -46,28 +47,13 @@ def reference(problem: Problem, inputs: dict[str, Array]) -> Array:
     return np.moveaxis(result, 1, 3) if problem.output in IMAGES else result
 
 
-def activate(x: Array, activation: Activation) -> Array:
-    """Return act(x); gelu is the exact one."""
-    if activation == "relu":
-        return np.asarray(np.maximum(x, 0))
-    if activation == "relu6":
-        return np.asarray(np.clip(x, 0, 6))
-    if activation == "gelu":
-        return np.asarray(0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))))
-    if activation == "silu":
-        return np.asarray(x / (1 + np.exp(-x)))
-    if activation == "sigmoid":
-        return np.asarray(1 / (1 + np.exp(-x)))
-    return np.tanh(x) if activation == "tanh" else x
-
-
 def _gemm(p: GemmProblem, t: dict[str, Array]) -> Array:
     a = t["a"].swapaxes(1, 2) if p.trans_a else t["a"]
     b = t["b"].swapaxes(1, 2) if p.trans_b else t["b"]
     c = np.broadcast_to(np.matmul(a, b), (p.batch, p.m, p.n))
     if p.bias != "none":
         c = c + (t["bias"][:, None] if p.bias == "m" else t["bias"])
-    return activate(c + t["residual"] if p.residual else c, p.activation)
+    return ACTIVATIONS[p.activation].reference(c + t["residual"] if p.residual else c)
 
 
 def _taps(p: ConvProblem) -> list[tuple[int, int, slice, slice]]:
@@ -103,7 +89,7 @@ def _conv_fwd(p: ConvProblem, t: dict[str, Array]) -> Array:
     y = y.reshape(p.buffers["y"])
     if p.bias:
         y = y + t["bias"][:, None, None]
-    return activate(y + t["residual"] if p.residual else y, p.activation)
+    return ACTIVATIONS[p.activation].reference(y + t["residual"] if p.residual else y)
 
 
 def _conv_bwd_data(p: ConvProblem, t: dict[str, Array]) -> Array:

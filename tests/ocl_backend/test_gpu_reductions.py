@@ -9,9 +9,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.kernels import reduction
-from ocl_backend.kernels.arrangement import Arrangement, Reading
+from ocl_backend.kernels import reduction_kernels as reduction
 from ocl_backend.kernels.layout import Layout, contiguous_strides
+from ocl_backend.kernels.reduction_arrangement import Arrangement, Reading
 from ocl_backend.ops.reduce import reductions
 from oclgen.limits import Limits
 from tests.ocl_backend.cpu_twin import agree, sample

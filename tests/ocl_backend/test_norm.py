@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 
 from ocl_backend.kernels import batch_norm_kernels
-from ocl_backend.kernels.formats import FORMATS
+from ocl_backend.kernels.memory_formats import FORMATS
 from ocl_backend.ops.norm import batch_norm
 from oclgen.limits import Limits
 from tests.ocl_backend.cpu_twin import check_module, place

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
+from oclgen.activations import ACTIVATIONS
 from oclgen.families.gemm import (
     gemm_async,
     gemm_columns,
@@ -17,7 +18,7 @@ from oclgen.families.gemm import (
     gemm_register,
     gemm_staged,
 )
-from oclgen.problem import ACTIVATIONS, DTYPES, GemmProblem
+from oclgen.problem import DTYPES, GemmProblem
 
 SIZES = ((1, 1, 1), (1, 37, 64), (29, 1, 7), (7, 13, 5), (16, 32, 16), (33, 65, 17), (64, 64, 40))
 
@@ -173,7 +174,7 @@ def problems(largest: int = 40) -> st.SearchStrategy[GemmProblem]:
         trans_a=st.booleans(), trans_b=st.booleans(),
         batch=st.integers(1, 3), shared_a=st.booleans(), shared_b=st.booleans(),
         bias=st.sampled_from(("none", "m", "n")),
-        activation=st.sampled_from(ACTIVATIONS), residual=st.booleans(),
+        activation=st.sampled_from([*ACTIVATIONS]), residual=st.booleans(),
     )  # fmt: skip
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oclgen.activations import ACTIVATIONS
 from oclgen.keys import parse_conv, parse_gemm, parse_key
 from oclgen.problem import (
-    ACTIVATIONS,
     DIRECTIONS,
     DTYPES,
     LAYOUTS,
@@ -30,7 +30,7 @@ GEMMS = st.builds(
     shared_a=st.booleans(),
     shared_b=st.booleans(),
     bias=st.sampled_from(["none", "m", "n"]),
-    activation=st.sampled_from(ACTIVATIONS),
+    activation=st.sampled_from([*ACTIVATIONS]),
     residual=st.booleans(),
 )
 
@@ -50,7 +50,7 @@ def convs(draw: st.DrawFn) -> ConvProblem:
         groups * draw(SIZE), **{name: draw(small) for name in WINDOW}, groups=groups,
         dtype=draw(st.sampled_from(list(DTYPES))), direction=direction,
         bias=forward and draw(st.booleans()),
-        activation=draw(st.sampled_from(ACTIVATIONS)) if forward else "none",
+        activation=draw(st.sampled_from([*ACTIVATIONS])) if forward else "none",
         layout=draw(st.sampled_from(LAYOUTS)),
         residual=forward and draw(st.booleans()),
     )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from oclgen.activations import ACTIVATIONS
 from oclgen.families import FAMILIES
 from oclgen.families.gemm import gemm_register, gemm_staged
 from oclgen.families.winograd import winograd_blocked as blocked
@@ -16,7 +17,7 @@ from oclgen.families.winograd import winograd_staged as staged
 from oclgen.families.winograd import winograd_weights as weights
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
-from oclgen.problem import ACTIVATIONS, DTYPES, ConvProblem
+from oclgen.problem import DTYPES, ConvProblem
 
 SHAPES = (
     ConvProblem(1, 1, 1, 2, 1, 3, 3, pad_h=1, pad_w=1),

@@ -1,8 +1,8 @@
 """Convolutions on the tuned families: forward, both gradients, transposed; 1-d and 2-d.
 
 Every one of them is one `ConvProblem` in one of its three directions; a transposed convolution is
-another one's gradient (Dumoulin and Visin, arXiv:1603.07285). How it is computed is the families'
-business; three dimensions and other dtypes are unfolded first, by `convolution_unfolded`.
+another one's gradient (Dumoulin and Visin, arXiv:1603.07285). The families compute it; three
+dimensions and other dtypes are unfolded first, by `convolution_unfolded`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ocl_backend.dispatch import settings
+from ocl_backend.dispatch.arguments import Pair, pair, spread
 from ocl_backend.dispatch.kept_weights import made_once, weights_of
 from ocl_backend.dispatch.tuned import (
     STORAGE,
@@ -27,12 +28,11 @@ from ocl_backend.dispatch.tuned import (
     tuned_call,
 )
 from ocl_backend.fusion.fused_convolution import Convolving
-from ocl_backend.kernels.formats import arranged, image_strides, in_pixels, laid_out_like
+from ocl_backend.kernels.memory_formats import arranged, image_strides, in_pixels, laid_out_like
 from ocl_backend.ops.conv import convolution_unfolded as unfolded
 from oclgen.families.parts.strided_weights import STRIDES
-from oclgen.problem import ConvProblem, Direction
+from oclgen.problem import ConvProblem, Direction, output_size
 
-Pair = tuple[int, int]
 Strides = tuple[int, ...]
 Steps = tuple[tuple[str, int], ...]
 """Strides of weights that are not contiguous, by the names of `STRIDES`."""
@@ -49,18 +49,12 @@ class Geometry(NamedTuple):
     transposed: bool
 
 
-def output_shape(
-    x: tuple[int, ...], w: tuple[int, ...], geometry: Geometry
-) -> tuple[int, int, int, int]:
+def output_shape(x: tuple[int, ...], w: tuple[int, ...], geometry: Geometry) -> tuple[int, ...]:
     """Return [batch, channels, h, w] of the result for an input [batch, in_channels, h, w]."""
-    spans = [d * (k - 1) for d, k in zip(geometry.dilation, w[2:], strict=True)]
-    sizes = zip(x[2:], spans, geometry.stride, geometry.padding, strict=True)
-    if not geometry.transposed:
-        height, width = ((size + 2 * p - span - 1) // s + 1 for size, span, s, p in sizes)
-        return x[0], w[0], height, width
-    grown = [(size - 1) * s - 2 * p + span + 1 for size, span, s, p in sizes]
-    height, width = (size + o for size, o in zip(grown, geometry.output_padding, strict=True))
-    return x[0], w[1] * geometry.groups, height, width
+    steps = geometry.stride, geometry.padding, geometry.dilation
+    if geometry.transposed:
+        return unfolded.transposed_shape(x, w, *steps, geometry.output_padding, geometry.groups)
+    return (x[0], w[0], *map(output_size, x[2:], w[2:], *steps))
 
 
 def convolution(
@@ -145,7 +139,7 @@ _plain: dict[tuple[Any, ...], tuple[Convolving, torch.Size, Strides]] = {}
 before costs a look."""
 forget_with_tuned(_plain.clear)
 MOST_PLAIN = 8192
-"""So many are remembered, as elsewhere; shapes that never come again must not add up."""
+"""Bound of the calls remembered; above it all are forgotten."""
 
 
 @remember()
@@ -247,8 +241,7 @@ def _longer(
     A transposed convolution is the gradient of one whose last window begins within a stride of
     the end; zeros are spread out to nothing.
     """
-    rank = x.dim() - 2
-    steps, more = (list(v) * rank if len(v) == 1 else list(v) for v in (stride, output_padding))
+    steps, more = (spread(values, x.dim() - 2) for values in (stride, output_padding))
     whole = [o // s for o, s in zip(more, steps, strict=True)]
     margins = [side for count in reversed(whole) for side in (0, count)]
     return pad(x, margins), [o % s for o, s in zip(more, steps, strict=True)]
@@ -265,11 +258,6 @@ def _geometry(
     return Geometry(
         pair(stride), pair(padding), pair(dilation), pair(output_padding), groups, transposed
     )
-
-
-def pair(values: Sequence[int]) -> Pair:
-    """Return one or two numbers as (h, w); torch gives one where both are the same."""
-    return (values[0], values[-1])
 
 
 def _served(x: Tensor) -> bool:

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ocl_backend.dispatch.arguments import spread
 from ocl_backend.dispatch.tuned import STORAGE
+from oclgen.problem import output_size
 
 Sizes = tuple[int, ...]
 
@@ -44,9 +46,8 @@ class Unfolded:
     @property
     def out(self) -> Sizes:
         """Sizes of the result's spatial dimensions."""
-        padded = (size + 2 * p for size, p in zip(self.x[2:], self.padding, strict=True))
-        steps = zip(padded, self.spans, self.stride, strict=True)
-        return tuple((size - span) // s + 1 for size, span, s in steps)
+        steps = self.stride, self.padding, self.dilation
+        return tuple(map(output_size, self.x[2:], self.w[2:], *steps))
 
     @property
     def margins(self) -> list[int]:
@@ -123,9 +124,9 @@ def describe(
     Tuned convolutions take over where two dimensions of a dtype they know are left, else products.
     """
     rank = len(x) - 2
-    steps = [tuple(v) * rank if len(v) == 1 else tuple(v) for v in (stride, padding, dilation)]
+    strides, pads, steps = (spread(values, rank) for values in (stride, padding, dilation))
     count = rank - 2 if dtype in STORAGE else rank
-    return Unfolded(tuple(x), tuple(w), steps[0], steps[1], steps[2], groups, count)
+    return Unfolded(tuple(x), tuple(w), strides, pads, steps, groups, count)
 
 
 def transposed_shape(
@@ -139,9 +140,8 @@ def transposed_shape(
 ) -> Sizes:
     """Return the shape of x's transposed convolution with w [channels, out / groups, *kernel]."""
     rank = len(x) - 2
-    spread = [tuple(v) * rank if len(v) == 1 else v for v in (stride, padding, dilation)]
-    more = tuple(output_padding) * rank if len(output_padding) == 1 else output_padding
-    sizes = zip(x[2:], w[2:], *spread, more, strict=True)
+    steps = (spread(values, rank) for values in (stride, padding, dilation, output_padding))
+    sizes = zip(x[2:], w[2:], *steps, strict=True)
     grown = ((n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in sizes)
     return (x[0], w[1] * groups, *grown)
 

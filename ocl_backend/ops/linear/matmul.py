@@ -1,7 +1,7 @@
 """Matrix products on the tuned GEMM families: mm, bmm, addmm, baddbmm, addmv and their `out` forms.
 
-`matmul`, `linear`, `mv` and einsum reach these through torch's own composites. How a product is
-computed is the families' business; here strides become transposes and row strides.
+`matmul`, `linear`, `mv` and einsum reach these through torch's own composites. The families
+compute a product; here strides become transposes and row strides.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import settings
-from ocl_backend.dispatch.outputs import check_cast, into
+from ocl_backend.dispatch.outputs import check_cast, into, resized
 from ocl_backend.dispatch.tuned import STORAGE, TunedCall, remember, tuned_call
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.fusion.fused_pointwise import terms_of
 from ocl_backend.fusion.held import Rule, Step, Way
+from ocl_backend.kernels.activations import activate
 from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
 from oclgen.problem import Activation, GemmProblem
 from oclgen.render import render
@@ -176,7 +177,7 @@ def _without_terms(out: Tensor, bias: Tensor | None, activation: Activation) -> 
     out.zero_()
     if bias is not None:
         out.add_(bias)
-    return out if activation == "none" else out.copy_(ACTIVATE[activation](out))
+    return out if activation == "none" else out.copy_(activate(activation, out))
 
 
 @remember()
@@ -313,7 +314,7 @@ def addmm_activation_out(
     activation: Activation = "gelu" if use_gelu else "relu"
     if is_row(bias, out) and alpha == 1 and beta == 1 and a.dtype in STORAGE:
         return product("_addmm_activation", a, b, out, bias.reshape(-1), activation)
-    return out.copy_(ACTIVATE[activation](addmm(bias, a, b, beta=beta, alpha=alpha)))
+    return out.copy_(activate(activation, addmm(bias, a, b, beta=beta, alpha=alpha)))
 
 
 def biased(
@@ -345,16 +346,6 @@ def _biased_into(
         return out.copy_(biased(operator, bias, a, b, beta, alpha, a.new_empty(shape)))
     return biased(operator, bias, a, b, beta, alpha, resized(out, shape))
 
-
-def resized(out: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return `out` with this shape; torch's rule for `out=` tensors of another shape."""
-    return out if out.shape == shape else out.resize_(shape)
-
-
-ACTIVATE: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "gelu": torch.nn.functional.gelu,
-}
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     "mm": mm,

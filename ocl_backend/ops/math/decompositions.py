@@ -15,7 +15,7 @@ from torch._decomp import decomposition_table
 
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.kernels.bounds import check_values
-from ocl_backend.kernels.formats import laid_out_like
+from ocl_backend.kernels.memory_formats import laid_out_like
 
 TORCH = (
     *("binary_cross_entropy_backward", "mse_loss", "mse_loss_backward"),

@@ -102,7 +102,7 @@ class Plan:
 
 
 MOST_PLANS = 8192
-"""So many are remembered per overload; shapes that never come again must not add up."""
+"""Bound of the calls remembered per overload; above it all are forgotten."""
 
 
 def implementation(call: Call) -> Callable[..., Tensor]:

@@ -1,7 +1,7 @@
 """Batch normalisation, forward and backward, in training and in evaluation.
 
-It turns torch's arguments into kernels' and says what they can be one with; how a channel is
-divided among work-groups is `batch_norm_kernels`'s business.
+It turns torch's arguments into kernels' and says which calls they can be fused with;
+`batch_norm_kernels` divides a channel among work-groups.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ocl_backend.dispatch.tuned import STORAGE
 from ocl_backend.fusion.fused_pointwise import Masked, terms_of
 from ocl_backend.fusion.held import Rule, Step, Way, offer
 from ocl_backend.kernels.batch_norm_kernels import Kind, Prepared
-from ocl_backend.kernels.formats import arranged, in_pixels
+from ocl_backend.kernels.memory_formats import arranged, in_pixels
 from oclgen.problem import Activation
 
 

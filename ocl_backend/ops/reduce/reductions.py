@@ -1,6 +1,6 @@
 """Reductions over any dimensions: sums, products, extremes and where they are, variances, norms.
 
-What each combines is a table here; how it is spread over a device is in `reduction`.
+What each combines is a table here; how it is spread over a device is in `reduction_kernels`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.kernels.reduction import Reduction, Spec, run
+from ocl_backend.kernels.reduction_kernels import Reduction, Spec, run
 from ocl_backend.kernels.vectors import are_aligned
 
 Dims = Sequence[int] | int | None

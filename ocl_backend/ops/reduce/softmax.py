@@ -15,7 +15,7 @@ from torch import Tensor
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.kernels import softmax_rows
 from ocl_backend.kernels.elementwise import Kernel, Operand, launch
-from ocl_backend.kernels.reduction import Reduction
+from ocl_backend.kernels.reduction_kernels import Reduction
 from ocl_backend.ops.reduce.reductions import SUM, amax, reduce
 
 SUM_EXP = Reduction("sum_exp", "a + b", "0", "exp(x - center)")

@@ -26,7 +26,7 @@ SHARE = {"cpu": 2048, "gpu": 16}
 """Items of a merged row that one work-item makes."""
 
 MOST_SELECTED, LEAST_SHARE = 128, 8
-"""topk selects up to so many items, out of at least so many times more; else it sorts."""
+"""topk selects up to MOST_SELECTED of at least LEAST_SHARE times as many items; else it sorts."""
 
 RUNS = """\
 const long first = part * length;

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import faults
-from ocl_backend.dispatch.outputs import into
+from ocl_backend.dispatch.outputs import into, resized
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.ops.linear.matmul import resized
 from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
 from oclgen.opencl.device import devices
 from oclgen.render import render

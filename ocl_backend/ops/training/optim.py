@@ -17,7 +17,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.kernels.formats import arranged, in_pixels
+from ocl_backend.kernels.memory_formats import arranged, in_pixels
 from ocl_backend.runtime.launch import Argument, Launch, Pointer, Varying, prepare
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
@@ -178,7 +178,7 @@ def _advance(
 
 @cache
 def _at_once(roles: int, device: int) -> int:
-    """Return how many tensors with so many roles a launch takes."""
+    """Return how many tensors a launch takes, each in `roles` roles."""
     room = devices()[device].limits.max_argument_bytes - NUMBER_BYTES
     return min(room // (16 * roles), MOST_TENSORS)
 

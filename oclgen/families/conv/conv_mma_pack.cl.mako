@@ -12,6 +12,9 @@ row_bytes, swizzle  how a tile lies in local memory: see `Layout`
 tf32                round to tf32, to nearest even
 local_size          work-items per group
 </%doc>
+<%!
+    from oclgen.render import TF32_NEAREST, TF32_ROUNDED
+%>\
 typedef ${word} word;
 typedef ${word}${chunk} words;
 ${sizes}
@@ -46,8 +49,8 @@ void conv_mma_pack(
     }
     words value = vload${chunk}(0, each);
 % if tf32:
-    const words nearest = (value + 0xfffu + ((value >> 13) & 1u)) & 0xffffe000u;
-    value = (value & 0x7f800000u) == 0x7f800000u ? value : nearest;
+    const words nearest = ${TF32_NEAREST};
+    value = ${TF32_ROUNDED};
 % endif
     const int row = x % ${tile}, tile = x / ${tile} * STEPS + k / ${tile_k};
     packed += (offset_packed + PACKED_FIRST) / ${chunk} + tile * (long)${tile * row_bytes // 16};

@@ -13,6 +13,9 @@ few                 there are few channels
 vec                 neighbouring pixels that are read at once where the image is aligned
 tf32                round to tf32, to nearest even
 </%doc>
+<%!
+    from oclgen.render import TF32_NEAREST, TF32_ROUNDED
+%>\
 <%
     span = 8 * chunk
     words = f"{word}{chunk}"
@@ -25,8 +28,8 @@ typedef ${words} words;
 % if tf32:
 word rounded(const word value)
 {
-    const word nearest = (value + 0xfffu + ((value >> 13) & 1u)) & 0xffffe000u;
-    return (value & 0x7f800000u) == 0x7f800000u ? value : nearest;
+    const word nearest = ${TF32_NEAREST};
+    return ${TF32_ROUNDED};
 }
 
 % endif

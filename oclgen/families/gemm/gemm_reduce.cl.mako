@@ -15,12 +15,10 @@ bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 <%! from oclgen.families.parts.epilogue import plus_residual %>\
 <%
     vf = f"float{vec_n}"
-    plus_bias = {
-        "none": "",
-        "m": " + LOAD1(bias + offset_bias + row)",
-        "n": f" + LOAD{vec_n}(bias + offset_bias + n0)",
-    }[bias]
-    plus_bias_1 = plus_bias.replace(f"LOAD{vec_n}", "LOAD1").replace("n0", "column")
+    def plus_bias(width, column):
+        if bias == "n":
+            return f" + LOAD{width}(bias + offset_bias + {column})"
+        return " + LOAD1(bias + offset_bias + row)" if bias == "m" else ""
 %>\
 ${preamble}
 ${activation}
@@ -49,7 +47,7 @@ void gemm_reduce(
         for (int s = 1; s < ${split_k}; ++s) {
             sum += vload${vec_n}(0, planes + s * plane + n0);
         }
-        const ${vf} value = sum${plus_bias}${plus_residual(residual, vec_n, "c + n0")};
+        const ${vf} value = sum${plus_bias(vec_n, "n0")}${plus_residual(residual, vec_n, "c + n0")};
         STORE${vec_n}(ACT(value), c + n0);
     }
 % if edge_n:
@@ -59,7 +57,7 @@ void gemm_reduce(
             for (int s = 1; s < ${split_k}; ++s) {
                 sum += planes[s * plane + column];
             }
-            const float value = sum${plus_bias_1}${plus_residual(residual, 1, "c + column")};
+            const float value = sum${plus_bias(1, "column")}${plus_residual(residual, 1, "c + column")};
             STORE1(ACT(value), c + column);
         }
     }

@@ -1,6 +1,6 @@
 """The generator of reductions: map, combine and finish in, prepared launches out.
 
-Which operators there are is in `reductions`, how they are spread over a device in `arrangement`.
+`reductions` has the operators, `reduction_arrangement` spreads them over a device.
 Sums of floats are made in vectors and pieces, so they are pairwise at the top.
 """
 
@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ocl_backend.dtypes import DType, dtype_of
 from ocl_backend.kernels import vectors
-from ocl_backend.kernels.arrangement import CPU_PIECE, GROUP, Arrangement, Reading
 from ocl_backend.kernels.layout import Layout, collapse, contiguous_strides
+from ocl_backend.kernels.reduction_arrangement import CPU_PIECE, GROUP, Arrangement, Reading
 from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices

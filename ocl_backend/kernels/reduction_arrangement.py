@@ -22,9 +22,11 @@ GROUP = 256
 GROUPS_PER_UNIT = 16
 """Work-groups per compute unit of a GPU: twice what it holds, so that all units end together."""
 VECTORS = 4
-"""Loads in flight per work-item of a GPU, of narrow ones twice as many; the fewest worth one."""
+"""Vector loads that a GPU work-item keeps in flight (twice as many for 2-byte types). A row with
+fewer gets no work-item of its own."""
 LINE = 8
-"""Neighbouring vectors of a row that are memory's whole lines: the fewest columns of a group."""
+"""Neighbouring vectors of a row that fill whole lines of memory. A group has at least as many
+columns, so that no line is read twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +172,10 @@ def _width(kept: Layout, reduced: Layout, reading: Reading, columns: bool) -> in
 
 
 def _across(steps: int) -> int:
-    """Return the lanes along a row of so many vectors: each has several, together they read lines.
+    """Return the work-items along a row of `steps` vectors, a power of two.
 
-    Loads of one row alone are in flight together.
+    Each has some VECTORS of them, since only the loads of its own row are in flight together, but
+    there are at least as many work-items as fill a line of memory.
     """
     return max(min(LINE, _power(steps)), _power(steps // VECTORS + 1) // 2)
 

@@ -2,10 +2,10 @@
 Gradient of 2-d pooling, without atomic additions, so that the sum has one order: every input item
 gathers from the windows it lies in; or, `scatters`, a work-item adds up a whole plane by itself.
 
-kind        "max", "avg" or "adaptive", as in pool.cl.mako, whose parameters these are
+kind        "max", "avg" or "adaptive", as in pooling_2d.cl.mako, whose parameters these are
 scatters    for maxima on CPUs, where a plane stays in cache and its indices are read but once
 dtype       DType of the gradients
-height, width, out_h, out_w, kernel, stride, pad, dilation, count_pad, divisor    as there
+height, width, out_h, out_w, kernel, stride, pad, dilation, count    as there
 block       pair (h, w) of the items that a work-item gathers for: 1 x 1, or for maxima stride x stride,
             which lie in the same windows, so that their indices are read but once
 abreast     where windows are tiles that cover a plane: how many a work-item has side by side, which fill
@@ -129,15 +129,7 @@ __kernel void pool_${kind}_backward(
             const ${real} value = ${dtype.load("grad", "at")};
             const int top = oh * ${stride_h} - ${pad_h}, left = ow * ${stride_w} - ${pad_w};
             const int covers = h < top + ${kernel_h} && w < left + ${kernel_w};
-% if divisor:
-            const int count = ${divisor};
-% elif count_pad:
-            const int count = (min(top + ${kernel_h}, ${height + pad_h}) - top)
-                * (min(left + ${kernel_w}, ${width + pad_w}) - left);
-% else:
-            const int count = (min(top + ${kernel_h}, ${height}) - max(top, 0))
-                * (min(left + ${kernel_w}, ${width}) - max(left, 0));
-% endif
+            const int count = ${count};
             sum += exists && covers ? value / count : 0;
         }
     }

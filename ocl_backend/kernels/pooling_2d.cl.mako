@@ -6,8 +6,7 @@ kind        "max" (also writes where in the plane it lay, as a long), "avg", or 
 dtype       DType of x and y
 height, width, out_h, out_w    sizes; x and y are dense
 kernel, stride, pad, dilation  pairs (h, w); adaptive uses none of them, avg no dilation
-count_pad   avg divides by the window's size with the padding it covers
-divisor     avg divides by this instead, unless it is 0
+count       what avg divides by, for a window that begins at `top`, `left`
 whole       no window reaches over an edge of its plane, so that nothing is tested
 flat        how many outputs there are, for GPUs, whose neighbours cross rows and planes: the global
             size is that, by `abreast`, rounded up; 0: the global size is out_w x out_h x planes
@@ -68,7 +67,7 @@ abreast     with `flat`, where windows tile the rows and are whole: outputs of a
     ${line}
 % endfor
 % else:
-    const ${wide} mean = sum / (${real})${divisor or kernel[0] * kernel[1]};
+    const ${wide} mean = sum / (${real})(${count});
 % for line in vectors.store(dtype, "y", "out", "1", "mean", abreast, True):
     ${line}
 % endfor
@@ -141,15 +140,7 @@ ${place()}\
             sum += inside ? ${dtype.load("x", "at")} : 0;
         }
     }
-% if divisor:
-    const int count = ${divisor};
-% elif count_pad:
-    const int count = (min(top + ${kernel_h}, ${height + pad_h}) - top)
-        * (min(left + ${kernel_w}, ${width + pad_w}) - left);
-% else:
-    const int count = (min(top + ${kernel_h}, ${height}) - max(top, 0))
-        * (min(left + ${kernel_w}, ${width}) - max(left, 0));
-% endif
+    const int count = ${count};
     ${dtype.store("y", "out", "sum / count")}
 % endif
 % endif

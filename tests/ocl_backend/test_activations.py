@@ -1,0 +1,93 @@
+"""Activations: every row of the table, in each of the places that read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor
+
+from ocl_backend.kernels.activations import MASKS, NUMBERS, OPERATORS, activate
+from oclgen.activations import ACTIVATIONS, Activation, Operator
+from oclgen.measuring.reference import random_inputs, reference
+from oclgen.problem import GemmProblem
+from oclgen.render import activation_preamble
+from tests.ocl_backend.cpu_twin import place, relative
+
+NAMES = [name for name in ACTIVATIONS if name != "none"]
+
+
+def of_torch(name: str, x: Tensor) -> Tensor:
+    """The table's reference."""
+    return torch.from_numpy(ACTIVATIONS[name].reference(x.double().numpy())).to(x.dtype)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_reference_is_the_torch_operator_of_its_row(name: str) -> None:
+    x = torch.linspace(-8, 8, 41, dtype=torch.float64)
+    torch.testing.assert_close(activate(name, x), of_torch(name, x))
+    assert OPERATORS[ACTIVATIONS[name].forward.name] == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_pointwise_operator_and_what_it_is_fused_with_follow_the_row(
+    device: Any, name: str
+) -> None:
+    x, bias = torch.linspace(-8, 8, 42).view(6, 7), torch.linspace(-1, 1, 5)
+    w = torch.linspace(-1, 2, 35).view(7, 5)
+    ours, our_w, our_bias = (tensor.to(place(device)) for tensor in (x, w, bias))
+
+    def added() -> Tensor:
+        return activate(name, ours + ours)
+
+    def multiplied() -> Tensor:
+        return activate(name, torch.addmm(our_bias, ours, our_w))
+
+    assert relative(activate(name, ours).cpu(), of_torch(name, x)) <= 1e-5
+    assert relative(added().cpu(), of_torch(name, 2 * x)) <= 1e-5
+    assert relative(multiplied().cpu(), of_torch(name, torch.addmm(bias, x, w))) <= 1e-5
+    for function in (added, multiplied):
+        function()
+        with torch.ocl.profile(file=None) as seen:
+            function()
+        assert len(seen.commands) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if ACTIVATIONS[name].backward])
+def test_the_gradient_follows_the_row(device: Any, name: str) -> None:
+    x = torch.linspace(-8, 8, 42, dtype=torch.float32)
+    theirs, ours = x.clone().requires_grad_(), x.to(place(device)).requires_grad_()
+    for leaf in (theirs, ours):
+        activate(name, leaf).sum().backward()
+    assert ours.grad is not None and theirs.grad is not None
+    assert relative(ours.grad.cpu(), theirs.grad) <= 1e-5
+
+
+def test_masks_are_the_gradients_that_the_rows_call_so() -> None:
+    assert MASKS == {"threshold_backward": "relu", "hardtanh_backward": "relu6"}
+    assert NUMBERS["hardtanh"] == NUMBERS["hardtanh_backward"] == (0, 6)
+
+
+def test_a_new_row_is_known_to_problems_epilogues_and_the_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ValueError, match="'half' is unknown"):
+        GemmProblem(4, 4, 4, activation="half")
+    row = Activation(Operator("hardshrink", "self * 0.5"), lambda x: x * 0.5)
+    monkeypatch.setitem(ACTIVATIONS, "half", row)
+    problem = GemmProblem(4, 4, 4, activation="half")
+    assert activation_preamble("half") == "#define ACT(x) ((x) * 0.5f)"
+    inputs = random_inputs(problem, seed=0)
+    plain = reference(GemmProblem(4, 4, 4), inputs)
+    np.testing.assert_allclose(reference(problem, inputs), plain * 0.5)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_what_stands_inside_other_kernels_is_one_expression(name: str) -> None:
+    row = ACTIVATIONS[name]
+    assert ";" not in row.forward.expression
+    assert not row.masks or (row.backward and ";" not in row.backward.expression)
