@@ -156,7 +156,7 @@ _dtypes: dict[torch.dtype, int] = {}
 _weights: dict[int, Any] = {}
 """What held steps may keep things of, by numbers that travel with their values.
 
-A thread may clear it between another one's entry and its launch: no result is then kept for that step.
+A thread may clear it between another one's entry and its launch: that step's result is not kept.
 """
 
 
