@@ -231,11 +231,6 @@ for _setting in (CONV_ACCURACY, TUNE_FIRST):
 _dependents: list[Callable[[], None]] = []
 
 
-def forget_with_tuned(forget: Callable[[], None]) -> None:
-    """Call `forget` when `reload_tuned` forgets what is prepared: for what holds calls."""
-    _dependents.append(forget)
-
-
 def remember(maxsize: int = 8192) -> Callable[[Callable[..., Any]], Any]:
     """Return `lru_cache(maxsize)` whose entries `reload_tuned` forgets: for what holds calls."""
 

@@ -23,7 +23,6 @@ from ocl_backend.dispatch.tuned import (
     STORAGE,
     TunedCall,
     better_known,
-    forget_with_tuned,
     remember,
     tuned_call,
 )
@@ -79,13 +78,6 @@ def convolution(
         ProblemError: the sizes contradict each other.
         RuntimeError: dtypes differ, or output padding reaches over both stride and dilation.
     """
-    key = (
-        x.shape, w.shape, x.stride(), w.stride(), x.dtype, w.dtype, x.get_device(), w.get_device(),
-        bias if bias is None else bias.dtype, settings.conv.allow_tf32,
-        tuple(stride), tuple(padding), tuple(dilation), transposed, tuple(output_padding), groups,
-    )  # fmt: skip
-    if known := _plain.get(key):
-        return _run_plain(*known, x, w, bias)
     _check(x, w, bias)
     if transposed and any(map(ge, output_padding, map(max, stride, dilation))):
         raise RuntimeError(
@@ -111,11 +103,7 @@ def convolution(
     call = _forward(x, w, geometry, pixels, bias is not None)
     rule = _rule(call.run, call.steps)
     read = arranged(x, call.pixels)
-    if read is x and call.pixels == pixels:
-        if len(_plain) >= MOST_PLAIN:
-            _plain.clear()
-        _plain[key] = rule, shape, image_strides(shape, pixels)
-    y = _run_plain(rule, shape, image_strides(shape, call.pixels), read, w, bias)
+    y = _run_forward(rule, shape, image_strides(shape, call.pixels), read, w, bias)
     return laid_out_like(y, *given)
 
 
@@ -134,20 +122,12 @@ class _Call(NamedTuple):
         return w if self.strided else w.contiguous()
 
 
-_plain: dict[tuple[Any, ...], tuple[Convolving, torch.Size, Strides]] = {}
-"""Prepared forward convolutions that copy no image, by everything but the numbers: a call met
-before costs a look."""
-forget_with_tuned(_plain.clear)
-MOST_PLAIN = 8192
-"""Bound of the calls remembered; above it all are forgotten."""
-
-
 @remember()
 def _rule(call: TunedCall, steps: Steps) -> Convolving:
     return Convolving(call, steps)
 
 
-def _run_plain(
+def _run_forward(
     rule: Convolving, shape: torch.Size, strides: Strides, x: Tensor, w: Tensor, bias: Tensor | None
 ) -> Tensor:
     """Return the forward convolution of an image that lies as the rule's call wants it.
