@@ -58,7 +58,7 @@ class Outcome:
 
 
 CALLS = 3
-"""The last of so many like calls is compared: from the third on they may be recalled."""
+"""Equal calls made of a sample; the last is compared, as calls from the third on may be recalled."""
 
 
 @cache

@@ -81,7 +81,7 @@ def _raised(info: Any, sample: Any) -> Exception | None:
 
 
 def complaints(done: list[Wrong], whole: bool) -> list[str]:
-    """Return what contradicts the list; entries that nobody needed count only in a whole run."""
+    """Return what contradicts the list; unused entries count only in a whole run."""
     found = [
         str(one) for one in done if not one.is_alike and lists.entry("errors", one.call) is None
     ]
