@@ -58,7 +58,7 @@ class Outcome:
 
 
 CALLS = 3
-"""Equal calls made of a sample; the last is compared, as calls from the third on may be recalled."""
+"""Equal calls per sample, of which the last is compared: the third and later may be recalled."""
 
 
 @cache

@@ -33,7 +33,7 @@ class Wrong:
 
     @property
     def is_alike(self) -> bool:
-        """Whether who catches the CPU's error catches ours."""
+        """Whether code that catches the CPU's error catches the device's."""
         return isinstance(self.ours, type(self.theirs))
 
     @property
