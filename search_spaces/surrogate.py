@@ -52,7 +52,7 @@ class Surrogate:
         now, last = self._log.copy(), np.zeros_like(self._log)
         step = np.full_like(now, 0.2)
         for _ in range(STEPS):
-            likelihood, gradient = self._likelihood(now, at, y)
+            likelihood, gradient = self.likelihood(now, at, y)
             if likelihood > best:
                 best, found = likelihood, now.copy()
             turn = np.sign(gradient) * np.sign(last)
@@ -74,7 +74,7 @@ class Surrogate:
         left = np.maximum(1 - (across * (inverse @ across)).sum(axis=0), 1e-10)
         return middle + across.T @ weights, np.sqrt(amplitude * left)
 
-    def _likelihood(self, scales: Floats, at: Floats, y: Floats) -> tuple[float, Floats]:
+    def likelihood(self, scales: Floats, at: Floats, y: Floats) -> tuple[float, Floats]:
         """Return the log posterior density of `scales` and its gradient."""
         distances = _distances(at, at, scales)
         covariance = _covariance(distances, scales)

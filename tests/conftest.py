@@ -101,7 +101,7 @@ def postgres(postgres_server: str) -> Iterator[str]:
         connection.execute(f"CREATE DATABASE {name}")
     yield postgres_server.replace("/postgres?", f"/{name}?")
     with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # a server waits for who is left
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # FORCE ends connections left open
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

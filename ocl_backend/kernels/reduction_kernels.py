@@ -116,7 +116,7 @@ def _kept(shape: Sequence[int], reduced: Sequence[int]) -> list[int]:
 def _prepared(device: int, spec: Spec) -> tuple[Launch, Launch | None, int]:
     """Return the launch, the one that completes it where it is cut, and the number of pieces."""
     limits = devices()[device].limits
-    layout = _arranged(spec, limits)
+    layout = arranged(spec, limits)
     pieces = layout.pieces
     if pieces == 1:
         return _launch(device, spec, layout, 0), None, 1
@@ -145,7 +145,7 @@ def _prepared(device: int, spec: Spec) -> tuple[Launch, Launch | None, int]:
         ((prod(kept), *dense), (0, *spec.strides[1])),
         spec.count,
     )
-    last = _arranged(completion, limits, whole=True)
+    last = arranged(completion, limits, whole=True)
     return (
         _launch(device, partial, layout, prod(kept)),
         _launch(device, completion, last, 0),
@@ -153,7 +153,8 @@ def _prepared(device: int, spec: Spec) -> tuple[Launch, Launch | None, int]:
     )
 
 
-def _arranged(spec: Spec, limits: Limits, whole: bool = False) -> Arrangement:
+def arranged(spec: Spec, limits: Limits, whole: bool = False) -> Arrangement:
+    """Return how a device with these limits reduces; `whole` keeps it in one piece."""
     by_position = "position" in spec.reduction.map
     reading = Reading(dtype_of(spec.dtypes[0]), spec.aligned, by_position)
     return Arrangement.of(*_layouts(spec), reading, limits, whole)

@@ -29,5 +29,5 @@ def fake(name: str, ms: float) -> Prepare:
 
 
 def refuse() -> Any:
-    """Fail, as a side that starts or as one who takes a turn."""
+    """Fail, at the start of a side or in one of its turns."""
     raise OSError("no driver")

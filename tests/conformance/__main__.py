@@ -33,7 +33,7 @@ def options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.conformance")
     parser.add_argument("--only", default="*", help="names or patterns of OpInfos, by commas")
-    parser.add_argument("--samples", type=int, help="at most so many samples of each; all")
+    parser.add_argument("--samples", type=int, help="limit of samples of each; all by default")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--device", type=int, default=0, help="index of the OpenCL device")
     parser.add_argument("--json", type=Path, help="write every outcome there")
@@ -69,7 +69,7 @@ def outcomes(arguments: argparse.Namespace) -> list[cases.Outcome]:
 
 
 def complaints(done: list[cases.Outcome], whole: bool) -> list[str]:
-    """Return what contradicts the lists; entries nobody needed count only in a whole run."""
+    """Return what contradicts the lists; unused entries count only in a whole run."""
     found = []
     needed: dict[str, set[str]] = {"unsupported": set(), "fallbacks": set()}
     for one in done:

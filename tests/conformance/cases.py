@@ -58,7 +58,7 @@ class Outcome:
 
 
 CALLS = 3
-"""The last of so many like calls is compared: from the third on they may be recalled."""
+"""Equal calls per sample, of which the last is compared: the third and later may be recalled."""
 
 
 @cache

@@ -33,7 +33,7 @@ class Wrong:
 
     @property
     def is_alike(self) -> bool:
-        """Whether who catches the CPU's error catches ours."""
+        """Whether code that catches the CPU's error catches the device's."""
         return isinstance(self.ours, type(self.theirs))
 
     @property
@@ -81,7 +81,7 @@ def _raised(info: Any, sample: Any) -> Exception | None:
 
 
 def complaints(done: list[Wrong], whole: bool) -> list[str]:
-    """Return what contradicts the list; entries that nobody needed count only in a whole run."""
+    """Return what contradicts the list; unused entries count only in a whole run."""
     found = [
         str(one) for one in done if not one.is_alike and lists.entry("errors", one.call) is None
     ]

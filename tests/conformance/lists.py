@@ -1,4 +1,4 @@
-"""Reads what is declared of operators: falling back, unsupported, or not to be compared.
+"""Reads what is declared of operators: falling back, unsupported, without samples, incomparable.
 
 It holds no rule about how an operator did; see `cases`.
 """
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 @cache
 def declared(kind: str) -> dict[str, str]:
-    """Return the reasons of `fallbacks`, `unsupported`, `incomparable` or `positions`, by name."""
+    """Return the reason of each name in `<kind>.toml`."""
     table = tomllib.loads((HERE / f"{kind}.toml").read_text())
     return {name: reason for reason, names in table.items() for name in names}
 

@@ -128,7 +128,7 @@ def status(name: str, outcome: str, fails_on_cpu: bool) -> str:
 
 
 def complaints(done: list[Outcome], whole: list[str]) -> list[str]:
-    """Return what contradicts the list; entries nobody needed count in the `whole` suites."""
+    """Return what contradicts the list; unused entries count in the `whole` suites."""
     found = [
         f"{one.name}: {one.text.partition(chr(10))[0][:160]}"
         for one in done

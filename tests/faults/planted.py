@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oclgen import families
 from oclgen.family import BaseConfig, Traits
@@ -16,6 +16,7 @@ from oclgen.plan import COUNTERS, Frame, Launch, Needs, Plan, buffer
 from oclgen.problem import GemmProblem, Problem
 
 NAME = "planted"
+DRIVER = "PLANTED_DRIVER_VERSION"
 PROBLEM = GemmProblem(24, 16, 20)
 FAULTS = {
     "none": "",
@@ -76,6 +77,23 @@ def plan(problem: Problem, config: Config) -> Plan:
 def enter() -> None:
     """Let this module be a family in this process."""
     families.FAMILIES[NAME] = sys.modules[__name__]
+
+
+def change_the_driver() -> None:
+    """Let devices tell the driver version that the environment names, if it names one."""
+    version = os.environ.get(DRIVER)
+    if version is None:
+        return
+    from oclgen.opencl import device as module
+
+    honest = module.select
+
+    def select(which: int | str) -> module.Device:
+        device = honest(which)
+        device.info = replace(device.info, driver_version=version)
+        return device
+
+    module.select = select
 
 
 def break_the_compiler() -> None:

@@ -143,7 +143,7 @@ def test_a_builder_that_is_killed_costs_its_build(first: Device) -> None:
 
 
 def test_a_driver_that_changed_ends_the_tuning_and_blames_no_variant(
-    first: Device, tmp_path: Path
+    first: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Times with the new driver must not be kept under the old one's name."""
     database = tmp_path / "tuned.sqlite"
@@ -156,11 +156,12 @@ def test_a_driver_that_changed_ends_the_tuning_and_blames_no_variant(
         pass
     with worker:
         tuned(first, worker, database, trials=2)
-        worker._child.close()
-        worker._child.info = stale
+        worker.close()
+        monkeypatch.setenv(planted.DRIVER, "0.1")
         with pytest.raises(WorkerError, match="has its driver changed"):
             tuned(first, worker, database, trials=4)
     assert len(rows(database)) == 2
+    monkeypatch.delenv(planted.DRIVER)
     with worker_on(first, builders=0) as again:
         assert tuned(first, again, database, trials=4).trials == 2
 

@@ -1,4 +1,4 @@
-"""torch.use_deterministic_algorithms: what nobody wrote is filled, and what races takes turns."""
+"""torch.use_deterministic_algorithms: new memory is filled, racing writes are put in order."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 import ocl_backend  # noqa: F401 (registers the device)
 
 MISSING = "aten::hash_tensor.out"
-"""An operator that nobody will write a kernel for; the tests below notice if that changes."""
+"""An operator without a kernel; the tests below fail if it gets one."""
 
 
 def call(device: Any) -> Any:

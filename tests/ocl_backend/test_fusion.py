@@ -1,4 +1,4 @@
-"""Calls that run as one kernel where nobody can tell: as without, and with fewer commands."""
+"""Calls fused into one kernel: the same results as without fusion, and fewer commands."""
 
 from __future__ import annotations
 

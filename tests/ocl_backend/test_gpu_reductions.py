@@ -84,7 +84,7 @@ def arranged(shape: Any, dims: Any, dtype: Any, aligned: bool = True) -> Arrange
         reductions.SUM, "float", "float", (dtype, dtype, None), shape, dims,
         (contiguous_strides(shape), out), 1.0, aligned,
     )  # fmt: skip
-    return reduction._arranged(spec, H200)
+    return reduction.arranged(spec, H200)
 
 
 @pytest.mark.parametrize(

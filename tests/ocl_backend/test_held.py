@@ -58,7 +58,7 @@ def test_two_devices_do_not_mix() -> None:
 
 @pytest.fixture
 def asked() -> Iterator[None]:
-    """Let rules run every step, as when somebody looks on."""
+    """Let rules run every step, as they do while an observer is registered."""
 
     def ignore(call: tuned.TunedCall) -> None:
         del call

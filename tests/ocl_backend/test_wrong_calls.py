@@ -114,7 +114,7 @@ def goes_on(target: Any) -> bool:
 
 @pytest.fixture
 def limited(device: Any) -> Iterator[Callable[[int], None]]:
-    """What leaves the device so many bytes from now on; afterwards it has all of them again."""
+    """Return a function that leaves the device a number of free bytes until the test ends."""
 
     def leave(size: int) -> None:
         gc.collect()

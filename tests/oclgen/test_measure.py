@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, count, repeat
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ from oclgen.measuring.measure import (
     time_samples,
     uncertainty,
 )
-from oclgen.opencl.device import Device
+from oclgen.opencl.device import BuildError, Device
 from oclgen.problem import GemmProblem
 
 SMALL = GemmProblem(24, 40, 16)
@@ -113,16 +113,18 @@ def test_guard_zones_tell_what_was_written_beside(device: Device) -> None:
 
 
 def test_a_program_built_elsewhere_is_loaded(device: Device) -> None:
-    source = gemm_register.plan(SMALL, gemm_register.DEFAULT).launches[0].source
+    plan = gemm_register.plan(SMALL, gemm_register.DEFAULT)
+    (launch,) = plan.launches
+    binary = device.binary(launch.source)
     device.forget_programs()
-    binary = device.binary(source)
+    text = "no compiler takes this"
+    device.load(text, binary)
+    loaded = replace(plan, launches=(replace(launch, text=text),))
+    assert Bench(device, SMALL).measure(loaded).ok
     device.forget_programs()
-    device.load(source, binary)
-    assert device._programs
-    assert Bench(device, SMALL).measure(gemm_register.plan(SMALL, gemm_register.DEFAULT)).ok
-    device.forget_programs()
-    device.load(source, b"no binary")
-    assert not device._programs
+    device.load(text, b"no binary")
+    with pytest.raises(BuildError):
+        device.build(text)
 
 
 CPU = DeviceInfo("Zen", "AMD", "cpu", "cpu float16", "OpenCL", "3.0", "1", 2)

@@ -1,4 +1,4 @@
-"""A residual is added by whoever stores results: in every family, at every edge, aligned or not."""
+"""The kernel that stores results adds the residual: each family, each edge, aligned or not."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def test_an_instruction_that_kills_costs_a_child_and_no_device(
 def test_what_the_processor_lacks_is_not_shown(device: Device) -> None:
     flags = Path("/proc/cpuinfo")
     if not flags.exists() or "avx512_bf16" in flags.read_text():
-        pytest.skip("the processor has it, or nobody says what it has")
+        pytest.skip("the processor has it, or the system does not list what it has")
     assert "vdpbf16ps" not in device.limits.instructions
 
 

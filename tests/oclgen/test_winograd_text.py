@@ -93,7 +93,7 @@ def test_refusals_of_gradients(change: dict[str, Any], words: tuple[str, ...]) -
 
 @pytest.mark.parametrize("direction", ["fwd", "bwd_data", "bwd_weights"])
 def test_gpus_begin_with_winograd(direction: Any) -> None:
-    """A problem nobody tuned, and the first trials of a search."""
+    """An untuned problem gets it first, and a search tries it first."""
     problem = replace(LAYER, direction=direction)
     names = [f.NAME for f in families_for(problem) if f.DEFAULT.why_not(problem, GPU) is None]
     assert names[0] == ("winograd_weights" if direction == "bwd_weights" else "winograd_staged")

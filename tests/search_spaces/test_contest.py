@@ -18,7 +18,7 @@ from tests.search_spaces.synthetic import Clock
 
 @dataclass
 class Contestant:
-    """A family with so many configs and such a best time."""
+    """A family with `left` untried configs and the best time `best_ms`."""
 
     ms: float
     left: int = 10**6
@@ -123,7 +123,7 @@ def test_a_duel_ends_with_the_time_after_a_full_round() -> None:
     assert won[1].samples == (1.0,)
 
 
-def test_a_family_with_one_config_takes_nobodys_turn() -> None:
+def test_a_family_with_one_config_takes_no_other_family_s_turn() -> None:
     left = {"first": 9, "single": 1, "last": 9}
 
     class Family:

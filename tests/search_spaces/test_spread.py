@@ -115,7 +115,7 @@ class Team:
     seconds: list[float] = field(default_factory=list)
 
     def devices(self) -> Mapping[str, int]:
-        """Whoever asks how many devices there are has filled them; so the oldest turn ends."""
+        """Return all devices; the caller has filled them before, so the oldest turn ends now."""
         if self.open:
             turn, future = self.open.pop(0)
             made = Counter({"none": turn.slice})
@@ -170,15 +170,22 @@ def test_a_problem_that_is_always_lost_is_given_up_with_its_reason() -> None:
     assert lot.results[0].reason == f"{LOST} turns lost in a row: ConnectionError: killed"
 
 
+@dataclass
+class LateTeam(Team):
+    """A crew whose fast device is there from the second time on that it is asked."""
+
+    late: bool = True
+
+    def devices(self) -> Mapping[str, int]:
+        size, late, self.late = super().devices(), self.late, False
+        return {"slow": size["slow"]} if late else size
+
+
 def test_devices_that_appear_later_are_used() -> None:
-    team = Team({})
-    lot = Lot.of("fast", {LARGE: 1})
-    spreading = Spread(team, [lot], Budget(5), slice=5)
-    spreading._fill(inf)
-    assert team.begun == 0
-    team.size = {"fast": 1}
-    spreading.run()
-    assert lot.results[0].status == "tuned"
+    team = LateTeam({"slow": 1, "fast": 1})
+    lots = [Lot.of("fast", {LARGE: 1}), Lot.of("slow", {LARGE: 1})]
+    Spread(team, lots, Budget(5), slice=5).run()
+    assert [lot.results[0].status for lot in lots] == ["tuned", "tuned"]
 
 
 def test_each_problem_keeps_its_part_of_the_seconds_until_its_first_turn() -> None:

@@ -45,10 +45,10 @@ def test_the_gradient_is_that_of_the_likelihood(space: Space) -> None:
     process = Surrogate(space)
     at, y = features(space)[rows], values - values.mean()
     scales = np.linspace(-0.5, 0.5, at.shape[1] + 1)
-    _, gradient = process._likelihood(scales, at, y)
+    _, gradient = process.likelihood(scales, at, y)
     for index in range(len(scales)):
         step = 1e-5 * np.eye(len(scales))[index]
-        above, below = (process._likelihood(scales + sign * step, at, y)[0] for sign in (1, -1))
+        above, below = (process.likelihood(scales + sign * step, at, y)[0] for sign in (1, -1))
         assert gradient[index] == pytest.approx((above - below) / 2e-5, rel=1e-3, abs=1e-4)
 
 

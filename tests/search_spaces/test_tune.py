@@ -154,7 +154,7 @@ def test_only_the_families_asked_for_are_tried_and_counted(lab: Lab, memory: Mem
     (result,) = tune(only, [PROBLEM])
     assert (result.status, result.trials) == ("tuned", 8)
     assert result.best is not None
-    assert result.best.family == STAGED  # the winner of the problem, whoever was tried now
+    assert result.best.family == STAGED  # its winner, though not tried now
 
 
 def test_starts_are_tried_first_where_they_fit(lab: Lab, memory: Memory) -> None:

@@ -227,7 +227,7 @@ def as_nobody(program: str, path: Path) -> str:
 HEAD = """
 from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, config, timed
 from tuned_db import DatabaseError, open_store
-# import now what is imported late: nobody may not be allowed to read root's Python
+# import now what is imported late: the user `nobody` may lack access to root's Python
 open_store("sqlite://").of(INFO).record(SQUARE, FAMILY, config(), timed(1.0))
 """
 
@@ -243,7 +243,7 @@ except DatabaseError as error:
 
 @pytest.fixture
 def shared(path: Path) -> Iterator[Path]:
-    """The database where everybody can reach it, but nobody may write."""
+    """A copy of the database that all users can read and none can write."""
     folder = Path("/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp")
     folder = folder / f"oclgen-test-{os.getpid()}"
     folder.mkdir()

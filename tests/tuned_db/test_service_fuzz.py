@@ -1,4 +1,4 @@
-"""Requests that nobody thought of: from the API's own description, and from damaged exports."""
+"""Generated requests: from the API's own description, and from damaged exports."""
 
 from __future__ import annotations
 

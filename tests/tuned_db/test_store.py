@@ -160,7 +160,7 @@ from tests.tuned_db.tuned_samples import FAMILY, INFO, config, timed
 from oclgen.problem import GemmProblem
 from tuned_db import open_store
 path, number = sys.argv[1], int(sys.argv[2])
-device = open_store(path).of(INFO)  # the file is made by whoever comes first
+device = open_store(path).of(INFO)  # the first process makes the file
 for trial in range(15):
     variant = config(item_m=1 + trial, unroll_k=1 + number)
     device.record(GemmProblem(8, 8, 8), FAMILY, variant, timed(100.0 - trial - 20 * number))

@@ -4,3 +4,4 @@ from tests.faults import planted
 
 planted.enter()
 planted.break_the_compiler()
+planted.change_the_driver()
