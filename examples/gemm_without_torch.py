@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 import pyopencl.array as cl_array
 
-from oclgen.families import FAMILIES
 from oclgen.opencl.device import select
 from oclgen.problem import GemmProblem
 from tuned_db.choose import Chooser
@@ -23,7 +22,7 @@ arrays = {
 }
 
 choice = Chooser(open_store(), device.info, device.limits).choose(problem)
-plan = FAMILIES[choice.family].plan(problem, choice.config)
+plan = choice.variant.plan(problem)
 gemm = device.prepare(plan, {role: array.data for role, array in arrays.items()})
 ms = gemm.run()
 

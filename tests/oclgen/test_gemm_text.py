@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 
-from oclgen.families import FAMILIES, config_from_dict
+from oclgen.families import FAMILIES
 from oclgen.limits import KIB, Limits
 from oclgen.plan import Buffer, Plan, Scalar
 from oclgen.problem import GemmProblem
+from oclgen.variant import Variant
 from search_spaces.space import seeds_of, space_of
 from tests.oclgen.gemm_cases import (
     ANY_CONFIG,
@@ -162,7 +163,7 @@ def test_seeds_are_valid_and_the_space_is_small(
     seeds = seeds_of(family, problem, limits)
     assert len(seeds) >= 1
     assert len(seeds) >= 3 or (family, limits.kind) == ("gemm_staged", "cpu")
-    assert all(config_from_dict(family, asdict(seed)) == seed for seed in seeds)
+    assert all(Variant.from_values(family, asdict(seed)).config == seed for seed in seeds)
     if problem.m < 1024:  # enumerating the largest takes seconds
         assert 1 <= len(space_of(family, problem, limits)) <= 100_000
 

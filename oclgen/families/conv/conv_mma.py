@@ -69,7 +69,7 @@ DEFAULT = Config(
     unit="mma", tile_m=64, tile_n=64, tile_k=32, warps_m=2, warps_n=2, stages=2, pending=0,
     split_k=1, group_m=8,
 )  # fmt: skip
-TRAITS = Traits(instructions=frozenset({"mma", "wgmma"}))
+TRAITS = Traits(rank=110, instructions=frozenset({"mma", "wgmma"}))
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:

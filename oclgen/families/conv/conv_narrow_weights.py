@@ -124,7 +124,7 @@ def shape_of(problem: ConvProblem, config: Config) -> Shape:
 DEFAULT = Config(
     item_m=2, item_c=1, tap_rows=8, patch_h=1, local_m=2, local_c=1, local_k=32, stages=1, split=512
 )
-TRAITS = Traits(instructions=frozenset({"cp_async"}))
+TRAITS = Traits(rank=230, instructions=frozenset({"cp_async"}))
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:

@@ -221,6 +221,8 @@ DEFAULT = Config(
     split_k=1, group_m=8, pack_a=False, pack_b=False,
 )  # fmt: skip
 TRAITS = Traits(
+    rank=50,
+    conv_rank=340,
     instructions=frozenset({"cp_async"}),
     packing=replace(DEFAULT, pad_a=0, pad_b=0, pack_a=True, pack_b=True),
 )
