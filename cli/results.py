@@ -30,7 +30,7 @@ def values_of(result: TuneResult) -> dict[str, Any]:
 def table_of(results: Sequence[TuneResult], peak_gflops: float = 0.0) -> Table:
     """Return one row per problem; family and config stand below it, for narrow terminals.
 
-    A peak of 0 is one that nobody measured.
+    A peak of 0 was not measured.
     """
     table = Table("problem\nfamily: config", "ms", "GFLOP/s", "of peak", "trials", show_lines=True)
     for result in results:

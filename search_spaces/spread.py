@@ -1,4 +1,4 @@
-"""Spreads the problems of a network, or of many devices, over whoever measures: in turns.
+"""Spreads the problems of a network, or of many devices, over the processes that measure: in turns.
 
 A turn is a few trials of one problem on one device, by `search_spaces.tune`; which problem is next
 says `search_spaces.scheduler`, who takes the turn is a `Crew`: this process, or many.
@@ -105,7 +105,7 @@ class Spread:
     _turns: dict[Future[TuneResult], tuple[Lot, int]] = field(default_factory=dict, init=False)
 
     def run(self) -> None:
-        """Give turns until every task is done, seconds are spent or somebody interrupts.
+        """Give turns until every task is done, seconds are spent or Ctrl-C interrupts.
 
         What came of it is in the lots. A turn that is lost with its process is given again.
         """

@@ -1,4 +1,4 @@
-"""Digests of generated kernels: what a record's times belong to, whoever generated the text when.
+"""Digests of generated kernels: what a record's times belong to, whichever version wrote it.
 
 A record whose digest is the one of the plan that is generated today (`Plan.digest`) was measured on
 the same kernels; its generator's number says only where it came from.

@@ -1,4 +1,4 @@
-"""Statements on the tables, to be composed inside somebody's transaction.
+"""Statements on the tables, to be composed inside a caller's transaction.
 
 Nothing here opens, begins or commits; `tuned_db.store` does.
 """

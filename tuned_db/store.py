@@ -40,7 +40,7 @@ def open_store(where: str | os.PathLike[str] | None = None) -> Store:
 
 
 def open_existing(where: str | os.PathLike[str] | None = None) -> Store:
-    """Open a database as `open_store` does, but make none: for whoever reads, or a typing error.
+    """Open a database as `open_store` does, but create none: a mistyped path is an error.
 
     Raises:
         DatabaseError: there is none, or it cannot be opened.

@@ -141,7 +141,7 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
 
 
 def _run(problem: ConvProblem, config: Config, neighbours: int) -> int:
-    """Return how many results can be stored at once where so many lie side by side."""
+    """Return the results of one vector store, where `neighbours` lie side by side."""
     most = 4 if config.split_k > 1 else parts.chunk(problem)
     return next(width for width in (8, 4, 2, 1) if width <= most and neighbours % width == 0)
 
