@@ -1,4 +1,4 @@
-"""What a device allows and who it is, as plain values read once by `oclgen.opencl.device`."""
+"""What a device allows and which one it is, as plain values read once by `oclgen.opencl.device`."""
 
 from __future__ import annotations
 

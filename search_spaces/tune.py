@@ -33,8 +33,8 @@ from search_spaces.search import Search
 from search_spaces.space import Space, seeds_of, space_of
 
 AHEAD_SHARE = 8
-"""At most 1/AHEAD_SHARE of the trials that are left is asked for ahead: such a config rests on fewer
-results. The first of a search rest on none, and are not limited."""
+"""At most 1/AHEAD_SHARE of the trials that are left is asked for ahead: such a config rests on
+fewer results. The first of a search rest on none, and are not limited."""
 DUEL_SHARE = 0.1
 """Part of a problem's time that is kept for measuring the best side by side at the end."""
 MOST_OUTSIDE = 2

@@ -86,9 +86,8 @@ class Child:
         except (EOFError, OSError):
             message = f"ended the process ({self._cause_of_death()})"
             raise ChildError(stage, message, timed_out=False) from None
-        except (
-            BaseException
-        ):  # an interrupt: the answer that is under way must not be read as the next one's
+        except BaseException:
+            # an interrupt: the answer under way must not be read as that to the next question
             self.close()
             raise
 

@@ -36,7 +36,7 @@ Sizes = dict[str, int]
 
 
 class Tiles(NamedTuple):
-    """What counts of a family's parameters: the tile, who loads it, the order of k, and how.
+    """The parameters that operands depend on: tile, work-items that load it, order of k, and how.
 
     `copied` says that loads are `cp.async`, straight into local memory.
     """

@@ -42,7 +42,7 @@ MAX_ACCUMULATORS = 128
 REGISTERS = 65536
 """What a work-group shares on every GPU that has `cp.async`."""
 FLAG_BYTES = 4
-"""Local memory in which a work-group notes who came before it."""
+"""Local memory in which a work-group notes how many came before it."""
 INT_MAX = 2**31 - 1
 
 
