@@ -28,5 +28,6 @@ ms = gemm.run()
 
 a, b, c, bias = (arrays[role].get() for role in ("a", "b", "c", "bias"))
 error = float(np.abs(c - np.maximum(a @ b + bias, 0)).max())
-print(f"{device.name}: {choice.variant.family} ({choice.rung}) {problem.flops / ms * 1e-6:.1f} GFLOP/s")
+rate = problem.flops / ms * 1e-6
+print(f"{device.name}: {choice.variant.family} ({choice.rung}) {rate:.1f} GFLOP/s")
 print(f"largest difference to numpy: {error:.1e}")
