@@ -23,18 +23,15 @@ import ocl_backend  # noqa: F401  (registers the device)
 from ocl_backend import module as ocl
 from ocl_backend.dispatch.tuned import chooser, reload_tuned
 from ocl_backend.interop import torchvision_models
-from oclgen.families import config_to_json
 from oclgen.keys import parse_key
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 
 from .workload import MODEL_FORM
 
 if TYPE_CHECKING:
     from search_spaces.progress import TuneResult
     from tuned_db import DeviceStore
-
-Variant = tuple[str, str]
-"""A family's name and a config as JSON."""
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -105,7 +102,7 @@ class Before:
         reload_tuned()
         ms = network.milliseconds()
         choices = {problem: chooser(device).choose(problem) for problem in calls}
-        served = {p: (one.family, config_to_json(one.config)) for p, one in choices.items()}
+        served = {problem: choice.variant for problem, choice in choices.items()}
         return Before(network.to("cpu"), calls, device, ms, served)
 
     def compare(self, results: Sequence[TuneResult], store: DeviceStore) -> str:

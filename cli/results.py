@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -18,8 +17,8 @@ def values_of(result: TuneResult) -> dict[str, Any]:
     return {
         "problem": result.problem.key(),
         "status": result.status,
-        "family": best.family if best else None,
-        "config": _fields(best.config) if best else None,
+        "family": best.variant.family if best else None,
+        "config": best.variant.values() if best else None,
         "ms": best.ms if best else None,
         "gflops": result.problem.flops / best.ms / 1e6 if best else None,
         "trials": dict(result.outcomes),
@@ -31,7 +30,7 @@ def values_of(result: TuneResult) -> dict[str, Any]:
 def table_of(results: Sequence[TuneResult], peak_gflops: float = 0.0) -> Table:
     """Return one row per problem; family and config stand below it, for narrow terminals.
 
-    A peak of 0 is one that nobody measured.
+    A peak of 0 was not measured.
     """
     table = Table("problem\nfamily: config", "ms", "GFLOP/s", "of peak", "trials", show_lines=True)
     for result in results:
@@ -42,9 +41,10 @@ def table_of(results: Sequence[TuneResult], peak_gflops: float = 0.0) -> Table:
             table.add_row(f"{key}\n{result.reason[:200]}", "", "", "", trials)
             continue
         rate = result.problem.flops / result.best.ms / 1e6
-        config = " ".join(f"{key}={value}" for key, value in _fields(result.best.config).items())
+        variant = result.best.variant
+        config = " ".join(f"{name}={value}" for name, value in variant.values().items())
         table.add_row(
-            f"{key}\n{result.best.family}: {config}",
+            f"{key}\n{variant.family}: {config}",
             f"{result.best.ms:.4g}",
             f"{rate:.1f}",
             f"{rate / peak_gflops:.0%}" if peak_gflops else "",
@@ -58,8 +58,3 @@ def table_of(results: Sequence[TuneResult], peak_gflops: float = 0.0) -> Table:
 
 def _outcome(invalidity: str) -> str:
     return "timed" if invalidity == "none" else f"failed ({invalidity})"
-
-
-def _fields(config: Any) -> dict[str, Any]:
-    """Return a config's fields; one that another process found is a dict already."""
-    return config if isinstance(config, dict) else asdict(config)

@@ -37,7 +37,7 @@ PATIENCE_S = 10
 def serve(host: str, port: int, reads: float, writes: float, where: str | None) -> None:
     """Serve the database: pages for a browser, and an API that push and pull speak to.
 
-    Anybody who reaches the address may read; writing needs a token of `oclgen db token add`. For
+    Reading needs no token; writing needs a token of `oclgen db token add`. For
     the open internet put a server that speaks TLS in front of it.
     """
     try:

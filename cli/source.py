@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 import click
 
-from oclgen.families import (
-    FAMILIES,
-    ConfigError,
-    config_from_dict,
-    config_to_json,
-    families_for,
-)
+from oclgen.families import FAMILIES, ConfigError, families_for
 from oclgen.keys import parse_problem
 from oclgen.limits import Limits
 from oclgen.opencl import probe
 from oclgen.plan import Plan
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 
 from .options import db_option
 
@@ -49,12 +43,12 @@ def show_source(
     """
     problem = parse_problem(problem_text)
     if device is not None and family is None and config_text is None:
-        name, config = _chosen(problem, device, where)
+        variant = _chosen(problem, device, where)
     else:
-        name, config = _configured(problem, family, config_text)
-    if reason := config.why_not(problem, _limits(device)):
-        raise ConfigError(f"{name}: {reason}")
-    click.echo(describe(problem, name, config, FAMILIES[name].plan(problem, config)), nl=False)
+        variant = _configured(problem, family, config_text)
+    if reason := variant.why_not(problem, _limits(device)):
+        raise ConfigError(f"{variant.family}: {reason}")
+    click.echo(describe(problem, variant, variant.plan(problem)), nl=False)
 
 
 def _limits(device: str | None) -> Limits:
@@ -72,16 +66,15 @@ def _limits(device: str | None) -> Limits:
     return select(device).limits
 
 
-def _chosen(problem: Problem, device: str, where: str | None) -> tuple[str, Any]:
+def _chosen(problem: Problem, device: str, where: str | None) -> Variant:
     from oclgen.opencl.device import select
     from tuned_db import Chooser, open_store
 
     opened = select(device)
-    choice = Chooser(open_store(where), opened.info, opened.limits).choose(problem)
-    return choice.family, choice.config
+    return Chooser(open_store(where), opened.info, opened.limits).choose(problem).variant
 
 
-def _configured(problem: Problem, family: str | None, text: str | None) -> tuple[str, Any]:
+def _configured(problem: Problem, family: str | None, text: str | None) -> Variant:
     """Return the family asked for, or the first that any device has, its default overridden."""
     names = [f.NAME for f in families_for(problem)]
     anywhere = [f.NAME for f in families_for(problem) if not f.DEFAULT.why_not(problem, Limits())]
@@ -92,8 +85,8 @@ def _configured(problem: Problem, family: str | None, text: str | None) -> tuple
             f"family {family!r} does not serve {problem.key()}; these do: {', '.join(names)}"
         )
     name = family or (anywhere or names)[0]
-    default = FAMILIES[name].DEFAULT
-    return name, config_from_dict(name, asdict(default) | _values(text)) if text else default
+    default = Variant(name, FAMILIES[name].DEFAULT)
+    return Variant.from_values(name, default.values() | _values(text)) if text else default
 
 
 def _values(text: str) -> dict[str, Any]:
@@ -106,9 +99,9 @@ def _values(text: str) -> dict[str, Any]:
     return values
 
 
-def describe(problem: Problem, family: str, config: Any, plan: Plan) -> str:
+def describe(problem: Problem, variant: Variant, plan: Plan) -> str:
     """Return every kernel of a plan with its launch as comments: text that still compiles."""
-    lines = [f"// {problem.key()}", f"// {family} {config_to_json(config)}"]
+    lines = [f"// {problem.key()}", f"// {variant.family} {variant.to_json()}"]
     lines += [f"// workspace {role}: {size} B" for role, size in plan.workspaces]
     lines += [f"// counters: {plan.counters} ints, zero before and after"] if plan.counters else []
     shown: set[str] = set()

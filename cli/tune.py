@@ -60,7 +60,7 @@ TERMINATED = 128 + signal.SIGTERM
 @click.option(
     "--workers",
     type=click.IntRange(1),
-    help="Use every device of this machine, with at most so many processes.",
+    help="Use every device of this machine, with at most N processes.",
 )
 @click.option(
     "--cluster",

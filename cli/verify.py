@@ -48,7 +48,7 @@ def verify(ctx: click.Context, device: str, limit: int, where: str | None) -> No
 
 def _sentence(verdict: Verdict) -> str:
     choice, measurement = verdict.choice, verdict.measurement
-    what = f"{choice.problem.key()} {choice.family} ({choice.rung})"
+    what = f"{choice.problem.key()} {choice.variant.family} ({choice.rung})"
     if not measurement.ok:
         return f"{what}: {measurement.invalidity}: {measurement.reason[:200]}"
     claimed = "" if choice.ms is None else f", claimed {choice.ms:.4g} ms"

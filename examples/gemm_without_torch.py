@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 import pyopencl.array as cl_array
 
-from oclgen.families import FAMILIES
 from oclgen.opencl.device import select
 from oclgen.problem import GemmProblem
 from tuned_db.choose import Chooser
@@ -23,11 +22,12 @@ arrays = {
 }
 
 choice = Chooser(open_store(), device.info, device.limits).choose(problem)
-plan = FAMILIES[choice.family].plan(problem, choice.config)
+plan = choice.variant.plan(problem)
 gemm = device.prepare(plan, {role: array.data for role, array in arrays.items()})
 ms = gemm.run()
 
 a, b, c, bias = (arrays[role].get() for role in ("a", "b", "c", "bias"))
 error = float(np.abs(c - np.maximum(a @ b + bias, 0)).max())
-print(f"{device.name}: {choice.family} ({choice.rung}) {problem.flops / ms * 1e-6:.1f} GFLOP/s")
+rate = problem.flops / ms * 1e-6
+print(f"{device.name}: {choice.variant.family} ({choice.rung}) {rate:.1f} GFLOP/s")
 print(f"largest difference to numpy: {error:.1e}")

@@ -184,7 +184,7 @@ def get_validators() -> tuple[tuple[str, str], ...]:
 def get_results() -> tuple[tuple[str, str, str, float], ...]:
     """Return (operator, problem, family, milliseconds) of every tuned problem met so far."""
     rows = {
-        (call.operator, call.choice.problem.key(), call.choice.family, call.choice.ms)
+        (call.operator, call.choice.problem.key(), call.choice.variant.family, call.choice.ms)
         for call in tuned.prepared_calls()
         if call.choice.rung == "exact"
     }

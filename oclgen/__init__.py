@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from search_spaces.session import Session, tune
 
 GENERATOR_VERSION = "3"
-"""Raised whenever a config of an older version would generate another kernel; part of a record."""
+"""Where a record comes from. What its times belong to is its digest (`oclgen.plan.Plan.digest`)."""
 
 __all__ = ["GENERATOR_VERSION", "Session", "tune"]
 

@@ -1,6 +1,6 @@
 """What a kernel family is: the protocol that its module keeps, and what it declares of itself.
 
-It knows no family; `oclgen.families` lists them.
+It knows no family; `oclgen.families` finds them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ class Traits:
     """What tables and tests elsewhere have to know about a family.
 
     Attributes:
+        rank: Of the families that serve an untuned problem, one with a lower rank is preferred.
+        conv_rank: The rank of `conv_as_NAME`, by which a GEMM family serves 1x1 convolutions; None:
+            it has no such face.
         for_cpus: it was made for CPUs and runs anywhere; elsewhere it is the last choice of an
             untuned problem.
         transforming: it computes in a transformed domain, which costs digits: see
@@ -28,6 +31,8 @@ class Traits:
             behind needs instructions that no simulator has.
     """
 
+    rank: int = 1000
+    conv_rank: int | None = None
     for_cpus: bool = False
     transforming: bool = False
     instructions: frozenset[str] = frozenset()

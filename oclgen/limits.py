@@ -1,4 +1,4 @@
-"""What a device allows and who it is, as plain values read once by `oclgen.opencl.device`."""
+"""What a device allows and which one it is, as plain values read once by `oclgen.opencl.device`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KIB = 1024
 POINTER_BYTES = 8
 SCALAR_BYTES = {"int": 4, "long": 8, "float": 4}
 SHARE = 2
-"""Workspaces take at most one of so many parts of a device's memory; data has the others."""
+"""Workspaces take at most 1/SHARE of a device's memory; the rest is for data."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,10 @@ class Variant:
     def __lt__(self, other: Variant) -> bool:
         return self.to_text() < other.to_text()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by values: a face's `Config` (`conv_as_gemm`) is a class that no module names."""
+        return _unpickled, (self.family, self.values())
+
     def serves(self, problem: Problem) -> bool:
         """Say whether the family can compute the problem at all, whatever the config."""
         return _family(self.family).serves(problem)
@@ -104,6 +108,10 @@ class Nested(NamedTuple):
         except ConfigError as error:
             return f"a variant's text: {error}"
         return None
+
+
+def _unpickled(family: str, values: Mapping[str, Any]) -> Variant:
+    return Variant(family, _family(family).Config(**values))
 
 
 def _family(name: str) -> Family:

@@ -16,8 +16,8 @@ CLOSE = 1.1
 def finalists(ranked: Sequence[Best], incumbent: Best | None) -> list[Best]:
     """Return whom to measure again: the best two if they are close, and the incumbent."""
     close = [one for one in ranked[:2] if one.ms <= CLOSE * ranked[0].ms]
-    known = {(one.family, one.config) for one in close}
-    if incumbent is not None and (incumbent.family, incumbent.config) not in known:
+    known = {one.variant for one in close}
+    if incumbent is not None and incumbent.variant not in known:
         close.append(incumbent)
     return close
 
@@ -48,5 +48,4 @@ def duel(
     if not found:
         return None
     first = min(found, key=lambda number: found[number].ms)
-    one = contenders[first]
-    return Best(one.family, one.config, found[first].ms), found[first]
+    return Best(contenders[first].variant, found[first].ms), found[first]

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from oclgen.measurement import Cache, Measurement
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 
 Status = Literal["tuned", "already done", "no variant", "interrupted", "not reached"]
 """`already done`: as many trials as asked for were made before; `no variant`: nothing worked;
@@ -33,9 +34,7 @@ class OutOfTimeError(Exception):
 class Measure(Protocol):
     """How a variant is measured: `oclgen.measuring.measure` does it on a device."""
 
-    def __call__(
-        self, problem: Problem, family: str, config: Any, best_ms: float, /
-    ) -> Measurement:
+    def __call__(self, problem: Problem, variant: Variant, best_ms: float, /) -> Measurement:
         """Return times or why there are none; may give up on what is far slower than `best_ms`.
 
         A variant that fails is a value; an exception says that nothing can be measured at all,
@@ -47,28 +46,24 @@ class Measure(Protocol):
 class Results(Protocol):
     """Where measurements of one device go and come from: `tuned_db.DeviceStore` is one."""
 
-    def record(
-        self, problem: Problem, family: str, config: Any, measurement: Measurement, /
-    ) -> bool:
+    def record(self, problem: Problem, variant: Variant, measurement: Measurement, /) -> bool:
         """Keep a measurement and say whether it is now the winner."""
         ...
 
-    def promote(
-        self, problem: Problem, family: str, config: Any, measurement: Measurement, /
-    ) -> None:
+    def promote(self, problem: Problem, variant: Variant, measurement: Measurement, /) -> None:
         """Keep a measurement and make it the winner."""
         ...
 
-    def measured(self, problem: Problem, /) -> Mapping[tuple[str, str], float]:
-        """Return milliseconds by (family, config JSON) of all that was tried; failures: inf."""
+    def measured(self, problem: Problem, /) -> Mapping[Variant, float]:
+        """Return milliseconds by variant of all that was tried; failures: inf."""
         ...
 
     def trials(self, problem: Problem, /) -> int:
         """Return how many distinct variants were tried."""
         ...
 
-    def incumbent(self, problem: Problem, /) -> tuple[str, Any, float] | None:
-        """Return family, config and milliseconds of the winner."""
+    def incumbent(self, problem: Problem, /) -> tuple[Variant, float] | None:
+        """Return the winner and its milliseconds."""
         ...
 
 
@@ -91,8 +86,7 @@ class Budget:
 class Best:
     """The fastest variant so far."""
 
-    family: str
-    config: Any
+    variant: Variant
     ms: float
 
 
@@ -105,8 +99,7 @@ class Progress:
     count: int
     trial: int
     trials: int
-    family: str
-    config: Any
+    variant: Variant
     measurement: Measurement
     best: Best | None
     outcomes: Mapping[str, int]
@@ -117,7 +110,7 @@ class Progress:
 class TuneResult:
     """What came of one problem. `best` is the winner in the results, `outcomes` counts this run's
     trials by invalidity ("none" for those that were timed), `reason` is the first failure's,
-    `tried` counts the variants of all runs where somebody asked, `notice` says what to keep in mind
+    `tried` counts the variants of all runs (0 if not counted), `notice` says what to keep in mind
     about the times, such as that other work ran on the device.
     """  # noqa: D205
 
@@ -141,7 +134,7 @@ class TuneResult:
         if self.best is None:
             return f"{what}; {self.reason}" if self.reason else what
         rate = self.problem.flops / self.best.ms / 1e6
-        return f"{what}, {self.best.family} {self.best.ms:.4g} ms, {rate:.0f} GFLOP/s"
+        return f"{what}, {self.best.variant.family} {self.best.ms:.4g} ms, {rate:.0f} GFLOP/s"
 
 
 def shortage(results: Sequence[TuneResult], spent: float) -> str:

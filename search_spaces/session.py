@@ -14,10 +14,9 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Any
 
 from oclgen.keys import parse_key, parse_problem
 from oclgen.measurement import Cache, Measurement
@@ -27,6 +26,7 @@ from oclgen.measuring.worker import Worker
 from oclgen.opencl.device import Device, DeviceError, devices, select
 from oclgen.opencl.exclusive import BusyError, exclusive, kind_of, locks
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 from search_spaces.progress import Budget, OutOfTimeError, Progress, TuneResult
 from search_spaces.spread import Turn, tune_network
 from search_spaces.tune import Tuner, require_families
@@ -249,10 +249,10 @@ class Session:
             self._worker = Worker(self.device.index, info, _Limits(self._left), cache)
         return self._worker
 
-    def _measure(self, problem: Problem, family: str, config: Any, best_ms: float) -> Measurement:
+    def _measure(self, problem: Problem, variant: Variant, best_ms: float) -> Measurement:
         assert self._worker is not None
         try:
-            measurement = self._worker.measure(problem, family, config, best_ms)
+            measurement = self._worker.measure(problem, variant, best_ms)
         except WorkerError:
             if self._left() > 0:
                 raise
@@ -261,8 +261,8 @@ class Session:
             raise OutOfTimeError
         return replace(measurement, cache=self._worker.cache)  # of failures, too
 
-    def _measure_in_full(self, problem: Problem, family: str, config: Any) -> Measurement:
-        return self._measure(problem, family, config, inf)
+    def _measure_in_full(self, problem: Problem, variant: Variant) -> Measurement:
+        return self._measure(problem, variant, inf)
 
 
 class _Limits(dict[Stage, float]):
@@ -349,15 +349,10 @@ class Order:
 def take(order: Order) -> TuneResult:
     """Take a turn on a free device of the kind that is asked for.
 
-    The best variant's config comes back as a dict: its class may not be importable elsewhere.
-
     Raises:
         DeviceError: this machine has no such device any more.
     """
     ends = time.monotonic() + order.budget.seconds
     turn = Turn(order.kind, parse_key(order.problem), order.budget, order.slice, _no_report)
     with Session.of_kind(order.kind, order.where, ends) as session:
-        result = session.take(turn, order.families)
-    if result.best is not None:
-        result.best = replace(result.best, config=asdict(result.best.config))
-    return result
+        return session.take(turn, order.families)

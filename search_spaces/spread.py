@@ -1,7 +1,7 @@
-"""Spreads the problems of a network, or of many devices, over whoever measures: in turns.
+"""Spreads the problems of a network, or of many devices, over the processes that measure: in turns.
 
-A turn is a few trials of one problem on one device, by `search_spaces.tune`; which problem is next
-says `search_spaces.scheduler`, who takes the turn is a `Crew`: this process, or many.
+A turn is a few trials of one problem on one device, by `search_spaces.tune`. The next problem
+is chosen by `search_spaces.scheduler`, and a `Crew` takes the turn: this process, or many.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from search_spaces.scheduler import Task, choose
 from search_spaces.tune import Tuner, tune
 
 LOST = 6
-"""So many turns of one problem in a row may be lost with their process before it is given up; it
-rests in between, for 1, 2, 4, 8 and 16 seconds, since a database or a node may come back."""
+"""Turns of one problem in a row that are lost with their process until it is given up; it rests
+in between, for 1, 2, 4, 8 and 16 seconds, since a database or a node may come back."""
 LOOK = 1.0
 """Seconds after which the crew is asked again how many devices it has."""
 
@@ -105,7 +105,7 @@ class Spread:
     _turns: dict[Future[TuneResult], tuple[Lot, int]] = field(default_factory=dict, init=False)
 
     def run(self) -> None:
-        """Give turns until every task is done, seconds are spent or somebody interrupts.
+        """Give turns until every task is done, seconds are spent or Ctrl-C interrupts.
 
         What came of it is in the lots. A turn that is lost with its process is given again.
         """

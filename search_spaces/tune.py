@@ -1,23 +1,22 @@
-"""Tunes problems on one device: which family and config to try, what is kept, when to stop.
+"""Tunes problems on one device: which variants to try, what is kept, when to stop.
 
 How a variant is measured and where the results lie is handed in.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from oclgen.families import FAMILIES, ConfigError, config_from_dict, families_for
+from oclgen.families import FAMILIES, ConfigError, families_for
 from oclgen.limits import Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 from search_spaces.contest import contest
 from search_spaces.duel import duel, finalists
 from search_spaces.progress import (
@@ -34,17 +33,17 @@ from search_spaces.search import Search
 from search_spaces.space import Space, seeds_of, space_of
 
 AHEAD_SHARE = 8
-"""At most one of so many trials that are left is asked for ahead, since it knows less; but for the
-first of a search, which rest on no result."""
+"""At most 1/AHEAD_SHARE of the trials that are left is asked for ahead: such a config rests on
+fewer results. The first of a search rest on none, and are not limited."""
 DUEL_SHARE = 0.1
 """Part of a problem's time that is kept for measuring the best side by side at the end."""
 MOST_OUTSIDE = 2
 """Starts outside of the device's own space that one problem tries. They are other devices' configs,
 and a family's own first seed, which comes before them, was faster in 18 of 20 problems."""
 
-Starts = Callable[[Problem], Iterable[tuple[str, Any]]]
-"""Family and config to try before all others, for instance of similar problems and devices."""
-BuildAhead = Callable[[Problem, str, Any], None]
+Starts = Callable[[Problem], Iterable[Variant]]
+"""Variants to try before all others, for instance of similar problems and devices."""
+BuildAhead = Callable[[Problem, Variant], None]
 """Begins to build a variant that will be measured soon."""
 
 
@@ -66,7 +65,7 @@ class Tuner:
     starts: Starts = lambda _: ()
     report: Callable[[Progress], None] = lambda _: None
     clock: Callable[[], float] = time.monotonic
-    build_ahead: BuildAhead = lambda _problem, _family, _config: None
+    build_ahead: BuildAhead = lambda _problem, _variant: None
     ahead: int = 0
     overlap: bool = True
     label: str = ""
@@ -80,7 +79,7 @@ class Tuner:
         """Return how many variants were tried before, among the families to try."""
         if self.families is None:
             return self.results.trials(problem)
-        return sum(family in self.families for family, _ in self.results.measured(problem))
+        return sum(one.family in self.families for one in self.results.measured(problem))
 
     def incumbent(self, problem: Problem) -> Best | None:
         """Return the winner that is known."""
@@ -172,29 +171,27 @@ class _Run:
     def _try(self) -> None:
         searches = self._searches()
         left = self.tuner.budget.trials - self.before
-        asked: deque[tuple[str, Any]] = deque()
+        asked: deque[Variant] = deque()
         for name in contest(searches, left, self._left):
             ahead = self.tuner.ahead
             if not searches[name].starting:
                 ahead = min(ahead, left // AHEAD_SHARE)
-            asked.append((name, searches[name].ask()))
+            asked.append(Variant(name, searches[name].ask()))
             if ahead:
-                self.tuner.build_ahead(self.problem, *asked[-1])
+                self.tuner.build_ahead(self.problem, asked[-1])
             if len(asked) > ahead:
                 self._measure(searches, asked, keep=ahead if self.tuner.overlap else 0)
         self._measure(searches, asked, keep=0)
 
-    def _measure(
-        self, searches: Mapping[str, Search], asked: deque[tuple[str, Any]], keep: int
-    ) -> None:
+    def _measure(self, searches: Mapping[str, Search], asked: deque[Variant], keep: int) -> None:
         """Measure what was asked for first, until `keep` are left or the time is up."""
         while len(asked) > keep and self.tuner.clock() < self.end:
-            name, config = asked.popleft()
+            variant = asked.popleft()
             best_ms = min((best.ms for best in self.known), default=inf)
-            measurement = self.tuner.measure(self.problem, name, config, best_ms)
-            searches[name].tell(config, measurement.ms)
-            self.tuner.results.record(self.problem, name, config, measurement)
-            self._count(Best(name, config, measurement.ms), measurement)
+            measurement = self.tuner.measure(self.problem, variant, best_ms)
+            searches[variant.family].tell(variant.config, measurement.ms)
+            self.tuner.results.record(self.problem, variant, measurement)
+            self._count(Best(variant, measurement.ms), measurement)
 
     def _searches(self) -> dict[str, Search]:
         """Return a search per family that knows what was measured before.
@@ -216,12 +213,10 @@ class _Run:
                 f"{tuner.label} {problem.key()} {name} {tuner.budget.cache}",
                 tuner.budget.study,
             )
-        for (name, text), ms in tuner.results.measured(problem).items():
-            with suppress(ConfigError):
-                if name in searches:
-                    config = config_from_dict(name, json.loads(text))
-                    searches[name].tell(config, ms)
-                    self.known.append(Best(name, config, ms))
+        for variant, ms in tuner.results.measured(problem).items():
+            if variant.family in searches:
+                searches[variant.family].tell(variant.config, ms)
+                self.known.append(Best(variant, ms))
         return searches
 
     def _starts(self, spaces: dict[str, Space]) -> dict[str, list[Any]]:
@@ -233,8 +228,9 @@ class _Run:
         serving = tuner.serving(problem)
         starts: dict[str, list[Any]] = {}
         outside = 0
-        for name, config in tuner.starts(problem):
-            if name not in serving or config.why_not(problem, tuner.limits) is not None:
+        for variant in tuner.starts(problem):
+            name, config = variant.family, variant.config
+            if name not in serving or variant.why_not(problem, tuner.limits) is not None:
                 continue
             first = starts.setdefault(name, [])
             if self._space(name, spaces).row_of(config) is None:
@@ -250,8 +246,8 @@ class _Run:
             spaces[name] = space_of(name, self.problem, self.tuner.limits)
         return spaces[name]
 
-    def _count(self, variant: Best, measurement: Measurement) -> None:
-        self.known.append(variant)
+    def _count(self, tried: Best, measurement: Measurement) -> None:
+        self.known.append(tried)
         self.result.outcomes[measurement.invalidity] += 1
         self.result.reason = self.result.reason or measurement.reason
         best = min(self.known, key=lambda one: one.ms)
@@ -262,8 +258,7 @@ class _Run:
                 count=self.count,
                 trial=self.before + self.result.trials,
                 trials=self.tuner.budget.trials,
-                family=variant.family,
-                config=variant.config,
+                variant=tried.variant,
                 measurement=measurement,
                 best=best if best.ms < inf else None,
                 outcomes=dict(self.result.outcomes),
@@ -279,9 +274,9 @@ class _Run:
             return
         won = duel(
             contenders,
-            lambda one: self.tuner.measure(self.problem, one.family, one.config, inf),
+            lambda one: self.tuner.measure(self.problem, one.variant, inf),
             lambda: self.tuner.clock() < self.end,
         )
         if won is not None:
             best, measurement = won
-            self.tuner.results.promote(self.problem, best.family, best.config, measurement)
+            self.tuner.results.promote(self.problem, best.variant, measurement)

@@ -1,4 +1,4 @@
-"""The problems that are worth tuning when nobody says which: what common networks are made of.
+"""The problems that are tuned where none are named: what common networks are made of.
 
 What a network really runs, `torch.ocl.explain` tells.
 """

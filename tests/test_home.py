@@ -12,6 +12,7 @@ import pytest
 from oclgen.families import FAMILIES
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
+from oclgen.variant import Variant
 from tests import home
 from tuned_db import Chooser, open_store
 from tuned_db.database import locate
@@ -53,10 +54,10 @@ def test_a_run_leaves_the_home_that_it_was_given_alone(tmp_path: Path) -> None:
     given = tmp_path / "given"
     database = given / ".local/share/oclgen/tuned.sqlite"
     database.parent.mkdir(parents=True)
-    family = FAMILIES["gemm_register"]
+    served = Variant("gemm_register", FAMILIES["gemm_register"].DEFAULT)
     for device in devices():
         bogus = Measurement(samples=(1e-6,), error=0.0)
-        open_store(database).of(device.info).record(PROBLEM, family.NAME, family.DEFAULT, bogus)
+        open_store(database).of(device.info).record(PROBLEM, served, bogus)
     before = files(given)
     assert str(database) in before
     users = {name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"}

@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from oclgen.families import FAMILIES
-
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SETUPTOOLS: dict[str, Any] = PROJECT["tool"]["setuptools"]
@@ -142,12 +140,6 @@ def test_the_readme_shows_commands_that_exist() -> None:
 def test_documents_name_files_that_exist(document: str) -> None:
     for name in re.findall(r"`(\w+/[\w/]+\.(?:py|md|mako))`", (ROOT / document).read_text()):
         assert "NAME" in name or (ROOT / name).is_file(), name
-
-
-def test_the_design_names_every_family() -> None:
-    text = (ROOT / "docs/design.md").read_text()
-    for name in FAMILIES:
-        assert "conv_as_gemm" in name or f"`{name}`" in text, name
 
 
 def test_extras_named_in_the_readme_exist() -> None:

@@ -1,6 +1,6 @@
 """Charts as plain values, and their drawing as SVG without any script.
 
-What is drawn is decided by `tuned_db.analysis` and by who asks; `tuned_db.png` draws the same
+`tuned_db.analysis` and the caller decide what is drawn; `tuned_db.png` draws the same
 values as PNG.
 """
 

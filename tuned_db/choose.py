@@ -1,4 +1,4 @@
-"""Chooses family and config for a problem from what is known, in memory, at dispatch.
+"""Chooses the variant for a problem from what is known, in memory, at dispatch.
 
 It measures nothing, and reads the database in `refresh`, not while a problem waits; where a winner
 of this very device cannot serve, its problem's other measurements are read then.
@@ -6,31 +6,25 @@ of this very device cannot serve, its problem's other measurements are read then
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from math import inf
 from operator import itemgetter
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from oclgen import GENERATOR_VERSION
-from oclgen.families import (
-    TRANSFORMING,
-    ConfigError,
-    config_from_dict,
-    preferred,
-)
+from oclgen.families import TRANSFORMING, ConfigError, preferred
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Cache
 from oclgen.problem import Problem, ProblemError
+from oclgen.variant import Variant
 from tuned_db.database import DatabaseError
 from tuned_db.digests import digest_of
 from tuned_db.nearest import ALIKE, NEAR, distance, kind_of, without_driver
 from tuned_db.plausible import why_implausible
 from tuned_db.record import Record
-from tuned_db.serving import why_not
 from tuned_db.shipped import shipped_records
 
 Rung = Literal["exact", "stale", "nearest", "architecture", "shipped", "default"]
@@ -62,7 +56,7 @@ class Winners(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The variant for a problem. `config` is the family's `Config` and valid for the problem.
+    """The variant that serves a problem; it is valid for the problem and the device.
 
     `ms` is the time measured for this very problem on this device, None where it was not;
     `source_key` is the key of the problem whose record was used, empty for a `DEFAULT`. `verified`
@@ -72,8 +66,7 @@ class Choice:
     """
 
     problem: Problem
-    family: str
-    config: Any
+    variant: Variant
     rung: Rung
     ms: float | None
     source_key: str
@@ -94,7 +87,7 @@ class _Entry:
 
     record: Record
     problem: Problem
-    config: Any
+    variant: Variant
 
 
 class Chooser:
@@ -109,9 +102,8 @@ class Chooser:
         self.skipped: list[str] = []
         self._store = store
         self._memo: dict[Problem, Choice] = {}
-        self._digests: dict[_Entry, str] = {}
         self._claimed: list[Problem] = []
-        self._rejected: set[tuple[Problem, str, Any]] = set()
+        self._rejected: set[tuple[Problem, Variant]] = set()
         self._conv_error: float | None = None
         self._ladder: list[tuple[Rung, _Look, _Pool]] = []
         self.refresh()
@@ -130,14 +122,14 @@ class Chooser:
             self._memo[problem] = choice
         return choice
 
-    def starts(self, problem: Problem, count: int = 10) -> list[tuple[str, Any]]:
-        """Return the `count` best records' family and config for `problem`, to tune from.
+    def starts(self, problem: Problem, count: int = 10) -> list[Variant]:
+        """Return the `count` best records' variants for `problem`, to tune from.
 
         Reads the winners anew: what was tuned a minute ago is a good start for the next shape.
         """
         self.refresh()
         known = (choice for choice in self.candidates(problem) if choice.rung != "default")
-        return list(dict.fromkeys((choice.family, choice.config) for choice in known))[:count]
+        return list(dict.fromkeys(choice.variant for choice in known))[:count]
 
     def reject(self, choice: Choice) -> Choice:
         """Return the next best variant, after `choice` failed to build or to run here.
@@ -145,7 +137,7 @@ class Chooser:
         Raises:
             NoVariantError: nothing is left.
         """
-        self._rejected.add((choice.problem, choice.family, choice.config))
+        self._rejected.add((choice.problem, choice.variant))
         self._memo.pop(choice.problem, None)
         return self.choose(choice.problem)
 
@@ -161,7 +153,7 @@ class Chooser:
 
     def refresh(self) -> None:
         """Read the winners anew and forget what was chosen, after a tuning or an import."""
-        self.skipped, self._digests = [], {}
+        self.skipped = []
         mine = list(self._read(self._store.relatives(self.info) if self._store else ()))
         shipped = list(self._read(shipped_records()))
         here = _Pool(e for e in mine if _same_device(e.record.device, self.info))
@@ -228,10 +220,9 @@ class Chooser:
     def _read(self, records: Iterable[Record]) -> Iterator[_Entry]:
         for record in records:
             try:
-                config = config_from_dict(record.family, json.loads(record.config))
                 problem = parse_key(record.problem)
                 if (reason := why_implausible(record, problem)) is None:
-                    yield _Entry(record, problem, config)
+                    yield _Entry(record, problem, record.variant)
                 else:
                     self.skipped.append(f"{record.problem}: {reason}")
             except (ConfigError, ProblemError) as error:
@@ -247,14 +238,13 @@ class Chooser:
                 record = entry.record
                 if (
                     self._is_close_enough(problem, record.family, record.error)
-                    and self._fits(problem, record.family, entry.config)
+                    and self._fits(problem, entry.variant)
                     and (rung != "exact" or self._is_of_today(entry))
                 ):
                     ms = record.ms if rung in ("exact", "stale") else None
                     yield Choice(
                         problem,
-                        record.family,
-                        entry.config,
+                        entry.variant,
                         rung,
                         ms,
                         record.problem,
@@ -262,38 +252,33 @@ class Chooser:
                         record.verified,
                         record.cache,
                     )
-        for family in preferred(problem, self.limits):
-            if self._is_close_enough(problem, family.NAME, None) and self._fits(
-                problem, family.NAME, family.DEFAULT
+        for variant in self._defaults(problem):
+            if self._is_close_enough(problem, variant.family, None) and self._fits(
+                problem, variant
             ):
-                last = len(self._ladder)
-                yield Choice(problem, family.NAME, family.DEFAULT, "default", None, "", last)
+                yield Choice(problem, variant, "default", None, "", len(self._ladder))
+
+    def _defaults(self, problem: Problem) -> list[Variant]:
+        return [Variant(one.NAME, one.DEFAULT) for one in preferred(problem, self.limits)]
 
     def _is_close_enough(self, problem: Problem, family: str, error: float | None) -> bool:
         if self._conv_error is None or problem.op != "conv":
             return True
         return family not in TRANSFORMING if error is None else error <= self._conv_error
 
-    def _fits(self, problem: Problem, family: str, config: Any) -> bool:
-        rejected = (problem, family, config) in self._rejected
-        return not rejected and why_not(problem, family, config, self.limits) is None
+    def _fits(self, problem: Problem, variant: Variant) -> bool:
+        rejected = (problem, variant) in self._rejected
+        return not rejected and variant.why_not(problem, self.limits) is None
 
     def _is_of_today(self, entry: _Entry) -> bool:
         """Say whether today's kernels were measured; generated for those that would serve alone."""
-        record = entry.record
-        if record.digest is None:
-            return False
-        known = self._digests.get(entry)
-        if known is None:
-            known = digest_of(entry.problem, record.family, entry.config) or "none"
-            self._digests[entry] = known
-        return known == record.digest
+        digest = entry.record.digest
+        return digest is not None and digest == digest_of(entry.problem, entry.variant)
 
     def _why_none(self, problem: Problem) -> str:
         reasons = [
-            f"{family.NAME}: "
-            f"{why_not(problem, family.NAME, family.DEFAULT, self.limits) or 'failed here'}"
-            for family in preferred(problem, self.limits)
+            f"{one.family}: {one.why_not(problem, self.limits) or 'failed here'}"
+            for one in self._defaults(problem)
         ]
         why = "; ".join(reasons) or "no family serves it"
         return f"nothing computes {problem.key()} on {self.info.name}: {why}"

@@ -1,6 +1,6 @@
 """Opens a database: where it lies, its schema brought up to date, and its errors as sentences.
 
-What is asked of it is `tuned_db.store`'s business.
+`tuned_db.store` asks and writes.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def translated(name: str) -> Iterator[None]:
         raise DatabaseError(f"{name} {error}, or choose another with --db.") from error
     except (DBAPIError, sqlite3.Error) as error:
         raise DatabaseError(_sentence(name, _reason(error))) from error
-    except (UnicodeDecodeError, JSONDecodeError) as error:  # a text that nobody wrote
+    except (UnicodeDecodeError, JSONDecodeError) as error:  # a damaged text
         raise DatabaseError(_sentence(name, f"malformed text: {error}")) from error
     except NoSuchModuleError as error:
         raise DatabaseError(f"{name}: SQLAlchemy knows no such kind of database.") from error

@@ -1,6 +1,6 @@
 """Files of records: JSON lines, sorted, a schema line first, so that people can diff and share.
 
-Merging them into a database is `tuned_db.store`'s business.
+`tuned_db.store` merges them into a database.
 """
 
 from __future__ import annotations

@@ -14,11 +14,12 @@ from typing import Annotated, Any, get_type_hints
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from oclgen import GENERATOR_VERSION
-from oclgen.families import ConfigError, config_from_dict
+from oclgen.families import ConfigError
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache
 from oclgen.problem import ProblemError
+from oclgen.variant import Variant
 
 LEAST_MS = 1e-6
 """A nanosecond, in which devices count: times are kept to it, and none is less."""
@@ -117,6 +118,15 @@ class Record:
         return json_object(self.config)
 
     @property
+    def variant(self) -> Variant:
+        """The variant that was measured.
+
+        Raises:
+            ConfigError: no family has this name and these parameters today.
+        """
+        return Variant.from_values(self.family, self.parameters)
+
+    @property
     def verified(self) -> bool:
         """Whether who owns the database measured it, so that the times are no mere claim."""
         return not self.origin
@@ -136,7 +146,7 @@ class Record:
             return
         try:
             parse_key(self.problem)
-            config_from_dict(self.family, json_object(self.config))
+            _ = self.variant
         except (ProblemError, ConfigError) as error:
             raise RecordError(str(error)) from error
 

@@ -1,4 +1,4 @@
-"""Statements on the tables, to be composed inside somebody's transaction.
+"""Statements on the tables, to be composed inside a caller's transaction.
 
 Nothing here opens, begins or commits; `tuned_db.store` does.
 """
@@ -32,6 +32,7 @@ from sqlalchemy.orm import aliased
 
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Measurement
+from oclgen.variant import Variant
 from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import LEAST_MS, Record, RecordError
 
@@ -94,12 +95,12 @@ def _inserted(connection: Connection, statement: Any) -> int:
 
 
 def columns_of(
-    family: str, config: str, measurement: Measurement, digest: str | None = None
+    variant: Variant, measurement: Measurement, digest: str | None = None
 ) -> dict[str, Any]:
     """Return a measurement made here as columns; times are kept to the nanosecond."""
     return {
-        "family": family,
-        "config": config,
+        "family": variant.family,
+        "config": variant.to_json(),
         **_times(measurement.samples),
         "error": measurement.error if isfinite(measurement.error) else None,
         "invalidity": measurement.invalidity,

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, inspect, select, text
 MIGRATIONS = resources.files("tuned_db").joinpath("migrations")
 VERSION_TABLE = "oclgen_schema"
 MIGRATION_LOCK = 0x6F636C67
-"""Any number that nobody else locks on a server; this one spells "oclg"."""
+"""Key of an advisory lock that no other program should use; it spells "oclg"."""
 
 
 class SchemaError(RuntimeError):

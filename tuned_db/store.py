@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
 from oclgen import GENERATOR_VERSION
-from oclgen.families import ConfigError, config_from_dict, config_to_json
+from oclgen.families import ConfigError
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache, Measurement
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 from tuned_db import rows
 from tuned_db.database import Database, locate, open_database
 from tuned_db.digests import digest_of
@@ -38,7 +40,7 @@ def open_store(where: str | os.PathLike[str] | None = None) -> Store:
 
 
 def open_existing(where: str | os.PathLike[str] | None = None) -> Store:
-    """Open a database as `open_store` does, but make none: for whoever reads, or a typing error.
+    """Open a database as `open_store` does, but create none: a mistyped path is an error.
 
     Raises:
         DatabaseError: there is none, or it cannot be opened.
@@ -129,13 +131,13 @@ class DeviceStore:
     def __init__(self, database: Database, info: DeviceInfo, cache: Cache = "warm") -> None:
         self._database, self._info, self._cache = database, info, cache
 
-    def record(self, problem: Problem, family: str, config: Any, measurement: Measurement) -> bool:
+    def record(self, problem: Problem, variant: Variant, measurement: Measurement) -> bool:
         """Keep a measurement, failures too, and say whether it became the winner.
 
         Raises:
             ValueError: its times were taken with cold caches, and these results are of warm ones.
         """
-        row = self._columns(problem, family, config, measurement)
+        row = self._columns(problem, variant, measurement)
         with self._database.writing() as connection:
             tuning = self._tuning(connection, problem)
             key = rows.add_here(connection, tuning, row)
@@ -145,7 +147,7 @@ class DeviceStore:
                 rows.crown_best(connection, tuning)  # it may be the claim that failed here
             return False
 
-    def promote(self, problem: Problem, family: str, config: Any, measurement: Measurement) -> None:
+    def promote(self, problem: Problem, variant: Variant, measurement: Measurement) -> None:
         """Keep a measurement and make it the winner: it won side by side against the others.
 
         Raises:
@@ -153,19 +155,18 @@ class DeviceStore:
         """
         if not measurement.ok:
             raise ValueError(f"a failure cannot win: {measurement.invalidity}")
-        row = self._columns(problem, family, config, measurement) | {"promoted": True}
+        row = self._columns(problem, variant, measurement) | {"promoted": True}
         with self._database.writing() as connection:
             tuning = self._tuning(connection, problem)
             key = rows.add_here(connection, tuning, row)
             rows.set_tuning(connection, tuning, winner_id=key)
 
     def _columns(
-        self, problem: Problem, family: str, config: Any, measurement: Measurement
+        self, problem: Problem, variant: Variant, measurement: Measurement
     ) -> dict[str, Any]:
         if measurement.ok and measurement.cache == "cold" != self._cache:
             raise ValueError("times with cold caches are no results for warm ones")
-        digest = digest_of(problem, family, config) if measurement.ok else None
-        return rows.columns_of(family, config_to_json(config), measurement, digest)
+        return rows.columns_of(variant, measurement, digest_of(problem, variant))
 
     def note_peak(self, gflops: float, gbytes: float) -> None:
         """Keep what the device was measured to reach: fp32 GFLOP/s, GB/s of a copy.
@@ -190,40 +191,62 @@ class DeviceStore:
             query = self._only(rows.winners(), problem)
             return next(rows.records_of(connection, query), None)
 
-    def incumbent(self, problem: Problem) -> tuple[str, Any, float] | None:
-        """Return family, config and milliseconds of the winner; None if it no longer parses."""
+    def incumbent(self, problem: Problem) -> tuple[Variant, float] | None:
+        """Return the winner and its milliseconds; None if it no longer parses."""
         if (record := self.winner(problem)) is None:
             return None
         try:
-            config = config_from_dict(record.family, json_object(record.config))
+            return record.variant, record.ms
         except ConfigError:
             return None
-        return record.family, config, record.ms
 
-    def measured(self, problem: Problem) -> dict[tuple[str, str], float]:
-        """Return milliseconds by (family, config JSON) of what was tried here; failures: inf.
+    def measured(self, problem: Problem) -> dict[Variant, float]:
+        """Return milliseconds of what was tried here with today's kernels; failures: inf.
 
-        What failed with warm caches fails with cold ones.
+        What failed with warm caches fails with cold ones. A measurement whose digest is not the
+        one of the kernels that are generated today is left out: its variant is tried again.
         """
-        asked = (
-            select(MeasurementRow.family, MeasurementRow.config, MeasurementRow.ms)
-            .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
-            .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
-            .where(MeasurementRow.origin == "")
-            .where(MeasurementRow.ms.is_(None) | (TuningRow.cache == self._cache))
-        )
-        found: dict[tuple[str, str], float] = {}
-        with self._database.reading() as connection:
-            for family, config, ms in connection.execute(self._about(asked, problem)):
-                best = found.get((family, config), inf)
-                found[family, config] = min(best, inf if ms is None else ms)
+        found: dict[Variant, float] = {}
+        for trial in self._tried(problem):
+            if trial.is_of_today and (trial.cache == self._cache or trial.ms == inf):
+                found[trial.variant] = min(found.get(trial.variant, inf), trial.ms)
         return found
 
     def trials(self, problem: Problem) -> int:
-        """Return how many distinct variants were tried here; what others tried does not count."""
+        """Return how many distinct variants were tried here with today's kernels.
+
+        What others tried does not count. What was pruned counts, unless something that was kept is
+        of other kernels.
+        """
+        tried = [one for one in self._tried(problem) if one.cache == self._cache]
+        of_today = {one.variant for one in tried if one.is_of_today}
+        if any(one.variant not in of_today for one in tried):
+            return len(of_today)
         asked = select(TuningRow.trials).join(DeviceRow, DeviceRow.id == TuningRow.device_id)
         with self._database.reading() as connection:
             return int(connection.execute(self._only(asked, problem)).scalar() or 0)
+
+    def _tried(self, problem: Problem) -> list[_Trial]:
+        """Return what was measured here, of those variants that are read today.
+
+        A failure from before failures had digests counts as one of today.
+        """
+        columns = ("family", "config", "ms", "digest")
+        asked = (
+            select(*(getattr(MeasurementRow, name) for name in columns), TuningRow.cache)
+            .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
+            .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
+            .where(MeasurementRow.origin == "")
+        )
+        with self._database.reading() as connection:
+            found = connection.execute(self._about(asked, problem)).all()
+        trials = []
+        for family, config, ms, digest, cache in found:
+            with suppress(ConfigError):
+                variant = Variant.from_values(family, json_object(config))
+                today = digest is None or digest == digest_of(problem, variant)
+                trials.append(_Trial(variant, inf if ms is None else ms, cache, today))
+        return trials
 
     def _tuning(self, connection: Connection, problem: Problem) -> int:
         key = (self._info, GENERATOR_VERSION, problem.key(), self._cache)
@@ -240,6 +263,15 @@ class DeviceStore:
             TuningRow.generator == GENERATOR_VERSION,
             *rows.is_device(self._info),
         )
+
+
+class _Trial(NamedTuple):
+    """A measurement made here; `is_of_today`: the kernels it ran are those generated today."""
+
+    variant: Variant
+    ms: float
+    cache: Cache
+    is_of_today: bool
 
 
 def _merge(connection: Connection, record: Record, origin: str) -> bool:

@@ -1,6 +1,6 @@
 """Tokens that let people write to a database that is served; only their hashes are kept.
 
-Who is asked for one, and over which protocol, is `tuned_db.service`'s business.
+`tuned_db.service` asks for them, over HTTP.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def revoke_token(database: Database, name: str) -> None:
     """Take away what `name` may write from now on; what was written stays.
 
     Raises:
-        TokenError: nobody of that name has a token.
+        TokenError: no token has this name.
     """
     with database.writing() as connection:
         removed = connection.execute(delete(TokenRow).filter_by(name=name)).rowcount

@@ -1,6 +1,6 @@
 """Housekeeping of a database: taking in another one whole, and dropping what is not wanted.
 
-Records one by one are `tuned_db.store`'s business, files of them `tuned_db.exchange`'s.
+`tuned_db.store` takes records one by one, `tuned_db.exchange` files of them.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from oclgen.measurement import Measurement
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 from tuned_db.choose import Choice, Chooser, NoVariantError
 from tuned_db.store import DeviceStore
 
-Measure = Callable[[Problem, str, Any], Measurement]
+Measure = Callable[[Problem, Variant], Measurement]
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ def verify(
     for claim in claims:
         choice: Choice | None = claim
         while choice is not None and not choice.verified:
-            measurement = measure(choice.problem, choice.family, choice.config)
-            results.record(choice.problem, choice.family, choice.config, measurement)
+            measurement = measure(choice.problem, choice.variant)
+            results.record(choice.problem, choice.variant, measurement)
             yield Verdict(choice, measurement)
             choice = None if measurement.ok else _next(chooser, choice)
     chooser.refresh()

@@ -20,7 +20,6 @@ from benchmarks.peers.clblast import Clblast
 from benchmarks.tasks import networks, pointwise
 from benchmarks.timing import Clock, Prepare, Prepared, calls, steps, wall_ms
 from oclgen import GENERATOR_VERSION
-from oclgen.families import FAMILIES, config_to_json
 from oclgen.keys import parse_key
 from oclgen.measuring import peak
 from oclgen.measuring.excerpt import WORK_PER_ELEMENT
@@ -126,10 +125,10 @@ class Ours:
 
     def _problem(self, problem: Problem) -> Prepared:
         prepared, error = self._prepared(problem)
-        variant = prepared.variant
+        variant, source = prepared.chosen
         notes = {
-            "variant": f"{variant.family}, {variant.source}",
-            "config": config_to_json(variant.config),
+            "variant": f"{variant.family}, {source}",
+            "config": variant.to_json(),
             "error": error,
             "tuned": (int(bool(self.wishes.trials) or self._is_tuned(problem)), 1),
         }
@@ -147,16 +146,16 @@ class Ours:
         buffers = self._buffers(problem)
         if self.wishes.trials:
             bench = Bench(self.device, problem)
-            variant = searched(bench, self.wishes.trials, self.wishes.families)
-            prepared = ready(self.device, problem, variant, buffers)
+            chosen = searched(bench, self.wishes.trials, self.wishes.families)
+            prepared = ready(self.device, problem, chosen, buffers)
         else:
             prepared = known(self._chooser, self.device, problem, buffers)
             if not (self.wishes.check or _work(problem) <= CHECKED):
                 return prepared, None
             bench = Bench(self.device, problem)
-        found = FAMILIES[prepared.variant.family].plan(problem, prepared.variant.config)
-        if not (verdict := bench.measure(found, 0.0)).ok:
-            raise RuntimeError(f"{prepared.variant.family} fails: {verdict.reason}")
+        variant = prepared.chosen.variant
+        if not (verdict := bench.measure(variant.plan(problem), 0.0)).ok:
+            raise RuntimeError(f"{variant.family} fails: {verdict.reason}")
         return prepared, verdict.error
 
     def _buffers(self, problem: Problem) -> dict[str, Any]:
@@ -195,7 +194,7 @@ class Ours:
 
     def _build(self, problem: Problem) -> None:
         choice = self._chooser.choose(problem)
-        for launch in FAMILIES[choice.family].plan(problem, choice.config).launches:
+        for launch in choice.variant.plan(problem).launches:
             self.device.build(launch.source)
 
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
-from oclgen.families import FAMILIES, families_for
+from oclgen.families import families_for
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import BuildError, Device, LaunchError, PreparedPlan
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 from search_spaces.contest import contest
 from search_spaces.search import Search
 from search_spaces.space import seeds_of, space_of
 from tuned_db.choose import Chooser
 
 
-class Variant(NamedTuple):
-    """A family, its config, and where the choice comes from: a rung, or the search."""
+class Sourced(NamedTuple):
+    """A variant, and where the choice of it comes from: a rung, or the search."""
 
-    family: str
-    config: Any
+    variant: Variant
     source: str
 
 
@@ -34,9 +34,9 @@ def known(chooser: Chooser, device: Device, problem: Problem, buffers: Any) -> P
     """
     choice = chooser.choose(problem)
     while True:
-        variant = Variant(choice.family, choice.config, choice.source)
+        chosen = Sourced(choice.variant, choice.source)
         try:
-            prepared = ready(device, problem, variant, buffers)
+            prepared = ready(device, problem, chosen, buffers)
             prepared.plan.run()
             return prepared
         except (BuildError, LaunchError):
@@ -46,22 +46,22 @@ def known(chooser: Chooser, device: Device, problem: Problem, buffers: Any) -> P
 class PreparedVariant(NamedTuple):
     """A variant whose plan is built and has its buffers."""
 
-    variant: Variant
+    chosen: Sourced
     plan: PreparedPlan
 
 
-def ready(device: Device, problem: Problem, variant: Variant, buffers: Any) -> PreparedVariant:
+def ready(device: Device, problem: Problem, chosen: Sourced, buffers: Any) -> PreparedVariant:
     """Return a variant prepared to compute on `buffers`, by role.
 
     Raises:
         BuildError: the compiler refused a program.
         LaunchError: there is no room for a workspace.
     """
-    plan = FAMILIES[variant.family].plan(problem, variant.config)
-    return PreparedVariant(variant, device.prepare(plan, buffers))
+    plan = chosen.variant.plan(problem)
+    return PreparedVariant(chosen, device.prepare(plan, buffers))
 
 
-def searched(bench: Bench, trials: int, families: tuple[str, ...]) -> Variant:
+def searched(bench: Bench, trials: int, families: tuple[str, ...]) -> Sourced:
     """Return the fastest right variant of `trials`; `families` are all that serve if there is none.
 
     Raises:
@@ -75,12 +75,12 @@ def searched(bench: Bench, trials: int, families: tuple[str, ...]) -> Variant:
     }
     best_ms, best, reason = inf, None, "no family serves it"
     for name in contest(searches, trials, lambda: inf):
-        config = searches[name].ask()
-        measurement = bench.measure(FAMILIES[name].plan(problem, config), best_ms)
-        searches[name].tell(config, measurement.ms)
+        variant = Variant(name, searches[name].ask())
+        measurement = bench.measure(variant.plan(problem), best_ms)
+        searches[name].tell(variant.config, measurement.ms)
         reason = measurement.reason or reason
         if measurement.ms < best_ms:
-            best_ms, best = measurement.ms, Variant(name, config, f"{trials} trials")
+            best_ms, best = measurement.ms, Sourced(variant, f"{trials} trials")
     if best is None:
         raise RuntimeError(f"none of {trials} variants of {problem.key()} works: {reason[:200]}")
     return best

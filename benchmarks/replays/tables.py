@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oclgen.variant import Variant
 from search_spaces.space import Space
 from search_spaces.values import Value
 
@@ -129,6 +130,6 @@ def measure_table(key: str, family: str, device: str, only: dict[str, str], path
         out = csv.writer(file)
         out.writerow([*varied, "ms"])
         for done, config in enumerate(configs, 1):
-            ms = min(worker.measure(problem, family, config).samples, default=inf)
+            ms = min(worker.measure(problem, Variant(family, config)).samples, default=inf)
             out.writerow([*(getattr(config, name) for name in varied), f"{ms:.6g}"])
             print(f"\r{done} of {len(configs)}", end="", file=sys.stderr, flush=True)

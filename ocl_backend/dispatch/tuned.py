@@ -20,7 +20,6 @@ from ocl_backend.dispatch.kept_weights import Weights
 from ocl_backend.dispatch.prepared_plan import PreparedPlan, prepare_plan
 from ocl_backend.dispatch.settings import CONV_ACCURACY, TUNE_FIRST
 from ocl_backend.fusion import held, recall
-from oclgen.families import FAMILIES, config_to_json
 from oclgen.opencl.device import BuildError, LaunchError, devices
 from oclgen.plan import Plan
 from oclgen.problem import DTYPES, Problem
@@ -187,7 +186,7 @@ def tuned_call(
         choice = chooser(device).choose(problem)
     while True:
         try:
-            plan = FAMILIES[choice.family].plan(problem, choice.config)
+            plan = choice.variant.plan(problem)
             roles = dict.fromkeys(problem.buffers, DTYPES[problem.dtype])
             if prologue is not None:
                 plan, roles = prologue.before(plan, problem), prologue.roles(problem)
@@ -195,8 +194,8 @@ def tuned_call(
             return TunedCall(operator, device, choice, launch, plan.replaceable)
         except (BuildError, LaunchError) as error:
             warnings.warn(
-                f"{problem.key()}: {choice.family} from rung {choice.rung!r} does not build and "
-                f"the next best is taken. Tune the problem anew. {error}",
+                f"{problem.key()}: {choice.variant.family} from rung {choice.rung!r} does not "
+                f"build and the next best is taken. Tune the problem anew. {error}",
                 stacklevel=2,
             )
             choice = chooser(device).reject(choice)
@@ -260,8 +259,8 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
             operator,
             choice.problem.key(),
             choice.source,
-            choice.family,
-            config_to_json(choice.config),
+            choice.variant.family,
+            choice.variant.to_json(),
         )
         for (operator, choice), count in counts.items()
     )

@@ -1,88 +1,44 @@
 """The kernel families: every way this project knows to solve a problem.
 
-A family is a module: parameters as a frozen `Config`, the rule that says why one cannot serve,
-a `DEFAULT` that is valid everywhere, and `plan`, which turns problem and config into text.
+A family is a module of a folder here, under its own name, that keeps `oclgen.family.Family`:
+parameters as a frozen `Config`, the rule that says why one cannot serve, a `DEFAULT` that is valid
+everywhere, and `plan`, which turns problem and config into text. The folders are walked: a module
+with a `NAME` and `TRAITS` is a family, and nothing else lists it.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import cast
 
-from oclgen.families.conv import (
-    conv_async,
-    conv_gemm,
-    conv_mma,
-    conv_narrow_weights,
-    conv_register,
-    conv_register_weights,
-)
 from oclgen.families.conv.conv_as_gemm import conv_as_gemm
-from oclgen.families.depthwise import (
-    depthwise,
-    depthwise_pixels,
-    depthwise_pixels_weights,
-    depthwise_weights,
-)
-from oclgen.families.gemm import (
-    gemm_async,
-    gemm_columns,
-    gemm_dot,
-    gemm_mma,
-    gemm_pairs,
-    gemm_register,
-    gemm_staged,
-    gemm_tma,
-)
-from oclgen.families.winograd import (
-    winograd_blocked,
-    winograd_fused,
-    winograd_staged,
-    winograd_weights,
-)
 from oclgen.family import Family
 from oclgen.limits import Limits
 from oclgen.parameters import ConfigError
 from oclgen.problem import Problem
-from oclgen.variant import Variant
 
-__all__ = [
-    "FAMILIES", "TRANSFORMING", "ConfigError", "Family", "config_from_dict", "config_to_json",
-    "families_for", "preferred",
-]  # fmt: skip
+__all__ = ["FAMILIES", "TRANSFORMING", "ConfigError", "Family", "families_for", "preferred"]
 
-_MODULES: tuple[Family, ...] = (
-    gemm_mma,
-    gemm_tma,
-    gemm_pairs,
-    gemm_register,
-    gemm_async,
-    gemm_staged,
-    gemm_dot,
-    gemm_columns,
-    conv_mma,
-    depthwise,
-    depthwise_weights,
-    depthwise_pixels,
-    depthwise_pixels_weights,
-    winograd_blocked,
-    conv_register,
-    conv_register_weights,
-    winograd_staged,
-    winograd_weights,
-    conv_gemm,
-    conv_async,
-    conv_narrow_weights,
-    winograd_fused,
-    conv_as_gemm(gemm_mma),
-    conv_as_gemm(gemm_pairs),
-    conv_as_gemm(gemm_register),
-    conv_as_gemm(gemm_async),
-    conv_as_gemm(gemm_staged),
-)
 
-FAMILIES: dict[str, Family] = {module.NAME: module for module in _MODULES}
+def _modules() -> Iterator[Family]:
+    """Yield the modules of the folders here that are families; others are their shared parts."""
+    for folder in iter_modules(__path__, f"{__name__}."):
+        for found in iter_modules(import_module(folder.name).__path__ if folder.ispkg else ()):
+            module = import_module(f"{folder.name}.{found.name}")
+            if hasattr(module, "TRAITS") and found.name == module.NAME:
+                yield cast(Family, module)
+
+
+def _families() -> dict[str, Family]:
+    modules = list(_modules())
+    faces = [conv_as_gemm(one) for one in modules if one.TRAITS.conv_rank is not None]
+    found: list[Family] = [*modules, *faces]
+    return {one.NAME: one for one in sorted(found, key=lambda one: (one.TRAITS.rank, one.NAME))}
+
+
+FAMILIES: dict[str, Family] = _families()
 """Every family by name, in the order in which an untuned problem prefers them."""
 
 TRANSFORMING = frozenset(name for name, one in FAMILIES.items() if one.TRAITS.transforming)
@@ -99,17 +55,3 @@ def preferred(problem: Problem, limits: Limits) -> list[Family]:
     on_cpu = limits.kind == "cpu"
     families = families_for(problem)
     return sorted(families, key=lambda one: not on_cpu and one.TRAITS.for_cpus)
-
-
-def config_to_json(config: Any) -> str:
-    """Return a config as canonical JSON: sorted keys, no blanks."""
-    return json.dumps(asdict(config), sort_keys=True, separators=(",", ":"))
-
-
-def config_from_dict(family: str, values: dict[str, Any]) -> Any:
-    """Return the config of `family` with these values.
-
-    Raises:
-        ConfigError: see `Variant.from_values`.
-    """
-    return Variant.from_values(family, values).config

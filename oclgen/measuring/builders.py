@@ -61,10 +61,9 @@ class Builders:
             child.close()
 
     def _build(self, key: Key) -> Built:
-        problem, variant = key
         child = self._idle.get()
         try:
-            answer: Built = child.ask((problem, variant.family, variant.values()), "compiling")
+            answer: Built = child.ask(key, "compiling")
         except ChildError as error:
             return error.as_failure()
         except WorkerError:  # no process to be had: the one that measures builds it

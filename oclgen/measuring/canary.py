@@ -1,6 +1,6 @@
 """Buffers between two guard zones, which tell whether a kernel wrote where it must not.
 
-What is in the buffers, and whether it is right, is `oclgen.measuring.measure`'s business.
+`oclgen.measuring.measure` fills the buffers and checks what kernels write into them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oclgen.opencl.device import Device
 GUARD = 4096
 """Bytes of a zone: a page, so that no device aligns the buffer behind it otherwise than before."""
 CANARY, POISON = 0xA7, 0xFF
-"""Bytes in the zones, and those in a buffer that nobody wrote: NaN in fp32, fp16 and bf16."""
+"""Bytes in the zones, and those in a buffer before it is written: NaN in fp32, fp16 and bf16."""
 
 
 @dataclass(frozen=True)

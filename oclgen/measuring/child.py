@@ -1,6 +1,6 @@
 """A process of our own that may die: starts it, asks it, and says how and when it ended.
 
-What it does with a question is `oclgen.measuring.worker`'s business.
+What the process does with a question is in `oclgen.measuring.worker`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class Child:
         except (EOFError, OSError):
             message = f"ended the process ({self._cause_of_death()})"
             raise ChildError(stage, message, timed_out=False) from None
-        except BaseException:  # an interrupt: the answer that is under way belongs to nobody
+        except BaseException:
+            # an interrupt: the answer under way must not be read as that to the next question
             self.close()
             raise
 

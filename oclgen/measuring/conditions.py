@@ -1,6 +1,6 @@
 """Clocks and temperatures of a device, where it or its system tells; reading them costs little.
 
-It judges nothing: they are noted beside a measurement, for whoever wonders about its time.
+It judges nothing: they are noted beside a measurement, where they may explain an odd time.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from oclgen.problem import ConvProblem, GemmProblem, Problem
 AFFORDABLE = 8e9
 """Work of a float64 reference that is computed whole: some seconds in numpy."""
 WORK_PER_ELEMENT = 100
-"""An element read or written costs numpy about as much as so many operations of a product."""
+"""Operations of a product that cost numpy as much as one element read or written."""
 
 Indices = NDArray[np.intp]
 

@@ -1,6 +1,6 @@
 """Measures one variant on a device: build, verify against float64, time; failures are values.
 
-Which variant to measure and where the result goes is the search's and the database's business.
+The search decides which variant is measured, and the database keeps the result.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KNOWN = 0.005
 LOSER = 1.5
 """A variant none of whose first samples comes within this factor of the best time has lost."""
 HOPELESS = 3.0
-"""One whose first launch takes so many times the best is not timed any further."""
+"""A variant whose first launch takes this many times the best is not timed any further."""
 SPOT_BYTES = 32 * 2**20
 """What is read back of each input after a variant, to see whether it was written to."""
 FLUSH_BYTES = 64 * 2**20

@@ -12,12 +12,13 @@ import secrets
 import sys
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache, Measurement
 from oclgen.measuring.builders import Builders
 from oclgen.measuring.child import TIMEOUTS, Child, ChildError, Stage, WorkerError
+from oclgen.parameters import ConfigError
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 
@@ -59,24 +60,22 @@ class Worker:
         """Whether builds may go on while the device measures: a CPU's cores are the device."""
         return self.info.kind != "cpu"
 
-    def build_ahead(self, problem: Problem, family: str, config: Any) -> None:
+    def build_ahead(self, problem: Problem, variant: Variant) -> None:
         """Begin to build a variant that will be measured soon."""
-        self._builders.start(problem, Variant(family, config))
+        self._builders.start(problem, variant)
 
     def measure(
-        self, problem: Problem, family: str, config: Any, best_ms: float = float("inf")
+        self, problem: Problem, variant: Variant, best_ms: float = float("inf")
     ) -> Measurement:
         """Return times of a variant, or why there are none: a crash and a hang are reasons too.
 
         Raises:
             WorkerError: no child can be had.
         """
-        variant = Variant(family, config)
         built = self._builders.take(problem, variant, alone=not self.overlaps)
         if isinstance(built, Measurement):
             return built
-        asked = (problem, family, variant.values())
-        question = (*asked, best_ms, self.seed, self.cache, built)
+        question = (problem, variant, best_ms, self.seed, self.cache, built)
         try:
             answer: Measurement = self._child.ask(question, "preparing")
         except ChildError as error:
@@ -109,13 +108,16 @@ def serve_measurements(pipe: Connection, device: Device) -> None:
     bench: Bench | None = None
     while True:
         try:
-            problem, family, values, best_ms, seed, cache, binaries = pipe.recv()
+            problem, variant, best_ms, seed, cache, binaries = pipe.recv()
         except EOFError:
             return
+        except ConfigError as error:  # a family that this process does not know
+            pipe.send(_surprise(error))
+            continue
         if bench is None or (bench.problem, bench.seed) != (problem, seed):
             device.forget_programs()
             bench = Bench(device, problem, seed, cache)
-        pipe.send(_measurement(pipe, bench, family, values, best_ms, binaries))
+        pipe.send(_measurement(pipe, bench, variant, best_ms, binaries))
 
 
 def serve_builds(pipe: Connection, device: Device) -> None:
@@ -124,11 +126,14 @@ def serve_builds(pipe: Connection, device: Device) -> None:
 
     while True:
         try:
-            problem, family, values = pipe.recv()
+            problem, variant = pipe.recv()
         except EOFError:
             return
+        except ConfigError as error:  # a family that this process does not know
+            pipe.send(_surprise(error))
+            continue
         try:
-            plan = Variant.from_values(family, values).plan(problem)
+            plan = variant.plan(problem)
             binaries = {one.source: device.binary(one.source) for one in plan.launches}
             pipe.send(binaries)
         except BuildError as error:
@@ -141,8 +146,7 @@ def serve_builds(pipe: Connection, device: Device) -> None:
 def _measurement(
     pipe: Connection,
     bench: Bench,
-    family: str,
-    values: dict[str, Any],
+    variant: Variant,
     best_ms: float,
     binaries: dict[str, bytes],
 ) -> Measurement:
@@ -150,7 +154,7 @@ def _measurement(
     from oclgen.opencl.device import BuildError
 
     try:
-        plan = Variant.from_values(family, values).plan(bench.problem)
+        plan = variant.plan(bench.problem)
         pipe.send("compiling")
         for source, binary in binaries.items():
             bench.device.load(source, binary)

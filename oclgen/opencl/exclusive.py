@@ -1,6 +1,6 @@
 """One measurement at a time on a device, over all processes of a machine.
 
-It knows devices only by their descriptions: opening them is `oclgen.opencl.device`'s business.
+It knows devices only by their descriptions; `oclgen.opencl.device` opens them.
 """
 
 from __future__ import annotations

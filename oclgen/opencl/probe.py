@@ -49,7 +49,7 @@ def probes(extensions: Collection[str]) -> dict[str, Plan]:
 
 
 def probe(name: str) -> Plan:
-    """Return the plan that tries one instruction, whomever it suits."""
+    """Return the plan that tries one instruction."""
     given = {"dot": render(name)} if name == "vdpbf16ps" else {}
     source = render(f"probe_{name}", **given)
     if name in _TARGETS:

@@ -49,7 +49,7 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
         "groups": (0, units, 2 * units) if few else (0, units, 2 * units, 4 * units),
         "local_k": (1, 2, 4, 8, 16) if few else (1,),
         "group_m": (8,) if few else (4, 8, 16),
-        # which suits the registers that a compiler chooses is nobody's to know
+        # which is faster depends on the registers that the compiler allocates, unknown here
         "order": ("m",) if few else ("m", "n"),
     }
 

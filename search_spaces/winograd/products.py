@@ -9,10 +9,10 @@ from typing import Any
 from oclgen.families.gemm.gemm_staged import Config as StagedGemm
 from oclgen.families.winograd import winograd_common
 from oclgen.families.winograd.winograd_common import geometry
-from oclgen.families.winograd.winograd_staged import gemm_text
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import ConvProblem, GemmProblem
+from oclgen.variant import Variant
 from search_spaces.blocking import idleness, waste
 from search_spaces.gemm import gemm_register, gemm_staged
 from search_spaces.values import Values
@@ -44,8 +44,8 @@ def seeded_products(product: GemmProblem, limits: Limits) -> list[str]:
     """Return the products that the GEMM families begin with, the least wasteful first."""
     if limits.kind == "cpu":
         registers = gemm_register.seeds(product, limits)
-        return [gemm_text("gemm_register", seed) for seed in registers]
-    return [gemm_text("gemm_staged", seed) for seed in _staged_gemms(product, limits)]
+        return [Variant("gemm_register", seed).to_text() for seed in registers]
+    return [Variant("gemm_staged", seed).to_text() for seed in _staged_gemms(product, limits)]
 
 
 def _staged_gemms(product: GemmProblem, limits: Limits) -> list[StagedGemm]:
@@ -69,7 +69,7 @@ def products(product: GemmProblem, limits: Limits) -> list[str]:
         return texts
     values = {**gemm_staged.values(product, limits), "split_k": (1,)}
     for seed in _staged_gemms(product, limits)[:VARIED_GEMMS]:
-        texts += [gemm_text("gemm_staged", near) for near in _neighbours(seed, values)]
+        texts += [Variant("gemm_staged", near).to_text() for near in _neighbours(seed, values)]
     return texts
 
 

@@ -63,7 +63,7 @@ def _weights_product(problem: ConvProblem, out_tile: int, slice_t: int) -> GemmP
 
 
 def _slice(geo: Geometry, count: int) -> int:
-    """Return the tiles of a slice, for about so many slices."""
+    """Return the tiles of a slice, for about `count` slices."""
     return round_up(ceil_div(geo.tiles, count), TILE_STEP)
 
 

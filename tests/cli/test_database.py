@@ -17,12 +17,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from oclgen.families import config_to_json
 from oclgen.families.gemm import gemm_register
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache, Measurement
 from oclgen.opencl.device import Device
 from oclgen.problem import GemmProblem
+from oclgen.variant import Variant
 from tests.cli.command_runs import Process, Run
 from tuned_db import open_store
 from tuned_db.shipped import shipped_records
@@ -146,9 +146,10 @@ def test_databases_are_merged_and_pruned(run: Run, filled: Path, tmp_path: Path)
 
 
 def test_a_claim_is_verified_on_the_device(run: Run, device: Device, own_database: Path) -> None:
-    store, text = open_store(own_database), config_to_json(gemm_register.DEFAULT)
+    store = open_store(own_database)
+    variant = Variant(gemm_register.NAME, gemm_register.DEFAULT)
     mine = store.of(device.info)
-    mine.record(SQUARE, gemm_register.NAME, gemm_register.DEFAULT, Measurement((9.0,), error=0.0))
+    mine.record(SQUARE, variant, Measurement((9.0,), error=0.0))
     (measured,) = store.all_winners()
     claimed = str(own_database.parent / "claimed.sqlite")
     open_store(claimed).merge([measured])
@@ -159,7 +160,7 @@ def test_a_claim_is_verified_on_the_device(run: Run, device: Device, own_databas
     assert "claimed 9 ms" in result.output
     assert "1 verified, 0 failed" in result.output
     (checked,) = open_store(claimed).all_winners()
-    assert (checked.verified, checked.config) == (True, text)
+    assert (checked.verified, checked.config) == (True, variant.to_json())
     assert "0 unverified records" in run("db", "verify", "--device", index, "--db", claimed).output
 
 
@@ -178,7 +179,7 @@ INFO = DeviceInfo(
 def keep(where: Path, info: DeviceInfo, ms: float, cache: Cache = "warm") -> None:
     """Keep a time of the square."""
     results = open_store(where).of(info, cache)
-    results.record(SQUARE, gemm_register.NAME, gemm_register.DEFAULT, Measurement((ms,)))
+    results.record(SQUARE, Variant(gemm_register.NAME, gemm_register.DEFAULT), Measurement((ms,)))
 
 
 def test_names_are_printed_whole_and_are_no_markup(run: Run, own_database: Path) -> None:

@@ -17,6 +17,7 @@ from oclgen.families import FAMILIES
 from oclgen.measurement import Measurement
 from oclgen.measuring.worker import Worker, WorkerError
 from oclgen.opencl.device import Device, devices
+from oclgen.variant import Variant
 from search_spaces import space
 from search_spaces.progress import Budget, TuneResult
 from search_spaces.tune import Tuner, tune
@@ -92,7 +93,7 @@ def test_every_fault_costs_one_trial_and_is_kept(device: Device, tmp_path: Path)
     assert result.trials == len(planted.FAULTS)
     assert result.outcomes["none"] == 2
     assert result.best is not None
-    assert result.best.config.fault == "none"
+    assert result.best.variant.config.fault == "none"
     kept = rows(database)
     for fault, (invalidity, reason) in REASONS.items():
         assert kept[fault][0] == invalidity, fault
@@ -126,13 +127,13 @@ def test_a_worker_that_is_killed_costs_one_trial(first: Device, tmp_path: Path) 
 
 def test_a_builder_that_is_killed_costs_its_build(first: Device) -> None:
     def measured(fault: str, signals: tuple[signal.Signals, ...] = ()) -> Measurement:
-        variant = (planted.PROBLEM, planted.NAME, planted.Config(fault))
+        variant = Variant(planted.NAME, planted.Config(fault))
         if signals and child.pid:
             os.kill(child.pid, signals[0])
-        worker.build_ahead(*variant)
+        worker.build_ahead(planted.PROBLEM, variant)
         if signals and child.pid:
             os.kill(child.pid, signals[1])
-        return worker.measure(*variant)
+        return worker.measure(planted.PROBLEM, variant)
 
     with worker_on(first, builders=1) as worker:
         (child,) = worker._builders.children

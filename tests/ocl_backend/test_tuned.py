@@ -12,10 +12,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from ocl_backend.dispatch import prepared_plan, tuned
-from oclgen.families import FAMILIES, config_to_json
+from oclgen.families import FAMILIES
 from oclgen.measurement import Measurement
 from oclgen.opencl.device import BuildError
 from oclgen.problem import GemmProblem
+from oclgen.variant import Variant
 from tests.ocl_backend.cpu_twin import place
 from tuned_db import open_store
 
@@ -63,14 +64,14 @@ def test_explain_sees_the_backward_pass_too(device: Any) -> None:
 
 def test_a_record_is_chosen_and_said_to_be_exact(device: Any) -> None:
     problem, family = GemmProblem(6, 5, 7), FAMILIES["gemm_register"]
-    open_store().of(device.info).record(
-        problem, family.NAME, family.DEFAULT, Measurement(samples=(0.001,), error=0.0)
-    )
+    variant = Variant(family.NAME, family.DEFAULT)
+    mine = open_store().of(device.info)
+    mine.record(problem, variant, Measurement(samples=(0.001,), error=0.0))
     torch.ocl.reload_tuned()
     a, b = factors(device)
     (row,) = torch.ocl.explain(torch.mm, a, b).rows
     assert (row.rung, row.family) == ("exact", family.NAME)
-    assert row.config == config_to_json(family.DEFAULT)
+    assert row.config == variant.to_json()
     torch.testing.assert_close(torch.mm(a, b).cpu(), a.cpu() @ b.cpu(), rtol=1e-5, atol=1e-5)
 
 

@@ -19,6 +19,7 @@ from oclgen.families.gemm import (
     gemm_staged,
 )
 from oclgen.problem import DTYPES, GemmProblem
+from oclgen.variant import Variant
 
 SIZES = ((1, 1, 1), (1, 37, 64), (29, 1, 7), (7, 13, 5), (16, 32, 16), (33, 65, 17), (64, 64, 40))
 
@@ -147,21 +148,21 @@ PAIRSES = (
     replace(PAIRS, item_n=48, pack_a=True, pack_b=True, split_k=3),
 )
 
-CONFIGS: list[tuple[str, Any]] = [("gemm_register", config) for config in REGISTERS]
-CONFIGS += [("gemm_staged", config) for config in STAGEDS]
-CONFIGS += [("gemm_dot", config) for config in DOTS]
-CONFIGS += [("gemm_columns", config) for config in COLUMN_CONFIGS]
+VARIANTS = [Variant("gemm_register", config) for config in REGISTERS]
+VARIANTS += [Variant("gemm_staged", config) for config in STAGEDS]
+VARIANTS += [Variant("gemm_dot", config) for config in DOTS]
+VARIANTS += [Variant("gemm_columns", config) for config in COLUMN_CONFIGS]
 DEFAULTS = [
-    ("gemm_register", gemm_register.DEFAULT),
-    ("gemm_staged", gemm_staged.DEFAULT),
-    ("gemm_dot", gemm_dot.DEFAULT),
-    ("gemm_columns", gemm_columns.DEFAULT),
+    Variant("gemm_register", gemm_register.DEFAULT),
+    Variant("gemm_staged", gemm_staged.DEFAULT),
+    Variant("gemm_dot", gemm_dot.DEFAULT),
+    Variant("gemm_columns", gemm_columns.DEFAULT),
 ]
 
 
 def label(case: Any) -> str:
-    """Return a test's name for a problem or for (family, config)."""
-    return case.key() if isinstance(case, GemmProblem) else ""
+    """Return a test's name for a problem or a variant."""
+    return case.key() if isinstance(case, GemmProblem) else case.family
 
 
 def problems(largest: int = 40) -> st.SearchStrategy[GemmProblem]:
@@ -215,9 +216,9 @@ COLUMNS_CONFIGS = st.builds(
         split_k=(1, 2),
     ),
 )  # fmt: skip
-ANY_CONFIG = st.one_of(
-    st.tuples(st.just("gemm_columns"), COLUMNS_CONFIGS),
-    st.tuples(st.just("gemm_dot"), DOT_CONFIGS),
-    st.tuples(st.just("gemm_register"), REGISTER_CONFIGS),
-    st.tuples(st.just("gemm_staged"), STAGED_CONFIGS),
+ANY_VARIANT = st.one_of(
+    st.builds(Variant, st.just("gemm_columns"), COLUMNS_CONFIGS),
+    st.builds(Variant, st.just("gemm_dot"), DOT_CONFIGS),
+    st.builds(Variant, st.just("gemm_register"), REGISTER_CONFIGS),
+    st.builds(Variant, st.just("gemm_staged"), STAGED_CONFIGS),
 )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oclgen.families import FAMILIES, Family, config_to_json
+from oclgen.families import FAMILIES, Family
 from oclgen.families.conv import conv_mma
 from oclgen.families.gemm import gemm_mma, gemm_pairs
 from oclgen.limits import KIB
@@ -23,6 +23,7 @@ from oclgen.opencl.device import Device, select
 from oclgen.opencl.probe import ANSWERS
 from oclgen.plan import Plan
 from oclgen.problem import ConvProblem, GemmProblem, Problem
+from oclgen.variant import Variant
 from search_spaces.space import SPACES, seeds_of, space_of
 from tests.oclgen.cp_async_in_c import in_plain_c
 from tests.oclgen.gemm_cases import SHARING
@@ -112,7 +113,9 @@ def configs(device: Device, family: Family, problem: Problem) -> Iterator[Any]:
 
 def run(device: Device, problem: Problem, family: Family, config: Any) -> None:
     """Run one variant once and compare it with float64."""
-    print(f"case {problem.key()} {family.NAME} {config_to_json(config)}", flush=True)
+    print(
+        f"case {problem.key()} {family.NAME} {Variant(family.NAME, config).to_json()}", flush=True
+    )
     if config.why_not(problem, device.limits):
         return
     bench = Bench(device, problem)

@@ -4,6 +4,7 @@
     python -m tests.oclgen.plan_texts --against FILE       lists plans that differ, are new or gone
     python -m tests.oclgen.plan_texts --write FILE         writes the digests
     python -m tests.oclgen.plan_texts --show KEY           prints the plan with this key
+    python -m tests.oclgen.plan_texts --restamp            stamps shipped records of equal kernels
 
 The corpus is every shipped record and, of each family for each problem of `PROBLEMS` on each
 device of `DEVICES`, the default and a sample of the space. Nothing in it is random: it is the same
@@ -21,10 +22,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from oclgen.families import FAMILIES, config_from_dict, config_to_json, families_for
+from oclgen.families import FAMILIES, families_for
 from oclgen.keys import parse_key
 from oclgen.limits import KIB, Limits
-from oclgen.plan import Plan
 from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 from search_spaces.space import SPACES
@@ -98,34 +98,34 @@ SAMPLES, DRAWS = 2, 80
 """Configs of a space that are taken for each problem and device, and how many are looked at."""
 
 
-def corpus() -> dict[Key, tuple[Problem, str, Any]]:
-    """Return problem, family and config of every plan, by the plan's key."""
+def corpus() -> dict[Key, tuple[Problem, Variant]]:
+    """Return problem and variant of every plan, by the plan's key."""
     return {
-        _key(problem, family, config): (problem, family, config)
-        for problem, family, config in (*_shipped(), *_sampled())
+        _key(problem, variant): (problem, variant)
+        for problem, variant in (*_shipped(), *_sampled())
     }
 
 
-def _key(problem: Problem, family: str, config: Any) -> Key:
-    digest = hashlib.sha256(config_to_json(config).encode()).hexdigest()
-    return problem.key(), family, digest[:8]
+def _key(problem: Problem, variant: Variant) -> Key:
+    digest = hashlib.sha256(variant.to_json().encode()).hexdigest()
+    return problem.key(), variant.family, digest[:8]
 
 
-def _shipped() -> Iterator[tuple[Problem, str, Any]]:
+def _shipped() -> Iterator[tuple[Problem, Variant]]:
     for path in sorted(SHIPPED.glob("*.jsonl")):
         for line in path.read_text().splitlines():
             record = json.loads(line)
             if "family" in record:
-                config = config_from_dict(record["family"], record["config"])
-                yield parse_key(record["problem"]), record["family"], config
+                variant = Variant.from_values(record["family"], record["config"])
+                yield parse_key(record["problem"]), variant
 
 
-def _sampled() -> Iterator[tuple[Problem, str, Any]]:
+def _sampled() -> Iterator[tuple[Problem, Variant]]:
     for problem in PROBLEMS:
         for family in families_for(problem):
             for limits in DEVICES:
                 for config in (family.DEFAULT, *_sample(family.NAME, problem, limits)):
-                    yield problem, family.NAME, config
+                    yield problem, Variant(family.NAME, config)
 
 
 def _sample(name: str, problem: Problem, limits: Limits) -> Iterator[Any]:
@@ -150,14 +150,9 @@ def _draw(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-def planned(problem: Problem, family: str, config: Any) -> Plan:
-    """Return a plan of the corpus."""
-    return FAMILIES[family].plan(problem, config)
-
-
 def digests() -> dict[Key, str]:
     """Return the digest of every plan of the corpus."""
-    return {key: planned(*variant).digest() for key, variant in corpus().items()}
+    return {key: variant.plan(problem).digest() for key, (problem, variant) in corpus().items()}
 
 
 def load(path: Path) -> dict[Key, str]:
@@ -194,9 +189,9 @@ def differences(found: dict[Key, str], known: dict[Key, str]) -> list[str]:
 
 def shown(key: Key) -> str:
     """Return the plan with this key as text: its launches, workspaces and counters."""
-    problem, family, config = corpus()[key]
-    plan = planned(problem, family, config)
-    lines = [f"// {problem.key()}", f"// {family} {config_to_json(config)}"]
+    problem, variant = corpus()[key]
+    plan = variant.plan(problem)
+    lines = [f"// {problem.key()}", f"// {variant.family} {variant.to_json()}"]
     lines.append(f"// workspaces {plan.workspaces}, counters {plan.counters}")
     for launch in plan.launches:
         lines += [
@@ -208,13 +203,45 @@ def shown(key: Key) -> str:
     return "\n".join(lines)
 
 
+def restamp(folder: Path = SHIPPED) -> list[str]:
+    """Give shipped records today's digest where only declared bytes of local memory differ.
+
+    Bytes of local memory are in a plan's digest, but change nothing that runs: a record whose
+    digest is that of today's plan with none declared was measured on the same sources, sizes and
+    arguments. A record with any other digest keeps it.
+
+    Returns:
+        A line for each record that got another digest.
+    """
+    stamped = []
+    for path in sorted(folder.glob("*.jsonl")):
+        lines = path.read_text().splitlines()
+        for number, line in enumerate(lines):
+            record = json.loads(line)
+            if record.get("digest") is None:
+                continue
+            variant = Variant.from_values(record["family"], record["config"])
+            plan = variant.plan(parse_key(record["problem"]))
+            undeclared = tuple(replace(launch, local_bytes=0) for launch in plan.launches)
+            old, new = replace(plan, launches=undeclared).digest(), plan.digest()
+            if record["digest"] == old != new:
+                lines[number] = line.replace(f'"digest":"{old}"', f'"digest":"{new}"')
+                stamped.append(f"{path.name}: {record['problem']} {variant.family} {old} -> {new}")
+        path.write_text("\n".join(lines) + "\n")
+    return stamped
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Do what the command line asks for; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the digests")
     parser.add_argument("--against", type=Path, metavar="FILE", help="compare with a file's")
     parser.add_argument("--show", nargs=3, metavar=("PROBLEM", "FAMILY", "CONFIG"))
+    parser.add_argument("--restamp", action="store_true", help="stamp records of equal kernels")
     asked = parser.parse_args(arguments)
+    if asked.restamp:
+        print("\n".join([*(lines := restamp()), f"{len(lines)} records stamped anew"]))
+        return 0
     if asked.show:
         print(shown(tuple(asked.show)))
         return 0

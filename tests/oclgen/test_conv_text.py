@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from oclgen.families import FAMILIES, config_from_dict, families_for
+from oclgen.families import FAMILIES, families_for
 from oclgen.families.conv.conv_as_gemm import lowered
 from oclgen.families.conv.correlation import correlations, windows
 from oclgen.limits import Limits
 from oclgen.plan import Buffer, Plan
 from oclgen.problem import ConvProblem, Direction, GemmProblem
+from oclgen.variant import Variant
 from search_spaces.space import seeds_of, space_of
 from tests.oclgen.conv_cases import DEPTHWISE_SHAPES, EVERY_WAY, OWN, SHAPES, VARIED, label, pairs
 
@@ -220,4 +221,4 @@ def test_a_product_borrows_the_convolutions_buffers(name: str) -> None:
 def test_a_stored_config_comes_back(name: str) -> None:
     default = FAMILIES[name].DEFAULT
     values = {field.name: getattr(default, field.name) for field in fields(default)}
-    assert config_from_dict(name, values) == default
+    assert Variant.from_values(name, values).config == default

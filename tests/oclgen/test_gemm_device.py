@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,73 +14,72 @@ from oclgen.measuring.reference import reference
 from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import GemmProblem
+from oclgen.variant import Variant
 from tests.oclgen.gemm_cases import (
-    ANY_CONFIG,
+    ANY_VARIANT,
     BATCHES,
-    CONFIGS,
     DEFAULTS,
     EPILOGUES,
     LAYOUTS,
     SIZES,
+    VARIANTS,
     label,
     problems,
 )
 
-families = pytest.mark.parametrize(
-    ("family", "config"), DEFAULTS, ids=[family for family, _ in DEFAULTS]
-)
+families = pytest.mark.parametrize("variant", DEFAULTS, ids=label)
 
 
-def assert_right(device: Device, problem: GemmProblem, family: str, config: Any) -> None:
+def assert_right(device: Device, problem: GemmProblem, variant: Variant) -> None:
     """Compare with float64; a limit of nothing leaves out the timing.
 
     Where the family asks for operands along k, or for rows of B along n, the problem has them.
     """
-    if not FAMILIES[family].serves(problem):
+    if not variant.serves(problem):
         problem = replace(problem, trans_a=False, trans_b=not problem.trans_b)
-    measurement = Bench(device, problem).measure(FAMILIES[family].plan(problem, config), 0.0)
-    assert measurement.ok, f"{problem.key()} {config}: {measurement.reason}"
+    measurement = Bench(device, problem).measure(variant.plan(problem), 0.0)
+    assert measurement.ok, f"{problem.key()} {variant.to_text()}: {measurement.reason}"
 
 
 @families
 @pytest.mark.parametrize("problem", LAYOUTS, ids=label)
-def test_layouts_and_dtypes(device: Device, problem: GemmProblem, family: str, config: Any) -> None:
-    assert_right(device, problem, family, config)
+def test_layouts_and_dtypes(device: Device, problem: GemmProblem, variant: Variant) -> None:
+    assert_right(device, problem, variant)
 
 
 @families
 @pytest.mark.parametrize("problem", BATCHES, ids=label)
-def test_batches(device: Device, problem: GemmProblem, family: str, config: Any) -> None:
-    assert_right(device, problem, family, config)
+def test_batches(device: Device, problem: GemmProblem, variant: Variant) -> None:
+    assert_right(device, problem, variant)
 
 
 @pytest.mark.parametrize("problem", EPILOGUES, ids=label)
 def test_epilogues(device: Device, problem: GemmProblem) -> None:
-    assert_right(device, problem, *DEFAULTS[0])
+    assert_right(device, problem, DEFAULTS[0])
 
 
 @pytest.mark.parametrize("problem", EPILOGUES[1::3], ids=label)
 def test_epilogue_of_other_kernels(device: Device, problem: GemmProblem) -> None:
     # staged, dot, register with a split reduction
-    for family, config in (*DEFAULTS[1:], CONFIGS[3]):
-        assert_right(device, problem, family, config)
+    for variant in (*DEFAULTS[1:], VARIANTS[3]):
+        assert_right(device, problem, variant)
 
 
-@pytest.mark.parametrize(("family", "config"), CONFIGS)
-def test_sizes(device: Device, family: str, config: Any) -> None:
+@pytest.mark.parametrize("variant", VARIANTS, ids=label)
+def test_sizes(device: Device, variant: Variant) -> None:
     served = [
         problem
         for problem in (GemmProblem(*size) for size in SIZES)
-        if config.why_not(problem, device.limits) is None
+        if variant.config.why_not(problem, device.limits) is None
     ]
     assert len(served) >= 3
     for problem in served:
-        assert_right(device, problem, family, config)
+        assert_right(device, problem, variant)
 
 
-@pytest.mark.parametrize(("family", "config"), [*DEFAULTS, *CONFIGS[3:10:4]])
-def test_offsets_and_strides_of_views(device: Device, family: str, config: Any) -> None:
-    dot = family == "gemm_dot"
+@pytest.mark.parametrize("variant", [*DEFAULTS, *VARIANTS[3:10:4]], ids=label)
+def test_offsets_and_strides_of_views(device: Device, variant: Variant) -> None:
+    dot = variant.family == "gemm_dot"
     problem = GemmProblem(17, 24, 19, batch=2, trans_a=not dot, trans_b=dot)
     rng = np.random.default_rng(0)
     large = {
@@ -95,7 +93,7 @@ def test_offsets_and_strides_of_views(device: Device, family: str, config: Any) 
     strides = {f"ld_{role}": array.shape[2] for role, array in large.items()}
     strides |= {f"batch_{role}": array[0].size for role, array in large.items()}
     offsets = {role: array.shape[2] + 3 for role, array in large.items()}
-    plan: Plan = FAMILIES[family].plan(problem, config)
+    plan: Plan = variant.plan(problem)
     buffers = {role: device.upload(array) for role, array in large.items()}
     device.prepare(plan, buffers, offsets, strides).run()
 
@@ -111,15 +109,14 @@ def test_offsets_and_strides_of_views(device: Device, family: str, config: Any) 
 )
 def test_a_single_column_lies_along_k(device: Device, problem: GemmProblem) -> None:
     assert FAMILIES["gemm_dot"].serves(problem)
-    assert_right(device, problem, *DEFAULTS[2])
+    assert_right(device, problem, DEFAULTS[2])
 
 
 @settings(
     max_examples=6, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture],
 )  # fmt: skip
-@given(problem=problems(), variant=ANY_CONFIG)
-def test_any_valid_variant(device: Device, problem: GemmProblem, variant: tuple[str, Any]) -> None:
-    family, config = variant
-    assume(config.why_not(problem, device.limits) is None)
-    assert_right(device, problem, family, config)
+@given(problem=problems(), variant=ANY_VARIANT)
+def test_any_valid_variant(device: Device, problem: GemmProblem, variant: Variant) -> None:
+    assume(variant.config.why_not(problem, device.limits) is None)
+    assert_right(device, problem, variant)

@@ -9,19 +9,21 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 
-from oclgen.families import FAMILIES, config_from_dict
+from oclgen.families import FAMILIES
 from oclgen.limits import KIB, Limits
 from oclgen.plan import Buffer, Plan, Scalar
 from oclgen.problem import GemmProblem
+from oclgen.variant import Variant
 from search_spaces.space import seeds_of, space_of
 from tests.oclgen.gemm_cases import (
-    ANY_CONFIG,
+    ANY_VARIANT,
     COLUMNS,
-    CONFIGS,
     DEFAULTS,
     DOT,
     REGISTER,
     STAGED,
+    VARIANTS,
+    label,
     problems,
 )
 
@@ -72,10 +74,10 @@ def test_every_parameter_changes_the_text(family: str, base: Any) -> None:
         assert texts(FAMILIES[family].plan(problem, changed)) != before, name
 
 
-@pytest.mark.parametrize(("family", "config"), CONFIGS)
-def test_one_program_serves_many_sizes(family: str, config: Any) -> None:
+@pytest.mark.parametrize("variant", VARIANTS, ids=label)
+def test_one_program_serves_many_sizes(variant: Variant) -> None:
     sizes = (GemmProblem(96, 96, 96), GemmProblem(192, 384, 96))
-    first, second = (texts(FAMILIES[family].plan(problem, config)) for problem in sizes)
+    first, second = (texts(variant.plan(problem)) for problem in sizes)
     assert first == second
 
 
@@ -117,20 +119,19 @@ def test_refusals_name_the_numbers(
     assert all(word in reason for word in words), reason
 
 
-@pytest.mark.parametrize(("family", "config"), DEFAULTS)
-def test_defaults_serve_the_smallest_device(family: str, config: Any) -> None:
-    del family
+@pytest.mark.parametrize("variant", DEFAULTS, ids=label)
+def test_defaults_serve_the_smallest_device(variant: Variant) -> None:
     for size in (1, 7, 1000):
-        assert config.why_not(GemmProblem(size, size, size), SMALLEST) is None
+        assert variant.config.why_not(GemmProblem(size, size, size), SMALLEST) is None
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
-@given(problem=problems(300), variant=ANY_CONFIG)
-def test_launches_are_whole(problem: GemmProblem, variant: tuple[str, Any]) -> None:
+@given(problem=problems(300), variant=ANY_VARIANT)
+def test_launches_are_whole(problem: GemmProblem, variant: Variant) -> None:
     """Local sizes divide global ones, every buffer is given, and C is covered."""
-    family, config = variant
+    family, config = variant.family, variant.config
     assume(config.why_not(problem, CPU) is None)
-    plan = FAMILIES[family].plan(problem, config)
+    plan = variant.plan(problem)
     known = set(problem.buffers) | {role for role, _ in plan.workspaces}
     for launch in plan.launches:
         assert f"void {launch.kernel}(" in launch.source
@@ -162,7 +163,7 @@ def test_seeds_are_valid_and_the_space_is_small(
     seeds = seeds_of(family, problem, limits)
     assert len(seeds) >= 1
     assert len(seeds) >= 3 or (family, limits.kind) == ("gemm_staged", "cpu")
-    assert all(config_from_dict(family, asdict(seed)) == seed for seed in seeds)
+    assert all(Variant.from_values(family, asdict(seed)).config == seed for seed in seeds)
     assert 1 <= len(space_of(family, problem, limits)) <= 100_000
 
 

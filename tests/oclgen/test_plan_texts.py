@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from oclgen.families.gemm import gemm_staged
 from oclgen.plan import Launch, Plan, Scalar, buffer
+from oclgen.problem import GemmProblem
+from oclgen.variant import Variant
 from tests.oclgen import plan_texts
 
 PLAN = Plan((Launch("text", "name", (8,), (4,), (*buffer("x"), Scalar(3))),), (("w", 16),), 2)
@@ -50,3 +54,21 @@ def test_what_differs_is_new_or_gone_is_listed(tmp_path: Path) -> None:
     assert plan_texts.differences(found, plan_texts.load(path)) == [
         "differs: p f 2", "new: q f 4", "gone: p g 3",
     ]  # fmt: skip
+
+
+def test_a_record_is_stamped_anew_only_where_declared_bytes_alone_differ(tmp_path: Path) -> None:
+    problem = GemmProblem(64, 64, 64)
+    variant = Variant(gemm_staged.NAME, gemm_staged.DEFAULT)
+    plan = variant.plan(problem)
+    assert any(launch.local_bytes for launch in plan.launches)
+    undeclared = tuple(replace(launch, local_bytes=0) for launch in plan.launches)
+    other = tuple(replace(launch, global_size=(1,)) for launch in undeclared)
+    digests = [replace(plan, launches=launches).digest() for launches in (undeclared, other)]
+    values = {"problem": problem.key(), "family": variant.family, "config": variant.values()}
+    path = tmp_path / "device.jsonl"
+    lines = (json.dumps(values | {"digest": one}, separators=(",", ":")) for one in digests)
+    path.write_text("\n".join(lines) + "\n")
+    (said,) = plan_texts.restamp(tmp_path)
+    assert said.endswith(f"{digests[0]} -> {plan.digest()}")
+    stamped = [json.loads(line)["digest"] for line in path.read_text().splitlines()]
+    assert stamped == [plan.digest(), digests[1]]

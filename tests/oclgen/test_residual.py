@@ -17,6 +17,7 @@ from oclgen.measuring.reference import random_inputs, reference
 from oclgen.opencl.device import Device
 from oclgen.plan import Buffer, Plan
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, ProblemError
+from oclgen.variant import Variant
 from tests.oclgen import conv_cases, gemm_cases, winograd_cases
 from tests.oclgen.cp_async_in_c import in_plain_c
 from tests.oclgen.mma_emulated import emulate
@@ -89,16 +90,16 @@ def computes(device: Device, family: str) -> bool:
     return "pairs" not in family or "vdpbf16ps" in device.limits.instructions
 
 
-def check(device: Device, problem: Problem, family: str, config: Any) -> None:
+def check(device: Device, problem: Problem, variant: Variant) -> None:
     """Compare with float64: a residual that is aligned, one that is not, one that is the result."""
-    plan = FAMILIES[family].plan(problem, config)
+    plan = variant.plan(problem)
     if "cp_async" not in device.limits.instructions:
         plan = in_plain_c(plan)
     result = Bench(device, problem).measure(plan, 0.0)
-    assert result.ok, f"{problem.key()} {config}: {result.reason}"
+    assert result.ok, f"{problem.key()} {variant.to_text()}: {result.reason}"
     for in_place in (False, True):
         reason = difference(device, problem, plan, in_place)
-        assert not reason, f"{problem.key()} {config}, in_place={in_place}: {reason}"
+        assert not reason, f"{problem.key()} {variant.to_text()}, in_place={in_place}: {reason}"
 
 
 def difference(device: Device, problem: Problem, plan: Plan, in_place: bool) -> str:
@@ -140,7 +141,7 @@ def test_products(
         for trans_a, trans_b in ((False, False), (False, True), (True, False)):
             turned = replace(problem, trans_a=trans_a, trans_b=trans_b)
             if FAMILIES[family].serves(turned) and not config.why_not(turned, EVERYTHING):
-                check(device, turned, family, config)
+                check(device, turned, Variant(family, config))
                 computed += 1
                 break
     assert computed
@@ -154,7 +155,7 @@ def test_convolutions(
     for family in families_for(problem):
         if computes(device, family.NAME):
             for config in configs_of(family.NAME, problem):
-                check(device, problem, family.NAME, config)
+                check(device, problem, Variant(family.NAME, config))
 
 
 def test_every_family_of_convolutions_is_among_the_cases() -> None:

@@ -168,9 +168,8 @@ def test_a_config_in_range_is_refused_or_planned_within_bounds(
 
 def test_what_configs_say_they_need_is_what_their_plans_need() -> None:
     """Of launches whose sizes no parameter changes, a config may be silent."""
-    for problem, family, config in plan_texts.corpus().values():
-        variant = Variant(family, config)
-        plan, needs = variant.plan(problem), config.needs(problem)
+    for problem, variant in plan_texts.corpus().values():
+        plan, needs = variant.plan(problem), variant.config.needs(problem)
         assert needs.workspaces == plan.workspaces, (problem.key(), variant.to_text())
         silent = {frame.kernel for frame in plan.needs.frames} - {f.kernel for f in needs.frames}
         of_kernels = [frame for frame in plan.needs.frames if frame.kernel not in silent]

@@ -13,7 +13,6 @@ from oclgen.families import FAMILIES, TRANSFORMING, families_for
 from oclgen.families.gemm import gemm_register
 from oclgen.families.winograd.winograd_blocked import phases
 from oclgen.families.winograd.winograd_common import geometry, pixels_group
-from oclgen.families.winograd.winograd_staged import gemm_text
 from oclgen.limits import KIB, Limits
 from oclgen.plan import Buffer, Plan
 from oclgen.problem import DIRECTIONS, ConvProblem
@@ -174,7 +173,7 @@ def test_backward_data_swaps_roles_and_padding() -> None:
 
 
 def test_a_product_survives_its_text() -> None:
-    text = gemm_text("gemm_register", gemm_register.DEFAULT)
+    text = Variant("gemm_register", gemm_register.DEFAULT).to_text()
     assert Variant.from_text(text) == Variant("gemm_register", gemm_register.DEFAULT)
 
 

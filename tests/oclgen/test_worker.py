@@ -13,8 +13,10 @@ from oclgen.families.gemm.gemm_register import DEFAULT
 from oclgen.measuring.worker import Worker, WorkerError
 from oclgen.opencl.device import Device
 from oclgen.problem import GemmProblem
+from oclgen.variant import Variant
 
 PROBLEM = GemmProblem(24, 40, 16)
+VARIANT = Variant("gemm_register", DEFAULT)
 
 
 @pytest.fixture
@@ -24,30 +26,30 @@ def worker(device: Device) -> Iterator[Worker]:
 
 
 def test_it_measures(worker: Worker) -> None:
-    measurement = worker.measure(PROBLEM, "gemm_register", DEFAULT)
+    measurement = worker.measure(PROBLEM, VARIANT)
     assert measurement.ok, measurement.reason
     assert measurement.error < 1e-5
 
 
 def test_a_dead_child_is_a_failure_and_is_replaced(worker: Worker) -> None:
-    worker.measure(PROBLEM, "gemm_register", DEFAULT)
+    worker.measure(PROBLEM, VARIANT)
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
-    dead = worker.measure(PROBLEM, "gemm_register", DEFAULT)
+    dead = worker.measure(PROBLEM, VARIANT)
     assert dead.invalidity == "runtime"
     assert "SIGKILL" in dead.reason
-    assert worker.measure(PROBLEM, "gemm_register", DEFAULT).ok
+    assert worker.measure(PROBLEM, VARIANT).ok
 
 
 def test_a_stage_that_takes_too_long_is_a_timeout(worker: Worker) -> None:
     worker.timeouts["preparing"] = 0.0
-    slow = worker.measure(PROBLEM, "gemm_register", DEFAULT)
+    slow = worker.measure(PROBLEM, VARIANT)
     assert slow.invalidity == "timeout"
     assert slow.reason == "preparing took longer than 0 s"
 
 
 def test_a_family_that_raises_is_a_failure(worker: Worker) -> None:
-    failed = worker.measure(PROBLEM, "no_such_family", DEFAULT)
+    failed = worker.measure(PROBLEM, Variant("no_such_family", DEFAULT))
     assert failed.invalidity == "runtime"
     assert "no_such_family" in failed.reason
 
@@ -61,4 +63,4 @@ def test_every_family_is_measured_by_its_name(worker: Worker, device: Device) ->
     for family in families_for(PROBLEM):
         if family.DEFAULT.why_not(PROBLEM, device.limits) is not None:
             continue
-        assert worker.measure(PROBLEM, family.NAME, family.DEFAULT).ok, family.NAME
+        assert worker.measure(PROBLEM, Variant(family.NAME, family.DEFAULT)).ok, family.NAME

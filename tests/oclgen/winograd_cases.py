@@ -18,6 +18,7 @@ from oclgen.families.winograd import winograd_weights as weights
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
 from oclgen.problem import DTYPES, ConvProblem
+from oclgen.variant import Variant
 
 SHAPES = (
     ConvProblem(1, 1, 1, 2, 1, 3, 3, pad_h=1, pad_w=1),
@@ -60,9 +61,9 @@ FUSED = fused.Config(
     out_tile=4, tile_t=8, tile_k=8, tile_c=3, item_t=8, item_k=8, vec=4, stage_u=True,
     pad_v=4, pad_u=0, pad_m=1, pass_k=4,
 )  # fmt: skip
-REGISTER = staged.gemm_text("gemm_register", gemm_register.DEFAULT)
+REGISTER = Variant("gemm_register", gemm_register.DEFAULT).to_text()
 STAGED = staged.Config(out_tile=4, vec_t=1, local_t=4, vec_k=1, local_k=2, gemm=REGISTER)
-STAGED_PRODUCT = staged.gemm_text("gemm_staged", gemm_staged.DEFAULT)
+STAGED_PRODUCT = Variant("gemm_staged", gemm_staged.DEFAULT).to_text()
 WEIGHTS = weights.Config(out_tile=4, slice_t=16, local_t=4, local_c=2, gemm=STAGED_PRODUCT)
 BASES = {"winograd_blocked": BLOCKED, "winograd_fused": FUSED, "winograd_staged": STAGED}
 

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field
 from math import inf, log2
 from typing import Any
 
-from oclgen.families import config_to_json
 from oclgen.measurement import Measurement
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 
 VALUES: dict[str, tuple[Any, ...]] = {
     "tile_m": (8, 16, 32, 64, 128),
@@ -56,29 +56,29 @@ def cost(config: Config) -> float:
 class Memory:
     """Results in memory, as `search_spaces.progress.Results` wants them; keeps the order."""
 
-    asked: list[tuple[Problem, str, str, Measurement]] = field(default_factory=list)
-    winners: dict[Problem, tuple[str, Any, float]] = field(default_factory=dict)
-    promoted: list[tuple[str, Any, Measurement]] = field(default_factory=list)
+    asked: list[tuple[Problem, Variant, Measurement]] = field(default_factory=list)
+    winners: dict[Problem, tuple[Variant, float]] = field(default_factory=dict)
+    promoted: list[tuple[Variant, Measurement]] = field(default_factory=list)
     foreign_trials: int = 0
 
-    def record(self, problem: Problem, family: str, config: Any, measurement: Measurement) -> bool:
-        self.asked.append((problem, family, config_to_json(config), measurement))
-        before = self.winners.get(problem, ("", None, inf))[2]
+    def record(self, problem: Problem, variant: Variant, measurement: Measurement) -> bool:
+        self.asked.append((problem, variant, measurement))
+        before = self.winners[problem][1] if problem in self.winners else inf
         if measurement.ms < before:
-            self.winners[problem] = (family, config, measurement.ms)
+            self.winners[problem] = (variant, measurement.ms)
         return measurement.ms < before
 
-    def promote(self, problem: Problem, family: str, config: Any, measurement: Measurement) -> None:
-        self.promoted.append((family, config, measurement))
-        self.winners[problem] = (family, config, measurement.ms)
+    def promote(self, problem: Problem, variant: Variant, measurement: Measurement) -> None:
+        self.promoted.append((variant, measurement))
+        self.winners[problem] = (variant, measurement.ms)
 
-    def measured(self, problem: Problem) -> dict[tuple[str, str], float]:
-        return {(f, text): m.ms for asked, f, text, m in self.asked if asked == problem}
+    def measured(self, problem: Problem) -> dict[Variant, float]:
+        return {variant: m.ms for asked, variant, m in self.asked if asked == problem}
 
     def trials(self, problem: Problem) -> int:
         return max(len(self.measured(problem)), self.foreign_trials)
 
-    def incumbent(self, problem: Problem) -> tuple[str, Any, float] | None:
+    def incumbent(self, problem: Problem) -> tuple[Variant, float] | None:
         return self.winners.get(problem)
 
 

@@ -10,6 +10,7 @@ from math import inf
 import pytest
 
 from oclgen.measurement import Measurement
+from oclgen.variant import Variant
 from search_spaces.contest import contest
 from search_spaces.duel import duel, finalists
 from search_spaces.progress import Best
@@ -85,13 +86,17 @@ def times(**samples: list[float]) -> Callable[[Best], Measurement]:
     left = {name: iter(each) for name, each in samples.items()}
 
     def measure(one: Best) -> Measurement:
-        ms = next(left[one.family])
+        ms = next(left[one.variant.family])
         return Measurement((ms,)) if ms < inf else Measurement(invalidity="runtime", reason="lost")
 
     return measure
 
 
-ONE, TWO, THREE = Best("one", 1, 1.0), Best("two", 2, 1.05), Best("three", 3, 1.5)
+def best(name: str, ms: float) -> Best:
+    return Best(Variant(name, None), ms)
+
+
+ONE, TWO, THREE = best("one", 1.0), best("two", 1.05), best("three", 1.5)
 
 
 def test_only_close_ones_and_the_incumbent_meet() -> None:
@@ -106,14 +111,14 @@ def test_the_lowest_median_wins() -> None:
     measure = times(one=[1.2, 1.2, 0.1], two=[1.1, 1.1, 9.0])
     won = duel([ONE, TWO], measure, lambda: True)
     assert won is not None
-    assert won[0] == Best("two", 2, 1.1)
+    assert won[0] == best("two", 1.1)
     assert won[1].samples == (1.1, 1.1, 9.0)
 
 
 def test_who_fails_is_out() -> None:
     won = duel([ONE, TWO], times(one=[0.1, inf], two=[2.0, 2.0, 2.0]), lambda: True)
     assert won is not None
-    assert won[0] == Best("two", 2, 2.0)
+    assert won[0] == best("two", 2.0)
     assert duel([ONE], times(one=[inf]), lambda: True) is None
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import select
 pytest.importorskip("pyopencl")
 
 import oclgen
-from oclgen.families import config_to_json, gemm_register
+from oclgen.families.gemm import gemm_register
 from oclgen.keys import parse_gemm
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Cache, Measurement
@@ -24,6 +24,7 @@ from oclgen.measuring.child import TIMEOUTS
 from oclgen.measuring.peak import Peak
 from oclgen.opencl.exclusive import BusyError
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 from search_spaces import session as module
 from search_spaces.progress import Budget
 from search_spaces.session import Session
@@ -118,7 +119,7 @@ def test_claims_are_verified_while_the_lock_is_held(lab: Lab, store: Store) -> N
         generator=oclgen.GENERATOR_VERSION,
         problem=PROBLEM.key(),
         family=gemm_register.NAME,
-        config=config_to_json(gemm_register.DEFAULT),
+        config=Variant(gemm_register.NAME, gemm_register.DEFAULT).to_json(),
         samples=(0.5,),
         error=1e-7,
         trials=1,

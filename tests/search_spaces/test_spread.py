@@ -15,6 +15,7 @@ import pytest
 from oclgen.keys import parse_gemm
 from oclgen.limits import Limits
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 from search_spaces import spread
 from search_spaces.progress import FEW, Best, Budget, Status, TuneResult
 from search_spaces.spread import LOST, Lot, Spread, Turn, tune_network
@@ -48,7 +49,7 @@ class Bench:
         ms = MS[problem] * (0.5 + 0.5 / self.turns.count(problem))
         status = self.statuses.get(len(self.turns), "tuned")
         counts = Counter({"none": made})
-        return [TuneResult(problem, status, Best("f", None, ms), counts, 1.0)]
+        return [TuneResult(problem, status, Best(Variant("f", None), ms), counts, 1.0)]
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ class Team:
         if self.open:
             turn, future = self.open.pop(0)
             made = Counter({"none": turn.slice})
-            best = Best("f", None, 1.0)
+            best = Best(Variant("f", None), 1.0)
             future.set_result(TuneResult(turn.problem, "tuned", best, made, tried=turn.slice))
         return self.size
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from oclgen.families import config_to_json
 from oclgen.families.gemm import gemm_register, gemm_staged
 from oclgen.keys import parse_conv, parse_gemm
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 from search_spaces import space
 from search_spaces.progress import Budget, OutOfTimeError, Progress, Results, shortage
 from search_spaces.tune import Tuner, tune
@@ -28,9 +28,10 @@ OTHER = parse_gemm("64x1000x2048:nt")
 REGISTER, STAGED = gemm_register.NAME, gemm_staged.NAME
 
 
-def fake_ms(family: str, config: Any) -> float:
+def fake_ms(variant: Variant) -> float:
     """The register family has its optimum at 4 x 8 and is twice as slow as the staged one."""
-    if family == REGISTER:
+    config = variant.config
+    if variant.family == REGISTER:
         return 2 + abs(log2(config.item_m / 4)) + abs(log2(config.item_n / 8))
     return 1 + abs(log2(config.tile_m / 64)) + abs(log2(config.tile_n / 64))
 
@@ -40,20 +41,20 @@ class Lab:
     """A measure that takes a second of a clock that only it moves, and remembers its calls."""
 
     clock: Clock = field(default_factory=Clock)
-    calls: list[tuple[Problem, str, Any, float]] = field(default_factory=list)
+    calls: list[tuple[Problem, Variant, float]] = field(default_factory=list)
     spell: dict[int, Exception | BaseException | Measurement] = field(default_factory=dict)
     """What happens at the call of that number instead."""
 
-    def measure(self, problem: Problem, family: str, config: Any, best_ms: float) -> Measurement:
-        self.calls.append((problem, family, config, best_ms))
+    def measure(self, problem: Problem, variant: Variant, best_ms: float) -> Measurement:
+        self.calls.append((problem, variant, best_ms))
         self.clock.now += 1
         event = self.spell.get(len(self.calls))
         if isinstance(event, BaseException):
             raise event
-        return event or Measurement((fake_ms(family, config),), error=1e-7)
+        return event or Measurement((fake_ms(variant),), error=1e-7)
 
-    def variants(self, problem: Problem = PROBLEM) -> list[tuple[str, str]]:
-        return [(f, config_to_json(c)) for p, f, c, _ in self.calls if p == problem]
+    def variants(self, problem: Problem = PROBLEM) -> list[Variant]:
+        return [variant for asked, variant, _ in self.calls if asked == problem]
 
 
 @pytest.fixture(autouse=True)
@@ -89,8 +90,8 @@ def test_the_budget_is_spent_on_distinct_variants_and_the_best_wins(
     assert len(set(tried)) == 60 == result.trials
     assert (result.status, result.outcomes) == ("tuned", Counter({"none": 60}))
     assert result.best is not None
-    assert (result.best.family, result.best.ms) == (STAGED, 1.0)
-    assert memory.winners[PROBLEM] == (STAGED, result.best.config, 1.0)
+    assert (result.best.variant.family, result.best.ms) == (STAGED, 1.0)
+    assert memory.winners[PROBLEM] == (result.best.variant, 1.0)
     assert len(memory.asked) == 60
     # the rest were measured again, side by side
     assert set(lab.variants()[60:]) <= set(tried)
@@ -98,16 +99,16 @@ def test_the_budget_is_spent_on_distinct_variants_and_the_best_wins(
 
 def test_more_trials_go_to_the_faster_family(lab: Lab, memory: Memory) -> None:
     tune(tuner(lab, memory, Budget(trials=60)), [PROBLEM])
-    counts = Counter(family for family, _ in lab.variants()[:60])
+    counts = Counter(one.family for one in lab.variants()[:60])
     assert counts == {REGISTER: 15, STAGED: 45}
 
 
 def test_measure_hears_the_best_time_so_far(lab: Lab, memory: Memory) -> None:
     tune(tuner(lab, memory, Budget(trials=20)), [PROBLEM])
     best = inf
-    for _, family, config, heard in lab.calls[:20]:
+    for _, variant, heard in lab.calls[:20]:
         assert heard == best
-        best = min(best, fake_ms(family, config))
+        best = min(best, fake_ms(variant))
     assert {heard for *_, heard in lab.calls[20:]} <= {inf}
 
 
@@ -126,7 +127,7 @@ def test_a_second_run_finds_it_done_and_a_larger_one_goes_on(lab: Lab, memory: M
     assert again.best is not None
     (more,) = tune(tuner(lab, memory, Budget(trials=30)), [PROBLEM])
     assert (more.status, more.trials) == ("tuned", 10)
-    assert len({text for _, _, text, _ in memory.asked}) == 30
+    assert len({variant for _, variant, _ in memory.asked}) == 30
 
 
 def test_trials_made_elsewhere_count(lab: Lab, memory: Memory) -> None:
@@ -149,21 +150,21 @@ def test_a_space_smaller_than_the_budget_is_done_when_it_is_exhausted(
 
 def test_only_the_families_asked_for_are_tried_and_counted(lab: Lab, memory: Memory) -> None:
     tune(tuner(lab, memory, Budget(trials=8), families=frozenset({STAGED})), [PROBLEM])
-    assert {family for family, _ in lab.variants()} == {STAGED}
+    assert {one.family for one in lab.variants()} == {STAGED}
     only = tuner(lab, memory, Budget(trials=8), families=frozenset({REGISTER}))
     (result,) = tune(only, [PROBLEM])
     assert (result.status, result.trials) == ("tuned", 8)
     assert result.best is not None
-    assert result.best.family == STAGED  # its winner, though not tried now
+    assert result.best.variant.family == STAGED  # its winner, though not tried now
 
 
 def test_starts_are_tried_first_where_they_fit(lab: Lab, memory: Memory) -> None:
     good = gemm_staged.DEFAULT
     bad = gemm_register.Config(**{**vars_of(gemm_register.DEFAULT), "item_m": 10**6})
-    starts = [(REGISTER, bad), (STAGED, good), ("gone", good)]
+    starts = [Variant(REGISTER, bad), Variant(STAGED, good), Variant("gone", good)]
     tune(tuner(lab, memory, Budget(trials=4), starts=lambda _: starts), [PROBLEM])
-    assert (STAGED, config_to_json(good)) in lab.variants()[:2]
-    assert all(config != bad for _, _, config, _ in lab.calls)
+    assert Variant(STAGED, good) in lab.variants()[:2]
+    assert all(one.config != bad for one in lab.variants())
 
 
 def test_two_starts_from_outside_of_the_space_are_tried_behind_the_first_seed(
@@ -172,14 +173,13 @@ def test_two_starts_from_outside_of_the_space_are_tried_behind_the_first_seed(
     values = {"item_m": (1, 2, 4, 8)}
     monkeypatch.setitem(space.SPACES, REGISTER, (lambda p, li: values, lambda p, li: []))
     default = gemm_register.DEFAULT
-    starts = [(REGISTER, replace(default, item_m=m)) for m in (8, 3, 5, 6, 7)]
+    starts = [Variant(REGISTER, replace(default, item_m=m)) for m in (8, 3, 5, 6, 7)]
     only = tuner(lab, memory, Budget(4), families=frozenset({REGISTER}), starts=lambda _: starts)
     tune(only, [PROBLEM])
-    assert [config for _, _, config, _ in lab.calls[:4]] == [
-        starts[0][1], default, starts[1][1], starts[2][1]
-    ]  # fmt: skip
+    first = Variant(REGISTER, default)
+    assert lab.variants()[:4] == [starts[0], first, starts[1], starts[2]]
     tune(replace(only, budget=Budget(100)), [PROBLEM])
-    assert {config.item_m for _, _, config, _ in lab.calls} == {1, 2, 3, 4, 5, 8}
+    assert {one.config.item_m for one in lab.variants()} == {1, 2, 3, 4, 5, 8}
 
 
 def vars_of(config: Any) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def test_failures_are_outcomes(lab: Lab, memory: Memory) -> None:
     (result,) = tune(tuner(lab, memory, Budget(trials=10)), [PROBLEM])
     assert result.outcomes == {"compile": 1, "correctness": 1, "none": 8}
     assert result.reason == "error: no such type"
-    assert memory.asked[0][3].invalidity == "compile"
+    assert memory.asked[0][2].invalidity == "compile"
     assert result.best is not None
 
 
@@ -304,7 +304,7 @@ def test_the_duel_keeps_cache_seed_and_conditions(lab: Lab, memory: Memory) -> N
     measured = Measurement((1.0,), error=1e-7, seed=7, cache="cold", conditions={"mhz_before": 2.0})
     lab.spell = dict.fromkeys(range(1, 100), measured)
     tune(tuner(lab, memory, Budget(4)), [PROBLEM])
-    ((_, _, promoted),) = memory.promoted
+    ((_, promoted),) = memory.promoted
     assert promoted == replace(measured, samples=(1.0,) * 3)
 
 
@@ -317,7 +317,7 @@ def test_progress_is_told_after_every_trial(lab: Lab, memory: Memory) -> None:
     assert {(one.count, one.trials) for one in told} == {(2, 12)}
     assert told[0].best is None
     assert told[11].best is not None
-    assert told[11].best.ms == min(fake_ms(f, c) for _, f, c, _ in lab.calls[1:12])
+    assert told[11].best.ms == min(map(fake_ms, lab.variants(PROBLEM)[1:12]))
     assert told[11].outcomes == {"compile": 1, "none": 11}
     assert told[0].seconds_left > told[11].seconds_left > 0
 
@@ -325,8 +325,8 @@ def test_progress_is_told_after_every_trial(lab: Lab, memory: Memory) -> None:
 class Drifting(Lab):
     """A machine on which everything gets slower with time, and one variant was lucky once."""
 
-    def measure(self, problem: Problem, family: str, config: Any, best_ms: float) -> Measurement:
-        measurement = super().measure(problem, family, config, best_ms)
+    def measure(self, problem: Problem, variant: Variant, best_ms: float) -> Measurement:
+        measurement = super().measure(problem, variant, best_ms)
         lucky = 0.93 if len(self.calls) == 4 else 1.0
         ms = measurement.ms * lucky * (1 + 0.001 * len(self.calls))
         return Measurement((ms,), error=1e-7)
@@ -334,31 +334,31 @@ class Drifting(Lab):
 
 def test_the_winner_is_decided_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     lab, memory = Drifting(), Memory()
-    monkeypatch.setattr(f"{__name__}.fake_ms", lambda family, config: 1.0 + 0.01 * config.item_m)
+    monkeypatch.setattr(f"{__name__}.fake_ms", lambda one: 1.0 + 0.01 * one.config.item_m)
     values = {"item_m": (1, 2, 4, 8)}
     monkeypatch.setitem(space.SPACES, REGISTER, (lambda p, li: values, lambda p, li: []))
     seeds = [
-        (REGISTER, gemm_register.Config(**{**vars_of(gemm_register.DEFAULT), "item_m": m}))
+        Variant(REGISTER, gemm_register.Config(**{**vars_of(gemm_register.DEFAULT), "item_m": m}))
         for m in (1, 2, 4, 8)
     ]
     only = tuner(lab, memory, Budget(4), families=frozenset({REGISTER}), starts=lambda _: seeds)
     (result,) = tune(only, [PROBLEM])
-    assert memory.asked[-1][3].ms == min(one[3].ms for one in memory.asked)  # the lucky one
+    assert memory.asked[-1][2].ms == min(one[2].ms for one in memory.asked)  # the lucky one
     (promoted,) = memory.promoted
-    assert promoted[1].item_m == 1
-    assert len(promoted[2].samples) == 3
+    assert promoted[0].config.item_m == 1
+    assert len(promoted[1].samples) == 3
     assert result.best is not None
-    assert result.best.config.item_m == 1
+    assert result.best.variant.config.item_m == 1
 
 
 def test_an_incumbent_that_is_still_faster_keeps_its_place(lab: Lab, memory: Memory) -> None:
     best = gemm_register.Config(**{**vars_of(gemm_register.DEFAULT), "item_m": 4, "item_n": 8})
     assert best.why_not(PROBLEM, GPU) is None
-    memory.winners[PROBLEM] = (REGISTER, best, 1.9)
+    memory.winners[PROBLEM] = (Variant(REGISTER, best), 1.9)
     (result,) = tune(tuner(lab, memory, Budget(3), families=frozenset({REGISTER})), [PROBLEM])
-    assert (REGISTER, config_to_json(best)) in lab.variants()[3:]
+    assert Variant(REGISTER, best) in lab.variants()[3:]
     assert result.best is not None
-    assert result.best.config == best
+    assert result.best.variant.config == best
 
 
 def test_a_variant_that_fails_when_it_is_measured_again_cannot_win(
@@ -371,7 +371,7 @@ def test_a_variant_that_fails_when_it_is_measured_again_cannot_win(
     fresh = Memory()
     tune(tuner(other, fresh, Budget(60)), [PROBLEM])
     failed = other.variants()[60]
-    assert (fresh.promoted[0][0], config_to_json(fresh.promoted[0][1])) != failed
+    assert fresh.promoted[0][0] != failed
 
 
 def test_the_database_serves_as_results(tmp_path: Path, lab: Lab) -> None:
@@ -381,6 +381,6 @@ def test_the_database_serves_as_results(tmp_path: Path, lab: Lab) -> None:
     assert result.status == "tuned"
     assert device.trials(PROBLEM) == 6
     assert result.best is not None
-    assert device.incumbent(PROBLEM) == (result.best.family, result.best.config, result.best.ms)
+    assert device.incumbent(PROBLEM) == (result.best.variant, result.best.ms)
     (again,) = tune(tuner(lab, device, Budget(6)), [PROBLEM])
     assert again.status == "already done"

@@ -17,7 +17,7 @@ from random import Random
 import pytest
 
 from oclgen.problem import GemmProblem
-from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
+from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
 from tuned_db import DatabaseError, open_store, schema
 
 
@@ -25,7 +25,7 @@ from tuned_db import DatabaseError, open_store, schema
 def path(tmp_path: Path) -> Path:
     """A database with one winner, closed."""
     file = tmp_path / "tuned.sqlite"
-    open_store(file).of(INFO).record(SQUARE, FAMILY, config(), timed(1.0))
+    open_store(file).of(INFO).record(SQUARE, variant(), timed(1.0))
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return file
@@ -77,7 +77,7 @@ def test_bytes_that_flipped_are_a_sentence_at_worst(path: Path, tmp_path: Path) 
             store = open_store(file)
             store.all_winners()
             store.of(INFO).measured(SQUARE)
-            store.of(INFO).record(SQUARE, FAMILY, config(), timed(1.0))
+            store.of(INFO).record(SQUARE, variant(), timed(1.0))
         except DatabaseError:
             refused += 1
     assert 0 < refused < 80
@@ -196,7 +196,7 @@ def test_another_program_that_keeps_the_file_locked(
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(DatabaseError, match="was locked by another program"):
-            store.of(INFO).record(GemmProblem(1, 1, 1), FAMILY, config(), timed(1.0))
+            store.of(INFO).record(GemmProblem(1, 1, 1), variant(), timed(1.0))
         assert len(store.all_winners()) == 1
 
 
@@ -225,17 +225,17 @@ def as_nobody(program: str, path: Path) -> str:
 
 
 HEAD = """
-from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, config, timed
+from tests.tuned_db.tuned_samples import INFO, SQUARE, timed, variant
 from tuned_db import DatabaseError, open_store
 # import now what is imported late: the user `nobody` may lack access to root's Python
-open_store("sqlite://").of(INFO).record(SQUARE, FAMILY, config(), timed(1.0))
+open_store("sqlite://").of(INFO).record(SQUARE, variant(), timed(1.0))
 """
 
 READ_AND_WRITE = """
 store = open_store(path)
 print([one.ms for one in store.all_winners()])
 try:
-    store.of(INFO).record(SQUARE, FAMILY, config(item_m=9), timed(0.1))
+    store.of(INFO).record(SQUARE, variant(item_m=9), timed(0.1))
 except DatabaseError as error:
     print(error)
 """
@@ -284,7 +284,7 @@ def test_a_disk_that_takes_no_more(path: Path) -> None:
     program = f"""
 import resource, signal, sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-from tests.tuned_db.tuned_samples import FAMILY, INFO, config, timed
+from tests.tuned_db.tuned_samples import INFO, timed, variant
 from oclgen.problem import GemmProblem
 from tuned_db import DatabaseError, open_store
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -293,7 +293,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
 kept = 0
 try:
     for size in range(1, 1000):
-        device.record(GemmProblem(size, 1, 1), FAMILY, config(), timed(*[0.123] * 50))
+        device.record(GemmProblem(size, 1, 1), variant(), timed(*[0.123] * 50))
         kept += 1
 except DatabaseError as error:
     print(kept, error)

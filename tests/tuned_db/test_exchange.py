@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
-from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
+from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
 from tuned_db import ImportFileError, Record, RecordError, open_store, read_records, write_records
 from tuned_db.digests import digest_of, with_digests
 from tuned_db.exchange import LINE_LIMIT, SCHEMA_LINE
@@ -40,9 +40,9 @@ def test_export_import_export_gives_the_same_bytes(tmp_path: Path) -> None:
     store = open_store(tmp_path / "one.sqlite")
     mine, other = store.of(INFO), store.of(replace(INFO, name="Another", driver_version="ü 2"))
     for size in (64, 7, 1000):
-        mine.record(GemmProblem(size, 3, 5), FAMILY, config(), timed(1 / 3, 0.1, 0.123456789))
-        mine.record(GemmProblem(size, 3, 5), FAMILY, config(item_m=2), timed(2.0))
-        other.record(GemmProblem(size, 3, 5), FAMILY, config(), timed(1.0))
+        mine.record(GemmProblem(size, 3, 5), variant(), timed(1 / 3, 0.1, 0.123456789))
+        mine.record(GemmProblem(size, 3, 5), variant(item_m=2), timed(2.0))
+        other.record(GemmProblem(size, 3, 5), variant(), timed(1.0))
     first = export(store.all_winners())
     assert first.count(b"\n") == 7
     again = open_store(tmp_path / "two.sqlite")
@@ -57,12 +57,12 @@ def test_caches_seed_conditions_and_digest_travel(tmp_path: Path) -> None:
     conditions = {"mhz_before": 1980.0, "celsius_after": 45.5}
     measured = Measurement((9.0, 9.5), error=1e-7, seed=11, cache="cold", conditions=conditions)
     store, other = open_store(tmp_path / "one.sqlite"), open_store(tmp_path / "two.sqlite")
-    store.of(INFO, "cold").record(SQUARE, FAMILY, config(), measured)
+    store.of(INFO, "cold").record(SQUARE, variant(), measured)
     other.merge(read_records("x", io.BytesIO(export(store.all_winners()))))
     (sent,), (kept,) = store.all_winners(), other.all_winners()
     assert kept == sent
     assert (kept.cache, kept.seed, kept.conditions) == ("cold", 11, conditions)
-    assert kept.digest == digest_of(SQUARE, FAMILY, config())
+    assert kept.digest == digest_of(SQUARE, variant())
     assert other.of(INFO).winner(SQUARE) is None
     assert other.of(INFO, "cold").winner(SQUARE) == kept
 

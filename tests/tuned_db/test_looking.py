@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
-from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
+from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
 from tuned_db import DatabaseError, Store, browse, open_store, write_records
 from tuned_db.analysis import best_over_trials, effects, rate_of
 from tuned_db.charts import Bars, Chart, Series, svg
@@ -30,9 +30,9 @@ def fill(store: Store) -> None:
     device.note_peak(1000.0, 100.0)
     for item_m in (1, 2, 4):
         for unroll_k in (1, 2, 4):
-            variant = config(item_m=item_m, unroll_k=unroll_k)
-            device.record(SQUARE, FAMILY, variant, timed(8.0 / item_m))
-    device.record(SQUARE, FAMILY, config(item_m=8), FAILED)
+            one = variant(item_m=item_m, unroll_k=unroll_k)
+            device.record(SQUARE, one, timed(8.0 / item_m))
+    device.record(SQUARE, variant(item_m=8), FAILED)
     store.merge([record(GemmProblem(128, 64, 64))])
 
 

@@ -14,8 +14,7 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
-from oclgen.families import config_to_json
-from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, config
+from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, variant
 from tuned_db import Store, open_store
 from tuned_db.digests import digest_of
 from tuned_db.schema import VERSION_TABLE
@@ -69,7 +68,7 @@ def add_tuning(connection: sa.Connection, key: int, winner: int, **changes: Any)
 
 def add(connection: sa.Connection, key: int, item_m: int, ms: float, **changes: Any) -> None:
     values = {
-        "tuning_id": FIRST + 1, "family": FAMILY, "config": config_to_json(config(item_m=item_m)),
+        "tuning_id": FIRST + 1, "family": FAMILY, "config": variant(item_m=item_m).to_json(),
         "samples": json.dumps([ms]), "ms": ms, "spread": 0.0, "error": 0.0, "invalidity": "none",
         "reason": "", "created": "2026-01-01T00:00:00Z", "version": "0.1.0", "origin": "",
         "seed": 5, "cache": "warm",
@@ -124,7 +123,7 @@ def test_winners_of_todays_texts_get_their_digest(old: sa.Connection, url: str) 
     add_tuning(old, 2, winner=2, generator="2")
     add(old, 2, item_m=1, ms=1.0, tuning_id=FIRST + 2)
     digests = {one.generator: one.digest for one in opened(old, url).all_winners()}
-    assert digests == {"3": digest_of(SQUARE, FAMILY, config(item_m=1)), "2": None}
+    assert digests == {"3": digest_of(SQUARE, variant(item_m=1)), "2": None}
     assert digests["3"] is not None
 
 
@@ -133,7 +132,7 @@ def test_the_winner_of_a_duel_stands(old: sa.Connection, url: str) -> None:
     add(old, 1, item_m=1, ms=1.0)
     add(old, 2, item_m=2, ms=1.1)
     store = opened(old, url)
-    store.of(INFO).record(SQUARE, FAMILY, config(item_m=3), _failure())
+    store.of(INFO).record(SQUARE, variant(item_m=3), _failure())
     assert won(store) == {"warm": (1.1, 10)}
     with store.database.reading() as connection:
         asked = sa.text("SELECT id FROM oclgen_measurements WHERE promoted")

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from oclgen.problem import GemmProblem
-from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, config, record, timed
+from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
 from tuned_db import DatabaseError, open_store, schema
 from tuned_db.upkeep import absorb
 
@@ -100,7 +100,7 @@ def test_many_who_make_the_tables_at_once(postgres: str) -> None:
 
 def test_a_connection_that_is_cut_is_made_again(postgres: str) -> None:
     store = open_store(postgres)
-    store.of(INFO).record(SQUARE, FAMILY, config(), timed(1.0))
+    store.of(INFO).record(SQUARE, variant(), timed(1.0))
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -120,7 +120,7 @@ def test_a_file_moves_into_a_server_whole(postgres: str, tmp_path: Path) -> None
     file, server = open_store(tmp_path / "one.sqlite"), open_store(postgres)
     file.of(INFO).note_peak(1000.0, 100.0)
     for size in (1, 2, 3):
-        file.of(INFO).record(GemmProblem(size, 8, 8), FAMILY, config(), timed(1.0 / size))
+        file.of(INFO).record(GemmProblem(size, 8, 8), variant(), timed(1.0 / size))
     came = absorb(server, file, trusted=True)
     assert (came.new, came.improved, came.known) == (3, 3, 0)
     assert server.all_winners() == file.all_winners()

@@ -12,7 +12,15 @@ from typing import Any
 
 import pytest
 
-from tests.tuned_db.tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
+from tests.tuned_db.tuned_samples import (
+    FAMILY,
+    INFO,
+    LIMITS,
+    SQUARE,
+    record,
+    timed,
+    variant,
+)
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
@@ -20,7 +28,6 @@ pytest.importorskip("uvicorn")
 import httpx
 from fastapi.testclient import TestClient
 
-from oclgen.families import config_to_json
 from oclgen.problem import GemmProblem
 from tests.tuned_db.service_runs import GENEROUS, serving
 from tuned_db import Chooser, DatabaseError, Record, Store, open_store, write_records
@@ -297,7 +304,7 @@ def test_a_database_that_fails_is_503_and_names_no_path(
 def test_push_pull_verify_is_the_way_of_a_record(shelf: Store, tmp_path: Path) -> None:
     here, there = open_store(tmp_path / "here.sqlite"), open_store(tmp_path / "there.sqlite")
     here.of(INFO).note_peak(1000.0, 100.0)
-    here.of(INFO).record(SQUARE, FAMILY, config(item_m=2), timed(1.0))
+    here.of(INFO).record(SQUARE, variant(item_m=2), timed(1.0))
     with serving(shelf) as served:
         with Client(served.url, served.token) as client:
             assert client.push(here.history()).improved == 1
@@ -313,7 +320,7 @@ def test_push_pull_verify_is_the_way_of_a_record(shelf: Store, tmp_path: Path) -
         ("pull from 127.0.0.1", (1000.0, 100.0))
     ]
     assert Chooser(there, INFO, LIMITS).choose(SQUARE).source == "exact, unverified"
-    there.of(INFO).record(SQUARE, FAMILY, config(item_m=2), timed(1.1))
+    there.of(INFO).record(SQUARE, variant(item_m=2), timed(1.1))
     assert Chooser(there, INFO, LIMITS).choose(SQUARE).source == "exact"
 
 
@@ -372,7 +379,7 @@ def test_addresses_that_are_none(url: str) -> None:
 
 
 def test_fifty_clients_at_once_lose_nothing(shelf: Store) -> None:
-    variants = [config_to_json(config(item_m=m)) for m in (1, 2, 3, 4)]
+    variants = [variant(item_m=m).to_json() for m in (1, 2, 3, 4)]
 
     def work(number: int) -> int:
         with Client(served.url, served.token) as client:

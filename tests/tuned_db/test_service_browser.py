@@ -13,7 +13,7 @@ import pytest
 
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
-from tests.tuned_db.tuned_samples import FAMILY, INFO, config, record, timed
+from tests.tuned_db.tuned_samples import INFO, record, timed, variant
 from tuned_db import open_store
 
 pytest.importorskip("fastapi")
@@ -47,14 +47,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     square = GemmProblem(512, 512, 512)
     for item_m, ms in ((1, 4.0), (2, 2.0), (4, 1.0), (8, 3.0)):
         for unroll_k in (1, 2):
-            variant = config(item_m=item_m, unroll_k=unroll_k)
-            device.record(square, FAMILY, variant, timed(ms + 0.01 * unroll_k))
+            one = variant(item_m=item_m, unroll_k=unroll_k)
+            device.record(square, one, timed(ms + 0.01 * unroll_k))
     failure = Measurement(invalidity="compile", reason="/home/somebody/x.cl: error")
-    device.record(square, FAMILY, config(item_m=16), failure)
+    device.record(square, variant(item_m=16), failure)
     store.merge([record(GemmProblem(size, 64, 64)) for size in range(1, 60)])
     store.merge([record(device=replace(INFO, name=MARKUP))])
-    with serving(store) as one:
-        yield one
+    with serving(store) as running:
+        yield running
 
 
 @pytest.fixture

@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from oclgen.families import config_to_json
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
-from tests.tuned_db.tuned_samples import FAMILY, INFO, LIMITS, SQUARE, config, record, timed
+from oclgen.variant import Variant
+from tests.tuned_db.tuned_samples import (
+    FAMILY,
+    INFO,
+    LIMITS,
+    SQUARE,
+    record,
+    timed,
+    variant,
+)
 from tuned_db import Chooser, Record, Store, open_existing, open_store, rows
 from tuned_db.database import DatabaseError
 from tuned_db.models import MEASURED, MeasurementRow, TuningRow
@@ -28,16 +36,16 @@ def other(tmp_path: Path) -> Store:
     """A database with a history: two times, a failure and a claim."""
     store = open_store(tmp_path / "other.sqlite")
     mine = store.of(INFO)
-    mine.record(SQUARE, FAMILY, config(item_m=1), timed(2.0))
-    mine.record(SQUARE, FAMILY, config(item_m=2), timed(1.0))
-    mine.record(SQUARE, FAMILY, config(item_m=3), FAILED)
+    mine.record(SQUARE, variant(item_m=1), timed(2.0))
+    mine.record(SQUARE, variant(item_m=2), timed(1.0))
+    mine.record(SQUARE, variant(item_m=3), FAILED)
     store.merge([claim(4, OTHER)])
     return store
 
 
 def claim(item_m: int, problem: GemmProblem = SQUARE, ms: float = 0.5, **changes: Any) -> Record:
-    variant = config_to_json(config(item_m=item_m))
-    return record(problem, config=variant, samples=(ms,), **changes)
+    text = variant(item_m=item_m).to_json()
+    return record(problem, config=text, samples=(ms,), **changes)
 
 
 def test_a_merge_takes_all_and_twice_does_no_harm(store: Store, other: Store) -> None:
@@ -87,7 +95,7 @@ def test_pruning_drops_what_is_asked_for(
 
 
 def test_where_a_winner_is_dropped_the_next_best_is_crowned(store: Store) -> None:
-    store.of(INFO).record(SQUARE, FAMILY, config(item_m=1), timed(2.0))
+    store.of(INFO).record(SQUARE, variant(item_m=1), timed(2.0))
     store.merge([claim(2), claim(3, ms=1.0)], origin="push by mallory")
     store.merge([claim(4, device=replace(INFO, name="B"))], origin="push by mallory")
     assert prune(store, Prune(origin="push by mallory")) == 3
@@ -100,9 +108,9 @@ def test_where_a_winner_is_dropped_the_next_best_is_crowned(store: Store) -> Non
 def measuring(times: dict[int, float], asked: list[int]) -> Any:
     """A machine on which variants take these milliseconds; what is not named fails."""
 
-    def measure(problem: Any, family: str, variant: Any) -> Measurement:
-        asked.append(variant.item_m)
-        ms = times.get(variant.item_m)
+    def measure(problem: Any, variant: Variant) -> Measurement:
+        asked.append(variant.config.item_m)
+        ms = times.get(variant.config.item_m)
         return FAILED if ms is None else timed(ms)
 
     return measure
@@ -145,7 +153,7 @@ def a_value_of(name: str, column: Any) -> Any:
     """A value of a measurement's column that is not its default."""
     known = {
         "family": FAMILY,
-        "config": config_to_json(config(item_m=7)),
+        "config": variant(item_m=7).to_json(),
         "samples": [1.5, 2.5],
         "created": "2026-01-01T01:01:01Z",
         "conditions": {"mhz_before": 1980.0},
@@ -174,7 +182,7 @@ def test_a_merge_keeps_every_column(store: Store, tmp_path: Path) -> None:
 
 
 def test_columns_of_a_measurement_and_of_a_record_are_all_of_the_table(store: Store) -> None:
-    row = rows.columns_of(FAMILY, config_to_json(config()), timed(1.0))
+    row = rows.columns_of(variant(), timed(1.0))
     assert row.keys() == MEASURED.keys()
     assert rows.columns_of_record(record(), "import").keys() == MEASURED.keys()
     derived = {"ms", "spread", "invalidity", "reason", "promoted"}
@@ -184,15 +192,15 @@ def test_columns_of_a_measurement_and_of_a_record_are_all_of_the_table(store: St
 def lucky_and_promoted(store: Store) -> None:
     """Variant 2 beats variant 1 side by side, which was once faster by luck."""
     mine = store.of(INFO)
-    mine.record(SQUARE, FAMILY, config(item_m=1), timed(1.0))
-    mine.record(SQUARE, FAMILY, config(item_m=2), timed(1.2))
-    mine.promote(SQUARE, FAMILY, config(item_m=2), timed(1.1))
+    mine.record(SQUARE, variant(item_m=1), timed(1.0))
+    mine.record(SQUARE, variant(item_m=2), timed(1.2))
+    mine.promote(SQUARE, variant(item_m=2), timed(1.1))
 
 
 def winner_of(store: Store) -> Any:
     incumbent = store.of(INFO).incumbent(SQUARE)
     assert incumbent is not None
-    return incumbent[1].item_m
+    return incumbent[0].config.item_m
 
 
 def test_a_merge_keeps_the_winner_of_a_duel_and_counts_it_once(
@@ -206,7 +214,7 @@ def test_a_merge_keeps_the_winner_of_a_duel_and_counts_it_once(
 
 def test_pruning_keeps_the_winner_of_a_duel(store: Store) -> None:
     lucky_and_promoted(store)
-    store.of(INFO).record(SQUARE, FAMILY, config(item_m=3), timed(0.5))
+    store.of(INFO).record(SQUARE, variant(item_m=3), timed(0.5))
     with store.database.writing() as connection:
         fastest = select(MeasurementRow.id).where(MeasurementRow.ms == 0.5).scalar_subquery()
         connection.execute(

@@ -7,11 +7,11 @@ from functools import cache
 from typing import Any
 
 from oclgen import GENERATOR_VERSION
-from oclgen.families import config_to_json
 from oclgen.families.gemm import gemm_register
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem, Problem
+from oclgen.variant import Variant
 from tuned_db import Record
 from tuned_db.digests import digest_of_texts
 
@@ -35,6 +35,11 @@ def config(**changes: Any) -> Any:
     return replace(gemm_register.DEFAULT, **changes)
 
 
+def variant(**changes: Any) -> Variant:
+    """A variant of `FAMILY` with `config(**changes)`."""
+    return Variant(FAMILY, config(**changes))
+
+
 def timed(*samples: float) -> Measurement:
     """A measurement that went well."""
     return Measurement(samples=samples, error=1e-7)
@@ -45,7 +50,7 @@ def record(problem: Problem | str = SQUARE, **changes: Any) -> Record:
     values: dict[str, Any] = {
         "problem": problem if isinstance(problem, str) else problem.key(),
         "family": FAMILY,
-        "config": config_to_json(gemm_register.DEFAULT),
+        "config": variant().to_json(),
         "samples": (1.0, 1.25, 1.5),
         "error": 2e-7,
         "trials": 20,

@@ -1,6 +1,6 @@
 """The service as one ASGI application: API and pages behind the guard.
 
-How it is started is the command line's business.
+The command line starts it (`oclgen db serve`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tuned_db.service.guard import Guard, Limits
 from tuned_db.store import Store
 
 DESCRIPTION = """
-Tuned kernels, shared: read by anybody, written with a token. Records travel as the JSON lines
+Tuned kernels, shared: read without a token, written with one. Records travel as the JSON lines
 that `oclgen db export` writes; `oclgen db push` and `oclgen db pull` speak to these routes.
 """
 
@@ -39,7 +39,7 @@ def create_app(store: Store, limits: Limits | None = None) -> FastAPI:
 
 
 async def _unavailable(request: Request, error: Exception) -> JSONResponse:
-    # the sentence names the file or the server: that is for whoever runs the service
+    # the sentence names the file or the server: it goes to the log, not to the client
     logging.getLogger("oclgen.service").error("%s: %s", request.url.path, error)
     detail = "the database cannot be used at the moment; try again later"
     return JSONResponse({"detail": detail}, 503)

@@ -24,7 +24,7 @@ PAGE = 500
 """Records per answer, the most that a service gives."""
 PATIENCE_S = 60.0
 ATTEMPTS = 8
-"""How often a request is made that is answered by 429 or 503, or by nobody."""
+"""Times that a request is made which is answered by 429, by 503 or not at all."""
 LARGEST_PAGE = 64 * 1024 * 1024
 
 

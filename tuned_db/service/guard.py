@@ -1,6 +1,6 @@
 """Stands before the service: limits on rate, size and patience, and headers for browsers.
 
-It knows no route and no database; what is wrong inside a request is the routes' business.
+It knows no route and no database; routes judge what is inside a request.
 """
 
 from __future__ import annotations

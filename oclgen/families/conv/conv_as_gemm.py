@@ -119,7 +119,11 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
 
     default = Config(**{name: getattr(gemm.DEFAULT, name) for name in _names(gemm)})
     packing = gemm.TRAITS.packing
-    traits = replace(gemm.TRAITS, packing=packing and Config(**asdict(packing)))
+    rank = gemm.TRAITS.conv_rank
+    assert rank is not None, f"{gemm.NAME} declares no conv_rank"
+    traits = replace(
+        gemm.TRAITS, rank=rank, conv_rank=None, packing=packing and Config(**asdict(packing))
+    )
     return ConvAsGemm(gemm, f"conv_as_{gemm.NAME}", traits, Config, default)
 
 

@@ -3,8 +3,8 @@ Implicit-GEMM convolution in fp32 with work-group tiles that `cp.async` copies; 
 
 Per group, C = A B with m the result's channel (bwd_weights: the output channel), n the result's
 position (bwd_weights: input channel and kernel tap) and k what is summed over. A work-group
-computes tile_m x tile_n of C in steps of tile_k, as `gemm_async` does; where tiles come from, and
-who copies what, stands in `operands`.
+computes tile_m x tile_n of C in steps of tile_k, as `gemm_async` does; `operands` says where
+tiles come from, and which work-item copies what.
 
 Where four columns, or rows, of C are neighbours in memory, work-items store the vectors that they
 computed; where rows are neighbours, but not whole fours of them, words. Else sums pass through
@@ -28,7 +28,7 @@ edge_m, edge_n      the last tile, or the smaller phases, have rows, or columns,
 </%doc>
 <%namespace name="tiles" file="async_tiles.cl.mako"/>\
 <%!
-    # a residual's vectors are read so many at a time: one by one, each would wait for memory
+    # Vectors of a residual whose loads are under way at once; one at a time, each waits for memory.
     TOGETHER = 8
 %>\
 <%
@@ -39,8 +39,8 @@ edge_m, edge_n      the last tile, or the smaller phases, have rows, or columns,
         return f"ACT({value} + {theirs})" if residual else value
     rows = [i // 4 * config.local_m * 4 + i % 4 for i in range(config.item_m)]
     columns = [j * config.local_n * 4 for j in range(config.item_n // 4)]
-    # a warp's vectors of one i and j are a chunk of C, every fourth row of it: a lane stores four words,
-    # so many rows and columns behind its first
+    # a warp's vectors of one i and j are a chunk of C, every fourth row of it: a lane stores four words;
+    # `words` has of each its distance from the lane's first, and that in rows and columns
     warp_n = 32 // config.warp_m
     row_words = 4 * warp_n
     words = [(32 * t, 32 * t // row_words * 4, 32 * t % row_words) for t in range(4)]

@@ -97,7 +97,7 @@ DEFAULT = Config(
     tile_m=64, tile_n=64, tile_k=8, local_m=8, local_n=8, warp_m=4, pad=4, stages=2,
     taps_outer=True, split_k=1, group_m=8, order="m",
 )  # fmt: skip
-TRAITS = Traits(instructions=frozenset({"cp_async"}))
+TRAITS = Traits(rank=220, instructions=frozenset({"cp_async"}))
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:

@@ -36,7 +36,7 @@ Sizes = dict[str, int]
 
 
 class Tiles(NamedTuple):
-    """What counts of a family's parameters: the tile, who loads it, the order of k, and how.
+    """The parameters that operands depend on: tile, work-items that load it, order of k, and how.
 
     `copied` says that loads are `cp.async`, straight into local memory.
     """
@@ -53,8 +53,8 @@ class Tiles(NamedTuple):
 class Product:
     """C [m, n] = A [m, k] B [k, n] of each group and phase, as text; m and n are the largest.
 
-    `a_type` is the type of A's elements. From any multiple of `run` on, so many columns of C are
-    neighbours in memory, or rows, as `along` says. `wide` names the caller's operands of which
+    `a_type` is the type of A's elements. From any multiple of `run` on, `run` columns of C (rows
+    where `along` says so) are neighbours in memory. `wide` names the caller's operands of which
     `QUAD` neighbours are copied at once, if they are aligned.
     """
 

@@ -1,6 +1,6 @@
 """What the families of implicit GEMM share around their product: its rule, packing and planes.
 
-Where operands lie is `conv_gemm_operands`' business, the product itself the families'.
+`conv_gemm_operands` says where operands lie; the product itself is the families'.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _summed(problem: ConvProblem, split_k: int) -> bool:
 def _of_turned_weights(problem: ConvProblem) -> bool:
     """Say whether the product is a gradient of weights that counts channels within taps.
 
-    It always leaves planes: who adds them knows how weights lie.
+    It always leaves planes: the launch that adds them knows how weights lie.
     """
     return problem.layout == "nhwc" and problem.direction == "bwd_weights"
 

@@ -23,7 +23,7 @@ tiles_m, tiles_n           tiles of the largest phase
 phases                     number of phases
 in_place                   the image is the problem's own, which may not be aligned
 bias, residual             add bias by channel, and what lies as the result does
-run                        so many columns, from any multiple of it on, lie side by side in the result
+run                        from any multiple of it on, `run` columns lie side by side in the result
 whole                      there is a result for every pixel that is written
 elements                   elements of a plane
 </%doc>

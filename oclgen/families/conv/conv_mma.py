@@ -69,7 +69,7 @@ DEFAULT = Config(
     unit="mma", tile_m=64, tile_n=64, tile_k=32, warps_m=2, warps_n=2, stages=2, pending=0,
     split_k=1, group_m=8,
 )  # fmt: skip
-TRAITS = Traits(instructions=frozenset({"mma", "wgmma"}))
+TRAITS = Traits(rank=110, instructions=frozenset({"mma", "wgmma"}))
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -141,7 +141,7 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
 
 
 def _run(problem: ConvProblem, config: Config, neighbours: int) -> int:
-    """Return how many results can be stored at once where so many lie side by side."""
+    """Return the results of one vector store, where `neighbours` lie side by side."""
     most = 4 if config.split_k > 1 else parts.chunk(problem)
     return next(width for width in (8, 4, 2, 1) if width <= most and neighbours % width == 0)
 

@@ -99,7 +99,7 @@ class Shape:
         self.blocks_c = ceil_div(self.tiles_c, config.local_c)
         self.work_items = config.local_m * config.local_c * self.tap_tiles * config.local_k
         self.span = config.item_c * self.tap_rows * part.cols.taps
-        # rows of x that nobody meets, between those of strides or of dilations, are not copied
+        # rows of x that no tap reads, between those of strides or of dilations, are not copied
         apart = (rows.step,) * (config.patch_h > 1) + (rows.tap_step,) * (rows.taps > 1)
         self.row_step = gcd(*apart) or 1
         self.step, self.tap_step = rows.step // self.row_step, rows.tap_step // self.row_step
@@ -124,7 +124,7 @@ def shape_of(problem: ConvProblem, config: Config) -> Shape:
 DEFAULT = Config(
     item_m=2, item_c=1, tap_rows=8, patch_h=1, local_m=2, local_c=1, local_k=32, stages=1, split=512
 )
-TRAITS = Traits(instructions=frozenset({"cp_async"}))
+TRAITS = Traits(rank=230, instructions=frozenset({"cp_async"}))
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:

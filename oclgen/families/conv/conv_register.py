@@ -88,7 +88,7 @@ class Config(BaseConfig):
 DEFAULT = Config(
     images=1, item_x=8, vec=16, vecs=1, unroll=1, taps_outer=False, channels_fastest=False
 )
-TRAITS = Traits()
+TRAITS = Traits(rank=170)
 
 
 class Variant(NamedTuple):

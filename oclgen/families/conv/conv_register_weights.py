@@ -65,7 +65,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(item_c=1, vec=16, vecs=1, unroll=1, split=1, outputs_fastest=False)
-TRAITS = Traits()
+TRAITS = Traits(rank=180)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:

@@ -1,6 +1,6 @@
 """Forward and backward-data convolution as one form: a correlation with numbers filled in.
 
-It knows sizes and strides only; which kernel computes a correlation is the families' business.
+It knows sizes and strides only; the families choose the kernel that computes a correlation.
 
 The gradient of a strided convolution with regard to its input falls apart into stride_h x stride_w
 phases (sub-pixel convolution, Shi et al. 2016): input positions of one phase are reached by the

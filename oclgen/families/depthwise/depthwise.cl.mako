@@ -5,8 +5,8 @@ A work-item computes patch_h x patch_w results of one channel, with lanes along 
 copies what they read to a window in private memory, zero where the padding is; columns that are
 step apart lie side by side there, so that every tap of every stride is a plain vector load.
 
-In a strided bwd_data results are so many of each phase: they read the same window, and together they
-are a patch of the output without gaps, whose rows are stored at once.
+In a strided bwd_data a work-item computes patch_h x patch_w results of each phase: all phases read the
+same window, and together they are a patch of the output without gaps, whose rows are stored at once.
 
 dtype, activation   storage type of input, weights, output, bias (accumulation is fp32); epilogue
 sizes               names and values of the correlations' and the window's sizes

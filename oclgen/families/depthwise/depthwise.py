@@ -78,7 +78,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(patch_h=1, patch_w=4, vec=4, guarded=True, local_size=32)
-TRAITS = Traits()
+TRAITS = Traits(rank=120)
 
 
 class Window(NamedTuple):

@@ -61,7 +61,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(patch_h=1, patch_w=4, vec=1, local_size=64)
-TRAITS = Traits()
+TRAITS = Traits(rank=140)
 
 
 def vec_conflict(problem: ConvProblem, vec: int) -> str | None:

@@ -69,7 +69,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(patch_h=1, patch_w=2, vec=1, local_c=16, local_k=4, split=1)
-TRAITS = Traits()
+TRAITS = Traits(rank=150)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:

@@ -72,7 +72,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(patch_h=4, patch_w=1, vec=1, guarded=True, local_size=64, local_k=64, split=1)
-TRAITS = Traits()
+TRAITS = Traits(rank=130)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:

@@ -12,7 +12,7 @@ behind a barrier. They wind through the work-item's part of C, so that each shar
 the one before it: GPUs keep that at hand, and have time to read only two others.
 
 Where work-groups share a tile, each leaves its sums in `partials` and counts itself in `counters`;
-who counts last adds all sums, in order, and stores. Nobody waits for another.
+the work-group that counts last adds all sums, in order, and stores. No work-group waits for another.
 
 tile_m, tile_n      tile of C per work-group
 tile_k              steps of the reduction per tile

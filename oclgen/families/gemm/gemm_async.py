@@ -42,7 +42,7 @@ MAX_ACCUMULATORS = 128
 REGISTERS = 65536
 """What a work-group shares on every GPU that has `cp.async`."""
 FLAG_BYTES = 4
-"""Local memory in which a work-group notes who came before it."""
+"""Local memory in which a work-group notes how many came before it."""
 INT_MAX = 2**31 - 1
 
 
@@ -221,6 +221,8 @@ DEFAULT = Config(
     split_k=1, group_m=8, pack_a=False, pack_b=False,
 )  # fmt: skip
 TRAITS = Traits(
+    rank=50,
+    conv_rank=340,
     instructions=frozenset({"cp_async"}),
     packing=replace(DEFAULT, pad_a=0, pad_b=0, pack_a=True, pack_b=True),
 )

@@ -74,7 +74,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(item_m=2, vec_n=1, unroll_k=4, local_n=8, local_k=8, split_k=1)
-TRAITS = Traits()
+TRAITS = Traits(rank=80)
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:

@@ -60,7 +60,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(item_m=2, item_n=2, vec_k=4, local_k=8, local_n=8, split_k=1)
-TRAITS = Traits()
+TRAITS = Traits(rank=70)
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:

@@ -192,7 +192,10 @@ DEFAULT = Config(
     split_k=1, group_m=8, pack_a=False, pack_b=False,
 )  # fmt: skip
 TRAITS = Traits(
-    instructions=frozenset({"mma", "wgmma"}), packing=replace(DEFAULT, pack_a=True, pack_b=True)
+    rank=10,
+    conv_rank=310,
+    instructions=frozenset({"mma", "wgmma"}),
+    packing=replace(DEFAULT, pack_a=True, pack_b=True),
 )
 
 

@@ -87,7 +87,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(item_m=12, item_n=32, loop_m=1, order="m", pack_a=True, pack_b=True, split_k=1)
-TRAITS = Traits(instructions=frozenset({INSTRUCTION}))
+TRAITS = Traits(rank=30, conv_rank=320, instructions=frozenset({INSTRUCTION}))
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:

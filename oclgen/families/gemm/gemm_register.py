@@ -69,7 +69,7 @@ DEFAULT = Config(
     item_m=4, item_n=4, vec_n=4, local_m=4, local_n=16, unroll_k=1,
     pack_a=False, pack_b=False, loop_m=1, order="n", split_k=1,
 )  # fmt: skip
-TRAITS = Traits(for_cpus=True)
+TRAITS = Traits(rank=40, conv_rank=330, for_cpus=True)
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:

@@ -157,7 +157,7 @@ DEFAULT = Config(
     stage_a=True, stage_b=True, pad_a=4, pad_b=0, double_buffer=False, prefetch=True,
     unroll_k=8, split_k=1, group_m=8,
 )  # fmt: skip
-TRAITS = Traits()
+TRAITS = Traits(rank=60, conv_rank=350)
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:

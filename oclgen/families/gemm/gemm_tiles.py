@@ -1,6 +1,6 @@
 """A matrix repacked as the tiles that a kernel puts into local memory, one behind the other.
 
-What a tile looks like inside is the family's business, and so is the kernel that packs it.
+Each family defines the layout inside a tile, and brings the kernel that packs it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Tiles:
 
 
 def packed_operands(problem: GemmProblem, tile_k: int, **tiles: int) -> dict[str, Tiles]:
-    """Return operands by role, packed as tiles of so many rows; 0 leaves an operand as it lies."""
+    """Return packed operands by role, with `tiles[role]` rows a tile; 0 leaves one as it lies."""
     return {role: Tiles(problem, role, tile, tile_k) for role, tile in tiles.items() if tile}
 
 

@@ -154,7 +154,7 @@ DEFAULT = Config(
     tile_m=64, tile_n=64, groups=1, ahead=2, stages=4, split_k=1, group_m=8, pack_a=True,
     pack_b=True,
 )  # fmt: skip
-TRAITS = Traits(instructions=frozenset({"tma", "wgmma"}), packing=DEFAULT)
+TRAITS = Traits(rank=20, instructions=frozenset({"tma", "wgmma"}), packing=DEFAULT)
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:

@@ -184,7 +184,7 @@ ${indent}READ_FOUR(${", ".join(f"{name}{into}_{4 * c + x}" for x in range(4))}, 
     owned = {}
     for i in range(tile.item_m):
         owned.setdefault("".join(f"if ({condition}) " for condition in owner(i)), []).append(i)
-    # so many loads are under way as hide the cache's latency
+    # unrolled so that some 16 loads are under way, which hides the cache's latency
     unroll = max(16 * len(owned) // (tile.item_m * len(chunks)), 1)
     def left_by(group):
         """Where a work-group leaves sums of this tile: it may have begun one before and end in one."""

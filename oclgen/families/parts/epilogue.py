@@ -16,9 +16,10 @@ from oclgen.render import activation_preamble
 def epilogue(problem: Problem, results: str = "", split: bool = False) -> dict[str, Any]:
     """Return a template's `bias`, `residual` and `activation`, the text of ACT.
 
-    A residual may lie in the results' own memory: who stores an item reads what is added to it,
-    and nobody else does. With `results`, a pointer in the kernel, the text has RESIDUAL(p), too:
-    what lies as far behind the kernel's `residual` as p, the place of a result, behind `results`.
+    A residual may lie in the results' own memory: the work-item that stores a result is the
+    only one that reads what is added to it. With `results`, a pointer in the kernel, the text has
+    RESIDUAL(p), too: what lies as far behind the kernel's `residual` as p, the place of a result,
+    behind `results`.
     Where the reduction is `split` there is none of all that: it is left to the launch that adds
     the planes.
     """

@@ -13,7 +13,7 @@ from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """A part of a work-group's results: so many rows and columns of what each warp computes.
+    """A part of a work-group's results: some rows and columns of what each warp computes.
 
     With wgmma a "warp" is four. Rows lie one behind the other, padded so that a warp meets no bank
     twice: it writes 16 bytes of eight rows at once or, of 32-bit results, 32 bytes of four.

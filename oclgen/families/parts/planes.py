@@ -32,7 +32,7 @@ def planes_space(problem: ConvProblem, planes: int) -> tuple[tuple[str, int], ..
 
 
 def summed(launch: Launch, problem: ConvProblem, planes: int, slices: int = 1) -> Plan:
-    """Return the plan of a launch that leaves so many planes, or the output itself if it is one."""
+    """Return the plan of a launch that writes `planes` planes; one plane is the output itself."""
     if planes == 1:
         return Plan((launch,))
     added = sum_planes(problem, planes, slices)
@@ -42,8 +42,8 @@ def summed(launch: Launch, problem: ConvProblem, planes: int, slices: int = 1) -
 def sum_planes(problem: ConvProblem, planes: int, slices: int = 1) -> Launch:
     """Return the launch that writes act(sum of planes + bias) to the problem's output.
 
-    With `slices`, a power of two, so many work-items share the planes of an element: many planes
-    of few elements are a long chain of loads otherwise.
+    `slices` work-items, a power of two, share the planes of an element: a single one has a long
+    chain of loads where there are many planes of few elements.
     """
     elements = output_elements(problem)
     nhwc = problem.layout == "nhwc"

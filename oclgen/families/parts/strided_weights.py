@@ -1,7 +1,6 @@
 """The weights of a convolution as an argument whose strides a caller may replace at launch.
 
-So weights in channels_last, and their gradients, need no copy. What a kernel does with them is its
-family's business.
+So weights in channels_last, and their gradients, need no copy.
 """
 
 from __future__ import annotations

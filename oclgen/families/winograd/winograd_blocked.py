@@ -77,7 +77,7 @@ DEFAULT = Config(
     out_tile=4, tile_rows=4, item_t=8, item_k=16, vec_k=16, unroll_c=1,
     workers=16, split_k=1, filters_inside=False,
 )  # fmt: skip
-TRAITS = Traits(transforming=True)
+TRAITS = Traits(rank=160, transforming=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ DEFAULT = Config(
     out_tile=2, tile_t=8, tile_k=8, tile_c=4, item_t=4, item_k=4, vec=4,
     stage_u=True, pad_v=0, pad_u=0, pad_m=1, pass_k=2,
 )  # fmt: skip
-TRAITS = Traits(transforming=True)
+TRAITS = Traits(rank=240, transforming=True)
 
 
 def _filters(geo: Geometry, config: Config) -> common.FilterLayout:

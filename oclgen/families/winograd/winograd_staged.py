@@ -6,7 +6,7 @@ The product itself is not written here: any GEMM family's plan does it, in_tile^
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_staged
 from oclgen.families.gemm.gemm_parts import aligned_preamble
@@ -99,17 +99,12 @@ def gemm_problem(geo: Geometry) -> GemmProblem:
     return GemmProblem(geo.filters, tiles, geo.channels, trans_a=True, batch=geo.points)
 
 
-def gemm_text(family: str, config: Any) -> str:
-    """Return the text of a product's variant: `gemm_register:item_m=8,item_n=32,...`."""
-    return Variant(family, config).to_text()
-
-
 DEFAULT = Config(
     out_tile=4, vec_t=1, local_t=32, vec_k=1, local_k=32,
     # CPUs prefer other families to this one, so the product is one for GPUs
-    gemm=gemm_text(gemm_staged.NAME, replace(gemm_staged.DEFAULT, tile_m=64, tile_n=64)),
+    gemm=Variant(gemm_staged.NAME, replace(gemm_staged.DEFAULT, tile_m=64, tile_n=64)).to_text(),
 )  # fmt: skip
-TRAITS = Traits(transforming=True)
+TRAITS = Traits(rank=190, transforming=True)
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

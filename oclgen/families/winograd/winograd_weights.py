@@ -18,7 +18,7 @@ from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd import winograd_pixels as pixels
 from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, ProductText
 from oclgen.families.winograd.winograd_matrices import Matrix, cook_toom
-from oclgen.families.winograd.winograd_staged import TILE_STEP, gemm_text, renamed
+from oclgen.families.winograd.winograd_staged import TILE_STEP, renamed
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Local, Range
@@ -73,9 +73,9 @@ class Config(BaseConfig):
 
 DEFAULT = Config(
     out_tile=4, slice_t=256, local_t=32, local_c=32,
-    gemm=gemm_text(gemm_staged.NAME, replace(gemm_staged.DEFAULT, tile_m=64, tile_n=64)),
+    gemm=Variant(gemm_staged.NAME, replace(gemm_staged.DEFAULT, tile_m=64, tile_n=64)).to_text(),
 )  # fmt: skip
-TRAITS = Traits(transforming=True)
+TRAITS = Traits(rank=200, transforming=True)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
