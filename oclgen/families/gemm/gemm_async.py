@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_async_text import Text
 from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.family import BaseConfig, Traits
@@ -259,14 +260,9 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             item_m=config.item_m,
             item_n=config.item_n,
             sum_rows=config.sum_rows,
-            copying=config.copying,
+            text=Text(problem, config),
             preamble=parts.ALIGNED,
             **epilogue(problem, "c"),
-            along_a=lies_along_k(problem, "a"),
-            along_b=lies_along_k(problem, "b"),
-            edge_m=problem.m % config.tile_m != 0,
-            edge_n=problem.n % config.tile_n != 0,
-            edge_k=problem.k % config.tile_k != 0,
         )
 
     tiles = config.tiles(problem)

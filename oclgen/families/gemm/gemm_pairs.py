@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_register_text import PairsText
 from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.family import BaseConfig, Traits
@@ -135,6 +136,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             preamble=dtype_preamble(problem.dtype),
             dot=dot(),
             **epilogue(problem, "c", split),
+            text=PairsText(problem, config),
             edge_m=problem.m % config.item_m != 0,
             edge_n=problem.n % config.item_n != 0,
             edge_k=problem.k % PAIR != 0,

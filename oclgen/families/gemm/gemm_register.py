@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_register_text import Text
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -110,6 +111,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             **asdict(config),
             preamble=dtype_preamble(problem.dtype),
             **epilogue(problem, "c", split),
+            text=Text(problem, config),
             trans_a=problem.trans_a,
             trans_b=problem.trans_b,
             edge_m=problem.m % config.item_m != 0,
