@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeGuard
 
+from oclgen.families.conv.conv_register_text import stored_counts
 from oclgen.families.conv.correlation import Axis, Correlation, Run, correlations, operands, runs_of
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.pack import PACKED, Packing, transpose_text
@@ -158,12 +159,14 @@ def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: 
 
     @LazyText
     def text() -> str:
+        pieces = variants(part.cols, config.item_x)
         return render(
             NAME,
             preamble=dtype_preamble(problem.dtype),
             transpose=transpose_text(config.vec),
             sizes=_sizes(problem, part, packed) | {"COLUMNS": columns},
-            variants=variants(part.cols, config.item_x),
+            variants=pieces,
+            counts=stored_counts((piece.results for piece in pieces), config.vec),
             **epilogue(problem, "out"),
             store_step=part.cols.store_step,
             **asdict(config),
