@@ -30,11 +30,12 @@ bias, residual      add bias[channel], and what lies as the result does
 along               n, or m: what neighbours in C differ in
 runs                the columns, or rows, of a chunk are neighbours in C
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.parts.epilogue import plus_residual
+    from oclgen.render import vector
+%>\
 <%
     c_type = "float" if summed else "elem_t"
-    def vector(width):
-        return "float" if width == 1 else f"float{width}"
     def store(width, value, pointer):
         if summed:
             return f"*(__global {vector(width)} *)({pointer}) = {value}"

@@ -27,6 +27,9 @@ run                        so many columns, from any multiple of it on, lie side
 whole                      there is a result for every pixel that is written
 elements                   elements of a plane
 </%doc>
+<%!
+    from oclgen.families.parts.expressions import plus
+%>\
 <%namespace name="share" file="mma_tiles.cl.mako"/>\
 <%
     work_items = 32 * warps_m * warps_n
@@ -46,8 +49,6 @@ elements                   elements of a plane
     warp_m, warp_n = staging.warp_m, staging.warp_n
     block_m = warp_m // blocks_m
     warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "")
-    def plus(offset):
-        return f" + {offset}" if offset else ""
 %>\
 ${preamble}
 ${activation}

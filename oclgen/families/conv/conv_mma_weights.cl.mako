@@ -19,6 +19,9 @@ group_m                    rows of tiles that work-groups sweep together
 tiles_m, tiles_n           tiles of the product
 in_place                   an image is the problem's own, which may not be aligned
 </%doc>
+<%!
+    from oclgen.families.parts.expressions import plus
+%>\
 <%namespace name="share" file="mma_tiles.cl.mako"/>\
 <%
     work_items = 32 * warps_m * warps_n
@@ -30,8 +33,6 @@ in_place                   an image is the problem's own, which may not be align
     lines = sorted({along for _, along in places_b})
     warp_m, warp_n = blocks_m * 16 * (4 if unit == "wgmma" else 1), blocks_n * 8
     warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "")
-    def plus(offset):
-        return f" + {offset}" if offset else ""
 %>\
 ${preamble}
 ${units}

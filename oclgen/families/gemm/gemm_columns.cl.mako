@@ -17,17 +17,21 @@ trans_a             A is stored [k, m]
 edge_m, edge_n      the block does not divide the size
 bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.parts.epilogue import plus_residual
+    from oclgen.families.parts.expressions import lane
+    from oclgen.render import vector
+%>\
 <%
     split = split_k > 1
     c_type = "float" if split else "elem_t"
-    vf = "float" if vec_n == 1 else f"float{vec_n}"
+    vf = vector(vec_n)
     rows, steps = range(item_m), range(unroll_k)
     vec_k = 1 if trans_a else unroll_k
     sums = sum_rows * local_n * vec_n
 
     def of_a(i, u):
-        return f"x{i}_{u}" if trans_a else f"x{i}" if vec_k == 1 else f"x{i}.s{u:x}"
+        return f"x{i}_{u}" if trans_a else lane(f"x{i}", vec_k, u)
     plus_bias = {"none": "", "m": " + LOAD1(bias + row)", "n": " + LOAD1(bias + column)"}[bias]
     plus_terms = plus_bias + plus_residual(residual, 1, "c + row * (long)ld_c + column")
     aligned = [f"IS_ALIGNED(b + n0, ld_b, {elem_bytes}, {vec_n})"] * (vec_n > 1)
@@ -48,7 +52,7 @@ ${activation}
             const float x${i}_${u} = LOAD1(a${i} + (p + ${u}) * (long)ld_a);
 % endfor
 % else:
-            const ${"float" if vec_k == 1 else f"float{vec_k}"} x${i} = ${load}${vec_k}(a${i} + p);
+            const ${vector(vec_k)} x${i} = ${load}${vec_k}(a${i} + p);
 % endif
 % for u in steps:
             acc${i} = ${of_a(i, u)} * y${u} + acc${i};

@@ -17,20 +17,24 @@ strided_a           A is stored [k, 1]: steps of k lie ld_a apart
 strided_b           B is stored [k, 1]: steps of k lie ld_b apart
 bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.parts.epilogue import plus_residual
+    from oclgen.families.parts.expressions import vector_of
+    from oclgen.render import vector
+%>\
 <%
     split = split_k > 1
     c_type = "float" if split else "elem_t"
     rows, columns = range(item_m), range(item_n)
     elements = [(i, j) for i in rows for j in columns]
-    vf = "float" if vec_k == 1 else f"float{vec_k}"
+    vf = vector(vec_k)
     strided = {"a": strided_a, "b": strided_b}
 
     def load(width, side, i, load_name="LOAD"):
         if not strided[side]:
             return f"{load_name}{width}({side}{i} + p)"
-        texts = [f"LOAD1({side}{i} + (p + {s}) * (long)ld_{side})" for s in range(width)]
-        return texts[0] if width == 1 else f"({vf})({', '.join(texts)})"
+        at = f"LOAD1({side}{i} + (p + {{}}) * (long)ld_{side})"
+        return vector_of(at.format(s) for s in range(width))
     def start(side, x):
         return f"{side} + {x}" if strided[side] else f"{side} + {x} * (long)ld_{side}"
     aligned = " && ".join(

@@ -28,6 +28,9 @@ group_m             rows of tiles that work-groups sweep together, so that they 
 edge_m, _n, _k      the tile does not divide the size: guard what lies past it
 a, b                how the operand lies in local memory: see `Layout`
 </%doc>
+<%!
+    from oclgen.families.parts.expressions import plus
+%>\
 <%namespace name="share" file="mma_tiles.cl.mako"/>\
 <%
     work_items = 32 * warps_m * warps_n
@@ -43,8 +46,6 @@ a, b                how the operand lies in local memory: see `Layout`
     warp_m, warp_n = staging.warp_m, staging.warp_n
     block_m = warp_m // blocks_m
     warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "")
-    def plus(offset):
-        return f" + {offset}" if offset else ""
 %>\
 ${preamble}
 ${activation}

@@ -24,6 +24,9 @@ bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 pack_a              A is tiles of tile_m rows, 64 bytes of each: see `Layout`
 b                   how B lies in local memory: see `Layout`
 </%doc>
+<%!
+    from oclgen.families.parts.expressions import plus
+%>\
 <%
     split, tf32 = split_k > 1, dtype == "tf32"
     rows = tile_m // groups // 32
@@ -31,8 +34,6 @@ b                   how B lies in local memory: see `Layout`
     panels = 0 if b.along_k else tile_n // b.panel
     always = pack_a and b.packed
 
-    def plus(offset):
-        return f" + {offset}" if offset else ""
     def plus_terms(j):
         added = f" + added{j}" if residual else ""
         return {"none": "", "m": " + bias_row", "n": f" + bias{j}"}[bias] + added

@@ -65,3 +65,9 @@ def branch(first: bool, columns: tuple[int, ...] | None) -> str:
         return "" if first else "else "
     tests = " || ".join(f"column == {each}" for each in columns)
     return f"{'' if first else 'else '}if ({tests}) "
+
+
+def below(*ends: tuple[str, str]) -> str:
+    """Return the condition that each place is below its end; none without ends."""
+    tests = " && ".join(f"{place} < {end}" for place, end in ends)
+    return f"if ({tests}) " if tests else ""

@@ -17,9 +17,12 @@ bias, residual           what is added: by filter, and as the target lies
 dtype, activation        storage types and epilogue; U [POINTS][CHANNELS][K_PADDED] is fp32
 input_axis, output_axis  functions of the transforms
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.parts.epilogue import plus_residual
+    from oclgen.render import vector
+%>\
 <%
-    vf = "float" if vec == 1 else f"float{vec}"
+    vf = vector(vec)
     across_t, across_k = tile_t // item_t, tile_k // item_k
     def copy(to, source, space):
         """Text that copies vec floats to a private array, as one aligned load."""
