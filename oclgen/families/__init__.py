@@ -19,12 +19,7 @@ from oclgen.families.conv import (
     conv_register_weights,
 )
 from oclgen.families.conv.conv_as_gemm import conv_as_gemm
-from oclgen.families.depthwise import (
-    depthwise,
-    depthwise_pixels,
-    depthwise_pixels_weights,
-    depthwise_weights,
-)
+from oclgen.families.depthwise import depthwise, depthwise_weights
 from oclgen.families.gemm import (
     gemm_async,
     gemm_columns,
@@ -64,8 +59,6 @@ _MODULES: tuple[Family, ...] = (
     conv_mma,
     depthwise,
     depthwise_weights,
-    depthwise_pixels,
-    depthwise_pixels_weights,
     winograd_blocked,
     conv_register,
     conv_register_weights,

@@ -9,16 +9,20 @@ the output without gaps.
 dtype, activation   storage type of input, weights, output, bias (accumulation is fp32); epilogue
 sizes               names and values of the correlations' and the window's sizes
 patch_h, patch_w    results per work-item and phase
-vec                 channels per work-item; it divides them
+vec                 channels per work-item, `vec_c`; it divides them
 local_size          work-items per group
 rows, cols          for each phase along an axis the taps: place in the kernel, and in the window
 store_h, store_w    distance of a phase's neighbouring results in the output
 kernel_w            taps of a row of the kernel
 bias, residual      add bias[channel], and what lies as the output does
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.parts.epilogue import plus_residual
+    from oclgen.families.parts.expressions import vector_of
+    from oclgen.render import vector
+%>\
 <%
-    vf = "float" if vec == 1 else f"float{vec}"
+    vf = vector(vec)
     patch_rows, patch_columns = patch_h * store_h, patch_w * store_w
     taps = [
         (phase_h, phase_w, row * kernel_w + column, in_row, in_column)
@@ -26,8 +30,7 @@ bias, residual      add bias[channel], and what lies as the output does
         for phase_w, of_column in enumerate(cols) for column, in_column in of_column
     ]
     def tap(at):
-        lanes = [f"LOAD1(weights + {v} * TAPS + {at})" for v in range(vec)]
-        return lanes[0] if vec == 1 else f"({vf})({', '.join(lanes)})"
+        return vector_of(f"LOAD1(weights + {v} * TAPS + {at})" for v in range(vec))
 %>\
 ${preamble}
 ${activation}
