@@ -11,7 +11,6 @@ from typing import Any, TypeGuard
 from oclgen.families.conv import conv_gemm_operands, conv_gemm_pixels
 from oclgen.families.conv.conv_as_gemm import lowered
 from oclgen.families.conv.conv_gemm_operands import (
-    PACKED,
     Product,
     Tiles,
     index_type,
@@ -24,6 +23,7 @@ from oclgen.families.conv.conv_gemm_operands import (
 )
 from oclgen.families.conv.correlation import Correlation, correlations, operands, output_elements
 from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.parts.packing import PACKED
 from oclgen.families.parts.planes import (
     PLANES,
     WEIGHTS_ITEMS,
