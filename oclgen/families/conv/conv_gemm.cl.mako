@@ -68,12 +68,7 @@ __kernel __attribute__((reqd_work_group_size(${local_m * local_n}, 1, 1)))
 void conv_gemm(
     __global const ${a_type} *restrict a, const long offset_a,
     __global const elem_t *restrict b, const long offset_b,
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global ${c_type} *restrict c, const long offset_c)
 {
     __local float tile_a[${buffers} * TILE_K * ROW_A] __attribute__((aligned(64)));

@@ -109,12 +109,7 @@ __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void conv_mma(
     __global const elem_t *restrict image, const long offset_image,
     __global const elem_t *restrict packed, const long offset_packed,
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global ${c_type} *restrict out, const long offset_out)
 {
     __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));

@@ -153,12 +153,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void conv_register(
     __global const elem_t *restrict in, const long offset_in,
     __global const float *restrict weights, const long offset_weights,
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global elem_t *restrict out, const long offset_out)
 {
     const int block = get_global_id(${block_dim});

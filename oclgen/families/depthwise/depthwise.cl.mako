@@ -84,12 +84,7 @@ __kernel __attribute__((reqd_work_group_size(${local_size}, 1, 1)))
 void depthwise(
     __global const elem_t *restrict in, const long offset_in,
     __global const elem_t *restrict weights, const long offset_weights,
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global elem_t *restrict out, const long offset_out)
 {
     const int id = get_global_id(0);

@@ -122,12 +122,7 @@ void gemm_mma(
     __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
     __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
     __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
-% if bias != "none":
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
 {
     __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));

@@ -225,12 +225,7 @@ void winograd_blocked(
 % else:
     __global const float *restrict u, const long offset_u,
 % endif
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global elem_t *restrict target, const long offset_target,
     __global float *restrict scratch, const long offset_scratch)
 {

@@ -112,12 +112,7 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1)))
 void winograd_fused(
     __global const elem_t *restrict source, const long offset_source,
     __global const float *restrict u, const long offset_u,
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global elem_t *restrict target, const long offset_target)
 {
     __local float pool[${pool}] __attribute__((aligned(16)));
