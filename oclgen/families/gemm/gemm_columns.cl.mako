@@ -22,6 +22,7 @@ bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
     from oclgen.families.parts.expressions import lane
     from oclgen.render import vector
 %>\
+<%namespace name="common" file="gemm_common.cl.mako"/>\
 <%
     split = split_k > 1
     c_type = "float" if split else "elem_t"
@@ -61,33 +62,13 @@ ${activation}
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${local_n}, ${local_k}, 1)))
 void gemm_columns(
-    __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
-    __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
-    __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
-${term_parameters}\
-    const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
+${common.parameters(c_type, split)})
 {
     const int lane = (int)get_local_id(0), part = (int)get_local_id(1);
     const int m0 = (int)get_group_id(1) * ${item_m};
     const int n_group = (int)get_group_id(0) * ${local_n * vec_n};
     const int n0 = ${f"min(n_group + lane * {vec_n}, n - {vec_n})" if edge_n else f"n_group + lane * {vec_n}"};
-% if split:
-    const int item = (int)get_global_id(2) % batch;
-    const int k_first = (int)get_global_id(2) / batch * slice;
-    const int k_last = min(k_first + slice, k);
-% else:
-    const int item = (int)get_global_id(2);
-    const int k_first = 0, k_last = k;
-% endif
-    a += offset_a + item * batch_a;
-    b += offset_b + item * batch_b;
-    c += offset_c + (long)get_global_id(2) * batch_c;
-% if bias != "none":
-    bias += offset_bias;
-% endif
-% if residual:
-    residual += offset_residual + item * batch_c;
-% endif
+${common.slice_of_item(split)}\
 % for i in rows:
     __global const elem_t *a${i} = a + ${f"min(m0 + {i}, m - 1)" if edge_m else f"(m0 + {i})"}${"" if trans_a else " * (long)ld_a"};
 % endfor

@@ -32,6 +32,7 @@ a, b                how the operand lies in local memory: see `Layout`
     from oclgen.families.parts.expressions import plus
 %>\
 <%namespace name="share" file="mma_tiles.cl.mako"/>\
+<%namespace name="common" file="gemm_common.cl.mako"/>\
 <%
     work_items = 32 * warps_m * warps_n
     split = split_k > 1
@@ -119,41 +120,15 @@ ${share.staged(staging)}
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void gemm_mma(
-    __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
-    __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
-    __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
-${term_parameters}\
-    const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
+${common.parameters(c_type, split)})
 {
     __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));
     const local_t base = LOCAL(tiles);
     const int id = (int)get_local_id(0);
 
-    // strips of group_m rows of tiles, each swept column by column
-    const int tiles_m = (m + ${tile_m - 1}) / ${tile_m}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
-    const int strip = (int)get_group_id(0) / (${group_m} * tiles_n);
-    const int place = (int)get_group_id(0) - strip * ${group_m} * tiles_n;
-    const int height = min(${group_m}, tiles_m - strip * ${group_m});
-    const int tile_row = (strip * ${group_m} + place % height) * ${tile_m};
-    const int tile_column = place / height * ${tile_n};
+${common.strips()}\
 
-% if split:
-    const int item = (int)get_global_id(2) % batch;
-    const int k_first = (int)get_global_id(2) / batch * slice;
-    const int k_last = min(k_first + slice, k);
-% else:
-    const int item = (int)get_global_id(2);
-    const int k_first = 0, k_last = k;
-% endif
-    a += offset_a + item * batch_a;
-    b += offset_b + item * batch_b;
-    c += offset_c + (long)get_global_id(2) * batch_c;
-% if bias != "none":
-    bias += offset_bias;
-% endif
-% if residual:
-    residual += offset_residual + item * batch_c;
-% endif
+${common.slice_of_item(split)}\
 
     // where this work-item's first chunk of each tile comes from and goes to
 % for side, lay in sides.items():

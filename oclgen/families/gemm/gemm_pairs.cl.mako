@@ -22,7 +22,7 @@ edge_k              k is odd
 text                loads, terms and stores: see `gemm_register_text`
 preamble, dot       LOAD and STORE; the instruction
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%namespace name="common" file="gemm_common.cl.mako"/>\
 <%
     rows, columns = range(item_m), range(0, item_n, 16)
     dim_m, dim_n = (0, 1) if order == "m" else (1, 0)
@@ -36,16 +36,7 @@ ${activation}
 % endif
 
 % if edge_n:
-void store_part(__global ${c_type} *p, const float16 value, const int count${text.part_parameters})
-{
-    float part[16];
-    vstore16(value, 0, part);
-    for (int s = 0; s < min(count, 16); ++s) {
-        const float one = part[s]${text.bias_n(1, "bias + s")}${" + LOAD1(residual + s)" if residual else ""};
-        ${text.store(1, "one", "p + s")}
-    }
-}
-
+${common.store_part(16)}\
 % endif
 <%def name="step(single)">\
 % for j in columns:
@@ -60,30 +51,10 @@ void store_part(__global ${c_type} *p, const float16 value, const int count${tex
 </%def>\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void gemm_pairs(
-    __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
-    __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
-    __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
-${term_parameters}\
-    const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
+${common.parameters(c_type, split)})
 {
     const int n0 = (int)get_global_id(${dim_n}) * ${item_n};
-% if split:
-    const int item = (int)get_global_id(2) % batch;
-    const int k_first = (int)get_global_id(2) / batch * slice;
-    const int k_last = min(k_first + slice, k);
-% else:
-    const int item = (int)get_global_id(2);
-    const int k_first = 0, k_last = k;
-% endif
-    a += offset_a + item * batch_a;
-    b += offset_b + item * batch_b;
-    c += offset_c + (long)get_global_id(2) * batch_c;
-% if bias != "none":
-    bias += offset_bias;
-% endif
-% if residual:
-    residual += offset_residual + item * batch_c;
-% endif
+${common.slice_of_item(split)}\
 % if pack_b:
     b += get_global_id(${dim_n}) * (long)ld_b + k_first * (long)${item_n};
 % else:
@@ -124,26 +95,6 @@ ${step(True)}\
         }
 % endif
 
-% for i in rows:
-% if edge_m:
-        if (m0 + ${i} < m)
-% endif
-        {
-            const int row = m0 + ${i};
-            __global ${c_type} *out = c + row * (long)ld_c + n0;
-% for j in columns:
-            const float16 value${j} = acc${i}_${j}${text.bias_m};
-% if edge_n:
-            if (n0 + ${j + 16} > n) {
-                store_part(out + ${j}, value${j}, n - n0 - ${j}${f", bias + n0 + {j}" if bias == "n" else ""}${f", RESIDUAL(out + {j})" if residual else ""});
-            } else
-% endif
-            {
-                const float16 whole = value${j}${text.bias_n(16, f"bias + n0 + {j}")}${plus_residual(residual, 16, f"out + {j}")};
-                ${text.store(16, "whole", f"out + {j}")}
-            }
-% endfor
-        }
-% endfor
+${common.store_rows(rows, columns, 16)}\
     }
 }

@@ -25,10 +25,8 @@ edge_k              unroll_k does not divide k
 text                loads, terms and stores: see `gemm_register_text`
 bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 </%doc>
-<%!
-    from oclgen.families.parts.epilogue import plus_residual
-    from oclgen.render import vector
-%>\
+<%! from oclgen.render import vector %>\
+<%namespace name="common" file="gemm_common.cl.mako"/>\
 <%
     vf = vector(vec_n)
     rows, columns = range(item_m), range(0, item_n, vec_n)
@@ -58,16 +56,7 @@ ${vf} load_part(__global const elem_t *p, const long stride, const int count)
 
 % endif
 % if edge_n:
-void store_part(__global ${c_type} *p, const ${vf} value, const int count${text.part_parameters})
-{
-    float part[${vec_n}];
-    ${"part[0] = value" if vec_n == 1 else f"vstore{vec_n}(value, 0, part)"};
-    for (int s = 0; s < min(count, ${vec_n}); ++s) {
-        const float one = part[s]${text.bias_n(1, "bias + s")}${" + LOAD1(residual + s)" if residual else ""};
-        ${text.store(1, "one", "p + s")}
-    }
-}
-
+${common.store_part(vec_n)}\
 % endif
 <%def name="step(u, guarded)">\
                 {
@@ -122,23 +111,7 @@ ${term_parameters}\
     if (n0 >= n) {
         return;
     }
-% if split:
-    const int item = (int)get_global_id(2) % batch;
-    const int k_first = (int)get_global_id(2) / batch * slice;
-    const int k_last = min(k_first + slice, k);
-% else:
-    const int item = (int)get_global_id(2);
-    const int k_first = 0, k_last = k;
-% endif
-    a += offset_a + item * batch_a;
-    b += offset_b + item * batch_b;
-    c += offset_c + (long)get_global_id(2) * batch_c;
-% if bias != "none":
-    bias += offset_bias;
-% endif
-% if residual:
-    residual += offset_residual + item * batch_c;
-% endif
+${common.slice_of_item(split)}\
 % if pack_b:
     b += get_global_id(${dim_n}) * (long)ld_b + k_first * (long)${item_n};
 % elif trans_b:
@@ -177,26 +150,6 @@ ${reduction(True)}\
 ${reduction(False)}\
         }
 
-% for i in rows:
-% if edge_m:
-        if (m0 + ${i} < m)
-% endif
-        {
-            const int row = m0 + ${i};
-            __global ${c_type} *out = c + row * (long)ld_c + n0;
-% for j in columns:
-            const ${vf} value${j} = acc${i}_${j}${text.bias_m};
-% if edge_n:
-            if (n0 + ${j + vec_n} > n) {
-                store_part(out + ${j}, value${j}, n - n0 - ${j}${f", bias + n0 + {j}" if bias == "n" else ""}${f", RESIDUAL(out + {j})" if residual else ""});
-            } else
-% endif
-            {
-                const ${vf} whole = value${j}${text.bias_n(vec_n, f"bias + n0 + {j}")}${plus_residual(residual, vec_n, f"out + {j}")};
-                ${text.store(vec_n, "whole", f"out + {j}")}
-            }
-% endfor
-        }
-% endfor
+${common.store_rows(rows, columns, vec_n)}\
     }
 }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from oclgen.families.parts import expressions
+from oclgen.families.parts.epilogue import plus_residual
 from oclgen.families.parts.expressions import vector_of
 from oclgen.problem import GemmProblem
 
@@ -32,6 +33,15 @@ class Results(Generic[C]):
         return "none" if self.split else self.problem.bias
 
     @property
+    def _residual(self) -> bool:
+        return self.problem.residual and not self.split
+
+    @property
+    def c_type(self) -> str:
+        """OpenCL C's type of a stored result."""
+        return "float" if self.split else "elem_t"
+
+    @property
     def bias_m(self) -> str:
         """What is added to a row's results."""
         return " + LOAD1(bias + row)" if self._bias == "m" else ""
@@ -40,12 +50,22 @@ class Results(Generic[C]):
         """Return what is added to the results of `width` columns."""
         return f" + LOAD{width}({at})" if self._bias == "n" else ""
 
+    def plus_terms(self, width: int, j: int) -> str:
+        """Return what is added to the results of `width` columns from j on; rows' bias is there."""
+        return self.bias_n(width, f"bias + n0 + {j}") + plus_residual(
+            self._residual, width, f"out + {j}"
+        )
+
     @property
     def part_parameters(self) -> str:
         """Parameters of `store_part` beside the results."""
         parameters = ", __global const elem_t *bias" if self._bias == "n" else ""
-        residual = self.problem.residual and not self.split
-        return parameters + (", __global const elem_t *residual" if residual else "")
+        return parameters + (", __global const elem_t *residual" if self._residual else "")
+
+    def part_arguments(self, j: int) -> str:
+        """Return the arguments for these, from column j on."""
+        arguments = f", bias + n0 + {j}" if self._bias == "n" else ""
+        return arguments + (f", RESIDUAL(out + {j})" if self._residual else "")
 
     def store(self, width: int, value: str, pointer: str) -> str:
         """Return the statement that stores results."""

@@ -28,6 +28,7 @@ text                operands in local memory, places in C, reads and stores: see
     from oclgen.families.parts.expressions import lane
     from oclgen.render import vector
 %>\
+<%namespace name="common" file="gemm_common.cl.mako"/>\
 <%
     split = split_k > 1
     staged = stage_a or stage_b
@@ -100,44 +101,18 @@ ${step(f"(q + {u})" if unroll_k < tile_k else u, False)}\
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void gemm_staged(
-    __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
-    __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
-    __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
-${term_parameters}\
-    const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
+${common.parameters(c_type, split)})
 {
 % for side, (tile, stride, how) in sides.items():
     __local float tile_${side}[${copies * tile_k * stride}] __attribute__((aligned(64)));
 % endfor
     const int id = (int)get_local_id(0);
 
-    // strips of group_m rows of tiles, each swept column by column
-    const int tiles_m = (m + ${tile_m - 1}) / ${tile_m}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
-    const int strip = (int)get_group_id(0) / (${group_m} * tiles_n);
-    const int place = (int)get_group_id(0) - strip * ${group_m} * tiles_n;
-    const int height = min(${group_m}, tiles_m - strip * ${group_m});
-    const int tile_row = (strip * ${group_m} + place % height) * ${tile_m};
-    const int tile_column = place / height * ${tile_n};
+${common.strips()}\
     const int m0 = tile_row + id / ${local_n} * ${vec_m};
     const int n0 = tile_column + id % ${local_n} * ${vec_n};
 
-% if split:
-    const int item = (int)get_global_id(2) % batch;
-    const int k_first = (int)get_global_id(2) / batch * slice;
-    const int k_last = min(k_first + slice, k);
-% else:
-    const int item = (int)get_global_id(2);
-    const int k_first = 0, k_last = k;
-% endif
-    a += offset_a + item * batch_a;
-    b += offset_b + item * batch_b;
-    c += offset_c + (long)get_global_id(2) * batch_c;
-% if bias != "none":
-    bias += offset_bias;
-% endif
-% if residual:
-    residual += offset_residual + item * batch_c;
-% endif
+${common.slice_of_item(split)}\
 
 % for i in range(item_m):
     ${vector(vec_n)} ${", ".join(f"acc{i}_{j} = 0.0f" for j in chunks_n)};
