@@ -48,7 +48,6 @@ elements                   elements of a plane
     rows_per_copy = work_items * 16 // p_lay.row_bytes
     warp_m, warp_n = staging.warp_m, staging.warp_n
     block_m = warp_m // blocks_m
-    warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "")
 %>\
 ${preamble}
 ${activation}
@@ -172,29 +171,9 @@ ${term_parameters}\
     depth %= DEPTH_PADDED;
     ${index} tap = (tap_h * TAP_STEP_H * READ_W + tap_w * TAP_STEP_W) * (${index})DEPTH_PADDED + depth;
 
-    const int warp_row = ${warp_row} * ${warp_m}, warp_column = id / ${32 * warps_m} * ${warp_n};
-    const place_t at_a = place_a(base, warp_row, id), at_b = place_b(base, warp_column, id);
-    float acc[${blocks_m}][${4 * blocks_n}] = {{0.0f}};
+${share.sums(warp_m, warp_n)}\
 
-    uint reading = 0, writing = ${ahead % stages * stage_bytes};
-    for (int s = 0; s < ${ahead}; ++s) {
-        if (s < steps) {
-${copy(f"s * {stage_bytes}")}\
-        }
-        COPY_COMMIT();
-    }
-    for (int step = 0; step < steps; ++step) {
-        AWAIT_TILE();
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (step + ${ahead} < steps) {
-${copy("writing")}\
-        }
-        COPY_COMMIT();
-        multiply(acc, MOVED(at_a, reading), MOVED(at_b, reading));
-        reading = reading == ${(stages - 1) * stage_bytes} ? 0 : reading + ${stage_bytes};
-        writing = writing == ${(stages - 1) * stage_bytes} ? 0 : writing + ${stage_bytes};
-    }
-    AWAIT_PRODUCTS();
+${share.pipeline(copy, a.bytes + b.bytes)}\
 
     // results go through local memory, so that neighbours store to neighbours
     const bool wide = (${"((size_t)out | (size_t)residual)" if residual else "(size_t)out"} & 15) == 0;

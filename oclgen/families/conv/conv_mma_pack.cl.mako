@@ -12,6 +12,7 @@ row_bytes, swizzle  how a tile lies in local memory: see `Layout`
 tf32                round to tf32, to nearest even
 local_size          work-items per group
 </%doc>
+<%! from oclgen.families.parts.packing import IS_NO_NUMBER, NEAREST_TF32 %>\
 typedef ${word} word;
 typedef ${word}${chunk} words;
 ${sizes}
@@ -46,8 +47,8 @@ void conv_mma_pack(
     }
     words value = vload${chunk}(0, each);
 % if tf32:
-    const words nearest = (value + 0xfffu + ((value >> 13) & 1u)) & 0xffffe000u;
-    value = (value & 0x7f800000u) == 0x7f800000u ? value : nearest;
+    const words nearest = ${NEAREST_TF32};
+    value = ${IS_NO_NUMBER} ? value : nearest;
 % endif
     const int row = x % ${tile}, tile = x / ${tile} * STEPS + k / ${tile_k};
     packed += (offset_packed + PACKED_FIRST) / ${chunk} + tile * (long)${tile * row_bytes // 16};

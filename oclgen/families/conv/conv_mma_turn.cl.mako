@@ -13,6 +13,7 @@ few                 there are few channels
 vec                 neighbouring pixels that are read at once where the image is aligned
 tf32                round to tf32, to nearest even
 </%doc>
+<%! from oclgen.families.parts.packing import IS_NO_NUMBER, NEAREST_TF32 %>\
 <%
     span = 8 * chunk
     words = f"{word}{chunk}"
@@ -25,8 +26,8 @@ typedef ${words} words;
 % if tf32:
 word rounded(const word value)
 {
-    const word nearest = (value + 0xfffu + ((value >> 13) & 1u)) & 0xffffe000u;
-    return (value & 0x7f800000u) == 0x7f800000u ? value : nearest;
+    const word nearest = ${NEAREST_TF32};
+    return ${IS_NO_NUMBER} ? value : nearest;
 }
 
 % endif

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_mma_text import Text
 from oclgen.families.gemm.gemm_mma_tiles import PACK_ROWS, ROW_BYTES, Layout, pack
 from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
 from oclgen.families.parts.epilogue import epilogue
@@ -238,6 +239,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
 
     @LazyText
     def text() -> str:
+        pieces = Text(problem, config)
         source = render(
             NAME,
             **{k: v for k, v in asdict(config).items() if not k.startswith("pack_")},
@@ -249,9 +251,10 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             staging=config.staging(problem),
             ahead=config.ahead,
             **epilogue(problem, split=split),
-            edge_m=problem.m % config.tile_m != 0,
-            edge_n=problem.n % config.tile_n != 0,
-            edge_k=problem.k % config.tile_k != 0,
+            edge_m=pieces.edge_m,
+            edge_n=pieces.edge_n,
+            edge_k=pieces.edge_k,
+            text=pieces,
             a=config.layout(problem, "a"),
             b=config.layout(problem, "b"),
         )

@@ -13,6 +13,7 @@ along_k             the operand is stored along k
 word, chunk         integer type of an element; elements in 16 bytes
 tf32                round to tf32, to nearest even
 </%doc>
+<%! from oclgen.families.parts.packing import IS_NO_NUMBER, NEAREST_TF32 %>\
 <%
     span = 8 * chunk
     words = f"{word}{chunk}"
@@ -66,8 +67,8 @@ void ${name}(
             words value = vload${chunk}(0, &turned[i / 8][i % 8 * ${chunk}]);
 % endif
 % if tf32:
-            const words nearest = (value + 0xfffu + ((value >> 13) & 1u)) & 0xffffe000u;
-            value = (value & 0x7f800000u) == 0x7f800000u ? value : nearest;
+            const words nearest = ${NEAREST_TF32};
+            value = ${IS_NO_NUMBER} ? value : nearest;
 % endif
             const int row = x % ${tile}, tile = x / ${tile} * steps + p / ${tile_k};
             to[tile * (long)${tile_chunks} + row * ${row_bytes // 16} + (p % ${tile_k} / ${chunk} ^ ${swizzle})] = value;

@@ -1,7 +1,8 @@
 <%doc>
 Repacks one operand of a GEMM as fp32 panels [batch][panels][k][width], zero-padded.
 
-A work-item fills `steps` rows of one panel. The dimension that is not reduced is called x here:
+For CPUs, where local memory is ordinary memory: a work-item fills `steps` rows of one panel, and
+turns an operand along k in registers. The dimension that is not reduced is called x here:
 m for A, n for B.
 
 name                kernel name

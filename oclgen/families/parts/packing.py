@@ -13,6 +13,10 @@ from oclgen.render import dtype_preamble, render
 
 PACKED = "packed"
 """Role of the workspace of packed weights."""
+NEAREST_TF32 = "(value + 0xfffu + ((value >> 13) & 1u)) & 0xffffe000u"
+"""The bits of a float, or of a vector, rounded to tf32, to nearest even."""
+IS_NO_NUMBER = "(value & 0x7f800000u) == 0x7f800000u"
+"""These bits are infinity or NaN, which stay as they are."""
 
 
 def packed_elements(extent: int, k: int, tile: int, tile_k: int = 1) -> int:
