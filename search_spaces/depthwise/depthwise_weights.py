@@ -5,11 +5,13 @@ It says nothing about what is valid; that is the family's `why_not`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from oclgen.families.depthwise import depthwise_weights
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import ConvProblem
-from search_spaces.depthwise.depthwise import patch_values, patches
+from search_spaces.depthwise.depthwise import patch_values, patches, pixel_values, widest
 from search_spaces.values import Values
 
 GROUPS_PER_UNIT = 8
@@ -18,6 +20,8 @@ GROUPS_PER_UNIT = 8
 
 def values(problem: ConvProblem, limits: Limits) -> Values:
     """Return the values worth trying for each parameter of `depthwise_weights`."""
+    if problem.layout == "nhwc":
+        return _pixel_values(problem, limits)
     if limits.kind == "cpu":
         return {**patch_values(problem.out_w, limits), "local_k": (1,), "split": (1, 2, 4, 8)}
     return {
@@ -33,6 +37,8 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
 
 def seeds(problem: ConvProblem, limits: Limits) -> list[depthwise_weights.Config]:
     """Return start points for `depthwise_weights`, best guess first; some may not be valid."""
+    if problem.layout == "nhwc":
+        return _pixel_seeds(problem, limits)
     if limits.kind == "cpu":
         return [
             depthwise_weights.Config(*patch, local_k=1, split=1)
@@ -45,3 +51,35 @@ def seeds(problem: ConvProblem, limits: Limits) -> list[depthwise_weights.Config
         for patch_h, patch_w, local in ((8, 1, 128), (4, 1, 64), (14, 1, 64), (4, 2, 128))
         for most in (64, 8)
     ]
+
+
+def _pixel_values(problem: ConvProblem, limits: Limits) -> Values:
+    shared = {
+        **pixel_values(problem, limits),
+        "patch_h": (1, 2, 4, 8),
+        "patch_w": (1, 2, 4),
+        "split": (1, 2, 4, 8, 16, 32, 64, 128),
+    }
+    if limits.kind == "cpu":
+        return {**shared, "local_size": (1,), "local_k": (1,)}
+    # 16 to 64 of the work-items lie along channels
+    return {**shared, "local_size": (32, 64, 128, 256, 512), "local_k": (1, 2, 4, 8, 16)}
+
+
+def _pixel_seeds(problem: ConvProblem, limits: Limits) -> list[depthwise_weights.Config]:
+    vec, shapes = widest(problem, limits), ((1, 4), (2, 4), (1, 2), (4, 4))
+    if limits.kind == "cpu":
+        tried = [(1, 1, split) for split in (8, 2)]
+    else:
+        # enough planes for every unit
+        groups = ceil_div(problem.in_channels, 32 * vec)
+        split = 1 << (ceil_div(GROUPS_PER_UNIT * limits.compute_units, groups) - 1).bit_length()
+        tried = [(32 * 8, 8, min(split, 128)), (32 * 4, 4, min(split, 64))]
+    return [
+        replace(
+            depthwise_weights.DEFAULT, patch_h=h, patch_w=w, local_size=size, local_k=local_k,
+            split=split, vec_c=vec,
+        )
+        for h, w in shapes
+        for size, local_k, split in tried
+    ]  # fmt: skip

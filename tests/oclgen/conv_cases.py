@@ -58,17 +58,12 @@ HALVES = (
     replace(DEPTHWISE_SHAPES[0], dtype="bf16", direction="bwd_weights"),
 )
 OWN = (
-    "depthwise", "depthwise_weights", "depthwise_pixels", "depthwise_pixels_weights",
-    "conv_narrow_weights", "conv_register", "conv_register_weights", "conv_gemm",
-    "conv_as_gemm_register", "conv_as_gemm_staged",
+    "depthwise", "depthwise_weights", "conv_narrow_weights", "conv_register",
+    "conv_register_weights", "conv_gemm", "conv_as_gemm_register", "conv_as_gemm_staged",
 )  # fmt: skip
 
 VARIED: dict[str, dict[str, Any]] = {
     "depthwise": {"patch_h": 2, "patch_w": 5, "vec": 2, "guarded": False, "local_size": 4},
-    "depthwise_pixels": {"patch_h": 2, "patch_w": 3, "vec": 2, "local_size": 4},
-    "depthwise_pixels_weights": {
-        "patch_h": 2, "patch_w": 3, "vec": 2, "local_c": 8, "local_k": 3, "split": 3,
-    },
     "depthwise_weights": {
         "patch_h": 2, "patch_w": 5, "vec": 2, "guarded": False, "local_size": 128, "local_k": 16,
         "split": 2,
@@ -90,7 +85,19 @@ VARIED: dict[str, dict[str, Any]] = {
         "taps_outer": False, "split_k": 2, "m_fastest": False,
     },
 }  # fmt: skip
-"""For each family another value of every parameter."""
+"""For each family another value of every parameter; of images in planes where layouts differ."""
+VARIED_PIXELS: dict[str, dict[str, Any]] = {
+    "depthwise": {"patch_h": 2, "patch_w": 3, "vec_c": 2, "local_size": 4},
+    "depthwise_weights": {
+        "patch_h": 2, "patch_w": 3, "vec_c": 2, "local_size": 128, "local_k": 8, "split": 3,
+    },
+}  # fmt: skip
+"""The same of images in channels_last."""
+
+
+def varied(name: str, layout: str) -> dict[str, Any]:
+    """Return another value of every parameter that the family has for images that lie so."""
+    return VARIED_PIXELS.get(name, VARIED[name]) if layout == "nhwc" else VARIED[name]
 
 
 def label(value: object) -> str:
@@ -104,7 +111,7 @@ def pairs(problems: tuple[ConvProblem, ...]) -> list[Any]:
 
 def variants(name: str, problem: ConvProblem) -> list[Any]:
     """Return configs that differ from the default in all that can be changed together."""
-    base, changes = FAMILIES[name].DEFAULT, VARIED[name]
+    base, changes = FAMILIES[name].DEFAULT, varied(name, problem.layout)
     if name == "conv_register":
         return [replace(base, **{**changes, "images": 2 - problem.batch % 2})]
     if name != "conv_gemm":

@@ -12,10 +12,20 @@ from oclgen.families.conv.conv_as_gemm import lowered
 from oclgen.families.conv.correlation import correlations, windows
 from oclgen.limits import Limits
 from oclgen.plan import Buffer, Plan
-from oclgen.problem import ConvProblem, Direction, GemmProblem
+from oclgen.problem import ConvProblem, Direction, GemmProblem, Memory
 from oclgen.variant import Variant
 from search_spaces.space import seeds_of, space_of
-from tests.oclgen.conv_cases import DEPTHWISE_SHAPES, EVERY_WAY, OWN, SHAPES, VARIED, label, pairs
+from tests.oclgen.conv_cases import (
+    DEPTHWISE_SHAPES,
+    EVERY_WAY,
+    OWN,
+    SHAPES,
+    VARIED,
+    VARIED_PIXELS,
+    label,
+    pairs,
+    varied,
+)
 
 CPU = Limits("cpu", 1 << 18, 4096, (4096,) * 3, 1 << 33, 1 << 34, 2, 16)
 GPU = Limits("gpu", 47 * 1024, 1024, (1024, 1024, 64), 1 << 34, 1 << 37, 132, 1)
@@ -30,8 +40,6 @@ def of(name: str, problem: ConvProblem = LAYER) -> ConvProblem:
 
 
 def problem_of(name: str) -> ConvProblem:
-    if "pixels" in name:
-        return of(name, replace(DEPTHWISE, layout="nhwc"))
     if "narrow" in name:
         return of(name, NARROW)
     return of(name, DEPTHWISE if name.startswith("depthwise") else LAYER)
@@ -41,12 +49,16 @@ def texts(plan: Plan) -> list[str]:
     return [launch.source for launch in plan.launches]
 
 
-@pytest.mark.parametrize("name", VARIED)
-def test_every_parameter_changes_the_text(name: str) -> None:
-    problem, base = problem_of(name), FAMILIES[name].DEFAULT
-    assert set(VARIED[name]) == {field.name for field in fields(base)}
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [*((name, "nchw") for name in VARIED), *((name, "nhwc") for name in VARIED_PIXELS)],
+)
+def test_every_parameter_changes_the_text(name: str, layout: Memory) -> None:
+    problem, base = replace(problem_of(name), layout=layout), FAMILIES[name].DEFAULT
+    of_any = {*VARIED[name], *VARIED_PIXELS.get(name, ())}
+    assert of_any == {field.name for field in fields(base)}
     before = texts(FAMILIES[name].plan(problem, base))
-    for parameter, value in VARIED[name].items():
+    for parameter, value in varied(name, layout).items():
         changed = replace(base, **{parameter: value})
         assert texts(FAMILIES[name].plan(problem, changed)) != before, parameter
 
@@ -75,10 +87,7 @@ def test_every_parameter_changes_the_text(name: str) -> None:
         ("conv_gemm", {"tile_n": 96}, ("tile_n=96", "64")),
         ("depthwise", {"local_size": 5000}, ("5000 x 1", "4096")),
         ("depthwise", {"patch_h": 16, "patch_w": 16}, ("patch_h=16", "1089", "256")),
-        ("depthwise_pixels", {"local_size": 5000}, ("5000 x 1", "4096")),
-        ("depthwise_pixels", {"patch_h": 64, "patch_w": 64}, ("patch_h=64", "16641", "8192")),
-        ("depthwise_pixels_weights", {"split": 65000}, ("split=65000", "12544")),
-        ("depthwise_pixels_weights", {"local_k": 999}, ("15984", "4096")),
+        ("depthwise", {"vec_c": 2}, ("vec_c=2", "nchw", "use 1")),
         ("depthwise_weights", {"split": 65000}, ("split=65000", "6272")),
         ("depthwise_weights", {"patch_h": 16, "patch_w": 16}, ("patch_w=16", "1345", "256")),
     ],
@@ -88,6 +97,29 @@ def test_refusals_name_the_numbers(
 ) -> None:
     limits = replace(CPU, max_work_group=256) if "local_m" in change else CPU
     reason = replace(FAMILIES[name].DEFAULT, **change).why_not(problem_of(name), limits)
+    assert reason is not None
+    assert all(word in reason for word in words), reason
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("depthwise", {"local_size": 5000}, ("5000 x 1", "4096")),
+        ("depthwise", {"patch_h": 64, "patch_w": 64}, ("patch_h=64", "16641", "8192")),
+        ("depthwise", {"vec_c": 3}, ("vec_c=3", "96 channels")),
+        ("depthwise", {"vec": 1}, ("vec=1", "nhwc", "use 4")),
+        ("depthwise", {"guarded": False}, ("guarded=False", "nhwc", "use True")),
+        ("depthwise_weights", {"split": 65000}, ("split=65000", "6272")),
+        ("depthwise_weights", {"local_size": 8192, "local_k": 1}, ("8192", "4096")),
+        ("depthwise_weights", {"local_k": 3}, ("local_k=3", "64")),
+        ("depthwise_weights", {"vec_c": 16, "patch_w": 32}, ("vec_c=16", "11552", "8192")),
+    ],
+)
+def test_refusals_of_images_in_channels_last_name_the_numbers(
+    name: str, change: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    problem = replace(problem_of(name), layout="nhwc")
+    reason = replace(FAMILIES[name].DEFAULT, **change).why_not(problem, CPU)
     assert reason is not None
     assert all(word in reason for word in words), reason
 
@@ -123,7 +155,9 @@ def test_every_convolution_is_served() -> None:
 
 
 @pytest.mark.parametrize("limits", [CPU, GPU], ids=["cpu", "gpu"])
-@pytest.mark.parametrize("problem", [LAYER, POINTWISE, DEPTHWISE], ids=label)
+@pytest.mark.parametrize(
+    "problem", [LAYER, POINTWISE, DEPTHWISE, replace(DEPTHWISE, layout="nhwc")], ids=label
+)
 def test_spaces_and_seeds(problem: ConvProblem, limits: Limits) -> None:
     tried = {}
     for family in families_for(problem):

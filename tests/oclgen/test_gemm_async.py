@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from oclgen.families.gemm import gemm_async
-from oclgen.families.gemm.gemm_tiles import Tiles
+from oclgen.families.gemm.gemm_tiles import tiles_of
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
@@ -97,7 +97,7 @@ def test_no_problem_has_more_values_than_are_enumerated(m: int, n: int) -> None:
 @pytest.mark.parametrize("role", ["a", "b"])
 def test_packing_turns_and_pads(device: Device, role: str) -> None:
     problem = GemmProblem(97, 104, 75, trans_b=True, batch=2, shared_b=True)
-    tiles = Tiles(problem, role, tile=64, tile_k=8)
+    tiles = tiles_of(problem, role, tile=64, tile_k=8)
     stored = np.random.default_rng(0).standard_normal(problem.buffers[role], dtype=np.float32)
     out = np.full(tiles.bytes // 4, np.nan, np.float32)
     buffers = {role: device.upload(stored), tiles.workspace: device.upload(out)}

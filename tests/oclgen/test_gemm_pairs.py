@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oclgen.families import FAMILIES
 from oclgen.families.gemm import gemm_pairs
-from oclgen.families.gemm.gemm_tiles import Tiles
+from oclgen.families.gemm.gemm_tiles import tiles_of
 from oclgen.keys import parse_gemm
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench, compare, decode, encode
@@ -98,7 +98,7 @@ def test_packing_pairs_and_pads(device: Device, role: str, trans: bool, width: i
     problem = GemmProblem(
         57, 57, 75, dtype="bf16", trans_a=trans, trans_b=trans, batch=2, shared_b=True
     )
-    panels = Tiles(problem, role, tile=width, tile_k=2)
+    panels = tiles_of(problem, role, tile=width, tile_k=2)
     shape = problem.buffers[role]
     stored = np.arange(1, np.prod(shape) + 1, dtype=np.uint16).reshape(shape)
     out = np.full(panels.bytes // 2, 0xFFFF, np.uint16)

@@ -3,8 +3,8 @@ Implicit-GEMM convolution in fp32 with work-group tiles that `cp.async` copies; 
 
 Per group, C = A B with m the result's channel (bwd_weights: the output channel), n the result's
 position (bwd_weights: input channel and kernel tap) and k what is summed over. A work-group
-computes tile_m x tile_n of C in steps of tile_k, as `gemm_async` does; `operands` says where
-tiles come from, and which work-item copies what.
+computes tile_m x tile_n of C in steps of tile_k, as `gemm_async` does; where tiles come from, and
+who copies what, stands in `operands`.
 
 Where four columns, or rows, of C are neighbours in memory, work-items store the vectors that they
 computed; where rows are neighbours, but not whole fours of them, words. Else sums pass through
@@ -15,6 +15,7 @@ config              the product's parameters: see `gemm_async`
 activation, bias    epilogue; bias is added by channel
 residual            what lies as the result does is added, where the result is stored
 aligned             text of `IS_ALIGNED`
+text                places in C, results and copies: see `conv_async_text`
 operands            text of `Operands`, locate, copy, c_column, with the problem's sizes
 wide                operands of which copy takes four at once, if they are `aligned`
 index               type of an element's index: int where every buffer is short enough
@@ -28,40 +29,13 @@ edge_m, edge_n      the last tile, or the smaller phases, have rows, or columns,
 </%doc>
 <%namespace name="tiles" file="async_tiles.cl.mako"/>\
 <%!
-    # Vectors of a residual whose loads are under way at once; one at a time, each waits for memory.
-    TOGETHER = 8
+    from oclgen.families.parts.expressions import below
 %>\
 <%
     split = config.split_k > 1
-    work_items = config.local_m * config.local_n
-    act = "" if split or residual else "ACT"
-    def stored(value, theirs):
-        return f"ACT({value} + {theirs})" if residual else value
-    rows = [i // 4 * config.local_m * 4 + i % 4 for i in range(config.item_m)]
-    columns = [j * config.local_n * 4 for j in range(config.item_n // 4)]
-    # a warp's vectors of one i and j are a chunk of C, every fourth row of it: a lane stores four words;
-    # `words` has of each its distance from the lane's first, and that in rows and columns
-    warp_n = 32 // config.warp_m
-    row_words = 4 * warp_n
-    words = [(32 * t, 32 * t // row_words * 4, 32 * t % row_words) for t in range(4)]
-    lane_columns = range(0, row_words, 32)
-    def copies(*aligned):
-        return lambda slot, more: [f"copy({', '.join(('&at', f'base + {slot}', more, *aligned, 'id'))});"]
-    def rows_of(i, j, x):
-        """Four neighbours of column j, from row i of a work-item on, or one of them."""
-        sums = [f"acc{i + y}_{j} + {f'shift{i + y}' if bias else '0.0f'}" for y in range(4)]
-        return f"{act}((float4)({', '.join(sums)}))" if x is None else f"{act}({sums[x]})"
-    def results(i, j):
-        """Four neighbours of row i, from a work-item's chunk j of columns."""
-        added = f"shift{i}" if bias else "0.0f"
-        return f"{act}((float4)({', '.join(f'acc{i}_{4 * j + x} + {added}' for x in range(4))}))"
-    def below(place, end, edge):
-        return f"if ({place} < {end}) " if edge else ""
-    def inside(row, column):
-        """The condition that a place of C is the product's."""
-        ends = [f"n0 + {column} < N"] * edge_n + [f"m0 + {row} < M"] * edge_m
-        return f"if ({' && '.join(ends)}) " if ends else ""
-    exchanged = {(r, j): (r * len(columns) + j) * work_items for r in range(config.sum_rows) for j in range(len(columns))}
+    work_items = config.work_items
+    rows, columns = text.rows, text.columns
+    copies = text.copies
 %>\
 <%def name="put(places, load, store)">\
 % for n, (guard, to, value) in enumerate(places):
@@ -74,8 +48,7 @@ edge_m, edge_n      the last tile, or the smaller phases, have rows, or columns,
 % endfor
 </%def>\
 <%def name="put_together(places)">\
-% for first in range(0, len(places), TOGETHER):
-<% some = places[first : first + TOGETHER] %>\
+% for some in text.together(places):
     if (aligned) {
 ${put(some, "*(__global const float4 *)RESIDUAL(to{0})", "*(__global float4 *)to{0} = {1}")}\
     } else {
@@ -160,24 +133,16 @@ ${tiles.reduction(config, copies())}\
 % endif
 % if along == "m":
 % if runs and residual:
-<%
-    places = [
-        (inside(rows[i], column), f"c + c_column(phase, group, n0 + {column}) + m0 + {rows[i]}", rows_of(i, j, None))
-        for j, column in enumerate(columns[j // 4] + j % 4 for j in range(config.item_n))
-        for i in range(0, config.item_m, 4)
-    ]
-%>\
-${put_together(places)}\
+${put_together(text.places_along_m())}\
 % else:
-% for j in range(config.item_n):
-<% column = columns[j // 4] + j % 4 %>\
-    ${below(f"n0 + {column}", "N", edge_n)}{
+% for j, column in enumerate(text.every_column):
+    ${below(*[(f"n0 + {column}", "N")] * edge_n)}{
         __global float *column = c + c_column(phase, group, n0 + ${column}) + m0;
 % for i in range(0, config.item_m, 4):
 % if runs:
-        ${below(f"m0 + {rows[i]}", "M", edge_m)}{
+        ${below(*[(f"m0 + {rows[i]}", "M")] * edge_m)}{
             __global float *to = column + ${rows[i]};
-            const float4 value = ${rows_of(i, j, None)};
+            const float4 value = ${text.rows_of(i, j, None)};
             if (aligned) {
                 *(__global float4 *)to = value;
             } else {
@@ -186,7 +151,7 @@ ${put_together(places)}\
         }
 % else:
 % for x in range(4):
-        ${below(f"m0 + {rows[i + x]}", "M", edge_m)}column[${rows[i + x]}] = ${stored(rows_of(i, j, x), f"*RESIDUAL(column + {rows[i + x]})")};
+        ${below(*[(f"m0 + {rows[i + x]}", "M")] * edge_m)}column[${rows[i + x]}] = ${text.stored(text.rows_of(i, j, x), f"*RESIDUAL(column + {rows[i + x]})")};
 % endfor
 % endif
 % endfor
@@ -196,21 +161,15 @@ ${put_together(places)}\
 % elif runs:
 % for j, column in enumerate(columns):
 % if residual:
-<%
-    places = [
-        (inside(row, column), f"column{j} + (index_t)(m0 + {row}) * C_ROW", results(i, j))
-        for i, row in enumerate(rows)
-    ]
-%>\
     __global float *column${j} = c + c_column(phase, group, n0 + ${column});
-${put_together(places)}\
+${put_together(text.places_along_n(j))}\
 % else:
-    ${below(f"n0 + {column}", "N", edge_n)}{
+    ${below(*[(f"n0 + {column}", "N")] * edge_n)}{
         __global float *column = c + c_column(phase, group, n0 + ${column});
 % for i, row in enumerate(rows):
-        ${below(f"m0 + {row}", "M", edge_m)}{
+        ${below(*[(f"m0 + {row}", "M")] * edge_m)}{
             __global float *to = column + (index_t)(m0 + ${row}) * C_ROW;
-            const float4 value = ${results(i, j)};
+            const float4 value = ${text.results(i, j)};
             if (aligned) {
                 *(__global float4 *)to = value;
             } else {
@@ -223,12 +182,12 @@ ${put_together(places)}\
 % endfor
 % else:
     // a warp's chunk lies row by row in local memory, and a lane stores every 32nd word of it
-    const int store_m = m0 + (lane / ${row_words} - lane / ${warp_n}) * 4;
-    const int store_n = n0 + lane % ${row_words} - lane % ${warp_n} * 4;
+    const int store_m = m0 + (lane / ${text.row_words} - lane / ${text.warp_n}) * 4;
+    const int store_n = n0 + lane % ${text.row_words} - lane % ${text.warp_n} * 4;
     __local float4 *sums = (__local float4 *)tiles + id;
     __local const float *stored = tiles + warp * 128 + lane;
 % for j, column in enumerate(columns):
-% for x in lane_columns:
+% for x in text.lane_columns:
 <% place = f"store_n + {column + x}" %>\
     __global float *column${j}_${x} = c + (index_t)store_m * C_ROW
         + c_column(phase, group, ${f"min({place}, N - 1)" if edge_n else place});
@@ -237,17 +196,17 @@ ${put_together(places)}\
     COPY_WAIT(0);
 % for first in range(0, config.item_m, config.sum_rows):
     barrier(CLK_LOCAL_MEM_FENCE);
-% for (r, j), at in exchanged.items():
-    sums[${at}] = ${results(first + r, j)};
+% for (r, j), at in text.exchanged.items():
+    sums[${at}] = ${text.results(first + r, j)};
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
 % for j, column in enumerate(columns):
-% for x in lane_columns:
-    ${below(f"store_n + {column + x}", "N", edge_n)}{
+% for x in text.lane_columns:
+    ${below(*[(f"store_n + {column + x}", "N")] * edge_n)}{
 % for r in range(config.sum_rows):
-% for at, down in ((4 * exchanged[r, j] + word, down) for word, down, across in words if across == x):
+% for at, down in ((4 * text.exchanged[r, j] + word, down) for word, down, across in text.words if across == x):
 <% to = f"column{j}_{x}[(index_t){rows[first + r] + down} * C_ROW]" %>\
-        ${below(f"store_m + {rows[first + r] + down}", "M", edge_m)}${to} = ${stored(f"stored[{at}]", f"*RESIDUAL(&{to})")};
+        ${below(*[(f"store_m + {rows[first + r] + down}", "M")] * edge_m)}${to} = ${text.stored(f"stored[{at}]", f"*RESIDUAL(&{to})")};
 % endfor
 % endfor
     }

@@ -11,6 +11,7 @@ from typing import TypeGuard
 
 from oclgen.families.conv import conv_gemm_operands as parts
 from oclgen.families.conv import conv_gemm_plan as around
+from oclgen.families.conv.conv_async_text import Text
 from oclgen.families.gemm import gemm_async
 from oclgen.families.gemm.gemm_parts import ALIGNED
 from oclgen.family import BaseConfig, Traits
@@ -108,6 +109,10 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: packing of the weights, the product, the sum of its planes."""
     product = around.product_of(problem, config.tiles)
+    summed = around.is_summed(problem, config.split_k)
+    residual = problem.residual and not summed
+    edge_m = product.m % config.tile_m != 0
+    edge_n = product.n % config.tile_n != 0 or product.phases > 1
     launch = around.launch_of(
         NAME,
         problem,
@@ -119,7 +124,15 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         aligned=ALIGNED,
         wide=product.wide,
         runs=product.runs(parts.QUAD),
-        edge_m=product.m % config.tile_m != 0,
-        edge_n=product.n % config.tile_n != 0 or product.phases > 1,
+        edge_m=edge_m,
+        edge_n=edge_n,
+        text=Text(
+            config.product,
+            bias=problem.bias and not summed,
+            residual=residual,
+            act="" if config.split_k > 1 or residual else "ACT",
+            edge_m=edge_m,
+            edge_n=edge_n,
+        ),
     )
     return around.plan_of(problem, config.tiles, config.split_k, launch)

@@ -30,11 +30,12 @@ bias, residual      add bias[channel], and what lies as the result does
 along               n, or m: what neighbours in C differ in
 runs                the columns, or rows, of a chunk are neighbours in C
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.parts.epilogue import plus_residual
+    from oclgen.render import vector
+%>\
 <%
     c_type = "float" if summed else "elem_t"
-    def vector(width):
-        return "float" if width == 1 else f"float{width}"
     def store(width, value, pointer):
         if summed:
             return f"*(__global {vector(width)} *)({pointer}) = {value}"
@@ -67,12 +68,7 @@ __kernel __attribute__((reqd_work_group_size(${local_m * local_n}, 1, 1)))
 void conv_gemm(
     __global const ${a_type} *restrict a, const long offset_a,
     __global const elem_t *restrict b, const long offset_b,
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global ${c_type} *restrict c, const long offset_c)
 {
     __local float tile_a[${buffers} * TILE_K * ROW_A] __attribute__((aligned(64)));

@@ -20,12 +20,12 @@ from oclgen.families.conv.correlation import (
     reads_in_place,
     windows,
 )
+from oclgen.families.parts import packing
+from oclgen.families.parts.packing import PACKED
 from oclgen.plan import LazyText, ceil_div, round_up
 from oclgen.problem import ConvProblem
 from oclgen.render import render
 
-PACKED = "packed"
-"""Role of the workspace that holds the weights of all correlations."""
 OUTSIDE = -1_000_000_000
 """A place that no tap brings back into an image."""
 LOAD_WIDTHS = (4, 2, 1)
@@ -130,7 +130,7 @@ def k_padded(part: Correlation, tiles: Tiles) -> int:
 
 def packed_elements(part: Correlation, tiles: Tiles) -> int:
     """Return the floats of a correlation's packed weights."""
-    return part.groups * k_padded(part, tiles) * round_up(part.channels, tiles.m)
+    return part.groups * packing.packed_elements(part.channels, k_padded(part, tiles), tiles.m)
 
 
 def of_correlations(problem: ConvProblem, tiles: Tiles) -> Product:

@@ -2,7 +2,8 @@
 Packs the weights of correlations for conv_gemm: [groups][K_PADDED][M_PADDED] of each phase, fp32,
 zero where there is no weight, so that the product reads whole vectors without a guard.
 
-A work-item takes one tap of some channels of a row. For images in channels_last weights lie as their
+A work-item takes one tap of some channels of a row; neighbours write neighbouring rows, which lie
+together, so that nothing passes through local memory. For images in channels_last weights lie as their
 strides say, and k counts channels within taps in any case.
 
 dtype               storage type of w

@@ -11,7 +11,6 @@ from typing import Any, TypeGuard
 from oclgen.families.conv import conv_gemm_operands, conv_gemm_pixels
 from oclgen.families.conv.conv_as_gemm import lowered
 from oclgen.families.conv.conv_gemm_operands import (
-    PACKED,
     Product,
     Tiles,
     index_type,
@@ -24,6 +23,7 @@ from oclgen.families.conv.conv_gemm_operands import (
 )
 from oclgen.families.conv.correlation import Correlation, correlations, operands, output_elements
 from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.parts.packing import PACKED
 from oclgen.families.parts.planes import (
     PLANES,
     WEIGHTS_ITEMS,
@@ -135,7 +135,7 @@ def workspaces(problem: ConvProblem, tiles: Tiles, split_k: int) -> tuple[tuple[
     if role_a(problem) == PACKED:
         floats = sum(packed_elements(part, tiles) for part in phases(problem))
         sizes.append((PACKED, 4 * max(floats, 1)))
-    if _summed(problem, split_k):
+    if is_summed(problem, split_k):
         sizes.append((PLANES, planes_bytes(problem, split_k)))
     return tuple(sizes)
 
@@ -145,12 +145,12 @@ def plan_of(problem: ConvProblem, tiles: Tiles, split_k: int, launch: Launch) ->
     launches = [launch]
     if role_a(problem) == PACKED and any(part.reduction for part in phases(problem)):
         launches.insert(0, pack(problem, tiles))
-    if _summed(problem, split_k):
+    if is_summed(problem, split_k):
         launches.append(_sum(problem, split_k))
     return Plan(tuple(launches), workspaces(problem, tiles, split_k))
 
 
-def _summed(problem: ConvProblem, split_k: int) -> bool:
+def is_summed(problem: ConvProblem, split_k: int) -> bool:
     """Say whether the product leaves planes, which another launch adds."""
     return split_k > 1 or _of_turned_weights(problem)
 
@@ -182,7 +182,7 @@ def launch_of(
     **values: Any,
 ) -> Launch:
     """Return the product's launch; `values` are what `kernel`'s template has of its own."""
-    summed = _summed(problem, split_k)
+    summed = is_summed(problem, split_k)
     _, b, c = operands(problem)
     tiles_m, tiles_n = ceil_div(product.m, tiles.m), ceil_div(product.n, tiles.n)
     # a pixel's groups are neighbours in memory: so are then the work-groups that read and write it

@@ -27,6 +27,9 @@ run                        from any multiple of it on, `run` columns lie side by
 whole                      there is a result for every pixel that is written
 elements                   elements of a plane
 </%doc>
+<%!
+    from oclgen.families.parts.expressions import plus
+%>\
 <%namespace name="share" file="mma_tiles.cl.mako"/>\
 <%
     work_items = 32 * warps_m * warps_n
@@ -45,9 +48,6 @@ elements                   elements of a plane
     rows_per_copy = work_items * 16 // p_lay.row_bytes
     warp_m, warp_n = staging.warp_m, staging.warp_n
     block_m = warp_m // blocks_m
-    warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "")
-    def plus(offset):
-        return f" + {offset}" if offset else ""
 %>\
 ${preamble}
 ${activation}
@@ -108,12 +108,7 @@ __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void conv_mma(
     __global const elem_t *restrict image, const long offset_image,
     __global const elem_t *restrict packed, const long offset_packed,
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global ${c_type} *restrict out, const long offset_out)
 {
     __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));
@@ -176,29 +171,9 @@ void conv_mma(
     depth %= DEPTH_PADDED;
     ${index} tap = (tap_h * TAP_STEP_H * READ_W + tap_w * TAP_STEP_W) * (${index})DEPTH_PADDED + depth;
 
-    const int warp_row = ${warp_row} * ${warp_m}, warp_column = id / ${32 * warps_m} * ${warp_n};
-    const place_t at_a = place_a(base, warp_row, id), at_b = place_b(base, warp_column, id);
-    float acc[${blocks_m}][${4 * blocks_n}] = {{0.0f}};
+${share.sums(warp_m, warp_n)}\
 
-    uint reading = 0, writing = ${ahead % stages * stage_bytes};
-    for (int s = 0; s < ${ahead}; ++s) {
-        if (s < steps) {
-${copy(f"s * {stage_bytes}")}\
-        }
-        COPY_COMMIT();
-    }
-    for (int step = 0; step < steps; ++step) {
-        AWAIT_TILE();
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (step + ${ahead} < steps) {
-${copy("writing")}\
-        }
-        COPY_COMMIT();
-        multiply(acc, MOVED(at_a, reading), MOVED(at_b, reading));
-        reading = reading == ${(stages - 1) * stage_bytes} ? 0 : reading + ${stage_bytes};
-        writing = writing == ${(stages - 1) * stage_bytes} ? 0 : writing + ${stage_bytes};
-    }
-    AWAIT_PRODUCTS();
+${share.pipeline(copy, a.bytes + b.bytes)}\
 
     // results go through local memory, so that neighbours store to neighbours
     const bool wide = (${"((size_t)out | (size_t)residual)" if residual else "(size_t)out"} & 15) == 0;

@@ -17,6 +17,7 @@ from oclgen.families.gemm import gemm_mma
 from oclgen.families.gemm.gemm_mma_tiles import Layout
 from oclgen.families.gemm.gemm_parts import aligned_preamble, slice_length
 from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.parts.packing import PACKED
 from oclgen.families.parts.planes import PLANES, planes_bytes, sum_planes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -107,7 +108,7 @@ def _workspaces(problem: ConvProblem, config: Config) -> tuple[tuple[str, int], 
     if problem.direction == "bwd_weights":
         sizes.append((PLANES, config.split_k * parts.weights_plane_bytes(problem)))
         return tuple(sizes)
-    sizes.append((parts.PACKED, parts.packed_bytes(problem, _weights_layout(problem, config))))
+    sizes.append((PACKED, parts.packed_bytes(problem, _weights_layout(problem, config))))
     if config.split_k > 1:
         sizes.append((PLANES, planes_bytes(problem, config.split_k)))
     return tuple(sizes)
@@ -135,7 +136,7 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
         )
 
     out = PLANES if split else problem.output
-    operands = (*image.argument(), *buffer(parts.PACKED))
+    operands = (*image.argument(), *buffer(PACKED))
     args = (*operands, *terms(problem, split), *buffer(out))
     return _launch(problem, config, NAME, text, (len(launched), config.split_k), args)
 

@@ -11,14 +11,13 @@ from itertools import accumulate
 from oclgen.families.conv.conv_gemm_operands import Sizes, defines, phases
 from oclgen.families.conv.correlation import Correlation
 from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES, Layout
+from oclgen.families.parts import packing
 from oclgen.families.parts import planes as planes_of
 from oclgen.families.parts.strided_weights import strided_weights
 from oclgen.plan import Arg, Launch, LazyText, buffer, ceil_div, round_up
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem
 from oclgen.render import render
 
-PACKED = "packed"
-"""Role of the workspace that holds the weights of all phases as tiles."""
 TURN_PIXELS = 64
 """Pixels that a work-group turns, 128 bytes of channels of each."""
 TURN_ITEMS = 256
@@ -149,7 +148,8 @@ def reduction(problem: ConvProblem, part: Correlation) -> int:
 
 def _tile_elements(problem: ConvProblem, part: Correlation, layout: Layout) -> int:
     """Return the elements of a phase's packed weights."""
-    return round_up(part.channels, layout.tile) * _steps(problem, part, layout) * layout.tile_k
+    k = reduction(problem, part) if part.reduction else 0
+    return packing.packed_elements(part.channels, k, layout.tile, layout.tile_k)
 
 
 def _steps(problem: ConvProblem, part: Correlation, layout: Layout) -> int:
@@ -192,7 +192,7 @@ def pack(problem: ConvProblem, layout: Layout) -> Launch | None:
         kernel="conv_mma_pack",
         global_size=(round_up(rows * chunks, PACK_ITEMS), len(parts), 1),
         local_size=(PACK_ITEMS, 1, 1),
-        args=(*strided_weights(problem), *buffer(PACKED)),
+        args=(*strided_weights(problem), *buffer(packing.PACKED)),
         of_weights=True,
     )
 

@@ -19,6 +19,9 @@ group_m                    rows of tiles that work-groups sweep together
 tiles_m, tiles_n           tiles of the product
 in_place                   an image is the problem's own, which may not be aligned
 </%doc>
+<%!
+    from oclgen.families.parts.expressions import plus
+%>\
 <%namespace name="share" file="mma_tiles.cl.mako"/>\
 <%
     work_items = 32 * warps_m * warps_n
@@ -29,9 +32,6 @@ in_place                   an image is the problem's own, which may not be align
     columns = sorted({across for across, _ in places_b})
     lines = sorted({along for _, along in places_b})
     warp_m, warp_n = blocks_m * 16 * (4 if unit == "wgmma" else 1), blocks_n * 8
-    warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "")
-    def plus(offset):
-        return f" + {offset}" if offset else ""
 %>\
 ${preamble}
 ${units}
@@ -126,30 +126,10 @@ void conv_mma_weights(
     const ${index} tap${n} = (tap_y${n} * (${index})WIDTH + tap_x${n}) * DEPTH_PADDED + column${n} % DEPTH_PADDED;
 % endfor
 
-    const int warp_row = ${warp_row} * ${warp_m}, warp_column = id / ${32 * warps_m} * ${warp_n};
-    const place_t at_a = place_a(base, warp_row, id), at_b = place_b(base, warp_column, id);
-    float acc[${blocks_m}][${4 * blocks_n}] = {{0.0f}};
+${share.sums(warp_m, warp_n)}\
 
     const int steps = (last - first + ${tile_k - 1}) / ${tile_k};
-    uint reading = 0, writing = ${ahead % stages * stage_bytes};
-    for (int s = 0; s < ${ahead}; ++s) {
-        if (s < steps) {
-${copy(f"s * {stage_bytes}")}\
-        }
-        COPY_COMMIT();
-    }
-    for (int step = 0; step < steps; ++step) {
-        AWAIT_TILE();
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (step + ${ahead} < steps) {
-${copy("writing")}\
-        }
-        COPY_COMMIT();
-        multiply(acc, MOVED(at_a, reading), MOVED(at_b, reading));
-        reading = reading == ${(stages - 1) * stage_bytes} ? 0 : reading + ${stage_bytes};
-        writing = writing == ${(stages - 1) * stage_bytes} ? 0 : writing + ${stage_bytes};
-    }
-    AWAIT_PRODUCTS();
+${share.pipeline(copy, a.bytes + b.bytes)}\
 
 % for j in range(blocks_n):
     {

@@ -19,41 +19,14 @@ bias, residual      add bias[channel], and what lies as the output does
 store_step          distance of neighbouring results in the output
 transpose           text of the function transpose(rows)
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.conv.conv_register_text import lanes_of, sums
+    from oclgen.families.parts.expressions import branch, chunks, load, store_result
+    from oclgen.render import vector
+%>\
 <%
-    vf = "float" if vec == 1 else f"float{vec}"
+    vf = vector(vec)
     block_dim, position_dim = (0, 1) if channels_fastest else (1, 0)
-    def pieces(count):
-        """Widths of vector stores that make up count, with their starts."""
-        start, out = 0, []
-        for width in (16, 8, 4, 2, 1):
-            while width <= vec and count - start >= width:
-                out.append((start, width))
-                start += width
-        return out
-    def weights_at(u):
-        at = f"weights + wt + {u * vec}"
-        return f"*({at})" if vec == 1 else f"vload{vec}(0, {at})"
-    def accumulators(n, u, start, count):
-        names = (f"acc{n}_{x}_{u}" if x < count else "0.0f" for x in range(start, start + vec))
-        return ", ".join(names)
-    def part(text, start, width):
-        if width == vec:
-            return text
-        lanes = "".join(f"{i:x}" for i in range(start, start + width))
-        return f"{text}.s{lanes}"
-    def stored(width, value, place):
-        """The statement that stores results of a row; a residual is added where they lie as in memory."""
-        value = f"ACT({value}{plus_residual(residual, width, place)})" if residual else value
-        return f"STORE{width}({value}, {place});"
-    starts = ((v, start) for v in variants for start in range(0, v.results, vec))
-    counts = sorted({min(vec, v.results - start) for v, start in starts})
-    def branch(first, columns):
-        """The condition under which a piece of code is for this column."""
-        if columns is None:
-            return "" if first else "else "
-        tests = " || ".join(f"column == {b}" for b in columns)
-        return f"{'' if first else 'else '}if ({tests}) "
 %>\
 ${preamble}
 ${activation}
@@ -86,12 +59,14 @@ void store${count}(
     for (int i = 0; i < min(channels, ${vec}); ++i) {
         const ${vf} value = ${"" if residual else "ACT"}(rows[i]${" + LOAD1(bias + i)" if bias else ""});
 % if store_step == 1:
-% for start, width in pieces(count):
-        ${stored(width, part("value", start, width), f"out + i * WRITTEN_PLANE + {start}")}
+% for start, width in chunks(count, vec):
+<% some = lanes_of("value", vec, start, width) %>\
+        ${store_result(width, some, f"out + i * WRITTEN_PLANE + {start}", residual)}
 % endfor
 % else:
 % for x in range(count):
-        ${stored(1, part("value", x, 1), f"out + i * WRITTEN_PLANE + {x * store_step}")}
+<% place = f"out + i * WRITTEN_PLANE + {x * store_step}" %>\
+        ${store_result(1, lanes_of("value", vec, x, 1), place, residual)}
 % endfor
 % endif
     }
@@ -102,7 +77,7 @@ void store${count}(
 ${indent}const int wt = (c * PACKED_IN + i * PACKED_H + ${j} * PACKED_W) * BLOCK;
 ${indent}const int at = c * READ_PLANE + h * READ_W + w0 + ${j} * TAP_STEP_W;
 % for u in range(vecs):
-${indent}const ${vf} weight${u} = ${weights_at(u)};
+${indent}const ${vf} weight${u} = ${load(vec, f"weights + wt + {u * vec}")};
 % endfor
 % for n in range(images):
 % for x in positions:
@@ -157,7 +132,7 @@ ${tap(run.reached, "j", " " * 20)}\
 % for n in range(images):
 % for start in range(0, v.results, vec):
             {
-                ${vf} rows[${vec}] = {${accumulators(n, u, start, v.results)}};
+                ${vf} rows[${vec}] = {${sums(n, u, start, vec, v.results)}};
                 store${min(vec, v.results - start)}(
                     rows,
                     out + ${n} * WRITTEN_IMAGE + ${u * vec} * WRITTEN_PLANE + ${start * store_step},
@@ -178,12 +153,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void conv_register(
     __global const elem_t *restrict in, const long offset_in,
     __global const float *restrict weights, const long offset_weights,
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global elem_t *restrict out, const long offset_out)
 {
     const int block = get_global_id(${block_dim});

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeGuard
 
+from oclgen.families.conv.conv_register_text import stored_counts
 from oclgen.families.conv.correlation import Axis, Correlation, Run, correlations, operands, runs_of
 from oclgen.families.parts.epilogue import epilogue, terms
-from oclgen.families.parts.pack import PACKED, Packing, transpose_text
+from oclgen.families.parts.packing import PACKED, Packing, lanes, pack_lanes, transpose_text
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Unroll, Vector
@@ -113,15 +114,18 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     parts = parts_of(problem)
     packed = packing(parts[0], problem, config)
     launches = (_correlate(problem, config, part, packed) for part in parts)
-    return Plan((packed.launch("w", problem.dtype), *launches), ((PACKED, packed.bytes),))
+    return Plan((pack_lanes(packed, config.vec), *launches), ((PACKED, packed.bytes),))
 
 
 def packing(part: Correlation, problem: ConvProblem, config: Config) -> Packing:
     """Return how the weights are packed: a result's channels become lanes."""
     taps = problem.kernel_h * problem.kernel_w
     if problem.direction == "fwd":
-        return Packing(part.groups, part.channels, part.depth * taps, config.vec, config.block)
-    return Packing(part.groups * part.depth, part.channels, taps, config.vec, config.block)
+        return lanes(
+            "w", problem.dtype, part.groups, part.channels, part.depth * taps, config.block
+        )
+    batch = part.groups * part.depth
+    return lanes("w", problem.dtype, batch, part.channels, taps, config.block)
 
 
 @lru_cache(maxsize=256)
@@ -154,16 +158,18 @@ def parts_of(problem: ConvProblem) -> tuple[Correlation, ...]:
 def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: Packing) -> Launch:
     read, written = operands(problem)[1:]
     columns = ceil_div(part.cols.results, config.item_x)
-    grid = (packed.blocks * part.groups, part.batch // config.images * part.rows.results * columns)
+    grid = (packed.tiles * part.groups, part.batch // config.images * part.rows.results * columns)
 
     @LazyText
     def text() -> str:
+        pieces = variants(part.cols, config.item_x)
         return render(
             NAME,
             preamble=dtype_preamble(problem.dtype),
             transpose=transpose_text(config.vec),
             sizes=_sizes(problem, part, packed) | {"COLUMNS": columns},
-            variants=variants(part.cols, config.item_x),
+            variants=pieces,
+            counts=stored_counts((piece.results for piece in pieces), config.vec),
             **epilogue(problem, "out"),
             store_step=part.cols.store_step,
             **asdict(config),
@@ -197,8 +203,8 @@ def _sizes(problem: ConvProblem, part: Correlation, packed: Packing) -> dict[str
         "FIRST_H": rows.first, "FIRST_W": cols.first, "STORE_STEP_H": rows.store_step,
         "KERNEL_FIRST_H": rows.kernel_first, "KERNEL_FIRST_W": cols.kernel_first,
         # distances in the packed weights, in blocks
-        "PACKED_GROUP": packed.blocks * part.depth * taps,
+        "PACKED_GROUP": packed.tiles * part.depth * taps,
         "PACKED_BLOCK": part.depth * taps if fwd else taps,
-        "PACKED_IN": taps if fwd else packed.blocks * taps,
+        "PACKED_IN": taps if fwd else packed.tiles * taps,
         "PACKED_H": part.kernel_w * rows.kernel_step, "PACKED_W": cols.kernel_step,
     }  # fmt: skip

@@ -16,13 +16,14 @@ split               planes over which rows of all images are split (summed by su
 outputs_fastest     neighbouring work-items differ in output channels, else in input channels
 edge                item_c does not divide the input channels of a group
 </%doc>
+<%!
+    from oclgen.families.parts.expressions import load
+    from oclgen.render import vector
+%>\
 <%
-    vf = "float" if vec == 1 else f"float{vec}"
+    vf = vector(vec)
     output_dim, input_dim = (0, 1) if outputs_fastest else (1, 0)
     out_type = "float" if split > 1 else "elem_t"
-    def packed_at(u):
-        at = f"packed + at_y + {u * vec}"
-        return f"*({at})" if vec == 1 else f"vload{vec}(0, {at})"
 %>\
 ${preamble}
 
@@ -88,7 +89,7 @@ void conv_register_weights(
             const long at_y = y_row + q * BLOCK;
             const long at_x = x_row + q * STEP_W;
 % for u in range(vecs):
-            const ${vf} y${u} = ${packed_at(u)};
+            const ${vf} y${u} = ${load(vec, f"packed + at_y + {u * vec}")};
 % endfor
 % for i in range(item_c):
 % for s in run.reached:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
 from oclgen.families.conv.correlation import Correlation, Run, runs_of, strung_windows
-from oclgen.families.parts.pack import PACKED, Packing
+from oclgen.families.parts.packing import PACKED, Packing, lanes, pack_lanes
 from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -81,7 +81,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches that pack y, sum over positions, and sum the planes if there are any."""
     packed = _packing(problem, config)
     launches: tuple[Launch, ...] = (
-        packed.launch("y", problem.dtype),
+        pack_lanes(packed, config.vec),
         _launch(problem, config, packed),
     )
     if config.split > 1:
@@ -90,11 +90,12 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
 
 
 def _packing(problem: ConvProblem, config: Config) -> Packing:
-    return Packing(
+    return lanes(
+        "y",
+        problem.dtype,
         batch=problem.batch * problem.groups,
         rows=problem.out_channels // problem.groups,
         cols=problem.out_h * problem.out_w,
-        vec=config.vec,
         block=config.vec * config.vecs,
     )
 
@@ -102,7 +103,7 @@ def _packing(problem: ConvProblem, config: Config) -> Packing:
 def _launch(problem: ConvProblem, config: Config, packed: Packing) -> Launch:
     windows = strung_windows(problem)
     inputs = ceil_div(windows.depth, config.item_c) * windows.rows.taps
-    grid = (packed.blocks * windows.groups, inputs)
+    grid = (packed.tiles * windows.groups, inputs)
 
     @LazyText
     def text() -> str:

@@ -15,6 +15,7 @@ vec                 lanes of a vector
 guarded             test each element of the window for the padding at run time (GPUs); else each
                     of the blocks of columns that differ at the edges has its own text (CPUs)
 local_size          work-items per group
+results             a row of the patch: see `Row`
 blocks              that text: which columns (None: all others), elements to copy, columns to store
 rows, cols          for each phase along an axis the taps: place in the kernel, and in the window
 step_w              distance of the columns that neighbouring results read
@@ -23,41 +24,20 @@ written_w           columns of the output
 elem_bytes          bytes of an element in memory
 bias, residual      add bias[channel], and what lies as the output does
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.parts.expressions import branch, read_item
+    from oclgen.render import vector
+%>\
+<%namespace name="window" file="depthwise_window.cl.mako"/>\
 <%
-    vf = "float" if vec == 1 else f"float{vec}"
-    vectors = range(-(-patch_w // vec))
+    vf = vector(vec)
+    vectors = results.vectors
     unroll = "#pragma unroll\n" if guarded else ""
     added = " + LOAD1(bias + offset_bias + channel)" if bias else ""
     window_w = sizes["WINDOW_W"]
     patch_rows, patch_columns = patch_h * store_h, patch_w * store_w
     # of a guarded row: rows of the output consist of whole vectors
     run = next(width for width in (4, 2, 1) if patch_columns % width == 0 and written_w % width == 0)
-    def lane(x):
-        """The vector in which column x of a patch of the output lies, and its lane there."""
-        return x % store_w * len(vectors) + x // store_w // vec, x // store_w % vec
-    def stored_columns(x, width):
-        """The columns of the output's patch from x on, as one vector."""
-        places = [lane(at) for at in range(x, x + width)]
-        if len({vector for vector, _ in places}) == 1 and store_w == 1:
-            vector, first = places[0]
-            names = "".join(f"{i:x}" for i in range(first, first + width))
-            return f"value{vector}" if width == vec else f"value{vector}.s{names}"
-        names = [f"value{vector}" + (f".s{at:x}" if vec > 1 else "") for vector, at in places]
-        return names[0] if width == 1 else f"(float{width})({', '.join(names)})"
-    def branch(first, columns):
-        """The condition under which a piece of code is for this column."""
-        if columns is None:
-            return "" if first else "else "
-        tests = " || ".join(f"column == {b}" for b in columns)
-        return f"{'' if first else 'else '}if ({tests}) "
-    def stored(value, at, width):
-        return f"{at} = {value}" if width == 1 else f"vstore{width}({value}, 0, &{at})"
-    def finished(x, width, value, load="LOAD"):
-        """What is stored in column x: a residual is added where its place is known."""
-        return f"ACT({value}{plus_residual(residual, width, f'row + {x}', load)})" if residual else value
-    def loaded(at):
-        return at if vec == 1 else f"vload{vec}(0, &{at})"
 %>\
 ${preamble}
 ${activation}
@@ -90,7 +70,8 @@ ${unroll}\
 % endfor
 % for col, v, n in sums:
 % for at, offset in cols[col]:
-                    sum${n} = (${vf})(tap${at}) * ${loaded(f"window[t][{offset % step_w * window_w + offset // step_w + v * vec}]")} + sum${n};
+<% place = offset % step_w * window_w + offset // step_w + v * vec %>\
+                    sum${n} = (${vf})(tap${at}) * ${read_item(vec, f"window[t][{place}]")} + sum${n};
 % endfor
 % endfor
                 }
@@ -103,12 +84,7 @@ __kernel __attribute__((reqd_work_group_size(${local_size}, 1, 1)))
 void depthwise(
     __global const elem_t *restrict in, const long offset_in,
     __global const elem_t *restrict weights, const long offset_weights,
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global elem_t *restrict out, const long offset_out)
 {
     const int id = get_global_id(0);
@@ -159,29 +135,7 @@ ${unroll}\
             if (h < 0 || h >= READ_H) {
                 continue;
             }
-% if guarded:
-#pragma unroll
-            for (int e = 0; e < WINDOW_ELEMENTS; ++e) {
-                const bool inside = w0 + e >= 0 && w0 + e < READ_W;
-                window[t][e % STEP_W * WINDOW_W + e / STEP_W] = inside ? LOAD1(row + e) : 0.0f;
-            }
-% else:
-% for block in blocks:
-            ${branch(loop.first, block.columns)}{
-% for e, width in block.copies:
-% if step_w == 1:
-                ${stored(f"LOAD{width}(row + {e})", f"window[t][{e}]", width)};
-% elif width == 1:
-                window[t][${e % step_w} * WINDOW_W + ${e // step_w}] = LOAD1(row + ${e});
-% else:
-                const float${width} v${e} = LOAD${width}(row + ${e});
-                ${stored(f"v{e}.even", f"window[t][{e // 2}]", width // 2)};
-                ${stored(f"v{e}.odd", f"window[t][WINDOW_W + {e // 2}]", width // 2)};
-% endif
-% endfor
-            }
-% endfor
-% endif
+${window.copied(step_w)}\
         }
 ${unroll}\
         for (int y = 0; y < ${patch_h}; ++y) {
@@ -206,13 +160,13 @@ ${unroll}\
 % for x in range(0, min(patch_columns, written_w), run):
         if (column * ${patch_columns} + ${x} < WRITTEN_W) {
 % if run == 1:
-            STORE1(${finished(x, 1, stored_columns(x, 1))}, row + ${x});
+            STORE1(${results.finished(x, 1, results.columns(x, 1))}, row + ${x});
 % else:
-            const float${run} stored = ${stored_columns(x, run)};
+            const float${run} stored = ${results.columns(x, run)};
             if (aligned) {
-                ALIGNED_STORE${run}(${finished(x, run, "stored", "ALIGNED_LOAD")}, row + ${x});
+                ALIGNED_STORE${run}(${results.finished(x, run, "stored", "ALIGNED_LOAD")}, row + ${x});
             } else {
-                STORE${run}(${finished(x, run, "stored")}, row + ${x});
+                STORE${run}(${results.finished(x, run, "stored")}, row + ${x});
             }
 % endif
         }
@@ -221,7 +175,7 @@ ${unroll}\
 % for block in blocks:
         ${branch(loop.first, block.columns)}{
 % for x, width in block.stores:
-            STORE${width}(${finished(x, width, stored_columns(x, width))}, row + ${x});
+            STORE${width}(${results.finished(x, width, results.columns(x, width))}, row + ${x});
 % endfor
         }
 % endfor

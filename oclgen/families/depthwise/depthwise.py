@@ -1,54 +1,81 @@
 """Depthwise convolution, forward and backward-data: groups equal the input channels.
 
-The gradient of its weights is `depthwise_weights`'.
+Lanes lie along the row of a plane; of images in channels_last they are channels. The gradient of
+its weights is `depthwise_weights`'.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache
-from typing import NamedTuple, TypeGuard
+from dataclasses import dataclass
+from typing import Any, TypeGuard
 
-from oclgen.families.conv.correlation import Axis, correlations, operands
+from oclgen.families.conv.correlation import correlations, operands
+from oclgen.families.depthwise.depthwise_text import Row
+from oclgen.families.depthwise.patches import (
+    MAX_GUARDED,
+    MAX_TEXT,
+    MAX_WINDOW,
+    blocks,
+    is_depthwise,
+    layout_conflict,
+    phases,
+    taps_of,
+    window,
+)
 from oclgen.families.gemm.gemm_parts import aligned_preamble
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
-from oclgen.problem import ConvProblem, Problem, in_planes
-from oclgen.render import STORED, VECTOR_WIDTHS, dtype_preamble, render
+from oclgen.problem import ConvProblem, Problem
+from oclgen.render import STORED, dtype_preamble, render
 
 NAME = "depthwise"
-
-MAX_WINDOW = 8192
-"""Floats of private memory for the window, or the results: what a CPU's first cache holds."""
-MAX_GUARDED = 256
-"""The same on a GPU, where it must stay in registers."""
-MAX_TEXT = 2000
-"""Multiply-adds written out, past which compilers take seconds."""
+KERNELS = {"nchw": NAME, "nhwc": "depthwise_pixels"}
+"""Kernel and template by layout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernel; the legend stands at the head of its template."""
+    """Parameters of the kernels; the legend stands at the head of their templates.
+
+    Those that a layout does not use keep their default.
+    """
 
     patch_h: Item
     patch_w: Item
     vec: Vector
     guarded: bool
     local_size: Local
+    vec_c: Vector = 1
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
-        if self.vec not in VECTOR_WIDTHS:
-            return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
+        if reason := layout_conflict(problem, self, DEFAULT):
+            return reason
+        if problem.layout == "nhwc":
+            return self._pixels_why_not(problem, limits)
         return self._patch_why_not(problem)
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
-        return Needs((Frame(NAME, (self.local_size, 1, 1)),))
+        return Needs((Frame(KERNELS[problem.layout], (self.local_size, 1, 1)),))
+
+    def _pixels_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        allowed = MAX_WINDOW if limits.kind == "cpu" else MAX_GUARDED
+        rows, cols = phases(problem)
+        size = window(rows, self.patch_h).elements * window(cols, self.patch_w).elements
+        results = len(rows) * self.patch_h * len(cols) * self.patch_w
+        if (size := max(size, results) * self.vec_c) > allowed:
+            return (
+                f"patch_h={self.patch_h} patch_w={self.patch_w} vec_c={self.vec_c} has {size} "
+                f"elements of a window or results; at most {allowed} stay close"
+            )
+        written = self.patch_h * self.patch_w * problem.kernel_h * problem.kernel_w
+        if written > MAX_TEXT:
+            return f"{written} multiply-adds would be written out; at most {MAX_TEXT} are"
+        return None
 
     def _patch_why_not(self, problem: ConvProblem) -> str | None:
         allowed = MAX_GUARDED if self.guarded else MAX_WINDOW
@@ -81,134 +108,38 @@ DEFAULT = Config(patch_h=1, patch_w=4, vec=4, guarded=True, local_size=32)
 TRAITS = Traits(rank=120)
 
 
-class Window(NamedTuple):
-    """What neighbouring results read along one axis: elements, from that of index `first` on."""
-
-    elements: int
-    first: int
-
-
-class Phases(NamedTuple):
-    """One row of axes and one of columns whose pairs are all correlations of a problem.
-
-    Each is one axis, or one per residue of the stride; these differ in taps and in what is stored.
-    """
-
-    rows: tuple[Axis, ...]
-    cols: tuple[Axis, ...]
-
-
-class Block(NamedTuple):
-    """Text for some blocks of columns (None: all others): (start, width) of copies and stores."""
-
-    columns: tuple[int, ...] | None
-    copies: tuple[tuple[int, int], ...]
-    stores: tuple[tuple[int, int], ...]
-
-
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
-    return (
-        in_planes(problem)
-        and problem.groups == problem.in_channels > 1
-        and problem.direction != "bwd_weights"
-    )
+    return is_depthwise(problem) and problem.direction != "bwd_weights"
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return one launch, which computes all correlations."""
-    return Plan((_launch(problem, config),))
-
-
-@lru_cache(maxsize=64)
-def phases(problem: ConvProblem) -> Phases:
-    """Return the axes of the problem's correlations."""
-    parts = correlations(problem)
-    return Phases(
-        tuple(dict.fromkeys(part.rows for part in parts)),
-        tuple(dict.fromkeys(part.cols for part in parts)),
-    )
-
-
-def window(axes: Sequence[Axis], results: int) -> Window:
-    """Return what the first `results` results of all `axes` read; these differ in taps alone."""
-    places = [
-        axis.origin + tap * axis.tap_step for axis in axes for tap in (0, max(axis.taps, 1) - 1)
-    ]
-    first = min(places)
-    return Window((results - 1) * axes[0].step + max(places) - first + 1, first)
-
-
-def blocks(axes: Sequence[Axis], patch_w: int, vec: int) -> list[Block]:
-    """Return the texts that a row's blocks of `patch_w` results need, the commonest last."""
-    texts: dict[tuple[tuple[tuple[int, int], ...], ...], list[int]] = {}
-    extent, cols = window(axes, patch_w), axes[0]
-    width = patch_w * cols.store_step
-    for column in range(ceil_div(cols.results, patch_w)):
-        first = column * patch_w * cols.step + extent.first
-        low, high = max(0, -first), min(extent.elements, cols.read - first)
-        stores = _stores(min(width, cols.written - column * width), vec)
-        texts.setdefault((_copies(low, high, cols.step), stores), []).append(column)
-    ranked = sorted(texts.items(), key=lambda entry: len(entry[1]))
-    return [
-        Block(None if at == len(ranked) - 1 else tuple(columns), *text)
-        for at, (text, columns) in enumerate(ranked)
-    ]
-
-
-def pieces(start: int, end: int, widest: int) -> tuple[tuple[int, int], ...]:
-    """Cut [start, end) into (start, width) of vectors of at most `widest`."""
-    cut: list[tuple[int, int]] = []
-    for width in (w for w in reversed(VECTOR_WIDTHS) if w <= widest):
-        while end - start >= width:
-            cut.append((start, width))
-            start += width
-    return tuple(cut)
-
-
-def _copies(low: int, high: int, step: int) -> tuple[tuple[int, int], ...]:
-    if step > 2:
-        return pieces(low, high, 1)
-    even = min(round_up(low, step), high)  # even and odd columns are parted pair by pair
-    return (*pieces(low, even, 1), *pieces(even, high, 16))
-
-
-def _stores(count: int, vec: int) -> tuple[tuple[int, int], ...]:
-    return tuple(
-        piece
-        for first in range(0, count, vec)
-        for piece in pieces(first, min(first + vec, count), vec)
-    )
-
-
-def _launch(problem: ConvProblem, config: Config) -> Launch:
     weights, read, written = operands(problem)
+    pixels = problem.layout == "nhwc"
     rows, cols = phases(problem)
-    columns = ceil_div(cols[0].results, config.patch_w)
-    bands = ceil_div(rows[0].results, config.patch_h)
+    bands, columns = _patches(problem, config)
 
     @LazyText
     def text() -> str:
         return render(
-            NAME,
-            preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
-            sizes=_sizes(problem, config) | {"COLUMNS": columns, "BANDS": bands},
-            blocks=() if config.guarded else blocks(cols, config.patch_w, config.vec),
-            rows=[taps_of(axis, window(rows, config.patch_h)) for axis in rows],
-            cols=[taps_of(axis, window(cols, config.lanes)) for axis in cols],
-            step_w=cols[0].step,
+            KERNELS[problem.layout],
+            patch_h=config.patch_h,
+            patch_w=config.patch_w,
+            local_size=config.local_size,
             store_h=rows[0].store_step,
             store_w=cols[0].store_step,
-            written_w=cols[0].written,
-            elem_bytes=2 if STORED[problem.dtype] != "float" else 4,
             **epilogue(problem, "out"),
-            **asdict(config),
+            **(_pixels if pixels else _planes)(problem, config),
         )
 
-    items = columns * bands * problem.buffers[written][0] * problem.buffers[written][1]
-    return Launch(
+    if pixels:
+        items = problem.batch * bands * columns * problem.in_channels // config.vec_c
+    else:
+        items = columns * bands * problem.buffers[written][0] * problem.buffers[written][1]
+    launch = Launch(
         text=text,
-        kernel=NAME,
+        kernel=KERNELS[problem.layout],
         global_size=(round_up(items, config.local_size), 1, 1),
         local_size=(config.local_size, 1, 1),
         args=(
@@ -218,22 +149,38 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
             *buffer(written),
         ),
     )
+    return Plan((launch,))
 
 
-def taps_of(axis: Axis, extent: Window) -> list[tuple[int, int]]:
-    """Return for each tap its place in the kernel, and in the window of result 0."""
-    return [
-        (
-            axis.kernel_first + tap * axis.kernel_step,
-            axis.origin + tap * axis.tap_step - extent.first,
-        )
-        for tap in range(axis.taps)
-    ]
+def _patches(problem: ConvProblem, config: Config) -> tuple[int, int]:
+    """Return how many patches lie in a column and in a row of results."""
+    rows, cols = phases(problem)
+    bands = ceil_div(rows[0].results, config.patch_h)
+    return bands, ceil_div(cols[0].results, config.patch_w)
 
 
-def _sizes(problem: ConvProblem, config: Config) -> dict[str, int]:
+def _planes(problem: ConvProblem, config: Config) -> dict[str, Any]:
+    """Return what the text for images in planes depends on."""
+    rows, cols = phases(problem)
+    return {
+        "preamble": f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
+        "sizes": _plane_sizes(problem, config),
+        "blocks": () if config.guarded else blocks(cols, config.patch_w, config.vec),
+        "rows": [taps_of(axis, window(rows, config.patch_h)) for axis in rows],
+        "cols": [taps_of(axis, window(cols, config.lanes)) for axis in cols],
+        "vec": config.vec,
+        "guarded": config.guarded,
+        "step_w": cols[0].step,
+        "written_w": cols[0].written,
+        "elem_bytes": 2 if STORED[problem.dtype] != "float" else 4,
+        "results": Row(config.patch_w, config.vec, cols[0].store_step, problem.residual),
+    }
+
+
+def _plane_sizes(problem: ConvProblem, config: Config) -> dict[str, int]:
     part, (all_rows, all_cols) = correlations(problem)[0], phases(problem)
     rows, cols = window(all_rows, config.patch_h), window(all_cols, config.lanes)
+    bands, columns = _patches(problem, config)
     return {
         "BATCH": part.batch, "GROUPS": part.groups, "CHANNELS": part.channels,
         "DEPTH": part.depth, "READ_H": part.rows.read, "READ_W": part.cols.read,
@@ -245,4 +192,28 @@ def _sizes(problem: ConvProblem, config: Config) -> dict[str, int]:
         "WINDOW_W": ceil_div(cols.elements, part.cols.step),
         "WINDOW_ELEMENTS": window(all_cols, config.patch_w).elements,
         "WINDOW_FIRST_H": rows.first, "WINDOW_FIRST_W": cols.first,
+        "COLUMNS": columns, "BANDS": bands,
+    }  # fmt: skip
+
+
+def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
+    """Return what the text for images in channels_last depends on."""
+    rows, cols = phases(problem)
+    down, across = window(rows, config.patch_h), window(cols, config.patch_w)
+    bands, columns = _patches(problem, config)
+    return {
+        "preamble": dtype_preamble(problem.dtype),
+        "sizes": {
+            "BATCH": problem.batch, "CHANNELS": problem.in_channels, "COLUMNS": columns,
+            "BANDS": bands, "TAPS": problem.kernel_h * problem.kernel_w,
+            "READ_H": rows[0].read, "READ_W": cols[0].read,
+            "WRITTEN_H": rows[0].written, "WRITTEN_W": cols[0].written,
+            "STEP_H": rows[0].step, "STEP_W": cols[0].step,
+            "WINDOW_H": down.elements, "WINDOW_W": across.elements,
+            "WINDOW_FIRST_H": down.first, "WINDOW_FIRST_W": across.first,
+        },
+        "rows": [taps_of(axis, down) for axis in rows],
+        "cols": [taps_of(axis, across) for axis in cols],
+        "vec": config.vec_c,
+        "kernel_w": problem.kernel_w,
     }  # fmt: skip

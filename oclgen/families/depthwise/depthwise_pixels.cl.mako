@@ -9,16 +9,20 @@ patch of the output without gaps.
 dtype, activation   storage type of input, weights, output, bias (accumulation is fp32); epilogue
 sizes               names and values of the correlations' and the window's sizes
 patch_h, patch_w    results per work-item and phase
-vec                 channels per work-item; it divides them
+vec                 channels per work-item, `vec_c`; it divides them
 local_size          work-items per group
 rows, cols          for each phase along an axis the taps: place in the kernel, and in the window
 store_h, store_w    distance of a phase's neighbouring results in the output
 kernel_w            taps of a row of the kernel
 bias, residual      add bias[channel], and what lies as the output does
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.parts.epilogue import plus_residual
+    from oclgen.families.parts.expressions import vector_of
+    from oclgen.render import vector
+%>\
 <%
-    vf = "float" if vec == 1 else f"float{vec}"
+    vf = vector(vec)
     patch_rows, patch_columns = patch_h * store_h, patch_w * store_w
     taps = [
         (phase_h, phase_w, row * kernel_w + column, in_row, in_column)
@@ -26,8 +30,7 @@ bias, residual      add bias[channel], and what lies as the output does
         for phase_w, of_column in enumerate(cols) for column, in_column in of_column
     ]
     def tap(at):
-        lanes = [f"LOAD1(weights + {v} * TAPS + {at})" for v in range(vec)]
-        return lanes[0] if vec == 1 else f"({vf})({', '.join(lanes)})"
+        return vector_of(f"LOAD1(weights + {v} * TAPS + {at})" for v in range(vec))
 %>\
 ${preamble}
 ${activation}
@@ -41,12 +44,7 @@ __kernel __attribute__((reqd_work_group_size(${local_size}, 1, 1)))
 void depthwise_pixels(
     __global const elem_t *restrict in, const long offset_in,
     __global const elem_t *restrict weights, const long offset_weights,
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global elem_t *restrict out, const long offset_out)
 {
     const int id = get_global_id(0);

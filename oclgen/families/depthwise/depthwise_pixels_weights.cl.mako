@@ -9,17 +9,20 @@ private memory with zeros around.
 dtype               storage type of x, y and w (accumulation is fp32)
 sizes               names and values of the problem's and the window's sizes
 patch_h, patch_w    pixels of y that are copied at a time
-vec                 channels per work-item; it divides them
-local_c, local_k    work-items of a group, along channels and patches
+vec                 channels per work-item, `vec_c`; it divides them
+local_c, local_k    work-items of a group, along channels (local_size / local_k) and patches
 split               planes over which the patches are split (summed by sum_planes)
 </%doc>
+<%!
+    from oclgen.families.parts.expressions import lane
+    from oclgen.render import vector
+%>\
 <%
-    vf = "float" if vec == 1 else f"float{vec}"
-    def lane(v):
-        return "sum" if vec == 1 else f"sum.s{v:x}"
+    vf = vector(vec)
     def kept(v):
         at = f"out + {v} * (TAPS_H * TAPS_W) + i * TAPS_W + s"
-        return f"*({at}) = {lane(v)}" if split > 1 else f"STORE1({lane(v)}, {at})"
+        value = lane("sum", vec, v)
+        return f"*({at}) = {value}" if split > 1 else f"STORE1({value}, {at})"
 %>\
 ${preamble}
 

@@ -20,30 +20,19 @@ taps                for each tap of a row where it begins in a row of the window
 taps_h              taps along a column
 step_w              distance of the columns of x that neighbouring elements of y met
 </%doc>
+<%!
+    from oclgen.families.depthwise.depthwise_text import total
+    from oclgen.families.parts.expressions import branch, read_item, write_item
+    from oclgen.render import vector
+%>\
+<%namespace name="window" file="depthwise_window.cl.mako"/>\
 <%
-    vf = "float" if vec == 1 else f"float{vec}"
+    vf = vector(vec)
     vectors = -(-patch_w // vec)
     unroll = "#pragma unroll\n" if guarded else ""
-    def branch(first, columns):
-        """The condition under which a piece of code is for this column."""
-        if columns is None:
-            return "" if first else "else "
-        tests = " || ".join(f"column == {b}" for b in columns)
-        return f"{'' if first else 'else '}if ({tests}) "
-    def stored(value, at, width):
-        return f"{at} = {value}" if width == 1 else f"vstore{width}({value}, 0, &{at})"
-    def loaded(at):
-        return at if vec == 1 else f"vload{vec}(0, &{at})"
     def kept(name, at):
         value = name if vec == 1 else f"total{vec}({name})"
         return f"out[{at}] = {value}" if split > 1 else f"STORE1({value}, out + {at})"
-    def total(name, width):
-        """Sum of a vector's lanes, halves first."""
-        if width == 1:
-            return name
-        if width == 2:
-            return f"{name}.s0 + {name}.s1"
-        return f"total{width // 2}({name}.lo + {name}.hi)"
 %>\
 ${preamble}
 
@@ -114,29 +103,7 @@ ${unroll}\
             if (h < 0 || h >= READ_H) {
                 continue;
             }
-% if guarded:
-#pragma unroll
-            for (int e = 0; e < WINDOW_ELEMENTS; ++e) {
-                const bool inside = w0 + e >= 0 && w0 + e < READ_W;
-                window[t][e % STEP_W * WINDOW_W + e / STEP_W] = inside ? LOAD1(row + e) : 0.0f;
-            }
-% else:
-% for block in blocks:
-            ${branch(loop.first, block.columns)}{
-% for e, width in block.copies:
-% if step_w == 1:
-                ${stored(f"LOAD{width}(row + {e})", f"window[t][{e}]", width)};
-% elif width == 1:
-                window[t][${e % step_w} * WINDOW_W + ${e // step_w}] = LOAD1(row + ${e});
-% else:
-                const float${width} v${e} = LOAD${width}(row + ${e});
-                ${stored(f"v{e}.even", f"window[t][{e // 2}]", width // 2)};
-                ${stored(f"v{e}.odd", f"window[t][WINDOW_W + {e // 2}]", width // 2)};
-% endif
-% endfor
-            }
-% endfor
-% endif
+${window.copied(step_w)}\
         }
 ${unroll}\
         for (int r = 0; r < ${patch_h}; ++r) {
@@ -157,7 +124,7 @@ ${unroll}\
 % for block in blocks:
             ${branch(loop.first, block.columns)}{
 % for e, width in block.stores:
-                ${stored(f"LOAD{width}(row + {e})", f"grad[r][{e}]", width)};
+                ${write_item(width, f"LOAD{width}(row + {e})", f"grad[r][{e}]")};
 % endfor
             }
 % endfor
@@ -167,11 +134,12 @@ ${unroll}\
         for (int r = 0; r < ${patch_h}; ++r) {
 ${unroll}\
             for (int e = 0; e < ${vectors * vec}; e += ${vec}) {
-                const ${vf} g = ${loaded("grad[r][e]")};
+                const ${vf} g = ${read_item(vec, "grad[r][e]")};
 % for i in range(taps_h):
 % for s, start in enumerate(taps):
+<% place = f"window[r * STEP_H + {i} * TAP_STEP_H][e + {start}]" %>\
                 acc${i}_${s} =
-                    g * ${loaded(f"window[r * STEP_H + {i} * TAP_STEP_H][e + {start}]")} + acc${i}_${s};
+                    g * ${read_item(vec, place)} + acc${i}_${s};
 % endfor
 % endfor
             }

@@ -1,24 +1,35 @@
 """Gradient of a depthwise convolution's weights: groups equal the input channels.
 
-The forward and backward-data directions are `depthwise`'s, whose windows and blocks it shares.
+Lanes lie along the row of a plane; of images in channels_last they are channels. The forward and
+backward-data directions are `depthwise`'s.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TypeGuard
+from dataclasses import dataclass
+from typing import Any, TypeGuard
 
-from oclgen.families.conv.correlation import Correlation, windows
-from oclgen.families.depthwise.depthwise import MAX_GUARDED, MAX_WINDOW, blocks, window
+from oclgen.families.conv.correlation import windows
+from oclgen.families.depthwise.patches import (
+    MAX_GUARDED,
+    MAX_TEXT,
+    MAX_WINDOW,
+    blocks,
+    is_depthwise,
+    layout_conflict,
+    window,
+)
 from oclgen.families.parts.planes import PLANES, planes_space, summed
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
-from oclgen.problem import ConvProblem, Problem, in_planes
-from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
+from oclgen.problem import ConvProblem, Problem
+from oclgen.render import dtype_preamble, render
 
 NAME = "depthwise_weights"
+KERNELS = {"nchw": NAME, "nhwc": "depthwise_pixels_weights"}
+"""Kernel and template by layout."""
 
 MAX_TAPS = 64
 """Taps of a kernel, each of which has an accumulator of its own."""
@@ -26,7 +37,10 @@ MAX_TAPS = 64
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernel; the legend stands at the head of its template."""
+    """Parameters of the kernels; the legend stands at the head of their templates.
+
+    Those that a layout does not use keep their default.
+    """
 
     patch_h: Item
     patch_w: Item
@@ -35,13 +49,44 @@ class Config(BaseConfig):
     local_size: Local
     local_k: Local
     split: Parts
+    vec_c: Vector = 1
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
-        if self.vec not in VECTOR_WIDTHS:
-            return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
+        if reason := layout_conflict(problem, self, DEFAULT):
+            return reason
         if self.local_k.bit_count() != 1 or self.local_size % self.local_k:
             return f"local_k={self.local_k} must be a power of 2 that divides {self.local_size}"
+        if not 1 <= self.split <= (count := patches(problem, self)):
+            return f"split={self.split}, but there are only {count} patches to be split"
+        if problem.layout == "nhwc":
+            return self._pixels_why_not(problem, limits)
+        return self._patch_why_not(problem)
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        kernel = KERNELS[problem.layout]
+        frame = Frame(kernel, self.local_sizes(problem), self.local_bytes(problem))
+        return Needs((frame,), planes_space(problem, self.split))
+
+    def local_sizes(self, problem: ConvProblem) -> tuple[int, int, int]:
+        """Return the work-items of a group; in channels_last, along channels and patches."""
+        if problem.layout == "nchw":
+            return self.local_size, 1, 1
+        return self.local_size // self.local_k, self.local_k, 1
+
+    def local_bytes(self, problem: ConvProblem) -> int:
+        """Return the bytes of local memory.
+
+        Each work-item has sums of all taps there where several share a plane; in channels_last, a
+        vector of sums.
+        """
+        if problem.layout == "nhwc":
+            return 4 * self.vec_c * self.local_size
+        taps = problem.kernel_h * problem.kernel_w
+        return 4 * self.local_size * taps if self.local_k > 1 else 0
+
+    def _patch_why_not(self, problem: ConvProblem) -> str | None:
         part = windows(problem)
         rows, cols = window((part.rows,), self.patch_h), window((part.cols,), self.lanes)
         size = rows.elements * cols.elements + self.patch_h * self.lanes
@@ -51,19 +96,22 @@ class Config(BaseConfig):
                 f"patch_h={self.patch_h} patch_w={self.patch_w} copies {size} elements; at most "
                 f"{allowed} stay close with guarded={self.guarded}"
             )
-        if not 1 <= self.split <= (count := patches(part, self)):
-            return f"split={self.split}, but there are only {count} patches to be split"
         return None
 
-    def needs(self, problem: ConvProblem) -> Needs:
-        """Return what the plan asks of a device."""
-        frame = Frame(NAME, (self.local_size, 1, 1), self.local_bytes(problem))
-        return Needs((frame,), planes_space(problem, self.split))
-
-    def local_bytes(self, problem: ConvProblem) -> int:
-        """Return the bytes of local memory: sums of all taps, where work-items share a plane."""
-        taps = problem.kernel_h * problem.kernel_w
-        return 4 * self.local_size * taps if self.local_k > 1 else 0
+    def _pixels_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        part, taps = windows(problem), problem.kernel_h * problem.kernel_w
+        rows, cols = window((part.rows,), self.patch_h), window((part.cols,), self.patch_w)
+        results = self.patch_h * self.patch_w
+        size = (rows.elements * cols.elements + results + taps) * self.vec_c
+        allowed = MAX_WINDOW if limits.kind == "cpu" else MAX_GUARDED
+        if size > allowed:
+            return (
+                f"patch_h={self.patch_h} patch_w={self.patch_w} vec_c={self.vec_c} keeps {size} "
+                f"elements; at most {allowed} stay close"
+            )
+        if results * taps > MAX_TEXT:
+            return f"{results * taps} multiply-adds would be written out; at most {MAX_TEXT} are"
+        return None
 
     @property
     def lanes(self) -> int:
@@ -78,8 +126,7 @@ TRAITS = Traits(rank=130)
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
     return (
-        in_planes(problem)
-        and problem.groups == problem.in_channels > 1
+        is_depthwise(problem)
         and problem.direction == "bwd_weights"
         and problem.kernel_h * problem.kernel_w <= MAX_TAPS
     )
@@ -87,46 +134,67 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launch that sums over patches, and the sum of the planes if there are any."""
-    return summed(_launch(problem, config, windows(problem)), problem, config.split)
+    return summed(_launch(problem, config), problem, config.split)
 
 
-def patches(part: Correlation, config: Config) -> int:
-    """Return how many patches of y one channel has in all images."""
-    bands = ceil_div(part.rows.results, config.patch_h)
-    return part.batch * bands * ceil_div(part.cols.results, config.patch_w)
+def patches(problem: ConvProblem, config: Config) -> int:
+    """Return how many patches of y a channel has in all images."""
+    bands = ceil_div(problem.out_h, config.patch_h)
+    return problem.batch * bands * ceil_div(problem.out_w, config.patch_w)
 
 
-def _launch(problem: ConvProblem, config: Config, part: Correlation) -> Launch:
-    step = part.cols.step
-    reach = ceil_div(window((part.cols,), config.lanes).elements, step)
-    offsets = [tap * part.cols.tap_step for tap in range(part.cols.taps)]
-    items = problem.out_channels * config.split * config.local_k
+def _launch(problem: ConvProblem, config: Config) -> Launch:
+    pixels, local = problem.layout == "nhwc", config.local_sizes(problem)
 
     @LazyText
     def text() -> str:
         return render(
-            NAME,
+            KERNELS[problem.layout],
             preamble=dtype_preamble(problem.dtype),
-            sizes=_sizes(part, config),
-            blocks=() if config.guarded else blocks((part.cols,), config.patch_w, config.vec),
-            taps=[at % step * reach + at // step for at in offsets],
-            taps_h=part.rows.taps,
-            step_w=step,
-            **asdict(config),
+            patch_h=config.patch_h,
+            patch_w=config.patch_w,
+            local_k=config.local_k,
+            split=config.split,
+            **(_pixels if pixels else _planes)(problem, config),
         )
 
+    if pixels:
+        across = round_up(problem.in_channels // config.vec_c, local[0])
+        global_size = (across, config.local_k, config.split)
+    else:
+        items = problem.out_channels * config.split * config.local_k
+        global_size = (round_up(items, config.local_size), 1, 1)
     return Launch(
         text=text,
-        kernel=NAME,
-        global_size=(round_up(items, config.local_size), 1, 1),
-        local_size=(config.local_size, 1, 1),
+        kernel=KERNELS[problem.layout],
+        global_size=global_size,
+        local_size=local,
         args=(*buffer("y"), *buffer("x"), *buffer(PLANES if config.split > 1 else "w")),
         local_bytes=config.local_bytes(problem),
     )
 
 
-def _sizes(part: Correlation, config: Config) -> dict[str, int]:
-    rows, cols, count = part.rows, part.cols, patches(part, config)
+def _planes(problem: ConvProblem, config: Config) -> dict[str, Any]:
+    """Return what the text for images in planes depends on."""
+    part = windows(problem)
+    step = part.cols.step
+    reach = ceil_div(window((part.cols,), config.lanes).elements, step)
+    offsets = [tap * part.cols.tap_step for tap in range(part.cols.taps)]
+    return {
+        "sizes": _plane_sizes(problem, config),
+        "blocks": () if config.guarded else blocks((part.cols,), config.patch_w, config.vec),
+        "taps": [at % step * reach + at // step for at in offsets],
+        "taps_h": part.rows.taps,
+        "step_w": step,
+        "vec": config.vec,
+        "guarded": config.guarded,
+        "local_size": config.local_size,
+    }
+
+
+def _plane_sizes(problem: ConvProblem, config: Config) -> dict[str, int]:
+    part, count = windows(problem), patches(problem, config)
+    rows, cols = part.rows, part.cols
     return {
         "GROUPS": part.groups, "CHANNELS": part.channels,
         "RESULTS_H": rows.results, "RESULTS_W": cols.results,
@@ -139,3 +207,33 @@ def _sizes(part: Correlation, config: Config) -> dict[str, int]:
         "WINDOW_ELEMENTS": window((cols,), config.patch_w).elements,
         "WINDOW_FIRST_H": rows.origin, "WINDOW_FIRST_W": cols.origin,
     }  # fmt: skip
+
+
+def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
+    """Return what the text for images in channels_last depends on."""
+    return {
+        "sizes": _pixel_sizes(problem, config),
+        "vec": config.vec_c,
+        "local_c": config.local_sizes(problem)[0],
+    }
+
+
+def _pixel_sizes(problem: ConvProblem, config: Config) -> dict[str, int]:
+    part, count = windows(problem), patches(problem, config)
+    sizes = {
+        "CHANNELS": problem.in_channels, "PATCHES": count,
+        "PATCHES_PER_PLANE": ceil_div(count, config.split),
+        "COLUMNS": ceil_div(problem.out_w, config.patch_w),
+        "BANDS": ceil_div(problem.out_h, config.patch_h),
+    }  # fmt: skip
+    axes = (("H", part.rows, config.patch_h), ("W", part.cols, config.patch_w))
+    for letter, axis, results in axes:
+        sizes |= {
+            f"{name}_{letter}": value
+            for name, value in (
+                ("RESULTS", axis.results), ("READ", axis.read), ("STEP", axis.step),
+                ("TAPS", axis.taps), ("TAP_STEP", axis.tap_step), ("ORIGIN", axis.origin),
+                ("WINDOW", window((axis,), results).elements),
+            )
+        }  # fmt: skip
+    return sizes

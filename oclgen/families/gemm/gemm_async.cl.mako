@@ -25,93 +25,25 @@ split_k             work-groups that share each tile
 groups              work-groups that compute all: whole tiles, and equal shares of the steps of those
                     that make no full round; 0: one work-group, or split_k, for each tile
 group_m             rows of tiles that work-groups sweep together, so that they share B in cache
-edge_m, _n, _k      the tile does not divide the size: guard what lies past it
 order               "m" or "n": multiply-adds run along columns or along rows of C
 pack_a, pack_b      the operand was turned into whole tiles first: see `Pack`
-along_a, along_b    A is stored [m, k], B is stored [n, k]
 sum_rows            rows of a work-item that slices exchange at a time
-copying             how many work-items copy a tile: see `Config`
+text                operands, places in C, terms and copies of tiles: see `gemm_async_text`
 activation, bias    epilogue; "none", "m" or "n"
 residual            a matrix that lies as C does is added
 </%doc>
-<%! from textwrap import indent %>\
+<%!
+    from textwrap import indent
+
+    from oclgen.families.parts.expressions import plus
+%>\
 <%namespace name="tiles" file="async_tiles.cl.mako"/>\
 <%
     items = local_m * local_n
-    work_items = items * local_k
+    work_items = config.work_items
     shared = config.shared
     every = "all_" if groups else ""
     chunks_m, chunks_n = range(item_m // 4), range(item_n // 4)
-    # operand: along k in memory, tile extent, row of the tile, where it starts, size and its edge
-    sides = {
-        "a": (along_a and not pack_a, tile_m, tile_m + pad_a, 0, "tile_row", "m", edge_m),
-        "b": (along_b and not pack_b, tile_n, tile_n + pad_b, tile_k * (tile_m + pad_a), "tile_column", "n", edge_n),
-    }
-    packed = {"a": pack_a, "b": pack_b}
-    vectors = [side for side in sides if not sides[side][0] and not packed[side]]
-
-    def plus(offset):
-        return f" + {offset}" if offset else ""
-    def row(i):
-        return f"m0{plus(i // 4 * local_m * 4 + i % 4)}"
-    def column(j, x=0):
-        return f"n0{plus(j * local_n * 4 + x)}"
-    def sums_of(i):
-        """How to write four sums of row i, and one, where they are still in their registers."""
-        def one(j, x):
-            return f"acc{i}_{4 * j + x} + 0.0f"
-        return lambda j: f"(float4)({', '.join(one(j, x) for x in range(4))})", one
-    def slices_of(r):
-        """The same where the slices' sums lie in local memory."""
-        def four(j):
-            return " + ".join(f"sums[{((p * sum_rows + r) * len(chunks_n) + j) * items}]" for p in range(local_k))
-        return four, lambda j, x: f"({four(j)}).s{x}"
-    def owner(i):
-        """Under which condition a work-item has the sums of its row i, if any."""
-        return (f"part == {i % sum_rows % local_k}",) if local_k > 1 else ()
-    def plus_bias(i, j, x, width):
-        if bias == "none":
-            return ""
-        return f" + bias[{row(i)}]" if bias == "m" else f" + {'vload4(0, ' if width > 1 else '*('}bias + {column(j, x)})"
-    def plus_terms(i, j, x, width):
-        return plus_bias(i, j, x, width) + (f" + {theirs(j, x, width)}" if residual else "")
-    def theirs(j, x, width):
-        """The residual beside a result, or beside four, which were read before."""
-        return f"theirs{j}" if width > 1 else f"*RESIDUAL(out + {column(j, x)})"
-    def is_whole(j):
-        return f"wide && {column(j, 3)} < n" if edge_n else "wide"
-
-    def copies_of(side, slot, more, aligned):
-        """The statements that copy a work-item's part of one tile, zeros where not `more`."""
-        along_k, tile, stride, start, first, extent, edge = sides[side]
-        busy = copying(tile, along_k)
-        guard = f"if (id < {busy}) " if busy < work_items else ""
-        for i in range(tile * tile_k // ((1 if along_k else 4) * busy)):
-            if packed[side]:
-                to, pointer, valid = 16 * i * busy, f"from_{side}{plus(4 * i * busy)}", "4"
-            else:
-                apart = i * (busy // (tile_k if along_k else tile // 4))
-                to = 4 * apart * (1 if along_k else stride)
-                pointer = f"from_{side}" + (f" + {apart} * (long)ld_{side}" if apart else "")
-                if along_k:
-                    valid = f"x_{side}{plus(apart)} < {extent}" if edge else ""
-                    valid += (" && " if edge and edge_k else "") + (f"k_{side} < k_last" if edge_k else "")
-                else:
-                    valid = f"clamp({extent} - x_{side}, 0, 4)" if edge else "4"
-                    valid = f"k_{side}{plus(apart)} < k_last ? {valid} : 0" if edge_k else valid
-            to = f"base + {slot} + to_{side}{plus(to)}"
-            if along_k:
-                valid = f"{valid} && {more}" if valid and not edge_k else valid or more
-                yield f"{guard}copy_word({to}, {pointer}, {valid});"
-            else:
-                whole = packed[side] or not edge_k
-                valid = f"{more} ? {valid} : 0" if whole else valid
-                yield f"{guard}{'copy_four' if packed[side] or aligned else 'copy_words'}({to}, {pointer}, {valid});"
-        yield f"from_{side} += step_{side};"
-        if edge_k and not packed[side]:
-            yield f"k_{side} += {tile_k};"
-    def copies(aligned):
-        return lambda slot, more: [line for side in sides for line in copies_of(side, slot, more, aligned)]
 %>\
 ${preamble}
 ${activation}
@@ -121,25 +53,25 @@ ${tiles.instructions()}
 ${tiles.passing()}
 % endif
 <%def name="store(i, four, one, *conditions)">\
-<% conditions += (f"{row(i)} < m",) * edge_m %>\
+<% conditions += (f"{text.row(i)} < m",) * text.edge_m %>\
     ${f"if ({' && '.join(conditions)}) " if conditions else ""}{
-        __global float *out = c + (${row(i)}) * (long)ld_c;
+        __global float *out = c + (${text.row(i)}) * (long)ld_c;
 % if residual:
         // read together: one by one, each would wait for memory
         float4 ${", ".join(f"theirs{j}" for j in chunks_n)};
 % for j in chunks_n:
-        if (${is_whole(j)}) theirs${j} = *(__global const float4 *)RESIDUAL(out + ${column(j)});
+        if (${text.is_whole(j)}) theirs${j} = *(__global const float4 *)RESIDUAL(out + ${text.column(j)});
 % endfor
 % endif
 % for j in chunks_n:
-        if (${is_whole(j)}) {
-            const float4 value = ${four(j)}${plus_terms(i, j, 0, 4)};
-            *(__global float4 *)(out + ${column(j)}) = ACT(value);
+        if (${text.is_whole(j)}) {
+            const float4 value = ${four(j)}${text.plus_terms(i, j, 0, 4)};
+            *(__global float4 *)(out + ${text.column(j)}) = ACT(value);
         } else {
 % for x in range(4):
-            ${f"if ({column(j, x)} < n) " if edge_n else ""}{
-                const float value = ${one(j, x)}${plus_terms(i, j, x, 1)};
-                out[${column(j, x)}] = ACT(value);
+            ${f"if ({text.column(j, x)} < n) " if text.edge_n else ""}{
+                const float value = ${one(j, x)}${text.plus_terms(i, j, x, 1)};
+                out[${text.column(j, x)}] = ACT(value);
             }
 % endfor
         }
@@ -218,35 +150,35 @@ ${tiles.places(config)}
 % endif
 
     // where this work-item's first copy of each tile comes from and goes to
-% for side, (along_k, tile, stride, start, first, extent, edge) in sides.items():
-% if packed[side]:
-    const uint to_${side} = 4 * (${start} + 4 * id);
-    __global const float *from_${side} = ${side} + ${first} / ${tile} * (long)ld_${side} + (k_first * ${tile} + 4 * id);
-    const long step_${side} = ${tile_k * tile};
-% elif along_k:
-    const int x_${side} = ${first} + id / ${tile_k};
+% for side, how in text.sides.items():
+% if how.packed:
+    const uint to_${side} = 4 * (${how.start} + 4 * id);
+    __global const float *from_${side} = ${side} + ${how.first} / ${how.tile} * (long)ld_${side} + (k_first * ${how.tile} + 4 * id);
+    const long step_${side} = ${tile_k * how.tile};
+% elif how.along_k:
+    const int x_${side} = ${how.first} + id / ${tile_k};
     int k_${side} = k_first + id % ${tile_k};
-    const uint to_${side} = 4 * (${start} + id % ${tile_k} * ${stride} + id / ${tile_k});
+    const uint to_${side} = 4 * (${how.start} + id % ${tile_k} * ${how.stride} + id / ${tile_k});
     __global const float *from_${side} = ${side} + x_${side} * (long)ld_${side} + k_${side};
     const long step_${side} = ${tile_k};
 % else:
-    const int x_${side} = ${first} + id % ${tile // 4} * 4;
-    int k_${side} = k_first + id / ${tile // 4};
-    const uint to_${side} = 4 * (${start} + id / ${tile // 4} * ${stride} + id % ${tile // 4} * 4);
+    const int x_${side} = ${how.first} + id % ${how.tile // 4} * 4;
+    int k_${side} = k_first + id / ${how.tile // 4};
+    const uint to_${side} = 4 * (${how.start} + id / ${how.tile // 4} * ${how.stride} + id % ${how.tile // 4} * 4);
     __global const float *from_${side} = ${side} + k_${side} * (long)ld_${side} + x_${side};
     const long step_${side} = ${tile_k} * (long)ld_${side};
 % endif
 % endfor
 ${tiles.sums(config)}    const int steps = (k_last - k_first + ${tile_k - 1}) / ${tile_k};
-% if vectors:
-    if (${" && ".join(f"IS_ALIGNED({side}, ld_{side}, 4, 4)" for side in vectors)}) {
-${tiles.reduction(config, copies(True))}\
+% if text.vectors:
+    if (${" && ".join(f"IS_ALIGNED({side}, ld_{side}, 4, 4)" for side in text.vectors)}) {
+${tiles.reduction(config, text.copies(True))}\
     } else {
-${tiles.reduction(config, copies(False))}\
+${tiles.reduction(config, text.copies(False))}\
     }
 % else:
     {
-${tiles.reduction(config, copies(True))}\
+${tiles.reduction(config, text.copies(True))}\
     }
 % endif
 
@@ -259,12 +191,12 @@ ${tiles.reduction(config, copies(True))}\
 % for first in range(0, item_m, sum_rows):
 % for r in range(sum_rows):
 % for j in chunks_n:
-    sums[part * ${sum_rows * len(chunks_n) * items}${plus((r * len(chunks_n) + j) * items)}] = ${sums_of(first + r)[0](j)};
+    sums[part * ${sum_rows * len(chunks_n) * items}${plus((r * len(chunks_n) + j) * items)}] = ${text.sums_of(first + r)[0](j)};
 % endfor
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
 % for r in range(sum_rows):
-${(keep if shared else store)(first + r, *slices_of(r), *owner(r))}\
+${(keep if shared else store)(first + r, *text.slices_of(r), *text.owner(r))}\
 % endfor
 % if first + sum_rows < item_m:
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -272,13 +204,13 @@ ${(keep if shared else store)(first + r, *slices_of(r), *owner(r))}\
 % endfor
 % endif
 % if shared:
-${tiles.settle(config, sums_of, owner)}\
+${tiles.settle(config, text.sums_of, text.owner)}\
 % endif
 % if shared or local_k == 1:
     // adding zero moves a sum to where a vector's store wants it; before, no other register's
     // place hangs on that, and none shares a bank with the operand that is read beside it
 % for i in range(item_m):
-${store(i, *sums_of(i), *owner(i))}\
+${store(i, *text.sums_of(i), *text.owner(i))}\
 % endfor
 % endif
 </%def>\

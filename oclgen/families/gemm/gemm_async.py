@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
-from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
+from oclgen.families.gemm.gemm_async_text import Text
+from oclgen.families.gemm.gemm_tiles import WORK_ITEMS, lies_along_k, packed_operands
 from oclgen.families.parts.epilogue import epilogue
+from oclgen.families.parts.packing import Packing, sizes_of
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Local, Pad, Parts, Range, Stages, Tile, Warps
@@ -199,14 +201,14 @@ class Config(BaseConfig):
         """Return how many work-items copy a tile, one word or four at a time each."""
         return min(self.work_items, tile * self.tile_k // (1 if words else 4))
 
-    def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
+    def packed(self, problem: GemmProblem) -> dict[str, Packing]:
         """Return the operands that are turned first, by role."""
         chosen = {"a": self.pack_a * self.tile_m, "b": self.pack_b * self.tile_n}
         return packed_operands(problem, self.tile_k, **chosen)
 
     def workspaces(self, problem: GemmProblem) -> tuple[tuple[str, int], ...]:
         """Return role and bytes of each workspace: packed operands, and partial sums of tiles."""
-        packed = sizes_of(self.packed(problem))
+        packed = sizes_of(self.packed(problem).values())
         size = self.partials_bytes(problem)
         return (*packed, ("partials", size)) if size else packed
 
@@ -240,14 +242,14 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
     return Plan(launches, config.workspaces(problem), config.counters(problem))
 
 
-def pack(tiles: Tiles) -> Launch:
+def pack(tiles: Packing) -> Launch:
     """Return the launch that turns an operand into its tiles."""
 
     @LazyText
     def text() -> str:
         return render("gemm_async_pack", name=tiles.workspace, tile=tiles.tile, tile_k=tiles.tile_k)
 
-    return tiles.launch(text, rows=PACK_BLOCK, steps=PACK_BLOCK)
+    return tiles.launch(text, rows=PACK_BLOCK, steps=PACK_BLOCK, work_items=WORK_ITEMS)
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
@@ -261,14 +263,9 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             item_m=config.item_m,
             item_n=config.item_n,
             sum_rows=config.sum_rows,
-            copying=config.copying,
+            text=Text(problem, config),
             preamble=parts.ALIGNED,
             **epilogue(problem, "c"),
-            along_a=lies_along_k(problem, "a"),
-            along_b=lies_along_k(problem, "b"),
-            edge_m=problem.m % config.tile_m != 0,
-            edge_n=problem.n % config.tile_n != 0,
-            edge_k=problem.k % config.tile_k != 0,
         )
 
     tiles = config.tiles(problem)

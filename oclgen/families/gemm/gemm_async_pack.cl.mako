@@ -3,7 +3,8 @@ Turns an operand of `gemm_async` that lies along k into the tiles that it puts i
 one behind the other: [batch][tiles][k][tile], zero past the edge, so that they come 16 bytes at a
 time and one behind the other.
 
-A work-group of 256 turns 32 rows by 32 steps of k through local memory.
+For GPUs, whose neighbouring work-items have to read and to write neighbours: a work-group of 256
+turns 32 rows by 32 steps of k through local memory. Words stay as they are: no swizzle, no rounding.
 
 name        the kernel's and the workspace's name
 tile        rows of a tile

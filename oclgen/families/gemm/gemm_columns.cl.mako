@@ -17,17 +17,22 @@ trans_a             A is stored [k, m]
 edge_m, edge_n      the block does not divide the size
 bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.parts.epilogue import plus_residual
+    from oclgen.families.parts.expressions import lane
+    from oclgen.render import vector
+%>\
+<%namespace name="common" file="gemm_common.cl.mako"/>\
 <%
     split = split_k > 1
     c_type = "float" if split else "elem_t"
-    vf = "float" if vec_n == 1 else f"float{vec_n}"
+    vf = vector(vec_n)
     rows, steps = range(item_m), range(unroll_k)
     vec_k = 1 if trans_a else unroll_k
     sums = sum_rows * local_n * vec_n
 
     def of_a(i, u):
-        return f"x{i}_{u}" if trans_a else f"x{i}" if vec_k == 1 else f"x{i}.s{u:x}"
+        return f"x{i}_{u}" if trans_a else lane(f"x{i}", vec_k, u)
     plus_bias = {"none": "", "m": " + LOAD1(bias + row)", "n": " + LOAD1(bias + column)"}[bias]
     plus_terms = plus_bias + plus_residual(residual, 1, "c + row * (long)ld_c + column")
     aligned = [f"IS_ALIGNED(b + n0, ld_b, {elem_bytes}, {vec_n})"] * (vec_n > 1)
@@ -48,7 +53,7 @@ ${activation}
             const float x${i}_${u} = LOAD1(a${i} + (p + ${u}) * (long)ld_a);
 % endfor
 % else:
-            const ${"float" if vec_k == 1 else f"float{vec_k}"} x${i} = ${load}${vec_k}(a${i} + p);
+            const ${vector(vec_k)} x${i} = ${load}${vec_k}(a${i} + p);
 % endif
 % for u in steps:
             acc${i} = ${of_a(i, u)} * y${u} + acc${i};
@@ -57,38 +62,13 @@ ${activation}
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${local_n}, ${local_k}, 1)))
 void gemm_columns(
-    __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
-    __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
-    __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
-% if bias != "none":
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
-    const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
+${common.parameters(c_type, split)})
 {
     const int lane = (int)get_local_id(0), part = (int)get_local_id(1);
     const int m0 = (int)get_group_id(1) * ${item_m};
     const int n_group = (int)get_group_id(0) * ${local_n * vec_n};
     const int n0 = ${f"min(n_group + lane * {vec_n}, n - {vec_n})" if edge_n else f"n_group + lane * {vec_n}"};
-% if split:
-    const int item = (int)get_global_id(2) % batch;
-    const int k_first = (int)get_global_id(2) / batch * slice;
-    const int k_last = min(k_first + slice, k);
-% else:
-    const int item = (int)get_global_id(2);
-    const int k_first = 0, k_last = k;
-% endif
-    a += offset_a + item * batch_a;
-    b += offset_b + item * batch_b;
-    c += offset_c + (long)get_global_id(2) * batch_c;
-% if bias != "none":
-    bias += offset_bias;
-% endif
-% if residual:
-    residual += offset_residual + item * batch_c;
-% endif
+${common.slice_of_item(split)}\
 % for i in rows:
     __global const elem_t *a${i} = a + ${f"min(m0 + {i}, m - 1)" if edge_m else f"(m0 + {i})"}${"" if trans_a else " * (long)ld_a"};
 % endfor

@@ -17,20 +17,25 @@ strided_a           A is stored [k, 1]: steps of k lie ld_a apart
 strided_b           B is stored [k, 1]: steps of k lie ld_b apart
 bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.parts.epilogue import plus_residual
+    from oclgen.families.parts.expressions import vector_of
+    from oclgen.render import vector
+%>\
+<%namespace name="common" file="gemm_common.cl.mako"/>\
 <%
     split = split_k > 1
     c_type = "float" if split else "elem_t"
     rows, columns = range(item_m), range(item_n)
     elements = [(i, j) for i in rows for j in columns]
-    vf = "float" if vec_k == 1 else f"float{vec_k}"
+    vf = vector(vec_k)
     strided = {"a": strided_a, "b": strided_b}
 
     def load(width, side, i, load_name="LOAD"):
         if not strided[side]:
             return f"{load_name}{width}({side}{i} + p)"
-        texts = [f"LOAD1({side}{i} + (p + {s}) * (long)ld_{side})" for s in range(width)]
-        return texts[0] if width == 1 else f"({vf})({', '.join(texts)})"
+        at = f"LOAD1({side}{i} + (p + {{}}) * (long)ld_{side})"
+        return vector_of(at.format(s) for s in range(width))
     def start(side, x):
         return f"{side} + {x}" if strided[side] else f"{side} + {x} * (long)ld_{side}"
     aligned = " && ".join(
@@ -61,37 +66,12 @@ ${activation}
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${local_k}, ${local_n}, 1)))
 void gemm_dot(
-    __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
-    __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
-    __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
-% if bias != "none":
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
-    const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
+${common.parameters(c_type, split)})
 {
     const int lane = (int)get_local_id(0);
     const int m0 = (int)get_group_id(0) * ${item_m};
     const int n0 = (int)get_global_id(1) * ${item_n};
-% if split:
-    const int item = (int)get_global_id(2) % batch;
-    const int k_first = (int)get_global_id(2) / batch * slice;
-    const int k_last = min(k_first + slice, k);
-% else:
-    const int item = (int)get_global_id(2);
-    const int k_first = 0, k_last = k;
-% endif
-    a += offset_a + item * batch_a;
-    b += offset_b + item * batch_b;
-    c += offset_c + (long)get_global_id(2) * batch_c;
-% if bias != "none":
-    bias += offset_bias;
-% endif
-% if residual:
-    residual += offset_residual + item * batch_c;
-% endif
+${common.slice_of_item(split)}\
 % for i in rows:
     __global const elem_t *a${i} = ${start("a", f"min(m0 + {i}, m - 1)")};
 % endfor

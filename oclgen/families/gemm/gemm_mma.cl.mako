@@ -27,8 +27,13 @@ split_k             slices of k; each writes a plane of partial sums, which anot
 group_m             rows of tiles that work-groups sweep together, so that they share B in cache
 edge_m, _n, _k      the tile does not divide the size: guard what lies past it
 a, b                how the operand lies in local memory: see `Layout`
+text                which elements a work-item copies: see `gemm_mma_text`
 </%doc>
+<%!
+    from oclgen.families.parts.expressions import plus
+%>\
 <%namespace name="share" file="mma_tiles.cl.mako"/>\
+<%namespace name="common" file="gemm_common.cl.mako"/>\
 <%
     work_items = 32 * warps_m * warps_n
     split = split_k > 1
@@ -37,14 +42,9 @@ a, b                how the operand lies in local memory: see `Layout`
     chunk = 16 // elem_bytes
     stage_bytes = a.bytes + b.bytes
     sides = {"a": a, "b": b}
-    edges = {"a": edge_m, "b": edge_n}
-    extents = {"a": "m", "b": "n"}
     firsts = {"a": "tile_row", "b": "tile_column"}
     warp_m, warp_n = staging.warp_m, staging.warp_n
     block_m = warp_m // blocks_m
-    warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "")
-    def plus(offset):
-        return f" + {offset}" if offset else ""
 %>\
 ${preamble}
 ${activation}
@@ -65,17 +65,7 @@ ${share.staged(staging)}
             ${f"if (aligned_{side})" if aligned else "else"} {
 % for i in range(lay.bytes // (16 * work_items)):
 <%
-    across, along = lay.neighbour(i, work_items)
-    if lay.along_k:
-        pointer = f"from_{side}" + (f" + {across} * (long)ld_{side}" if across else "")
-        guards = (f"x_{side}{plus(across)} < {extents[side]}" if edges[side] else "",
-                  f"k_last - k_{side}" if edge_k else "")
-    else:
-        pointer = f"from_{side}" + (f" + {along} * (long)ld_{side}" if along else "") + plus(across)
-        guards = (f"k_{side}{plus(along)} < k_last" if edge_k else "",
-                  f"{extents[side]} - x_{side}" + (f" - {across}" if across else "") if edges[side] else "")
-    valid = f"clamp({guards[1]}, 0, {chunk})" if guards[1] else f"{chunk}"
-    valid = f"{guards[0]} ? {valid} : 0" if guards[0] else valid
+    pointer, valid = text.chunk(side, i)
     to = f" + {slot} + to_{side}{plus(i * work_items * 16)}"
 %>\
 % if aligned:
@@ -118,46 +108,15 @@ ${share.staged(staging)}
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void gemm_mma(
-    __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
-    __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
-    __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
-% if bias != "none":
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
-    const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
+${common.parameters(c_type, split)})
 {
     __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));
     const local_t base = LOCAL(tiles);
     const int id = (int)get_local_id(0);
 
-    // strips of group_m rows of tiles, each swept column by column
-    const int tiles_m = (m + ${tile_m - 1}) / ${tile_m}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
-    const int strip = (int)get_group_id(0) / (${group_m} * tiles_n);
-    const int place = (int)get_group_id(0) - strip * ${group_m} * tiles_n;
-    const int height = min(${group_m}, tiles_m - strip * ${group_m});
-    const int tile_row = (strip * ${group_m} + place % height) * ${tile_m};
-    const int tile_column = place / height * ${tile_n};
+${common.strips()}\
 
-% if split:
-    const int item = (int)get_global_id(2) % batch;
-    const int k_first = (int)get_global_id(2) / batch * slice;
-    const int k_last = min(k_first + slice, k);
-% else:
-    const int item = (int)get_global_id(2);
-    const int k_first = 0, k_last = k;
-% endif
-    a += offset_a + item * batch_a;
-    b += offset_b + item * batch_b;
-    c += offset_c + (long)get_global_id(2) * batch_c;
-% if bias != "none":
-    bias += offset_bias;
-% endif
-% if residual:
-    residual += offset_residual + item * batch_c;
-% endif
+${common.slice_of_item(split)}\
 
     // where this work-item's first chunk of each tile comes from and goes to
 % for side, lay in sides.items():
@@ -183,30 +142,10 @@ void gemm_mma(
 % endif
 % endfor
 
-    const int warp_row = ${warp_row} * ${warp_m}, warp_column = id / ${32 * warps_m} * ${warp_n};
-    const place_t at_a = place_a(base, warp_row, id), at_b = place_b(base, warp_column, id);
-    float acc[${blocks_m}][${4 * blocks_n}] = {{0.0f}};
+${share.sums(warp_m, warp_n)}\
 
     const int steps = (k_last - k_first + ${tile_k - 1}) / ${tile_k};
-    uint reading = 0, writing = ${ahead % stages * stage_bytes};
-    for (int s = 0; s < ${ahead}; ++s) {
-        if (s < steps) {
-${copy(f"s * {stage_bytes}")}\
-        }
-        COPY_COMMIT();
-    }
-    for (int step = 0; step < steps; ++step) {
-        AWAIT_TILE();
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (step + ${ahead} < steps) {
-${copy("writing")}\
-        }
-        COPY_COMMIT();
-        multiply(acc, MOVED(at_a, reading), MOVED(at_b, reading));
-        reading = reading == ${(stages - 1) * stage_bytes} ? 0 : reading + ${stage_bytes};
-        writing = writing == ${(stages - 1) * stage_bytes} ? 0 : writing + ${stage_bytes};
-    }
-    AWAIT_PRODUCTS();
+${share.pipeline(copy, a.bytes + b.bytes)}\
 
     // results go through the tiles' memory, whose last copy was awaited, so that neighbours store to neighbours
     const bool wide = IS_ALIGNED(c, ld_c, ${c_bytes}, ${per})${f" && n % {per} == 0" if edge_n else ""}${f" && IS_ALIGNED(residual, ld_c, {c_bytes}, {per})" if residual else ""};

@@ -10,10 +10,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_mma_text import Text
 from oclgen.families.gemm.gemm_mma_tiles import PACK_ROWS, ROW_BYTES, Layout, pack
-from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
+from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.mma_staging import Staging, staging
+from oclgen.families.parts.packing import Packing, sizes_of
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
@@ -96,7 +98,7 @@ class Config(BaseConfig):
             by_words=problem.dtype == "tf32" and not along_k,
         )
 
-    def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
+    def packed(self, problem: GemmProblem) -> dict[str, Packing]:
         """Return the operands that are repacked first, by role."""
         chosen = {"a": self.pack_a * self.tile_m, "b": self.pack_b * self.tile_n}
         return packed_operands(problem, self.tile_k, **chosen)
@@ -182,7 +184,7 @@ class Config(BaseConfig):
 
     def needs(self, problem: GemmProblem) -> Needs:
         """Return what the plan asks of a device."""
-        spaces = sizes_of(self.packed(problem))
+        spaces = sizes_of(self.packed(problem).values())
         frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes(problem))
         return Needs((frame,), (*spaces, *parts.planes_space(problem, self.split_k)))
 
@@ -240,6 +242,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
 
     @LazyText
     def text() -> str:
+        pieces = Text(problem, config)
         source = render(
             NAME,
             **{k: v for k, v in asdict(config).items() if not k.startswith("pack_")},
@@ -251,9 +254,10 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             staging=config.staging(problem),
             ahead=config.ahead,
             **epilogue(problem, split=split),
-            edge_m=problem.m % config.tile_m != 0,
-            edge_n=problem.n % config.tile_n != 0,
-            edge_k=problem.k % config.tile_k != 0,
+            edge_m=pieces.edge_m,
+            edge_n=pieces.edge_n,
+            edge_k=pieces.edge_k,
+            text=pieces,
             a=config.layout(problem, "a"),
             b=config.layout(problem, "b"),
         )

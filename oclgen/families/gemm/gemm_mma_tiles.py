@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k
+from oclgen.families.gemm.gemm_tiles import WORK_ITEMS
+from oclgen.families.parts.packing import Packing
 from oclgen.plan import Launch, LazyText
 from oclgen.render import render
 
@@ -88,7 +89,7 @@ class Layout:
         return leading // 16 << 16 | stride // 16 << 32 | code << 62
 
 
-def pack(tiles: Tiles, layout: Layout, swizzled: bool = True) -> Launch:
+def pack(tiles: Packing, layout: Layout, swizzled: bool = True) -> Launch:
     """Return the launch that packs an operand so that its tiles lie in memory like `layout`.
 
     Not `swizzled`, they are for registers instead of local memory.
@@ -104,10 +105,11 @@ def pack(tiles: Tiles, layout: Layout, swizzled: bool = True) -> Launch:
             tile_k=layout.tile_k,
             row_bytes=layout.row_bytes,
             swizzle=layout.swizzle("row") if swizzled else "0",
-            along_k=lies_along_k(tiles.problem, tiles.role),
+            along_k=tiles.along_k,
             word="uint" if layout.elem_bytes == 4 else "ushort",
             chunk=chunk,
-            tf32=tiles.problem.dtype == "tf32",
+            tf32=tiles.dtype == "tf32",
         )
 
-    return tiles.launch(text, rows=PACK_ROWS, steps=PANEL_BYTES // layout.elem_bytes)
+    steps = PANEL_BYTES // layout.elem_bytes
+    return tiles.launch(text, rows=PACK_ROWS, steps=steps, work_items=WORK_ITEMS)

@@ -1,7 +1,8 @@
 <%doc>
 Repacks one operand of a GEMM as fp32 panels [batch][panels][k][width], zero-padded.
 
-A work-item fills `steps` rows of one panel. The dimension that is not reduced is called x here:
+For CPUs, where local memory is ordinary memory: a work-item fills `steps` rows of one panel, and
+turns an operand along k in registers. The dimension that is not reduced is called x here:
 m for A, n for B.
 
 name                kernel name
@@ -10,19 +11,10 @@ width               elements of x per panel
 steps               steps of k per work-item
 along_k             neighbours in memory are steps of k (a transposition), else they are x
 </%doc>
-<%
-    def chunks(total):
-        at = 0
-        for w in (16, 8, 4, 2, 1):
-            while total - at >= w:
-                yield at, w
-                at += w
+<%!
+    from oclgen.families.parts.expressions import chunks, lane, store, vector_of
+
     BLOCK = 4  # steps that are transposed in registers at a time
-    def pick(x, w, s):
-        texts = [f"row{x + i}.s{s}" for i in range(w)]
-        return texts[0] if w == 1 else f"(float{w})({', '.join(texts)})"
-    def store(w, value, pointer):
-        return f"*({pointer}) = {value};" if w == 1 else f"vstore{w}({value}, 0, {pointer});"
 %>\
 ${preamble}
 
@@ -49,7 +41,7 @@ void ${name}(
 % endfor
 % for s in range(BLOCK):
 % for x, w in chunks(width):
-            ${store(w, pick(x, w, s), f"to + {s * width + x}")}
+            ${store(w, vector_of(lane(f"row{x + i}", BLOCK, s) for i in range(w)), f"to + {s * width + x}")};
 % endfor
 % endfor
         }
@@ -58,7 +50,7 @@ void ${name}(
         for (; p < last; ++p, to += ${width}) {
             __global const elem_t *row = from + (long)p * ld + x0;
 % for x, w in chunks(width):
-            ${store(w, f"LOAD{w}(row + {x})", f"to + {x}")}
+            ${store(w, f"LOAD{w}(row + {x})", f"to + {x}")};
 % endfor
         }
 % endif

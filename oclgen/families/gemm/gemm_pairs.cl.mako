@@ -19,33 +19,15 @@ split_k             slices of k; each writes a plane of partial sums, which anot
                     Slices run one behind the other: this is also the blocking of k for caches
 edge_m, edge_n      item_m does not divide m, item_n does not divide n
 edge_k              k is odd
+text                loads, terms and stores: see `gemm_register_text`
 preamble, dot       LOAD and STORE; the instruction
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%namespace name="common" file="gemm_common.cl.mako"/>\
 <%
     rows, columns = range(item_m), range(0, item_n, 16)
     dim_m, dim_n = (0, 1) if order == "m" else (1, 0)
     split = split_k > 1
     c_type = "float" if split else "elem_t"
-    bias_m = " + LOAD1(bias + row)" if bias == "m" else ""
-    part_parameters = ", __global const elem_t *bias" if bias == "n" else ""
-    part_parameters += ", __global const elem_t *residual" if residual else ""
-
-    def load_a(i, single):
-        if pack_a:
-            return f"vload2(0, pa + {2 * i})"
-        return f"(ushort2)(*pa{i}, 0)" if single else f"vload2(0, pa{i})"
-    def load_b(j, single):
-        if pack_b:
-            return f"as_uint16(vload16(0, (__global const uint *)pb + {j}))"
-        high = "" if single else f" | convert_uint16(vload16(0, pb + ld_b + {j})) << 16"
-        return f"convert_uint16(vload16(0, pb + {j})){high}"
-    def bias_n(width, at):
-        return f" + LOAD{width}({at})" if bias == "n" else ""
-    def store(width, value, pointer):
-        if not split:
-            return f"STORE{width}(ACT({value}), {pointer});"
-        return f"*({pointer}) = {value};" if width == 1 else f"vstore{width}({value}, 0, {pointer});"
 %>\
 ${preamble}
 ${dot}
@@ -54,23 +36,14 @@ ${activation}
 % endif
 
 % if edge_n:
-void store_part(__global ${c_type} *p, const float16 value, const int count${part_parameters})
-{
-    float part[16];
-    vstore16(value, 0, part);
-    for (int s = 0; s < min(count, 16); ++s) {
-        const float one = part[s]${bias_n(1, "bias + s")}${" + LOAD1(residual + s)" if residual else ""};
-        ${store(1, "one", "p + s")}
-    }
-}
-
+${common.store_part(16)}\
 % endif
 <%def name="step(single)">\
 % for j in columns:
-            const uint16 b${j} = ${load_b(j, single)};
+            const uint16 b${j} = ${text.load_b(j, single)};
 % endfor
 % for i in rows:
-            const uint16 a${i} = (uint16)(as_uint(${load_a(i, single)}));
+            const uint16 a${i} = (uint16)(as_uint(${text.load_a(i, single)}));
 % for j in columns:
             DOT_PAIRS(acc${i}_${j}, a${i}, b${j});
 % endfor
@@ -78,35 +51,10 @@ void store_part(__global ${c_type} *p, const float16 value, const int count${par
 </%def>\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void gemm_pairs(
-    __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
-    __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
-    __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
-% if bias != "none":
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
-    const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
+${common.parameters(c_type, split)})
 {
     const int n0 = (int)get_global_id(${dim_n}) * ${item_n};
-% if split:
-    const int item = (int)get_global_id(2) % batch;
-    const int k_first = (int)get_global_id(2) / batch * slice;
-    const int k_last = min(k_first + slice, k);
-% else:
-    const int item = (int)get_global_id(2);
-    const int k_first = 0, k_last = k;
-% endif
-    a += offset_a + item * batch_a;
-    b += offset_b + item * batch_b;
-    c += offset_c + (long)get_global_id(2) * batch_c;
-% if bias != "none":
-    bias += offset_bias;
-% endif
-% if residual:
-    residual += offset_residual + item * batch_c;
-% endif
+${common.slice_of_item(split)}\
 % if pack_b:
     b += get_global_id(${dim_n}) * (long)ld_b + k_first * (long)${item_n};
 % else:
@@ -147,26 +95,6 @@ ${step(True)}\
         }
 % endif
 
-% for i in rows:
-% if edge_m:
-        if (m0 + ${i} < m)
-% endif
-        {
-            const int row = m0 + ${i};
-            __global ${c_type} *out = c + row * (long)ld_c + n0;
-% for j in columns:
-            const float16 value${j} = acc${i}_${j}${bias_m};
-% if edge_n:
-            if (n0 + ${j + 16} > n) {
-                store_part(out + ${j}, value${j}, n - n0 - ${j}${f", bias + n0 + {j}" if bias == "n" else ""}${f", RESIDUAL(out + {j})" if residual else ""});
-            } else
-% endif
-            {
-                const float16 whole = value${j}${bias_n(16, f"bias + n0 + {j}")}${plus_residual(residual, 16, f"out + {j}")};
-                ${store(16, "whole", f"out + {j}")}
-            }
-% endfor
-        }
-% endfor
+${common.store_rows(rows, columns, 16)}\
     }
 }

@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
-from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
+from oclgen.families.gemm.gemm_register_text import PairsText
+from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
 from oclgen.families.parts.epilogue import epilogue
+from oclgen.families.parts.packing import Packing, sizes_of
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts
@@ -55,7 +57,7 @@ class Config(BaseConfig):
 
     def needs(self, problem: GemmProblem) -> Needs:
         """Return what the plan asks of a device."""
-        spaces = sizes_of(self.packed(problem))
+        spaces = sizes_of(self.packed(problem).values())
         planes = parts.planes_space(problem, self.split_k)
         return Needs((Frame(NAME, (1, 1, 1)),), (*spaces, *planes))
 
@@ -80,7 +82,7 @@ class Config(BaseConfig):
             return f"item_n={self.item_n} does not divide n={problem.n}; use pack_b=True"
         return None
 
-    def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
+    def packed(self, problem: GemmProblem) -> dict[str, Packing]:
         """Return the operands that are packed, by role."""
         wanted = {"a": self.pack_a * self.item_m, "b": self.pack_b * self.item_n}
         return packed_operands(problem, PAIR, **wanted)
@@ -102,7 +104,7 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
     return Plan((*map(pack, packed), *product.launches), config.needs(problem).workspaces)
 
 
-def pack(panels: Tiles) -> Launch:
+def pack(panels: Packing) -> Launch:
     """Return the launch that turns an operand into its panels."""
 
     @LazyText
@@ -112,10 +114,10 @@ def pack(panels: Tiles) -> Launch:
             name=panels.workspace,
             width=panels.tile,
             steps=parts.PACK_STEPS,
-            along_k=lies_along_k(panels.problem, panels.role),
+            along_k=panels.along_k,
         )
 
-    return panels.launch(text, rows=panels.tile, steps=parts.PACK_STEPS, work_items=1)
+    return panels.launch(text, rows=panels.tile, steps=parts.PACK_STEPS)
 
 
 def dot() -> str:
@@ -135,6 +137,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             preamble=dtype_preamble(problem.dtype),
             dot=dot(),
             **epilogue(problem, "c", split),
+            text=PairsText(problem, config),
             edge_m=problem.m % config.item_m != 0,
             edge_n=problem.n % config.item_n != 0,
             edge_k=problem.k % PAIR != 0,

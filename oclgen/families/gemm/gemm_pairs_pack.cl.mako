@@ -1,6 +1,6 @@
 <%doc>
-Repacks one operand of `gemm_pairs` as panels of pairs along k, [batch][panels][k / 2][width][2], with
-zeros past the edges.
+Repacks one operand of `gemm_pairs` as panels of pairs along k, [batch][panels][k / 2][width][2],
+with zeros past the edges: the words whose halves the instruction multiplies and adds.
 
 A work-item fills `steps` steps of k of one panel. The dimension that is not reduced is called x here:
 m for A, n for B.
@@ -10,27 +10,11 @@ width               elements of x per panel
 steps               steps of k per work-item, an even number
 along_k             neighbours in memory are steps of k (a transposition of pairs), else they are x
 </%doc>
-<%
-    SQUARE = 16  # pairs of as many rows that are turned in registers at a time
-    BLOCK = 4  # the same where panels are not that wide
-    def exchanged(low, high, distance, half):
-        # lanes of two rows after a step: each pair of lanes `distance` apart changes one
-        sources = ((high, lane + (half - 1) * distance) if lane & distance
-                   else (low, lane + half * distance) for lane in range(SQUARE))
-        return ", ".join(f"{row}.s{lane:x}" for row, lane in sources)
-    def chunks(total):
-        at = 0
-        for w in (16, 8, 4, 2, 1):
-            while total - at >= w:
-                yield at, "" if w == 1 else str(w)
-                at += w
-    def pick(x, w, s):
-        texts = [f"row{x + i}.s{s}" for i in range(int(w or 1))]
-        return f"(uint{w})({', '.join(texts)})"
-    def load(w, pointer):
-        return f"convert_uint{w}(vload{w}(0, {pointer}))" if w else f"(uint)*({pointer})"
-    def store(w, value, pointer):
-        return f"vstore{w}({value}, 0, {pointer});" if w else f"*({pointer}) = {value};"
+<%!
+    from oclgen.families.gemm.gemm_pairs_text import SQUARE, exchanged, load, picked
+    from oclgen.families.parts.expressions import chunks, store
+
+    BLOCK = 4  # pairs of as many rows that are turned in registers where panels are not that wide
 %>\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${name}(
@@ -61,8 +45,9 @@ void ${name}(
 % for i in range(SQUARE):
 % if not i & distance:
                 low = row${i};
-                row${i} = (uint16)(${exchanged("low", f"row{i + distance}", distance, 0)});
-                row${i + distance} = (uint16)(${exchanged("low", f"row{i + distance}", distance, 1)});
+<% other = f"row{i + distance}" %>\
+                row${i} = (uint16)(${exchanged("low", other, distance, 0)});
+                ${other} = (uint16)(${exchanged("low", other, distance, 1)});
 % endif
 % endfor
 % endfor
@@ -80,7 +65,7 @@ void ${name}(
 % endfor
 % for s in range(BLOCK):
 % for x, w in chunks(width):
-            ${store(w, pick(x, w, s), f"to + {s * width + x}")}
+            ${store(w, picked(x, w, s), f"to + {s * width + x}")};
 % endfor
 % endfor
         }
@@ -89,7 +74,8 @@ void ${name}(
         for (; p + 2 <= last; p += 2, to += ${width}) {
             __global const ushort *low = from + (long)p * ld + x0, *high = low + ld;
 % for x, w in chunks(width):
-            ${store(w, load(w, f"low + {x}") + " | " + load(w, f"high + {x}") + " << 16", f"to + {x}")}
+<% pair = f"{load(w, f'low + {x}')} | {load(w, f'high + {x}')} << 16" %>\
+            ${store(w, pair, f"to + {x}")};
 % endfor
         }
 % endif

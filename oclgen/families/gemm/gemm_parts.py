@@ -52,60 +52,6 @@ def sizes(problem: GemmProblem) -> tuple[Scalar, Scalar, Scalar]:
     return Scalar(problem.m), Scalar(problem.n), Scalar(problem.k)
 
 
-class Packed:
-    """Matrix a or b repacked in fp32 as [batch][panels][k][width], zero-padded past the edge.
-
-    Rows of a panel are what one step of the reduction reads, so every load of the kernel behind
-    is contiguous whatever the transpose, and needs no guard (Goto and van de Geijn 2008).
-    """
-
-    def __init__(self, problem: GemmProblem, role: str, width: int) -> None:
-        self.problem, self.width = problem, width
-        self.role, self.workspace = role, f"packed_{role}"
-        self.extent = problem.m if role == "a" else problem.n
-        shared = problem.shared_a if role == "a" else problem.shared_b
-        self.batch = 1 if shared else problem.batch
-        self.panels = ceil_div(self.extent, width)
-        self.batch_stride = 0 if shared else self.panels * width * problem.k
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the workspace."""
-        return self.batch * self.panels * self.width * self.problem.k * FLOAT_BYTES
-
-    def argument(self) -> tuple[Arg, ...]:
-        """Return the packed operand; its row stride is the distance between panels."""
-        return operand(self.workspace, self.width * self.problem.k, self.batch_stride)
-
-    def launch(self) -> Launch:
-        """Return the launch that fills the workspace."""
-        trans = self.problem.trans_a if self.role == "a" else self.problem.trans_b
-
-        @LazyText
-        def text() -> str:
-            return render(
-                "gemm_pack",
-                name=self.workspace,
-                preamble=dtype_preamble(self.problem.dtype),
-                width=self.width,
-                steps=PACK_STEPS,
-                along_k=trans == (self.role == "b"),
-            )
-
-        return Launch(
-            text=text,
-            kernel=self.workspace,
-            global_size=(ceil_div(self.problem.k, PACK_STEPS), self.panels, self.batch),
-            local_size=(1, 1, 1),
-            args=(
-                *matrix(self.problem, self.role),
-                *self.argument(),
-                Scalar(self.extent),
-                Scalar(self.problem.k),
-            ),
-        )
-
-
 @cache
 def aligned_preamble(dtype: str) -> str:
     """Return `IS_ALIGNED(p, ld, bytes, width)` and `ALIGNED_LOAD{w}`, `ALIGNED_STORE{w}` macros.

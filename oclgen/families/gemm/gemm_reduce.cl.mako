@@ -27,12 +27,7 @@ __kernel __attribute__((reqd_work_group_size(${local_n}, 1, 1)))
 void gemm_reduce(
     __global const float *restrict planes, const long offset, const int ld, const long batch,
     __global elem_t *restrict c, const long offset_c, const int ld_c, const long batch_c,
-% if bias != "none":
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     const int n, const long plane)
 {
     const int n0 = (int)get_global_id(0) * ${vec_n};

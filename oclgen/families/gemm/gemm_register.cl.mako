@@ -22,12 +22,12 @@ split_k             slices of k; each writes a plane of partial sums, which anot
 trans_a, trans_b    A is stored [k, m], B is stored [n, k]
 edge_m, edge_n      item_m does not divide m, item_n does not divide n
 edge_k              unroll_k does not divide k
+text                loads, terms and stores: see `gemm_register_text`
 bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%! from oclgen.render import vector %>\
+<%namespace name="common" file="gemm_common.cl.mako"/>\
 <%
-    def vector(width):
-        return "float" if width == 1 else f"float{width}"
     vf = vector(vec_n)
     rows, columns = range(item_m), range(0, item_n, vec_n)
     dim_m, dim_n = (0, 1) if order == "m" else (1, 0)
@@ -35,33 +35,6 @@ bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
     guard_columns = edge_n and not pack_b
     split = split_k > 1
     c_type = "float" if split else "elem_t"
-    part_parameters = ", __global const elem_t *bias" if bias == "n" else ""
-    part_parameters += ", __global const elem_t *residual" if residual else ""
-
-    def load_a(i, u):
-        if pack_a:
-            return f"pa[{u * item_m + i}]"
-        return f"LOAD1(pa{i} + {f'{u} * (long)ld_a' if trans_a else u})"
-    def lanes(texts):
-        texts = list(texts)
-        return texts[0] if len(texts) == 1 else f"({vf})({', '.join(texts)})"
-    def load_b(j, u, guarded):
-        if pack_b:
-            at = f"pb + {u * item_n + j}"
-            return f"*({at})" if vec_n == 1 else f"vload{vec_n}(0, {at})"
-        at = f"pb + {j} * (long)ld_b + {u}" if trans_b else f"pb + {u} * (long)ld_b + {j}"
-        if guarded:
-            return f"load_part({at}, {'ld_b' if trans_b else 1}, n - n0 - {j})"
-        if not trans_b:
-            return f"LOAD{vec_n}({at})"
-        return lanes(f"LOAD1(pb + {s} * (long)ld_b + {u})" for s in range(j, j + vec_n))
-    bias_m = " + LOAD1(bias + row)" if bias == "m" else ""
-    def bias_n(width, at):
-        return f" + LOAD{width}({at})" if bias == "n" else ""
-    def store(width, value, pointer):
-        if not split:
-            return f"STORE{width}(ACT({value}), {pointer});"
-        return f"*({pointer}) = {value};" if width == 1 else f"vstore{width}({value}, 0, {pointer});"
 %>\
 ${preamble}
 % if not split:
@@ -83,24 +56,15 @@ ${vf} load_part(__global const elem_t *p, const long stride, const int count)
 
 % endif
 % if edge_n:
-void store_part(__global ${c_type} *p, const ${vf} value, const int count${part_parameters})
-{
-    float part[${vec_n}];
-    ${"part[0] = value" if vec_n == 1 else f"vstore{vec_n}(value, 0, part)"};
-    for (int s = 0; s < min(count, ${vec_n}); ++s) {
-        const float one = part[s]${bias_n(1, "bias + s")}${" + LOAD1(residual + s)" if residual else ""};
-        ${store(1, "one", "p + s")}
-    }
-}
-
+${common.store_part(vec_n)}\
 % endif
 <%def name="step(u, guarded)">\
                 {
 % for j in columns:
-                    const ${vf} b${j} = ${load_b(j, u, guarded)};
+                    const ${vf} b${j} = ${text.load_b(j, u, guarded)};
 % endfor
 % for i in rows:
-                    const ${vf} a${i} = (${vf})(${load_a(i, u)});
+                    const ${vf} a${i} = (${vf})(${text.load_a(i, u)});
 % for j in columns:
                     acc${i}_${j} = a${i} * b${j} + acc${i}_${j};
 % endfor
@@ -140,35 +104,14 @@ void gemm_register(
     const int ld_b, const long batch_b,
     __global ${c_type} *restrict c, const long offset_c,
     const int ld_c, const long batch_c,
-% if bias != "none":
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
 {
     const int n0 = (int)get_global_id(${dim_n}) * ${item_n};
     if (n0 >= n) {
         return;
     }
-% if split:
-    const int item = (int)get_global_id(2) % batch;
-    const int k_first = (int)get_global_id(2) / batch * slice;
-    const int k_last = min(k_first + slice, k);
-% else:
-    const int item = (int)get_global_id(2);
-    const int k_first = 0, k_last = k;
-% endif
-    a += offset_a + item * batch_a;
-    b += offset_b + item * batch_b;
-    c += offset_c + (long)get_global_id(2) * batch_c;
-% if bias != "none":
-    bias += offset_bias;
-% endif
-% if residual:
-    residual += offset_residual + item * batch_c;
-% endif
+${common.slice_of_item(split)}\
 % if pack_b:
     b += get_global_id(${dim_n}) * (long)ld_b + k_first * (long)${item_n};
 % elif trans_b:
@@ -207,26 +150,6 @@ ${reduction(True)}\
 ${reduction(False)}\
         }
 
-% for i in rows:
-% if edge_m:
-        if (m0 + ${i} < m)
-% endif
-        {
-            const int row = m0 + ${i};
-            __global ${c_type} *out = c + row * (long)ld_c + n0;
-% for j in columns:
-            const ${vf} value${j} = acc${i}_${j}${bias_m};
-% if edge_n:
-            if (n0 + ${j + vec_n} > n) {
-                store_part(out + ${j}, value${j}, n - n0 - ${j}${f", bias + n0 + {j}" if bias == "n" else ""}${f", RESIDUAL(out + {j})" if residual else ""});
-            } else
-% endif
-            {
-                const ${vf} whole = value${j}${bias_n(vec_n, f"bias + n0 + {j}")}${plus_residual(residual, vec_n, f"out + {j}")};
-                ${store(vec_n, "whole", f"out + {j}")}
-            }
-% endfor
-        }
-% endfor
+${common.store_rows(rows, columns, vec_n)}\
     }
 }

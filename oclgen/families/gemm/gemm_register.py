@@ -9,7 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_register_text import Text
+from oclgen.families.gemm.gemm_tiles import pack_panels, panels_of
 from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.parts.packing import Packing, sizes_of
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Unroll, Vector
@@ -77,23 +80,21 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     return isinstance(problem, GemmProblem)
 
 
-def packed(problem: GemmProblem, config: Config) -> dict[str, parts.Packed]:
+def packed(problem: GemmProblem, config: Config) -> dict[str, Packing]:
     """Return the operands that are packed, by role."""
     wanted = {"a": (config.pack_a, config.item_m), "b": (config.pack_b, config.item_n)}
-    return {
-        role: parts.Packed(problem, role, width) for role, (pack, width) in wanted.items() if pack
-    }
+    return {role: panels_of(problem, role, width) for role, (pack, width) in wanted.items() if pack}
 
 
 def workspaces(problem: GemmProblem, config: Config) -> tuple[tuple[str, int], ...]:
     """Return role and bytes of every workspace."""
-    spaces = [(p.workspace, p.bytes) for p in packed(problem, config).values()]
+    spaces = sizes_of(packed(problem, config).values())
     return (*spaces, *parts.planes_space(problem, config.split_k))
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the launches: packing, the product, and the sum of its planes where k is split."""
-    launches = [operand.launch() for operand in packed(problem, config).values()]
+    launches = [pack_panels(panels) for panels in packed(problem, config).values()]
     launches.append(_product(problem, config))
     if config.split_k > 1:
         launches.append(parts.reduce_planes(problem, config.split_k))
@@ -110,6 +111,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             **asdict(config),
             preamble=dtype_preamble(problem.dtype),
             **epilogue(problem, "c", split),
+            text=Text(problem, config),
             trans_a=problem.trans_a,
             trans_b=problem.trans_b,
             edge_m=problem.m % config.item_m != 0,

@@ -21,70 +21,22 @@ prefetch            load the next tile into registers before computing with this
 unroll_k            steps of the reduction written out in the fast path
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
 group_m             rows of tiles that work-groups sweep together, so that they share B in cache
-trans_a, trans_b    A is stored [k, m], B is stored [n, k]
 bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
-fetch_a, fetch_b    how a work-group copies a tile: see `Fetch`
+text                operands in local memory, places in C, reads and stores: see `gemm_staged_text`
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.parts.expressions import lane
+    from oclgen.render import vector
+%>\
+<%namespace name="common" file="gemm_common.cl.mako"/>\
 <%
-    work_items = local_m * local_n
     split = split_k > 1
     staged = stage_a or stage_b
     copies = 2 if double_buffer else 1
     c_type = "float" if split else "elem_t"
     c_bytes = 4 if split else elem_bytes
     chunks_m, chunks_n = range(item_m // vec_m), range(item_n // vec_n)
-    # operand: pointer, tile extent, row of the tile in local memory, how it is copied
-    sides = {}
-    if stage_a:
-        sides["a"] = (tile_m, tile_m + pad_a, fetch_a)
-    if stage_b:
-        sides["b"] = (tile_n, tile_n + pad_b, fetch_b)
-
-    def vector(width):
-        return "float" if width == 1 else f"float{width}"
-    def lanes(texts):
-        texts = list(texts)
-        return texts[0] if len(texts) == 1 else f"({vector(len(texts))})({', '.join(texts)})"
-    def lane(value, width, s):
-        return value if width == 1 else f"{value}.s{s:x}"
-    def row(c, x):
-        return f"m0 + {c * local_m * vec_m + x}"
-    def column(c, x):
-        return f"n0 + {c * local_n * vec_n + x}"
-    def local_read(side, c, k):
-        vec, local = (vec_m, local_m) if side == "a" else (vec_n, local_n)
-        at = f"read_{side} + {k} * {sides[side][1]} + {c * local * vec}"
-        return f"*({at})" if vec == 1 else f"*(__local const {vector(vec)} *)({at})"
-    def direct_read(side, c, k, guarded):
-        vec = vec_m if side == "a" else vec_n
-        trans = trans_a if side == "a" else not trans_b
-        at = row if side == "a" else column
-        if guarded:
-            extent = "m" if side == "a" else "n"
-            return lanes(
-                f"element({side}, {k}, {at(c, x)}, k_last, {extent}, ld_{side})" if trans
-                else f"element({side}, {at(c, x)}, {k}, {extent}, k_last, ld_{side})"
-                for x in range(vec)
-            )
-        if trans:
-            return f"LOAD{vec}({side} + ({k}) * (long)ld_{side} + {at(c, 0)})"
-        return lanes(f"LOAD1({side} + ({at(c, x)}) * (long)ld_{side} + {k})" for x in range(vec))
-    def operand(side, c, k, guarded):
-        if side in sides:
-            return local_read(side, c, k)
-        return direct_read(side, c, f"p + {k}", guarded)
-    def plus_bias(width, i, j, x):
-        if bias == "none":
-            return ""
-        index = row(i // vec_m, i % vec_m) if bias == "m" else column(j, x)
-        return f" + LOAD{1 if bias == 'm' else width}(bias + {index})"
-    def plus_terms(width, i, j, x, load="LOAD"):
-        return plus_bias(width, i, j, x) + plus_residual(residual, width, f"out + {column(j, x)}", load)
-    def store(pointer):
-        if split:
-            return f"*(__global {vector(vec_n)} *)({pointer}) = value"
-        return f"ALIGNED_STORE{vec_n}(ACT(value), {pointer})"
+    sides = text.sides
 %>\
 ${preamble}
 % if not split:
@@ -125,10 +77,10 @@ float element(__global const elem_t *from, const int row, const int column,
 <%def name="step(k, guarded)">\
                 {
 % for c in chunks_m:
-                    const ${vector(vec_m)} a${c} = ${operand("a", c, k, guarded)};
+                    const ${vector(vec_m)} a${c} = ${text.operand("a", c, k, guarded)};
 % endfor
 % for c in chunks_n:
-                    const ${vector(vec_n)} b${c} = ${operand("b", c, k, guarded)};
+                    const ${vector(vec_n)} b${c} = ${text.operand("b", c, k, guarded)};
 % endfor
 % for i in range(item_m):
 % for j in chunks_n:
@@ -149,49 +101,18 @@ ${step(f"(q + {u})" if unroll_k < tile_k else u, False)}\
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void gemm_staged(
-    __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
-    __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
-    __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
-% if bias != "none":
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
-    const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
+${common.parameters(c_type, split)})
 {
 % for side, (tile, stride, how) in sides.items():
     __local float tile_${side}[${copies * tile_k * stride}] __attribute__((aligned(64)));
 % endfor
     const int id = (int)get_local_id(0);
 
-    // strips of group_m rows of tiles, each swept column by column
-    const int tiles_m = (m + ${tile_m - 1}) / ${tile_m}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
-    const int strip = (int)get_group_id(0) / (${group_m} * tiles_n);
-    const int place = (int)get_group_id(0) - strip * ${group_m} * tiles_n;
-    const int height = min(${group_m}, tiles_m - strip * ${group_m});
-    const int tile_row = (strip * ${group_m} + place % height) * ${tile_m};
-    const int tile_column = place / height * ${tile_n};
+${common.strips()}\
     const int m0 = tile_row + id / ${local_n} * ${vec_m};
     const int n0 = tile_column + id % ${local_n} * ${vec_n};
 
-% if split:
-    const int item = (int)get_global_id(2) % batch;
-    const int k_first = (int)get_global_id(2) / batch * slice;
-    const int k_last = min(k_first + slice, k);
-% else:
-    const int item = (int)get_global_id(2);
-    const int k_first = 0, k_last = k;
-% endif
-    a += offset_a + item * batch_a;
-    b += offset_b + item * batch_b;
-    c += offset_c + (long)get_global_id(2) * batch_c;
-% if bias != "none":
-    bias += offset_bias;
-% endif
-% if residual:
-    residual += offset_residual + item * batch_c;
-% endif
+${common.slice_of_item(split)}\
 
 % for i in range(item_m):
     ${vector(vec_n)} ${", ".join(f"acc{i}_{j} = 0.0f" for j in chunks_n)};
@@ -295,17 +216,17 @@ ${step("q", True)}\
 
     const bool wide = inside && IS_ALIGNED(c, ld_c, ${c_bytes}, ${vec_n})${f" && IS_ALIGNED(residual, ld_c, {c_bytes}, {vec_n})" if residual else ""};
 % for i in range(item_m):
-    if (${row(i // vec_m, i % vec_m)} < m) {
-        __global ${c_type} *out = c + (${row(i // vec_m, i % vec_m)}) * (long)ld_c;
+    if (${text.row(i // vec_m, i % vec_m)} < m) {
+        __global ${c_type} *out = c + (${text.row(i // vec_m, i % vec_m)}) * (long)ld_c;
 % for j in chunks_n:
         if (wide) {
-            const ${vector(vec_n)} value = acc${i}_${j}${plus_terms(vec_n, i, j, 0, "ALIGNED_LOAD")};
-            ${store(f"out + {column(j, 0)}")};
+            const ${vector(vec_n)} value = acc${i}_${j}${text.plus_terms(vec_n, i, j, 0, "ALIGNED_LOAD")};
+            ${text.store(f"out + {text.column(j, 0)}")};
         } else {
 % for x in range(vec_n):
-            if (${column(j, x)} < n) {
-                const float value = ${lane(f"acc{i}_{j}", vec_n, x)}${plus_terms(1, i, j, x)};
-                ${f"out[{column(j, x)}] = value" if split else f"STORE1(ACT(value), out + {column(j, x)})"};
+            if (${text.column(j, x)} < n) {
+                const float value = ${lane(f"acc{i}_{j}", vec_n, x)}${text.plus_terms(1, i, j, x)};
+                ${f"out[{text.column(j, x)}] = value" if split else f"STORE1(ACT(value), out + {text.column(j, x)})"};
             }
 % endfor
         }

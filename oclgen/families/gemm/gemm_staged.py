@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_staged_text import Text
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -183,10 +184,8 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             elem_bytes=DTYPES[problem.dtype],
             preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
             **epilogue(problem, "c", split),
-            trans_a=problem.trans_a,
-            trans_b=problem.trans_b,
-            fetch_a=config.fetch(problem, "a") if config.stage_a else None,
-            fetch_b=config.fetch(problem, "b") if config.stage_b else None,
+            work_items=config.work_items,
+            text=Text(problem, config),
         )
 
     tiles = ceil_div(problem.m, config.tile_m) * ceil_div(problem.n, config.tile_n)

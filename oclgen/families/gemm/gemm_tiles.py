@@ -1,16 +1,12 @@
-"""A matrix repacked as the tiles that a kernel puts into local memory, one behind the other.
-
-Each family defines the layout inside a tile, and brings the kernel that packs it.
-"""
+"""Operands of GEMM repacked: as panels for registers, or as the tiles of local memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from oclgen.families.gemm import gemm_parts as parts
-from oclgen.plan import Arg, Launch, LazyText, Scalar, ceil_div, round_up
+from oclgen.families.parts.packing import Packing, packed_elements
+from oclgen.plan import Launch, LazyText
 from oclgen.problem import DTYPES, GemmProblem
+from oclgen.render import dtype_preamble, render
 
 WORK_ITEMS = 256
 """Work-items per group of a kernel that packs, on GPUs."""
@@ -21,72 +17,55 @@ def lies_along_k(problem: GemmProblem, role: str) -> bool:
     return not problem.trans_a if role == "a" else problem.trans_b
 
 
-@dataclass(frozen=True, slots=True)
-class Tiles:
-    """Operand a or b as [batch][tiles][steps of k][tile], zeros past the edge."""
+def tiles_of(problem: GemmProblem, role: str, tile: int, tile_k: int) -> Packing:
+    """Return operand a or b as [batch][tiles][steps of k][tile], stored as it was."""
+    batch, extent = _batch(problem, role), _extent(problem, role)
+    return Packing(
+        f"packed_{role}", parts.matrix(problem, role), problem.dtype, lies_along_k(problem, role),
+        batch, extent, problem.k, tile, tile_k, DTYPES[problem.dtype],
+        batch_stride=packed_elements(extent, problem.k, tile, tile_k) if batch > 1 else 0,
+    )  # fmt: skip
 
-    problem: GemmProblem
-    role: str
-    tile: int
-    tile_k: int
 
-    @property
-    def workspace(self) -> str:
-        """Role of the workspace, and name of the kernel that fills it."""
-        return f"packed_{self.role}"
+def panels_of(problem: GemmProblem, role: str, width: int) -> Packing:
+    """Return operand a or b in fp32 as [batch][panels][k][width]."""
+    shared, extent = _is_shared(problem, role), _extent(problem, role)
+    return Packing(
+        f"packed_{role}", parts.matrix(problem, role), problem.dtype, lies_along_k(problem, role),
+        _batch(problem, role), extent, problem.k, width,
+        batch_stride=0 if shared else packed_elements(extent, problem.k, width),
+    )  # fmt: skip
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of the workspace."""
-        return self._batch * self._item * DTYPES[self.problem.dtype]
 
-    @property
-    def _batch(self) -> int:
-        shared = self.problem.shared_a if self.role == "a" else self.problem.shared_b
-        return 1 if shared else self.problem.batch
+def pack_panels(panels: Packing) -> Launch:
+    """Return the launch that fills the workspace of `panels_of` an operand."""
 
-    @property
-    def _extent(self) -> int:
-        return self.problem.m if self.role == "a" else self.problem.n
-
-    @property
-    def _steps(self) -> int:
-        return round_up(self.problem.k, self.tile_k)
-
-    @property
-    def _item(self) -> int:
-        return round_up(self._extent, self.tile) * self._steps
-
-    def argument(self) -> tuple[Arg, ...]:
-        """Return the packed operand; its row stride is the distance between rows of tiles."""
-        batch_stride = self._item if self._batch > 1 else 0
-        return parts.operand(self.workspace, self.tile * self._steps, batch_stride)
-
-    def launch(self, text: LazyText, rows: int, steps: int, work_items: int = WORK_ITEMS) -> Launch:
-        """Return the launch that fills the workspace, `rows` x `steps` of k per work-group."""
-        return Launch(
-            text=text,
-            kernel=self.workspace,
-            global_size=(
-                work_items * ceil_div(self._steps, steps),
-                ceil_div(round_up(self._extent, self.tile), rows),
-                self._batch,
-            ),
-            local_size=(work_items, 1, 1),
-            args=(
-                *parts.matrix(self.problem, self.role),
-                *self.argument(),
-                Scalar(self._extent),
-                Scalar(self.problem.k),
-            ),
+    @LazyText
+    def text() -> str:
+        return render(
+            "gemm_pack",
+            name=panels.workspace,
+            preamble=dtype_preamble(panels.dtype),
+            width=panels.tile,
+            steps=parts.PACK_STEPS,
+            along_k=panels.along_k,
         )
 
-
-def packed_operands(problem: GemmProblem, tile_k: int, **tiles: int) -> dict[str, Tiles]:
-    """Return packed operands by role, with `tiles[role]` rows a tile; 0 leaves one as it lies."""
-    return {role: Tiles(problem, role, tile, tile_k) for role, tile in tiles.items() if tile}
+    return panels.launch(text, rows=panels.tile, steps=parts.PACK_STEPS)
 
 
-def sizes_of(packed: Mapping[str, Tiles]) -> tuple[tuple[str, int], ...]:
-    """Return role and bytes of the packed operands' workspaces."""
-    return tuple((tiles.workspace, tiles.bytes) for tiles in packed.values())
+def packed_operands(problem: GemmProblem, tile_k: int, **tiles: int) -> dict[str, Packing]:
+    """Return operands by role, packed as tiles of so many rows; 0 leaves an operand as it lies."""
+    return {role: tiles_of(problem, role, tile, tile_k) for role, tile in tiles.items() if tile}
+
+
+def _is_shared(problem: GemmProblem, role: str) -> bool:
+    return problem.shared_a if role == "a" else problem.shared_b
+
+
+def _batch(problem: GemmProblem, role: str) -> int:
+    return 1 if _is_shared(problem, role) else problem.batch
+
+
+def _extent(problem: GemmProblem, role: str) -> int:
+    return problem.m if role == "a" else problem.n

@@ -24,6 +24,10 @@ bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 pack_a              A is tiles of tile_m rows, 64 bytes of each: see `Layout`
 b                   how B lies in local memory: see `Layout`
 </%doc>
+<%!
+    from oclgen.families.parts.expressions import plus
+%>\
+<%namespace name="common" file="gemm_common.cl.mako"/>\
 <%
     split, tf32 = split_k > 1, dtype == "tf32"
     rows = tile_m // groups // 32
@@ -31,8 +35,6 @@ b                   how B lies in local memory: see `Layout`
     panels = 0 if b.along_k else tile_n // b.panel
     always = pack_a and b.packed
 
-    def plus(offset):
-        return f" + {offset}" if offset else ""
     def plus_terms(j):
         added = f" + added{j}" if residual else ""
         return {"none": "", "m": " + bias_row", "n": f" + bias{j}"}[bias] + added
@@ -73,16 +75,7 @@ ${functions}
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${items}, 1, 1)))
 void gemm_tma(
-    __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
-    __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
-    __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
-% if bias != "none":
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
-    const int m, const int n, const int k${", const int slice, const int batch" if split else ""}${")" if b.packed else ","}
+${common.parameters(c_type, split)}${")" if b.packed else ","}
 % if not b.packed:
     __global uchar *maps, const long offset_maps, const int batch_of_b)
 % endif
@@ -93,13 +86,7 @@ void gemm_tma(
     const uint base = shared_address(tiles), full = base + ${stages * b.bytes};
     const int id = (int)get_local_id(0), lane = id % 32;
 
-    // strips of group_m rows of tiles, each swept column by column
-    const int tiles_m = (m + ${tile_m - 1}) / ${tile_m}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
-    const int strip = (int)get_group_id(0) / (${group_m} * tiles_n);
-    const int place = (int)get_group_id(0) - strip * ${group_m} * tiles_n;
-    const int height = min(${group_m}, tiles_m - strip * ${group_m});
-    const int tile_row = (strip * ${group_m} + place % height) * ${tile_m};
-    const int tile_column = place / height * ${tile_n};
+${common.strips()}\
 
 % if split:
     const int item = (int)get_global_id(2) % batch;

@@ -12,8 +12,9 @@ from typing import Any, TypeGuard
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_mma import DTYPES_SERVED
 from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES, PACK_ROWS, Layout, pack
-from oclgen.families.gemm.gemm_tiles import Tiles, lies_along_k, packed_operands, sizes_of
+from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
 from oclgen.families.parts.epilogue import epilogue
+from oclgen.families.parts.packing import Packing, sizes_of
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
@@ -76,7 +77,7 @@ class Config(BaseConfig):
             by_words=False,
         )
 
-    def packed(self, problem: GemmProblem) -> dict[str, Tiles]:
+    def packed(self, problem: GemmProblem) -> dict[str, Packing]:
         """Return the operands that are repacked first, by role."""
         chosen = {"a": self.pack_a * self.tile_m, "b": self.pack_b * self.tile_n}
         return packed_operands(problem, self.step(problem), **chosen)
@@ -138,7 +139,7 @@ class Config(BaseConfig):
 
     def needs(self, problem: GemmProblem) -> Needs:
         """Return what the plan asks of a device."""
-        spaces = sizes_of(self.packed(problem))
+        spaces = sizes_of(self.packed(problem).values())
         if not self.pack_b:
             work_groups = self.tiles(problem) * problem.batch * self.split_k
             spaces = (*spaces, ("maps", MAP_BYTES * work_groups))

@@ -6,6 +6,15 @@ no text of its own.
 `tile` is a `gemm_async.Config`, whose legend stands at the head of `gemm_async`. A tile of B lies
 behind that of A, both as rows of k; `tiles` names the local memory in which all stages lie.
 </%doc>
+<%!
+    from oclgen.families.gemm.gemm_async_sharing import (
+        left_by,
+        place_left,
+        rows_by_owner,
+        serpentine,
+        slice_of,
+    )
+%>\
 <%def name="instructions()">\
 /* copies one word, or none and writes zero, sometime before COPY_WAIT */
 void copy_word(const uint to, __global const float *from, const bool valid)
@@ -61,15 +70,10 @@ void copy_four(const uint to, __global const float *from, const int valid)
 </%def>
 
 <%def name="sums(tile)">\
-<%
-    slice_steps = tile.tile_k // tile.local_k
-    row_a, row_b = tile.tile_m + tile.pad_a, tile.tile_n + tile.pad_b
-    def slice_of(row):
-        return f"part * {slice_steps * row} + " if tile.local_k > 1 else ""
-%>\
+<% row_a, row_b = tile.tile_m + tile.pad_a, tile.tile_n + tile.pad_b %>\
     // where this work-item's operands stand in the first tile
-    const uint at_a = 4 * (${slice_of(row_a)}at_m);
-    const uint at_b = 4 * (${tile.tile_k * row_a} + ${slice_of(row_b)}at_n);
+    const uint at_a = 4 * (${slice_of(tile, row_a)}at_m);
+    const uint at_b = 4 * (${tile.tile_k * row_a} + ${slice_of(tile, row_b)}at_n);
 
 % for i in range(tile.item_m):
     float ${", ".join(f"acc{i}_{j} = 0.0f" for j in range(tile.item_n))};
@@ -88,12 +92,6 @@ void copy_four(const uint to, __global const float *from, const int valid)
     stage = tile.local_bytes // tile.stages
     last_stage = (tile.stages - 1) * stage
 
-    def winding(lines, places):
-        return [(x, y if x % 2 == 0 else places - 1 - y) for x in range(lines) for y in range(places)]
-    if tile.order == "n":
-        serpentine = winding(tile.item_m, tile.item_n)
-    else:
-        serpentine = [(i, j) for j, i in winding(tile.item_n, tile.item_m)]
 %>\
         for (int s = 0; s < ${tile.stages - 1}; ++s) {
 % for statement in copies(f"s * {stage}", "s < steps"):
@@ -124,7 +122,7 @@ ${read(tile, (q + 1) % 2, q + 1, ' ' * 12)}\
             COPY_COMMIT();
             writing = writing == ${last_stage} ? 0 : writing + ${stage};
 % endif
-% for i, j in serpentine:
+% for i, j in serpentine(tile.order, tile.item_m, tile.item_n):
             acc${i}_${j} = a${q % 2}_${i} * b${q % 2}_${j} + acc${i}_${j};
 % endfor
 % endfor
@@ -132,7 +130,13 @@ ${read(tile, (q + 1) % 2, q + 1, ' ' * 12)}\
 </%def>
 
 <%def name="read(tile, into, q, indent)">\
-% for name, item, local, row in (("a", tile.item_m, tile.local_m, tile.tile_m + tile.pad_a), ("b", tile.item_n, tile.local_n, tile.tile_n + tile.pad_b)):
+<%
+    sides = (
+        ("a", tile.item_m, tile.local_m, tile.tile_m + tile.pad_a),
+        ("b", tile.item_n, tile.local_n, tile.tile_n + tile.pad_b),
+    )
+%>\
+% for name, item, local, row in sides:
 % for c in range(item // 4):
 ${indent}READ_FOUR(${", ".join(f"{name}{into}_{4 * c + x}" for x in range(4))}, read_${name}, ${4 * (q * row + c * local * 4)});
 % endfor
@@ -179,29 +183,20 @@ ${indent}READ_FOUR(${", ".join(f"{name}{into}_{4 * c + x}" for x in range(4))}, 
 
 <%def name="settle(tile, sums_of, owner)">\
 <%
-    items, chunks = tile.local_m * tile.local_n, range(tile.item_n // 4)
-    within = f"(id % {items})" if tile.local_k > 1 else "id"
-    owned = {}
-    for i in range(tile.item_m):
-        owned.setdefault("".join(f"if ({condition}) " for condition in owner(i)), []).append(i)
+    chunks = range(tile.item_n // 4)
+    owned = rows_by_owner(tile, owner)
     # unrolled so that some 16 loads are under way, which hides the cache's latency
     unroll = max(16 * len(owned) // (tile.item_m * len(chunks)), 1)
-    def left_by(group):
-        """Where a work-group leaves sums of this tile: it may have begun one before and end in one."""
-        second = f" + (tile * span > {group} * share ? {tile.groups} : 0)" if tile.groups else ""
-        return f"partials + ({group}{second}) * {tile.tile_m * tile.tile_n}L + 4 * {within}"
-    def place(i, j):
-        return (i * len(chunks) + j) * 4 * items
 %>\
     ${"if (next - at < span) " if tile.groups else ""}{
         // other work-groups have steps of the tile: who comes last adds all, in order, and stores
         const int first_group = tile * span / share, last_group = ((tile + 1) * span - 1) / share;
-        __global float *mine = ${left_by("group")};
+        __global float *mine = ${left_by(tile, "group")};
 % for guard, rows in owned.items():
         ${guard}{
 % for i in rows:
 % for j in chunks:
-            PASS_FOUR(${", ".join(sums_of(i)[1](j, x) for x in range(4))}, mine + ${place(i, j)});
+            PASS_FOUR(${", ".join(sums_of(i)[1](j, x) for x in range(4))}, mine + ${place_left(tile, i, j)});
 % endfor
 % endfor
         }
@@ -229,11 +224,11 @@ ${indent}READ_FOUR(${", ".join(f"{name}{into}_{4 * c + x}" for x in range(4))}, 
             #pragma unroll ${unroll}
 % endif
             for (int other = first_group; other <= last_group; ++other) {
-                __global const float *theirs = ${left_by("other")};
+                __global const float *theirs = ${left_by(tile, "other")};
                 float x, y, z, w;
 % for i in rows:
 % for j in chunks:
-                TAKE_FOUR(x, y, z, w, theirs + ${place(i, j)});
+                TAKE_FOUR(x, y, z, w, theirs + ${place_left(tile, i, j)});
                 ${" ".join(f"acc{i}_{4 * j + x} += {name};" for x, name in enumerate("xyzw"))}
 % endfor
 % endfor

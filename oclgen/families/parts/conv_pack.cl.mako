@@ -3,7 +3,8 @@ Packs matrices so that neighbouring rows become the lanes of a vector:
 [batch, rows, cols] of the storage type to fp32 [batch, blocks of rows, cols, block], where rows
 past the last are zero.
 
-One work-item turns vec rows and vec columns.
+For CPUs, where local memory is ordinary memory: one work-item turns vec rows and vec columns in
+registers.
 
 dtype               storage type of the matrices
 rows, cols          size of each matrix

@@ -14,7 +14,9 @@ from oclgen.render import activation_preamble
 
 
 def epilogue(problem: Problem, results: str = "", split: bool = False) -> dict[str, Any]:
-    """Return a template's `bias`, `residual` and `activation`, the text of ACT.
+    """Return a template's `bias`, `residual`, `term_parameters` and `activation`, the text of ACT.
+
+    `term_parameters` is the text of the kernel's parameters of both, whose arguments are `terms`.
 
     A residual may lie in the results' own memory: the work-item that stores a result is the
     only one that reads what is added to it. With `results`, a pointer in the kernel, the text has
@@ -25,11 +27,17 @@ def epilogue(problem: Problem, results: str = "", split: bool = False) -> dict[s
     """
     if split:
         no_bias = "none" if isinstance(problem, GemmProblem) else False
-        return {"bias": no_bias, "residual": False, "activation": activation_preamble("none")}
+        none = {"bias": no_bias, "residual": False, "term_parameters": ""}
+        return {**none, "activation": activation_preamble("none")}
     text = activation_preamble(problem.activation)
     if problem.residual and results:
         text += f"\n#define RESIDUAL(p) (residual + ((p) - {results}))"
-    return {"bias": problem.bias, "residual": problem.residual, "activation": text}
+    parameters = "".join(
+        f"    __global const elem_t *restrict {role}, const long offset_{role},\n"
+        for role in _roles(problem)
+    )
+    added = {"bias": problem.bias, "residual": problem.residual, "term_parameters": parameters}
+    return {**added, "activation": text}
 
 
 def plus_residual(residual: bool, width: int, place: str, load: str = "LOAD") -> str:
@@ -39,5 +47,8 @@ def plus_residual(residual: bool, width: int, place: str, load: str = "LOAD") ->
 
 def terms(problem: Problem, split: bool = False) -> tuple[Arg, ...]:
     """Return pointer and offset of the bias, then of the residual, as far as there are any."""
-    roles = () if split else ("bias", "residual")
-    return tuple(arg for role in roles if role in problem.buffers for arg in buffer(role))
+    return () if split else tuple(arg for role in _roles(problem) for arg in buffer(role))
+
+
+def _roles(problem: Problem) -> list[str]:
+    return [role for role in ("bias", "residual") if role in problem.buffers]

@@ -1,7 +1,8 @@
 <%doc>
-What kernels around `mma_units` share: chunks that are copied where `cp.async` cannot, and results
-that pass through the tiles' local memory, so that neighbours store to neighbours. Defs for other
-templates, no text of its own. `staging` says which results leave at once: see `Staging`.
+What kernels around `mma_units` share: the reduction over tiles that `cp.async` copies, chunks that
+are copied where it cannot, and results that pass through the tiles' local memory, so that
+neighbours store to neighbours. Defs for other templates, no text of its own. `staging` says which
+results leave at once: see `Staging`.
 </%doc>
 <%def name="copy_elements(elem_bytes)">\
 <% word = "uint" if elem_bytes == 4 else "ushort" %>\
@@ -74,4 +75,38 @@ ${residual}\
 % endfor
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+</%def>
+
+<%doc> The sums of the warp_m x warp_n results of a warp, and where its operands lie. </%doc>
+<%def name="sums(warp_m, warp_n)">\
+<% warp_row = f"id / 32 % {warps_m}" + (" / 4" if unit == "wgmma" else "") %>\
+    const int warp_row = ${warp_row} * ${warp_m}, warp_column = id / ${32 * warps_m} * ${warp_n};
+    const place_t at_a = place_a(base, warp_row, id), at_b = place_b(base, warp_column, id);
+    float acc[${blocks_m}][${4 * blocks_n}] = {{0.0f}};
+</%def>
+
+<%doc>
+The reduction over `steps` tiles: while the units work on one, the next ones are on their way.
+`copy` writes the copying of the next tile to a place in local memory, and moves on.
+</%doc>
+<%def name="pipeline(copy, stage_bytes)">\
+    uint reading = 0, writing = ${ahead % stages * stage_bytes};
+    for (int s = 0; s < ${ahead}; ++s) {
+        if (s < steps) {
+${copy(f"s * {stage_bytes}")}\
+        }
+        COPY_COMMIT();
+    }
+    for (int step = 0; step < steps; ++step) {
+        AWAIT_TILE();
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (step + ${ahead} < steps) {
+${copy("writing")}\
+        }
+        COPY_COMMIT();
+        multiply(acc, MOVED(at_a, reading), MOVED(at_b, reading));
+        reading = reading == ${(stages - 1) * stage_bytes} ? 0 : reading + ${stage_bytes};
+        writing = writing == ${(stages - 1) * stage_bytes} ? 0 : writing + ${stage_bytes};
+    }
+    AWAIT_PRODUCTS();
 </%def>

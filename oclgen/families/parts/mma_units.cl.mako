@@ -17,6 +17,9 @@ ahead, pending      tiles copied ahead; steps of wgmma that may still run while 
 a, b                how the operand lies in local memory: see `Layout`
 unrounded           sides ("a", "b", "ab") whose fp32 mma.sync has to round to tf32; wgmma cuts them off
 </%doc>
+<%!
+    from oclgen.families.parts.expressions import plus
+%>\
 <%
     wgmma = unit == "wgmma"
     tf32 = dtype == "tf32"
@@ -30,8 +33,6 @@ unrounded           sides ("a", "b", "ab") whose fp32 mma.sync has to round to t
     def read(side, flip, add):
         flipped = f"({side} ^ {flip})" if flip else side
         return f"{flipped} + {add}" if add else flipped
-    def plus(offset):
-        return f" + {offset}" if offset else ""
 %>\
 /* a 32-bit address of local memory, as PTX wants it */
 typedef uint local_t;

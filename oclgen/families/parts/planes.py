@@ -84,7 +84,7 @@ def sum_weights(p: ConvProblem, planes: int, padded: int, span: int) -> Launch:
     @LazyText
     def text() -> str:
         return render(
-            "conv_mma_sum",
+            "sum_weights",
             preamble=dtype_preamble(p.dtype),
             planes=planes,
             channels=p.out_channels,

@@ -24,12 +24,7 @@ ${activation}
 __kernel __attribute__((reqd_work_group_size(${local_size}, ${slices}, 1)))
 void sum_planes(
     __global const float *restrict planes, const long offset_planes,
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global elem_t *restrict out, const long offset_out)
 {
     const long element = (long)get_global_id(0) * ${vec};

@@ -25,37 +25,13 @@ dtype, activation   storage types and epilogue
 pixels_axis, tiles_axis, output_axis, filter_tile   functions of the transforms
 phases, phase_names       statements that pick every out_tile-th pixel, and their results
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.parts.expressions import load, store
+    from oclgen.render import vector
+%>\
 <%
-    def vf(width):
-        return "float" if width == 1 else f"float{width}"
-    def load(width, pointer):
-        return f"*({pointer})" if width == 1 else f"vload{width}(0, {pointer})"
-    def store(width, value, pointer):
-        return f"*({pointer}) = {value}" if width == 1 else f"vstore{width}({value}, 0, {pointer})"
-    def lane(value, s):
-        return value if vec_k == 1 else f"{value}.s{s:x}"
     vectors = range(item_k // vec_k)
-    transposed = out_tile in (2, 4) and vec_k >= out_tile
-    run = vec_k // out_tile
-    def pixels_of(s):
-        first = s % run * out_tile
-        swizzle = "".join(f"{first + j:x}" for j in range(out_tile))
-        return f"q{s // run}" if run == 1 else f"q{s // run}.s{swizzle}"
-    def plane_of(s):
-        return f"to + {s} * (OUT_H * OUT_W)"
-    def stored(width, value, place):
-        """The statement that stores pixels of a row; a residual is added where they lie as in memory."""
-        value = f"ACT({value}{plus_residual(residual, width, place)})" if residual else value
-        return f"STORE{width}({value}, {place});"
-    def single(s):
-        return [stored(1, lane(f"y{j}", s), f"{plane_of(s)} + {j}") for j in range(out_tile)]
-    def run_of(s):
-        return [stored(out_tile, pixels_of(s), plane_of(s))] if transposed else single(s)
-    def guarded(s, statements):
-        if not edge_k:
-            return statements
-        return [f"if (k + {s} < FILTERS) {{", *(f"    {each}" for each in statements), "}"]
+    transposed = pixels.transposed
     last_k = f"min(k0 + {item_k}, FILTERS)" if edge_k else f"k0 + {item_k}"
 %>\
 ${preamble}
@@ -73,17 +49,17 @@ ${filter_tile}
 % endif
 % if transposed:
 
-static inline ${vf(vec_k)} zip_low(const ${vf(vec_k)} a, const ${vf(vec_k)} b)
+static inline ${vector(vec_k)} zip_low(const ${vector(vec_k)} a, const ${vector(vec_k)} b)
 {
-    ${vf(vec_k)} r;
+    ${vector(vec_k)} r;
     r.even = a.lo;
     r.odd = b.lo;
     return r;
 }
 
-static inline ${vf(vec_k)} zip_high(const ${vf(vec_k)} a, const ${vf(vec_k)} b)
+static inline ${vector(vec_k)} zip_high(const ${vector(vec_k)} a, const ${vector(vec_k)} b)
 {
-    ${vf(vec_k)} r;
+    ${vector(vec_k)} r;
     r.even = a.hi;
     r.odd = b.hi;
     return r;
@@ -97,7 +73,7 @@ static void input_row(
     for (int x = 0; x < IN_W; x += ${vec_x}) {
         const int column = min(x, IN_W - ${vec_x}); /* the last vector overlaps the one before */
         __global const elem_t *in = plane + (long)row * IN_W + column;
-        ${vf(vec_x)} d[IN_TILE];
+        ${vector(vec_x)} d[IN_TILE];
 #pragma unroll
         for (int i = 0; i < IN_TILE; ++i) {
             d[i] = 0.0f;
@@ -118,7 +94,7 @@ static void input_row(
 % for statement in phases:
             ${statement}
 % endfor
-            ${vf(vec_t)} d[IN_TILE] = {${", ".join(phase_names)}};
+            ${vector(vec_t)} d[IN_TILE] = {${", ".join(phase_names)}};
             tiles_axis(d, 1);
 #pragma unroll
             for (int j = 0; j < IN_TILE; ++j) {
@@ -131,7 +107,7 @@ static void input_row(
 <%def name="product(count)">\
 % for i in range(count):
 % for j in vectors:
-        ${vf(vec_k)} acc${i}_${j} = 0.0f;
+        ${vector(vec_k)} acc${i}_${j} = 0.0f;
 % endfor
 % endfor
         __global const float *a = v + t;
@@ -139,11 +115,11 @@ static void input_row(
 #pragma unroll ${unroll_c}
         for (int c = 0; c < CHANNELS; ++c, a += V_TILES, b += ${item_k}) {
 % for j in vectors:
-            const ${vf(vec_k)} b${j} = ${load(vec_k, f"b + {j * vec_k}")};
+            const ${vector(vec_k)} b${j} = ${load(vec_k, f"b + {j * vec_k}")};
 % endfor
 % for i in range(count):
 % for j in vectors:
-            acc${i}_${j} = (${vf(vec_k)})(a[${i}]) * b${j} + acc${i}_${j};
+            acc${i}_${j} = (${vector(vec_k)})(a[${i}]) * b${j} + acc${i}_${j};
 % endfor
 % endfor
         }
@@ -181,7 +157,7 @@ static void output_tile(
 % endif
     __global elem_t *out)
 {
-    ${vf(vec_k)} d[POINTS];
+    ${vector(vec_k)} d[POINTS];
 #pragma unroll
     for (int p = 0; p < POINTS; ++p) {
         d[p] = ${load(vec_k, "m + p * M_POINT")};
@@ -195,12 +171,12 @@ static void output_tile(
         output_axis(d + i * IN_TILE, 1);
     }
 % if bias and edge_k and vec_k > 1:
-    const ${vf(vec_k)} shift = (${vf(vec_k)})(
+    const ${vector(vec_k)} shift = (${vector(vec_k)})(
 % for s in range(vec_k):
         LOAD1(bias + min(k + ${s}, FILTERS - 1))${"," if s + 1 < vec_k else ");"}
 % endfor
 % elif bias:
-    const ${vf(vec_k)} shift = LOAD${vec_k}(bias + ${"min(k, FILTERS - 1)" if edge_k else "k"});
+    const ${vector(vec_k)} shift = LOAD${vec_k}(bias + ${"min(k, FILTERS - 1)" if edge_k else "k"});
 % endif
 #pragma unroll
     for (int i = 0; i < OUT_TILE; ++i) {
@@ -209,22 +185,22 @@ static void output_tile(
         }
         __global elem_t *to = out + (row + i) * OUT_W + column;
 % for j in range(out_tile):
-        const ${vf(vec_k)} y${j} = ${"" if residual else "ACT"}(d[i * IN_TILE + ${j}]${" + shift" if bias else ""});
+        const ${vector(vec_k)} y${j} = ${"" if residual else "ACT"}(d[i * IN_TILE + ${j}]${" + shift" if bias else ""});
 % endfor
 % if rest:
         if (column + OUT_TILE <= OUT_W)
 % endif
         {
 % if transposed and out_tile == 4:
-            const ${vf(vec_k)} low02 = zip_low(y0, y2), high02 = zip_high(y0, y2);
-            const ${vf(vec_k)} low13 = zip_low(y1, y3), high13 = zip_high(y1, y3);
-            const ${vf(vec_k)} q0 = zip_low(low02, low13), q1 = zip_high(low02, low13);
-            const ${vf(vec_k)} q2 = zip_low(high02, high13), q3 = zip_high(high02, high13);
+            const ${vector(vec_k)} low02 = zip_low(y0, y2), high02 = zip_high(y0, y2);
+            const ${vector(vec_k)} low13 = zip_low(y1, y3), high13 = zip_high(y1, y3);
+            const ${vector(vec_k)} q0 = zip_low(low02, low13), q1 = zip_high(low02, low13);
+            const ${vector(vec_k)} q2 = zip_low(high02, high13), q3 = zip_high(high02, high13);
 % elif transposed:
-            const ${vf(vec_k)} q0 = zip_low(y0, y1), q1 = zip_high(y0, y1);
+            const ${vector(vec_k)} q0 = zip_low(y0, y1), q1 = zip_high(y0, y1);
 % endif
 % for s in range(vec_k):
-% for line in guarded(s, run_of(s)):
+% for line in pixels.run(s):
             ${line}
 % endfor
 % endfor
@@ -232,7 +208,7 @@ static void output_tile(
 % if rest:
         else {
 % for s in range(vec_k):
-% for line in guarded(s, single(s)[:rest]):
+% for line in pixels.rest(s):
             ${line}
 % endfor
 % endfor
@@ -249,12 +225,7 @@ void winograd_blocked(
 % else:
     __global const float *restrict u, const long offset_u,
 % endif
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global elem_t *restrict target, const long offset_target,
     __global float *restrict scratch, const long offset_scratch)
 {

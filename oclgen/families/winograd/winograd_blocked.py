@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.winograd import winograd_common as common
+from oclgen.families.winograd.winograd_blocked_text import Pixels
 from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, serves
 from oclgen.families.winograd.winograd_matrices import cook_toom
 from oclgen.family import BaseConfig, Traits
@@ -159,6 +160,7 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
     scratch = Scratch(geo, config)
     matrices = cook_toom(geo.out_tile)
     statements, names = phases(geo, scratch.vec_t)
+    rest, edge_k = geo.out_w % geo.out_tile, geo.filters % config.item_k != 0
 
     @LazyText
     def text() -> str:
@@ -174,8 +176,9 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
             block=scratch.block,
             vec_t=scratch.vec_t,
             vec_x=scratch.vec_x,
-            rest=geo.out_w % geo.out_tile,
-            edge_k=geo.filters % config.item_k != 0,
+            rest=rest,
+            edge_k=edge_k,
+            pixels=Pixels(geo.out_tile, config.vec_k, edge_k, problem.residual, rest),
             **epilogue(problem, "out"),
             phases=statements,
             phase_names=names,

@@ -7,15 +7,18 @@ rotated       the filter is stored [channels, filters] and turned by half (backw
 strided       the strides of w are arguments, whatever the order in which it is stored
 filter_axis   the function that multiplies one axis by G
 </%doc>
+<%!
+    from oclgen.families.parts.expressions import store
+    from oclgen.render import vector
+%>\
 <%
-    vf = "float" if vec_k == 1 else f"float{vec_k}"
+    vf = vector(vec_k)
     lanes = [f"LOAD1(w + tap + lane{s})" for s in range(vec_k)]
     if strided:
         row, column = (f"({kernel - 1} - {i})" if rotated else i for i in "rs")
         tap = f"{row} * w_row + {column} * w_column"
     else:
         tap = f"{kernel**2 - 1} - (r * {kernel} + s)" if rotated else f"r * {kernel} + s"
-    store = "*(u) = v[p]" if vec_k == 1 else f"vstore{vec_k}(v[p], 0, u)"
 %>\
 ${filter_axis}
 
@@ -64,6 +67,6 @@ const int k0, const int c, __global float *u, const long step)
     }
 #pragma unroll
     for (int p = 0; p < POINTS; ++p, u += step) {
-        ${store};
+        ${store(vec_k, "v[p]", "u")};
     }
 }

@@ -17,9 +17,12 @@ bias, residual           what is added: by filter, and as the target lies
 dtype, activation        storage types and epilogue; U [POINTS][CHANNELS][K_PADDED] is fp32
 input_axis, output_axis  functions of the transforms
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.parts.epilogue import plus_residual
+    from oclgen.render import vector
+%>\
 <%
-    vf = "float" if vec == 1 else f"float{vec}"
+    vf = vector(vec)
     across_t, across_k = tile_t // item_t, tile_k // item_k
     def copy(to, source, space):
         """Text that copies vec floats to a private array, as one aligned load."""
@@ -109,12 +112,7 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1)))
 void winograd_fused(
     __global const elem_t *restrict source, const long offset_source,
     __global const float *restrict u, const long offset_u,
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global elem_t *restrict target, const long offset_target)
 {
     __local float pool[${pool}] __attribute__((aligned(16)));

@@ -9,8 +9,11 @@ input_axis    the function that multiplies one axis by B^T (gradients: by G)
 read          rows and columns of a tile that are read: IN_TILE (gradients: OUT_TILE)
 slice         tiles per slice, or 0: one slice
 </%doc>
+<%!
+    from oclgen.render import vector
+%>\
 <%
-    vf = "float" if vec_t == 1 else f"float{vec_t}"
+    vf = vector(vec_t)
     # private arrays are registers on GPUs, which take single tiles; on CPUs they stay in memory
     unroll = "#pragma unroll" if vec_t == 1 else ""
     pixels = [f"pixel(plane{s}, row{s} + i, column{s} + j)" for s in range(vec_t)]

@@ -11,15 +11,17 @@ activation    the epilogue
 output_axis   the function that multiplies one axis by A^T
 run           results of a row that are stored at once, where the target is aligned
 </%doc>
-<%! from oclgen.families.parts.epilogue import plus_residual %>\
+<%!
+    from oclgen.families.parts.epilogue import plus_residual
+    from oclgen.families.parts.expressions import lane
+    from oclgen.render import vector
+%>\
 <%
-    vf = "float" if vec_t == 1 else f"float{vec_t}"
+    vf = vector(vec_t)
     # private arrays are registers on GPUs, which take single tiles; on CPUs they stay in memory
     unroll = "#pragma unroll" if vec_t == 1 else ""
     load = "*in" if vec_t == 1 else f"vload{vec_t}(0, in)"
     shifted = " + shift" if bias else ""
-    def lane(value, s):
-        return value if vec_t == 1 else f"{value}.s{s:x}"
 %>\
 ${preamble}
 ${activation}
@@ -30,12 +32,7 @@ ${output_axis}
 __kernel __attribute__((reqd_work_group_size(${local_t}, 1, 1)))
 void winograd_output(
     __global const float *restrict m, const long offset_m,
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global elem_t *restrict target, const long offset_target)
 {
     const int t = (int)get_global_id(0) * ${vec_t};
@@ -91,7 +88,7 @@ ${unroll}
 ${unroll}
             for (int j = 0; j < OUT_TILE; ++j) {
                 if (row + i < OUT_H && column + j < OUT_W) {
-                    const float value = ${lane("d[i * IN_TILE + j]", s)}${shifted}${plus_residual(residual, 1, "out + (row + i) * OUT_W + column + j")};
+                    const float value = ${lane("d[i * IN_TILE + j]", vec_t, s)}${shifted}${plus_residual(residual, 1, "out + (row + i) * OUT_W + column + j")};
                     STORE1(ACT(value), out + (row + i) * OUT_W + column + j);
                 }
             }

@@ -27,12 +27,7 @@ ${output_axis}
 __kernel __attribute__((reqd_work_group_size(${local_k}, ${local_t}, 1)))
 void winograd_output(
     __global const float *restrict m, const long offset_m,
-% if bias:
-    __global const elem_t *restrict bias, const long offset_bias,
-% endif
-% if residual:
-    __global const elem_t *restrict residual, const long offset_residual,
-% endif
+${term_parameters}\
     __global elem_t *restrict target, const long offset_target)
 {
     const int k = (int)get_global_id(0) * ${vec};

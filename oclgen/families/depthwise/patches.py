@@ -1,0 +1,167 @@
+"""Patches of a depthwise convolution: the windows that they read, and blocks of columns alike.
+
+What the families of depthwise convolutions share; it knows no parameter of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple, Protocol, TypeGuard
+
+from oclgen.families.conv.correlation import Axis, correlations
+from oclgen.plan import ceil_div, round_up
+from oclgen.problem import ConvProblem, Problem, in_planes
+from oclgen.render import VECTOR_WIDTHS
+
+MAX_WINDOW = 8192
+"""Floats of private memory for the window, or the results: what a CPU's first cache holds."""
+MAX_GUARDED = 256
+"""The same on a GPU, where it must stay in registers."""
+MAX_TEXT = 2000
+"""Multiply-adds written out, past which compilers take seconds."""
+
+
+class Lanes(Protocol):
+    """What of a family's parameters says how lanes and edges are."""
+
+    @property
+    def vec(self) -> int:
+        """Lanes of a vector along the row of a plane."""
+
+    @property
+    def vec_c(self) -> int:
+        """Lanes of a vector of channels, in channels_last."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether edges are tested for at run time."""
+
+
+class Window(NamedTuple):
+    """What neighbouring results read along one axis: elements, from that of index `first` on."""
+
+    elements: int
+    first: int
+
+
+class Phases(NamedTuple):
+    """One row of axes and one of columns whose pairs are all correlations of a problem.
+
+    Each is one axis, or one per residue of the stride; these differ in taps and in what is stored.
+    """
+
+    rows: tuple[Axis, ...]
+    cols: tuple[Axis, ...]
+
+
+class Block(NamedTuple):
+    """Text for some blocks of columns (None: all others): (start, width) of copies and stores."""
+
+    columns: tuple[int, ...] | None
+    copies: tuple[tuple[int, int], ...]
+    stores: tuple[tuple[int, int], ...]
+
+
+def is_depthwise(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether each group has one input channel; in channels_last, one result, too."""
+    if in_planes(problem):
+        return problem.groups == problem.in_channels > 1
+    return (
+        isinstance(problem, ConvProblem)
+        and problem.groups == problem.in_channels == problem.out_channels > 1
+    )
+
+
+def layout_conflict(problem: ConvProblem, config: Lanes, default: Lanes) -> str | None:
+    """Say which parameter is of the other layout and has not its default, or None.
+
+    Vectors lie along the row of a plane, `vec`, or along channels, `vec_c`.
+    """
+    names = ("vec_c",) if problem.layout == "nchw" else ("vec", "guarded")
+    for name in names:
+        value, wanted = getattr(config, name), getattr(default, name)
+        if value != wanted:
+            return f"{name}={value} is no parameter of images in {problem.layout}; use {wanted}"
+    if problem.layout == "nhwc":
+        if config.vec_c in VECTOR_WIDTHS and problem.in_channels % config.vec_c == 0:
+            return None
+        return (
+            f"vec_c={config.vec_c} must be of {VECTOR_WIDTHS} and divide "
+            f"{problem.in_channels} channels"
+        )
+    if config.vec not in VECTOR_WIDTHS:
+        return f"vec={config.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
+    return None
+
+
+@lru_cache(maxsize=64)
+def phases(problem: ConvProblem) -> Phases:
+    """Return the axes of the problem's correlations."""
+    parts = correlations(problem)
+    return Phases(
+        tuple(dict.fromkeys(part.rows for part in parts)),
+        tuple(dict.fromkeys(part.cols for part in parts)),
+    )
+
+
+def window(axes: Sequence[Axis], results: int) -> Window:
+    """Return what the first `results` results of all `axes` read; these differ in taps alone."""
+    places = [
+        axis.origin + tap * axis.tap_step for axis in axes for tap in (0, max(axis.taps, 1) - 1)
+    ]
+    first = min(places)
+    return Window((results - 1) * axes[0].step + max(places) - first + 1, first)
+
+
+def blocks(axes: Sequence[Axis], patch_w: int, vec: int) -> list[Block]:
+    """Return the texts that a row's blocks of `patch_w` results need, the commonest last."""
+    texts: dict[tuple[tuple[tuple[int, int], ...], ...], list[int]] = {}
+    extent, cols = window(axes, patch_w), axes[0]
+    width = patch_w * cols.store_step
+    for column in range(ceil_div(cols.results, patch_w)):
+        first = column * patch_w * cols.step + extent.first
+        low, high = max(0, -first), min(extent.elements, cols.read - first)
+        stores = _stores(min(width, cols.written - column * width), vec)
+        texts.setdefault((_copies(low, high, cols.step), stores), []).append(column)
+    ranked = sorted(texts.items(), key=lambda entry: len(entry[1]))
+    return [
+        Block(None if at == len(ranked) - 1 else tuple(columns), *text)
+        for at, (text, columns) in enumerate(ranked)
+    ]
+
+
+def pieces(start: int, end: int, widest: int) -> tuple[tuple[int, int], ...]:
+    """Cut [start, end) into (start, width) of vectors of at most `widest`."""
+    cut: list[tuple[int, int]] = []
+    for width in (w for w in reversed(VECTOR_WIDTHS) if w <= widest):
+        while end - start >= width:
+            cut.append((start, width))
+            start += width
+    return tuple(cut)
+
+
+def _copies(low: int, high: int, step: int) -> tuple[tuple[int, int], ...]:
+    if step > 2:
+        return pieces(low, high, 1)
+    even = min(round_up(low, step), high)  # even and odd columns are parted pair by pair
+    return (*pieces(low, even, 1), *pieces(even, high, 16))
+
+
+def _stores(count: int, vec: int) -> tuple[tuple[int, int], ...]:
+    return tuple(
+        piece
+        for first in range(0, count, vec)
+        for piece in pieces(first, min(first + vec, count), vec)
+    )
+
+
+def taps_of(axis: Axis, extent: Window) -> list[tuple[int, int]]:
+    """Return for each tap its place in the kernel, and in the window of result 0."""
+    return [
+        (
+            axis.kernel_first + tap * axis.kernel_step,
+            axis.origin + tap * axis.tap_step - extent.first,
+        )
+        for tap in range(axis.taps)
+    ]

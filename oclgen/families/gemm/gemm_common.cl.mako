@@ -1,0 +1,81 @@
+<%doc>
+What kernels of GEMM share: parameters, the place of a work-group and of its slice of k, and the
+stores of register-tiled kernels. Defs for other templates, no text of its own; names are theirs.
+</%doc>
+<%! from oclgen.render import vector %>\
+<%def name="parameters(c_type, split)">\
+    __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
+    __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
+    __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
+${term_parameters}\
+    const int m, const int n, const int k${", const int slice, const int batch" if split else ""}\
+</%def>
+
+<%def name="slice_of_item(split)">\
+% if split:
+    const int item = (int)get_global_id(2) % batch;
+    const int k_first = (int)get_global_id(2) / batch * slice;
+    const int k_last = min(k_first + slice, k);
+% else:
+    const int item = (int)get_global_id(2);
+    const int k_first = 0, k_last = k;
+% endif
+    a += offset_a + item * batch_a;
+    b += offset_b + item * batch_b;
+    c += offset_c + (long)get_global_id(2) * batch_c;
+% if bias != "none":
+    bias += offset_bias;
+% endif
+% if residual:
+    residual += offset_residual + item * batch_c;
+% endif
+</%def>
+
+<%def name="strips()">\
+    // strips of group_m rows of tiles, each swept column by column
+    const int tiles_m = (m + ${tile_m - 1}) / ${tile_m}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
+    const int strip = (int)get_group_id(0) / (${group_m} * tiles_n);
+    const int place = (int)get_group_id(0) - strip * ${group_m} * tiles_n;
+    const int height = min(${group_m}, tiles_m - strip * ${group_m});
+    const int tile_row = (strip * ${group_m} + place % height) * ${tile_m};
+    const int tile_column = place / height * ${tile_n};
+</%def>
+
+<%doc> Stores a vector of results that crosses the edge; `text` is a `gemm_register_text.Results`. </%doc>
+<%def name="store_part(vec)">\
+void store_part(__global ${text.c_type} *p, const ${vector(vec)} value, const int count${text.part_parameters})
+{
+    float part[${vec}];
+    ${"part[0] = value" if vec == 1 else f"vstore{vec}(value, 0, part)"};
+    for (int s = 0; s < min(count, ${vec}); ++s) {
+        const float one = part[s]${text.bias_n(1, "bias + s")}${" + LOAD1(residual + s)" if residual else ""};
+        ${text.store(1, "one", "p + s")}
+    }
+}
+
+</%def>
+
+<%doc> Stores the item_m x item_n sums of a work-item. </%doc>
+<%def name="store_rows(rows, columns, vec)">\
+% for i in rows:
+% if edge_m:
+        if (m0 + ${i} < m)
+% endif
+        {
+            const int row = m0 + ${i};
+            __global ${text.c_type} *out = c + row * (long)ld_c + n0;
+% for j in columns:
+            const ${vector(vec)} value${j} = acc${i}_${j}${text.bias_m};
+% if edge_n:
+            if (n0 + ${j + vec} > n) {
+                store_part(out + ${j}, value${j}, n - n0 - ${j}${text.part_arguments(j)});
+            } else
+% endif
+            {
+                const ${vector(vec)} whole = value${j}${text.plus_terms(vec, j)};
+                ${text.store(vec, "whole", f"out + {j}")}
+            }
+% endfor
+        }
+% endfor
+</%def>

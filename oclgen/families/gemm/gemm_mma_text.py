@@ -1,0 +1,58 @@
+"""What the template of `gemm_mma` writes: which elements of an operand a work-item copies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES
+from oclgen.families.parts.expressions import plus
+from oclgen.problem import GemmProblem
+
+if TYPE_CHECKING:
+    from oclgen.families.gemm.gemm_mma import Config
+
+
+@dataclass(frozen=True)
+class Text:
+    """The pieces of text that depend on a problem and a config."""
+
+    problem: GemmProblem
+    config: Config
+
+    def chunk(self, side: str, i: int) -> tuple[str, str]:
+        """Return the pointer to a work-item's i-th chunk of a tile, and how much of it is there.
+
+        The second counts elements of the chunk that lie in the operand.
+        """
+        lay = self.config.layout(self.problem, side)
+        extent, edge = ("m", self.edge_m) if side == "a" else ("n", self.edge_n)
+        across, along = lay.neighbour(i, self.config.work_items)
+        row = across if lay.along_k else along
+        pointer = f"from_{side}" + (f" + {row} * (long)ld_{side}" if row else "")
+        if lay.along_k:
+            there = f"x_{side}{plus(across)} < {extent}" if edge else ""
+            count = f"k_last - k_{side}" if self.edge_k else ""
+        else:
+            pointer += plus(across)
+            there = f"k_{side}{plus(along)} < k_last" if self.edge_k else ""
+            left = f" - {across}" if across else ""
+            count = f"{extent} - x_{side}{left}" if edge else ""
+        chunk = CHUNK_BYTES // lay.elem_bytes
+        valid = f"clamp({count}, 0, {chunk})" if count else f"{chunk}"
+        return pointer, f"{there} ? {valid} : 0" if there else valid
+
+    @property
+    def edge_m(self) -> bool:
+        """Whether tiles do not divide the rows."""
+        return self.problem.m % self.config.tile_m != 0
+
+    @property
+    def edge_n(self) -> bool:
+        """Whether tiles do not divide the columns."""
+        return self.problem.n % self.config.tile_n != 0
+
+    @property
+    def edge_k(self) -> bool:
+        """Whether tiles do not divide the steps of the reduction."""
+        return self.problem.k % self.config.tile_k != 0

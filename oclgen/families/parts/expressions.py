@@ -1,0 +1,73 @@
+"""Pieces of OpenCL C that templates of several families write; they know no family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from oclgen.families.parts.epilogue import plus_residual
+from oclgen.render import VECTOR_WIDTHS, vector
+
+
+def lane(value: str, width: int, at: int) -> str:
+    """Return one lane of a vector `value` of `width` lanes; of width 1 the value itself."""
+    return value if width == 1 else f"{value}.s{at:x}"
+
+
+def vector_of(texts: Iterable[str]) -> str:
+    """Return the vector whose lanes are these; the text itself if it is one."""
+    lanes = list(texts)
+    return lanes[0] if len(lanes) == 1 else f"({vector(len(lanes))})({', '.join(lanes)})"
+
+
+def load(width: int, pointer: str) -> str:
+    """Return what loads `width` neighbours that are stored in the type of their registers."""
+    return f"*({pointer})" if width == 1 else f"vload{width}(0, {pointer})"
+
+
+def store(width: int, value: str, pointer: str) -> str:
+    """Return what stores `width` neighbours in the type of their registers, with no semicolon."""
+    return f"*({pointer}) = {value}" if width == 1 else f"vstore{width}({value}, 0, {pointer})"
+
+
+def read_item(width: int, item: str) -> str:
+    """Return what loads `width` neighbours of an array from this item of it on."""
+    return item if width == 1 else f"vload{width}(0, &{item})"
+
+
+def write_item(width: int, value: str, item: str) -> str:
+    """Return what stores `width` neighbours in an array from this item of it on."""
+    return f"{item} = {value}" if width == 1 else f"vstore{width}({value}, 0, &{item})"
+
+
+def store_result(width: int, value: str, place: str, residual: bool) -> str:
+    """Return the statement that stores results; a residual is added, and ACT applied, here."""
+    value = f"ACT({value}{plus_residual(residual, width, place)})" if residual else value
+    return f"STORE{width}({value}, {place});"
+
+
+def plus(offset: int) -> str:
+    """Return the text that adds an offset; none for 0."""
+    return f" + {offset}" if offset else ""
+
+
+def chunks(total: int, widest: int = VECTOR_WIDTHS[-1]) -> Iterator[tuple[int, int]]:
+    """Yield (start, width) of the widest vectors that make up `total` lanes."""
+    at = 0
+    for width in (w for w in reversed(VECTOR_WIDTHS) if w <= widest):
+        while total - at >= width:
+            yield at, width
+            at += width
+
+
+def branch(first: bool, columns: tuple[int, ...] | None) -> str:
+    """Return the condition under which a piece of code is for `column`; None: all others."""
+    if columns is None:
+        return "" if first else "else "
+    tests = " || ".join(f"column == {each}" for each in columns)
+    return f"{'' if first else 'else '}if ({tests}) "
+
+
+def below(*ends: tuple[str, str]) -> str:
+    """Return the condition that each place is below its end; none without ends."""
+    tests = " && ".join(f"{place} < {end}" for place, end in ends)
+    return f"if ({tests}) " if tests else ""
