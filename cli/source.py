@@ -74,10 +74,10 @@ def _limits(device: str | None) -> Limits:
 
 def _chosen(problem: Problem, device: str, where: str | None) -> tuple[str, Any]:
     from oclgen.opencl.device import select
-    from tuned_db import Chooser, open_store
+    from tuned_db import Chooser, open_if_any
 
     opened = select(device)
-    choice = Chooser(open_store(where), opened.info, opened.limits).choose(problem)
+    choice = Chooser(open_if_any(where), opened.info, opened.limits).choose(problem)
     return choice.family, choice.config
 
 
