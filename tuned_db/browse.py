@@ -120,6 +120,12 @@ def list_winners(
     return Page(found, _next([row["tuning_id"] for row in rows], limit))
 
 
+def count_winners(connection: Connection, wanted: Filter) -> int:
+    """Return how many winners `wanted` asks for."""
+    asked = winners().where(*wanted.conditions()).with_only_columns(func.count())
+    return int(connection.execute(asked).scalar_one())
+
+
 def find_winner(connection: Connection, tuning: int) -> Winner | None:
     """Return the winner of a tuning, None if there is no such tuning or nothing works there."""
     row = connection.execute(_with_ids().where(TuningRow.id == tuning)).mappings().first()
