@@ -106,7 +106,7 @@ def draw(chart: Chart | Bars, form: Literal["svg", "png"] = "svg") -> bytes:
             _draw_bars(axes, chart)
         else:
             _draw_series(axes, chart)
-        metadata = {"Title": _plain(chart.title)}
+        metadata: dict[str, str | None] = {"Title": _plain(chart.title)}
         if form == "svg":
             metadata |= dict.fromkeys(("Date", "Creator"))  # these differ from run to run
         figure.savefig(file, format=form, dpi=120, transparent=True, metadata=metadata)
