@@ -43,14 +43,13 @@ def _wanted(info: DeviceInfo) -> list[str]:
 
 def _write_plots(folder: Path, found: list[Section]) -> str:
     """Write the charts and say how many there are, or what is missing for them."""
-    from tuned_db.png import write_png
+    from tuned_db.charts import REMEDY, can_draw, draw
 
+    if not can_draw():
+        return f"no plots. {REMEDY}"
     count = 0
     for number, section in enumerate(found, start=1):
         for name, chart in zip(("peak", "parameters"), section.charts, strict=False):
-            try:
-                write_png(chart, folder / f"{name}_{number}.png")
-            except ImportError:
-                return "no PNG: pip install 'oclgen[report]'"
+            (folder / f"{name}_{number}.png").write_bytes(draw(chart, "png"))
             count += 1
     return f"{count} plots as PNG"

@@ -68,10 +68,10 @@ def _limits(device: str | None) -> Limits:
 
 def _chosen(problem: Problem, device: str, where: str | None) -> Variant:
     from oclgen.opencl.device import select
-    from tuned_db import Chooser, open_store
+    from tuned_db import Chooser, open_if_any
 
     opened = select(device)
-    return Chooser(open_store(where), opened.info, opened.limits).choose(problem).variant
+    return Chooser(open_if_any(where), opened.info, opened.limits).choose(problem).variant
 
 
 def _configured(problem: Problem, family: str | None, text: str | None) -> Variant:

@@ -7,7 +7,7 @@ from tuned_db.choose import Choice, Chooser, NoVariantError
 from tuned_db.database import DatabaseError
 from tuned_db.exchange import ImportFileError, read_records, write_records
 from tuned_db.record import Record, RecordError
-from tuned_db.store import DeviceStore, Merge, Store, open_existing, open_store
+from tuned_db.store import DeviceStore, Merge, Store, open_existing, open_if_any, open_store
 
 __all__ = [
     "Choice",
@@ -21,6 +21,7 @@ __all__ = [
     "RecordError",
     "Store",
     "open_existing",
+    "open_if_any",
     "open_store",
     "read_records",
     "write_records",

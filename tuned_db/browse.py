@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, select
 from oclgen.limits import DeviceInfo
 from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import Record, RecordError
-from tuned_db.rows import DEVICE, TRIALS, Query, record_of, winners
+from tuned_db.rows import DEVICE, KNOWN_PEAK, TRIALS, Query, record_of, winners
 
 Item = TypeVar("Item")
 
@@ -90,7 +90,13 @@ def find_device(connection: Connection, device: int) -> DeviceSummary | None:
 def _summaries() -> Query:
     trials = func.coalesce(func.sum(TRIALS), 0)
     return (
-        select(DeviceRow, func.count(TuningRow.id), func.count(TuningRow.winner_id), trials)
+        select(
+            DeviceRow,
+            *KNOWN_PEAK,
+            func.count(TuningRow.id),
+            func.count(TuningRow.winner_id),
+            trials,
+        )
         .outerjoin(TuningRow, TuningRow.device_id == DeviceRow.id)
         .group_by(DeviceRow.id)
     )
@@ -99,7 +105,9 @@ def _summaries() -> Query:
 def _summary(row: Any) -> DeviceSummary:
     info = DeviceInfo(**{name: getattr(row, name) for name in DEVICE})
     tunings, won, trials = row[-3:]
-    return DeviceSummary(row.id, info, row.peak_gflops, row.peak_gbytes, tunings, won, int(trials))
+    return DeviceSummary(
+        row.id, info, row.known_gflops, row.known_gbytes, tunings, won, int(trials)
+    )
 
 
 def list_winners(
@@ -110,6 +118,12 @@ def list_winners(
     rows = connection.execute(asked.order_by(TuningRow.id).limit(limit)).mappings().all()
     found = [winner for row in rows if (winner := _winner(dict(row)))]
     return Page(found, _next([row["tuning_id"] for row in rows], limit))
+
+
+def count_winners(connection: Connection, wanted: Filter) -> int:
+    """Return how many winners `wanted` asks for."""
+    asked = winners().where(*wanted.conditions()).with_only_columns(func.count())
+    return int(connection.execute(asked).scalar_one())
 
 
 def find_winner(connection: Connection, tuning: int) -> Winner | None:

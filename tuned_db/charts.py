@@ -1,36 +1,61 @@
-"""Charts as plain values, and their drawing as SVG without any script.
+"""Charts as plain values, and their drawing with matplotlib (extras `serve` and `report`).
 
-`tuned_db.analysis` and the caller decide what is drawn; `tuned_db.png` draws the same
-values as PNG.
+What is drawn is decided by `tuned_db.analysis` and by the callers. The background is transparent
+and text is grey, so that charts can be read on white and on dark pages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+import warnings
 from dataclasses import dataclass
-from html import escape
-from itertools import pairwise
-from math import ceil, floor, log10
-from typing import Literal
+from functools import lru_cache
+from importlib.util import find_spec
+from itertools import cycle, product
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal
 
-WIDTH, HEIGHT = 780, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 12, 30, 44
-LEGEND = 160
-"""Room on the right for the names of several series."""
-BAR = 22
-"""Height of one bar with its gap, in pixels."""
-LEAST = 1e-12
-"""On a logarithmic axis, what is less lies at the axis' end."""
-COLOURS = ("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#4b5563", "#db2777")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH, HEIGHT = 8.125, 3.3
+"""Inches of a chart: 780 pixels of a page are as wide."""
+BAR, FRAME = 0.24, 0.5
+"""Inches of a bar with its gap, and of what stands above and below all bars."""
+LEAST, MOST = 1e-12, 1e30
+"""A number beyond these has no place: a false record would flatten all others."""
+LONGEST = 48
+"""Characters of a text: a longer one would leave no room for the axes."""
+GREY = "#808080"
+COLOURS = ("#2f8fd0", "#e07b39", "#3aa76d", "#c44e52", "#9a6fd0", "#14a3a3", "#b8860b", "#e05fa0")
+MARKERS = ("o", "^", "s", "D")
+REMEDY = "Charts need matplotlib: pip install 'oclgen[report]'"
+"""What to tell where charts cannot be drawn."""
+SETTINGS: Any = {
+    "svg.fonttype": "none",  # text as text: it can be searched, and a browser has the fonts
+    "svg.hashsalt": "oclgen",  # the same file for the same values
+    "text.parse_math": False,  # a name may hold dollar signs
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9,
+    "text.color": GREY,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": GREY,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+_DRAWING = Lock()
+"""matplotlib's settings belong to the process, so one thread draws; others keep their cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points of one colour; `notes` are shown where a reader points at one."""
+    """Points of one colour, each (x, y)."""
 
     name: str
     points: tuple[tuple[float, float], ...]
-    notes: tuple[str, ...] = ()
     style: Literal["dots", "steps"] = "dots"
 
 
@@ -55,122 +80,93 @@ class Bars:
     unit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """A range of values and where it lies on the paper; `ticks` are values with their labels."""
-
-    low: float
-    high: float
-    log: bool
-    start: float
-    end: float
-
-    def at(self, value: float) -> float:
-        """Return the place of a value."""
-        low, high, place = self.low, self.high, value
-        if self.log:
-            low, high, place = log10(low), log10(high), log10(max(value, self.low))
-        return self.start + (self.end - self.start) * (place - low) / (high - low)
-
-    @property
-    def ticks(self) -> list[tuple[float, str]]:
-        """Five or so round values: powers of ten, or multiples of 1, 2 or 5 times one."""
-        if self.log:
-            first, last = round(log10(self.low)), round(log10(self.high))
-            every = max(1, ceil((last - first) / 6))
-            return [(10.0**e, f"1e{e}") for e in range(first, last + 1, every)]
-        step = _round_step(self.high / 5)
-        return [(n * step, f"{n * step:.4g}") for n in range(floor(self.high / step) + 1)]
+def can_draw() -> bool:
+    """Say whether matplotlib is installed."""
+    return find_spec("matplotlib") is not None
 
 
-def axis(values: Sequence[float], log: bool, start: float, end: float) -> Axis:
-    """Return an axis on which all of `values` have a place."""
+@lru_cache(maxsize=64)
+def draw(chart: Chart | Bars, form: Literal["svg", "png"] = "svg") -> bytes:
+    """Return the chart as a file; equal charts give equal bytes.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    height = FRAME + BAR * max(len(chart.bars), 1) if isinstance(chart, Bars) else HEIGHT
+    file = io.BytesIO()
+    with _DRAWING, rc_context(SETTINGS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # browsers have further fonts
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        axes = figure.add_subplot()
+        axes.set_title(_plain(chart.title), loc="left", fontweight="bold")
+        if isinstance(chart, Bars):
+            _draw_bars(axes, chart)
+        else:
+            _draw_series(axes, chart)
+        metadata: dict[str, str | None] = {"Title": _plain(chart.title)}
+        if form == "svg":
+            metadata |= dict.fromkeys(("Date", "Creator"))  # these differ from run to run
+        figure.savefig(file, format=form, dpi=120, transparent=True, metadata=metadata)
+    return file.getvalue()
+
+
+def _draw_bars(axes: Axes, chart: Bars) -> None:
+    values = [value if 0.0 <= value <= MOST else 0.0 for _, value in chart.bars]
+    drawn = axes.barh(range(len(values)), values, color=COLOURS[0])
+    axes.bar_label(drawn, [f"{value:.3g}{_plain(chart.unit)}" for value in values], padding=4)
+    axes.set_yticks(range(len(values)), [_plain(name) for name, _ in chart.bars])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.1 * max([*values, LEAST]))
+    axes.xaxis.set_visible(False)
+    axes.tick_params(left=False)
+    axes.spines["bottom"].set_visible(False)
+
+
+def _draw_series(axes: Axes, chart: Chart) -> None:
+    looks = cycle(product(MARKERS, COLOURS))
+    empty = True
+    axes.set(xlabel=_plain(chart.x), ylabel=_plain(chart.y))
+    for series, (marker, colour) in zip(chart.series, looks, strict=False):
+        points = [point for point in series.points if _has_place(chart, *point)]
+        xs, ys = zip(*points, strict=True) if points else ((), ())
+        label, empty = _plain(series.name), empty and not points
+        if series.style == "steps":
+            axes.step(xs, ys, where="post", color=colour, label=label)
+        else:
+            axes.scatter(xs, ys, s=18, alpha=0.7, color=colour, marker=marker, label=label)
+    _scale(axes, "x", chart.log_x and not empty)  # nothing has no logarithm
+    _scale(axes, "y", chart.log_y and not empty)
+    axes.grid(alpha=0.3)
+    if len(chart.series) > 1:
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+
+
+def _has_place(chart: Chart, x: float, y: float) -> bool:
+    return all(
+        (LEAST if log else 0.0) <= value <= MOST
+        for value, log in ((x, chart.log_x), (y, chart.log_y))
+    )
+
+
+def _scale(axes: Axes, name: Literal["x", "y"], log: bool) -> None:
+    """Set the scale of an axis, and its labels without mathematical markup."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis = axes.xaxis if name == "x" else axes.yaxis
+    axes.set(**{f"{name}scale": "log" if log else "linear"})
+    low, high = axis.get_view_interval()
     if not log:
-        return Axis(0.0, max([*values, 1e-9]) * 1.05, False, start, end)
-    positive = [value for value in values if value > LEAST] or [1.0]
-    low, high = floor(log10(min(positive))), ceil(log10(max(positive)))
-    return Axis(10.0**low, 10.0 ** max(high, low + 1), True, start, end)
+        axes.set(**{f"{name}lim": (0.0, None)})
+    elif high < 100 * low:  # powers of ten would label one or two places
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
-def _round_step(rough: float) -> float:
-    power = 10.0 ** floor(log10(rough))
-    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
-
-
-def svg(chart: Chart | Bars) -> str:
-    """Return the chart as an `<svg>` element; every text in it is escaped."""
-    parts = list(_bars(chart) if isinstance(chart, Bars) else _axes_and_series(chart))
-    height = TOP + BAR * len(chart.bars) + 8 if isinstance(chart, Bars) else HEIGHT
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12" '
-        f'fill="#1f2937"><title>{escape(chart.title)}</title>'
-        f'<text x="{LEFT}" y="18" font-weight="bold">{escape(chart.title)}</text>'
-        f"{chr(10).join(parts)}</svg>"
-    )
-
-
-def _axes_and_series(chart: Chart) -> Iterator[str]:
-    xs = [x for series in chart.series for x, _ in series.points]
-    ys = [y for series in chart.series for _, y in series.points]
-    right = WIDTH - (LEGEND if len(chart.series) > 1 else RIGHT)
-    across = axis(xs, chart.log_x, LEFT, right)
-    up = axis(ys, chart.log_y, HEIGHT - BOTTOM, TOP)
-    for value, label in across.ticks:
-        yield _line(across.at(value), up.start, across.at(value), up.end)
-        yield _text(across.at(value), HEIGHT - BOTTOM + 16, label, "middle")
-    for value, label in up.ticks:
-        yield _line(across.start, up.at(value), across.end, up.at(value))
-        yield _text(LEFT - 6, up.at(value) + 4, label, "end")
-    yield _text((LEFT + right) / 2, HEIGHT - 8, chart.x, "middle")
-    yield (
-        f'<text transform="translate(14 {(TOP + HEIGHT - BOTTOM) / 2:.0f}) rotate(-90)" '
-        f'text-anchor="middle">{escape(chart.y)}</text>'
-    )
-    for number, series in enumerate(chart.series):
-        colour = COLOURS[number % len(COLOURS)]
-        yield from _points(series, across, up, colour)
-        if len(chart.series) > 1:
-            place = TOP + 14 * number + 8
-            yield f'<circle cx="{right + 12}" cy="{place - 4}" r="4" fill="{colour}"/>'
-            yield _text(right + 20, place, series.name, "start")
-
-
-def _points(series: Series, across: Axis, up: Axis, colour: str) -> Iterator[str]:
-    places = [(across.at(x), up.at(y)) for x, y in series.points]
-    if series.style == "steps" and places:
-        corners = [places[0]]
-        for (_, before), (x, y) in pairwise(places):
-            corners += [(x, before), (x, y)]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-        yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
-    for number, (x, y) in enumerate(places):
-        note = series.notes[number] if number < len(series.notes) else ""
-        hint = f"<title>{escape(note)}</title>" if note else ""
-        yield (
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}" fill-opacity="0.7">'
-            f"{hint}</circle>"
-        )
-
-
-def _bars(chart: Bars) -> Iterator[str]:
-    left = WIDTH // 3
-    room = WIDTH - left - 90
-    most = max([value for _, value in chart.bars] + [1e-9])
-    for number, (name, value) in enumerate(chart.bars):
-        top = TOP + BAR * number
-        length = max(room * value / most, 1.0)
-        yield _text(left - 6, top + 14, name, "end")
-        yield (
-            f'<rect x="{left}" y="{top + 2}" width="{length:.1f}" height="{BAR - 6}" '
-            f'fill="{COLOURS[0]}"/>'
-        )
-        yield _text(left + length + 6, top + 14, f"{value:.3g}{chart.unit}", "start")
-
-
-def _line(x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="#e5e7eb"/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+def _plain(text: str) -> str:
+    """Return a text without what XML or a font cannot hold, and not too long."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in text[: LONGEST + 1])
+    return shown if len(shown) <= LONGEST else f"{shown[:-2]}…"

@@ -36,9 +36,10 @@ def write_records(records: Iterable[Record], stream: IO[bytes]) -> int:
 
 
 def read_records(name: str, stream: IO[bytes], *, check: bool = True) -> list[Record]:
-    """Return the records that `write_records` wrote; `name` is for messages.
+    """Return the records that `write_records` wrote, one file or several joined.
 
-    With `check`, configs of this generator version must fit their families; see `Record.check`.
+    `name` is for messages. With `check`, configs of this generator version must fit their
+    families; see `Record.check`.
 
     Raises:
         ImportFileError: the schema line or a record is wrong; the message has the line's number.
@@ -48,7 +49,7 @@ def read_records(name: str, stream: IO[bytes], *, check: bool = True) -> list[Re
     try:
         for number, raw in enumerate(_lines(stream), start=1):
             line = _text(raw)
-            if number == 1:
+            if number == 1 or line.startswith('{"format"'):  # where files were joined
                 _check_schema(line)
             else:
                 records.append(Record.from_line(line))

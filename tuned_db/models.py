@@ -20,7 +20,9 @@ class Base(DeclarativeBase):
 class DeviceRow(Base):
     """A device as `oclgen.limits.DeviceInfo` has it; another driver is another row.
 
-    The peaks are what `oclgen.measuring.peak` measured there: fp32 GFLOP/s, and GB/s of a copy.
+    The peaks are what `oclgen.measuring.peak` measured here at best: fp32 GFLOP/s, and GB/s of a
+    copy. The claimed ones are the largest that records from elsewhere give; they are shown only
+    where nothing was measured here, and never become a peak that was.
     """
 
     __tablename__ = "oclgen_devices"
@@ -42,6 +44,8 @@ class DeviceRow(Base):
     compute_units: Mapped[int]
     peak_gflops: Mapped[float | None] = mapped_column(Float)
     peak_gbytes: Mapped[float | None] = mapped_column(Float)
+    claimed_gflops: Mapped[float | None] = mapped_column(Float)
+    claimed_gbytes: Mapped[float | None] = mapped_column(Float)
 
 
 class TuningRow(Base):

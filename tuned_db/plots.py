@@ -22,12 +22,10 @@ def peak_chart(records: Iterable[Record]) -> Chart:
     known = [(record, rate) for record in records if (rate := rate_of(record))]
     relative = bool(known) and all(rate.of_peak is not None for _, rate in known)
     points: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    notes: dict[str, list[str]] = defaultdict(list)
     for record, rate in known:
         height = (rate.of_peak or 0.0) if relative else rate.gflops
         points[record.family].append((float(rate.flops), height))
-        notes[record.family].append(f"{record.problem}: {record.ms:.4g} ms, {rate.gflops:.4g}")
-    series = [Series(name, tuple(points[name]), tuple(notes[name])) for name in sorted(points)]
+    series = [Series(name, tuple(points[name])) for name in sorted(points)]
     unit = "part of the fp32 peak" if relative else "GFLOP/s"
     title = "Winners: how near the peak" if relative else "Winners: rate (peak unknown)"
     return Chart(title, "floating-point operations of the problem", unit, tuple(series), log_x=True)
@@ -39,13 +37,8 @@ def progress_chart(trials: Sequence[MeasurementRow]) -> Chart:
     best = tuple((float(number), ms) for number, ms in best_over_trials(times))
     if best:
         best = (*best, (float(len(times)), best[-1][1]))
-    dots = [(float(n), trial) for n, trial in enumerate(trials, start=1) if trial.ms is not None]
-    measured = Series(
-        "measured",
-        tuple((number, trial.ms or 0.0) for number, trial in dots),
-        tuple(f"{trial.family} {trial.config}: {trial.ms:.4g} ms" for _, trial in dots),
-    )
-    series = (measured, Series("best so far", best, style="steps"))
+    dots = ((float(number), ms) for number, ms in enumerate(times, start=1) if ms is not None)
+    series = (Series("measured", tuple(dots)), Series("best so far", best, style="steps"))
     return Chart("Best over trials", "trial", "ms", series, log_y=True)
 
 

@@ -1,4 +1,4 @@
-"""A report on what was tuned: one HTML file that needs nothing else, and its charts for PNG.
+"""A report on what was tuned: one HTML file that needs nothing else, its charts inside.
 
 It is written from what `tuned_db.browse` returns; which problems should have been tuned is told
 by the caller, since the search knows.
@@ -6,6 +6,7 @@ by the caller, since the search knows.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from sqlalchemy import Connection
 from oclgen.limits import DeviceInfo
 from tuned_db import browse
 from tuned_db.analysis import Effect, Rate, effects, rate_of
-from tuned_db.charts import Bars, Chart, svg
+from tuned_db.charts import REMEDY, Bars, Chart, can_draw, draw
 from tuned_db.html import render, style
 from tuned_db.plots import importance_chart, peak_chart, variants_of
 from tuned_db.store import Store
@@ -54,9 +55,19 @@ def sections(store: Store, wanted: Wanted, text: str = "") -> list[Section]:
 
 
 def to_html(found: list[Section]) -> str:
-    """Return the report as one HTML page; it names no file, host or person."""
-    pairs = [(section, [svg(chart) for chart in section.charts]) for section in found]
-    return render("report", style=style(), sections=pairs)
+    """Return the report as one HTML page; it names no file, host or person.
+
+    Without matplotlib it has its tables, and says what to install for the charts.
+    """
+    drawn = can_draw()
+    pairs = [(section, _inside(section.charts) if drawn else []) for section in found]
+    return render("report", style=style(), sections=pairs, remedy="" if drawn else REMEDY)
+
+
+def _inside(charts: list[Chart | Bars]) -> list[tuple[str, str]]:
+    """Return charts as addresses that hold the drawing itself, with their titles."""
+    texts = [(b64encode(draw(chart)).decode(), chart.title) for chart in charts]
+    return [(f"data:image/svg+xml;base64,{text}", f"Chart: {title}") for text, title in texts]
 
 
 def _texts(device: DeviceInfo) -> str:

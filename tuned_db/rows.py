@@ -46,6 +46,11 @@ RECORDED = tuple(name for name in MEASURED if name in Record.__dataclass_fields_
 """The columns of a measurement that are fields of a record, too."""
 TRIALS = case((TuningRow.claimed > TuningRow.trials, TuningRow.claimed), else_=TuningRow.trials)
 """The variants that were tried for a tuning here or where a record came from."""
+KNOWN_PEAK = (
+    func.coalesce(DeviceRow.peak_gflops, DeviceRow.claimed_gflops).label("known_gflops"),
+    func.coalesce(DeviceRow.peak_gbytes, DeviceRow.claimed_gbytes).label("known_gbytes"),
+)
+"""A device's peak as it was measured here, else as records from elsewhere claim it."""
 RUNNERS_UP = 64
 """Most measurements of a problem that are read beside its winners."""
 _PLACE = (
@@ -53,8 +58,7 @@ _PLACE = (
     TuningRow.generator,
     TuningRow.cache,
     TRIALS.label("trials"),
-    DeviceRow.peak_gflops,
-    DeviceRow.peak_gbytes,
+    *KNOWN_PEAK,
     *(getattr(DeviceRow, name) for name in DEVICE),
 )
 
@@ -173,16 +177,22 @@ def raise_count(connection: Connection, tuning: int, **counts: int) -> None:
         connection.execute(update(TuningRow).where(*where).values({name: count}))
 
 
-def set_peak(
-    connection: Connection, info: DeviceInfo, peak: tuple[float, float], *, replace: bool
+def raise_peak(
+    connection: Connection,
+    info: DeviceInfo,
+    gflops: float | None,
+    gbytes: float | None,
+    *,
+    claimed: bool = False,
 ) -> None:
-    """Keep what a device reaches at most; with `replace` also where less is known already."""
+    """Keep what a device reaches at most, where less was measured here or, `claimed`, said."""
     _row_id(connection, DeviceRow, asdict(info))
-    for name, value in zip(("peak_gflops", "peak_gbytes"), peak, strict=True):
-        known = getattr(DeviceRow, name)
-        lower = known.is_(None) | (known < value) if replace else known.is_(None)
-        statement = update(DeviceRow).where(*is_device(info), lower)
-        connection.execute(statement.values({name: value}))
+    kind = "claimed" if claimed else "peak"
+    for name, value in ((f"{kind}_gflops", gflops), (f"{kind}_gbytes", gbytes)):
+        if value is not None:
+            known = getattr(DeviceRow, name)
+            lower = update(DeviceRow).where(*is_device(info), known.is_(None) | (known < value))
+            connection.execute(lower.values({name: value}))
 
 
 def add_here(connection: Connection, tuning: int, row: dict[str, Any]) -> int:
@@ -334,7 +344,7 @@ def record_of(values: dict[str, Any]) -> Record:
         RecordError, TypeError: the row holds none.
     """
     device = DeviceInfo(**{name: values.pop(name) for name in DEVICE})
-    gflops, gbytes = values.pop("peak_gflops"), values.pop("peak_gbytes")
+    gflops, gbytes = values.pop("known_gflops"), values.pop("known_gbytes")
     values["peak"] = None if gflops is None or gbytes is None else (gflops, gbytes)
     values["samples"] = tuple(values["samples"])
     return Record(device=device, **values)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
@@ -21,7 +22,7 @@ from oclgen.measurement import Cache, Measurement
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db import rows
-from tuned_db.database import Database, locate, open_database
+from tuned_db.database import ENVIRONMENT, Database, locate, open_database
 from tuned_db.digests import digest_of
 from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import Record, json_object
@@ -46,6 +47,18 @@ def open_existing(where: str | os.PathLike[str] | None = None) -> Store:
         DatabaseError: there is none, or it cannot be opened.
     """
     return Store(open_database(locate(where), create=False))
+
+
+def open_if_any(where: str | os.PathLike[str] | None = None) -> Store | None:
+    """Open a database as `open_existing` does; None if none is named and the user has none yet.
+
+    Raises:
+        DatabaseError: `where` or $OCLGEN_DB names one that is not there, or it cannot be opened.
+    """
+    url = locate(where)
+    if not where and not os.environ.get(ENVIRONMENT) and not Path(str(url.database)).is_file():
+        return None
+    return Store(open_database(url, create=False))
 
 
 @dataclass(frozen=True)
@@ -174,10 +187,10 @@ class DeviceStore:
         The best that is known stays: what else a machine does only lowers what is measured.
         """
         with self._database.writing() as connection:
-            rows.set_peak(connection, self._info, (gflops, gbytes), replace=True)
+            rows.raise_peak(connection, self._info, gflops, gbytes)
 
     def peak(self) -> tuple[float, float] | None:
-        """Return the best GFLOP/s and GB/s that are known of the device, None if nothing is."""
+        """Return the best GFLOP/s and GB/s that were measured here, None if nothing was."""
         asked = select(DeviceRow.peak_gflops, DeviceRow.peak_gbytes)
         with self._database.reading() as connection:
             found = connection.execute(asked.where(*rows.is_device(self._info))).first()
@@ -279,6 +292,6 @@ def _merge(connection: Connection, record: Record, origin: str) -> bool:
     key = (record.device, record.generator, record.problem, record.cache)
     tuning = rows.tuning_id(connection, *key)
     if record.peak is not None:
-        rows.set_peak(connection, record.device, record.peak, replace=False)
+        rows.raise_peak(connection, record.device, *record.peak, claimed=bool(origin))
     rows.raise_count(connection, tuning, **{"claimed" if origin else "trials": record.trials})
     return bool(rows.take(connection, tuning, rows.columns_of_record(record, origin)))

@@ -56,6 +56,7 @@ class _Copy:
 
     info: DeviceInfo
     peak: tuple[float | None, float | None]
+    claimed_peak: tuple[float | None, float | None]
     tuning: dict[str, Any]
     row: dict[str, Any]
     wins: bool
@@ -84,9 +85,8 @@ def _take(
     """
     tuning = rows.tuning_id(connection, *key)
     first = copies[0]
-    gflops, gbytes = first.peak
-    if gflops is not None and gbytes is not None:
-        rows.set_peak(connection, first.info, (gflops, gbytes), replace=False)
+    rows.raise_peak(connection, first.info, *first.peak, claimed=not trusted)
+    rows.raise_peak(connection, first.info, *first.claimed_peak, claimed=True)
     won = []
     for one in copies:
         if not one.row["origin"] and not trusted:
@@ -109,6 +109,7 @@ def _batches(source: Store) -> Iterator[list[_Copy]]:
             *(getattr(MeasurementRow, name) for name in MEASURED),
             *(getattr(TuningRow, name) for name in _TUNING),
             *(DeviceRow.peak_gflops, DeviceRow.peak_gbytes),
+            *(DeviceRow.claimed_gflops, DeviceRow.claimed_gbytes),
             *(getattr(DeviceRow, name) for name in rows.DEVICE),
         )
         .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
@@ -130,6 +131,7 @@ def _copy(values: dict[str, Any]) -> _Copy:
     return _Copy(
         DeviceInfo(**{name: values[name] for name in rows.DEVICE}),
         (values["peak_gflops"], values["peak_gbytes"]),
+        (values["claimed_gflops"], values["claimed_gbytes"]),
         {name: values[name] for name in _TUNING},
         {name: values[name] for name in MEASURED},
         values["id"] == values["winner_id"],
@@ -184,7 +186,7 @@ def prune(store: Store, what: Prune, *, dry_run: bool = False) -> int:
 
 
 def _repair(connection: Connection) -> None:
-    """Crown where a winner is gone, and drop tunings and devices of which nothing is left."""
+    """Crown where a winner is gone; drop tunings, devices and claims of which nothing is left."""
     kept = exists().where(MeasurementRow.tuning_id == TuningRow.id)
     connection.execute(delete(TuningRow).where(~kept))
     connection.execute(
@@ -192,6 +194,12 @@ def _repair(connection: Connection) -> None:
     )
     claims = exists().where(MeasurementRow.tuning_id == TuningRow.id, MeasurementRow.origin != "")
     connection.execute(update(TuningRow).where(~claims).values(claimed=0))
+    theirs = select(TuningRow.device_id).join(
+        MeasurementRow, MeasurementRow.tuning_id == TuningRow.id
+    )
+    theirs = theirs.where(MeasurementRow.origin != "")
+    unclaimed = update(DeviceRow).where(DeviceRow.id.not_in(theirs))
+    connection.execute(unclaimed.values(claimed_gflops=None, claimed_gbytes=None))
     crowned = exists().where(MeasurementRow.id == TuningRow.winner_id)
     orphans = select(TuningRow.id).where(TuningRow.winner_id.is_not(None), ~crowned)
     for tuning in connection.execute(orphans).scalars().all():

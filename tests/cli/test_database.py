@@ -120,6 +120,32 @@ def test_devices_and_doctor_speak_json(
     assert any(one["what"].startswith("device") for one in found)
 
 
+def test_reading_makes_no_database(
+    run: Run, any_device: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oclgen_cli.doctor._torch", tuple)  # its shim takes long to compile
+    missing = tmp_path / "folder" / "mistyped.sqlite"
+    findings = json.loads(run("doctor", "--json", "--db", str(missing)).output)
+    (found,) = [one for one in findings if one["what"] == "database"]
+    assert (found["verdict"], str(missing) in found["found"]) == ("fail", True)
+    refused = run("show-source", SQUARE.key(), "--device", "0", "--db", str(missing))
+    assert (refused.exit_code, str(missing) in refused.stderr) == (1, True)
+    assert not missing.parent.exists()
+
+
+def test_a_user_without_a_database_gets_none_by_reading(
+    run: Run, any_device: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oclgen_cli.doctor._torch", tuple)  # its shim takes long to compile
+    monkeypatch.delenv("OCLGEN_DB")
+    monkeypatch.setattr("tuned_db.database.user_data_path", lambda _: tmp_path / "data")
+    findings = json.loads(run("doctor", "--json").output)
+    (found,) = [one for one in findings if one["what"] == "database"]
+    assert (found["verdict"], found["found"][:8]) == ("ok", "none yet")
+    assert run("show-source", SQUARE.key(), "--device", "0").exit_code == 0
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_tuning_speaks_json_and_notes_the_peak(process: Process, any_device: None) -> None:
     done = process("tune", "--gemm", "24x16x8", "--trials", "1", "--json")
     (result,) = json.loads(done.stdout)

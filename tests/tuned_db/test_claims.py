@@ -19,7 +19,7 @@ from tests.tuned_db.tuned_samples import (
     variant,
 )
 from tuned_db import Chooser, Record, Store, open_store, read_records, write_records
-from tuned_db.upkeep import Prune, prune
+from tuned_db.upkeep import Prune, absorb, prune
 
 WRONG = Measurement(invalidity="correctness", reason="error 0.7")
 
@@ -103,9 +103,42 @@ def test_the_peak_travels_and_is_not_overwritten(store: Store, tmp_path: Path) -
     other.of(INFO).note_peak(900.0, 190.0)  # measured on a machine that had other work to do
     stream.seek(0)
     other.merge(read_records("export", stream))
-    assert [one.peak for one in other.all_winners()] == [(1000.0, 190.0)]
-    assert other.of(INFO).peak() == (1000.0, 190.0)
+    assert [one.peak for one in other.all_winners()] == [(900.0, 190.0)]
+    other.of(INFO).note_peak(950.0, 180.0)
+    assert other.of(INFO).peak() == (950.0, 190.0)
     assert other.of(replace(INFO, name="another")).peak() is None
+
+
+@pytest.mark.parametrize("by", ["push", "merge"])
+def test_a_false_peak_from_elsewhere_does_not_stay(store: Store, tmp_path: Path, by: str) -> None:
+    """It is shown until the device is measured here, and goes with the claims that brought it."""
+    false = replace(record(), peak=(1e11, 1e11))
+    if by == "push":
+        store.merge([false], origin="push by mallory")
+    else:
+        theirs = open_store(tmp_path / "theirs.sqlite")
+        theirs.merge([false], origin="")
+        absorb(store, theirs)
+    assert [one.peak for one in store.all_winners()] == [(1e11, 1e11)]
+    mine = store.of(INFO)
+    assert mine.peak() is None  # a tuning would hold it against what it measures
+    mine.record(SQUARE, FAMILY, config(item_m=4), timed(1.0))
+    prune(store, Prune(claims=True))
+    assert [one.peak for one in store.all_winners()] == [None]
+    mine.note_peak(1000.0, 100.0)
+    store.merge([false], origin="push by mallory")
+    assert mine.peak() == (1000.0, 100.0)
+    assert [one.peak for one in store.all_winners()] == [(1000.0, 100.0)]
+
+
+def test_a_peak_measured_on_this_machine_stays_one_in_a_trusted_merge(
+    store: Store, tmp_path: Path
+) -> None:
+    other = open_store(tmp_path / "other.sqlite")
+    other.merge([replace(record(), peak=(1e11, 1e11))])
+    other.of(INFO).note_peak(1000.0, 100.0)
+    absorb(store, other, trusted=True)
+    assert store.of(INFO).peak() == (1000.0, 100.0)
 
 
 def test_the_history_has_every_success_and_no_failure(store: Store) -> None:

@@ -67,6 +67,16 @@ def test_caches_seed_conditions_and_digest_travel(tmp_path: Path) -> None:
     assert other.of(INFO, "cold").winner(SQUARE) == kept
 
 
+def test_joined_files_are_one() -> None:
+    """The pages of a service, one behind the other, are joined so."""
+    first, second = record(), record(GemmProblem(1, 2, 3))
+    joined = export([first]) + export([second])
+    assert read_records("x", io.BytesIO(joined)) == [first, second]
+    newer = joined + SCHEMA_LINE.replace("3", "4").encode()
+    with pytest.raises(ImportFileError, match=r"line 5: the file has schema 4"):
+        read_records("x", io.BytesIO(newer))
+
+
 @pytest.mark.parametrize(("schema", "later"), [(1, 5), (2, 4)])
 def test_older_files_are_read(schema: int, later: int) -> None:
     (line,) = lines(record(digest=None, peak=(2.0, 1.0)))

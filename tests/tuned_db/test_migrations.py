@@ -139,6 +139,18 @@ def test_the_winner_of_a_duel_stands(old: sa.Connection, url: str) -> None:
         assert connection.execute(asked).scalars().all() == [FIRST + 2]
 
 
+@pytest.mark.parametrize(("origin", "kept"), [("", (1000.0, 100.0)), ("import", None)])
+def test_a_peak_that_may_have_come_with_a_claim_becomes_one(
+    old: sa.Connection, url: str, origin: str, kept: tuple[float, float] | None
+) -> None:
+    old.execute(sa.text("UPDATE oclgen_devices SET peak_gflops = 1000, peak_gbytes = 100"))
+    add_tuning(old, 1, winner=1)
+    add(old, 1, item_m=1, ms=2.0, origin=origin)
+    store = opened(old, url)
+    assert store.of(INFO).peak() == kept
+    assert [one.peak for one in store.all_winners()] == [(1000.0, 100.0)]
+
+
 def _failure() -> Any:
     from oclgen.measurement import Measurement
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import socket
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,7 @@ from tests.tuned_db.service_runs import GENEROUS, serving
 from tuned_db import Chooser, DatabaseError, Record, Store, open_store, write_records
 from tuned_db.exchange import SCHEMA_LINE
 from tuned_db.models import MEASURED
-from tuned_db.service import guard
+from tuned_db.service import drawings, guard
 from tuned_db.service.app import create_app
 from tuned_db.service.client import Client, ServiceError
 from tuned_db.service.guard import Buckets, Limits
@@ -215,10 +216,60 @@ def test_wrong_questions_are_refused(web: TestClient, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/devices/7", "/tunings/7", "/api/v1/winners/7/trials", "/x", "/style.css/../x"]
+    "path",
+    [
+        "/devices/7",
+        "/tunings/7",
+        "/api/v1/winners/7/trials",
+        "/x",
+        "/style.css/../x",
+        "/devices/7/peak.svg",
+        "/tunings/7/progress.svg",
+        "/tunings/7/parameters.svg",
+    ],
 )
 def test_what_is_not_there_is_404(web: TestClient, path: str) -> None:
     assert web.get(path).status_code == 404
+
+
+CHARTS = ("/devices/1/peak.svg", "/tunings/1/progress.svg", "/tunings/1/parameters.svg")
+
+
+@pytest.mark.parametrize("path", CHARTS)
+def test_a_chart_is_drawn_once_and_kept_by_browsers(
+    web: TestClient, shelf: Store, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    pytest.importorskip("matplotlib")
+    shelf.merge([record()])
+    first = web.get(path)
+    assert first.headers["content-type"] == "image/svg+xml"
+    assert first.headers["cache-control"] == "max-age=60"
+    assert first.headers.get_list("content-security-policy") == [drawings.CSP]
+    monkeypatch.setattr(drawings, "draw", lambda chart: pytest.fail("it is drawn again"))
+    for known in (first.headers["etag"], f'"other", W/{first.headers["etag"]}'):
+        again = web.get(path, headers={"If-None-Match": known})
+        assert (again.status_code, again.content) == (304, b"")
+    monkeypatch.undo()
+    shelf.of(INFO).record(SQUARE, FAMILY, config(item_m=2), timed(0.5))
+    shelf.of(INFO).record(SQUARE, FAMILY, config(item_m=4), timed(0.4))
+    later = web.get(path, headers={"If-None-Match": first.headers["etag"]})
+    assert later.status_code == 200
+    assert later.content != first.content
+
+
+def test_without_matplotlib_pages_say_what_to_install(
+    web: TestClient, shelf: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf.merge([record()])
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for path in ("/devices/1", "/tunings/1"):
+        answer = web.get(path)
+        assert answer.status_code == 200
+        assert "Charts need matplotlib: pip install" in answer.text
+        assert "<table" in answer.text
+        assert "<img" not in answer.text
+    refused = web.get("/devices/1/peak.svg")
+    assert (refused.status_code, "pip install" in refused.text) == (404, True)
 
 
 def test_pages_follow_each_other_and_miss_nothing(web: TestClient, shelf: Store) -> None:
@@ -232,6 +283,8 @@ def test_pages_follow_each_other_and_miss_nothing(web: TestClient, shelf: Store)
     first = web.get("/api/v1/records?limit=20&kind=gpu")
     assert first.links["next"]["url"] == "/api/v1/records?limit=20&kind=gpu&after=20"
     assert web.get(first.links["next"]["url"]).content.count(b"\n") == 1 + 5
+    assert first.headers["total-records"] == "25"  # a file of 20 does not say that it is a part
+    assert web.get("/api/v1/records?kind=cpu").headers["total-records"] == "0"
 
 
 def test_filters_narrow_what_is_listed(web: TestClient, shelf: Store) -> None:

@@ -147,7 +147,7 @@ def router(store: Store) -> APIRouter:
     )(_trials(store))
     api.get(
         "/records",
-        summary="Winners as an export file; the header Link names the next page",
+        summary="Winners as an export file; Link names the next page, Total-Records counts all",
         response_class=Response,
         responses={200: {"content": RECORDS, "description": "JSON lines"}},
     )(_export(store))
@@ -240,9 +240,10 @@ def _export(store: Store) -> Callable[..., Any]:
         wanted = browse.Filter(architecture=architecture, kind=kind)
         with store.database.reading() as connection:
             page = browse.list_winners(connection, wanted, after, limit)
+            total = browse.count_winners(connection, wanted)
         stream = io.BytesIO()
         write_records((one.record for one in page.items), stream)
-        headers = {}
+        headers = {"Total-Records": str(total)}
         if page.next is not None:
             following = request.url.include_query_params(after=page.next)
             headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'

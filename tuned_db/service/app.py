@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from tuned_db.database import DatabaseError
-from tuned_db.service import api, pages
+from tuned_db.service import api, drawings, pages
 from tuned_db.service.guard import Guard, Limits
 from tuned_db.store import Store
 
@@ -33,6 +33,7 @@ def create_app(store: Store, limits: Limits | None = None) -> FastAPI:
     )
     app.include_router(api.router(store))
     app.include_router(pages.router(store))
+    app.include_router(drawings.router(store))
     app.add_middleware(Guard, limits=limits or Limits())
     app.add_exception_handler(DatabaseError, _unavailable)
     return app

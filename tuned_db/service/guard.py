@@ -16,7 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MOST_CLIENTS = 10_000
 """Addresses whose rate is remembered; the one that was quiet for longest is forgotten first."""
 HEADERS = [
-    (b"content-security-policy", b"default-src 'none'; style-src 'self'; form-action 'self'"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; img-src 'self'; style-src 'self'; form-action 'self'",
+    ),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
@@ -82,7 +85,9 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *HEADERS]
+                given = list(message.get("headers", []))
+                own = {name.lower() for name, _ in given}  # a route may know better
+                message["headers"] = given + [one for one in HEADERS if one[0] not in own]
             await send(message)
 
         try:

@@ -14,16 +14,16 @@ from fastapi.responses import HTMLResponse
 
 from oclgen.families import FAMILIES
 from tuned_db import browse
-from tuned_db.analysis import effects, rate_of
-from tuned_db.charts import svg
+from tuned_db.analysis import rate_of
+from tuned_db.charts import REMEDY, can_draw
 from tuned_db.html import render, style
-from tuned_db.plots import importance_chart, peak_chart, progress_chart, variants_of
 from tuned_db.service.api import After, Key, Text, Word
+from tuned_db.service.drawings import CHARTED
 from tuned_db.store import Store
 
 PAGE = 50
-CHARTED = 1000
-"""Most winners or trials that a chart shows: more would be no clearer, and cost time."""
+Charts = list[tuple[str, str]]
+"""Address of each chart of a page, and what it shows."""
 
 
 def router(store: Store) -> APIRouter:
@@ -57,21 +57,21 @@ def _device(store: Store) -> Callable[..., Any]:
         with store.database.reading() as connection:
             summary = browse.find_device(connection, key)
             page = browse.list_winners(connection, wanted, after, PAGE)
-            charted = browse.list_winners(connection, wanted, 0, CHARTED)
         if summary is None:
             raise HTTPException(404, f"there is no device {key}")
-        query = {"op": op, "family": family, "text": text, "after": page.next}
+        query = {"op": op, "family": family, "text": text}
+        chart = f"/devices/{key}/peak.svg?{urlencode(query)}"
         return render(
             "device",
             title=summary.device.name,
             summary=summary,
-            chart=svg(peak_chart(winner.record for winner in charted.items)),
+            **_charted([(chart, "Chart: how near the peak the winners below are")]),
             rows=[(winner, rate_of(winner.record)) for winner in page.items],
             op=op,
             family=family,
             text=text,
             families=list(FAMILIES),
-            more=f"/devices/{key}?{urlencode(query)}" if page.next else "",
+            more=f"/devices/{key}?{urlencode(query | {'after': page.next})}" if page.next else "",
         )
 
     return device
@@ -82,19 +82,25 @@ def _tuning(store: Store) -> Callable[..., Any]:
         with store.database.reading() as connection:
             winner = browse.find_winner(connection, key)
             page = browse.list_trials(connection, key, after, PAGE)
-            charted = browse.list_trials(connection, key, 0, CHARTED).items
         if winner is None:
             raise HTTPException(404, f"there is no winner {key}")
-        found = effects([variants_of(charted)])
-        charts = [progress_chart(charted)] + ([importance_chart(found)] if found else [])
+        charts = [
+            (f"/tunings/{key}/progress.svg", "Chart: the best time over the trials below"),
+            (f"/tunings/{key}/parameters.svg", "Chart: what explains the differences of times"),
+        ]
         return render(
             "tuning",
             title=winner.record.problem,
             winner=winner,
             rate=rate_of(winner.record),
-            charts=[svg(chart) for chart in charts],
-            shown=len(charted),
+            **_charted(charts),
+            most=CHARTED,
             page=page,
         )
 
     return tuning
+
+
+def _charted(charts: Charts) -> dict[str, Any]:
+    """Return a page's charts; without matplotlib none, and what to install."""
+    return {"charts": charts, "remedy": ""} if can_draw() else {"charts": [], "remedy": REMEDY}

@@ -1,6 +1,6 @@
 <%doc>
-One device and its winners. Values: title; summary (tuned_db.browse.DeviceSummary); chart (SVG
-text, escaped by its maker); rows (pairs of tuned_db.browse.Winner and tuned_db.analysis.Rate or
+One device and its winners. Values: title; summary (tuned_db.browse.DeviceSummary); charts,
+remedy (charts.html.mako); rows (pairs of tuned_db.browse.Winner and tuned_db.analysis.Rate or
 None); op, family, text (the filter that is set); families (names to choose from); more (address
 of the next page, or "").
 </%doc>
@@ -8,7 +8,7 @@ of the next page, or "").
 <p>${summary.device.vendor}, ${summary.device.architecture}; ${summary.device.runtime},
 ${summary.device.runtime_version}, driver ${summary.device.driver_version}.
 ${summary.winners} winners of ${summary.tunings} tunings, ${summary.trials} trials.</p>
-${chart | n}
+<%include file="charts.html.mako"/>
 <h2>Winners</h2>
 <form method="get">
 <select name="op" aria-label="operation">

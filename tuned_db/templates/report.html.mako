@@ -1,6 +1,6 @@
 <%doc>
 The report, one file that needs nothing else. Values: style (CSS);
-sections (pairs of tuned_db.report.Section and its charts as SVG, escaped by their maker).
+sections (pairs of tuned_db.report.Section and its charts as charts.html.mako has them); remedy.
 </%doc>
 <!doctype html>
 <html lang="en">
@@ -24,9 +24,7 @@ peak unknown: the next <code>oclgen tune</code> notes it.
 measured peak ${f"{section.summary.peak_gflops:.0f}"} GFLOP/s fp32, ${f"{section.summary.peak_gbytes or 0:.0f}"} GB/s.
 % endif
 ${section.summary.winners} winners, ${section.summary.trials} trials.</p>
-% for chart in charts:
-${chart | n}
-% endfor
+<%include file="charts.html.mako" args="charts=charts, remedy=remedy"/>
 <h3>How far from the peak, the farthest first</h3>
 <table>
 <tr><th>problem</th><th>family</th><th>config</th><th class="number">ms</th><th class="number">GFLOP/s</th>

@@ -1,7 +1,7 @@
 <%doc>
 One problem on one device: its winner and history. Values: title; winner (tuned_db.browse.Winner);
-rate (tuned_db.analysis.Rate or None); charts (SVG texts, escaped by their maker); shown (how many
-trials the charts show); page (tuned_db.browse.Page of MeasurementRow).
+rate (tuned_db.analysis.Rate or None); charts, remedy (charts.html.mako); most (how many trials the
+charts show); page (tuned_db.browse.Page of MeasurementRow).
 </%doc>
 <%inherit file="layout.html.mako"/>
 <% record = winner.record %>\
@@ -17,10 +17,8 @@ ${record.device.driver_version}, generator ${record.generator}: <b>${record.fami
 % endif
 ; error against float64 ${"unknown" if record.error is None else f"{record.error:.2g}"}; ${record.created}\
 ${"; cold caches" if record.cache == "cold" else ""}${"" if record.verified else "; claimed"}.</p>
-% for chart in charts:
-${chart | n}
-% endfor
-<p>The charts show ${shown} trials.</p>
+<%include file="charts.html.mako"/>
+<p>The charts show the first ${most} trials at most.</p>
 <h2>History</h2>
 <table id="history">
 <tr><th class="number">ms</th><th>family</th><th>config</th><th class="number">spread</th><th>outcome</th><th>when</th></tr>

@@ -1,0 +1,88 @@
+"""Routes for the charts of the pages: files that a browser keeps and asks about by their tag.
+
+What a chart shows is `tuned_db.plots`, how it is drawn `tuned_db.charts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request, Response
+
+from tuned_db import browse
+from tuned_db.analysis import effects
+from tuned_db.charts import REMEDY, Bars, Chart, can_draw, draw
+from tuned_db.models import MeasurementRow
+from tuned_db.plots import importance_chart, peak_chart, progress_chart, variants_of
+from tuned_db.service.api import Key, Text, Word
+from tuned_db.store import Store
+
+CHARTED = 1000
+"""Most winners or trials that a chart shows: more would be no clearer, and cost time."""
+FRESH_S = 60
+"""How long a browser shows a chart without asking again."""
+CSP = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+"""matplotlib styles the parts of a drawing one by one; nothing else is allowed there."""
+
+
+def router(store: Store) -> APIRouter:
+    """Return the charts of the records in `store`, SVG; 404 without matplotlib."""
+    drawings = APIRouter(include_in_schema=False, default_response_class=Response)
+    drawings.get("/devices/{key}/peak.svg")(_peak(store))
+    drawings.get("/tunings/{key}/progress.svg")(_progress(store))
+    drawings.get("/tunings/{key}/parameters.svg")(_parameters(store))
+    return drawings
+
+
+def _peak(store: Store) -> Callable[..., Any]:
+    def peak(
+        request: Request, key: Key, op: Word = "", family: Word = "", text: Text = ""
+    ) -> Response:
+        wanted = browse.Filter(key, op, family, text)
+        with store.database.reading() as connection:
+            if browse.find_device(connection, key) is None:
+                raise HTTPException(404, f"there is no device {key}")
+            page = browse.list_winners(connection, wanted, 0, CHARTED)
+        return _answer(request, peak_chart(winner.record for winner in page.items))
+
+    return peak
+
+
+def _progress(store: Store) -> Callable[..., Any]:
+    def progress(request: Request, key: Key) -> Response:
+        return _answer(request, progress_chart(_trials(store, key)))
+
+    return progress
+
+
+def _parameters(store: Store) -> Callable[..., Any]:
+    def parameters(request: Request, key: Key) -> Response:
+        found = effects([variants_of(_trials(store, key))])
+        return _answer(request, importance_chart(found))
+
+    return parameters
+
+
+def _trials(store: Store, key: int) -> list[MeasurementRow]:
+    with store.database.reading() as connection:
+        if browse.find_winner(connection, key) is None:
+            raise HTTPException(404, f"there is no winner {key}")
+        return browse.list_trials(connection, key, 0, CHARTED).items
+
+
+def _answer(request: Request, chart: Chart | Bars) -> Response:
+    """Return the chart as SVG, or 304 where the browser has it already: then nothing is drawn."""
+    if not can_draw():
+        raise HTTPException(404, REMEDY)
+    tag = f'"{sha256(repr(chart).encode()).hexdigest()[:32]}"'
+    headers = {
+        "ETag": tag,
+        "Cache-Control": f"max-age={FRESH_S}",
+        "Content-Security-Policy": CSP,
+    }
+    known = request.headers.get("if-none-match", "")
+    if tag in (one.strip().removeprefix("W/") for one in known.split(",")):
+        return Response(status_code=304, headers=headers)
+    return Response(draw(chart), media_type="image/svg+xml", headers=headers)
