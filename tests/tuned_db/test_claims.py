@@ -122,7 +122,7 @@ def test_a_false_peak_from_elsewhere_does_not_stay(store: Store, tmp_path: Path,
     assert [one.peak for one in store.all_winners()] == [(1e11, 1e11)]
     mine = store.of(INFO)
     assert mine.peak() is None  # a tuning would hold it against what it measures
-    mine.record(SQUARE, FAMILY, config(item_m=4), timed(1.0))
+    mine.record(SQUARE, variant(item_m=4), timed(1.0))
     prune(store, Prune(claims=True))
     assert [one.peak for one in store.all_winners()] == [None]
     mine.note_peak(1000.0, 100.0)

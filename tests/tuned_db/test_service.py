@@ -250,8 +250,8 @@ def test_a_chart_is_drawn_once_and_kept_by_browsers(
         again = web.get(path, headers={"If-None-Match": known})
         assert (again.status_code, again.content) == (304, b"")
     monkeypatch.undo()
-    shelf.of(INFO).record(SQUARE, FAMILY, config(item_m=2), timed(0.5))
-    shelf.of(INFO).record(SQUARE, FAMILY, config(item_m=4), timed(0.4))
+    shelf.of(INFO).record(SQUARE, variant(item_m=2), timed(0.5))
+    shelf.of(INFO).record(SQUARE, variant(item_m=4), timed(0.4))
     later = web.get(path, headers={"If-None-Match": first.headers["etag"]})
     assert later.status_code == 200
     assert later.content != first.content
