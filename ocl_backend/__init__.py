@@ -1,5 +1,5 @@
 """The PyTorch device `ocl`: import it and `torch.device("ocl")` works. It exports nothing else."""
 
-from ocl_backend.dispatch import registration
+from ocl_backend import registration
 
 registration.register()

@@ -83,3 +83,11 @@ def dtype_of(dtype: torch.dtype) -> DType:
         names = ", ".join(str(known).removeprefix("torch.") for known in DTYPES)
         raise UnsupportedDtypeError(f"{dtype} is not supported on ocl devices; they know {names}.")
     return DTYPES[dtype]
+
+
+STORAGE: dict[torch.dtype, str] = {
+    torch.float32: "fp32",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+}
+"""The dtypes that the generated families compute with."""

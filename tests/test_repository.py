@@ -21,7 +21,7 @@ FOLDERS = ("oclgen", "search_spaces", "tuned_db", "ocl_backend", "cli")
 PYOPENCL_USERS = {
     "oclgen/opencl/device.py",
     "oclgen/opencl/health.py",
-    "ocl_backend/runtime/copies.py",
+    "ocl_backend/ops/tensor/copies.py",
     "ocl_backend/runtime/launch.py",
     "ocl_backend/runtime/memory.py",
 }

@@ -13,8 +13,6 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
-import torch
-
 from ocl_backend.dispatch import kept_weights
 from ocl_backend.dispatch.kept_weights import Weights
 from ocl_backend.dispatch.prepared_plan import PreparedPlan, prepare_plan
@@ -26,13 +24,6 @@ from oclgen.problem import DTYPES, Problem
 from tuned_db import Choice, Chooser, DatabaseError, NoVariantError, open_store
 
 Known = TypeVar("Known", bound=Problem)
-
-STORAGE: dict[torch.dtype, str] = {
-    torch.float32: "fp32",
-    torch.float16: "fp16",
-    torch.bfloat16: "bf16",
-}
-"""The dtypes that the generated families compute with."""
 
 
 class ExplainRow(NamedTuple):

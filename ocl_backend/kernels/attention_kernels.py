@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 
-from ocl_backend.dispatch.tuned import STORAGE
+from ocl_backend.dtypes import STORAGE
 from ocl_backend.runtime.launch import Argument, Launch, Pointer, Varying, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
-from ocl_backend.ops.norm.layer_norm import ITEMS_PER_GROUP
+from ocl_backend.kernels.vectors import CPU_GROUP_ITEMS
 from ocl_backend.runtime.launch import Launch, Pointer, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
@@ -72,7 +72,7 @@ def shares(rows: Rows) -> Shares:
     count = rows.inner // width
     if limits.kind == "cpu":
         held = count if rows.inner <= MOST_ON_CPU else 0
-        return Shares(width, 1, 1, max(1, ITEMS_PER_GROUP // rows.inner), held, unroll=False)
+        return Shares(width, 1, 1, max(1, CPU_GROUP_ITEMS // rows.inner), held, unroll=False)
     group = min(GROUP, limits.max_work_group)
     lanes = 1
     while lanes < group and lanes * AIM < count:

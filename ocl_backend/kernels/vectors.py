@@ -11,6 +11,8 @@ from ocl_backend.dtypes import BFLOAT16, BOOL, DType
 from oclgen.limits import Limits
 from oclgen.render import bf16_keeping_nan, bf16_widened
 
+CPU_GROUP_ITEMS = 16384
+"""Items that a work-group of a processor walks: enough to hide what starting the group costs."""
 ACCESS_BYTES, ACCESS_ITEMS = 16, 4
 """The widest access of a GPU, and the most items in one: those of more bytes are taken apart by
 its compiler. Longer vectors are for CPUs, whose loads need no alignment."""

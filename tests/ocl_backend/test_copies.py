@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
 from ocl_backend.dtypes import DTYPES
+from ocl_backend.ops.tensor.copies import Dim, collapse, crossing
 from ocl_backend.runtime import memory
-from ocl_backend.runtime.copies import Dim, collapse, crossing
 from tests.ocl_backend.cpu_twin import place
 
 NUMBERS = [0.0, 1.0, -1.5, 2.75, 100.0, -100.25, 65504.0, 1e-3, -0.0, 3.999]

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch.optim import SGD, Adam, AdamW
 
 from ocl_backend.fusion import recall
-from ocl_backend.runtime import copies
+from ocl_backend.ops.tensor import copies
 from tests.ocl_backend.cpu_twin import place, relative
 
 SIZES = [(3,), (4, 3, 7, 7), (1,), (17, 33), (40000,), (), (0, 3), *[(5,)] * 20]

@@ -20,15 +20,15 @@ from ocl_backend.dispatch import settings
 from ocl_backend.dispatch.arguments import Pair, pair, spread
 from ocl_backend.dispatch.kept_weights import made_once, weights_of
 from ocl_backend.dispatch.tuned import (
-    STORAGE,
     TunedCall,
     better_known,
     remember,
     tuned_call,
 )
-from ocl_backend.fusion.fused_convolution import Convolving
+from ocl_backend.dtypes import STORAGE
 from ocl_backend.kernels.memory_formats import arranged, image_strides, in_pixels, laid_out_like
 from ocl_backend.ops.conv import convolution_unfolded as unfolded
+from ocl_backend.ops.fused.fused_convolution import Convolving
 from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.problem import ConvProblem, Direction, output_size
 

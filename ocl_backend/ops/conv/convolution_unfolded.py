@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ocl_backend.dispatch.arguments import spread
-from ocl_backend.dispatch.tuned import STORAGE
+from ocl_backend.dtypes import STORAGE
 from oclgen.problem import output_size
 
 Sizes = tuple[int, ...]

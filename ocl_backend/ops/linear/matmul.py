@@ -16,11 +16,11 @@ from torch import Tensor
 
 from ocl_backend.dispatch import settings
 from ocl_backend.dispatch.outputs import check_cast, into, resized
-from ocl_backend.dispatch.tuned import STORAGE, TunedCall, remember, tuned_call
-from ocl_backend.dtypes import dtype_of
-from ocl_backend.fusion.fused_pointwise import terms_of
+from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
+from ocl_backend.dtypes import STORAGE, dtype_of
 from ocl_backend.fusion.held import Rule, Step, Way
 from ocl_backend.kernels.activations import activate
+from ocl_backend.ops.fused.fused_pointwise import terms_of
 from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
 from oclgen.problem import Activation, GemmProblem
 from oclgen.render import render

@@ -26,7 +26,6 @@ from ocl_backend.dispatch.checks import (
 )
 from ocl_backend.dispatch.outputs import check_cast
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.fusion.fused_pointwise import Pointwise, rule_of
 from ocl_backend.kernels.elementwise import (
     Kernel,
     Operand,
@@ -41,6 +40,7 @@ from ocl_backend.kernels.layout import broadcast_shapes, broadcast_strides
 from ocl_backend.kernels.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Rule
 from ocl_backend.kernels.special_table import FUNCTIONS, SPECIAL
 from ocl_backend.kernels.vectors import SIGNED
+from ocl_backend.ops.fused.fused_pointwise import Pointwise, rule_of
 
 PROMOTION = {
     Rule.SAME: PROMOTE.DEFAULT,

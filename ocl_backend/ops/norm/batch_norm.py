@@ -17,11 +17,11 @@ from torch import Tensor
 
 from ocl_backend.dispatch.kept_weights import weights_of
 from ocl_backend.dispatch.outputs import into
-from ocl_backend.dispatch.tuned import STORAGE
-from ocl_backend.fusion.fused_pointwise import Masked, terms_of
+from ocl_backend.dtypes import STORAGE
 from ocl_backend.fusion.held import Rule, Step, Way, offer
 from ocl_backend.kernels.batch_norm_kernels import Kind, Prepared
 from ocl_backend.kernels.memory_formats import arranged, in_pixels
+from ocl_backend.ops.fused.fused_pointwise import Masked, terms_of
 from oclgen.problem import Activation
 
 

@@ -23,8 +23,6 @@ from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 from oclgen.render import render
 
-ITEMS_PER_GROUP = 16384
-"""Items a CPU's work-group walks: enough that starting it costs nothing."""
 COLUMN_GROUPS = 32
 """Groups of rows whose sums are added up in a second pass."""
 
@@ -136,7 +134,7 @@ def _prepared(kind: Kind, direction: Literal["fwd", "bwd"]) -> Launch:
     local_items = 1 if on_cpu else min(256, kind.limits.max_work_group)
     while local_items > max(32, kind.inner // kind.width):
         local_items //= 2
-    rows_per_group = max(1, ITEMS_PER_GROUP // kind.inner) if on_cpu else 1
+    rows_per_group = max(1, vectors.CPU_GROUP_ITEMS // kind.inner) if on_cpu else 1
     dtype, param = dtype_of(kind.dtype), dtype_of(kind.param)
     source = render(
         "layer_norm", package="ocl_backend", direction=direction, affine=kind.affine,

@@ -12,7 +12,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from ocl_backend.dispatch.tuned import STORAGE
+from ocl_backend.dtypes import STORAGE
 from ocl_backend.fusion.held import Rule, Step, Way, offer
 from ocl_backend.kernels.activations import MASKS, NUMBERS, OPERATORS, activated, masked
 from ocl_backend.kernels.elementwise import Kernel, Operand, Run, prepare_elementwise

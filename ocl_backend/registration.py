@@ -15,8 +15,9 @@ import ocl_autoload
 from ocl_backend import module, ops, tied
 from ocl_backend.dispatch import fallback
 from ocl_backend.fusion import held
+from ocl_backend.ops.tensor import copies
 from ocl_backend.ops.training import optim
-from ocl_backend.runtime import copies, devices, generators, memory, shim, streams
+from ocl_backend.runtime import devices, generators, memory, shim, streams
 
 
 @cache

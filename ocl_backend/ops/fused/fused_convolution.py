@@ -14,11 +14,11 @@ from typing import NamedTuple
 import torch
 
 from ocl_backend.dispatch.kept_weights import Weights
-from ocl_backend.dispatch.tuned import STORAGE, TunedCall, tuned_call
-from ocl_backend.dtypes import dtype_of
-from ocl_backend.fusion.folding import Folding
-from ocl_backend.fusion.fused_pointwise import other_of, terms_of
+from ocl_backend.dispatch.tuned import TunedCall, tuned_call
+from ocl_backend.dtypes import STORAGE, dtype_of
 from ocl_backend.fusion.held import Rule, Step, Way
+from ocl_backend.ops.fused.folding import Folding
+from ocl_backend.ops.fused.fused_pointwise import other_of, terms_of
 from ocl_backend.ops.norm.batch_norm import Normalising
 from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.opencl.device import devices
