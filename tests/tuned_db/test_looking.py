@@ -95,7 +95,7 @@ places = st.tuples(st.floats(), st.floats())
 points = st.lists(places | st.tuples(st.floats(0, 1e15), st.floats(0, 1e15)), max_size=5)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(texts, points, st.booleans(), st.booleans())
 def test_any_chart_is_well_formed(
     text: str, found: list[tuple[float, float]], x: bool, y: bool
