@@ -12,6 +12,6 @@
 
 Who forgets what, and which threads and locks there are: docs/fusion.md.
 
-`recall` registers operators whose calls are recalled, `held` is the chain; the other modules are
-its rules: `fused_convolution`, `fused_pointwise`, `folding`.
+`recall` registers operators whose calls are recalled, `held` is the chain. How a chain becomes one
+kernel, the rules in `ocl_backend/ops/fused` know: they belong to the operators.
 """
