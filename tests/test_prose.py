@@ -1,7 +1,7 @@
 """Prose that a newcomer who is no native speaker cannot read: idioms, in comments and documents.
 
 It looks at Markdown, and at comments and docstrings of code; messages and names are not its part.
-A pattern enters `IDIOMS` with what to write instead. `TO_BE_CLEANED` shrinks and never grows.
+A pattern enters `IDIOMS` with what to write instead. `IN_KERNELS` shrinks and never grows.
 """
 
 from __future__ import annotations
@@ -43,10 +43,18 @@ IDIOMS: dict[str, str] = {
 }
 """Pattern, without regard to case, and what to write instead."""
 
-TO_BE_CLEANED = (
-    "cli", "ocl_backend", "oclgen", "search_spaces", "tests", "tuned_db",
-)  # fmt: skip
-"""Top-level folders and files of code whose prose is still to be rewritten: empty at the end."""
+IN_KERNELS = {
+    "oclgen/families/conv/conv_async.cl.mako": "word of",
+    "oclgen/families/conv/conv_gemm_pixels_weights.cl.mako": "so many",
+    "oclgen/families/conv/conv_mma_weights.cl.mako": "so many",
+    "oclgen/families/conv/conv_narrow_weights.cl.mako": "as far as",
+    "oclgen/families/depthwise/depthwise_pixels_weights.cl.mako": "keeps nothing",
+    "oclgen/families/parts/async_tiles.cl.mako": "nobody, who comes",
+}
+"""Idioms in comments of generated kernels, which are part of the text that records are known by.
+
+An entry goes when the kernel's text changes for another reason.
+"""
 
 _C_COMMENT = re.compile(
     r"//[^\n]*|/\*.*?\*/|<%doc>.*?</%doc>|^[ \t]*##[^\n]*", re.DOTALL | re.MULTILINE
@@ -121,16 +129,15 @@ def test_documents_have_no_idioms() -> None:
 
 
 def test_comments_have_no_idioms() -> None:
-    code = tracked(".py", ".cpp", ".h", ".mako", ".toml", ".yml")
-    cleaned = [path for path in code if folder_of(path) not in TO_BE_CLEANED]
-    found = [one for path in cleaned for one in complaints(path)]
-    assert not found, "\n".join(found)
-
-
-def test_folders_that_are_clean_leave_the_list() -> None:
-    code = tracked(".py", ".cpp", ".h", ".mako")
-    dirty = {folder_of(path) for path in code if any(complaints(path))}
-    assert set(TO_BE_CLEANED) == dirty, "take the clean ones out of TO_BE_CLEANED"
+    found: dict[str, list[str]] = {}
+    for path in tracked(".py", ".cpp", ".h", ".mako", ".toml", ".yml"):
+        if listed := list(complaints(path)):
+            found[path.relative_to(ROOT).as_posix()] = listed
+    assert found.keys() <= IN_KERNELS.keys(), found
+    assert IN_KERNELS.keys() <= found.keys(), "take the clean ones out of IN_KERNELS"
+    for name, kept in IN_KERNELS.items():
+        idioms = {complaint.split("'")[1].lower() for complaint in found[name]}
+        assert idioms == set(kept.split(", ")), found[name]
 
 
 @pytest.mark.parametrize("suffix", [".py", ".cpp", ".cl.mako", ".md"])

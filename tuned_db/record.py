@@ -76,8 +76,8 @@ class Record:
     unknown), `trials` the number of variants that had been tried, `created` UTC in ISO 8601.
     `peak` is what the device reaches at most, if known: fp32 GFLOP/s and GB/s of a copy. `cache`,
     `seed` and `conditions` are those of `oclgen.measurement.Measurement`. `digest` names the
-    kernels' text (`tuned_db.digests`), None if unknown. `origin` is empty where the times were
-    measured by who owns the database, else how they came there.
+    kernels' text (`tuned_db.digests`), None if unknown. `origin` is empty where the owner of
+    the database measured the times, else it says how they came there.
 
     Raises:
         RecordError: a value is of a wrong type, too long or out of its range.
@@ -128,7 +128,7 @@ class Record:
 
     @property
     def verified(self) -> bool:
-        """Whether who owns the database measured it, so that the times are no mere claim."""
+        """Whether the database's owner measured it, so that the times are no mere claim."""
         return not self.origin
 
     @property
@@ -236,7 +236,7 @@ def json_object(line: str) -> dict[str, Any]:
     """Return the JSON object in `line`.
 
     Raises:
-        RecordError: it holds something else, NaN or infinity, or is nested past all reason.
+        RecordError: it holds something else, NaN or infinity, or is nested too deeply to be parsed.
     """
     try:
         values = json.loads(line, parse_constant=_no_constant)

@@ -45,7 +45,7 @@ class Problem(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What is told to a kernel at its launch."""
+    """The scalar arguments of a launch: they differ from call to call of one kernel."""
 
     device: int
     batch: int

@@ -58,7 +58,8 @@ class Pooling:
     def count(self) -> str:
         """The OpenCL C of what an average divides by, of the window that begins at `top`, `left`.
 
-        It may reach over the end of its plane, and then as far as the padding, where that counts.
+        A window that reaches over the end of its plane ends there, or at the end of the padding
+        where padding counts.
         """
         if self.divisor or self.is_whole:
             return str(self.divisor or prod(along.kernel for along in self.windows))

@@ -45,7 +45,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Who computes what; the names are explained in the template."""
+    """How rows are shared among work-items; the template explains the names."""
 
     width: int
     lanes: int

@@ -20,7 +20,7 @@ PROCESSORS = ("k10temp", "coretemp", "cpu_thermal", "zenpower")
 
 
 def conditions(info: DeviceInfo, handle: Any) -> dict[str, float]:
-    """Return `mhz` and `celsius` of a device, as far as they can be read; handle: pyopencl's.
+    """Return those of `mhz` and `celsius` that can be read of a device; handle: pyopencl's.
 
     Processors: Linux' cpufreq and hwmon, the mean clock and the highest temperature. NVIDIA: NVML
     through the package nvidia-ml-py, if it is installed.

@@ -39,7 +39,7 @@ class Runtime:
 
     @property
     def usable(self) -> bool:
-        """Whether the ICD loader is told of it."""
+        """Whether the ICD loader gets to know it."""
         return self.health.problem is None and self.skipped is None
 
 

@@ -50,7 +50,7 @@ def planted_family(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def first(any_device: None) -> Device:
-    """Return the first device: what is told of here does not depend on the runtime."""
+    """Return the first device: the faults planted here do not depend on the runtime."""
     return devices()[0]
 
 

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch")
 
 import ocl_autoload
-import ocl_backend  # noqa: F401 (compiles the shim and leaves word of it)
+import ocl_backend  # noqa: F401 (compiles the shim and notes where it lies)
 
 pytestmark = pytest.mark.usefixtures("any_device")
 

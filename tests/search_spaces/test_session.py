@@ -39,7 +39,7 @@ FAMILIES = frozenset({gemm_register.NAME})
 
 @dataclass(frozen=True)
 class Imaginary:
-    """A device as far as a session looks at it."""
+    """The attributes of a device that a session reads."""
 
     index: int = 0
     name: str = "Imaginary"

@@ -100,7 +100,7 @@ def _is_product(size: int) -> bool:
 
 
 def _divisor(size: int) -> int:
-    """Return the largest divisor that is worth one product."""
+    """Return the largest divisor, at most `DIRECT`, whose DFT is one product."""
     return next(d for d in range(min(DIRECT, size - 1), 0, -1) if size % d == 0)
 
 

@@ -3,8 +3,8 @@ Implicit-GEMM convolution in fp32 with work-group tiles that `cp.async` copies; 
 
 Per group, C = A B with m the result's channel (bwd_weights: the output channel), n the result's
 position (bwd_weights: input channel and kernel tap) and k what is summed over. A work-group
-computes tile_m x tile_n of C in steps of tile_k, as `gemm_async` does; where tiles come from, and
-who copies what, stands in `operands`.
+computes tile_m x tile_n of C in steps of tile_k, as `gemm_async` does; `operands` says
+where tiles come from, and which work-item copies which item.
 
 Where four columns, or rows, of C are neighbours in memory, work-items store the vectors that they
 computed; where rows are neighbours, but not whole fours of them, words. Else sums pass through

@@ -130,7 +130,7 @@ def _weights_sum(problem: ConvProblem) -> Plan:
 
 
 def workspaces(problem: ConvProblem, tiles: Tiles, split_k: int) -> tuple[tuple[str, int], ...]:
-    """Return role and bytes of packed weights and planes, as far as there are any."""
+    """Return role and bytes of packed weights and of planes, those that the plan has."""
     sizes = []
     if role_a(problem) == PACKED:
         floats = sum(packed_elements(part, tiles) for part in phases(problem))

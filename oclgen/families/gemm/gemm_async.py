@@ -3,7 +3,8 @@
 It is `gemm_staged` without the registers that hold a tile on its way, which leaves them to larger
 blocks of C; other dtypes have to be widened on the way and stay there. Few tiles, as of skinny
 products, still fill a GPU when work-groups share them: slices of k of each tile, or equal parts
-of the steps of several, laid end to end (Stream-K, Osama et al. 2023). Who comes last adds sums.
+of the steps of several, laid end to end (Stream-K, Osama et al. 2023). The work-group that ends
+last adds the sums.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the template of `gemm_async` writes: who copies what, and where results and terms stand."""
+"""Text for the template of `gemm_async`: items that a work-item copies, places of results."""
 
 from __future__ import annotations
 

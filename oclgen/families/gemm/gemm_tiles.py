@@ -55,7 +55,7 @@ def pack_panels(panels: Packing) -> Launch:
 
 
 def packed_operands(problem: GemmProblem, tile_k: int, **tiles: int) -> dict[str, Packing]:
-    """Return operands by role, packed as tiles of so many rows; 0 leaves an operand as it lies."""
+    """Return operands by role, packed as tiles of `tiles` rows; 0 leaves an operand as it lies."""
     return {role: tiles_of(problem, role, tile, tile_k) for role, tile in tiles.items() if tile}
 
 

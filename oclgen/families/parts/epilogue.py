@@ -22,8 +22,8 @@ def epilogue(problem: Problem, results: str = "", split: bool = False) -> dict[s
     only one that reads what is added to it. With `results`, a pointer in the kernel, the text has
     RESIDUAL(p), too: what lies as far behind the kernel's `residual` as p, the place of a result,
     behind `results`.
-    Where the reduction is `split` there is none of all that: it is left to the launch that adds
-    the planes.
+    Where the reduction is `split` the text has no bias, no residual and no activation: the launch
+    that adds the planes applies them.
     """
     if split:
         no_bias = "none" if isinstance(problem, GemmProblem) else False
@@ -46,7 +46,7 @@ def plus_residual(residual: bool, width: int, place: str, load: str = "LOAD") ->
 
 
 def terms(problem: Problem, split: bool = False) -> tuple[Arg, ...]:
-    """Return pointer and offset of the bias, then of the residual, as far as there are any."""
+    """Return pointer and offset of the bias, then of the residual, if the problem has them."""
     return () if split else tuple(arg for role in _roles(problem) for arg in buffer(role))
 
 
