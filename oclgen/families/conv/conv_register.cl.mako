@@ -8,7 +8,7 @@ blocks of columns that reach the same taps share one piece of code, and rows are
 
 dtype, activation   storage type of input, output, bias (accumulation is fp32); epilogue
 sizes               names and values of the correlation's sizes
-variants            pieces of code: blocks (None: all others), count of results, and runs of taps
+codes               pieces of code: blocks (None: all others), count of results, and runs of taps
                     that reach the same positions among them
 images, item_x      images, and results along the row in each, per work-item
 vec, vecs           lanes of a vector; vectors of channels per work-item
@@ -46,7 +46,7 @@ transpose           text of the function transpose(rows)
         """The statement that stores results of a row; a residual is added where they lie as in memory."""
         value = f"ACT({value}{plus_residual(residual, width, place)})" if residual else value
         return f"STORE{width}({value}, {place});"
-    starts = ((v, start) for v in variants for start in range(0, v.results, vec))
+    starts = ((v, start) for v in codes for start in range(0, v.results, vec))
     counts = sorted({min(vec, v.results - start) for v, start in starts})
     def branch(first, columns):
         """The condition under which a piece of code is for this column."""
@@ -208,7 +208,7 @@ void conv_register(
     residual += offset_residual + image * WRITTEN_IMAGE + (group * CHANNELS + channel) * WRITTEN_PLANE
         + (FIRST_H + row * STORE_STEP_H) * WRITTEN_W + FIRST_W + column * ${item_x * store_step};
 % endif
-% for v in variants:
+% for v in codes:
     ${branch(loop.first, v.blocks)}{
 ${block(v)}\
     }
