@@ -8,7 +8,7 @@ blocks of columns that reach the same taps share one piece of code, and rows are
 
 dtype, activation   storage type of input, output, bias (accumulation is fp32); epilogue
 sizes               names and values of the correlation's sizes
-variants            pieces of code: blocks (None: all others), count of results, and runs of taps
+pieces              pieces of code: blocks (None: all others), count of results, and runs of taps
                     that reach the same positions among them
 images, item_x      images, and results along the row in each, per work-item
 vec, vecs           lanes of a vector; vectors of channels per work-item
@@ -178,7 +178,7 @@ ${term_parameters}\
     residual += offset_residual + image * WRITTEN_IMAGE + (group * CHANNELS + channel) * WRITTEN_PLANE
         + (FIRST_H + row * STORE_STEP_H) * WRITTEN_W + FIRST_W + column * ${item_x * store_step};
 % endif
-% for v in variants:
+% for v in pieces:
     ${branch(loop.first, v.blocks)}{
 ${block(v)}\
     }

@@ -78,7 +78,7 @@ class Config(BaseConfig):
         return Needs((Frame(NAME, (1, 1, 1)),), ((PACKED, packed.bytes),))
 
     def _written_out(self, cols: Axis) -> int:
-        runs = (run for variant in variants(cols, self.item_x) for run in variant.runs)
+        runs = (run for piece in pieces(cols, self.item_x) for run in piece.runs)
         return (
             self.images
             * self.vecs
@@ -92,7 +92,7 @@ DEFAULT = Config(
 TRAITS = Traits(rank=170)
 
 
-class Variant(NamedTuple):
+class Piece(NamedTuple):
     """Code for blocks of columns that reach the same taps; `blocks` None stands for the rest."""
 
     blocks: tuple[int, ...] | None
@@ -129,7 +129,7 @@ def packing(part: Correlation, problem: ConvProblem, config: Config) -> Packing:
 
 
 @lru_cache(maxsize=256)
-def variants(cols: Axis, item_x: int) -> list[Variant]:
+def pieces(cols: Axis, item_x: int) -> list[Piece]:
     """Return the pieces of code that a row's blocks of `item_x` results need, commonest last."""
     blocks: dict[tuple[int, tuple[Run, ...]], list[int]] = {}
     for block in range(ceil_div(cols.results, item_x)):
@@ -138,7 +138,7 @@ def variants(cols: Axis, item_x: int) -> list[Variant]:
         blocks.setdefault((count, _runs(cols, first, count)), []).append(block)
     ranked = sorted(blocks.items(), key=lambda entry: len(entry[1]))
     return [
-        Variant(None if at == len(ranked) - 1 else tuple(where), *code)
+        Piece(None if at == len(ranked) - 1 else tuple(where), *code)
         for at, (code, where) in enumerate(ranked)
     ]
 
@@ -162,14 +162,14 @@ def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: 
 
     @LazyText
     def text() -> str:
-        pieces = variants(part.cols, config.item_x)
+        codes = pieces(part.cols, config.item_x)
         return render(
             NAME,
             preamble=dtype_preamble(problem.dtype),
             transpose=transpose_text(config.vec),
             sizes=_sizes(problem, part, packed) | {"COLUMNS": columns},
-            variants=pieces,
-            counts=stored_counts((piece.results for piece in pieces), config.vec),
+            pieces=codes,
+            counts=stored_counts((piece.results for piece in codes), config.vec),
             **epilogue(problem, "out"),
             store_step=part.cols.store_step,
             **asdict(config),
