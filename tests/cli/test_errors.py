@@ -27,7 +27,10 @@ GARBAGE = b"this is no database" * 100
         (["show-source", "64x64x64", "--config", "{"], "--config is no JSON"),
         (["show-source", "64x64x64", "--config", "[1]"], "it must be an object"),
         (["show-source", "64x64x64", "--config", '{"warp": 3}'], "unknown parameters ['warp']"),
-        (["show-source", "64x64x64", "--config", '{"item_m": "x"}'], "item_m is 'x'"),
+        (
+            ["show-source", "64x64x64", "--config", '{"item_m": "x"}'],
+            "item_m='x': it must be of type int",
+        ),
         (["show-source", "64x64x64", "--config", '{"vec_n": 3}'], "vec_n=3"),
         (["tune", "--gemm", "64x64x0"], "0"),
         (["tune", "--family", "magic"], "family 'magic' is unknown"),
