@@ -18,7 +18,7 @@ strided_b           B is stored [k, 1]: steps of k lie ld_b apart
 bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 </%doc>
 <%!
-    from oclgen.families.parts.epilogue import plus_residual
+    from oclgen.families.parts.epilogue import plus_matrix_terms
     from oclgen.families.parts.expressions import vector_of
     from oclgen.render import vector
 %>\
@@ -41,8 +41,7 @@ bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
     aligned = " && ".join(
         f"IS_ALIGNED({side}, ld_{side}, {elem_bytes}, {vec_k})" for side in "ab" if not strided[side]
     )
-    plus_bias = {"none": "", "m": " + LOAD1(bias + row)", "n": " + LOAD1(bias + column)"}[bias]
-    plus_terms = plus_bias + plus_residual(residual, 1, "c + row * (long)ld_c + column")
+    plus_terms = plus_matrix_terms(bias, residual)
 %>\
 ${preamble}
 % if not split:
