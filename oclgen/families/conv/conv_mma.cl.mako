@@ -1,11 +1,11 @@
 <%doc>
 Forward convolution, or the gradient of its input, as an implicit product on matrix units.
 
-Images are read as [batch][pixels][channels], channels in whole chunks of 16 bytes; one row (or column)
-of the product per result, k is taps by channels. A chunk has one tap: a work-item copies the same
-chunk of several rows and moves on through taps and channels, while each row knows by two masks of
-bits which rows and columns of taps meet the image. Weights were packed as the tiles that they are in
-local memory. While the units work on one step, `cp.async` copies the next ones.
+Images are read as [batch][pixels][channels], channels in whole chunks of 16 bytes; one row (or
+column) of the product per result, k is taps by channels. A chunk has one tap: a work-item copies
+the same chunk of several rows and moves on through taps and channels, while each row knows by two
+masks of bits which rows and columns of taps meet the image. Weights were packed as the tiles that
+they are in local memory. While the units work on one step, `cp.async` copies the next ones.
 
 units                      `mma_units` for these tiles
 sizes                      text of the phases' sizes; those that differ are tables by `phase`
@@ -23,7 +23,8 @@ tiles_m, tiles_n           tiles of the largest phase
 phases                     number of phases
 in_place                   the image is the problem's own, which may not be aligned
 bias, residual             add bias by channel, and what lies as the result does
-run                        so many columns, from any multiple of it on, lie side by side in the result
+run                        so many columns, from any multiple of it on, lie side by side in the
+                           result
 whole                      there is a result for every pixel that is written
 elements                   elements of a plane
 </%doc>
@@ -187,8 +188,8 @@ ${carry(m0, n0)}\
 % endfor
 }
 <%doc>
-Carries a part of the results from local memory to where they belong, or, `theirs`, the residual that
-lies there to local memory.
+Carries a part of the results from local memory to where they belong, or, `theirs`, the residual
+that lies there to local memory.
 </%doc>\
 <%def name="carry(m0, n0, theirs=False)">\
 <%

@@ -5,8 +5,8 @@ A work-item computes patch_h x patch_w results of one channel, with lanes along 
 copies what they read to a window in private memory, zero where the padding is; columns that are
 step apart lie side by side there, so that every tap of every stride is a plain vector load.
 
-In a strided bwd_data results are so many of each phase: they read the same window, and together they
-are a patch of the output without gaps, whose rows are stored at once.
+In a strided bwd_data results are so many of each phase: they read the same window, and together
+they are a patch of the output without gaps, whose rows are stored at once.
 
 dtype, activation   storage type of input, weights, output, bias (accumulation is fp32); epilogue
 sizes               names and values of the correlations' and the window's sizes
@@ -37,7 +37,7 @@ bias, residual      add bias[channel], and what lies as the output does
     window_w = sizes["WINDOW_W"]
     patch_rows, patch_columns = patch_h * store_h, patch_w * store_w
     # of a guarded row: rows of the output consist of whole vectors
-    run = next(width for width in (4, 2, 1) if patch_columns % width == 0 and written_w % width == 0)
+    run = next(w for w in (4, 2, 1) if patch_columns % w == 0 and written_w % w == 0)
 %>\
 ${preamble}
 ${activation}
@@ -52,7 +52,8 @@ ${activation}
     kernel_apart, apart = (b - a for a, b in zip(row_taps[0], row_taps[-1]))
     others = max(len(row_taps) - 1, 1)
     acc_row = f"acc[y * {store_h} + {row}]" if store_h > 1 else "acc[y]"
-    sums = [(col, v, col * len(vectors) + v) for col, taps in enumerate(cols) if taps for v in vectors]
+    filled = [col for col, taps in enumerate(cols) if taps]
+    sums = [(col, v, col * len(vectors) + v) for col in filled for v in vectors]
 %>\
             {
 % for _, _, n in sums:

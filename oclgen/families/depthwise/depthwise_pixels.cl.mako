@@ -1,10 +1,10 @@
 <%doc>
 Depthwise correlation in channels_last, one result for each channel.
 
-A work-item computes patch_h x patch_w results of vec channels, neighbours of neighbouring work-items.
-It first copies what they read to a window in private memory, zero where the padding is. In a strided
-bwd_data results are so many of each phase: they read the same window, and together they are a patch of
-the output without gaps.
+A work-item computes patch_h x patch_w results of vec channels, neighbours of neighbouring
+work-items. It first copies what they read to a window in private memory, zero where the padding is.
+In a strided bwd_data results are so many of each phase: they read the same window, and together
+they are a patch of the output without gaps.
 
 dtype, activation   storage type of input, weights, output, bias (accumulation is fp32); epilogue
 sizes               names and values of the correlations' and the window's sizes

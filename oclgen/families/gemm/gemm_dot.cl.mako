@@ -39,7 +39,8 @@ bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
     def start(side, x):
         return f"{side} + {x}" if strided[side] else f"{side} + {x} * (long)ld_{side}"
     aligned = " && ".join(
-        f"IS_ALIGNED({side}, ld_{side}, {elem_bytes}, {vec_k})" for side in "ab" if not strided[side]
+        f"IS_ALIGNED({side}, ld_{side}, {elem_bytes}, {vec_k})"
+        for side in "ab" if not strided[side]
     )
     plus_terms = plus_matrix_terms(bias, residual)
 %>\

@@ -2,10 +2,11 @@
 What a kernel on matrix units needs around its own copies and stores: asynchronous copies of 16
 bytes into local memory, and one step of C += A B on tiles that lie there as `Layout` says.
 
-The kernel calls LOCAL(tiles) once, `copy_chunk`, COPY_COMMIT(), AWAIT_TILE() before the barrier that
-precedes `multiply`, and AWAIT_PRODUCTS() before it reads `acc`; `pair_of` makes two 16-bit results a
-word. Of the block of C that a warp (with wgmma: each of four) works on, acc[i][4 * j + 2 * h + e]
-lies at ROW(i, h), COLUMN(j) + e. The kernel's preamble defines elem_t, and `id` is its work-item.
+The kernel calls LOCAL(tiles) once, `copy_chunk`, COPY_COMMIT(), AWAIT_TILE() before the barrier
+that precedes `multiply`, and AWAIT_PRODUCTS() before it reads `acc`; `pair_of` makes two 16-bit
+results a word. Of the block of C that a warp (with wgmma: each of four) works on, acc[i][4 * j + 2
+* h + e] lies at ROW(i, h), COLUMN(j) + e. The kernel's preamble defines elem_t, and `id` is its
+work-item.
 
 wgmma stands in comments, which `oclgen.opencl.ptx` turns into instructions.
 
@@ -15,11 +16,19 @@ tile_k              steps of the reduction per tile
 blocks_m, blocks_n  blocks of 16 (wgmma: 64) rows and of 8 columns that a warp computes
 ahead, pending      tiles copied ahead; steps of wgmma that may still run while the next one begins
 a, b                how the operand lies in local memory: see `Layout`
-unrounded           sides ("a", "b", "ab") whose fp32 mma.sync has to round to tf32; wgmma cuts them off
+unrounded           sides ("a", "b", "ab") whose fp32 mma.sync has to round to tf32; wgmma cuts them
+                    off
 </%doc>
 <%!
     from oclgen.families.parts.expressions import plus
-    from oclgen.families.parts.mma_units_text import K_BYTES, lane_of, moved, offset, transposed, words
+    from oclgen.families.parts.mma_units_text import (
+        K_BYTES,
+        lane_of,
+        moved,
+        offset,
+        transposed,
+        words,
+    )
 %>\
 <%
     wgmma = unit == "wgmma"
