@@ -22,7 +22,8 @@ index               type of an element's index: int where every buffer is short 
 phases              parts of the problem with sizes of their own; some may have fewer columns
 plane_elements      elements of the output, and of a plane of partial sums
 tiles_m, tiles_n    tiles of C; all lie along one dimension, since devices limit the others
-groups_first        neighbouring work-groups differ in the convolution's group, which share cache lines
+groups_first        neighbouring work-groups differ in the convolution's group, which share cache
+                    lines
 along               n, or m: what neighbours in C differ in
 runs                the four columns, or rows, of a chunk are neighbours in C
 edge_m, edge_n      the last tile, or the smaller phases, have rows, or columns, beyond the product

@@ -39,8 +39,9 @@ runs                the columns, or rows, of a chunk are neighbours in C
     def store(width, value, pointer):
         if summed:
             return f"*(__global {vector(width)} *)({pointer}) = {value}"
-        load = "ALIGNED_LOAD" if width > 1 else "LOAD"
-        return f"{'ALIGNED_' if width > 1 else ''}STORE{width}(ACT({value}{plus_residual(residual, width, pointer, load)}), {pointer})"
+        aligned = "ALIGNED_" if width > 1 else ""
+        value += plus_residual(residual, width, pointer, f"{aligned}LOAD")
+        return f"{aligned}STORE{width}(ACT({value}), {pointer})"
 %>\
 ${preamble}
 ${activation}

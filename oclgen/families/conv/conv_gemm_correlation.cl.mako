@@ -19,11 +19,8 @@ tile_n, work_items  columns of a tile, and work-items per group
 copiers_a, _b       work-items that load A, and B
 </%doc>
 <%namespace name="packed" file="conv_gemm_packed.cl.mako"/>\
-<%
-    chunks = tile_n // width_b
-    def guard(copiers):
-        return f"if (id < {copiers}) " if copiers < work_items else ""
-%>\
+<%! from oclgen.families.parts.expressions import some_items %>\
+<% chunks = tile_n // width_b %>\
 ${sizes}
 #define PLANE (READ_H * READ_W)
 #define C_ROW (WRITTEN_H * WRITTEN_W)
@@ -162,7 +159,7 @@ ${packed.load(width_a, copiers_a, work_items, copied)}\
         const uint to_b = to + at->to_b + 4 * (row * ROW_B + COLUMN(l % COLUMNS, 0));
 % endif
 % if width_b > 1:
-        ${guard(copiers_b)}{
+        ${some_items(copiers_b, work_items)}{
             if (aligned) {
                 copy_four(to_b, at->b + place, inside ? 4 : 0);
             } else {
@@ -170,7 +167,7 @@ ${packed.load(width_a, copiers_a, work_items, copied)}\
             }
         }
 % elif copied:
-        ${guard(copiers_b)}copy_word(to_b, at->b + place, ${inside});
+        ${some_items(copiers_b, work_items)}copy_word(to_b, at->b + place, ${inside});
 % else:
         next_b[l] = ${"inside ? LOAD1(at->b + place) : 0.0f" if conditions else "LOAD1(at->b + place)"};
 % endif

@@ -3,8 +3,8 @@ Packs the weights of correlations for conv_gemm: [groups][K_PADDED][M_PADDED] of
 zero where there is no weight, so that the product reads whole vectors without a guard.
 
 A work-item takes one tap of some channels of a row; neighbours write neighbouring rows, which lie
-together, so that nothing passes through local memory. For images in channels_last weights lie as their
-strides say, and k counts channels within taps in any case.
+together, so that nothing passes through local memory. For images in channels_last weights lie as
+their strides say, and k counts channels within taps in any case.
 
 dtype               storage type of w
 sizes               text of the correlations' sizes; those that differ are tables by `phase`

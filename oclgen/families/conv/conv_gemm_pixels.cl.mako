@@ -4,15 +4,17 @@ channels_last: A is w, packed by conv_gemm_pack to rows of k; B gathers what is 
 scattered to the phase's pixels, whose channels, rows of C, are neighbours. No kernel of its own.
 
 k counts channels within taps. A work-item loads one step of k per tile, and neighbouring work-items
-load neighbouring steps, which are neighbours in memory as long as they have one tap; each alone, since
-a tile is rows of k: held as rows of columns, it would want four times the registers of B. `met` says by a
-bit for each row and each column of taps which of them meet pixels; those of no result meet none.
+load neighbouring steps, which are neighbours in memory as long as they have one tap; each alone,
+since a tile is rows of k: held as rows of columns, it would want four times the registers of B.
+`met` says by a bit for each row and each column of taps which of them meet pixels; those of no
+result meet none.
 
 sizes               text of the correlations' sizes; those that differ are tables by `phase`
 taps_outer          DEPTH of each tap is rounded up to whole tiles; else tiles have several taps
 one_tap             no phase has more than one tap
 checked             some tap of some column reads padding
-ragged              the channels of a tap, or where not taps_outer all steps, do not fill whole tiles
+ragged              the channels of a tap, or where not taps_outer all steps, do not fill whole
+                    tiles
 copied              tiles come by cp.async: `copy`; else through private memory: `fetch`, `keep`
 width_a             elements of A per load
 work_items          work-items per group

@@ -1,7 +1,7 @@
 <%doc>
-Operands of conv_gemm and conv_async for the gradient of the weights, images in channels_last: A is y
-at (channel m, position k), B gathers x at (tap and input channel n, position k), C is planes of w,
-channels within taps. k counts positions of all images; neighbouring work-items load neighbouring
+Operands of conv_gemm and conv_async for the gradient of the weights, images in channels_last: A is
+y at (channel m, position k), B gathers x at (tap and input channel n, position k), C is planes of
+w, channels within taps. k counts positions of all images; neighbouring work-items load neighbouring
 channels of a position. No kernel of its own.
 
 sizes               text of the problem's sizes

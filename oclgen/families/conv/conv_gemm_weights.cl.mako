@@ -11,10 +11,7 @@ copied              tiles come by cp.async: `copy`; else through private memory:
 work_items          work-items per group
 copiers_a, _b       work-items that load A, and B: multiples of tile_k
 </%doc>
-<%
-    def guard(copiers):
-        return f"if (id < {copiers}) " if copiers < work_items else ""
-%>\
+<%! from oclgen.families.parts.expressions import some_items %>\
 ${sizes}
 #define PLANE (HEIGHT * WIDTH)
 #define C_ROW N
@@ -87,7 +84,7 @@ static inline void fetch(Operands *at, float *next_a, float *next_b)
         const bool inside = real${"" if full else " && l * APART_A < at->rows"};
         __global const elem_t *from = y + (index_t)(l * APART_A) * (OUT_H * OUT_W);
 % if copied:
-        ${guard(copiers_a)}copy_word(to + at->to_a + 4 * l * APART_A, from, inside);
+        ${some_items(copiers_a, work_items)}copy_word(to + at->to_a + 4 * l * APART_A, from, inside);
 % else:
         next_a[l] = inside ? LOAD1(from) : 0.0f;
 % endif
@@ -101,7 +98,7 @@ static inline void fetch(Operands *at, float *next_a, float *next_b)
         const bool inside = real;
 % endif
 % if copied:
-        ${guard(copiers_b)}copy_word(to + at->to_b + 4 * l * APART_B, x + at->column[l], inside);
+        ${some_items(copiers_b, work_items)}copy_word(to + at->to_b + 4 * l * APART_B, x + at->column[l], inside);
 % else:
         next_b[l] = inside ? LOAD1(x + at->column[l]) : 0.0f;
 % endif

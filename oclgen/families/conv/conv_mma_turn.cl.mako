@@ -1,6 +1,6 @@
 <%doc>
-Copies images for `conv_mma`: [batch][pixels][channels], channels padded with zeros to whole chunks of
-16 bytes, from planes of channels or from pixels whose channels fill no chunks.
+Copies images for `conv_mma`: [batch][pixels][channels], channels padded with zeros to whole chunks
+of 16 bytes, from planes of channels or from pixels whose channels fill no chunks.
 
 A work-group of 256 moves 64 pixels of 128 bytes of channels, through local memory; where there are
 few channels a work-item gathers a chunk of one pixel.

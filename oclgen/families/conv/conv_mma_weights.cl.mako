@@ -1,10 +1,11 @@
 <%doc>
-Gradient of a convolution's weights on matrix units: W [channels, taps x channels] = yᵀ x, summed over
-all pixels of all results.
+Gradient of a convolution's weights on matrix units: W [channels, taps x channels] = yᵀ x, summed
+over all pixels of all results.
 
-Both images are read as [batch][pixels][channels], channels in whole chunks of 16 bytes; tiles in local
-memory are panels of 128 bytes of channels with one row per pixel, and the units turn them. A chunk of
-x has one tap; whether the tap of a pixel meets the image is worked out as the pixel is copied.
+Both images are read as [batch][pixels][channels], channels in whole chunks of 16 bytes; tiles in
+local memory are panels of 128 bytes of channels with one row per pixel, and the units turn them. A
+chunk of x has one tap; whether the tap of a pixel meets the image is worked out as the pixel is
+copied.
 
 units                      `mma_units` for these tiles
 sizes                      text of the sizes
@@ -14,7 +15,8 @@ warps_m, warps_n           warps per work-group, each of which computes a block
 blocks_m, blocks_n         blocks of 16 (wgmma: 64) rows and of 8 columns that a warp computes
 a, b                       how the sides lie in local memory: see `Layout`
 stages, ahead              tiles in local memory; those that are copied ahead
-slice                      pixels of a slice; each writes a plane of sums, [channels][taps x channels]
+slice                      pixels of a slice; each writes a plane of sums, [channels][taps x
+                           channels]
 group_m                    rows of tiles that work-groups sweep together
 tiles_m, tiles_n           tiles of the product
 in_place                   an image is the problem's own, which may not be aligned
@@ -28,7 +30,8 @@ in_place                   an image is the problem's own, which may not be align
     chunk = 16 // elem_bytes
     stage_bytes = a.bytes + b.bytes
     copies = a.bytes // (16 * work_items), b.bytes // (16 * work_items)
-    places_a, places_b = ([lay.neighbour(i, work_items) for i in range(n)] for lay, n in zip((a, b), copies))
+    places_a = [a.neighbour(i, work_items) for i in range(copies[0])]
+    places_b = [b.neighbour(i, work_items) for i in range(copies[1])]
     columns = sorted({across for across, _ in places_b})
     lines = sorted({along for _, along in places_b})
     warp_m, warp_n = blocks_m * 16 * (4 if unit == "wgmma" else 1), blocks_n * 8

@@ -1,18 +1,21 @@
 <%doc>
-Gradient of the weights of a convolution with few channels: work-items share out pixels, and results.
+Gradient of the weights of a convolution with few channels: work-items share out pixels, and
+results.
 
-A patch is patch_h rows of one column of y, in all channels of a work-group, and the windows of x that
-they met. Local memory holds local_k neighbouring patches, word by word side by side, taps of a row
-included: neighbours copy and read neighbours, whatever stride and padding. Each work-item sums a tile of
-the weights, item_m channels of y by tap_rows rows of taps of item_c channels of x, over one patch of
-those; local_k of them have the same tile, and in the end their sums meet in local memory.
+A patch is patch_h rows of one column of y, in all channels of a work-group, and the windows of x
+that they met. Local memory holds local_k neighbouring patches, word by word side by side, taps of a
+row included: neighbours copy and read neighbours, whatever stride and padding. Each work-item sums
+a tile of the weights, item_m channels of y by tap_rows rows of taps of item_c channels of x, over
+one patch of those; local_k of them have the same tile, and in the end their sums meet in local
+memory.
 
 dtype               storage type of x, y and w (accumulation is fp32)
 sizes               names and values of the problem's, the patches' and the tiles' sizes
 item_m, item_c      channels of y and of x per work-item
 tap_rows            rows of the kernel per work-item
 patch_h             rows of y in a patch
-local_m, local_c    tiles of a work-group along channels of y, and of x; it has those of all rows of taps
+local_m, local_c    tiles of a work-group along channels of y, and of x; it has those of all rows of
+                    taps
 local_k             patches in local memory
 window_h            rows of a window that all rows of taps meet
 stages              those in local memory at once: 1, copied through registers, or more, by cp.async

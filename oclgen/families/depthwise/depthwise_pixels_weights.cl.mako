@@ -2,9 +2,9 @@
 Gradient of depthwise weights in channels_last, one result for each channel.
 
 The patches of a plane are dealt out to the local_k rows of a work-group, neighbours to neighbours;
-each work-item sums all taps of vec channels over its patches, and the sums of the rows meet in local
-memory. A patch is patch_h x patch_w pixels of y and the window of x that they met, both copied to
-private memory with zeros around.
+each work-item sums all taps of vec channels over its patches, and the sums of the rows meet in
+local memory. A patch is patch_h x patch_w pixels of y and the window of x that they met, both
+copied to private memory with zeros around.
 
 dtype               storage type of x, y and w (accumulation is fp32)
 sizes               names and values of the problem's and the window's sizes

@@ -2,9 +2,10 @@
 Gradient of depthwise weights (one input channel per group), with lanes along the row.
 
 The patches of one plane of a channel are dealt out to local_k work-items, neighbours to neighbours;
-each sums all taps over its patches, and their sums meet in local memory. A patch is patch_h x patch_w
-elements of y and the window of x that they met, both copied to private memory with zeros around;
-columns that are step apart lie side by side there, so that every tap is a plain vector load.
+each sums all taps over its patches, and their sums meet in local memory. A patch is patch_h x
+patch_w elements of y and the window of x that they met, both copied to private memory with zeros
+around; columns that are step apart lie side by side there, so that every tap is a plain vector
+load.
 
 dtype               storage type of x, y and w (accumulation is fp32)
 sizes               names and values of the problem's and the window's sizes

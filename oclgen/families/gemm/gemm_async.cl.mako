@@ -22,8 +22,8 @@ warp_m              work-items of a warp along m; its other 32 / warp_m lie alon
 pad_a, pad_b        unused elements behind each row of a tile, against bank conflicts
 stages              tiles in local memory, being copied or computed with
 split_k             work-groups that share each tile
-groups              work-groups that compute all: whole tiles, and equal shares of the steps of those
-                    that make no full round; 0: one work-group, or split_k, for each tile
+groups              work-groups that compute all: whole tiles, and equal shares of the steps of
+                    those that make no full round; 0: one work-group, or split_k, for each tile
 group_m             rows of tiles that work-groups sweep together, so that they share B in cache
 order               "m" or "n": multiply-adds run along columns or along rows of C
 pack_a, pack_b      the operand was turned into whole tiles first: see `Pack`

@@ -4,7 +4,8 @@ one behind the other: [batch][tiles][k][tile], zero past the edge, so that they 
 time and one behind the other.
 
 For GPUs, whose neighbouring work-items have to read and to write neighbours: a work-group of 256
-turns 32 rows by 32 steps of k through local memory. Words stay as they are: no swizzle, no rounding.
+turns 32 rows by 32 steps of k through local memory. Words stay as they are: no swizzle, no
+rounding.
 
 name        the kernel's and the workspace's name
 tile        rows of a tile

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from oclgen.families.gemm.gemm_tiles import lies_along_k
-from oclgen.families.parts.expressions import plus
+from oclgen.families.parts.expressions import plus, some_items
 from oclgen.problem import GemmProblem
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Text:
         """Yield the statements that copy a work-item's part of an operand's tile."""
         side, tile_k = self.sides[name], self.config.tile_k
         busy = self.config.copying(side.tile, side.along_k)
-        guard = f"if (id < {busy}) " if busy < self.config.work_items else ""
+        guard = some_items(busy, self.config.work_items)
         for i in range(side.tile * tile_k // ((1 if side.along_k else 4) * busy)):
             if side.packed:
                 to, pointer, valid = 16 * i * busy, f"from_{name}{plus(4 * i * busy)}", "4"

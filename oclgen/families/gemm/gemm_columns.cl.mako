@@ -18,7 +18,7 @@ edge_m, edge_n      the block does not divide the size
 bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 </%doc>
 <%!
-    from oclgen.families.parts.epilogue import plus_residual
+    from oclgen.families.parts.epilogue import plus_matrix_terms
     from oclgen.families.parts.expressions import lane
     from oclgen.render import vector
 %>\
@@ -33,8 +33,7 @@ bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 
     def of_a(i, u):
         return f"x{i}_{u}" if trans_a else lane(f"x{i}", vec_k, u)
-    plus_bias = {"none": "", "m": " + LOAD1(bias + row)", "n": " + LOAD1(bias + column)"}[bias]
-    plus_terms = plus_bias + plus_residual(residual, 1, "c + row * (long)ld_c + column")
+    plus_terms = plus_matrix_terms(bias, residual)
     aligned = [f"IS_ALIGNED(b + n0, ld_b, {elem_bytes}, {vec_n})"] * (vec_n > 1)
     aligned += [f"IS_ALIGNED(a + k_first, ld_a, {elem_bytes}, {vec_k})"] * (vec_k > 1)
 %>\

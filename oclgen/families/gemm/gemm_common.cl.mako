@@ -41,7 +41,9 @@ ${term_parameters}\
     const int tile_column = place / height * ${tile_n};
 </%def>
 
-<%doc> Stores a vector of results that crosses the edge; `text` is a `gemm_register_text.Results`. </%doc>
+<%doc>
+Stores a vector of results that crosses the edge; `text` is a `gemm_register_text.Results`.
+</%doc>
 <%def name="store_part(vec)">\
 void store_part(__global ${text.c_type} *p, const ${vector(vec)} value, const int count${text.part_parameters})
 {

@@ -13,13 +13,11 @@ vec_k               width of loads and accumulators along k
 local_k             work-items that share a reduction, a power of two
 local_n             neighbours along n per group
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
-strided_a           A is stored [k, 1]: steps of k lie ld_a apart
-strided_b           B is stored [k, 1]: steps of k lie ld_b apart
+a, b                operands; a `strided` one is stored [k, 1], its steps of k ld apart: see `Side`
 bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 </%doc>
 <%!
-    from oclgen.families.parts.epilogue import plus_residual
-    from oclgen.families.parts.expressions import vector_of
+    from oclgen.families.parts.epilogue import plus_matrix_terms
     from oclgen.render import vector
 %>\
 <%namespace name="common" file="gemm_common.cl.mako"/>\
@@ -29,20 +27,11 @@ bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
     rows, columns = range(item_m), range(item_n)
     elements = [(i, j) for i in rows for j in columns]
     vf = vector(vec_k)
-    strided = {"a": strided_a, "b": strided_b}
-
-    def load(width, side, i, load_name="LOAD"):
-        if not strided[side]:
-            return f"{load_name}{width}({side}{i} + p)"
-        at = f"LOAD1({side}{i} + (p + {{}}) * (long)ld_{side})"
-        return vector_of(at.format(s) for s in range(width))
-    def start(side, x):
-        return f"{side} + {x}" if strided[side] else f"{side} + {x} * (long)ld_{side}"
     aligned = " && ".join(
-        f"IS_ALIGNED({side}, ld_{side}, {elem_bytes}, {vec_k})" for side in "ab" if not strided[side]
+        f"IS_ALIGNED({side.name}, ld_{side.name}, {elem_bytes}, {vec_k})"
+        for side in (a, b) if not side.strided
     )
-    plus_bias = {"none": "", "m": " + LOAD1(bias + row)", "n": " + LOAD1(bias + column)"}[bias]
-    plus_terms = plus_bias + plus_residual(residual, 1, "c + row * (long)ld_c + column")
+    plus_terms = plus_matrix_terms(bias, residual)
 %>\
 ${preamble}
 % if not split:
@@ -55,10 +44,10 @@ ${activation}
 
 <%def name="step(load_name)">\
 % for j in columns:
-            const ${vf} y${j} = ${load(vec_k, "b", j, load_name)};
+            const ${vf} y${j} = ${b.load(vec_k, j, load_name)};
 % endfor
 % for i in rows:
-            const ${vf} x${i} = ${load(vec_k, "a", i, load_name)};
+            const ${vf} x${i} = ${a.load(vec_k, i, load_name)};
 % for j in columns:
             acc${i}_${j} = x${i} * y${j} + acc${i}_${j};
 % endfor
@@ -73,10 +62,10 @@ ${common.parameters(c_type, split)})
     const int n0 = (int)get_global_id(1) * ${item_n};
 ${common.slice_of_item(split)}\
 % for i in rows:
-    __global const elem_t *a${i} = ${start("a", f"min(m0 + {i}, m - 1)")};
+    __global const elem_t *a${i} = ${a.start(f"min(m0 + {i}, m - 1)")};
 % endfor
 % for j in columns:
-    __global const elem_t *b${j} = ${start("b", f"min(n0 + {j}, n - 1)")};
+    __global const elem_t *b${j} = ${b.start(f"min(n0 + {j}, n - 1)")};
 % endfor
 % for i in rows:
     ${vf} ${", ".join(f"acc{i}_{j} = 0.0f" for j in columns)};
@@ -102,7 +91,7 @@ ${step("LOAD")}\
     p = k_first + (k_last - k_first) / ${vec_k} * ${vec_k} + lane;
     for (; p < k_last; p += ${local_k}) {
 % for i, j in elements:
-        sum${i}_${j} = ${load(1, "a", i)} * ${load(1, "b", j)} + sum${i}_${j};
+        sum${i}_${j} = ${a.load(1, i)} * ${b.load(1, j)} + sum${i}_${j};
 % endfor
     }
 % endif

@@ -7,10 +7,11 @@ broadcast one operand. A linear layer on few rows is its case: no transposition,
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.parts.epilogue import epilogue
+from oclgen.families.parts.expressions import vector_of
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Vector
@@ -63,6 +64,24 @@ DEFAULT = Config(item_m=2, item_n=2, vec_k=4, local_k=8, local_n=8, split_k=1)
 TRAITS = Traits(rank=70)
 
 
+class Side(NamedTuple):
+    """An operand as text: `strided` if its only row or column does not lie along k."""
+
+    name: str
+    strided: bool
+
+    def load(self, width: int, i: int, load: str = "LOAD") -> str:
+        """Return the load of `width` steps of k of row (or column) i."""
+        if not self.strided:
+            return f"{load}{width}({self.name}{i} + p)"
+        step = f"(long)ld_{self.name}"
+        return vector_of(f"LOAD1({self.name}{i} + (p + {s}) * {step})" for s in range(width))
+
+    def start(self, x: str) -> str:
+        """Return where row (or column) x begins."""
+        return f"{self.name} + {x}" + ("" if self.strided else f" * (long)ld_{self.name}")
+
+
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     """Say whether both operands lie along k, or have no other neighbours than along k."""
     return (
@@ -88,8 +107,8 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             elem_bytes=DTYPES[problem.dtype],
             preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
             **epilogue(problem, "c", split),
-            strided_a=problem.trans_a,
-            strided_b=not problem.trans_b,
+            a=Side("a", problem.trans_a),
+            b=Side("b", not problem.trans_b),
         )
 
     groups_n = round_up(ceil_div(problem.n, config.item_n), config.local_n)

@@ -1,7 +1,7 @@
 <%doc>
 Repacks an operand of `gemm_mma` as the tiles that it puts into local memory, one behind the other:
-[batch][tiles][steps of k][bytes of a tile], swizzled, zero past the edge. Copying a tile is then one
-contiguous run whatever the operand's transpose, strides and alignment.
+[batch][tiles][steps of k][bytes of a tile], swizzled, zero past the edge. Copying a tile is then
+one contiguous run whatever the operand's transpose, strides and alignment.
 
 A work-group of 256 moves 64 rows of op(operand) by 128 bytes of k. An operand that does not lie
 along k is transposed through local memory.

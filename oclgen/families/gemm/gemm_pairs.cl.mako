@@ -2,10 +2,10 @@
 GEMM in bf16 by dot products of pairs: C = act(op(A) op(B) + bias + residual), batched,
 row-major.
 
-One work-item computes item_m x item_n of C in private memory, two steps of k at a time: a pair of A's
-row is broadcast against vectors of pairs of B's columns. Packed operands lie as the kernel reads
-them, padded with zeros to whole panels and an even k. Rows past the edge of an operand that is not
-packed read the last row again and are not stored.
+One work-item computes item_m x item_n of C in private memory, two steps of k at a time: a pair of
+A's row is broadcast against vectors of pairs of B's columns. Packed operands lie as the kernel
+reads them, padded with zeros to whole panels and an even k. Rows past the edge of an operand that
+is not packed read the last row again and are not stored.
 
 activation, bias    epilogue; bias is "none", "m" or "n"
 residual            a matrix that lies as C does is added

@@ -2,8 +2,8 @@
 Repacks one operand of `gemm_pairs` as panels of pairs along k, [batch][panels][k / 2][width][2],
 with zeros past the edges: the words whose halves the instruction multiplies and adds.
 
-A work-item fills `steps` steps of k of one panel. The dimension that is not reduced is called x here:
-m for A, n for B.
+A work-item fills `steps` steps of k of one panel. The dimension that is not reduced is called x
+here: m for A, n for B.
 
 name                kernel name
 width               elements of x per panel

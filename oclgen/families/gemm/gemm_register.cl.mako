@@ -4,16 +4,17 @@ batched, row-major.
 
 One work-item computes item_m x item_n of C in private memory; a column of A is broadcast against
 vectors of B. Rows past the edge read the last row again and are not stored; a column block that
-crosses the edge takes the vectors that do in single elements. Packed operands need neither: their panels are
-padded with zeros. Products are written a * b + c, which every compiler tried contracts to a fused
-multiply-add; PoCL 3.1 makes a multiplication and an addition of mad().
+crosses the edge takes the vectors that do in single elements. Packed operands need neither: their
+panels are padded with zeros. Products are written a * b + c, which every compiler tried contracts
+to a fused multiply-add; PoCL 3.1 makes a multiplication and an addition of mad().
 
 dtype, activation   storage type of A, B, C, bias (accumulation is fp32); epilogue
 item_m, item_n      rows and columns of C per work-item; item_n is a multiple of vec_n
 vec_n               width of loads, stores and accumulators along n
 local_m, local_n    work-items per group
 unroll_k            steps of the reduction that are written out per loop iteration
-pack_a, pack_b      the operand comes as fp32 panels [m / item_m][k][item_m], [n / item_n][k][item_n]
+pack_a, pack_b      the operand comes as fp32 panels [m / item_m][k][item_m], [n /
+                    item_n][k][item_n]
 loop_m              blocks of item_m rows that a work-item computes one after the other, so that
                     its columns of B stay in the nearest cache
 order               "m" or "n": the dimension of C along which work-groups follow each other

@@ -45,6 +45,12 @@ def plus_residual(residual: bool, width: int, place: str, load: str = "LOAD") ->
     return f" + {load}{width}(RESIDUAL({place}))" if residual else ""
 
 
+def plus_matrix_terms(bias: str, residual: bool) -> str:
+    """Return what is added to the one result of C that stands in `row` and `column`."""
+    added = {"none": "", "m": " + LOAD1(bias + row)", "n": " + LOAD1(bias + column)"}[bias]
+    return added + plus_residual(residual, 1, "c + row * (long)ld_c + column")
+
+
 def terms(problem: Problem, split: bool = False) -> tuple[Arg, ...]:
     """Return pointer and offset of the bias, then of the residual, if the problem has them."""
     return () if split else tuple(arg for role in _roles(problem) for arg in buffer(role))

@@ -71,3 +71,8 @@ def below(*ends: tuple[str, str]) -> str:
     """Return the condition that each place is below its end; none without ends."""
     tests = " && ".join(f"{place} < {end}" for place, end in ends)
     return f"if ({tests}) " if tests else ""
+
+
+def some_items(count: int, work_items: int) -> str:
+    """Return the condition that a work-item is one of the first `count`; none if all are."""
+    return f"if (id < {count}) " if count < work_items else ""

@@ -35,7 +35,8 @@ Puts the part of act(acc + bias + residual) that begins at m0, n0 of each warp's
 
 bias                "none", "m" or "n"
 limits              rows and columns of C, "" where the tile divides them
-residual            text that first puts the residual there, each item where its result will be, or ""
+residual            text that first puts the residual there, each item where its result will be, or
+                    ""
 </%doc>
 <%def name="stage(staging, m0, n0, block_m, bias, limits, residual='')">\
 <%

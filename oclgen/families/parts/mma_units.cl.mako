@@ -2,10 +2,11 @@
 What a kernel on matrix units needs around its own copies and stores: asynchronous copies of 16
 bytes into local memory, and one step of C += A B on tiles that lie there as `Layout` says.
 
-The kernel calls LOCAL(tiles) once, `copy_chunk`, COPY_COMMIT(), AWAIT_TILE() before the barrier that
-precedes `multiply`, and AWAIT_PRODUCTS() before it reads `acc`; `pair_of` makes two 16-bit results a
-word. Of the block of C that a warp (with wgmma: each of four) works on, acc[i][4 * j + 2 * h + e]
-lies at ROW(i, h), COLUMN(j) + e. The kernel's preamble defines elem_t, and `id` is its work-item.
+The kernel calls LOCAL(tiles) once, `copy_chunk`, COPY_COMMIT(), AWAIT_TILE() before the barrier
+that precedes `multiply`, and AWAIT_PRODUCTS() before it reads `acc`; `pair_of` makes two 16-bit
+results a word. Of the block of C that a warp (with wgmma: each of four) works on, acc[i][4 * j + 2
+* h + e] lies at ROW(i, h), COLUMN(j) + e. The kernel's preamble defines elem_t, and `id` is its
+work-item.
 
 wgmma stands in comments, which `oclgen.opencl.ptx` turns into instructions.
 
@@ -15,24 +16,28 @@ tile_k              steps of the reduction per tile
 blocks_m, blocks_n  blocks of 16 (wgmma: 64) rows and of 8 columns that a warp computes
 ahead, pending      tiles copied ahead; steps of wgmma that may still run while the next one begins
 a, b                how the operand lies in local memory: see `Layout`
-unrounded           sides ("a", "b", "ab") whose fp32 mma.sync has to round to tf32; wgmma cuts them off
+unrounded           sides ("a", "b", "ab") whose fp32 mma.sync has to round to tf32; wgmma cuts them
+                    off
 </%doc>
 <%!
     from oclgen.families.parts.expressions import plus
+    from oclgen.families.parts.mma_units_text import (
+        K_BYTES,
+        lane_of,
+        moved,
+        offset,
+        transposed,
+        words,
+    )
 %>\
 <%
     wgmma = unit == "wgmma"
     tf32 = dtype == "tf32"
     sides = (("a", a, blocks_m, 0), ("b", b, blocks_n // 2, a.bytes))
-    # one matrix instruction covers 32 bytes of k: 16 values of 16 bits or 8 of tf32
-    k_blocks = tile_k * elem_bytes // 32
+    k_blocks = tile_k * elem_bytes // K_BYTES
     chunk = 16 // elem_bytes
     type_name = {"fp16": "f16", "bf16": "bf16", "tf32": "tf32"}[dtype]
     k_name = "k8" if tf32 else "k16"
-
-    def read(side, flip, add):
-        flipped = f"({side} ^ {flip})" if flip else side
-        return f"{flipped} + {add}" if add else flipped
 %>\
 /* a 32-bit address of local memory, as PTX wants it */
 typedef uint local_t;
@@ -70,10 +75,6 @@ uint pair_of(const float2 value)
     count = blocks_n * 4
     outputs = ", ".join(f"%{i}" for i in range(count))
     scales = "1, 1" if tf32 else f"1, 1, {0 if a.along_k else 1}, {0 if b.along_k else 1}"
-    def offset(lay, block, q):
-        if lay.along_k:
-            return (block * lay.row_bytes + 32 * q) // 16
-        return (block // lay.panel * tile_k * 128 + q * 2048) // 16
 %>\
 /* wgmma's descriptor of a tile */
 typedef ulong place_t;
@@ -153,37 +154,28 @@ uint word(const uint address)
 }
 
 % endif
-% for transposed in sorted({not lay.along_k for lay in (a, b) if not lay.by_words}):
-uint4 fragment${"_trans" if transposed else ""}(const uint address)
+% for turned in sorted({not lay.along_k for lay in (a, b) if not lay.by_words}):
+uint4 fragment${"_trans" if turned else ""}(const uint address)
 {
     uint x, y, z, w;
-    __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4${".trans" if transposed else ""}.shared.b16 {%0, %1, %2, %3}, [%4];"
+    __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4${".trans" if turned else ""}.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "r"(address) : "memory");
     return (uint4)(x, y, z, w);
 }
 
 % endfor
 % for side, lay, _, start in sides:
-<%
-    if lay.along_k:
-        across, along = ("lane % 16", "lane / 16") if side == "a" else ("lane % 8 + lane / 16 * 8", "lane / 8 % 2")
-    elif tf32:
-        along, across, word_at = "lane % 4", "lane / 16", " + lane / 4 % 4 * 4"
-    elif side == "a":
-        along, across, word_at = "lane % 8 + lane / 16 * 8", "lane / 8 % 2", ""
-    else:
-        along, across, word_at = "lane % 16", "lane / 16", ""
-%>\
+<% part = lane_of(side, lay) %>\
 place_t place_${side}(const local_t base, const int first, const int id)
 {
     const uint lane = id % 32;
 % if lay.along_k:
-    const uint line = first + ${across};
-    return base${plus(start)} + line * ${lay.row_bytes} + (${along} ^ ${lay.swizzle("line")}) * 16;
+    const uint line = first + ${part.across};
+    return base${plus(start)} + line * ${lay.row_bytes} + (${part.along} ^ ${lay.swizzle("line")}) * 16;
 % else:
-    const uint line = ${along};
+    const uint line = ${part.along};
     return base${plus(start)} + (first / ${lay.panel} * ${tile_k} + line) * 128
-        + ((first % ${lay.panel} / ${chunk} + ${across}) ^ ${lay.swizzle("line")}) * 16${word_at};
+        + ((first % ${lay.panel} / ${chunk} + ${part.across}) ^ ${lay.swizzle("line")}) * 16${part.word};
 % endif
 }
 
@@ -197,20 +189,11 @@ void multiply(float (*acc)[${4 * blocks_n}], const place_t a, const place_t b)
 <% name = f"raw_{side}" if side in unrounded else side %>\
 % for i in range(count):
 % if lay.by_words:
-<%
-    parts = []
-    for high in (0, 1):
-        for low in (0, 1):
-            e, h = (low, high) if side == "a" else (high, low)
-            chunks = 4 * i + 2 * e
-            at = read(side, chunks % 8 * 16, chunks // 8 * tile_k * 128 + (8 * q + 4 * h) * 128)
-            parts.append(f"word({at})")
-%>\
-        const uint4 ${name}${i} = (uint4)(${", ".join(parts)});
+        const uint4 ${name}${i} = (uint4)(${words(side, lay, i, q)});
 % elif lay.along_k:
-        const uint4 ${name}${i} = fragment(${read(side, 32 * q, i * 16 * lay.row_bytes)});
+        const uint4 ${name}${i} = fragment(${moved(side, K_BYTES * q, i * 16 * lay.row_bytes)});
 % else:
-        const uint4 ${name}${i} = fragment_trans(${read(side, 2 * i % 8 * 16, 2 * i // 8 * tile_k * 128 + q * 2048)});
+        const uint4 ${name}${i} = fragment_trans(${transposed(side, lay, i, q)});
 % endif
 % if side in unrounded:
         const uint4 ${side}${i} = TO_TF32(${name}${i});

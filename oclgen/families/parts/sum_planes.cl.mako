@@ -1,8 +1,8 @@
 <%doc>
 Sums the planes that a split reduction left in its workspace and applies the epilogue.
 
-One work-item writes vec elements; planes are fp32 and lie one after the other. Of many planes slices
-work-items add up some each, and their sums meet in local memory.
+One work-item writes vec elements; planes are fp32 and lie one after the other. Of many planes
+slices work-items add up some each, and their sums meet in local memory.
 
 dtype, activation   storage type of the output and bias; epilogue (bias only with `bias`)
 elements            elements of the output, and of each plane
@@ -10,7 +10,8 @@ planes              number of planes
 bias, residual      add bias[(element / per_channel) % channels], and what lies as the output does
 per_channel         neighbouring elements that share a channel
 channels            number of channels
-vec                 elements per work-item, of one channel each or, where channels are neighbours, of as many
+vec                 elements per work-item, of one channel each or, where channels are neighbours,
+                    of as many
 local_size          work-items per group, along elements
 slices              work-items that share the planes of an element
 </%doc>

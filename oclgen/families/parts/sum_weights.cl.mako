@@ -1,7 +1,7 @@
 <%doc>
-Adds planes of the gradient of weights, [channels][taps][depth] in fp32, into weights that lie as their
-strides say. A work-group of 256 takes some depths of one channel through local memory, so that
-neighbours store to neighbours whether depths or taps lie side by side.
+Adds planes of the gradient of weights, [channels][taps][depth] in fp32, into weights that lie as
+their strides say. A work-group of 256 takes some depths of one channel through local memory, so
+that neighbours store to neighbours whether depths or taps lie side by side.
 
 dtype               storage type of w
 planes              number of planes

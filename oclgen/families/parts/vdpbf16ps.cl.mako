@@ -1,10 +1,11 @@
 <%doc>
-DOT_PAIRS(acc, x, y): adds to each of 16 fp32 sums the products of two pairs of bf16, by AVX512-BF16's
-vdpbf16ps. `acc` is a float16 variable, `x` and `y` are uint16 with one pair per element.
+DOT_PAIRS(acc, x, y): adds to each of 16 fp32 sums the products of two pairs of bf16, by
+AVX512-BF16's vdpbf16ps. `acc` is a float16 variable, `x` and `y` are uint16 with one pair per
+element.
 
 A compiler whose target is the processor takes assembly, and may hide the intrinsic behind a
-processor it does not know. One whose target is SPIR-V knows no vector register in assembly, but hands a
-function of an LLVM intrinsic's name to the compiler behind it, which has it.
+processor it does not know. One whose target is SPIR-V knows no vector register in assembly, but
+hands a function of an LLVM intrinsic's name to the compiler behind it, which has it.
 </%doc>
 #ifdef __x86_64__
 #define DOT_PAIRS(acc, x, y) __asm__("vdpbf16ps %2, %1, %0" : "+v"(acc) : "v"(x), "v"(y))
