@@ -59,7 +59,10 @@ def test_devices_are_listed(run: Run, device: Device) -> None:
     assert device.info.driver_version[:12] in text
 
 
-def test_a_device_is_found_by_its_name(run: Run, device: Device) -> None:
+def test_a_device_is_found_by_its_name(
+    run: Run, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OCLGEN_DB")  # what the variable names has to be there
     result = run("show-source", "8x8x8", "--device", f"{device.name} {device.info.runtime}")
     assert result.exit_code == 0, result.stderr
 
