@@ -57,10 +57,10 @@ def test_runtime_and_fusion_hold_by_themselves(
 ) -> None:
     if name != "plain" and "sanitizers" not in pytestconfig.getoption("markexpr"):
         pytest.skip("takes minutes; `pytest -m sanitizers` runs it")
-    assert has_doctest(), (
-        "tests/csrc needs the header doctest/doctest.h. Install it (Debian, Ubuntu: apt install "
-        "doctest-dev)"
-    )
+    if not has_doctest():
+        remedy = "tests/csrc needs doctest/doctest.h (Debian, Ubuntu: apt install doctest-dev)"
+        # CI installs it; a newcomer's first run of all tests does not depend on it
+        pytest.fail(remedy) if os.environ.get("CI") else pytest.skip(remedy)
     folders = shim.SOURCES / "runtime", shim.SOURCES / "fusion", TESTS
     units = sorted(unit for folder in folders for unit in folder.glob("*.cpp"))
     program = tmp_path / name
