@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
+import ocl_backend  # noqa: F401 (registers the device `ocl`)
 import oclgen
 
 BATCH, EPOCHS, HELD_OUT = 64, 15, 360
