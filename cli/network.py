@@ -27,7 +27,7 @@ from oclgen.keys import parse_key
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 
-from .workload import MODEL_FORM
+from .options import MODEL_FORM
 
 if TYPE_CHECKING:
     from search_spaces.progress import TuneResult

@@ -23,3 +23,5 @@ db_option = click.option(
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, for programs, instead of a table."
 )
+
+MODEL_FORM = "torchvision:NAME or MODULE:FUNCTION"

@@ -16,10 +16,11 @@ from oclgen.keys import CONV_FORM, GEMM_FORM, parse_conv, parse_gemm, parse_key
 from oclgen.limits import Limits
 from oclgen.problem import Problem
 
+from .options import MODEL_FORM
+
 if TYPE_CHECKING:
     from .network import Network
 
-MODEL_FORM = "torchvision:NAME or MODULE:FUNCTION"
 
 _OPTIONS = (
     click.option(
