@@ -61,25 +61,24 @@ def _pixel_values(problem: ConvProblem, limits: Limits) -> Values:
         "split": (1, 2, 4, 8, 16, 32, 64, 128),
     }
     if limits.kind == "cpu":
-        return {**shared, "local_size": (1,), "local_k": (1,)}
-    # 16 to 64 of the work-items lie along channels
-    return {**shared, "local_size": (32, 64, 128, 256, 512), "local_k": (1, 2, 4, 8, 16)}
+        return {**shared, "local_size": (1,), "local_c": (1,)}
+    return {**shared, "local_size": (32, 64, 128, 256, 512), "local_c": (16, 32, 64)}
 
 
 def _pixel_seeds(problem: ConvProblem, limits: Limits) -> list[depthwise_weights.Config]:
     vec, shapes = widest(problem, limits), ((1, 4), (2, 4), (1, 2), (4, 4))
     if limits.kind == "cpu":
-        tried = [(1, 1, split) for split in (8, 2)]
+        tried = [(1, split) for split in (8, 2)]
     else:
         # enough planes for every unit
         groups = ceil_div(problem.in_channels, 32 * vec)
         split = 1 << (ceil_div(GROUPS_PER_UNIT * limits.compute_units, groups) - 1).bit_length()
-        tried = [(32 * 8, 8, min(split, 128)), (32 * 4, 4, min(split, 64))]
+        tried = [(32 * 8, min(split, 128)), (32 * 4, min(split, 64))]
     return [
         replace(
-            depthwise_weights.DEFAULT, patch_h=h, patch_w=w, local_size=size, local_k=local_k,
-            split=split, vec_c=vec,
+            depthwise_weights.DEFAULT, patch_h=h, patch_w=w, local_size=size, split=split,
+            vec_c=vec, local_c=min(size, 32),
         )
         for h, w in shapes
-        for size, local_k, split in tried
+        for size, split in tried
     ]  # fmt: skip

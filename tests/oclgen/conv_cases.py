@@ -89,7 +89,7 @@ VARIED: dict[str, dict[str, Any]] = {
 VARIED_PIXELS: dict[str, dict[str, Any]] = {
     "depthwise": {"patch_h": 2, "patch_w": 3, "vec_c": 2, "local_size": 4},
     "depthwise_weights": {
-        "patch_h": 2, "patch_w": 3, "vec_c": 2, "local_size": 128, "local_k": 8, "split": 3,
+        "patch_h": 2, "patch_w": 3, "vec_c": 2, "local_size": 128, "local_c": 32, "split": 3,
     },
 }  # fmt: skip
 """The same of images in channels_last."""

@@ -110,8 +110,8 @@ def test_refusals_name_the_numbers(
         ("depthwise", {"vec": 1}, ("vec=1", "nhwc", "use 4")),
         ("depthwise", {"guarded": False}, ("guarded=False", "nhwc", "use True")),
         ("depthwise_weights", {"split": 65000}, ("split=65000", "6272")),
-        ("depthwise_weights", {"local_size": 8192, "local_k": 1}, ("8192", "4096")),
-        ("depthwise_weights", {"local_k": 3}, ("local_k=3", "64")),
+        ("depthwise_weights", {"local_size": 8192, "local_c": 1}, ("8192", "4096")),
+        ("depthwise_weights", {"local_c": 3}, ("local_c=3", "local_size=64")),
         ("depthwise_weights", {"vec_c": 16, "patch_w": 32}, ("vec_c=16", "11552", "8192")),
     ],
 )

@@ -10,7 +10,7 @@ dtype               storage type of x, y and w (accumulation is fp32)
 sizes               names and values of the problem's and the window's sizes
 patch_h, patch_w    pixels of y that are copied at a time
 vec                 channels per work-item, `vec_c`; it divides them
-local_c, local_k    work-items of a group, along channels (local_size / local_k) and patches
+local_c, local_k    work-items of a group, along channels and patches (local_size / local_c)
 split               planes over which the patches are split (summed by sum_planes)
 </%doc>
 <%!

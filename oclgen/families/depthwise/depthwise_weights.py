@@ -31,6 +31,8 @@ NAME = "depthwise_weights"
 KERNELS = {"nchw": NAME, "nhwc": "depthwise_pixels_weights"}
 """Kernel and template by layout."""
 
+OF_PLANES, OF_PIXELS = ("vec", "guarded", "local_k"), ("vec_c", "local_c")
+"""Parameters that one layout alone uses."""
 MAX_TAPS = 64
 """Taps of a kernel, each of which has an accumulator of its own."""
 
@@ -50,18 +52,27 @@ class Config(BaseConfig):
     local_k: Local
     split: Parts
     vec_c: Vector = 1
+    local_c: Local = 16
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
-        if reason := layout_conflict(problem, self, DEFAULT):
+        if reason := layout_conflict(problem, self, DEFAULT, OF_PLANES, OF_PIXELS):
             return reason
-        if self.local_k.bit_count() != 1 or self.local_size % self.local_k:
-            return f"local_k={self.local_k} must be a power of 2 that divides {self.local_size}"
+        if reason := self._sharing_why_not(problem):
+            return reason
         if not 1 <= self.split <= (count := patches(problem, self)):
             return f"split={self.split}, but there are only {count} patches to be split"
         if problem.layout == "nhwc":
             return self._pixels_why_not(problem, limits)
         return self._patch_why_not(problem)
+
+    def _sharing_why_not(self, problem: ConvProblem) -> str | None:
+        size, name = self.local_size, "local_k" if problem.layout == "nchw" else "local_c"
+        share = getattr(self, name)
+        count = share if problem.layout == "nchw" else self.sharing
+        if size % share or count.bit_count() != 1:
+            return f"{name}={share} must divide local_size={size}, and {count} be a power of 2"
+        return None
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
@@ -73,7 +84,7 @@ class Config(BaseConfig):
         """Return the work-items of a group; in channels_last, along channels and patches."""
         if problem.layout == "nchw":
             return self.local_size, 1, 1
-        return self.local_size // self.local_k, self.local_k, 1
+        return self.local_c, self.sharing, 1
 
     def local_bytes(self, problem: ConvProblem) -> int:
         """Return the bytes of local memory.
@@ -112,6 +123,11 @@ class Config(BaseConfig):
         if results * taps > MAX_TEXT:
             return f"{results * taps} multiply-adds would be written out; at most {MAX_TEXT} are"
         return None
+
+    @property
+    def sharing(self) -> int:
+        """Work-items of a group that share the patches of a vector of channels."""
+        return self.local_size // self.local_c
 
     @property
     def lanes(self) -> int:
@@ -153,14 +169,14 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
             preamble=dtype_preamble(problem.dtype),
             patch_h=config.patch_h,
             patch_w=config.patch_w,
-            local_k=config.local_k,
+            local_k=local[1] if pixels else config.local_k,
             split=config.split,
             **(_pixels if pixels else _planes)(problem, config),
         )
 
     if pixels:
         across = round_up(problem.in_channels // config.vec_c, local[0])
-        global_size = (across, config.local_k, config.split)
+        global_size = (across, config.sharing, config.split)
     else:
         items = problem.out_channels * config.split * config.local_k
         global_size = (round_up(items, config.local_size), 1, 1)

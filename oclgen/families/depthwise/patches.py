@@ -73,13 +73,18 @@ def is_depthwise(problem: Problem) -> TypeGuard[ConvProblem]:
     )
 
 
-def layout_conflict(problem: ConvProblem, config: Lanes, default: Lanes) -> str | None:
+def layout_conflict(
+    problem: ConvProblem,
+    config: Lanes,
+    default: Lanes,
+    of_planes: Sequence[str] = ("vec", "guarded"),
+    of_pixels: Sequence[str] = ("vec_c",),
+) -> str | None:
     """Say which parameter is of the other layout and has not its default, or None.
 
     Vectors lie along the row of a plane, `vec`, or along channels, `vec_c`.
     """
-    names = ("vec_c",) if problem.layout == "nchw" else ("vec", "guarded")
-    for name in names:
+    for name in of_pixels if problem.layout == "nchw" else of_planes:
         value, wanted = getattr(config, name), getattr(default, name)
         if value != wanted:
             return f"{name}={value} is no parameter of images in {problem.layout}; use {wanted}"
