@@ -209,7 +209,9 @@ def test_a_kernel_that_does_not_build_says_so_and_is_forgotten(device: Any) -> N
 @contextmanager
 def failing(entry: str, code: int) -> Iterator[None]:
     """Let the shim's OpenCL entry point `entry` do nothing but return `code`."""
-    names = re.findall(r"^  X\((cl\w+),", (shim.SOURCES / "opencl.h").read_text(), re.MULTILINE)
+    names = re.findall(
+        r"^  X\((cl\w+),", (shim.SOURCES / "runtime/opencl.h").read_text(), re.MULTILINE
+    )
     table = (ctypes.c_void_p * len(names)).in_dll(shim.library(), "_ZN3ocl2clE")
     number = names.index(entry)
     before, stub = table[number], ctypes.CFUNCTYPE(ctypes.c_int)(lambda: code)
