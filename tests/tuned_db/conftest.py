@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tuned_db import Store, open_store
+from tuned_db import Record, Store, choose, open_store
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -15,3 +15,17 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "sqlite":
         return open_store(tmp_path / "tuned.sqlite")
     return open_store(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture
+def shipped(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
+    """Replace the records that come with the package by a list that a test may fill."""
+    records: list[Record] = []
+    monkeypatch.setattr(choose, "shipped_records", lambda: tuple(records))
+    return records
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Store:
+    """The database that a service serves."""
+    return open_store(tmp_path / "served.sqlite")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from tuned_db import Store
+from oclgen.problem import GemmProblem
+from tests.tuned_db.tuned_samples import record
+from tuned_db import Record, Store, write_records
 from tuned_db.service.app import create_app
 from tuned_db.service.client import Client
 from tuned_db.service.guard import Limits
@@ -47,3 +50,17 @@ def serving(store: Store, limits: Limits = GENEROUS) -> Iterator[Served]:
     finally:
         server.should_exit = True
         thread.join()
+
+
+def body(*records: Record) -> bytes:
+    stream = io.BytesIO()
+    write_records(records, stream)
+    return stream.getvalue()
+
+
+def bearer(store: Store, name: str = "alice") -> dict[str, str]:
+    return {"Authorization": f"Bearer {add_token(store.database, name)}"}
+
+
+def many(count: int) -> list[Record]:
+    return [record(GemmProblem(size, 8, 8)) for size in range(1, count + 1)]
