@@ -1,7 +1,8 @@
 """Digests of generated kernels: what a record's times belong to, whichever version wrote it.
 
 A record whose digest is the one of the plan that is generated today (`Plan.digest`) was measured on
-the same kernels; its generator's number says only where it came from.
+the same kernels; its generator's number says only where it came from. `CHANGED` is the one place
+that says something of records without digest.
 """
 
 from __future__ import annotations
@@ -9,13 +10,32 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-from oclgen import GENERATOR_VERSION
-from oclgen.families import ConfigError
+from oclgen.families import FAMILIES, ConfigError
 from oclgen.keys import parse_key
 from oclgen.problem import Problem, ProblemError
 from oclgen.variant import Variant
-from tuned_db.record import Record, json_object
+from tuned_db.record import Record, RecordError, json_object
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row
+
+UNDIGESTED = "3"
+"""The last generator that wrote records without digests, in files and databases of before schema 3
+and revision 0004. Of older generators' kernels nothing is known."""
+CHANGED = frozenset(
+    {
+        "conv_as_gemm_async", "conv_as_gemm_mma", "conv_async", "conv_gemm", "conv_mma",
+        "conv_narrow_weights", "gemm_async", "gemm_mma", "gemm_tma", "winograd_blocked",
+    }
+)  # fmt: skip
+"""Families of which a text changed after generator 3 began, whenever that was.
+
+What generator 3 measured of them without writing a digest may be of other kernels than today's: it
+gets no digest, serves as `stale`, and is tried again. A family whose text changes joins the set:
+`python -m tests.oclgen.plan_texts --against tests/oclgen/plan_texts.json` names it.
+"""
 
 
 @lru_cache(maxsize=16384)
@@ -38,14 +58,34 @@ def digest_of_texts(problem: str, family: str, config: str) -> str | None:
         return None
 
 
+def is_unchanged(generator: str, family: str) -> bool:
+    """Say whether today's kernels are those that `generator` measured without writing a digest."""
+    return generator == UNDIGESTED and family in FAMILIES and family not in CHANGED
+
+
+def is_of_today(one: Record | Row[Any]) -> bool:
+    """Say whether a record's kernels, or those of a row of `rows.measured`, are today's.
+
+    They are not where no family reads its problem and config.
+    """
+    try:
+        problem = parse_key(one.problem)
+        variant = Variant.from_values(one.family, json_object(one.config))
+    except (ProblemError, ConfigError, RecordError):
+        return False
+    if one.digest is None and is_unchanged(one.generator, one.family):
+        return True
+    return one.digest == digest_of(problem, variant)
+
+
 def with_digests(records: Iterable[Record]) -> list[Record]:
-    """Return `records` with today's digest where the present generator wrote one without.
+    """Return `records` with today's digest where one is missing and its kernels are unchanged.
 
     Files of before schema 3 have none.
     """
     return [
         replace(one, digest=digest_of_texts(one.problem, one.family, one.config))
-        if one.digest is None and one.generator == GENERATOR_VERSION
+        if one.digest is None and is_unchanged(one.generator, one.family)
         else one
         for one in records
     ]

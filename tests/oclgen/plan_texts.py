@@ -1,7 +1,8 @@
 """Which plans' texts a change alters: digests of a fixed corpus, kept in `plan_texts.json`.
 
     python -m tests.oclgen.plan_texts                      prints every plan's key and digest
-    python -m tests.oclgen.plan_texts --against FILE       lists plans that differ, are new or gone
+    python -m tests.oclgen.plan_texts --against FILE       lists plans that differ, are new or gone,
+                                                           and where to note a changed text
     python -m tests.oclgen.plan_texts --write FILE         writes the digests
     python -m tests.oclgen.plan_texts --show KEY           prints the plan with this key
     python -m tests.oclgen.plan_texts --restamp            stamps shipped records of equal kernels
@@ -28,6 +29,7 @@ from oclgen.limits import KIB, Limits
 from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 from search_spaces.space import SPACES
+from tuned_db.digests import CHANGED
 
 KNOWN = Path(__file__).with_suffix(".json")
 SHIPPED = Path(__file__).parents[2] / "tuned_db" / "shipped"
@@ -187,6 +189,17 @@ def differences(found: dict[Key, str], known: dict[Key, str]) -> list[str]:
     return [f"{kind}: {' '.join(key)}" for kind, keys in kinds.items() for key in sorted(keys)]
 
 
+def to_note(found: dict[Key, str], known: dict[Key, str]) -> list[str]:
+    """Return what is to be done about records without digest, where texts differ from known ones.
+
+    Returns:
+        At most one line, which names the families that are to join `tuned_db.digests.CHANGED`.
+    """
+    changed = {key[1] for key in found if key in known and found[key] != known[key]}
+    families = ", ".join(sorted(changed - CHANGED))
+    return [f"add to CHANGED in tuned_db/digests.py: {families}"] if families else []
+
+
 def shown(key: Key) -> str:
     """Return the plan with this key as text: its launches, workspaces and counters."""
     problem, variant = corpus()[key]
@@ -249,8 +262,10 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.write:
         write(found, asked.write)
     if asked.against:
-        lines = differences(found, load(asked.against))
-        print("\n".join([*lines, f"{len(found)} plans, {len(lines)} changed"]))
+        known = load(asked.against)
+        lines = differences(found, known)
+        said = [f"{len(found)} plans, {len(lines)} changed", *to_note(found, known)]
+        print("\n".join([*lines, *said]))
         return 1 if lines else 0
     if not asked.write:
         print("\n".join(f"{digest} {' '.join(key)}" for key, digest in sorted(found.items())))

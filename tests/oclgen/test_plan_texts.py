@@ -18,11 +18,13 @@ PLAN = Plan((Launch("text", "name", (8,), (4,), (*buffer("x"), Scalar(3))),), ((
 
 
 def test_texts_are_those_that_are_known() -> None:
-    lines = plan_texts.differences(plan_texts.digests(), plan_texts.load(plan_texts.KNOWN))
-    assert not lines, (
-        f"{len(lines)} texts changed: {lines[:20]}; if on purpose run "
-        "`python -m tests.oclgen.plan_texts --write tests/oclgen/plan_texts.json`"
-    )
+    found, known = plan_texts.digests(), plan_texts.load(plan_texts.KNOWN)
+    lines = plan_texts.differences(found, known)
+    to_do = [
+        "run `python -m tests.oclgen.plan_texts --write tests/oclgen/plan_texts.json`",
+        *plan_texts.to_note(found, known),
+    ]
+    assert not lines, f"{len(lines)} texts changed: {lines[:20]}; if on purpose {'; '.join(to_do)}"
 
 
 def test_a_digest_is_the_same_in_every_process() -> None:
@@ -54,6 +56,21 @@ def test_what_differs_is_new_or_gone_is_listed(tmp_path: Path) -> None:
     assert plan_texts.differences(found, plan_texts.load(path)) == [
         "differs: p f 2", "new: q f 4", "gone: p g 3",
     ]  # fmt: skip
+
+
+def test_a_changed_text_is_to_be_noted_where_records_without_digest_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = {("p", "toy", "1"): "a", ("p", "gone", "1"): "b", ("p", "same", "1"): "c"}
+    plan_texts.write(known, path := tmp_path / "digests.json")
+    changed = {("p", "toy", "1"): "x", ("p", "new", "1"): "d", ("p", "same", "1"): "c"}
+    monkeypatch.setattr(plan_texts, "digests", lambda: changed)
+    note = "add to CHANGED in tuned_db/digests.py: toy"
+    assert plan_texts.main(["--against", str(path)]) == 1
+    assert capsys.readouterr().out.splitlines()[-2:] == ["3 plans, 3 changed", note]
+    monkeypatch.setattr(plan_texts, "CHANGED", frozenset({"toy"}))
+    assert plan_texts.main(["--against", str(path)]) == 1
+    assert note not in capsys.readouterr().out
 
 
 def test_a_record_is_stamped_anew_only_where_declared_bytes_alone_differ(tmp_path: Path) -> None:
