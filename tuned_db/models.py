@@ -51,6 +51,8 @@ class DeviceRow(Base):
 class TuningRow(Base):
     """What is known of one problem on one device with one generator and one state of the caches.
 
+    `generator` says which version of the generator wrote it, and no more: which kernels were
+    measured, the digest of each measurement tells.
     `trials` counts the distinct variants that were tried here, `claimed` those that were tried
     where records came from: the largest number that one of them gives. `cache` is
     `oclgen.measurement.Cache`; times with warm and with cold caches are never compared.

@@ -5,7 +5,7 @@ Nothing here opens, begins or commits; `tuned_db.store` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
@@ -212,24 +212,25 @@ def winner_is_claim(connection: Connection, tuning: int) -> bool:
     return connection.execute(asked).scalar() is not None
 
 
-def crown_best(connection: Connection, tuning: int) -> int | None:
-    """Make the best measurement the winner, none if there is none; return its id.
+def crown_best(connection: Connection, tuning: int, without: Collection[int] = ()) -> int | None:
+    """Make the best measurement `without` some the winner, none if there is none; return its id.
 
     What was measured here comes before all claims. Of it, what was promoted last stands until
     something measured later is faster. A claim counts as long as its variant was not measured here.
     """
-    best = _best_here(connection, tuning)
+    best = _best_here(connection, tuning, without)
     if best is None:
         best = connection.execute(_claims(tuning).limit(1)).scalar()
     set_tuning(connection, tuning, winner_id=best)
     return best
 
 
-def _best_here(connection: Connection, tuning: int) -> int | None:
+def _best_here(connection: Connection, tuning: int, without: Collection[int]) -> int | None:
     asked = select(MeasurementRow.id, MeasurementRow.ms).where(
         MeasurementRow.tuning_id == tuning,
         MeasurementRow.ms.is_not(None),
         MeasurementRow.origin == "",
+        MeasurementRow.id.not_in(without),
     )
     last = asked.where(MeasurementRow.promoted).order_by(MeasurementRow.id.desc()).limit(1)
     promoted = connection.execute(last).first()
@@ -296,6 +297,14 @@ def take(
     if settled or not competes or row["ms"] is None:
         return False
     return challenge(connection, tuning, key)
+
+
+def measured() -> Query:
+    """Return the query of every measurement: its time, and what says which kernels it is of."""
+    names = ("id", "family", "config", "digest", "ms")
+    columns = (getattr(MeasurementRow, name) for name in names)
+    place = (TuningRow.problem, TuningRow.generator, TuningRow.cache, TuningRow.id.label("tuning"))
+    return select(*columns, *place).join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
 
 
 def winners() -> Query:

@@ -23,7 +23,7 @@ from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db import rows
 from tuned_db.database import ENVIRONMENT, Database, locate, open_database
-from tuned_db.digests import digest_of
+from tuned_db.digests import digest_of, is_of_today
 from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import Record, json_object
 
@@ -84,7 +84,7 @@ class Store:
         return self.database.name
 
     def of(self, info: DeviceInfo, cache: Cache = "warm") -> DeviceStore:
-        """Return the part that belongs to one device, its driver and this generator.
+        """Return the part that belongs to one device with its driver.
 
         Times with warm and with cold caches are kept apart; each has its own winners.
         """
@@ -139,7 +139,11 @@ class Store:
 
 
 class DeviceStore:
-    """What is known of one device with its driver and this generator; what a tuning talks to."""
+    """What is known of one device with its driver; what a tuning talks to.
+
+    A tuning is about today's kernels, whichever version of the generator wrote them: what other
+    kernels took is no trial, no incumbent, and no rival of what is measured.
+    """
 
     def __init__(self, database: Database, info: DeviceInfo, cache: Cache = "warm") -> None:
         self._database, self._info, self._cache = database, info, cache
@@ -155,7 +159,7 @@ class DeviceStore:
             tuning = self._tuning(connection, problem)
             key = rows.add_here(connection, tuning, row)
             if measurement.ok:
-                return rows.challenge(connection, tuning, key)
+                return self._challenge(connection, tuning, key)
             if rows.winner_is_claim(connection, tuning):
                 rows.crown_best(connection, tuning)  # it may be the claim that failed here
             return False
@@ -173,6 +177,19 @@ class DeviceStore:
             tuning = self._tuning(connection, problem)
             key = rows.add_here(connection, tuning, row)
             rows.set_tuning(connection, tuning, winner_id=key)
+
+    def _challenge(self, connection: Connection, tuning: int, key: int) -> bool:
+        """Make what was measured here the winner if it is better; say whether it is.
+
+        A winner of other kernels than today's gives way to the best measurement of today's.
+        """
+        mine = rows.measured().where(TuningRow.id == tuning)
+        winner = mine.where(MeasurementRow.id == TuningRow.winner_id)
+        if all(map(is_of_today, connection.execute(winner))):
+            return rows.challenge(connection, tuning, key)
+        kept = connection.execute(mine.where(MeasurementRow.origin == "")).all()
+        others = [row.id for row in kept if not is_of_today(row)]
+        return rows.crown_best(connection, tuning, others) == key
 
     def _columns(
         self, problem: Problem, variant: Variant, measurement: Measurement
@@ -199,19 +216,16 @@ class DeviceStore:
         return found.peak_gflops, found.peak_gbytes
 
     def winner(self, problem: Problem) -> Record | None:
-        """Return the winner for exactly this problem, or None."""
+        """Return the winner for exactly this problem with today's kernels, or None."""
         with self._database.reading() as connection:
-            query = self._only(rows.winners(), problem)
-            return next(rows.records_of(connection, query), None)
+            found = list(rows.records_of(connection, self._only(rows.winners(), problem)))
+        of_today = (record for record in found if is_of_today(record))
+        return min(of_today, key=lambda record: (not record.verified, record.ms), default=None)
 
     def incumbent(self, problem: Problem) -> tuple[Variant, float] | None:
-        """Return the winner and its milliseconds; None if it no longer parses."""
-        if (record := self.winner(problem)) is None:
-            return None
-        try:
-            return record.variant, record.ms
-        except ConfigError:
-            return None
+        """Return the winner's variant and milliseconds, or None."""
+        record = self.winner(problem)
+        return None if record is None else (record.variant, record.ms)
 
     def measured(self, problem: Problem) -> dict[Variant, float]:
         """Return milliseconds of what was tried here with today's kernels; failures: inf.
@@ -228,37 +242,33 @@ class DeviceStore:
     def trials(self, problem: Problem) -> int:
         """Return how many distinct variants were tried here with today's kernels.
 
-        What others tried does not count. What was pruned counts, unless something that was kept is
-        of other kernels.
+        What others tried does not count. What was pruned counts where all that its tuning kept is
+        of today's kernels.
         """
         tried = [one for one in self._tried(problem) if one.cache == self._cache]
-        of_today = {one.variant for one in tried if one.is_of_today}
-        if any(one.variant not in of_today for one in tried):
-            return len(of_today)
-        asked = select(TuningRow.trials).join(DeviceRow, DeviceRow.id == TuningRow.device_id)
+        asked = select(TuningRow.id, TuningRow.trials).join(DeviceRow)
         with self._database.reading() as connection:
-            return int(connection.execute(self._only(asked, problem)).scalar() or 0)
+            counts = connection.execute(self._only(asked, problem)).all()
+        count = len({one.variant for one in tried if one.is_of_today})
+        for tuning, trials in counts:
+            kept = [one for one in tried if one.tuning == tuning]
+            variants = {one.variant for one in kept if one.is_of_today}
+            if kept and variants.issuperset(one.variant for one in kept):
+                count += max(trials - len(variants), 0)
+        return count
 
     def _tried(self, problem: Problem) -> list[_Trial]:
-        """Return what was measured here, of those variants that are read today.
-
-        A failure from before failures had digests counts as one of today.
-        """
-        columns = ("family", "config", "ms", "digest")
-        asked = (
-            select(*(getattr(MeasurementRow, name) for name in columns), TuningRow.cache)
-            .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
-            .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
-            .where(MeasurementRow.origin == "")
-        )
+        """Return what was measured here, of those variants that are read today."""
+        asked = rows.measured().join(DeviceRow, DeviceRow.id == TuningRow.device_id)
+        asked = asked.where(MeasurementRow.origin == "")
         with self._database.reading() as connection:
             found = connection.execute(self._about(asked, problem)).all()
         trials = []
-        for family, config, ms, digest, cache in found:
+        for one in found:
             with suppress(ConfigError):
-                variant = Variant.from_values(family, json_object(config))
-                today = digest is None or digest == digest_of(problem, variant)
-                trials.append(_Trial(variant, inf if ms is None else ms, cache, today))
+                variant = Variant.from_values(one.family, json_object(one.config))
+                ms = inf if one.ms is None else one.ms
+                trials.append(_Trial(variant, ms, one.cache, is_of_today(one), one.tuning))
         return trials
 
     def _tuning(self, connection: Connection, problem: Problem) -> int:
@@ -266,25 +276,25 @@ class DeviceStore:
         return rows.tuning_id(connection, *key)
 
     def _only(self, asked: rows.Query, problem: Problem) -> rows.Query:
-        """Narrow `asked` to this device, this generator, `problem` and this state of the caches."""
+        """Narrow `asked` to this device, `problem` and this state of the caches."""
         return self._about(asked, problem).where(TuningRow.cache == self._cache)
 
     def _about(self, asked: rows.Query, problem: Problem) -> rows.Query:
-        """Narrow `asked` to this device, this generator and `problem`."""
-        return asked.where(
-            TuningRow.problem == problem.key(),
-            TuningRow.generator == GENERATOR_VERSION,
-            *rows.is_device(self._info),
-        )
+        """Narrow `asked` to this device and `problem`, whichever generator wrote it."""
+        return asked.where(TuningRow.problem == problem.key(), *rows.is_device(self._info))
 
 
 class _Trial(NamedTuple):
-    """A measurement made here; `is_of_today`: the kernels it ran are those generated today."""
+    """A measurement made here; `is_of_today`: the kernels it ran are those generated today.
+
+    `tuning` is the row of its tuning.
+    """
 
     variant: Variant
     ms: float
     cache: Cache
     is_of_today: bool
+    tuning: int
 
 
 def _merge(connection: Connection, record: Record, origin: str) -> bool:

@@ -15,7 +15,7 @@ from alembic import command
 from alembic.config import Config
 
 from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, variant
-from tuned_db import Store, open_store
+from tuned_db import Store, digests, open_store
 from tuned_db.digests import digest_of
 from tuned_db.schema import VERSION_TABLE
 
@@ -122,9 +122,21 @@ def test_winners_of_todays_texts_get_their_digest(old: sa.Connection, url: str) 
     add(old, 1, item_m=1, ms=2.0)
     add_tuning(old, 2, winner=2, generator="2")
     add(old, 2, item_m=1, ms=1.0, tuning_id=FIRST + 2)
-    digests = {one.generator: one.digest for one in opened(old, url).all_winners()}
-    assert digests == {"3": digest_of(SQUARE, variant(item_m=1)), "2": None}
-    assert digests["3"] is not None
+    found = {one.generator: one.digest for one in opened(old, url).all_winners()}
+    assert found == {"3": digest_of(SQUARE, variant(item_m=1)), "2": None}
+    assert found["3"] is not None
+
+
+def test_winners_of_a_family_whose_texts_changed_get_no_digest(
+    old: sa.Connection, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Today's would say that they were measured with today's kernels, which they may not be."""
+    monkeypatch.setattr(digests, "CHANGED", frozenset({FAMILY}))
+    add_tuning(old, 1, winner=1)
+    add(old, 1, item_m=1, ms=2.0)
+    store = opened(old, url)
+    assert [one.digest for one in store.all_winners()] == [None]
+    assert store.of(INFO).trials(SQUARE) == 0
 
 
 def test_the_winner_of_a_duel_stands(old: sa.Connection, url: str) -> None:
