@@ -11,8 +11,8 @@ from math import exp, log
 from pathlib import Path
 from statistics import fmean
 
-from oclgen import GENERATOR_VERSION
 from tuned_db.database import DatabaseError
+from tuned_db.digests import is_of_today
 from tuned_db.exchange import read_records
 from tuned_db.nearest import without_driver
 from tuned_db.record import Record
@@ -52,8 +52,8 @@ def compare(left: Iterable[Record], right: Iterable[Record], *, across: bool = F
     """Return what is faster where, for each problem with warm and with cold caches.
 
     A device is compared with itself, whatever its driver; with `across`, a device on the left with
-    another on the right. Of several records on a side, those of this generator and those that were
-    measured come first, then the fastest.
+    another on the right. Of several records on a side, those of today's kernels come first, of
+    these those that were measured, of these the fastest.
     """
     one, other = _best(left, across), _best(right, across)
     return Comparison(
@@ -79,7 +79,7 @@ def records_at(where: str | None, text: str = "") -> list[Record]:
     if where and where.endswith(".jsonl"):
         try:
             with Path(where).open("rb") as stream:
-                records = read_records(where, stream, check=False)
+                records = read_records(where, stream)
         except OSError as error:
             raise DatabaseError(f"cannot read {where}: {error.strerror}") from error
     else:
@@ -100,14 +100,16 @@ def matches(record: Record, text: str) -> bool:
 
 
 def _best(records: Iterable[Record], across: bool) -> dict[tuple[object, ...], Record]:
-    found: dict[tuple[object, ...], Record] = {}
+    found: dict[tuple[object, ...], list[Record]] = {}
     for record in records:
         device = () if across else without_driver(record.device)
-        key = (record.problem, record.cache, *device)
-        if key not in found or _merit(record) < _merit(found[key]):
-            found[key] = record
-    return found
+        found.setdefault((record.problem, record.cache, *device), []).append(record)
+    # a digest takes some 10 ms: it is asked for only where there is a choice
+    return {
+        key: min(several, key=_merit) if several[1:] else several[0]
+        for key, several in found.items()
+    }
 
 
 def _merit(record: Record) -> tuple[bool, bool, float]:
-    return (record.generator != GENERATOR_VERSION, not record.verified, record.ms)
+    return (not is_of_today(record), not record.verified, record.ms)

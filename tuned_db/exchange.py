@@ -35,11 +35,12 @@ def write_records(records: Iterable[Record], stream: IO[bytes]) -> int:
     return len(ordered)
 
 
-def read_records(name: str, stream: IO[bytes], *, check: bool = True) -> list[Record]:
+def read_records(name: str, stream: IO[bytes]) -> list[Record]:
     """Return the records that `write_records` wrote, one file or several joined.
 
-    `name` is for messages. With `check`, configs of this generator version must fit their
-    families; see `Record.check`.
+    `name` is for messages. What no family reads today is returned, too: whether it was written by
+    a later version, by an earlier one or by mistake, nothing in a line can tell. A chooser steps
+    over it (`Record.why_unreadable`).
 
     Raises:
         ImportFileError: the schema line or a record is wrong; the message has the line's number.
@@ -53,8 +54,6 @@ def read_records(name: str, stream: IO[bytes], *, check: bool = True) -> list[Re
                 _check_schema(line)
             else:
                 records.append(Record.from_line(line))
-                if check:
-                    records[-1].check()
     except RecordError as error:
         raise ImportFileError(f"{name}, line {number}: {error}") from error
     return records

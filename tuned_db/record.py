@@ -13,7 +13,6 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from oclgen import GENERATOR_VERSION
 from oclgen.families import ConfigError
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo
@@ -137,18 +136,17 @@ class Record:
         device = tuple(getattr(self.device, name) for name in _DEVICE_HINTS)
         return (*device, self.generator, self.problem, self.cache != "warm")
 
-    def check(self) -> None:
-        """Raise `RecordError` if this generator cannot read problem, family or config.
+    def why_unreadable(self) -> str | None:
+        """Say why problem, family or config cannot be read today, None if they can.
 
-        What another generator wrote is not judged: it is kept, and a chooser steps over it.
+        Such a record is kept: it may be of a later version, or of a family that is gone.
         """
-        if self.generator != GENERATOR_VERSION:
-            return
         try:
             parse_key(self.problem)
             _ = self.variant
         except (ProblemError, ConfigError) as error:
-            raise RecordError(str(error)) from error
+            return str(error)
+        return None
 
     def to_line(self) -> str:
         """Return the record as one line of JSON, without the line feed."""

@@ -21,7 +21,5 @@ def shipped_records() -> tuple[Record, ...]:
 
 
 def _read(file: Traversable) -> list[Record]:
-    # unchecked: a record that fits no family any more is stepped over by the chooser, and reading
-    # what came with the package must not fail on a user's machine
     with file.open("rb") as stream:
-        return read_records(file.name, stream, check=False)
+        return read_records(file.name, stream)
