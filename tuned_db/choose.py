@@ -13,7 +13,6 @@ from math import inf
 from operator import itemgetter
 from typing import Literal, Protocol
 
-from oclgen import GENERATOR_VERSION
 from oclgen.families import TRANSFORMING, ConfigError, preferred
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
@@ -26,6 +25,10 @@ from tuned_db.nearest import ALIKE, NEAR, distance, kind_of, without_driver
 from tuned_db.plausible import why_implausible
 from tuned_db.record import Record
 from tuned_db.shipped import shipped_records
+
+MOST_OUTDATED = 4
+"""Measurements of other kernels than today's after which no further one is compared: each takes up
+to 10 ms, while a problem waits."""
 
 Rung = Literal["exact", "stale", "nearest", "architecture", "shipped", "default"]
 """Where a choice comes from. `exact`: measured on this device and driver, with the kernels that are
@@ -93,8 +96,8 @@ class _Entry:
 class Chooser:
     """Climbs the ladder once per problem and remembers; one per device, for many threads.
 
-    `skipped` says of each record that was left out why: another generator wrote it, or it claims
-    more than the device can do.
+    `skipped` says of each record that was left out why: no family reads it today, or it claims more
+    than the device can do.
     """
 
     def __init__(self, store: Winners | None, info: DeviceInfo, limits: Limits) -> None:
@@ -234,24 +237,20 @@ class Chooser:
     def candidates(self, problem: Problem) -> Iterator[Choice]:
         """Yield every variant that can serve, best rung first."""
         for step, (rung, look, pool) in enumerate(self._ladder):
-            for entry in look(pool, problem):
+            valid = (entry for entry in look(pool, problem) if self._is_valid(problem, entry))
+            for entry in _of_today(valid) if rung == "exact" else valid:
                 record = entry.record
-                if (
-                    self._is_close_enough(problem, record.family, record.error)
-                    and self._fits(problem, entry.variant)
-                    and (rung != "exact" or self._is_of_today(entry))
-                ):
-                    ms = record.ms if rung in ("exact", "stale") else None
-                    yield Choice(
-                        problem,
-                        entry.variant,
-                        rung,
-                        ms,
-                        record.problem,
-                        step,
-                        record.verified,
-                        record.cache,
-                    )
+                ms = record.ms if rung in ("exact", "stale") else None
+                yield Choice(
+                    problem,
+                    entry.variant,
+                    rung,
+                    ms,
+                    record.problem,
+                    step,
+                    record.verified,
+                    record.cache,
+                )
         for variant in self._defaults(problem):
             if self._is_close_enough(problem, variant.family, None) and self._fits(
                 problem, variant
@@ -260,6 +259,11 @@ class Chooser:
 
     def _defaults(self, problem: Problem) -> list[Variant]:
         return [Variant(one.NAME, one.DEFAULT) for one in preferred(problem, self.limits)]
+
+    def _is_valid(self, problem: Problem, entry: _Entry) -> bool:
+        record = entry.record
+        is_close_enough = self._is_close_enough(problem, record.family, record.error)
+        return is_close_enough and self._fits(problem, entry.variant)
 
     def _is_close_enough(self, problem: Problem, family: str, error: float | None) -> bool:
         if self._conv_error is None or problem.op != "conv":
@@ -270,11 +274,6 @@ class Chooser:
         rejected = (problem, variant) in self._rejected
         return not rejected and variant.why_not(problem, self.limits) is None
 
-    def _is_of_today(self, entry: _Entry) -> bool:
-        """Say whether today's kernels were measured; generated for those that would serve alone."""
-        digest = entry.record.digest
-        return digest is not None and digest == digest_of(entry.problem, entry.variant)
-
     def _why_none(self, problem: Problem) -> str:
         reasons = [
             f"{one.family}: {one.why_not(problem, self.limits) or 'failed here'}"
@@ -284,8 +283,26 @@ class Chooser:
         return f"nothing computes {problem.key()} on {self.info.name}: {why}"
 
 
+def _of_today(entries: Iterable[_Entry]) -> Iterator[_Entry]:
+    """Yield those that were measured with today's kernels, until `MOST_OUTDATED` were not.
+
+    A digest is taken of what would serve, one by one; an entry without digest costs none.
+    """
+    outdated = 0
+    for entry in entries:
+        digest = entry.record.digest
+        if digest is None:
+            continue
+        if digest == digest_of(entry.problem, entry.variant):
+            yield entry
+        elif (outdated := outdated + 1) == MOST_OUTDATED:
+            return
+
+
 class _Pool:
-    """Entries by problem and by kind of problem, warm ones first, then faster ones."""
+    """Entries by problem and by kind of problem: warm ones first, of these those with a digest, of
+    these faster ones. Whether kernels are today's is not asked here: a pool may hold thousands.
+    """  # noqa: D205
 
     def __init__(self, entries: Iterable[_Entry]) -> None:
         self._same: dict[Problem, list[_Entry]] = {}
@@ -320,7 +337,7 @@ for others of its kind."""
 
 def _freshness(entry: _Entry) -> tuple[bool, bool, float]:
     record = entry.record
-    return (record.cache == "cold", record.generator != GENERATOR_VERSION, record.ms)
+    return (record.cache == "cold", record.digest is None, record.ms)
 
 
 def _ms(choice: Choice) -> float:
