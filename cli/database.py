@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import click
+from rich.progress import Progress
 
+from .console import console
 from .options import db_option
 from .records import list_, stats
 from .sharing import pull, push, serve, token
@@ -51,7 +53,8 @@ def export(file: Path, history: bool, where: str | None) -> None:
 def import_(file: Path, where: str | None) -> None:
     """Take in the records of FILE where they are faster; none if one line is bad.
 
-    They serve at once, but as unverified until `oclgen db verify` or `oclgen tune` measured them.
+    They serve at once, but as unverified until `oclgen db verify` or `oclgen tune` measured them. A
+    record that no family reads today is kept, and serves once one does.
     """
     from tuned_db import open_store, read_records
     from tuned_db.digests import with_digests
@@ -66,6 +69,9 @@ def import_(file: Path, where: str | None) -> None:
     click.echo(
         f"{merge.improved} records taken into {store.name}; {merge.kept} were known or not faster"
     )
+    unread = [reason for one in records if (reason := one.why_unreadable())]
+    if unread:
+        click.echo(f"{len(unread)} of them serve nothing today, the first since {unread[0]}")
 
 
 def _input(file: Path) -> IO[bytes] | nullcontext[IO[bytes]]:
@@ -99,7 +105,7 @@ def merge(others: tuple[str, ...], trusted: bool, where: str | None) -> None:
 @click.option("--failures", is_flag=True, help="Variants that did not work; they are tried again.")
 @click.option("--history", is_flag=True, help="All that is no winner.")
 @click.option("--unverified", "claims", is_flag=True, help="What was not measured here.")
-@click.option("--other-generators", is_flag=True, help="What another generator version measured.")
+@click.option("--outdated", is_flag=True, help="What ran other kernels than today's, or unknown.")
 @click.option("--origin", default="", help="What came this way, as `db list` shows it.")
 @click.option("--dry-run", is_flag=True, help="Only say how many measurements would go.")
 @db_option
@@ -113,7 +119,15 @@ def prune(dry_run: bool, where: str | None, **wanted: Any) -> None:
     if what == Prune():
         raise click.UsageError("Say what is to be dropped, such as --failures; see --help.")
     store = open_existing(where)
-    count = drop(store, what, dry_run=dry_run)
+    out = console(aside=True)
+    with Progress(console=out, transient=True, disable=not out.is_terminal) as bar:
+        task = bar.add_task("comparing kernels", visible=what.outdated, total=None)
+        count = drop(
+            store,
+            what,
+            dry_run=dry_run,
+            report=lambda done, total: bar.update(task, completed=done, total=total),
+        )
     click.echo(f"{count} measurements {'would go' if dry_run else 'dropped'} from {store.name}")
 
 

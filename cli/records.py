@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from oclgen import GENERATOR_VERSION
-
 from .console import console
 from .options import db_option, json_option
 
@@ -73,7 +71,7 @@ def _table(records: list[Record]) -> Table:
 @json_option
 @db_option
 def stats(as_json: bool, where: str | None) -> None:
-    """Count the winners by device, driver and generator version."""
+    """Count the winners by device, driver and the version of the generator that wrote them."""
     from tuned_db import open_existing
 
     store = open_existing(where)
@@ -92,10 +90,7 @@ def stats(as_json: bool, where: str | None) -> None:
     out.print(f"{store.name}: {counts.total()} winners")
     table = Table("device", "runtime", "driver", "generator", "winners", "unverified")
     for (device, generator), count in counts.items():
-        stale = "" if generator == GENERATOR_VERSION else " (this is another)"
         numbers = (str(count), str(claims[device, generator]))
-        table.add_row(
-            device.name, device.runtime, device.driver_version, generator + stale, *numbers
-        )
+        table.add_row(device.name, device.runtime, device.driver_version, generator, *numbers)
     if counts:
         out.print(table)

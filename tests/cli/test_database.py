@@ -16,6 +16,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import update
 
 from oclgen.families.gemm import gemm_register
 from oclgen.limits import DeviceInfo
@@ -24,7 +25,8 @@ from oclgen.opencl.device import Device
 from oclgen.problem import GemmProblem
 from oclgen.variant import Variant
 from tests.cli.command_runs import Process, Run
-from tuned_db import open_store
+from tuned_db import open_store, write_records
+from tuned_db.models import MeasurementRow
 from tuned_db.shipped import shipped_records
 
 SQUARE = GemmProblem(24, 16, 8)
@@ -169,6 +171,38 @@ def test_databases_are_merged_and_pruned(run: Run, filled: Path, tmp_path: Path)
     assert ": 0 winners" in run("db", "stats", "--db", other).output
     assert run("db", "prune").exit_code == 2
     assert "there is no database file" in run("db", "merge", str(tmp_path / "no")).stderr
+
+
+def test_what_is_generated_differently_today_is_pruned(run: Run, own_database: Path) -> None:
+    """And what is of unknown kernels, as records of before digests are."""
+    store = open_store(own_database)
+    older = [one for one in shipped_records() if one.digest is None][:3]
+    store.merge([*older, *shipped_records()[-5:]])
+    would = run("db", "prune", "--outdated", "--dry-run").output
+    assert would.startswith("3 measurements would go")
+    assert len(store.all_winners()) == 8
+    assert run("db", "prune", "--outdated").output.startswith("3 measurements dropped")
+    with store.database.writing() as connection:
+        connection.execute(update(MeasurementRow).values(digest="0" * 16))
+    variant = Variant(gemm_register.NAME, gemm_register.DEFAULT)
+    store.of(INFO).record(SQUARE, variant, Measurement((9.0,)))
+    assert run("db", "prune", "--outdated").output.startswith("5 measurements dropped")
+    assert [one.problem for one in store.all_winners()] == [SQUARE.key()]
+
+
+def test_an_import_says_what_nothing_reads_today(run: Run, own_database: Path) -> None:
+    """Under one number of the generator families come and go: no reason to refuse a file."""
+    known = shipped_records()[-1]
+    gone = replace(known, family="depthwise_of_old", problem=SQUARE.key())
+    file = own_database.parent / "records.jsonl"
+    with file.open("wb") as stream:
+        write_records([known, gone], stream)
+    output = run("db", "import", str(file)).output
+    assert "2 records taken into" in output
+    assert "1 of them serve nothing today, the first since family 'depthwise_of_old' is" in output
+    with file.open("wb") as stream:
+        write_records([known], stream)
+    assert "today" not in run("db", "import", str(file)).output
 
 
 def test_a_claim_is_verified_on_the_device(run: Run, device: Device, own_database: Path) -> None:

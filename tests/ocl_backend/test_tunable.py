@@ -135,7 +135,8 @@ def test_switches_read_the_environment_once_and_refuse_nonsense(
         tunable.set_max_tuning_duration(-1)
 
 
-def test_validators_name_generator_and_drivers(device: Any) -> None:
+def test_validators_name_drivers(device: Any) -> None:
+    """A record is exact whichever version wrote it: its kernels' digest decides."""
     names = dict(tunable.get_validators())
-    assert {"OCLGEN_VERSION", "GENERATOR_VERSION", f"DRIVER_{device.index}"} <= set(names)
+    assert names.keys() == {f"DRIVER_{one.index}" for one in devices()}
     assert device.info.driver_version in names[f"DRIVER_{device.index}"]

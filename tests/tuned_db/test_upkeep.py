@@ -79,7 +79,7 @@ def test_merging_does_not_make_a_file(tmp_path: Path) -> None:
         (Prune(claims=True), 1, 1),
         (Prune(origin="import"), 1, 1),
         (Prune(origin="push by mallory"), 0, 2),
-        (Prune(other_generators=True), 0, 2),
+        (Prune(outdated=True), 0, 2),
         (Prune(failures=True, history=True, claims=True), 3, 1),
         (Prune(), 0, 2),
     ],
@@ -100,9 +100,27 @@ def test_where_a_winner_is_dropped_the_next_best_is_crowned(store: Store) -> Non
     store.merge([claim(4, device=replace(INFO, name="B"))], origin="push by mallory")
     assert prune(store, Prune(origin="push by mallory")) == 3
     assert [(one.ms, one.verified) for one in store.all_winners()] == [(2.0, True)]
-    store.merge([claim(1, generator="0")])
-    assert prune(store, Prune(other_generators=True)) == 1
     assert prune(store, Prune(history=True)) == 0
+
+
+def test_what_ran_other_kernels_than_todays_is_dropped_with_whatever_else(store: Store) -> None:
+    mine = store.of(INFO)
+    mine.record(SQUARE, variant(item_m=1), timed(2.0))
+    mine.record(SQUARE, variant(item_m=2), FAILED)
+    unknown, renumbered = claim(1, OTHER, generator="0"), replace(claim(4, OTHER), generator="0")
+    changed, gone = claim(3, digest="0" * 16), record(family="gone", digest="1" * 16)
+    store.merge([unknown, renumbered, changed, gone])
+    heard: list[tuple[int, int]] = []
+    what = Prune(outdated=True, failures=True)
+    report = lambda done, total: heard.append((done, total))  # noqa: E731
+    assert prune(store, what, dry_run=True, report=report) == 4
+    assert heard == [(done, 5) for done in range(1, 6)]
+    assert len(store.history()) == 5
+    assert prune(store, what) == 4
+    assert {(one.problem, one.parameters["item_m"]) for one in store.history()} == {
+        (SQUARE.key(), 1), (OTHER.key(), 4),
+    }  # fmt: skip
+    assert prune(store, what) == 0
 
 
 def measuring(times: dict[int, float], asked: list[int]) -> Any:
