@@ -209,6 +209,7 @@ def reload_tuned() -> None:
     """Read the database again and forget every prepared variant, as after tuning in between."""
     chooser.cache_clear()
     tuned_call.cache_clear()
+    _prepared_calls.clear()  # who still holds one prepares another before the next launch
     for forget in _dependents:
         forget()
     held.forget()  # last: what another thread learns from a call meanwhile goes, too
