@@ -14,6 +14,7 @@ from oclgen.families.gemm.gemm_register_text import PairsText
 from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.packing import Packing, sizes_of
+from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts
@@ -58,7 +59,7 @@ class Config(BaseConfig):
     def needs(self, problem: GemmProblem) -> Needs:
         """Return what the plan asks of a device."""
         spaces = sizes_of(self.packed(problem).values())
-        planes = parts.planes_space(problem, self.split_k)
+        planes = planes_space(problem, self.split_k)
         return Needs((Frame(NAME, (1, 1, 1)),), (*spaces, *planes))
 
     def _shape_conflict(self) -> str | None:
@@ -100,7 +101,7 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the launches: packing, the product, and the sum of its planes where k is split."""
     packed = config.packed(problem).values()
-    product = parts.with_planes(_product(problem, config), problem, config.split_k)
+    product = parts.sum_planes(problem, config.split_k).behind(_product(problem, config))
     return Plan((*map(pack, packed), *product.launches), config.needs(problem).workspaces)
 
 
