@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_register_text import PairsText
-from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
+from oclgen.families.gemm.gemm_tiles import lies_along_k, pack_panels, packed_operands
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.packing import Packing, sizes_of
 from oclgen.families.parts.planes import planes_space
@@ -100,25 +100,9 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the launches: packing, the product, and the sum of its planes where k is split."""
-    packed = config.packed(problem).values()
+    packs = (pack_panels(panels, pairs=True) for panels in config.packed(problem).values())
     product = parts.sum_planes(problem, config.split_k).behind(_product(problem, config))
-    return Plan((*map(pack, packed), *product.launches), config.needs(problem).workspaces)
-
-
-def pack(panels: Packing) -> Launch:
-    """Return the launch that turns an operand into its panels."""
-
-    @LazyText
-    def text() -> str:
-        return render(
-            "gemm_pairs_pack",
-            name=panels.workspace,
-            width=panels.tile,
-            steps=parts.PACK_STEPS,
-            along_k=panels.along_k,
-        )
-
-    return panels.launch(text, rows=panels.tile, steps=parts.PACK_STEPS)
+    return Plan((*packs, *product.launches), config.needs(problem).workspaces)
 
 
 def dot() -> str:
