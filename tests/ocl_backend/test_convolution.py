@@ -101,7 +101,7 @@ def test_a_layer_in_channels_last_copies_no_image(device: Any) -> None:
     assert trained(device, "3x3") == [*transforms, *transforms, *of_weights]
     packed = ["conv_gemm_pack", "conv_gemm"]
     for case in ("7x7 strided", "groups", "1x1 strided"):
-        assert trained(device, case) == [*packed, *packed, "conv_gemm", "conv_mma_sum"], case
+        assert trained(device, case) == [*packed, *packed, "conv_gemm", "sum_planes"], case
 
 
 def trained(device: Any, case: str) -> list[str]:

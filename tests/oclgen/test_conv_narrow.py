@@ -97,7 +97,7 @@ def test_slices_of_planes(device: Device, planes: int) -> None:
     config = replace(family.DEFAULT, local_k=1, patch_h=1, split=planes)
     plan = family.plan(problem, config)
     count = family.Shape(problem, config).planes
-    whole = Plan((plan.launches[0], sum_planes(problem, count)), plan.workspaces)
+    whole = Plan((plan.launches[0], sum_planes(problem, count).launch()), plan.workspaces)
     for each in (plan, whole):
         assert Bench(device, problem).measure(each, limit_ms=0.0).ok
     assert plan.launches[1].source != whole.launches[1].source

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oclgen.families import FAMILIES
 from oclgen.families.gemm import gemm_pairs
-from oclgen.families.gemm.gemm_tiles import tiles_of
+from oclgen.families.gemm.gemm_tiles import pack_panels, tiles_of
 from oclgen.keys import parse_gemm
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench, compare, decode, encode
@@ -103,7 +103,7 @@ def test_packing_pairs_and_pads(device: Device, role: str, trans: bool, width: i
     stored = np.arange(1, np.prod(shape) + 1, dtype=np.uint16).reshape(shape)
     out = np.full(panels.bytes // 2, 0xFFFF, np.uint16)
     buffers = {role: device.upload(stored), panels.workspace: device.upload(out)}
-    device.prepare(Plan((gemm_pairs.pack(panels),)), buffers).run()
+    device.prepare(Plan((pack_panels(panels, pairs=True),)), buffers).run()
     along_k = stored if trans == (role == "b") else stored.swapaxes(1, 2)
     tiles = -(-57 // width)
     whole = np.zeros((len(stored), tiles * width, 76), np.uint16)

@@ -18,6 +18,7 @@ OWN_TESTS = {
     "test_conv_narrow.py": "variants or slices",
     "test_conv_device.py": "variants",
     "test_gemm_device.py": "sizes or any_valid or views",
+    "test_planes.py": "lie or have or share or be",
     "test_winograd_device.py": "variants",
 }
 """Test files of families, and which of their tests are small enough for a simulator."""

@@ -166,10 +166,10 @@ def _of_turned_weights(problem: ConvProblem) -> bool:
 def _sum(problem: ConvProblem, split_k: int) -> Launch:
     """Return the launch that adds the planes."""
     if not _of_turned_weights(problem):
-        return sum_planes(problem, split_k)
+        return sum_planes(problem, split_k).launch()
     taps, depth = problem.kernel_h * problem.kernel_w, problem.in_channels // problem.groups
     span = min(max(WEIGHTS_ITEMS // taps, FEW_DEPTHS), depth)
-    return sum_weights(problem, split_k, depth, span)
+    return sum_weights(problem, split_k, depth, span).launch()
 
 
 def launch_of(

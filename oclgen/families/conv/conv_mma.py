@@ -92,7 +92,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         packed = parts.pack(problem, _weights_layout(problem, config))
         launches += [packed] if packed else []
         launches.append(_of_correlations(problem, config))
-        launches += [sum_planes(problem, config.split_k)] if config.split_k > 1 else []
+        launches += [sum_planes(problem, config.split_k).launch()] if config.split_k > 1 else []
     return Plan(tuple(launches), _workspaces(problem, config))
 
 

@@ -230,7 +230,7 @@ def weights_plane_bytes(p: ConvProblem) -> int:
 def sum_weights(p: ConvProblem, planes: int) -> Launch:
     """Return the launch that adds the planes into the gradient of the weights."""
     span = SUM_DEPTHS if p.kernel_h * p.kernel_w <= MANY_TAPS else SUM_DEPTHS // 2
-    return planes_of.sum_weights(p, planes, Image(p, "x").padded, span)
+    return planes_of.sum_weights(p, planes, Image(p, "x").padded, span).launch()
 
 
 def weights_sizes(p: ConvProblem) -> str:

@@ -14,7 +14,7 @@ from math import gcd
 from typing import TypeGuard
 
 from oclgen.families.conv.correlation import Correlation, output_elements, windows
-from oclgen.families.parts.planes import PLANES, planes_space, summed
+from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Stages
@@ -141,7 +141,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launch that sums over patches, and the sum of the planes if there are any."""
     shape = shape_of(problem, config)
-    return summed(_launch(problem, config, shape), problem, shape.planes, SLICES)
+    return sum_planes(problem, shape.planes, SLICES).behind(_launch(problem, config, shape))
 
 
 def _launch(problem: ConvProblem, config: Config, shape: Shape) -> Launch:

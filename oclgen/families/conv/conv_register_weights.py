@@ -80,12 +80,8 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches that pack y, sum over positions, and sum the planes if there are any."""
     packed = _packing(problem, config)
-    launches: tuple[Launch, ...] = (
-        pack_lanes(packed, config.vec),
-        _launch(problem, config, packed),
-    )
-    if config.split > 1:
-        launches = (*launches, sum_planes(problem, config.split))
+    whole = sum_planes(problem, config.split).behind(_launch(problem, config, packed))
+    launches = (pack_lanes(packed, config.vec), *whole.launches)
     return Plan(launches, config.needs(problem).workspaces)
 
 

@@ -19,7 +19,7 @@ from oclgen.families.depthwise.patches import (
     layout_conflict,
     window,
 )
-from oclgen.families.parts.planes import PLANES, planes_space, summed
+from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Vector
@@ -150,7 +150,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launch that sums over patches, and the sum of the planes if there are any."""
-    return summed(_launch(problem, config), problem, config.split)
+    return sum_planes(problem, config.split).behind(_launch(problem, config))
 
 
 def patches(problem: ConvProblem, config: Config) -> int:

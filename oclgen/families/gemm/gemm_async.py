@@ -17,6 +17,7 @@ from oclgen.families.gemm.gemm_async_text import Text
 from oclgen.families.gemm.gemm_tiles import WORK_ITEMS, lies_along_k, packed_operands
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.packing import Packing, sizes_of
+from oclgen.families.parts.planes import FLOAT_BYTES
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Local, Pad, Parts, Range, Stages, Tile, Warps
@@ -114,7 +115,7 @@ class Config(BaseConfig):
     def partials_bytes(self, problem: GemmProblem) -> int:
         """Return the bytes of tiles' partial sums: a tile for each slice, or two for each group."""
         count = 2 * self.groups or self.split_k * self.tiles(problem)
-        return self.shared * count * self.tile_m * self.tile_n * parts.FLOAT_BYTES
+        return self.shared * count * self.tile_m * self.tile_n * FLOAT_BYTES
 
     def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""

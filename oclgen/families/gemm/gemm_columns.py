@@ -10,6 +10,7 @@ from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.parts.epilogue import epilogue
+from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import KIB, Limits
 from oclgen.parameters import Item, Local, Parts, Unroll, Vector
@@ -70,7 +71,7 @@ class Config(BaseConfig):
     def needs(self, problem: GemmProblem) -> Needs:
         """Return what the plan asks of a device."""
         frame = Frame(NAME, (self.local_n, self.local_k, 1), self.local_bytes)
-        return Needs((frame,), parts.planes_space(problem, self.split_k))
+        return Needs((frame,), planes_space(problem, self.split_k))
 
 
 DEFAULT = Config(item_m=2, vec_n=1, unroll_k=4, local_n=8, local_k=8, split_k=1)
@@ -84,7 +85,7 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the product and, where k is split, the launch that adds its planes."""
-    return parts.with_planes(_product(problem, config), problem, config.split_k)
+    return parts.sum_planes(problem, config.split_k).behind(_product(problem, config))
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:

@@ -16,6 +16,7 @@ from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.mma_staging import Staging, staging
 from oclgen.families.parts.packing import Packing, sizes_of
+from oclgen.families.parts.planes import FLOAT_BYTES, planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
@@ -80,7 +81,7 @@ class Config(BaseConfig):
             (self.tile_m, self.tile_n),
             (self.block_m, self.block_n),
             self.block,
-            parts.FLOAT_BYTES if self.split_k > 1 else DTYPES[problem.dtype],
+            FLOAT_BYTES if self.split_k > 1 else DTYPES[problem.dtype],
             self.local_bytes(problem),
         )
 
@@ -186,7 +187,7 @@ class Config(BaseConfig):
         """Return what the plan asks of a device."""
         spaces = sizes_of(self.packed(problem).values())
         frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes(problem))
-        return Needs((frame,), (*spaces, *parts.planes_space(problem, self.split_k)))
+        return Needs((frame,), (*spaces, *planes_space(problem, self.split_k)))
 
 
 DEFAULT = Config(
@@ -210,7 +211,7 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the repacking of operands, the product, and the sum of planes where k is split."""
     packed = config.packed(problem)
     packs = [pack(tiles, config.layout(problem, role)) for role, tiles in packed.items()]
-    product = parts.with_planes(_product(problem, config), problem, config.split_k)
+    product = parts.sum_planes(problem, config.split_k).behind(_product(problem, config))
     return Plan((*packs, *product.launches), config.needs(problem).workspaces)
 
 

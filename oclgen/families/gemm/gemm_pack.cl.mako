@@ -1,64 +1,111 @@
 <%doc>
-Repacks one operand of a GEMM as fp32 panels [batch][panels][k][width], zero-padded.
+Repacks one operand of a GEMM as panels [batch][panels][k][width] of fp32; or of `pairs`, for
+`gemm_pairs`, [batch][panels][k / 2][width][2] of bf16, the words whose halves its instruction
+multiplies and adds. Past the edges are zeros.
 
-For CPUs, where local memory is ordinary memory: a work-item fills `steps` rows of one panel, and
-turns an operand along k in registers. The dimension that is not reduced is called x here:
-m for A, n for B.
+For CPUs, where local memory is ordinary memory: a work-item fills `steps` steps of k of one panel,
+and turns an operand along k in registers. The dimension that is not reduced is called x here: m
+for A, n for B.
 
 name                kernel name
-dtype               storage type of the source, in the preamble
+preamble            storage type of the source, unless `pairs`
 width               elements of x per panel
-steps               steps of k per work-item
+steps               steps of k per work-item, an even number
 along_k             neighbours in memory are steps of k (a transposition), else they are x
+pairs               words are pairs of steps of k, 16 bits each
 </%doc>
 <%!
+    from oclgen.families.gemm.gemm_pairs_text import SQUARE, exchanged, load
     from oclgen.families.parts.expressions import chunks, lane, store, vector_of
 
-    BLOCK = 4  # steps that are transposed in registers at a time
+    BLOCK = 4  # words of a row that are turned in registers at a time, where not a square is
+%>\
+<%
+    elem, word = ("ushort", "uint") if pairs else ("elem_t", "float")
+    whole, step = ("p + 2 <= last", "p += 2") if pairs else ("p < last", "++p")
+    turned = SQUARE if pairs and width % SQUARE == 0 else BLOCK
+    span = 2 * turned if pairs else turned
 %>\
 ${preamble}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${name}(
-    __global const elem_t *restrict source, const long offset, const int ld, const long batch,
-    __global float *restrict packed, const long packed_offset, const int panel,
+    __global const ${elem} *restrict source, const long offset, const int ld, const long batch,
+    __global ${"ushort" if pairs else word} *restrict packed, const long packed_offset, const int panel,
     const long packed_batch,
     const int extent, const int k)
 {
     const int first = (int)get_global_id(0) * ${steps};
     const int last = min(first + ${steps}, k);
     const int x0 = (int)get_global_id(1) * ${width};
-    __global const elem_t *from = source + offset + (long)get_global_id(2) * batch;
-    __global float *to = packed + packed_offset + (long)get_global_id(2) * packed_batch
-        + (long)get_global_id(1) * panel + (long)first * ${width};
+    __global const ${elem} *from = source + offset + (long)get_global_id(2) * batch;
+    __global ${word} *to = ${"(__global uint *)(" if pairs else ""}packed + packed_offset + (long)get_global_id(2) * packed_batch
+        + (long)get_global_id(1) * panel + (long)first * ${width}${")" if pairs else ""};
     int p = first;
     if (x0 + ${width} <= extent) {
 % if along_k:
         from += (long)x0 * ld;
-        for (; p + ${BLOCK} <= last; p += ${BLOCK}, to += ${BLOCK * width}) {
+        for (; p + ${span} <= last; p += ${span}, to += ${turned * width}) {
+% if turned == SQUARE:
+            for (int x = 0; x < ${width}; x += ${SQUARE}) {
+                __global const ushort *row = from + x * (long)ld + p;
+% for i in range(SQUARE):
+                uint16 row${i} = (uint16)(as_uint8(vload16(0, row)), as_uint8(vload16(1, row)));
+                row += ld;
+% endfor
+                uint16 low;
+% for distance in (8, 4, 2, 1):
+% for i in range(SQUARE):
+% if not i & distance:
+                low = row${i};
+<% other = f"row{i + distance}" %>\
+                row${i} = (uint16)(${exchanged("low", other, distance, 0)});
+                ${other} = (uint16)(${exchanged("low", other, distance, 1)});
+% endif
+% endfor
+% endfor
+% for i in range(SQUARE):
+                vstore16(row${i}, 0, to + ${i * width} + x);
+% endfor
+            }
+% else:
 % for x in range(width):
-            const float${BLOCK} row${x} = LOAD${BLOCK}(from + ${x} * (long)ld + p);
+<% row = f"from + {x} * (long)ld + p" %>\
+            const ${word}${BLOCK} row${x} = ${f"as_uint{BLOCK}(vload{2 * BLOCK}(0, {row}))" if pairs else f"LOAD{BLOCK}({row})"};
 % endfor
 % for s in range(BLOCK):
 % for x, w in chunks(width):
-            ${store(w, vector_of(lane(f"row{x + i}", BLOCK, s) for i in range(w)), f"to + {s * width + x}")};
+            ${store(w, vector_of((lane(f"row{x + i}", BLOCK, s) for i in range(w)), word), f"to + {s * width + x}")};
 % endfor
 % endfor
+% endif
         }
         from -= (long)x0 * ld;
 % else:
-        for (; p < last; ++p, to += ${width}) {
+        for (; ${whole}; ${step}, to += ${width}) {
+% if pairs:
+            __global const ushort *low = from + (long)p * ld + x0, *high = low + ld;
+% else:
             __global const elem_t *row = from + (long)p * ld + x0;
+% endif
 % for x, w in chunks(width):
-            ${store(w, f"LOAD{w}(row + {x})", f"to + {x}")};
+<% value = f"{load(w, f'low + {x}')} | {load(w, f'high + {x}')} << 16" if pairs else f"LOAD{w}(row + {x})" %>\
+            ${store(w, value, f"to + {x}")};
 % endfor
         }
 % endif
     }
-    for (; p < last; ++p, to += ${width}) {
+    for (; p < last; ${step}, to += ${width}) {
         for (int x = 0; x < ${width}; ++x) {
             const long at = ${"(long)(x0 + x) * ld + p" if along_k else "(long)p * ld + x0 + x"};
+% if pairs:
+            const bool inside = x0 + x < extent;
+            const uint low = inside ? from[at] : 0;
+            const uint high = inside && p + 1 < k ? from[at + ${"1" if along_k else "ld"}] : 0;
+            to[x] = low | high << 16;
+% else:
             to[x] = x0 + x < extent ? LOAD1(from + at) : 0.0f;
+% endif
         }
     }
 }

@@ -11,9 +11,10 @@ from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_register_text import PairsText
-from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
+from oclgen.families.gemm.gemm_tiles import lies_along_k, pack_panels, packed_operands
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.packing import Packing, sizes_of
+from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts
@@ -58,7 +59,7 @@ class Config(BaseConfig):
     def needs(self, problem: GemmProblem) -> Needs:
         """Return what the plan asks of a device."""
         spaces = sizes_of(self.packed(problem).values())
-        planes = parts.planes_space(problem, self.split_k)
+        planes = planes_space(problem, self.split_k)
         return Needs((Frame(NAME, (1, 1, 1)),), (*spaces, *planes))
 
     def _shape_conflict(self) -> str | None:
@@ -99,25 +100,9 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the launches: packing, the product, and the sum of its planes where k is split."""
-    packed = config.packed(problem).values()
-    product = parts.with_planes(_product(problem, config), problem, config.split_k)
-    return Plan((*map(pack, packed), *product.launches), config.needs(problem).workspaces)
-
-
-def pack(panels: Packing) -> Launch:
-    """Return the launch that turns an operand into its panels."""
-
-    @LazyText
-    def text() -> str:
-        return render(
-            "gemm_pairs_pack",
-            name=panels.workspace,
-            width=panels.tile,
-            steps=parts.PACK_STEPS,
-            along_k=panels.along_k,
-        )
-
-    return panels.launch(text, rows=panels.tile, steps=parts.PACK_STEPS)
+    packs = (pack_panels(panels, pairs=True) for panels in config.packed(problem).values())
+    product = parts.sum_planes(problem, config.split_k).behind(_product(problem, config))
+    return Plan((*packs, *product.launches), config.needs(problem).workspaces)
 
 
 def dot() -> str:

@@ -1,4 +1,4 @@
-"""What the template of `gemm_pairs_pack` writes: pairs of 16-bit elements as 32-bit lanes."""
+"""What `gemm_pack` writes of pairs: 16-bit elements in 32-bit lanes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,8 @@ def exchanged(low: str, high: str, distance: int, half: int) -> str:
     return ", ".join(f"{row}.s{lane:x}" for row, lane in sources)
 
 
-def picked(x: int, width: int, s: int) -> str:
-    """Return lane s of each of `width` rows from x on, as a vector."""
-    lanes = ", ".join(f"row{x + i}.s{s}" for i in range(width))
-    return f"({_words(width)})({lanes})"
-
-
 def load(width: int, pointer: str) -> str:
     """Return the load of `width` elements, each in the lower half of a 32-bit lane."""
     if width == 1:
         return f"(uint)*({pointer})"
     return f"convert_uint{width}(vload{width}(0, {pointer}))"
-
-
-def _words(width: int) -> str:
-    return "uint" if width == 1 else f"uint{width}"

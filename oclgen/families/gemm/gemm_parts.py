@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from oclgen.families.parts.epilogue import epilogue, terms
-from oclgen.plan import Arg, Launch, LazyText, Plan, Scalar, buffer, ceil_div, round_up
+from oclgen.families.parts.epilogue import terms
+from oclgen.families.parts.planes import PLANES, VECTORS, Bias, Sum
+from oclgen.plan import Arg, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import GemmProblem
-from oclgen.render import STORED, VECTOR_WIDTHS, dtype_preamble, render
+from oclgen.render import STORED, VECTOR_WIDTHS
 
 PACK_STEPS = 64
 """Steps of the reduction one work-item packs: enough to hide what starting it costs on a CPU."""
-REDUCE_VECTOR, REDUCE_LOCAL = 4, 64
-"""Width of loads, and work-items per group, of the kernel that adds planes."""
-FLOAT_BYTES = 4
 ALIGNED = (
     "#define IS_ALIGNED(p, ld, bytes, width) "
     "((((size_t)(p) | (size_t)(ld) * (bytes)) & ((bytes) * (width) - 1)) == 0)"
@@ -79,55 +77,16 @@ def aligned_preamble(dtype: str) -> str:
 
 def planes(problem: GemmProblem) -> tuple[Arg, ...]:
     """Return the operand of partial sums, fp32 [split_k][batch][m][n]."""
-    return operand("planes", problem.n, problem.m * problem.n)
+    return operand(PLANES, problem.n, problem.m * problem.n)
 
 
-def planes_space(problem: GemmProblem, split_k: int) -> tuple[tuple[str, int], ...]:
-    """Return role and bytes of that workspace; none if the reduction is not split."""
-    if split_k == 1:
-        return ()
-    return (("planes", split_k * problem.batch * problem.m * problem.n * FLOAT_BYTES),)
-
-
-def with_planes(product: Launch, problem: GemmProblem, split_k: int) -> Plan:
-    """Return `product` alone or, where k is split, with the launch that adds its planes."""
-    if split_k == 1:
-        return Plan((product,))
-    return Plan((product, reduce_planes(problem, split_k)), planes_space(problem, split_k))
-
-
-def reduce_planes(problem: GemmProblem, split_k: int) -> Launch:
-    """Return the launch that adds the planes in order, then applies bias and activation to C."""
-
-    @LazyText
-    def text() -> str:
-        return render(
-            "gemm_reduce",
-            preamble=dtype_preamble(problem.dtype),
-            **epilogue(problem, "c"),
-            split_k=split_k,
-            vec_n=REDUCE_VECTOR,
-            local_n=REDUCE_LOCAL,
-            edge_n=problem.n % REDUCE_VECTOR != 0,
-        )
-
-    return Launch(
-        text=text,
-        kernel="gemm_reduce",
-        global_size=(
-            round_up(ceil_div(problem.n, REDUCE_VECTOR), REDUCE_LOCAL),
-            problem.m,
-            problem.batch,
-        ),
-        local_size=(REDUCE_LOCAL, 1, 1),
-        args=(
-            *planes(problem),
-            *matrix(problem, "c"),
-            *terms(problem),
-            Scalar(problem.n),
-            Scalar(problem.batch * problem.m * problem.n, "long"),
-        ),
-    )
+def sum_planes(problem: GemmProblem, split_k: int) -> Sum:
+    """Return the sum of the planes into C, act(sum + bias + residual)."""
+    bias = {"none": None, "m": Bias("row", of_columns=False), "n": Bias("{}", of_columns=True)}
+    return Sum(
+        problem, split_k, problem.buffers["c"], matrix(problem, "c"), bias[problem.bias],
+        max(VECTORS), strided=True,
+    )  # fmt: skip
 
 
 def product_args(

@@ -13,6 +13,7 @@ from oclgen.families.gemm.gemm_register_text import Text
 from oclgen.families.gemm.gemm_tiles import pack_panels, panels_of
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.packing import Packing, sizes_of
+from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Unroll, Vector
@@ -89,7 +90,7 @@ def packed(problem: GemmProblem, config: Config) -> dict[str, Packing]:
 def workspaces(problem: GemmProblem, config: Config) -> tuple[tuple[str, int], ...]:
     """Return role and bytes of every workspace."""
     spaces = sizes_of(packed(problem, config).values())
-    return (*spaces, *parts.planes_space(problem, config.split_k))
+    return (*spaces, *planes_space(problem, config.split_k))
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
@@ -97,7 +98,7 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
     launches = [pack_panels(panels) for panels in packed(problem, config).values()]
     launches.append(_product(problem, config))
     if config.split_k > 1:
-        launches.append(parts.reduce_planes(problem, config.split_k))
+        launches.append(parts.sum_planes(problem, config.split_k).launch())
     return Plan(tuple(launches), workspaces(problem, config))
 
 

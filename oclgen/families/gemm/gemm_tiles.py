@@ -37,18 +37,19 @@ def panels_of(problem: GemmProblem, role: str, width: int) -> Packing:
     )  # fmt: skip
 
 
-def pack_panels(panels: Packing) -> Launch:
-    """Return the launch that fills the workspace of `panels_of` an operand."""
+def pack_panels(panels: Packing, pairs: bool = False) -> Launch:
+    """Return the launch that packs an operand as panels: of fp32, or of pairs as `tiles_of` it."""
 
     @LazyText
     def text() -> str:
         return render(
             "gemm_pack",
             name=panels.workspace,
-            preamble=dtype_preamble(panels.dtype),
+            preamble="" if pairs else dtype_preamble(panels.dtype),
             width=panels.tile,
             steps=parts.PACK_STEPS,
             along_k=panels.along_k,
+            pairs=pairs,
         )
 
     return panels.launch(text, rows=panels.tile, steps=parts.PACK_STEPS)

@@ -15,6 +15,7 @@ from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES, PACK_ROWS, Layout, 
 from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.packing import Packing, sizes_of
+from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
@@ -144,7 +145,7 @@ class Config(BaseConfig):
             work_groups = self.tiles(problem) * problem.batch * self.split_k
             spaces = (*spaces, ("maps", MAP_BYTES * work_groups))
         frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes(problem))
-        return Needs((frame,), (*spaces, *parts.planes_space(problem, self.split_k)))
+        return Needs((frame,), (*spaces, *planes_space(problem, self.split_k)))
 
     def tiles(self, problem: GemmProblem) -> int:
         """Return the tiles of C of a batch item."""
@@ -171,7 +172,7 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
         for role, tiles in packed.items()
     ]
     product = _product(problem, config)
-    whole = parts.with_planes(product, problem, config.split_k)
+    whole = parts.sum_planes(problem, config.split_k).behind(product)
     return Plan((*packs, *whole.launches), config.needs(problem).workspaces)
 
 

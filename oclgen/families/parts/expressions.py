@@ -13,10 +13,10 @@ def lane(value: str, width: int, at: int) -> str:
     return value if width == 1 else f"{value}.s{at:x}"
 
 
-def vector_of(texts: Iterable[str]) -> str:
+def vector_of(texts: Iterable[str], scalar: str = "float") -> str:
     """Return the vector whose lanes are these; the text itself if it is one."""
     lanes = list(texts)
-    return lanes[0] if len(lanes) == 1 else f"({vector(len(lanes))})({', '.join(lanes)})"
+    return lanes[0] if len(lanes) == 1 else f"({vector(len(lanes), scalar)})({', '.join(lanes)})"
 
 
 def load(width: int, pointer: str) -> str:

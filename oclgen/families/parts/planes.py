@@ -1,15 +1,18 @@
-"""Split reductions of convolutions: fp32 planes in a workspace, and the launch that sums them.
+"""Split reductions: fp32 planes of partial sums in a workspace, and the launch that adds them.
 
 It knows nothing of the kernel that fills the planes; atomics are not used, so sums repeat exactly.
 """
 
 from __future__ import annotations
 
-from oclgen.families.conv.correlation import output_elements
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.strided_weights import strided_weights
-from oclgen.plan import Launch, LazyText, Plan, buffer, ceil_div, round_up
-from oclgen.problem import ConvProblem
+from oclgen.plan import Arg, Buffer, Launch, LazyText, Plan, Scalar, buffer, ceil_div
+from oclgen.problem import ConvProblem, Problem
 from oclgen.render import dtype_preamble, render
 
 PLANES = "planes"
@@ -19,87 +22,148 @@ LOCAL_SIZE = 64
 VECTORS = (4, 2, 1)
 """Elements that a work-item sums, widest first: 128 bits of a plane are loaded at once."""
 WEIGHTS_ITEMS = 256
+FLOAT_BYTES = 4
 
 
-def planes_bytes(problem: ConvProblem, planes: int) -> int:
+class Bias(NamedTuple):
+    """Place of an element's bias, a format of its column; of_columns: neighbours have neighbours.
+
+    Else the `vec` elements of a work-item share one.
+    """
+
+    place: str
+    of_columns: bool
+
+
+class Filters(NamedTuple):
+    """How filters lie in a plane: rows of [taps, padded], of whose columns `depth` are weights.
+
+    A work-group adds `span` columns of all taps of a filter; a row of taps has `kernel_w`.
+    """
+
+    taps: int
+    kernel_w: int
+    depth: int
+    padded: int
+    span: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Planes [planes][items][rows][columns] in fp32, one behind the other, and their sum.
+
+    Attributes:
+        problem: its storage, residual and activation; bias and residual are its buffers.
+        planes: how many there are.
+        shape: items, rows and columns of a plane.
+        result: arguments of the result: pointer, offset, and strides if it is `strided` or filters.
+        bias: place of an element's bias.
+        vec: neighbours of a row that a work-item sums.
+        local_size: work-items of a group along columns.
+        slices: work-items, a power of two, that share the planes of an element: a single one has
+            a long chain of loads where there are many planes of few elements. Then `vec` divides
+            the only row.
+        filters: how filters lie in a plane, if the result is filters; a row of a plane is one.
+        strided: rows, and items, of the result lie apart by its strides; else all is one row.
+        role: of the workspace; the result may lie in its first plane.
+    """
+
+    problem: Problem
+    planes: int
+    shape: tuple[int, ...]
+    result: tuple[Arg, ...]
+    bias: Bias | None = None
+    vec: int = 1
+    local_size: int = LOCAL_SIZE
+    slices: int = 1
+    filters: Filters | None = None
+    strided: bool = False
+    role: str = PLANES
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of local memory in which sums of slices meet, or filters are turned."""
+        if self.filters:
+            return FLOAT_BYTES * self.filters.taps * (self.filters.span + 1)
+        return (self.slices > 1) * FLOAT_BYTES * self.slices * self.local_size * self.vec
+
+    def behind(self, launch: Launch) -> Plan:
+        """Return the plan of a launch that writes the planes; one plane is the output itself."""
+        if self.planes == 1:
+            return Plan((launch,))
+        return Plan((launch, self.launch()), planes_space(self.problem, self.planes))
+
+    def launch(self) -> Launch:
+        """Return the launch that adds the planes into the result."""
+        items, rows, columns = self.shape
+        plane = prod(self.shape)
+        groups = (
+            ceil_div(self.filters.depth, self.filters.span)
+            if self.filters
+            else ceil_div(columns, self.local_size * self.vec)
+        )
+
+        @LazyText
+        def text() -> str:
+            return render(
+                "sum_planes",
+                preamble=dtype_preamble(self.problem.dtype),
+                **epilogue(self.problem) | {"bias": self.bias},
+                exclusive="" if Buffer(self.role) in self.result else "restrict ",
+                planes=self.planes,
+                strided=self.strided,
+                columns=columns,
+                plane=plane,
+                vec=self.vec,
+                edge=columns % self.vec != 0,
+                local_size=self.local_size,
+                slices=self.slices,
+                filters=self.filters,
+            )
+
+        sizes = (Scalar(columns), Scalar(plane, "long")) if self.strided else ()
+        return Launch(
+            text=text,
+            kernel="sum_planes",
+            global_size=(self.local_size * groups, self.slices * rows, items),
+            local_size=(self.local_size, self.slices, 1),
+            args=(*buffer(self.role), *terms(self.problem), *self.result, *sizes),
+            local_bytes=self.local_bytes,
+        )
+
+
+def planes_bytes(problem: Problem, planes: int) -> int:
     """Return the size of the workspace: one fp32 copy of the output per plane."""
-    return 4 * planes * output_elements(problem)
+    return FLOAT_BYTES * planes * prod(problem.buffers[problem.output])
 
 
-def planes_space(problem: ConvProblem, planes: int) -> tuple[tuple[str, int], ...]:
+def planes_space(problem: Problem, planes: int) -> tuple[tuple[str, int], ...]:
     """Return role and bytes of the workspace of several planes; none of one."""
     return ((PLANES, planes_bytes(problem, planes)),) if planes > 1 else ()
 
 
-def summed(launch: Launch, problem: ConvProblem, planes: int, slices: int = 1) -> Plan:
-    """Return the plan of a launch that writes `planes` planes; one plane is the output itself."""
-    if planes == 1:
-        return Plan((launch,))
-    added = sum_planes(problem, planes, slices)
-    return Plan((launch, added), planes_space(problem, planes))
+def sum_planes(problem: ConvProblem, planes: int, slices: int = 1) -> Sum:
+    """Return the sum of dense planes into the problem's dense output, act(sum + bias + residual).
 
-
-def sum_planes(problem: ConvProblem, planes: int, slices: int = 1) -> Launch:
-    """Return the launch that writes act(sum of planes + bias) to the problem's output.
-
-    `slices` work-items, a power of two, share the planes of an element: a single one has a long
-    chain of loads where there are many planes of few elements.
+    `slices` work-items share the planes of an element.
     """
-    elements = output_elements(problem)
-    nhwc = problem.layout == "nhwc"
-    per_channel = 1 if nhwc else problem.out_h * problem.out_w
-    run = elements if not problem.bias else problem.out_channels if nhwc else per_channel
+    elements = prod(problem.buffers[problem.output])
+    channels, per_channel = problem.out_channels, problem.out_h * problem.out_w
+    bias, run = None, elements
+    if problem.bias and problem.layout == "nhwc":
+        bias, run = Bias(f"{{}} % {channels}", of_columns=True), channels
+    elif problem.bias:
+        bias, run = Bias(f"{{}} / {per_channel} % {channels}", of_columns=False), per_channel
     vec = next(width for width in VECTORS if elements % width == 0 and run % width == 0)
-
-    @LazyText
-    def text() -> str:
-        return render(
-            "sum_planes",
-            preamble=dtype_preamble(problem.dtype),
-            elements=elements,
-            planes=planes,
-            **epilogue(problem),
-            per_channel=per_channel,
-            vec=vec,
-            channels=problem.out_channels,
-            local_size=LOCAL_SIZE // slices,
-            slices=slices,
-        )
-
-    return Launch(
-        text=text,
-        kernel="sum_planes",
-        global_size=(round_up(elements // vec, LOCAL_SIZE // slices), slices, 1),
-        local_size=(LOCAL_SIZE // slices, slices, 1),
-        args=(*buffer(PLANES), *terms(problem), *buffer(problem.output)),
-    )
+    shape, result, local_size = (1, 1, elements), buffer(problem.output), LOCAL_SIZE // slices
+    return Sum(problem, planes, shape, result, bias, vec, local_size, slices)
 
 
-def sum_weights(p: ConvProblem, planes: int, padded: int, span: int) -> Launch:
-    """Return the launch that adds planes [out_channels, taps, padded] into w, whose strides a
-    caller may replace. A filter has `padded` depths or fewer, of which a work-group sums `span`.
+def sum_weights(p: ConvProblem, planes: int, padded: int, span: int) -> Sum:
+    """Return the sum of planes [out_channels, taps, padded] into w, whose strides a caller may
+    replace. A filter has `padded` depths or fewer, of which a work-group sums `span`.
     """  # noqa: D205
-    taps, depth = p.kernel_h * p.kernel_w, p.in_channels // p.groups
-
-    @LazyText
-    def text() -> str:
-        return render(
-            "sum_weights",
-            preamble=dtype_preamble(p.dtype),
-            planes=planes,
-            channels=p.out_channels,
-            taps=taps,
-            kernel_w=p.kernel_w,
-            depth=depth,
-            padded=padded,
-            span=span,
-        )
-
-    return Launch(
-        text=text,
-        kernel="conv_mma_sum",
-        global_size=(WEIGHTS_ITEMS * ceil_div(depth, span), p.out_channels, 1),
-        local_size=(WEIGHTS_ITEMS, 1, 1),
-        args=(*buffer(PLANES), *strided_weights(p)),
-        local_bytes=4 * taps * (span + 1),
-    )
+    taps = p.kernel_h * p.kernel_w
+    filters = Filters(taps, p.kernel_w, p.in_channels // p.groups, padded, span)
+    shape, result = (1, p.out_channels, taps * padded), strided_weights(p)
+    return Sum(p, planes, shape, result, local_size=WEIGHTS_ITEMS, filters=filters)

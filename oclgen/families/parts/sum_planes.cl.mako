@@ -1,72 +1,131 @@
 <%doc>
-Sums the planes that a split reduction left in its workspace and applies the epilogue.
+Adds the planes that a split reduction leaves, in order, and stores act(sum + bias + residual).
 
-One work-item writes vec elements; planes are fp32 and lie one after the other. Of many planes
-slices work-items add up some each, and their sums meet in local memory.
+Planes are fp32 [planes][items][rows][columns], one behind the other. Results lie in one row, in
+rows that lie apart, or as filters. A work-item stores vec neighbours of a row. Of many planes of
+few elements in one row slices work-items add some each, and their sums meet in local memory.
 
-dtype, activation   storage type of the output and bias; epilogue (bias only with `bias`)
-elements            elements of the output, and of each plane
-planes              number of planes
-bias, residual      add bias[(element / per_channel) % channels], and what lies as the output does
-per_channel         neighbouring elements that share a channel
-channels            number of channels
-vec                 elements per work-item, of one channel each or, where channels are neighbours,
-                    of as many
-local_size          work-items per group, along elements
-slices              work-items that share the planes of an element
+Filters, one of [taps][depth] in each row of a plane, lie as their strides say: a work-group takes
+some depths of a filter through local memory, so that neighbours store to neighbours whether depths
+or taps lie side by side.
+
+activation, residual    the epilogue: ACT, and whether what lies as the results do is added
+bias                    place of an element's bias (`Bias`), or None
+exclusive               "restrict ", or "" where the results are the first plane
+planes                  number of planes
+strided                 results lie in rows whose number, length and strides are arguments
+columns, plane          elements of a row and of a plane, unless strided
+vec, edge               neighbours per work-item, and whether they do not divide a row
+local_size              work-items per group, along columns
+slices                  work-items that share the planes of an element
+filters                 how filters lie in a plane (`Filters`), or None
 </%doc>
+<%!
+    from oclgen.render import vector
+%>\
 <%
-    wide = "" if vec == 1 else vec
-    width = f"LOAD{vec}" if per_channel == 1 else "LOAD1"
+    floats = vector(vec)
+    # of unaligned loads CPUs want no unrolled loop (PoCL), and no sum that begins with 0 (Intel)
+    first = 1 if edge else "get_local_id(1)" if slices > 1 else 0
+    unroll = "" if edge else f"#pragma unroll {4 if slices > 1 else 16}\n"
+    def load(width, place):
+        if edge and width > 1:
+            return f"vload{width}(0, {place})"
+        return f"*({place})" if width == 1 else f"*(__global const {floats} *)({place})"
+    def plus_terms(width, at):
+        text = f" + LOAD{width}(residual + {at})" if residual else ""
+        if bias:
+            place = bias.place.format(at)
+            text = f" + LOAD{width if bias.of_columns else 1}(bias + offset_bias + {place}){text}"
+        return text
 %>\
 ${preamble}
 ${activation}
 
+% for width in sorted({vec, 1 if edge else vec}):
+static ${vector(width)} added${width}(__global const float *planes, const long plane)
+{
+    ${vector(width)} sum = ${load(width, "planes") if edge else "0.0f"};
+${unroll}\
+    for (int i = ${first}; i < ${planes}; i += ${slices}) {
+        sum += ${load(width, "planes + i * plane")};
+    }
+    return sum;
+}
+
+% endfor
 __kernel __attribute__((reqd_work_group_size(${local_size}, ${slices}, 1)))
 void sum_planes(
-    __global const float *restrict planes, const long offset_planes,
+    __global const float *${exclusive}planes, const long offset_planes,
 ${term_parameters}\
-    __global elem_t *restrict out, const long offset_out)
+% if filters:
+    __global elem_t *restrict w, const long offset_w,
+    const long w_filter, const long w_depth, const long w_row, const long w_column)
 {
-    const long element = (long)get_global_id(0) * ${vec};
-% if slices > 1:
-    // work-items beyond the last element meet the others at the barrier
-    planes += offset_planes + min(element, ${elements - vec}L);
-% else:
-    if (element >= ${elements}) {
-        return;
+    __local float sums[${filters.taps}][${filters.span + 1}];
+    const int first = (int)get_group_id(0) * ${filters.span}, filter = (int)get_group_id(1);
+    const int some = min(${filters.depth} - first, ${filters.span});
+    planes += offset_planes + (long)filter * ${columns} + first;
+    for (int i = (int)get_local_id(0); i < ${filters.taps * filters.span}; i += ${local_size}) {
+        const int tap = i / ${filters.span}, d = i % ${filters.span};
+        if (d < some) {
+            sums[tap][d] = added1(planes + tap * ${filters.padded} + d, ${plane}L);
+        }
     }
-    planes += offset_planes + element;
-% endif
-    float${wide} sum = 0.0f;
-% if slices > 1:
-#pragma unroll 4
-    for (int plane = get_local_id(1); plane < ${planes}; plane += ${slices}) {
-% else:
-    for (int plane = 0; plane < ${planes}; ++plane) {
-% endif
-% if vec == 1:
-        sum += planes[plane * ${elements}L];
-% else:
-        sum += *(__global const float${vec} *)(planes + plane * ${elements}L);
-% endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+    w += offset_w + filter * w_filter + first * w_depth;
+    for (int i = (int)get_local_id(0); i < some * ${filters.taps}; i += ${local_size}) {
+        const int tap = w_depth == 1 ? i / some : i % ${filters.taps};
+        const int d = w_depth == 1 ? i % some : i / ${filters.taps};
+        STORE1(sums[tap][d], w + d * w_depth + tap / ${filters.kernel_w} * w_row + tap % ${filters.kernel_w} * w_column);
     }
+}
+% else:
+    __global elem_t *${exclusive}out, const long offset_out${"," if strided else ")"}
+% if strided:
+    const int ld_out, const long batch_out, const int columns, const long plane)
+% endif
+{
+    const ${"int" if strided else "long"} column = get_global_id(0) * ${vec};
+% if strided:
+    const int row = get_global_id(1), item = get_global_id(2);
+    const long place = item * batch_out + row * (long)ld_out;
+    planes += offset_planes + (item * (long)get_global_size(1) + row) * columns;
+% else:
+    const long columns = ${columns}, plane = ${plane};
+    planes += offset_planes;
+% endif
+    out += offset_out${" + place" if strided else ""};
+% if residual:
+    residual += offset_residual${" + place" if strided else ""};
+% endif
 % if slices > 1:
-    __local float${wide} sums[${slices}][${local_size}];
+    // work-items beyond the last column meet the others at the barrier
+    ${floats} sum = added${vec}(planes + min(column, columns - ${vec}), plane);
+    __local ${floats} sums[${slices}][${local_size}];
     sums[get_local_id(1)][get_local_id(0)] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (get_local_id(1) > 0 || element >= ${elements}) {
+    if (get_local_id(1) > 0 || column >= columns) {
         return;
     }
-    for (int slice = 1; slice < ${slices}; ++slice) {
-        sum += sums[slice][get_local_id(0)];
+    for (int i = 1; i < ${slices}; ++i) {
+        sum += sums[i][get_local_id(0)];
+    }
+    const ${floats} result = sum${plus_terms(vec, "column")};
+    STORE${vec}(ACT(result), out + column);
+% else:
+    if (column + ${vec} <= columns) {
+        const ${floats} sum = added${vec}(planes + column, plane)${plus_terms(vec, "column")};
+        STORE${vec}(ACT(sum), out + column);
+    }
+% if edge:
+    else {
+        for (int at = column; at < columns; ++at) {
+            const float sum = added1(planes + at, plane)${plus_terms(1, "at")};
+            STORE1(ACT(sum), out + at);
+        }
     }
 % endif
-% if bias:
-    sum += ${width}(bias + offset_bias + element / ${per_channel} % ${channels});
 % endif
-% if residual:
-    sum += LOAD${vec}(residual + offset_residual + element);
-% endif
-    STORE${vec}(ACT(sum), out + offset_out + element);
 }
+% endif

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.gemm import gemm_staged
+from oclgen.families.parts.planes import Sum
 from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd import winograd_pixels as pixels
 from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, ProductText
@@ -115,7 +116,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
             read="OUT_TILE", **shape,
         ),
         *(renamed(launch, ROLES) for launch in product.launches),
-        *_sum(geo, config),
+        *([_sum(geo, config).launch()] if slices(geo, config.slice_t) > 1 else []),
         _inverse(problem, geo, config),
     )  # fmt: skip
     return replace(
@@ -139,25 +140,13 @@ def workspaces(geo: Geometry, slice_t: int) -> common.Workspaces:
     )
 
 
-def _sum(geo: Geometry, config: Config) -> tuple[Launch, ...]:
-    """Return the launch that adds the slices, if there are several."""
-    count = slices(geo, config.slice_t)
-    if count == 1:
-        return ()
-    elements = geo.points * geo.filters * geo.channels
-
-    @LazyText
-    def text() -> str:
-        return render("winograd_sum", slices=count, elements=elements, local_c=config.local_c)
-
-    launch = Launch(
-        text=text,
-        kernel="winograd_sum",
-        global_size=(round_up(elements, config.local_c),),
-        local_size=(config.local_c,),
-        args=buffer("m"),
-    )
-    return (launch,)
+def _sum(geo: Geometry, config: Config) -> Sum:
+    """Return the sum of the slices, in place of the first."""
+    shape = (1, 1, geo.points * geo.filters * geo.channels)
+    return Sum(
+        gemm_problem(geo, config.slice_t), slices(geo, config.slice_t), shape,
+        buffer("m"), local_size=config.local_c, role="m",
+    )  # fmt: skip
 
 
 def _inverse(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
