@@ -17,7 +17,7 @@ from oclgen.plan import Launch, Needs, Plan
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tests.tuned_db.shelves import chooser
-from tests.tuned_db.tuned_samples import SQUARE, record
+from tests.tuned_db.tuned_samples import SQUARE, record, variant
 from tuned_db import Record, digests
 from tuned_db.compare import compare
 from tuned_db.digests import UNDIGESTED, digest_of, is_of_today, with_digests
@@ -96,6 +96,13 @@ def test_an_old_record_gets_a_digest_only_where_no_text_of_its_family_changed(
     assert with_digests([old, first]) == [old, first]
     assert [rung_of(one) for one in with_digests([old, first])] == ["stale", "stale"]
     assert not is_of_today(old)
+
+
+def test_an_old_record_gets_no_digest_where_a_kernel_changed_that_families_share() -> None:
+    whole, split = (variant(split_k=parts) for parts in (1, 2))
+    old = [record(config=one.to_json(), digest=None) for one in (whole, split)]
+    found = with_digests([replace(one, generator=UNDIGESTED) for one in old])
+    assert [one.digest for one in found] == [digest_of(SQUARE, whole), None]
 
 
 @pytest.mark.parametrize("generator", ["1", "2", "4"])

@@ -6,7 +6,7 @@ Measurements with cold caches move to tunings of their own, and both parts get t
 import sqlalchemy as sa
 from alembic import op
 
-from tuned_db.digests import UNDIGESTED, digest_of_texts, is_unchanged
+from tuned_db.digests import UNDIGESTED, late_digest
 
 revision = "0004"
 down_revision = "0003"
@@ -156,6 +156,5 @@ def _add_digests(connection: sa.Connection) -> None:
         .where(TUNINGS.c.generator == UNDIGESTED)
     )
     for key, problem, family, config in connection.execute(asked).all():
-        if is_unchanged(UNDIGESTED, family):
-            change = sa.update(ROWS).where(ROWS.c.id == key)
-            connection.execute(change.values(digest=digest_of_texts(problem, family, config)))
+        digest = late_digest(UNDIGESTED, problem, family, config)
+        connection.execute(sa.update(ROWS).where(ROWS.c.id == key).values(digest=digest))
