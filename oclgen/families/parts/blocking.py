@@ -1,4 +1,4 @@
-"""How blocks of results cover a problem and fill a device: what spaces rank and bound them by."""
+"""How blocks of results cover a problem and fill a device, by which configs are guessed."""
 
 from __future__ import annotations
 
