@@ -16,6 +16,7 @@ from oclgen.families.conv.correlation import output_elements
 from oclgen.families.gemm import gemm_mma
 from oclgen.families.gemm.gemm_mma_tiles import Layout
 from oclgen.families.gemm.gemm_parts import aligned_preamble, slice_length
+from oclgen.families.parts.blocking import none_empty
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.packing import PACKED
 from oclgen.families.parts.planes import PLANES, planes_bytes, sum_planes
@@ -113,7 +114,10 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
         Config(
             unit=unit, tile_m=tile_m, tile_n=tile_n, tile_k=width // size, warps_m=warps_m,
             warps_n=warps_n, stages=stages, pending=pending,
-            split_k=min(_fill(problem, limits, tile_m, tile_n), most), group_m=4,
+            split_k=none_empty(
+                whole.k, min(_fill(problem, limits, tile_m, tile_n), most), width // size
+            ),
+            group_m=4,
         )
         for unit, tile_m, tile_n, width, warps_m, warps_n, stages, pending in SHAPES
         if unit in limits.instructions

@@ -35,6 +35,10 @@ MAX_ACCUMULATORS = 40
 
 MAX_KERNEL_W = 16
 """Taps along a row, each of which has an accumulator of its own."""
+ITEMS_PER_UNIT = 4
+"""Work-items that a core wants to share the work evenly; with fewer the rows are split."""
+MAX_SPLIT = 32
+"""Planes that are still worth their sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +108,18 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     return [
         Config(c, vec, vecs, 1, split, False)
         for _, c, vec, vecs in sorted(shapes)[: MOST_GUESSES // 2]
-        for split in (1, min(problem.batch, 8))
+        for split in _splits(problem, limits, c, vec * vecs)
     ]
+
+
+def _splits(problem: ConvProblem, limits: Limits, item_c: int, block: int) -> tuple[int, int]:
+    """Return the planes that give each core its work-items, and what else may be better."""
+    part = strung_windows(problem)
+    items = part.groups * ceil_div(part.channels, block) * ceil_div(part.depth, item_c)
+    wanted = ceil_div(ITEMS_PER_UNIT * limits.compute_units, items * part.rows.taps)
+    rows = part.batch * part.rows.results
+    fill = min(1 << (wanted - 1).bit_length(), 1 << (rows.bit_length() - 1), MAX_SPLIT)
+    return fill, min(problem.batch, 8) if fill == 1 else 1
 
 
 def inputs(part: Correlation) -> tuple[int, ...]:

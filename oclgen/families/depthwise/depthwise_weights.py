@@ -154,8 +154,11 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    if problem.layout == "nhwc":
-        return _pixel_guesses(problem, limits)
+    found = (_pixel_guesses if problem.layout == "nhwc" else _plane_guesses)(problem, limits)
+    return [_within_patches(problem, config) for config in found]
+
+
+def _plane_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     if limits.kind == "cpu":
         first = plane_guesses(problem.out_w, limits)
         return [Config(*patch, local_k=1, split=1) for patch in first]
@@ -183,6 +186,12 @@ def _pixel_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
         for h, w in shapes
         for size, split in tried
     ]  # fmt: skip
+
+
+def _within_patches(problem: ConvProblem, config: Config) -> Config:
+    """Return the config with no more planes than there are patches to be split."""
+    most = 1 << (patches(problem, config).bit_length() - 1)
+    return replace(config, split=most) if config.split > most else config
 
 
 def _fill(limits: Limits, groups: int) -> int:

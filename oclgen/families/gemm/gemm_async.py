@@ -267,7 +267,9 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
             pad_a=0 if problem.trans_a or pack else 4, pad_b=4 if problem.trans_b > pack else 0,
             stages=stages, group_m=8,
             # 256 work-items for each compute unit, by as few planes as that takes
-            split_k=fill(problem, limits, tile_m, tile_n, 256 // (local_m * local_n * local_k)),
+            split_k=fill(
+                problem, limits, tile_m, tile_n, tile_k, 256 // (local_m * local_n * local_k)
+            ),
             pack_a=pack and not problem.trans_a, pack_b=pack and problem.trans_b,
             local_k=local_k,
         )

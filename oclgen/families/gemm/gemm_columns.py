@@ -88,9 +88,11 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     if limits.kind == "cpu":
         return []
     rows = next(width for width in (1, 2, 4, 8, 16) if width >= min(problem.m, 16))
+    vec_n = next(width for width in (4, 2, 1) if width <= problem.n)
+    slices = min(128 if rows < 16 else 64, limits.max_work_group // 8)
     return [
-        Config(item_m=rows, vec_n=4, unroll_k=4, local_n=local_n, local_k=local_k, split_k=split_k)
-        for local_n, local_k, split_k in ((8, 128 if rows < 16 else 64, 1), (16, 16, 2))
+        Config(rows, vec_n, unroll_k=4, local_n=local_n, local_k=local_k, split_k=split_k)
+        for local_n, local_k, split_k in ((8, slices, 1), (16, 16, 2))
     ]
 
 

@@ -229,7 +229,7 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
             unit=unit, tile_m=tile_m, tile_n=tile_n, tile_k=width // size, warps_m=warps_m,
             warps_n=warps_n, stages=stages, pending=pending,
             # planes cost more than a unit that waits for half of its work
-            split_k=fill(problem, limits, tile_m, tile_n, 1), group_m=8,
+            split_k=fill(problem, limits, tile_m, tile_n, width // size, groups=1), group_m=8,
             pack_a="a" in packed, pack_b="b" in packed,
         )
         for unit, tile_m, tile_n, width, warps_m, warps_n, stages, pending, packed in shapes

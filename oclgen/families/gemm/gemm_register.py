@@ -98,7 +98,7 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "cpu":
         return _guesses_on_cpu(problem, limits)
-    split = fill(problem, limits, 8, 256)
+    split = fill(problem, limits, 8, 256, step=4)
     shapes = ((min(problem.m, 8), 4, 4), (1, 4, 4), (min(problem.m, 4), 1, 1))
     return [
         Config(

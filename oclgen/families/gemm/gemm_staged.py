@@ -193,7 +193,7 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     return [
-        guess(problem, shape, fill(problem, limits, shape.tile_m, shape.tile_n))
+        guess(problem, shape, fill(problem, limits, *shape[:3]))
         for shape in shapes(problem, limits)
     ]
 

@@ -180,18 +180,12 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     return [
         Config(
             tile_m=tile_m, tile_n=tile_n, groups=groups, ahead=ahead, stages=stages,
-            split_k=_none_empty(problem, fill(problem, limits, tile_m, tile_n, 1), ahead * step),
+            split_k=fill(problem, limits, tile_m, tile_n, ahead * step, groups=1),
             group_m=8, pack_a=packs_a(problem), pack_b=packs_b(problem),
         )
         for tile_m, tile_n, groups, ahead, stages in shapes
         if tile_m < 2 * problem.m or tile_m == 64
     ]  # fmt: skip
-
-
-def _none_empty(problem: GemmProblem, split: int, multiple: int) -> int:
-    while parts.empty_slice(problem.k, split, multiple):
-        split //= 2
-    return split
 
 
 def packs_a(problem: GemmProblem) -> bool:

@@ -174,7 +174,8 @@ def _guesses_of(geo: Geometry, limits: Limits) -> Iterator[Config]:
                 out_tile=geo.out_tile, tile_rows=tile_rows,
                 item_t=_item_t(tile_rows * geo.tiles_w, REGISTERS // vectors),
                 item_k=vectors * width, vec_k=width, unroll_c=1,
-                workers=1 if few else units, split_k=units if few else 1,
+                workers=1 if few else units,
+                split_k=min(units, ceil_div(geo.filters, vectors * width)) if few else 1,
                 filters_inside=few,
             )  # fmt: skip
 
