@@ -117,7 +117,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> Iterator[Config]:
 
 
 def _guesses_of(geo: Geometry, limits: Limits) -> Iterator[Config]:
-    if broken(Needs((), workspaces(geo)), limits):
+    if pixels.conflict(geo, 1, limits) or broken(Needs((), workspaces(geo)), limits):
         return
     on_cpu = limits.kind == "cpu"
     for text in product_guesses(gemm_problem(geo), limits):
