@@ -5,6 +5,7 @@ It knows no family; `oclgen.families` finds them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -90,6 +91,15 @@ class Family(Protocol):
 
     def serves(self, problem: Problem, /) -> bool:
         """Say whether the family can compute the problem at all, whatever the config."""
+        ...
+
+    def guesses(self, problem: Any, limits: Limits, /) -> Iterable[Any]:
+        """Return configs for an untuned problem on such a device, best guess first.
+
+        Some may not be valid. Dispatch takes the first that is while an operator waits: up to
+        there it costs less than a third of a millisecond. Where all of them cost more, they are
+        yielded one by one.
+        """
         ...
 
     def plan(self, problem: Any, config: Any, /) -> Plan:

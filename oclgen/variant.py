@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -50,7 +50,8 @@ class Variant:
 
     def values(self) -> dict[str, int | bool | str]:
         """Return the parameters' values by name, as JSON has them."""
-        return asdict(self.config)
+        kind: Any = type(self.config)
+        return {one.name: getattr(self.config, one.name) for one in parameters(kind)}
 
     def to_text(self) -> str:
         """Return `family:name=value,...`, a nested variant in parentheses."""

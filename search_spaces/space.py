@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import search_spaces
-from oclgen.families import FAMILIES
+from oclgen.families import FAMILIES, valid_configs
 from oclgen.families.conv.conv_as_gemm import ConvAsGemm, lowered
 from oclgen.limits import Limits
 from oclgen.problem import Problem
@@ -26,31 +26,21 @@ from search_spaces.values import Value
 
 Values = Callable[[Any, Limits], Mapping[str, tuple[Value, ...]]]
 """Values worth trying of each parameter, for a problem on a device with such limits."""
-Seeds = Callable[[Any, Limits], list[Any]]
-"""Configs to try first, best guess first; those that do not fit are left out."""
-
+MOST_SEEDS = 12
+"""A family's guesses that a search begins with: more would leave a short one nothing to find."""
 PRODUCT_LIMIT = 400_000
 """Configs that are looked at before a family's values are called too many."""
 
 
-def _of_module(module: Any) -> tuple[Values, Seeds]:
-    return module.values, module.seeds
+def _of_product(values: Values) -> Values:
+    """Return what is worth trying for a 1x1 convolution: what is for its product."""
+    return lambda problem, limits: values(lowered(problem), limits)
 
 
-def _of_product(family: Any, gemm: tuple[Values, Seeds]) -> tuple[Values, Seeds]:
-    """Return what is worth trying for a 1x1 convolution by what is for its product."""
-    values, seeds = gemm
+def _spaces() -> dict[str, Values]:
+    """Return the values of all families: a module under the family's name in a folder of its kind.
 
-    def lowered_seeds(problem: Any, limits: Limits) -> list[Any]:
-        return [family.Config(**asdict(seed)) for seed in seeds(lowered(problem), limits)]
-
-    return lambda problem, limits: values(lowered(problem), limits), lowered_seeds
-
-
-def _spaces() -> dict[str, tuple[Values, Seeds]]:
-    """Return the spaces of all families: a module under the family's name in a folder of its kind.
-
-    A family that serves 1x1 convolutions by a GEMM family has that one's space.
+    A family that serves 1x1 convolutions by a GEMM family has that one's values.
     """
     modules = [
         f"{folder.name}.{module.name}"
@@ -58,21 +48,21 @@ def _spaces() -> dict[str, tuple[Values, Seeds]]:
         if folder.ispkg
         for module in iter_modules(import_module(folder.name).__path__)
     ]
-    own = {
-        name.rpartition(".")[2]: _of_module(import_module(name))
+    own: dict[str, Values] = {
+        name.rpartition(".")[2]: import_module(name).values
         for name in modules
         if name.rpartition(".")[2] in FAMILIES
     }
     faces = {
-        name: _of_product(family, own[family.gemm.NAME])
+        name: _of_product(own[family.gemm.NAME])
         for name, family in FAMILIES.items()
         if isinstance(family, ConvAsGemm)
     }
     return own | faces
 
 
-SPACES: dict[str, tuple[Values, Seeds]] = _spaces()
-"""What is worth trying, by family; a family that is missing here is tried at its `DEFAULT`."""
+SPACES: dict[str, Values] = _spaces()
+"""What is worth trying, by family; a family that is missing here is tried by its guesses alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +131,7 @@ def space_of(family: str, problem: Problem, limits: Limits) -> Space:
     """
     module = FAMILIES[family]
     default = asdict(module.DEFAULT)
-    wanted = SPACES[family][0](problem, limits) if family in SPACES else {}
+    wanted = SPACES[family](problem, limits) if family in SPACES else {}
     return enumerate_space(
         module.Config,
         {**{name: (value,) for name, value in default.items()}, **wanted},
@@ -150,10 +140,10 @@ def space_of(family: str, problem: Problem, limits: Limits) -> Space:
 
 
 def seeds_of(family: str, problem: Problem, limits: Limits) -> list[Any]:
-    """Return valid configs to begin with: the family's own, then its `DEFAULT`."""
-    own = SPACES[family][1](problem, limits) if family in SPACES else []
-    configs = dict.fromkeys([*own, FAMILIES[family].DEFAULT])
-    return [config for config in configs if config.why_not(problem, limits) is None]
+    """Return valid configs to begin with: the family's first guesses, then its `DEFAULT`."""
+    default = FAMILIES[family].DEFAULT
+    valid = list(valid_configs(FAMILIES[family], problem, limits))
+    return [*valid[:MOST_SEEDS], *(config for config in valid[MOST_SEEDS:] if config == default)]
 
 
 def enumerate_space(

@@ -56,6 +56,10 @@ def serves(problem):
     )
 
 
+def guesses(problem, limits):
+    return [Config(unroll_k=4), Config(unroll_k=3)]
+
+
 def plan(problem, config):
     text = LazyText(lambda: render(NAME, m=problem.m, n=problem.n, k=problem.k, **asdict(config)))
     args = tuple(arg for role in "abc" for arg in buffer(role))
@@ -78,21 +82,14 @@ __kernel void toy(__global const float *a, long a_at, __global const float *b, l
 """
 
 SPACE = """
-from oclgen.families.gemm import toy
-
-
 def values(problem, limits):
     return {"unroll_k": (1, 2, 3, 4, 8)}
-
-
-def seeds(problem, limits):
-    return [toy.Config(unroll_k=4)]
 """
 
 PREAMBLE = """
 import json
 
-from oclgen.families import FAMILIES, families_for
+from oclgen.families import FAMILIES, families_for, valid_guesses
 from oclgen.keys import parse_gemm
 from oclgen.limits import Limits
 from oclgen.variant import Variant
@@ -109,6 +106,8 @@ found["serving"] = [one.NAME for one in families_for(problem)]
 found["text"] = variants[2].plan(problem).launches[0].source
 found["why_not"] = [one.why_not(problem, Limits()) for one in variants]
 found["space"] = sorted(space.config(row).unroll_k for row in range(len(space)))
+guesses = [one for one in valid_guesses(problem, Limits()) if one.family == "toy"]
+found["guesses"] = [one.config.unroll_k for one in guesses]
 found["seeds"] = [one.unroll_k for one in seeds_of("toy", problem, Limits())]
 found["read_back"] = [Variant.from_text(one.to_text()) == one for one in variants]
 print(json.dumps(found))
@@ -164,6 +163,7 @@ def test_a_family_is_known_by_its_three_files(packages: Path) -> None:
     assert "b[b_at + (k + 3) * 40 + column]" in found["text"]
     assert found["why_not"] == [None, "unroll_k=3 does not divide k=16", None]
     assert found["space"] == [1, 2, 4, 8]
+    assert found["guesses"] == [4, 1]  # 3 does not divide k
     assert found["seeds"] == [4, 1]
     assert found["read_back"] == [True] * 3
 

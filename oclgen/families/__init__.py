@@ -2,24 +2,35 @@
 
 A family is a module of a folder here, under its own name, that keeps `oclgen.family.Family`:
 parameters as a frozen `Config`, the rule that says why one cannot serve, a `DEFAULT` that is valid
-everywhere, and `plan`, which turns problem and config into text. The folders are walked: a module
-with a `NAME` and `TRAITS` is a family, and nothing else lists it.
+everywhere, `guesses` for untuned problems, and `plan`, which turns problem and config into text.
+The folders are walked: a module with a `NAME` and `TRAITS` is a family, and nothing else lists it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import chain
 from pkgutil import iter_modules
-from typing import cast
+from typing import Any, cast
 
 from oclgen.families.conv.conv_as_gemm import conv_as_gemm
 from oclgen.family import Family
 from oclgen.limits import Limits
 from oclgen.parameters import ConfigError
 from oclgen.problem import Problem
+from oclgen.variant import Variant
 
-__all__ = ["FAMILIES", "TRANSFORMING", "ConfigError", "Family", "families_for", "preferred"]
+__all__ = [
+    "FAMILIES",
+    "TRANSFORMING",
+    "ConfigError",
+    "Family",
+    "families_for",
+    "preferred",
+    "valid_configs",
+    "valid_guesses",
+]
 
 
 def _modules() -> Iterator[Family]:
@@ -55,3 +66,22 @@ def preferred(problem: Problem, limits: Limits) -> list[Family]:
     on_cpu = limits.kind == "cpu"
     families = families_for(problem)
     return sorted(families, key=lambda one: not on_cpu and one.TRAITS.for_cpus)
+
+
+def valid_configs(family: Family, problem: Problem, limits: Limits) -> Iterator[Any]:
+    """Yield the family's valid guesses in their order, then its `DEFAULT`, each once."""
+    seen = set()
+    for config in chain(family.guesses(problem, limits), (family.DEFAULT,)):
+        if config not in seen and config.why_not(problem, limits) is None:
+            seen.add(config)
+            yield config
+
+
+def valid_guesses(problem: Problem, limits: Limits) -> Iterator[Variant]:
+    """Yield variants that can serve an untuned problem, best guess first.
+
+    They are the `valid_configs` of the `preferred` families, one family after the other.
+    """
+    for family in preferred(problem, limits):
+        for config in valid_configs(family, problem, limits):
+            yield Variant(family.NAME, config)

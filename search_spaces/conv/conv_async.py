@@ -1,23 +1,15 @@
-"""What is worth trying for `conv_async`, and why, with configs to begin with.
+"""What is worth trying for `conv_async`, and why.
 
-It says nothing about what is valid; that is the family's `why_not`.
+It says neither what is valid nor where to begin: that is the family's, `why_not` and `guesses`.
 """
 
 from __future__ import annotations
 
-from oclgen.families.conv import conv_async
 from oclgen.families.conv.conv_gemm_operands import along_k
+from oclgen.families.conv.conv_gemm_tiles import product_of, splits_of, tap_orders
 from oclgen.limits import Limits
 from oclgen.problem import ConvProblem
-from search_spaces.conv.conv_gemm import SEEDS, Shape, fitting, product_of, splits_of, tap_orders
 from search_spaces.values import Values
-
-SHAPES: tuple[Shape, ...] = (
-    (128, 96, 8, 16, 8, 3), (128, 128, 8, 16, 8, 3), (128, 128, 16, 16, 16, 2),
-    (64, 96, 8, 8, 8, 3), (64, 128, 8, 8, 8, 4), (64, 256, 8, 8, 16, 3), (128, 64, 8, 16, 8, 3),
-    (64, 64, 8, 8, 8, 4),
-)  # fmt: skip
-"""What to begin with: 64 to 128 accumulators."""
 
 
 def values(problem: ConvProblem, limits: Limits) -> Values:
@@ -44,23 +36,3 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
         "group_m": (2, 8),
         "order": ("m", "n"),
     }
-
-
-def seeds(problem: ConvProblem, limits: Limits) -> list[conv_async.Config]:
-    """Return start points for `conv_async`, best guess first; some may not be valid.
-
-    They are ranked as those of `conv_gemm`.
-    """
-    if "cp_async" not in limits.instructions:
-        return []
-    pad = 4 if along_k(problem) else 0
-    return [
-        conv_async.Config(
-            tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
-            warp_m=4, pad=pad, stages=stages, taps_outer=tap_orders(problem)[0], split_k=split_k,
-            group_m=8, order="m",
-        )
-        for (tile_m, tile_n, tile_k, local_m, local_n, stages), split_k in fitting(
-            problem, limits, SHAPES
-        )[:SEEDS]
-    ]  # fmt: skip

@@ -1,16 +1,15 @@
-"""What is worth trying for `gemm_dot`, and why, with configs to begin with.
+"""What is worth trying for `gemm_dot`, and why.
 
-It says nothing about what is valid; that is the family's `why_not`.
+It says neither what is valid nor where to begin: that is the family's, `why_not` and `guesses`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oclgen.families.gemm import gemm_dot
+from oclgen.families.parts.blocking import splits
 from oclgen.limits import Limits
 from oclgen.problem import GemmProblem
-from search_spaces.blocking import splits
 from search_spaces.values import Value, up_to
 
 
@@ -27,20 +26,3 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
         "local_n": (1,) if on_cpu else (1, 2, 4, 8),
         "split_k": splits(problem, limits, 1, 2, 4, 8, 16),
     }
-
-
-def seeds(problem: GemmProblem, limits: Limits) -> list[gemm_dot.Config]:
-    """Return start points for `gemm_dot`, best guess first; some may not be valid."""
-    if limits.kind == "cpu":
-        width = limits.native_float_width
-        shapes = ((min(problem.m, 8), 3), (min(problem.m, 4), 6), (1, 8), (1, 4))
-        return [
-            gemm_dot.Config(item_m=m, item_n=n, vec_k=width, local_k=1, local_n=1, split_k=1)
-            for m, n in dict.fromkeys(shapes)
-        ]
-    shapes = ((min(problem.m, 4), 4), (min(problem.m, 8), 2), (1, 4), (1, 1))
-    return [
-        gemm_dot.Config(item_m=m, item_n=n, vec_k=4, local_k=local_k, local_n=4, split_k=1)
-        for m, n in dict.fromkeys(shapes)
-        for local_k in (32, 64)
-    ]

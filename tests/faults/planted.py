@@ -66,6 +66,10 @@ def serves(problem: Problem) -> bool:
     return problem == PROBLEM
 
 
+def guesses(problem: Problem, limits: Limits) -> list[Config]:
+    return []
+
+
 def plan(problem: Problem, config: Config) -> Plan:
     args = tuple(arg for role in ("a", "b", "c", "spare", COUNTERS) for arg in buffer(role))
     source = KERNEL % FAULTS[config.fault]

@@ -45,7 +45,7 @@ def planted_family(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(HERE / "child")  # children have our path
     monkeypatch.setitem(FAMILIES, planted.NAME, planted)
     every = {"fault": tuple(planted.FAULTS)}
-    monkeypatch.setitem(space.SPACES, planted.NAME, (lambda p, li: every, lambda p, li: []))
+    monkeypatch.setitem(space.SPACES, planted.NAME, lambda p, li: every)
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ from search_spaces import space
 from tuned_db import DatabaseError
 planted.enter()
 few = {{"fault": ("none", "slow", "wrong", "before")}}
-space.SPACES[planted.NAME] = (lambda p, li: few, lambda p, li: [])
+space.SPACES[planted.NAME] = lambda p, li: few
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 device = devices()[{index}]
 database = Path(sys.argv[1])

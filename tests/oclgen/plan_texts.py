@@ -133,7 +133,7 @@ def _sampled() -> Iterator[tuple[Problem, Variant]]:
 def _sample(name: str, problem: Problem, limits: Limits) -> Iterator[Any]:
     """Yield the first `SAMPLES` valid ones of `DRAWS` configs whose values a hash draws."""
     family, found = FAMILIES[name], 0
-    values = {**SPACES[name][0](problem, limits)} if name in SPACES else {}
+    values = {**SPACES[name](problem, limits)} if name in SPACES else {}
     for number in range(DRAWS if values else 0):
         drawn = {
             parameter: choices[_draw(f"{problem.key()} {name} {limits.kind} {number} {parameter}")

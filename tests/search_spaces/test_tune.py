@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, log2
 from pathlib import Path
@@ -65,7 +66,13 @@ def two_families(monkeypatch: pytest.MonkeyPatch) -> None:
     tiles, flags = (16, 32, 64, 128), (False, True)
     few = {"tile_m": tiles, "tile_n": tiles, "tile_k": (8, 16, 32), "double_buffer": flags}
     few |= {"vec_m": (2, 4), "vec_n": (2, 4), "local_m": (8, 16), "local_n": (8, 16)}
-    monkeypatch.setitem(space.SPACES, STAGED, (lambda p, li: few, space.SPACES[STAGED][1]))
+    monkeypatch.setitem(space.SPACES, STAGED, lambda p, li: few)
+
+
+def only_these(monkeypatch: pytest.MonkeyPatch, values: Mapping[str, tuple[int, ...]]) -> None:
+    """Let `gemm_register` have these values, and no guess but its `DEFAULT`."""
+    monkeypatch.setitem(space.SPACES, REGISTER, lambda p, li: values)
+    monkeypatch.setattr(gemm_register, "guesses", lambda p, li: [])
 
 
 @pytest.fixture
@@ -140,7 +147,7 @@ def test_a_space_smaller_than_the_budget_is_done_when_it_is_exhausted(
     lab: Lab, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     narrow = {"item_m": (1, 2), "item_n": (4, 8)}
-    monkeypatch.setitem(space.SPACES, REGISTER, (lambda p, li: narrow, lambda p, li: []))
+    only_these(monkeypatch, narrow)
     only = tuner(lab, memory, Budget(trials=50), families=frozenset({REGISTER}))
     (result,) = tune(only, [PROBLEM])
     assert (result.status, result.trials) == ("tuned", 5)  # four and the DEFAULT
@@ -171,7 +178,7 @@ def test_two_starts_from_outside_of_the_space_are_tried_behind_the_first_seed(
     lab: Lab, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = {"item_m": (1, 2, 4, 8)}
-    monkeypatch.setitem(space.SPACES, REGISTER, (lambda p, li: values, lambda p, li: []))
+    only_these(monkeypatch, values)
     default = gemm_register.DEFAULT
     starts = [Variant(REGISTER, replace(default, item_m=m)) for m in (8, 3, 5, 6, 7)]
     only = tuner(lab, memory, Budget(4), families=frozenset({REGISTER}), starts=lambda _: starts)
@@ -251,8 +258,9 @@ def test_seconds_that_one_problem_leaves_go_to_the_others(
     lab: Lab, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wide = space.SPACES[STAGED]
-    values = lambda p, li: {} if p == PROBLEM else wide[0](p, li)  # noqa: E731
-    monkeypatch.setitem(space.SPACES, STAGED, (values, lambda p, li: []))
+    values = lambda p, li: {} if p == PROBLEM else wide(p, li)  # noqa: E731
+    monkeypatch.setitem(space.SPACES, STAGED, values)
+    monkeypatch.setattr(gemm_staged, "guesses", lambda p, li: [])
     only = tuner(lab, memory, Budget(1000, 40), families=frozenset({STAGED}))
     first, second = tune(only, [PROBLEM, OTHER])
     assert (first.trials, first.seconds) == (1, 1)
@@ -336,7 +344,7 @@ def test_the_winner_is_decided_side_by_side(monkeypatch: pytest.MonkeyPatch) -> 
     lab, memory = Drifting(), Memory()
     monkeypatch.setattr(f"{__name__}.fake_ms", lambda one: 1.0 + 0.01 * one.config.item_m)
     values = {"item_m": (1, 2, 4, 8)}
-    monkeypatch.setitem(space.SPACES, REGISTER, (lambda p, li: values, lambda p, li: []))
+    only_these(monkeypatch, values)
     seeds = [
         Variant(REGISTER, gemm_register.Config(**{**vars_of(gemm_register.DEFAULT), "item_m": m}))
         for m in (1, 2, 4, 8)

@@ -78,6 +78,14 @@ class ConvAsGemm:
         product = lowered(problem)
         return product is not None and self.gemm.serves(product)
 
+    def guesses(self, problem: ConvProblem, limits: Limits, /) -> list[Any]:
+        """Return the GEMM family's guesses for the product."""
+        names = _names(self.gemm)
+        return [
+            self.Config(*(getattr(guess, name) for name in names))
+            for guess in self.gemm.guesses(_product(problem), limits)
+        ]
+
     def plan(self, problem: ConvProblem, config: Any, /) -> Plan:
         """Return the GEMM family's launches with the convolution's buffers."""
         roles = dict(zip("abc", _ROLES[problem.layout, problem.direction], strict=True))

@@ -12,6 +12,7 @@ from typing import TypeGuard
 from oclgen.families.conv import conv_gemm_operands as parts
 from oclgen.families.conv import conv_gemm_plan as around
 from oclgen.families.conv.conv_async_text import Text
+from oclgen.families.conv.conv_gemm_tiles import Shape, fitting, tap_orders
 from oclgen.families.gemm import gemm_async
 from oclgen.families.gemm.gemm_parts import ALIGNED
 from oclgen.family import BaseConfig, Traits
@@ -21,6 +22,13 @@ from oclgen.plan import Needs, Plan
 from oclgen.problem import ConvProblem, Problem
 
 NAME = "conv_async"
+
+SHAPES: tuple[Shape, ...] = (
+    (128, 96, 8, 16, 8, 3), (128, 128, 8, 16, 8, 3), (128, 128, 16, 16, 16, 2),
+    (64, 96, 8, 8, 8, 3), (64, 128, 8, 8, 8, 4), (64, 256, 8, 8, 16, 3), (128, 64, 8, 16, 8, 3),
+    (64, 64, 8, 8, 8, 4),
+)  # fmt: skip
+"""Guesses of what fits: 64 to 128 accumulators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +112,26 @@ TRAITS = Traits(rank=220, instructions=frozenset({"cp_async"}))
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
     return around.serves(problem) and problem.dtype == "fp32"
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid.
+
+    They are ranked as those of `conv_gemm`.
+    """
+    if "cp_async" not in limits.instructions:
+        return []
+    pad = 4 if parts.along_k(problem) else 0
+    return [
+        Config(
+            tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
+            warp_m=4, pad=pad, stages=stages, taps_outer=tap_orders(problem)[0], split_k=split_k,
+            group_m=8, order="m",
+        )
+        for (tile_m, tile_n, tile_k, local_m, local_n, stages), split_k in fitting(
+            problem, limits, SHAPES
+        )
+    ]  # fmt: skip
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

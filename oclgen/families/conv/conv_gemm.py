@@ -11,6 +11,7 @@ from typing import TypeGuard
 
 from oclgen.families.conv import conv_gemm_operands as parts
 from oclgen.families.conv import conv_gemm_plan as around
+from oclgen.families.conv.conv_gemm_tiles import Shape, fitting, tap_orders
 from oclgen.families.gemm.gemm_parts import aligned_preamble
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -23,6 +24,12 @@ NAME = "conv_gemm"
 
 MAX_ACCUMULATORS = 256
 """Private floats per work-item past which GPU compilers spill to memory."""
+SHAPES: tuple[Shape, ...] = (
+    (128, 64, 16, 16, 8, 2), (64, 128, 16, 8, 16, 2), (64, 64, 16, 8, 8, 2),
+    (128, 128, 16, 8, 16, 2), (128, 128, 16, 16, 16, 2), (32, 128, 16, 8, 16, 2),
+    (32, 64, 16, 8, 8, 2), (16, 128, 8, 4, 16, 2),
+)  # fmt: skip
+"""Guesses of what fits: 64 accumulators, or 32 for few rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +143,24 @@ TRAITS = Traits(rank=210)
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
     return around.serves(problem)
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if limits.kind == "cpu":
+        return []
+    pad = 4 if parts.along_k(problem) else 0
+    return [
+        Config(
+            tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
+            vec_m=4 if tile_m >= 4 * local_m else 2, vec_n=4, pad=pad, buffers=buffers,
+            prefetch=True, unroll_k=8, taps_outer=tap_orders(problem)[0], split_k=split_k,
+            m_fastest=True,
+        )
+        for (tile_m, tile_n, tile_k, local_m, local_n, buffers), split_k in fitting(
+            problem, limits, SHAPES
+        )
+    ]  # fmt: skip
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

@@ -6,7 +6,7 @@ fits are those of `gemm_mma`, asked about the implicit product.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Annotated, Any, TypeGuard
 
@@ -16,6 +16,7 @@ from oclgen.families.conv.correlation import output_elements
 from oclgen.families.gemm import gemm_mma
 from oclgen.families.gemm.gemm_mma_tiles import Layout
 from oclgen.families.gemm.gemm_parts import aligned_preamble, slice_length
+from oclgen.families.parts.blocking import none_empty
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.packing import PACKED
 from oclgen.families.parts.planes import PLANES, planes_bytes, sum_planes
@@ -31,6 +32,24 @@ NAME = "conv_mma"
 
 MAX_KERNEL = 15
 """Rows and columns of taps, each of which has a bit in half a word, and one that has none."""
+MOST_TILES = 32
+"""Tiles of 64 x 64 per compute unit up to which the reduction is worth splitting."""
+MIN_SLICE = 256
+"""Steps of the reduction below which no plane of its own pays."""
+WANTED = {"fwd": 1, "bwd_data": 1, "bwd_weights": 4}
+"""Work-groups per compute unit of a guess: planes are small where weights are the result."""
+SHAPES = (
+    ("wgmma", 128, 128, 64, 4, 1, 2, 0), ("wgmma", 128, 128, 32, 4, 1, 5, 1),
+    ("wgmma", 128, 64, 64, 4, 1, 3, 0), ("wgmma", 64, 128, 64, 4, 1, 3, 0),
+    ("wgmma", 64, 256, 32, 4, 1, 4, 1), ("wgmma", 128, 64, 32, 4, 1, 6, 1),
+    ("wgmma", 64, 64, 64, 4, 1, 5, 1), ("wgmma", 128, 192, 32, 4, 1, 4, 1),
+    ("mma", 128, 128, 64, 2, 2, 2, 0), ("mma", 128, 64, 64, 2, 2, 3, 0),
+    ("mma", 64, 128, 64, 2, 2, 3, 0), ("mma", 64, 64, 64, 2, 2, 4, 0),
+    ("mma", 64, 64, 32, 2, 2, 4, 0), ("wgmma", 64, 64, 128, 4, 1, 2, 0),
+    ("mma", 64, 64, 128, 2, 2, 2, 0),
+)  # fmt: skip
+"""unit, tile_m, tile_n, bytes of k, warps_m, warps_n, stages, pending of guesses: 48 KiB of local
+memory hold two or three steps of 64 bytes, or twice as many of 32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +71,11 @@ class Config(BaseConfig):
         """Return the same tiles as parameters of the implicit product; weights are packed."""
         forward = problem.direction != "bwd_weights"
         pack_a = forward and problem.layout == "nchw"
-        return replace(gemm_mma.DEFAULT, **asdict(self), pack_a=pack_a, pack_b=forward > pack_a)
+        return gemm_mma.Config(
+            self.unit, self.tile_m, self.tile_n, self.tile_k, self.warps_m, self.warps_n,
+            stages=self.stages, pending=self.pending, split_k=self.split_k, group_m=self.group_m,
+            pack_a=pack_a, pack_b=forward > pack_a,
+        )  # fmt: skip
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -81,6 +104,42 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
         and problem.groups == 1
         and max(problem.kernel_h, problem.kernel_w) <= MAX_KERNEL
     )
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    whole, size = _product(problem), DTYPES[problem.dtype]
+    most = max(splits(problem, limits))
+    return [
+        Config(
+            unit=unit, tile_m=tile_m, tile_n=tile_n, tile_k=width // size, warps_m=warps_m,
+            warps_n=warps_n, stages=stages, pending=pending,
+            split_k=none_empty(
+                whole.k, min(_fill(problem, limits, tile_m, tile_n), most), width // size
+            ),
+            group_m=4,
+        )
+        for unit, tile_m, tile_n, width, warps_m, warps_n, stages, pending in SHAPES
+        if unit in limits.instructions
+        and tile_m <= max(whole.m, 64)
+        and tile_n <= max(whole.n, 64)
+    ]  # fmt: skip
+
+
+def _fill(problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int) -> int:
+    """Return the power of two by which to split k for all units to have the groups `WANTED`."""
+    whole = _product(problem)
+    tiles = ceil_div(whole.m, tile_m) * ceil_div(whole.n, tile_n)
+    groups = ceil_div(WANTED[problem.direction] * limits.compute_units, tiles)
+    return 1 << (groups - 1).bit_length()
+
+
+def splits(problem: ConvProblem, limits: Limits) -> tuple[int, ...]:
+    """Return powers of two up to what fills the device several times with its smallest tiles."""
+    whole = _product(problem)
+    tiles = ceil_div(whole.m, 64) * ceil_div(whole.n, 64)
+    most = min(MOST_TILES * limits.compute_units // tiles, whole.k // MIN_SLICE, 512)
+    return tuple(1 << place for place in range(max(most, 1).bit_length()))
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

@@ -8,17 +8,20 @@ Depthwise weights are `depthwise_weights`'; many channels are implicit GEMM's an
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from itertools import groupby, product
 from math import gcd
 from typing import TypeGuard
 
 from oclgen.families.conv.correlation import Correlation, output_elements, windows
+from oclgen.families.parts.blocking import waste
 from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Stages
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div
+from oclgen.plan import WARP, Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, even_part
 from oclgen.problem import DTYPES, ConvProblem, Problem, in_planes
 from oclgen.render import dtype_preamble, render
 
@@ -35,6 +38,22 @@ OTHER_REGISTERS = 32
 FLOAT_BYTES = 4
 SLICES = 16
 """Work-items that share the planes of one sum: there are few weights and many planes."""
+Sizes = dict[str, tuple[int, ...]]
+"""Sizes worth trying of each parameter."""
+Block = tuple[int, int, int, int]
+"""item_m, item_c, tap_rows and patch_h."""
+ITEMS_M, ITEMS_C, POINTWISE_C = (2, 4, 8, 16), (1, 2, 3), (2, 4, 8)
+PATCHES = (1, 2, 4, 7, 8)
+MAX_WASTE = 1.15
+"""What rows beyond the image may cost, in windows that are read."""
+TILES_M, TILES_C = (1, 2, 4, 8), (1, 2, 4)
+"""Tiles of a group at most, of which as many are taken as cut all tiles evenly."""
+LANES = (WARP, 2 * WARP)
+QUARTERS = (1, 2, 4, 8, 16, 32)
+"""Planes for every four compute units."""
+GROUPS_OF_ALL_LOCAL_MEMORY = 4
+"""A GPU's unit has more local memory than it gives a group."""
+MOST_GUESSES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +155,98 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
         and max(problem.kernel_h, problem.kernel_w) <= MAX_KERNEL
         and output_elements(problem) <= MAX_WEIGHTS
     )
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> Iterator[Config]:
+    """Yield configs for an untuned problem, best guess first; some may not be valid.
+
+    First those whose planes fill a GPU once, then the same with planes for four times.
+    """
+    if limits.kind == "cpu":
+        return
+    sizes, found = sizes_tried(problem, limits), []
+    for item in _items(problem, sizes):
+        if config := _around(problem, limits, sizes, item):
+            found.append(config)
+            yield _filled(problem, limits, sizes, config, 1)
+    for config in found[: MOST_GUESSES - len(found)]:
+        yield _filled(problem, limits, sizes, config, 4)
+
+
+def sizes_tried(problem: ConvProblem, limits: Limits) -> Sizes:
+    """Return the sizes of each parameter that are worth trying on a GPU."""
+    items_m = _up_to(ITEMS_M, problem.out_channels)
+    pointwise = problem.kernel_h * problem.kernel_w == 1
+    items_c = _up_to(POINTWISE_C if pointwise else ITEMS_C, problem.in_channels)
+    tiles_m = [ceil_div(problem.out_channels, item) for item in items_m]
+    tiles_c = [ceil_div(problem.in_channels, item) for item in items_c]
+    ahead = "cp_async" in limits.instructions and DTYPES[problem.dtype] == FLOAT_BYTES
+    return {
+        "item_m": items_m,
+        "item_c": items_c,
+        "tap_rows": tuple(dict.fromkeys((1, problem.kernel_h))),
+        "patch_h": tuple(p for p in PATCHES if waste(problem.out_h, p) <= MAX_WASTE),
+        "local_m": tuple({even_part(n, most) for n in tiles_m for most in TILES_M}),
+        "local_c": tuple({even_part(n, most) for n in tiles_c for most in TILES_C}),
+        "local_k": LANES,
+        "stages": (2, 3, 4) if ahead else (1,),
+        "split": tuple(max(n * limits.compute_units // 4, 1) for n in QUARTERS),
+    }
+
+
+def _up_to(sizes: tuple[int, ...], extent: int) -> tuple[int, ...]:
+    """Return the sizes of which half is not beyond the extent already."""
+    return tuple(size for size in sizes if size == sizes[0] or size < 2 * extent)
+
+
+def _items(problem: ConvProblem, sizes: Sizes) -> list[Block]:
+    """Return tiles of a work-item: 32 to 112 sums, for each of which little is read."""
+    taps = problem.kernel_h
+    if taps * problem.kernel_w == 1:
+        items: tuple[Block, ...] = ((8, 8, 1, 2), (8, 4, 1, 4), (4, 8, 1, 4), (4, 4, 1, 4))
+    else:
+        items = ((8, 1, taps, 4), (8, 1, taps, 2), (4, 1, taps, 4), (16, 1, 1, 2), (8, 1, 1, 2))
+    tried = [sizes[name] for name in ("item_m", "item_c", "tap_rows", "patch_h")]
+    return [one for one in items if all(size in of for size, of in zip(one, tried, strict=True))]
+
+
+def _around(problem: ConvProblem, limits: Limits, sizes: Sizes, item: Block) -> Config | None:
+    """Return the group of such tiles that computes least in vain, then that reads least again.
+
+    Of several it is the one with most work-items, then with most stages. None if no group has
+    enough registers and local memory.
+    """
+    one = Shape(problem, Config(*item, 1, 1, 1, 1, 1))
+    if one.registers > ITEM_REGISTERS:
+        return None
+    most = min(limits.max_work_group, UNIT_REGISTERS // one.registers) // one.tap_tiles
+
+    def cost(tiles: tuple[int, int]) -> tuple[int, int]:
+        m, c = tiles
+        blocks = ceil_div(one.tiles_m, m) * ceil_div(one.tiles_c, c)
+        return blocks * m * c, blocks
+
+    pairs = sorted(product(sizes["local_m"], sizes["local_c"]), key=cost)
+    for _, alike in groupby(pairs, key=cost):
+        # as many blocks of as many tiles: groups of as many tiles
+        for k, stages, (m, c) in product(sizes["local_k"][::-1], sizes["stages"][::-1], [*alike]):
+            config = Config(*item, m, c, k, stages, 1)
+            if m * c * k <= most and config.why_not(problem, limits) is None:
+                return config
+    return None
+
+
+def _filled(
+    problem: ConvProblem, limits: Limits, sizes: Sizes, config: Config, waves: int
+) -> Config:
+    """Return the config with the planes that fill the device about `waves` times."""
+    shape = Shape(problem, config)
+    resident = min(
+        UNIT_REGISTERS // (shape.work_items * shape.registers),
+        GROUPS_OF_ALL_LOCAL_MEMORY * limits.local_bytes // shape.local_bytes,
+    )
+    wanted = waves * limits.compute_units * resident // (shape.blocks_m * shape.blocks_c)
+    return replace(config, split=min(sizes["split"], key=lambda planes: abs(planes - wanted)))
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

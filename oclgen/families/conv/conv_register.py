@@ -7,10 +7,20 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import product
 from typing import NamedTuple, TypeGuard
 
 from oclgen.families.conv.conv_register_text import stored_counts
 from oclgen.families.conv.correlation import Axis, Correlation, Run, correlations, operands, runs_of
+from oclgen.families.conv.lanes import (
+    MOST_GUESSES,
+    REGISTERS,
+    VECS,
+    channel_time,
+    cost,
+    vector_widths,
+)
+from oclgen.families.parts.blocking import waste
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.packing import PACKED, Packing, lanes, pack_lanes, transpose_text
 from oclgen.family import BaseConfig, Traits
@@ -109,6 +119,42 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     )
 
 
+def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if limits.kind == "gpu":
+        return []
+    part = largest(problem)
+    width, vectors = part.cols.results, vector_widths(part.channels, limits)
+    shapes = [
+        (cost(n * x, vecs) * waste(width, x) * channel_time(part, vec, vecs), n, x, vec, vecs)
+        for n, x, vec, vecs in product(sharing(problem), even_cuts(width), vectors, VECS)
+        if n * x * vecs <= REGISTERS
+    ]
+    return [
+        Config(n, x, vec, vecs, 1, taps_outer, channels_fastest)
+        for _, n, x, vec, vecs in sorted(shapes)[: MOST_GUESSES // 2]
+        for taps_outer, channels_fastest in ((False, False), (True, True))
+    ]
+
+
+def largest(problem: ConvProblem) -> Correlation:
+    """Return the correlation with the most work."""
+    return max(parts_of(problem), key=lambda part: part.results * part.reduction)
+
+
+def sharing(problem: ConvProblem) -> tuple[int, ...]:
+    """Return how many images may share loaded weights."""
+    return tuple(n for n in (1, 2, 4) if problem.batch % n == 0)
+
+
+def even_cuts(width: int) -> tuple[int, ...]:
+    """Return block sizes from 4 to 28 that cut a row most evenly: the longest of the best ones."""
+    sizes = sorted(
+        range(min(4, width), min(REGISTERS, width) + 1), key=lambda x: (waste(width, x), -x)
+    )
+    return tuple(sorted(sizes[:6]))
+
+
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return a launch that packs the weights and one per correlation."""
     parts = parts_of(problem)
@@ -132,10 +178,15 @@ def packing(part: Correlation, problem: ConvProblem, config: Config) -> Packing:
 def pieces(cols: Axis, item_x: int) -> list[Piece]:
     """Return the pieces of code that a row's blocks of `item_x` results need, commonest last."""
     blocks: dict[tuple[int, tuple[Run, ...]], list[int]] = {}
-    for block in range(ceil_div(cols.results, item_x)):
+    every, full = range(ceil_div(cols.results, item_x)), cols.full
+    # blocks of which every tap falls inside are alike, and a row may have thousands
+    begin = ceil_div(full.start, item_x)
+    alike = range(begin, max(full.stop // item_x, begin))
+    for block in (*every[:begin], *alike[:1], *every[alike.stop :]):
         first = block * item_x
         count = min(item_x, cols.results - first)
-        blocks.setdefault((count, _runs(cols, first, count)), []).append(block)
+        code = (count, _runs(cols, first, count))
+        blocks.setdefault(code, []).extend(alike if block in alike else [block])
     ranked = sorted(blocks.items(), key=lambda entry: len(entry[1]))
     return [
         Piece(None if at == len(ranked) - 1 else tuple(where), *code)

@@ -6,9 +6,19 @@ It is not made for GPUs; the forward and backward-data directions are `conv_regi
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import TypeGuard
 
 from oclgen.families.conv.correlation import Correlation, Run, runs_of, strung_windows
+from oclgen.families.conv.lanes import (
+    MOST_GUESSES,
+    REGISTERS,
+    VECS,
+    channel_time,
+    cost,
+    vector_widths,
+)
+from oclgen.families.parts.blocking import waste
 from oclgen.families.parts.packing import PACKED, Packing, lanes, pack_lanes
 from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
 from oclgen.family import BaseConfig, Traits
@@ -25,6 +35,10 @@ MAX_ACCUMULATORS = 40
 
 MAX_KERNEL_W = 16
 """Taps along a row, each of which has an accumulator of its own."""
+ITEMS_PER_UNIT = 4
+"""Work-items that a core wants to share the work evenly; with fewer the rows are split."""
+MAX_SPLIT = 32
+"""Planes that are still worth their sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +89,43 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
         and problem.direction == "bwd_weights"
         and problem.kernel_w <= MAX_KERNEL_W
     )
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid.
+
+    They are ranked as those of `conv_register`.
+    """
+    if limits.kind == "gpu":
+        return []
+    part = strung_windows(problem)
+    taps = part.cols.taps
+    shapes = [
+        (cost(c * taps, vecs) * waste(part.depth, c) * channel_time(part, vec, vecs), c, vec, vecs)
+        for c, vec, vecs in product(inputs(part), vector_widths(part.channels, limits), VECS)
+        if c * vecs * taps <= REGISTERS
+    ]
+    return [
+        Config(c, vec, vecs, 1, split, False)
+        for _, c, vec, vecs in sorted(shapes)[: MOST_GUESSES // 2]
+        for split in _splits(problem, limits, c, vec * vecs)
+    ]
+
+
+def _splits(problem: ConvProblem, limits: Limits, item_c: int, block: int) -> tuple[int, int]:
+    """Return the planes that give each core its work-items, and what else may be better."""
+    part = strung_windows(problem)
+    items = part.groups * ceil_div(part.channels, block) * ceil_div(part.depth, item_c)
+    wanted = ceil_div(ITEMS_PER_UNIT * limits.compute_units, items * part.rows.taps)
+    rows = part.batch * part.rows.results
+    fill = min(1 << (wanted - 1).bit_length(), 1 << (rows.bit_length() - 1), MAX_SPLIT)
+    return fill, min(problem.batch, 8) if fill == 1 else 1
+
+
+def inputs(part: Correlation) -> tuple[int, ...]:
+    """Return numbers of input channels whose taps have accumulators in registers."""
+    most = min(max(REGISTERS // part.cols.taps, 1), part.depth)
+    return tuple(c for c in (*range(1, 9), 10, 12, 14) if c <= most)
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

@@ -66,6 +66,14 @@ class Axis:
         """Whether result `q` is stored at `q`, and nothing else is stored on the axis."""
         return (self.results, self.first, self.store_step) == (self.written, 0, 1)
 
+    @property
+    def full(self) -> range:
+        """The results of which every tap falls inside what is read: neighbours."""
+        first, last = self.origin, self.origin + (max(self.taps, 1) - 1) * self.tap_step
+        low, high = min(first, last), max(first, last)
+        begin, end = -(low // self.step), (self.read - 1 - high) // self.step + 1
+        return range(self.results)[max(begin, 0) : max(end, 0)]
+
     def reach(self, q: int) -> range:
         """Return the taps of result `q` that fall inside what is read; never a gap between."""
         inside = [

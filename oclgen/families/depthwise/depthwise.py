@@ -6,7 +6,7 @@ its weights is `depthwise_weights`'.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from oclgen.families.conv.correlation import correlations, operands
@@ -16,9 +16,11 @@ from oclgen.families.depthwise.patches import (
     MAX_TEXT,
     MAX_WINDOW,
     blocks,
+    channel_vectors,
     is_depthwise,
     layout_conflict,
     phases,
+    plane_guesses,
     taps_of,
     window,
 )
@@ -111,6 +113,18 @@ TRAITS = Traits(rank=120)
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
     return is_depthwise(problem) and problem.direction != "bwd_weights"
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if problem.layout == "nhwc":
+        vec, local = channel_vectors(problem, limits)[0], 4 if limits.kind == "cpu" else 128
+        return [
+            replace(DEFAULT, patch_h=h, patch_w=w, local_size=local, vec_c=vec)
+            for h, w in ((2, 4), (1, 4), (4, 4), (2, 2), (1, 8))
+        ]
+    width = max(part.cols.results for part in correlations(problem))
+    return [Config(*patch) for patch in plane_guesses(width, limits)]
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

@@ -6,7 +6,7 @@ backward-data directions are `depthwise`'s.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from oclgen.families.conv.correlation import windows
@@ -15,8 +15,10 @@ from oclgen.families.depthwise.patches import (
     MAX_TEXT,
     MAX_WINDOW,
     blocks,
+    channel_vectors,
     is_depthwise,
     layout_conflict,
+    plane_guesses,
     window,
 )
 from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
@@ -35,6 +37,8 @@ OF_PLANES, OF_PIXELS = ("vec", "guarded", "local_k"), ("vec_c", "local_c")
 """Parameters that one layout alone uses."""
 MAX_TAPS = 64
 """Taps of a kernel, each of which has an accumulator of its own."""
+GROUPS_PER_UNIT = 8
+"""Work-groups that hide each other's latency on a compute unit of a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +150,53 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
         and problem.direction == "bwd_weights"
         and problem.kernel_h * problem.kernel_w <= MAX_TAPS
     )
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    found = (_pixel_guesses if problem.layout == "nhwc" else _plane_guesses)(problem, limits)
+    return [_within_patches(problem, config) for config in found]
+
+
+def _plane_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+    if limits.kind == "cpu":
+        first = plane_guesses(problem.out_w, limits)
+        return [Config(*patch, local_k=1, split=1) for patch in first]
+    # neighbours along a row read neighbours
+    split = _fill(limits, problem.groups)
+    return [
+        Config(patch_h, patch_w, patch_w, True, local, local, min(split, most))
+        for patch_h, patch_w, local in ((8, 1, 128), (4, 1, 64), (14, 1, 64), (4, 2, 128))
+        for most in (64, 8)
+    ]
+
+
+def _pixel_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+    vec, shapes = channel_vectors(problem, limits)[0], ((1, 4), (2, 4), (1, 2), (4, 4))
+    if limits.kind == "cpu":
+        tried = [(1, split) for split in (8, 2)]
+    else:
+        split = _fill(limits, ceil_div(problem.in_channels, 32 * vec))
+        tried = [(32 * 8, min(split, 128)), (32 * 4, min(split, 64))]
+    return [
+        replace(
+            DEFAULT, patch_h=h, patch_w=w, local_size=size, split=split, vec_c=vec,
+            local_c=min(size, 32),
+        )
+        for h, w in shapes
+        for size, split in tried
+    ]  # fmt: skip
+
+
+def _within_patches(problem: ConvProblem, config: Config) -> Config:
+    """Return the config with no more planes than there are patches to be split."""
+    most = 1 << (patches(problem, config).bit_length() - 1)
+    return replace(config, split=most) if config.split > most else config
+
+
+def _fill(limits: Limits, groups: int) -> int:
+    """Return the power of two by which to split for every unit to have enough work-groups."""
+    return 1 << (ceil_div(GROUPS_PER_UNIT * limits.compute_units, groups) - 1).bit_length()
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

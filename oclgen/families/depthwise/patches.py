@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeGuard
 
 from oclgen.families.conv.correlation import Axis, correlations
+from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import VECTOR_WIDTHS
@@ -170,3 +171,22 @@ def taps_of(axis: Axis, extent: Window) -> list[tuple[int, int]]:
         )
         for tap in range(axis.taps)
     ]
+
+
+def channel_vectors(problem: ConvProblem, limits: Limits) -> tuple[int, ...]:
+    """Return the widths of vectors of channels that divide them, the best guess first."""
+    # neighbouring work-items of a GPU read neighbouring channels as it is
+    width = limits.native_float_width
+    widths = (width, width // 2, 1) if limits.kind == "cpu" else (1, 2, 4)
+    return tuple(dict.fromkeys(w for w in widths if w and problem.in_channels % w == 0))
+
+
+def plane_guesses(width: int, limits: Limits) -> list[tuple[int, int, int, bool, int]]:
+    """Return guesses of (patch_h, patch_w, vec, guarded, local_size) for rows of `width` results.
+
+    They are for images in planes, the best one first.
+    """
+    if limits.kind == "cpu":
+        lanes = limits.native_float_width
+        return [(h, min(width, 128), lanes, False, local) for h in (4, 7, 14) for local in (1, 4)]
+    return [(h, w, 1, True, 128) for h, w in ((4, 4), (2, 4), (4, 2), (1, 4), (7, 7))]

@@ -15,6 +15,7 @@ from typing import Annotated, TypeGuard
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_async_text import Text
 from oclgen.families.gemm.gemm_tiles import WORK_ITEMS, lies_along_k, packed_operands
+from oclgen.families.parts.blocking import fill, tiles
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.packing import Packing, sizes_of
 from oclgen.families.parts.planes import FLOAT_BYTES
@@ -48,6 +49,8 @@ REGISTERS = 65536
 FLAG_BYTES = 4
 """Local memory in which a work-group notes how many came before it."""
 INT_MAX = 2**31 - 1
+SHARING_GUESSES = 2
+"""Guesses that are also made with all tiles shared by the work-groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +238,51 @@ TRAITS = Traits(
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     """Say whether the family can compute the problem at all."""
     return isinstance(problem, GemmProblem) and problem.dtype in ("fp32", "tf32")
+
+
+def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid.
+
+    8 x 16 per work-item asks local memory for the fewest words; slices of k are for products with
+    a tile or less for each compute unit.
+    """
+    if "cp_async" not in limits.instructions:
+        return []
+    # tile, local size, slices, stages
+    many = (
+        (128, 128, 8, 16, 8, 1, 3), (64, 128, 8, 8, 8, 1, 4), (128, 128, 16, 16, 16, 1, 2),
+        (128, 256, 8, 16, 16, 1, 3),
+    )  # fmt: skip
+    few = (
+        (64, 128, 8, 8, 16, 2, 4), (64, 128, 16, 8, 8, 4, 3), (128, 256, 8, 16, 16, 1, 3),
+        (64, 64, 16, 8, 8, 4, 3), (128, 128, 8, 16, 8, 1, 4), (16, 128, 16, 4, 16, 4, 3),
+        (16, 128, 16, 4, 8, 4, 4),
+    )  # fmt: skip
+    filled = tiles(problem, 64, 128) >= 2 * limits.compute_units
+    shapes = many if filled else [s for s in few if s[0] < 2 * max(problem.m, 16)]
+    packs = (True, False) if filled and problem.k >= 512 else (False,)
+    whole = [
+        Config(
+            tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n, warp_m=4,
+            pad_a=0 if problem.trans_a or pack else 4, pad_b=4 if problem.trans_b > pack else 0,
+            stages=stages, group_m=8,
+            # 256 work-items for each compute unit, by as few planes as that takes
+            split_k=fill(
+                problem, limits, tile_m, tile_n, tile_k, 256 // (local_m * local_n * local_k)
+            ),
+            pack_a=pack and not problem.trans_a, pack_b=pack and problem.trans_b,
+            local_k=local_k,
+        )
+        for tile_m, tile_n, tile_k, local_m, local_n, local_k, stages in shapes
+        for pack in packs
+    ]  # fmt: skip
+    return [*whole, *(_sharing(config, limits) for config in whole[:SHARING_GUESSES])]
+
+
+def _sharing(config: Config, limits: Limits) -> Config:
+    """Return a config whose tiles are shared by as many work-groups as registers let run."""
+    per_unit = max(REGISTERS // (256 * config.work_items), 1)
+    return replace(config, split_k=1, groups=per_unit * limits.compute_units)
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:

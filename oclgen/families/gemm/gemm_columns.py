@@ -83,6 +83,19 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     return isinstance(problem, GemmProblem) and not problem.trans_b
 
 
+def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if limits.kind == "cpu":
+        return []
+    rows = next(width for width in (1, 2, 4, 8, 16) if width >= min(problem.m, 16))
+    vec_n = next(width for width in (4, 2, 1) if width <= problem.n)
+    slices = min(128 if rows < 16 else 64, limits.max_work_group // 8)
+    return [
+        Config(rows, vec_n, unroll_k=4, local_n=local_n, local_k=local_k, split_k=split_k)
+        for local_n, local_k, split_k in ((8, slices, 1), (16, 16, 2))
+    ]
+
+
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the product and, where k is split, the launch that adds its planes."""
     return parts.sum_planes(problem, config.split_k).behind(_product(problem, config))

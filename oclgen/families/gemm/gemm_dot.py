@@ -92,6 +92,23 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     )
 
 
+def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if limits.kind == "cpu":
+        width = limits.native_float_width
+        shapes = ((min(problem.m, 8), 3), (min(problem.m, 4), 6), (1, 8), (1, 4))
+        return [
+            Config(item_m=m, item_n=n, vec_k=width, local_k=1, local_n=1, split_k=1)
+            for m, n in dict.fromkeys(shapes)
+        ]
+    shapes = ((min(problem.m, 4), 4), (min(problem.m, 8), 2), (1, 4), (1, 1))
+    return [
+        Config(item_m=m, item_n=n, vec_k=4, local_k=local_k, local_n=4, split_k=1)
+        for m, n in dict.fromkeys(shapes)
+        for local_k in (32, 64)
+    ]
+
+
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the product and, where k is split, the launch that adds its planes."""
     return parts.sum_planes(problem, config.split_k).behind(_product(problem, config))

@@ -13,6 +13,7 @@ from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_mma_text import Text
 from oclgen.families.gemm.gemm_mma_tiles import PACK_ROWS, ROW_BYTES, Layout, pack
 from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
+from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.mma_staging import Staging, staging
 from oclgen.families.parts.packing import Packing, sizes_of
@@ -205,6 +206,35 @@ TRAITS = Traits(
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     """Say whether the family can compute the problem at all."""
     return isinstance(problem, GemmProblem) and problem.dtype in DTYPES_SERVED
+
+
+def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid.
+
+    48 KiB of local memory hold few stages: narrow steps of packed operands are copied in the
+    largest pieces; unpacked, rows of 64 bytes are.
+    """
+    size = DTYPES[problem.dtype]
+    # unit, tile_m, tile_n, bytes of k, warps_m, warps_n, stages, pending, packed
+    shapes = (
+        ("wgmma", 128, 128, 32, 4, 1, 5, 1, "ab"), ("wgmma", 128, 192, 32, 4, 1, 4, 0, "ab"),
+        ("wgmma", 128, 128, 64, 4, 1, 2, 0, ""), ("wgmma", 128, 128, 32, 4, 1, 5, 1, "a"),
+        ("wgmma", 128, 64, 64, 4, 1, 3, 0, ""), ("wgmma", 64, 64, 64, 4, 1, 5, 0, ""),
+        ("mma", 128, 128, 64, 2, 2, 2, 0, "ab"), ("mma", 128, 128, 64, 2, 2, 2, 0, ""),
+        ("mma", 128, 64, 64, 2, 2, 3, 0, ""), ("mma", 64, 64, 64, 2, 2, 4, 0, ""),
+        ("mma", 32, 64, 64, 1, 2, 4, 0, ""),
+    )  # fmt: skip
+    return [
+        Config(
+            unit=unit, tile_m=tile_m, tile_n=tile_n, tile_k=width // size, warps_m=warps_m,
+            warps_n=warps_n, stages=stages, pending=pending,
+            # planes cost more than a unit that waits for half of its work
+            split_k=fill(problem, limits, tile_m, tile_n, width // size, groups=1), group_m=8,
+            pack_a="a" in packed, pack_b="b" in packed,
+        )
+        for unit, tile_m, tile_n, width, warps_m, warps_n, stages, pending, packed in shapes
+        if unit in limits.instructions and (not packed or min(problem.m, problem.n) >= 1024)
+    ]  # fmt: skip
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:

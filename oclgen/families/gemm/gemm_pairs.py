@@ -33,6 +33,10 @@ LANES = 16
 PAIR = 2
 MAX_VECTORS = 28
 """Vectors of sums beside which a pair of A and some of B still fit in 32 registers."""
+MIN_SLICE = 256
+"""Steps of the reduction below which no plane of its own pays."""
+GROUPS_PER_UNIT = 4
+"""Work-items that a core wants to share the work evenly; with fewer the reduction is split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,36 @@ TRAITS = Traits(rank=30, conv_rank=320, instructions=frozenset({INSTRUCTION}))
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     """Say whether the family can compute the problem at all."""
     return isinstance(problem, GemmProblem) and problem.dtype == "bf16"
+
+
+def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if INSTRUCTION not in limits.instructions:
+        return []
+    shapes = ((6, 64), (12, 32), (8, 48)) if problem.m > 4 else ((problem.m, 64), (problem.m, 32))
+    few = problem.m < 32
+    packs = ((False, False), (False, True)) if few else ((False, True), (True, True))
+    return [
+        Config(
+            item_m=item_m, item_n=item_n, loop_m=8 if problem.m >= 16 * item_m else 1, order="m",
+            pack_a=pack_a or not lies_along_k(problem, "a"),
+            pack_b=pack_b or lies_along_k(problem, "b"),
+            split_k=splits(problem, limits)[-1],
+        )
+        for pack_a, pack_b in packs
+        for item_m, item_n in shapes
+    ]  # fmt: skip
+
+
+def splits(problem: GemmProblem, limits: Limits) -> tuple[int, ...]:
+    """Return the splits of k that are worth a sum of planes on such a processor."""
+    tiles = problem.batch * ceil_div(problem.m, 32) * ceil_div(problem.n, 64)
+    most = ceil_div(GROUPS_PER_UNIT * limits.compute_units, tiles)
+    return tuple(
+        split
+        for split in (1, 2, 4, 8)
+        if split == 1 or (split <= most and problem.k >= MIN_SLICE * split)
+    )
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:

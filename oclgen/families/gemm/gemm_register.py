@@ -11,6 +11,7 @@ from typing import TypeGuard
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_register_text import Text
 from oclgen.families.gemm.gemm_tiles import pack_panels, panels_of
+from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.packing import Packing, sizes_of
 from oclgen.families.parts.planes import planes_space
@@ -91,6 +92,48 @@ def workspaces(problem: GemmProblem, config: Config) -> tuple[tuple[str, int], .
     """Return role and bytes of every workspace."""
     spaces = sizes_of(packed(problem, config).values())
     return (*spaces, *planes_space(problem, config.split_k))
+
+
+def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if limits.kind == "cpu":
+        return _guesses_on_cpu(problem, limits)
+    split = fill(problem, limits, 8, 256, step=4)
+    shapes = ((min(problem.m, 8), 4, 4), (1, 4, 4), (min(problem.m, 4), 1, 1))
+    return [
+        Config(
+            item_m=item_m, item_n=item_n, vec_n=vec_n, local_m=1, local_n=64, unroll_k=4,
+            pack_a=False, pack_b=False, loop_m=1, order="n", split_k=split_k,
+        )
+        for item_m, item_n, vec_n in shapes
+        for split_k in dict.fromkeys((split, max(split // 2, 1)))
+    ]  # fmt: skip
+
+
+def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
+    width = width_of(problem, limits)
+    # 6 x 4 asks for the fewest loads per multiply-add, 12 x 2 for the shortest rows of B; 8 x 2 is
+    # for register files of 16 vectors and for m that only 8 divides
+    shapes = ((6, 4), (12, 2), (8, 2)) if problem.m > 4 else ((problem.m, 4), (problem.m, 2))
+    packs = ((False, problem.trans_b), (False, True), (True, True))
+    narrow = problem.m < 64 and problem.k >= 1024
+    return [
+        Config(
+            item_m=item_m, item_n=vectors * width, vec_n=width, local_m=1, local_n=1, unroll_k=1,
+            pack_a=pack_a, pack_b=pack_b, loop_m=8 if problem.m >= 16 * item_m else 1, order="m",
+            split_k=2 * limits.compute_units if narrow and problem.n <= 1024 else 1,
+        )
+        for pack_a, pack_b in dict.fromkeys(packs)
+        for item_m, vectors in shapes
+    ]  # fmt: skip
+
+
+def width_of(problem: GemmProblem, limits: Limits) -> int:
+    """Return the device's vector width, or less where n has fewer columns."""
+    width = limits.native_float_width
+    while width > 1 and width >= 2 * problem.n:
+        width //= 2
+    return width
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:

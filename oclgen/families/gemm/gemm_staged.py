@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_staged_text import Text
+from oclgen.families.parts.blocking import fill, tiles
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
@@ -26,6 +27,28 @@ MAX_ACCUMULATORS = 256
 """Private floats per work-item; GPUs have at most 255 registers for one."""
 LOAD_WIDTHS = (4, 2, 1)
 """Elements per global load, widest first: 128 bits is what GPUs load at once."""
+
+
+class Shape(NamedTuple):
+    """A tile and the work-items that share it."""
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    local_m: int
+    local_n: int
+
+
+SHAPES = tuple(
+    Shape(*sizes)
+    for sizes in (
+        (128, 128, 16, 16, 16), (128, 128, 8, 16, 16), (128, 256, 8, 16, 16), (128, 64, 16, 16, 8),
+        (64, 64, 16, 8, 8), (64, 64, 16, 16, 16), (32, 64, 16, 8, 8), (32, 32, 32, 8, 8),
+        (16, 64, 32, 4, 16),
+    )
+)  # fmt: skip
+"""What to guess, best first: 128 x 128 with 8 x 8 per work-item reads 16 words of local memory for
+64 multiply-adds, which keeps current GPUs busy."""
 
 
 class Fetch(NamedTuple):
@@ -165,6 +188,36 @@ TRAITS = Traits(rank=60, conv_rank=350)
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     """Say whether the family can compute the problem at all."""
     return isinstance(problem, GemmProblem)
+
+
+def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    return [
+        guess(problem, shape, fill(problem, limits, *shape[:3]))
+        for shape in shapes(problem, limits)
+    ]
+
+
+def shapes(problem: GemmProblem, limits: Limits) -> list[Shape]:
+    """Return the tiles to guess by: the largest ones that leave no compute unit of a GPU idle.
+
+    Where none fills it, the smaller ones, whose reduction is worth splitting. None on CPUs.
+    """
+    if limits.kind == "cpu":
+        return []
+    units = limits.compute_units
+    fills = [one for one in SHAPES if tiles(problem, one.tile_m, one.tile_n) >= units]
+    return fills or list(SHAPES[4:])
+
+
+def guess(problem: GemmProblem, shape: Shape, split_k: int) -> Config:
+    """Return the config with such tiles that has served best."""
+    return Config(
+        *shape, vec_m=4, vec_n=4, stage_a=True, stage_b=True,
+        pad_a=0 if problem.trans_a else 4, pad_b=4 if problem.trans_b else 0,
+        double_buffer=True, prefetch=True, unroll_k=min(shape.tile_k, 16), split_k=split_k,
+        group_m=8,
+    )  # fmt: skip
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:

@@ -13,6 +13,7 @@ from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_mma import DTYPES_SERVED
 from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES, PACK_ROWS, Layout, pack
 from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
+from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.packing import Packing, sizes_of
 from oclgen.families.parts.planes import planes_space
@@ -162,6 +163,41 @@ TRAITS = Traits(rank=20, instructions=frozenset({"tma", "wgmma"}), packing=DEFAU
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     """Say whether the family can compute the problem at all."""
     return isinstance(problem, GemmProblem) and problem.dtype in DTYPES_SERVED
+
+
+def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid.
+
+    The larger the tile, the less of the cache's bandwidth it needs, which is what runs out first.
+    """
+    if not {"wgmma", "tma"} <= limits.instructions:
+        return []
+    shapes = (
+        (256, 128, 2, 2, 5), (128, 128, 1, 2, 5), (128, 64, 1, 2, 8), (64, 128, 1, 2, 5),
+        (64, 64, 1, 2, 8),
+    )  # fmt: skip
+    step = STEP_BYTES // DTYPES[problem.dtype]
+    return [
+        Config(
+            tile_m=tile_m, tile_n=tile_n, groups=groups, ahead=ahead, stages=stages,
+            split_k=fill(problem, limits, tile_m, tile_n, ahead * step, groups=1),
+            group_m=8, pack_a=packs_a(problem), pack_b=packs_b(problem),
+        )
+        for tile_m, tile_n, groups, ahead, stages in shapes
+        if tile_m < 2 * problem.m or tile_m == 64
+    ]  # fmt: skip
+
+
+def packs_a(problem: GemmProblem) -> bool:
+    """Say whether the kernel reads A fast only when it is packed: across k, or not aligned."""
+    return problem.trans_a or problem.k * DTYPES[problem.dtype] % 16 != 0
+
+
+def packs_b(problem: GemmProblem) -> bool:
+    """Say the same of B; tf32 is read along k alone."""
+    row = problem.k if problem.trans_b else problem.n
+    across = problem.dtype == "tf32" and not problem.trans_b
+    return across or row * DTYPES[problem.dtype] % 16 != 0
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:

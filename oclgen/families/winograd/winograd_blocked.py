@@ -5,6 +5,7 @@ It is not for GPUs, whose work-items share local memory; that is `winograd_fused
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from oclgen.families.parts.epilogue import epilogue, terms
@@ -19,7 +20,7 @@ from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, 
 from oclgen.problem import ConvProblem
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render, vector
 
-__all__ = ["DEFAULT", "NAME", "TRAITS", "Config", "plan", "serves"]
+__all__ = ["DEFAULT", "NAME", "TRAITS", "Config", "guesses", "plan", "serves"]
 
 NAME = "winograd_blocked"
 
@@ -29,6 +30,10 @@ LANES = 16
 """Widest vector."""
 CHANNELS_PER_ITEM = 16
 """Channels a work-item of the filter transform takes: all that its cache lines of w hold."""
+REGISTERS = 28
+"""Vectors of accumulators that leave room for operands in a file of 32."""
+BLOCK = 16
+"""Tiles that are enough for a block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +148,42 @@ def workspaces(problem: ConvProblem, config: Config) -> common.Workspaces:
     if config.filters_inside:
         return (scratch,)
     return (scratch, ("u", common.FilterLayout(geo, config.item_k, skewed=True).bytes))
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if limits.kind == "gpu":
+        return []
+    sizes = (common.geometry(problem, out_tile) for out_tile in (4, 2))
+    return [config for geo in sizes for config in _guesses_of(geo, limits)]
+
+
+def _guesses_of(geo: Geometry, limits: Limits) -> Iterator[Config]:
+    """Yield blocks of some 16 tiles and of one row, with one and two vectors of filters.
+
+    Fewer tiles read U more often than they use it; more of them push V out of the cache.
+    """
+    width, units = limits.native_float_width, limits.compute_units
+    rows = geo.batch * geo.tiles_h
+    usual = min(max(round(BLOCK / geo.tiles_w), 1), rows)
+    # where all tiles make one block, the cores share the filters and transform their own once
+    few = ceil_div(rows, usual) < 2 * units and rows * geo.tiles_w <= 4 * BLOCK
+    for tile_rows in dict.fromkeys((rows if few else usual, usual, 1)):
+        for vectors in (1, 2):
+            yield Config(
+                out_tile=geo.out_tile, tile_rows=tile_rows,
+                item_t=_item_t(tile_rows * geo.tiles_w, REGISTERS // vectors),
+                item_k=vectors * width, vec_k=width, unroll_c=1,
+                workers=1 if few else units,
+                split_k=min(units, ceil_div(geo.filters, vectors * width)) if few else 1,
+                filters_inside=few,
+            )  # fmt: skip
+
+
+def _item_t(block: int, most: int) -> int:
+    """Return the tried size that leaves the fewest tiles to a smaller register tile."""
+    sizes = [size for size in (16, 14, 12, 8, 7, 6, 4, 2) if size <= most]
+    return min(sizes, key=lambda size: (block % size > 0, block % size, -size))
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

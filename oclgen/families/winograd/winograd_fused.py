@@ -17,7 +17,7 @@ from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, 
 from oclgen.problem import ConvProblem
 from oclgen.render import dtype_preamble, render
 
-__all__ = ["DEFAULT", "NAME", "TRAITS", "Config", "plan", "serves"]
+__all__ = ["DEFAULT", "NAME", "TRAITS", "Config", "guesses", "plan", "serves"]
 
 NAME = "winograd_fused"
 
@@ -112,6 +112,29 @@ def _filters(geo: Geometry, config: Config) -> common.FilterLayout:
 def workspaces(problem: ConvProblem, config: Config) -> common.Workspaces:
     """Return role and bytes of every workspace: U alone."""
     return (("u", _filters(common.geometry(problem, config.out_tile), config).bytes),)
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid.
+
+    Register tiles of 8 x 8 read 16 words of local memory for 64 mads; 36 points leave room for
+    blocks of 32 x 32 and steps of 4 channels in 48 KiB.
+    """
+    del problem
+    if limits.kind == "cpu":
+        return []
+    shapes = (
+        (4, 32, 32, 4, 8, 8, 2), (4, 32, 16, 4, 8, 4, 1), (4, 32, 32, 4, 16, 8, 2),
+        (2, 32, 32, 8, 8, 8, 4), (2, 32, 64, 4, 8, 8, 2), (2, 64, 32, 4, 8, 8, 2),
+    )  # fmt: skip
+    return [
+        Config(
+            out_tile=out_tile, tile_t=tile_t, tile_k=tile_k, tile_c=tile_c, item_t=item_t,
+            item_k=item_k, vec=4, stage_u=stage_u, pad_v=0, pad_u=0, pad_m=1, pass_k=pass_k,
+        )
+        for out_tile, tile_t, tile_k, tile_c, item_t, item_k, pass_k in shapes
+        for stage_u in (True, False)
+    ]  # fmt: skip
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

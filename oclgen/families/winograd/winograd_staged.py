@@ -5,6 +5,7 @@ The product itself is not written here: any GEMM family's plan does it, in_tile^
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
@@ -14,8 +15,9 @@ from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd import winograd_pixels as pixels
 from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, ProductText
+from oclgen.families.winograd.winograd_products import by_rank, out_tiles, product_guesses
 from oclgen.family import BaseConfig, Traits
-from oclgen.limits import Limits
+from oclgen.limits import Limits, broken
 from oclgen.parameters import Local, Vector
 from oclgen.plan import (
     Buffer,
@@ -105,6 +107,28 @@ DEFAULT = Config(
     gemm=Variant(gemm_staged.NAME, replace(gemm_staged.DEFAULT, tile_m=64, tile_n=64)).to_text(),
 )  # fmt: skip
 TRAITS = Traits(rank=190, transforming=True)
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> Iterator[Config]:
+    """Yield configs for an untuned problem, best guess first; some may not be valid."""
+    return by_rank(
+        _guesses_of(common.geometry(problem, tile), limits) for tile in out_tiles(problem)
+    )
+
+
+def _guesses_of(geo: Geometry, limits: Limits) -> Iterator[Config]:
+    if pixels.conflict(geo, 1, limits) or broken(Needs((), workspaces(geo)), limits):
+        return
+    on_cpu = limits.kind == "cpu"
+    for text in product_guesses(gemm_problem(geo), limits):
+        yield Config(
+            geo.out_tile,
+            vec_t=limits.native_float_width if on_cpu else 1,
+            local_t=1 if on_cpu else 128,
+            vec_k=1,
+            local_k=1 if on_cpu else 32,
+            gemm=text,
+        )
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

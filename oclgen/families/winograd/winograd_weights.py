@@ -10,18 +10,21 @@ is taken between the transforms, where it is the reduction of a matrix product
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.gemm import gemm_staged
+from oclgen.families.parts.blocking import ITEMS_PER_UNIT
 from oclgen.families.parts.planes import Sum
 from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd import winograd_pixels as pixels
 from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, ProductText
 from oclgen.families.winograd.winograd_matrices import Matrix, cook_toom
+from oclgen.families.winograd.winograd_products import by_rank, out_tiles, product_guesses
 from oclgen.families.winograd.winograd_staged import TILE_STEP, renamed
 from oclgen.family import BaseConfig, Traits
-from oclgen.limits import Limits
+from oclgen.limits import Limits, broken
 from oclgen.parameters import Local, Range
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, GemmProblem, Problem
@@ -31,6 +34,8 @@ from oclgen.variant import Variant
 NAME = "winograd_weights"
 
 ROLES = {"a": "gradient", "b": "v", "c": "m"}
+SLICES = (1, 2, 4, 8, 16, 32, 64)
+"""Numbers of slices worth trying."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,32 @@ def gemm_problem(geo: Geometry, slice_t: int) -> GemmProblem:
 def slices(geo: Geometry, slice_t: int) -> int:
     """Return the number of slices that the tiles fill."""
     return ceil_div(geo.tiles, slice_t)
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> Iterator[Config]:
+    """Yield configs for an untuned problem, best guess first; some may not be valid."""
+    tiles = () if limits.kind == "cpu" else out_tiles(problem)
+    return by_rank(_guesses_of(common.geometry(problem, tile), limits) for tile in tiles)
+
+
+def _guesses_of(geo: Geometry, limits: Limits) -> Iterator[Config]:
+    slice_t = full_slice(geo, limits)
+    if broken(Needs((), workspaces(geo, slice_t)), limits):
+        return
+    for text in product_guesses(gemm_problem(geo, slice_t), limits):
+        yield Config(geo.out_tile, slice_t, local_t=128, local_c=64, gemm=text)
+
+
+def slice_of(geo: Geometry, count: int) -> int:
+    """Return the tiles of a slice, for about `count` slices."""
+    return round_up(ceil_div(geo.tiles, count), TILE_STEP)
+
+
+def full_slice(geo: Geometry, limits: Limits) -> int:
+    """Return the tiles of the longest slice that leaves every compute unit its work-items."""
+    results = geo.points * round_up(geo.filters, 64) * round_up(geo.channels, 64)
+    wanted = ITEMS_PER_UNIT * limits.compute_units * 64 / results
+    return slice_of(geo, next((count for count in SLICES if count >= wanted), SLICES[-1]))
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

@@ -1,7 +1,8 @@
-"""How blocks of results cover a problem and fill a device: what spaces rank and bound them by."""
+"""How blocks of results cover a problem and fill a device, by which configs are guessed."""
 
 from __future__ import annotations
 
+from oclgen.families.gemm.gemm_parts import empty_slice
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
 from oclgen.problem import GemmProblem
@@ -18,13 +19,28 @@ def tiles(problem: GemmProblem, tile_m: int, tile_n: int) -> int:
 
 
 def fill(
-    problem: GemmProblem, limits: Limits, tile_m: int, tile_n: int, groups: int = GROUPS_PER_UNIT
+    problem: GemmProblem,
+    limits: Limits,
+    tile_m: int,
+    tile_n: int,
+    step: int,
+    groups: int = GROUPS_PER_UNIT,
 ) -> int:
-    """Return the power of two by which k has to be split for each compute unit to have `groups`."""
+    """Return the power of two by which k has to be split for each compute unit to have `groups`.
+
+    It is less where slices of whole `step`s would leave one empty.
+    """
     wanted, split = max(groups, 1) * limits.compute_units, 1
     # three quarters of the units at work are better than planes
     while 4 * split * tiles(problem, tile_m, tile_n) < 3 * wanted and problem.k >= 128 * split:
         split *= 2
+    return none_empty(problem.k, split, step)
+
+
+def none_empty(k: int, split: int, step: int) -> int:
+    """Return `split`, halved until each slice of k has steps: slices are whole `step`s."""
+    while empty_slice(k, split, step):
+        split //= 2
     return split
 
 

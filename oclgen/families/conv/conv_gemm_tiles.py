@@ -1,0 +1,88 @@
+"""Tiles of a convolution's implicit product: which of them cover it and fill a GPU best.
+
+What `conv_gemm` and `conv_async` make their guesses by; it knows no parameter beyond the tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oclgen.families.conv.conv_gemm_operands import weights_extents
+from oclgen.families.conv.correlation import Correlation, correlations
+from oclgen.families.parts.blocking import ITEMS_PER_UNIT, idleness, waste
+from oclgen.limits import Limits
+from oclgen.plan import ceil_div
+from oclgen.problem import ConvProblem
+
+Shape = tuple[int, int, int, int, int, int]
+"""tile_m, tile_n, tile_k, local_m, local_n and stages, or buffers."""
+MOST_GUESSES = 8
+"""Guesses per family: more would leave a short search nothing to find."""
+MIN_SLICE = 128
+"""Steps of a reduction below which no plane of its own pays."""
+PLANE_COST = 16
+"""Steps of a reduction that take as long as writing and summing a plane."""
+FEW_CHANNELS = 8
+"""Channels that do not fill a tile of the reduction."""
+
+
+def fitting(
+    problem: ConvProblem, limits: Limits, shapes: Sequence[Shape]
+) -> list[tuple[Shape, int]]:
+    """Return shapes with splits of the reduction, best guess first.
+
+    The guess counts what tiles at the edges compute in vain, how evenly work-groups fill the
+    device, and that small tiles read more, of local and of global memory, per multiply-add.
+    """
+    m, n, k = product_of(problem)
+    ranked = []
+    for shape in shapes:
+        tile_m, tile_n, _, local_m, local_n, _ = shape
+        tiles = tiles_of(problem, tile_m, tile_n)
+        reads = 1 + (2 * local_m + 8) / tile_m + (2 * local_n + 8) / tile_n
+        for split in splits_of(problem, limits, tile_m, tile_n):
+            planes = 1 + (split > 1) * split * PLANE_COST / max(k, 1)
+            fills = idleness(tiles * split, local_m * local_n, limits)
+            cost = waste(m, tile_m) * waste(n, tile_n) * fills * reads * planes
+            ranked.append((cost, shape, split))
+    return [(shape, split) for _, shape, split in sorted(ranked)[:MOST_GUESSES]]
+
+
+def tap_orders(problem: ConvProblem) -> tuple[bool, ...]:
+    """Return the orders of the reduction that are worth trying, the better guess first.
+
+    With taps outer a tile of k has one tap, which costs the least; but each tap then has whole
+    tiles, which few channels do not fill.
+    """
+    if problem.direction == "bwd_weights" or problem.kernel_h * problem.kernel_w == 1:
+        return (True,)
+    return (False, True) if _largest(problem).depth < FEW_CHANNELS else (True, False)
+
+
+def product_of(problem: ConvProblem) -> tuple[int, int, int]:
+    """Return m, n and k of one group's implicit product, the largest of several."""
+    if problem.direction == "bwd_weights":
+        return weights_extents(problem)
+    part = _largest(problem)
+    return part.channels, part.batch * part.results, part.reduction
+
+
+def tiles_of(problem: ConvProblem, tile_m: int, tile_n: int) -> int:
+    """Return the tiles of the products of all groups and phases."""
+    m, n, _ = product_of(problem)
+    phases = 1 if problem.direction == "bwd_weights" else len(correlations(problem))
+    return phases * problem.groups * ceil_div(m, tile_m) * ceil_div(n, tile_n)
+
+
+def splits_of(problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int) -> tuple[int, ...]:
+    """Return planes up to twice what gives every compute unit its work-items."""
+    _, _, k = product_of(problem)
+    items = tile_m * tile_n // 64
+    wanted = 2 * ITEMS_PER_UNIT * limits.compute_units / (tiles_of(problem, tile_m, tile_n) * items)
+    choices = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+    return tuple(s for s in choices if s == 1 or (s <= wanted and k >= MIN_SLICE * s))
+
+
+def _largest(problem: ConvProblem) -> Correlation:
+    """Return the correlation with the most work."""
+    return max(correlations(problem), key=lambda part: part.results * part.reduction)

@@ -1,0 +1,212 @@
+"""Guesses for problems without a record: they fit typical ones, and are made when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+from random import Random
+
+import pytest
+
+from oclgen.families import FAMILIES, preferred, valid_configs, valid_guesses
+from oclgen.families.conv.conv_register import Piece, _runs, pieces
+from oclgen.families.conv.correlation import Axis, Run
+from oclgen.families.parts.blocking import fill, none_empty
+from oclgen.limits import KIB, Limits
+from oclgen.plan import ceil_div
+from oclgen.problem import DIRECTIONS, ConvProblem, GemmProblem, Problem
+from oclgen.variant import Variant
+from search_spaces.space import MOST_SEEDS, seeds_of
+from tests.oclgen.conv_cases import EVERY_WAY, PIXELS
+
+CPU = Limits(
+    "cpu", 32 * KIB, 4096, (4096,) * 3, 2**31, 2**34, 16, 16, instructions=frozenset({"vdpbf16ps"})
+)
+GPU = Limits(
+    "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,
+    instructions=frozenset({"cp_async", "mma", "wgmma", "tma"}),
+)  # fmt: skip
+PLAIN_GPU = Limits("gpu", 32 * KIB, 256, (256,) * 3, 2**30, 2**32, 32, 1)
+DEVICES = {"cpu": CPU, "gpu": GPU, "plain gpu": PLAIN_GPU, "smallest": Limits()}
+FOR_CPUS = {
+    "gemm_register", "gemm_pairs", "gemm_dot", "conv_register", "conv_register_weights",
+    "depthwise", "depthwise_weights", "winograd_blocked", "winograd_staged",
+    "conv_as_gemm_register", "conv_as_gemm_pairs",
+}  # fmt: skip
+"""Families that guess for CPUs."""
+CPUS_ALONE = {
+    "gemm_pairs", "conv_register", "conv_register_weights", "winograd_blocked",
+    "conv_as_gemm_pairs",
+}  # fmt: skip
+"""Families that guess for CPUs alone."""
+CONVS = (
+    ConvProblem(8, 64, 56, 56, 64, 3, 3, pad_h=1, pad_w=1),
+    ConvProblem(8, 3, 224, 224, 64, 7, 7, 2, 2, 3, 3),
+    ConvProblem(8, 96, 28, 28, 96, 3, 3, 2, 2, 1, 1, groups=96),
+    ConvProblem(1, 24, 7, 7, 24, 5, 5, pad_h=2, pad_w=2, groups=24),
+    ConvProblem(8, 128, 28, 28, 512, 1, 1),
+    ConvProblem(64, 96, 56, 56, 24, 1, 1),
+    ConvProblem(64, 64, 56, 56, 64, 1, 1),
+    ConvProblem(8, 144, 28, 28, 32, 1, 1),
+    ConvProblem(8, 128, 28, 28, 128, 3, 3, pad_h=1, pad_w=1, groups=32),
+)
+TYPICAL: tuple[Problem, ...] = (
+    *(
+        replace(conv, direction=direction, layout=layout, dtype=dtype)
+        for conv in CONVS
+        for direction in DIRECTIONS
+        for layout in ("nchw", "nhwc")
+        for dtype in ("fp32", "bf16")
+    ),
+    *(
+        GemmProblem(*size, dtype, trans_a, trans_b)
+        for size in ((1024, 1024, 1024), (8, 4096, 4096), (64, 1000, 2048))
+        for dtype in ("fp32", "bf16")
+        for trans_a, trans_b in ((False, False), (False, True), (True, False))
+    ),
+)
+
+
+def typical_of(name: str, limits: Limits) -> Iterator[Problem]:
+    """Yield what a family serves on such a device: on CPUs, no images in channels_last."""
+    family = FAMILIES[name]
+    for problem in TYPICAL:
+        if family.serves(problem) and family.DEFAULT.why_not(problem, limits) is None:
+            yield problem
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_typical_problems_have_valid_guesses(name: str, kind: str) -> None:
+    """Beside the `DEFAULT`, which tells too little of a device to be fast on it."""
+    limits, family = DEVICES[kind], FAMILIES[name]
+    guessing = name in FOR_CPUS if kind == "cpu" else name not in CPUS_ALONE
+    problems = list(typical_of(name, limits))
+    assert problems or not guessing
+    for problem in problems:
+        valid = [one for one in family.guesses(problem, limits) if not one.why_not(problem, limits)]
+        assert bool(valid) == guessing, problem.key()
+        for config in valid[:1]:
+            assert Variant(name, config).why_not(problem, limits) is None
+
+
+@pytest.mark.parametrize("kind", ["gpu", "plain gpu"])
+def test_no_default_is_the_first_guess_of_a_typical_problem_on_gpus(kind: str) -> None:
+    for problem in TYPICAL:
+        first = next(valid_guesses(problem, DEVICES[kind]), None)
+        assert first is None or first.config != FAMILIES[first.family].DEFAULT, problem.key()
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("kind", ["many cores", "gpu", "plain gpu"])
+def test_few_weights_of_many_pixels_give_every_unit_work(kind: str, dtype: str) -> None:
+    """The gradient of a stem's weights: a small result of a long reduction, which is split."""
+    limits = replace(CPU, compute_units=64) if kind == "many cores" else DEVICES[kind]
+    stem = replace(CONVS[1], direction="bwd_weights", dtype=dtype)
+    first = next(valid_guesses(stem, limits))
+    (launch,) = (
+        one
+        for one in first.plan(stem).launches
+        if one.kernel in (first.family, f"{first.family}_weights")
+    )
+    sizes = zip(launch.global_size, launch.local_size, strict=True)
+    assert prod(ceil_div(items, local) for items, local in sizes) >= limits.compute_units
+
+
+def test_no_slice_of_a_reduction_is_empty() -> None:
+    """784 steps in each of 32 slices; in 64 slices of 416, as steps of 32 have it, 3 are empty."""
+    assert none_empty(25_088, 64, 32) == 32
+    assert none_empty(25_088, 32, 32) == 32
+    assert fill(GemmProblem(64, 576, 25_088), GPU, 64, 64, step=32) == 32
+    assert none_empty(8, 1, 64) == 1
+
+
+def test_few_filters_are_not_split_into_more_panels_than_there_are() -> None:
+    problem = ConvProblem(4, 3, 8, 8, 1, 3, 3, pad_h=1, pad_w=1)
+    guesses = list(FAMILIES["winograd_blocked"].guesses(problem, CPU))
+    assert guesses
+    assert all(one.why_not(problem, CPU) is None for one in guesses)
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_guesses_come_family_by_family_with_the_default_last(kind: str) -> None:
+    limits = DEVICES[kind]
+    for problem in TYPICAL[::5]:
+        found = list(valid_guesses(problem, limits))
+        names = [family.NAME for family in preferred(problem, limits)]
+        ranks = [names.index(one.family) for one in found]
+        assert ranks == sorted(ranks)
+        assert len(set(found)) == len(found)
+        assert all(one.config.why_not(problem, limits) is None for one in found)
+        for family in preferred(problem, limits):
+            configs = [one.config for one in found if one.family == family.NAME]
+            guesses = list(family.guesses(problem, limits))
+            known = [config for config in dict.fromkeys(guesses) if config in configs]
+            default = family.DEFAULT.why_not(problem, limits) is None
+            assert configs == known + [family.DEFAULT] * (default and family.DEFAULT not in known)
+
+
+def test_no_guess_is_made_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def counted(name: str) -> None:
+        honest = FAMILIES[name].guesses
+
+        def guesses(problem: Problem, limits: Limits) -> object:
+            asked.append(name)
+            return honest(problem, limits)
+
+        monkeypatch.setattr(FAMILIES[name], "guesses", guesses)
+
+    for name in FAMILIES:
+        counted(name)
+    problem = ConvProblem(8, 64, 56, 56, 64, 3, 3, pad_h=1, pad_w=1)
+    found = valid_guesses(problem, GPU)
+    assert asked == []
+    assert next(found).family == "winograd_staged"
+    assert len(asked) == [family.NAME for family in preferred(problem, GPU)].index(asked[-1]) + 1
+    assert asked[-1] == "winograd_staged"
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_no_problem_is_too_odd_to_guess_for(kind: str) -> None:
+    """Phases without taps, images smaller than strides, a column: nothing may raise."""
+    limits = DEVICES[kind]
+    products = [GemmProblem(m, n, k) for m in (1, 3) for n in (1, 5) for k in (1, 130, 50_176)]
+    problems: list[Problem] = [*EVERY_WAY, *PIXELS, *products]
+    for problem in problems:
+        for family in preferred(problem, limits):
+            for config in family.guesses(problem, limits):
+                reason = config.why_not(problem, limits) or ""
+                assert "its rule raised" not in reason
+
+
+def test_a_search_begins_with_the_first_guesses_and_the_default() -> None:
+    problem = ConvProblem(64, 256, 56, 56, 256, 3, 3, pad_h=1, pad_w=1, dtype="bf16")
+    family = FAMILIES["conv_mma"]
+    valid = list(valid_configs(family, problem, GPU))
+    assert len(valid) > MOST_SEEDS + 1
+    assert valid[-1] == family.DEFAULT
+    assert seeds_of("conv_mma", problem, GPU) == [*valid[:MOST_SEEDS], family.DEFAULT]
+
+
+def test_blocks_inside_of_a_row_are_known_without_asking_each() -> None:
+    """As `conv_register` finds them: against each block on its own, and each result's taps."""
+    random = Random(1)
+    for _ in range(400):
+        axis = Axis(
+            results=random.randint(1, 40), read=random.randint(1, 30), written=40,
+            taps=random.randint(0, 5), step=random.randint(1, 4),
+            tap_step=random.choice((-3, -2, -1, 1, 2, 3)), origin=random.randint(-9, 9),
+        )  # fmt: skip
+        reached = [q for q in range(axis.results) if len(axis.reach(q)) == axis.taps]
+        assert not axis.taps or list(axis.full) == reached
+        item_x = random.randint(1, 13)
+        blocks: dict[tuple[int, tuple[Run, ...]], list[int]] = {}
+        for block in range(ceil_div(axis.results, item_x)):
+            count = min(item_x, axis.results - block * item_x)
+            blocks.setdefault((count, _runs(axis, block * item_x, count)), []).append(block)
+        *rare, (common, _) = sorted(blocks.items(), key=lambda entry: len(entry[1]))
+        wanted = [Piece(tuple(where), *code) for code, where in rare]
+        assert pieces(axis, item_x) == [*wanted, Piece(None, *common)]
