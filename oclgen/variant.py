@@ -140,6 +140,9 @@ def _of_text(text: str) -> Variant:
 
 def _parts(text: str) -> Iterator[str]:
     """Yield what stands between the commas of a text that are in no parentheses."""
+    if "(" not in text:
+        yield from text.split(",")
+        return
     part, depth = "", 0
     for piece in text.split(","):
         part = f"{part},{piece}" if depth else piece
