@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
 import sysconfig
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -111,13 +113,39 @@ def test_cpp_files_stay_small() -> None:
     assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
 
 
+def tool_for_cpp(name: str) -> Path:
+    tool = Path(sysconfig.get_path("scripts")) / name
+    assert tool.exists(), f"pip install -e '.[test]' brings {name} in the version that counts"
+    return tool
+
+
 def test_cpp_is_formatted() -> None:
-    tool = Path(sysconfig.get_path("scripts")) / "clang-format"
-    assert tool.exists(), "pip install -e '.[test]' brings clang-format in the version that counts"
+    tool = tool_for_cpp("clang-format")
     done = subprocess.run(
         [tool, "--dry-run", "--Werror", *cpp()], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, f"run {tool} -i on these:\n{done.stderr}"
+
+
+@pytest.mark.tidy
+@pytest.mark.timeout(1800)  # seconds: parses torch's headers two dozen times
+def test_cpp_has_no_finding_of_clang_tidy(pytestconfig: pytest.Config) -> None:
+    if "tidy" not in pytestconfig.getoption("markexpr"):
+        pytest.skip("takes minutes; `pytest -m tidy` runs it")
+    from ocl_backend.runtime import shim
+
+    tool = tool_for_cpp("clang-tidy")
+    options = ["--", *shim.flags(), f"-I{ROOT / 'tests/csrc'}"]
+
+    def findings(unit: Path) -> str:
+        command = [str(tool), "--quiet", str(unit), *options]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        return done.stdout or done.stderr if done.returncode else ""
+
+    with ThreadPoolExecutor(os.cpu_count()) as workers:
+        found = list(workers.map(findings, [path for path in cpp() if path.suffix == ".cpp"]))
+    assert found
+    assert not any(found), "\n".join(filter(None, found))
 
 
 def test_every_template_has_a_legend() -> None:

@@ -59,7 +59,7 @@ def library() -> ctypes.PyDLL:
 
 def cached_path() -> Path:
     """Return where the shim of this torch, these sources and these flags lies."""
-    digest = hashlib.sha256(repr((torch.__version__, sys.platform, _flags())).encode())
+    digest = hashlib.sha256(repr((torch.__version__, sys.platform, flags())).encode())
     for source in sources():
         digest.update(source.read_bytes())
     name = f"ocl-torch{torch.__version__}-{digest.hexdigest()[:12]}.so"
@@ -69,6 +69,15 @@ def cached_path() -> Path:
 def sources() -> list[Path]:
     """Return every file the shim is made of."""
     return sorted(path for path in SOURCES.rglob("*") if path.is_file())
+
+
+def flags() -> tuple[str, ...]:
+    """Return the compiler's options for a source of `csrc/`; torch's headers are none of ours."""
+    include = Path(torch.__file__).parent / "include"
+    abi = int(torch.compiled_with_cxx11_abi())
+    return (*FLAGS, f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
+            f"-ffile-prefix-map={SOURCES.parent}=ocl_backend", f"-I{SOURCES}",
+            f"-isystem{include}", f"-isystem{include}/torch/csrc/api/include")  # fmt: skip
 
 
 def compile_shim(target: Path) -> None:
@@ -105,7 +114,7 @@ def build(
         objects = [Path(folder) / f"{index}_{unit.stem}.o" for index, unit in enumerate(units)]
 
         def compile_one(source: Path, out: Path) -> None:
-            _run([compiler, *_flags(), *options, "-c", str(source), "-o", str(out)])
+            _run([compiler, *flags(), *options, "-c", str(source), "-o", str(out)])
 
         with ThreadPoolExecutor(os.cpu_count()) as workers:
             list(workers.map(compile_one, units, objects))
@@ -117,14 +126,6 @@ def build(
               f"-L{torch_libraries}", "-ltorch_cpu", "-lc10", "-ldl", "-l:libstdc++.so.6",
               "-pthread"])  # fmt: skip
         linked.replace(target)
-
-
-def _flags() -> tuple[str, ...]:
-    include = Path(torch.__file__).parent / "include"
-    abi = int(torch.compiled_with_cxx11_abi())
-    return (*FLAGS, f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
-            f"-ffile-prefix-map={SOURCES.parent}=ocl_backend", f"-I{SOURCES}",
-            f"-I{include}", f"-I{include}/torch/csrc/api/include")  # fmt: skip
 
 
 def _run(command: list[str]) -> None:

@@ -52,6 +52,11 @@ TEST_CASE("a freed block is handed out again, unless it is over a quarter too la
   CHECK(first.get() != large);
 }
 
+TEST_CASE("nothing was held and nothing dropped of a tensor without items") {
+  CHECK(ocl::hold_block(nullptr, 0) == nullptr);
+  CHECK_FALSE(ocl::is_dropped(nullptr));
+}
+
 TEST_CASE("an address inside a block is located, one of the host is not") {
   const auto memory = ocl::allocate(1, 4096);
   const auto found = ocl::locate(static_cast<char*>(memory.get()) + 100);

@@ -25,6 +25,7 @@ constexpr int kRounds = 200;
 void at_once(const std::vector<std::function<void()>>& functions) {
   std::atomic<size_t> waiting{functions.size()};
   std::vector<std::thread> threads;
+  threads.reserve(functions.size());
   for (const auto& function : functions)
     threads.emplace_back([&] {
       --waiting;

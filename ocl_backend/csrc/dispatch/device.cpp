@@ -261,8 +261,10 @@ extern "C" {
 // Makes torch know the device; the devices themselves may come later.
 void ocl_register() {
   c10::SetAllocator(ocl::kType, ocl::allocator());
-  c10::impl::registerDeviceGuard(ocl::kType, new ocl::Guard());
-  at::RegisterPrivateUse1HooksInterface(new ocl::Hooks());
+  static auto* guard = new ocl::Guard();  // torch uses both until the process ends
+  static auto* hooks = new ocl::Hooks();
+  c10::impl::registerDeviceGuard(ocl::kType, guard);
+  at::RegisterPrivateUse1HooksInterface(hooks);
   ocl::pinned_allocator();
   ocl::register_profiler();
   ocl::observe(ocl::fusion_observer());

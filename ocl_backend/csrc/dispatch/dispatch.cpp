@@ -37,7 +37,7 @@ bool count(const std::string& name) {
 }
 
 bool is_generator(const c10::Argument& argument) {
-  const auto type = argument.type();
+  const auto& type = argument.type();
   if (type->kind() == c10::TypeKind::GeneratorType) return true;
   const auto optional = type->cast<c10::OptionalType>();
   return optional && optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
@@ -77,10 +77,11 @@ void note(const std::string& name) {
       !refuse, name,
       " has no ocl kernel and OCLGEN_FALLBACK=error forbids running it on the CPU. "
       "Unset the variable, or register a kernel for it.");
-  if (count(name))
+  if (count(name)) {
     TORCH_WARN(name,
                " has no ocl kernel yet and runs on the CPU, with copies both ways. "
                "torch.ocl.fallbacks() counts such calls; OCLGEN_FALLBACK=error forbids them.");
+  }
 }
 
 // An operator on complex numbers counts apart: it may have a kernel for real ones.
@@ -120,8 +121,8 @@ const std::set<std::string> kNestedOnAnyDevice = {"aten::_nested_tensor_storage_
                                                   "aten::bmm", "aten::to_padded_tensor"};
 
 c10::DispatchKey nested_key(const c10::OperatorName& name) {
-  return kNestedOnAnyDevice.count(name.name) ? c10::DispatchKey::NestedTensorCPU
-                                             : c10::DispatchKey::NestedTensorHPU;
+  return kNestedOnAnyDevice.contains(name.name) ? c10::DispatchKey::NestedTensorCPU
+                                                : c10::DispatchKey::NestedTensorHPU;
 }
 
 void run_nested(const c10::OperatorHandle& op, torch::jit::Stack* stack) {

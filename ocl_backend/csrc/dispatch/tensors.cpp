@@ -29,8 +29,9 @@ at::ScalarType checked_dtype(std::optional<at::ScalarType> dtype) {
 }
 
 void check_options(std::optional<at::Layout> layout, std::optional<bool> pinned) {
-  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "ocl devices hold strided tensors; ",
-              *layout, " is not supported. Use to_dense().");
+  const at::Layout asked = layout.value_or(at::kStrided);
+  TORCH_CHECK(asked == at::kStrided, "ocl devices hold strided tensors; ", asked,
+              " is not supported. Use to_dense().");
   TORCH_CHECK(!pinned.value_or(false), "only CPU memory can be pinned; leave out pin_memory=True.");
 }
 
@@ -86,7 +87,7 @@ const Tensor& resize_(const Tensor& self, IntArrayRef size,
   }
   if (format && *format != at::MemoryFormat::Preserve) impl->empty_tensor_restride(*format);
   if (fills_memory()) at::native::fill_resize_deterministic_(self, int64_t(before));
-  return self;
+  return self;  // NOLINT(bugprone-return-const-ref-from-parameter): torch's signature
 }
 
 Tensor& set_storage_(Tensor& self, at::Storage source, int64_t offset, IntArrayRef size,

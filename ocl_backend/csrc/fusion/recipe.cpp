@@ -23,7 +23,7 @@ std::vector<Memory*>& memories() {
 }
 
 // Two addresses in one block have it in common.
-int64_t block_of(int64_t address) { return address >> kOffsetBits; }
+uint64_t block_of(int64_t address) { return uint64_t(address) >> kOffsetBits; }
 
 }  // namespace
 

@@ -85,7 +85,7 @@ struct Key {
   // The first operand in the same block as an address, or how many there are.
   size_t first_beside(int64_t address);
 
-  std::unordered_map<int64_t, size_t> firsts_;  // of blocks, once there are many operands
+  std::unordered_map<uint64_t, size_t> firsts_;  // of blocks, once there are many operands
 };
 
 // ---- what a call does

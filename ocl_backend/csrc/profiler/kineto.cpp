@@ -67,6 +67,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override { return nullptr; }
   std::vector<libkineto::ResourceInfo> getResourceInfos() override {
     std::vector<libkineto::ResourceInfo> queues;
+    queues.reserve(size_t(device_count()));
     for (int index = 0; index < device_count(); ++index)
       queues.push_back({0, index, index, "queue of " + device_at(c10::DeviceIndex(index)).name});
     return queues;
@@ -121,7 +122,7 @@ class Profiler final : public libkineto::IActivityProfiler {
   const std::set<ActivityType>& availableActivities() const override { return activity_types(); }
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<ActivityType>& wanted, const libkineto::Config&) override {
-    if (!wanted.count(ActivityType::PRIVATEUSE1_RUNTIME)) return nullptr;
+    if (!wanted.contains(ActivityType::PRIVATEUSE1_RUNTIME)) return nullptr;
     return std::make_unique<Session>();
   }
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
@@ -181,7 +182,8 @@ void register_profiler() {
 #ifdef OCL_HAS_KINETO
   libkineto::api().registerProfilerFactory([] { return std::make_unique<Profiler>(); });
 #endif
-  torch::profiler::impl::registerPrivateUse1Methods(new Stubs());
+  static auto* stubs = new Stubs();  // torch uses them until the process ends
+  torch::profiler::impl::registerPrivateUse1Methods(stubs);
 }
 
 }  // namespace ocl

@@ -13,6 +13,8 @@
 
 namespace ocl {
 
+namespace {
+
 enum Kind : int32_t { kBuffer = 0, kInt = 1, kLong = 2, kFloat = 3 };
 
 // An argument that changes from call to call. A buffer stands for two arguments of the kernel,
@@ -40,8 +42,6 @@ struct Launch final : Prepared {
   uint64_t generation;
   std::vector<Changing> arguments;
 };
-
-namespace {
 
 thread_local std::string error_text;
 
@@ -160,7 +160,7 @@ int fail_with_exception() try { throw; } catch (const c10::OutOfMemoryError& err
 const std::string& last_error() { return error_text; }
 
 void raise(int status) {
-  status &= ~kPython;
+  status %= kPython;
   TORCH_CHECK_WITH(OutOfMemoryError, status != kOutOfMemory, error_text);
   if (status == kRefused)
     throw c10::AcceleratorError({__func__, __FILE__, uint32_t(__LINE__)}, status, error_text);

@@ -4,6 +4,7 @@
 #include "runtime/memory.h"
 
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -18,6 +19,7 @@ namespace ocl {
 namespace {
 
 constexpr uint64_t kTag = uint64_t(1) << 62;
+constexpr uint64_t kOneSlot = uint64_t(1) << kOffsetBits;
 constexpr uint32_t kSlots = 1u << 22;
 constexpr size_t kSmallest = 512;
 constexpr size_t kLargeFrom = size_t(16) << 20;
@@ -53,7 +55,7 @@ size_t size_class(size_t bytes) {
   if (bytes <= kSmallest) return kSmallest;
   size_t step = kLargeStep;
   if (bytes < kLargeFrom) {
-    const size_t power = size_t(1) << (63 - __builtin_clzll(bytes));
+    const size_t power = std::bit_floor(bytes);
     step = std::max(power / 8, kSmallest);
   }
   return (bytes + step - 1) / step * step;
@@ -205,6 +207,7 @@ void free_memory(void* address) {
   if (!address || in_forked_child()) return;
   const std::lock_guard<std::mutex> lock(pool_mutex());
   Block* block = locate(address).block;
+  // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): what `allocate` gave has a block
   Pool& pool = pools()[block->device];
   count_use(pool, *block, -1);
   block->dropped = block->holds > 0;
@@ -215,7 +218,7 @@ uint64_t release_generation() { return generation.load(std::memory_order_relaxed
 Location locate(const void* address) {
   const auto bits = reinterpret_cast<uint64_t>(address);
   if ((bits & kTag) == 0 || bits >> 63) return {};
-  return {slots()[(bits & ~kTag) >> kOffsetBits], bits & ((uint64_t(1) << kOffsetBits) - 1)};
+  return {slots()[(bits & ~kTag) >> kOffsetBits], bits & (kOneSlot - 1)};
 }
 
 Block* hold_block(const void* address, c10::DeviceIndex device) {
@@ -236,7 +239,8 @@ void let_go_block(Block* block) {
 
 bool is_dropped(const void* address) {
   const std::lock_guard<std::mutex> lock(pool_mutex());
-  return locate(address).block->dropped;
+  const Block* block = locate(address).block;
+  return block && block->dropped;
 }
 
 Location locate_or_throw(const void* address, const char* what) {

@@ -19,7 +19,7 @@
 
 namespace ocl {
 
-constexpr int kOffsetBits = 40;
+constexpr unsigned kOffsetBits = 40;
 
 struct Block {
   cl_mem buffer;
@@ -44,7 +44,7 @@ Location locate_or_throw(const void* address, const char* what);
 // if that is no memory of `device`.
 Block* hold_block(const void* address, c10::DeviceIndex device);
 void let_go_block(Block* block);
-// Whether the held block of `address` was freed meanwhile.
+// Whether the held block of `address` was freed meanwhile; null, for nothing to hold, was not.
 bool is_dropped(const void* address);
 
 // Counts the buffers given back to the driver: an argument remembered from before may be stale.

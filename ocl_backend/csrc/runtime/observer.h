@@ -21,6 +21,6 @@ class Observer {
 // The one that is told; until `observe` one that ignores all.
 Observer& observer();
 // Lives as long as the process.
-void observe(Observer& told);
+void observe(Observer& by);
 
 }  // namespace ocl

@@ -71,6 +71,8 @@ constexpr cl_uint CL_PROFILING_COMMAND_END = 0x1283;
   X(clFinish, cl_int, (cl_command_queue))
 
 struct OpenCL {
+// a declaration's parts stand in no parentheses
+// NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define X(name, type, parameters) type(*name) parameters = nullptr;
   OCL_ENTRY_POINTS(X)
 #undef X
