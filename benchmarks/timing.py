@@ -34,7 +34,13 @@ Prepare = Callable[[str, dict[str, Any]], Prepared]
 
 
 def calls(run: Call, clock: Clock, seconds: float) -> Samples:
-    """Return a turn that calls `run`, warm now, for `seconds`, at least five times."""
+    """Return a turn that calls `run`, warm now, for `seconds`, at least five times.
+
+    Args:
+        run: is called twice now.
+        clock: times one call, in ms.
+        seconds: that a turn takes, or five calls.
+    """
     for _ in range(2):
         clock(run)
     return partial(_timed, run, clock, seconds, 5)

@@ -21,7 +21,11 @@ class Commands(click.Group):
     """A group whose commands end with a sentence, not a traceback, where the user can help."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; turn the project's exceptions into `click.ClickException`."""
+        """Run the command; turn the project's exceptions into `click.ClickException`.
+
+        Raises:
+            click.ClickException: the command failed by the user's doing; it says what to do.
+        """
         try:
             return super().invoke(ctx)
         except Exception as error:

@@ -98,7 +98,13 @@ class Before:
 
     @staticmethod
     def of(network: Network, calls: Counter[Problem], device: int) -> Before:
-        """Time the network and note which variants serve it now."""
+        """Time the network and note which variants serve it now.
+
+        Args:
+            network: on the device; moved to the CPU.
+            calls: how often each problem is called in a run.
+            device: its index.
+        """
         reload_tuned()
         ms = network.milliseconds()
         choices = {problem: chooser(device).choose(problem) for problem in calls}
@@ -128,9 +134,14 @@ class Before:
 
 
 def load(spec: str, batch: int, shape: Sequence[int], dtype: str, train: bool) -> Network:
-    """Return the network that `spec` names, with random weights, on the CPU.
+    """Return a network with random weights and inputs, on the CPU.
 
-    Inputs are random, [batch, *shape], unless the function brings its own.
+    Args:
+        spec: as `MODEL_FORM` describes it.
+        batch: items of the input.
+        shape: of an item; not read where the function brings its own inputs.
+        dtype: of weights and inputs.
+        train: whether it is to be trained.
 
     Raises:
         ModelError: there is no such model.

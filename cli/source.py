@@ -100,7 +100,13 @@ def _values(text: str) -> dict[str, Any]:
 
 
 def describe(problem: Problem, variant: Variant, plan: Plan) -> str:
-    """Return every kernel of a plan with its launch as comments: text that still compiles."""
+    """Return every kernel of a plan with its launch as comments: text that still compiles.
+
+    Args:
+        problem: what is computed.
+        variant: what computes it.
+        plan: the variant's for that problem.
+    """
     lines = [f"// {problem.key()}", f"// {variant.family} {variant.to_json()}"]
     lines += [f"// workspace {role}: {size} B" for role, size in plan.workspaces]
     lines += [f"// counters: {plan.counters} ints, zero before and after"] if plan.counters else []

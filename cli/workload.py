@@ -94,7 +94,18 @@ def gather(
 ) -> Workload:
     """Return what the options ask for, the default set where they ask for nothing.
 
-    A model is run once on the torch device `place`, to see what it calls.
+    Args:
+        limits: of the device.
+        place: torch's name of the device, on which a model is run once to see what it calls.
+        gemms: of `--gemm`.
+        convs: of `--conv`.
+        listed: of `--problems`.
+        recorded: of `--recorded`.
+        model: of `--model`.
+        batch: of the model's input.
+        shape: of an item of it.
+        train: whether the model is trained.
+        dtype: of the model.
 
     Raises:
         ProblemError: a shape cannot be read or cannot exist.

@@ -17,6 +17,14 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     A box falls to a better one that stands, by the areas' intersection over union. All are decided
     at once, again and again until nothing changes: the best i are right after i rounds, most often
     all of them after a few.
+
+    Args:
+        boxes: floats [n, 4], two corners each.
+        scores: floats [n]; of equal ones the first is better.
+        iou_threshold: the largest intersection over union that both boxes survive.
+
+    Returns:
+        int64 [boxes that stand].
     """
     order = scores.argsort(descending=True, stable=True)
     corners = boxes[order]
@@ -42,10 +50,21 @@ def roi_align(
     sampling_ratio: int,
     aligned: bool,
 ) -> Tensor:
-    """Return bilinear samples of features [n, c, h, w], averaged by bin: [k, c, *pooled].
+    """Return bilinear samples of images, averaged by bin (He et al. 2017, "Mask R-CNN").
 
-    rois [k, 5] are the number of an image and a box (He et al. 2017, "Mask R-CNN"). Samples lie on
-    a grid, so rows and columns are mixed by one matrix each, per box: two products.
+    Samples lie on a grid, so rows and columns are mixed by one matrix each, per box: two products.
+
+    Args:
+        features: floats [n, c, h, w].
+        rois: [k, 5]: the number of an image, and a box's two corners.
+        spatial_scale: items of `features` per unit of a corner.
+        pooled_height: bins along h.
+        pooled_width: bins along w.
+        sampling_ratio: samples along each side of a bin; 0 or less: one per item of `features`.
+        aligned: whether item 0 has its centre at 0.5; if not, boxes are at least one item wide.
+
+    Returns:
+        [k, c, pooled_height, pooled_width].
     """
     boxes = rois[:, 1:] * spatial_scale - (0.5 if aligned else 0.0)
     start, size = boxes[:, :2], boxes[:, 2:] - boxes[:, :2]

@@ -30,7 +30,13 @@ class DType:
         return f"{pointer}[{index}]"
 
     def store(self, pointer: str, index: str, value: str) -> str:
-        """Return the statement that writes `value`, which has type `value`, to item `index`."""
+        """Return the statement that writes `value`, which has type `value`, to item `index`.
+
+        Args:
+            pointer: to the first item.
+            index: of the item.
+            value: of type `DType.value`.
+        """
         if self.storage == "half":
             return f"vstore_half_rte({value}, {index}, {pointer});"
         if self is BFLOAT16:

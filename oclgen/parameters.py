@@ -113,6 +113,11 @@ def read(family: str, kind: Any, values: Mapping[str, Any]) -> Any:
 
     A parameter that came later has a default, which is what older records mean.
 
+    Args:
+        family: named in errors.
+        kind: the family's `Config`.
+        values: parameters by name, as a record or a user gives them.
+
     Raises:
         ConfigError: a parameter is missing, unknown, of a wrong type or out of range.
     """

@@ -28,10 +28,15 @@ class Roofs:
     matrix: dict[str, float] = field(default_factory=dict)
 
     def over(self, flops: float, moved: float, dtype: str) -> Roof:
-        """Return the roof over work of `flops` operations that must move `moved` bytes.
+        """Return the roof over work: min(rate, intensity x bandwidth), said in time.
 
-        min(rate, intensity x bandwidth), said in time. A dtype without matrix units is computed
-        in fp32. Transformed algorithms, which multiply less, may come through a roof of rate.
+        A dtype without matrix units is computed in fp32. Transformed algorithms, which multiply
+        less, may come through a roof of rate.
+
+        Args:
+            flops: operations, a multiply-add counted as two.
+            moved: bytes that must be read or written.
+            dtype: of the operands, a name of `DTYPES`.
         """
         name = f"{dtype} matrix units" if dtype in self.matrix else MULTIPLY_ADD
         rate = Roof(name, 1e-6 * flops / self.matrix.get(dtype, self.gflops))

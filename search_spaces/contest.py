@@ -31,6 +31,11 @@ def contest(
     then the slower half retires. Every round has the same part of trials and seconds, so the last
     family has at least 1 / (ceil(log2 n) + 1) of the trials for itself. If the last are exhausted,
     retired families take over what is left.
+
+    Args:
+        searches: one for each family, by name.
+        trials: to share out.
+        seconds_left: of the time for them; infinity if there is no bound.
     """
     alive = [name for name, search in searches.items() if not search.exhausted]
     rounds = ceil(log2(len(alive))) + 1 if alive else 0

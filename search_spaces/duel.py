@@ -27,10 +27,16 @@ def duel(
     measure: Callable[[Best], Measurement],
     go_on: Callable[[], bool],
 ) -> tuple[Best, Measurement] | None:
-    """Measure `contenders` in turns, `ROUNDS` times or until `go_on` says no.
+    """Measure variants in turns, `ROUNDS` times or until told to stop.
 
-    Returns the one with the lowest median over all its samples, and these as a measurement with
-    the cache, seed and conditions of its last round; None if all failed.
+    Args:
+        contenders: the variants.
+        measure: times one of them.
+        go_on: asked behind each round.
+
+    Returns:
+        The one with the lowest median over all its samples, and these as a measurement with the
+        cache, seed and conditions of its last round; None if all failed.
     """
     found: dict[int, Measurement] = {}
     standing = list(enumerate(contenders))

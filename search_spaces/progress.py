@@ -47,11 +47,23 @@ class Results(Protocol):
     """Where measurements of one device go and come from: `tuned_db.DeviceStore` is one."""
 
     def record(self, problem: Problem, variant: Variant, measurement: Measurement, /) -> bool:
-        """Keep a measurement and say whether it is now the winner."""
+        """Keep a measurement and say whether it is now the winner.
+
+        Args:
+            problem: what was computed.
+            variant: what computed it.
+            measurement: times, or a failure.
+        """
         ...
 
     def promote(self, problem: Problem, variant: Variant, measurement: Measurement, /) -> None:
-        """Keep a measurement and make it the winner."""
+        """Keep a measurement and make it the winner.
+
+        Args:
+            problem: what was computed.
+            variant: what computed it, fastest of those measured side by side.
+            measurement: its times; no failure.
+        """
         ...
 
     def measured(self, problem: Problem, /) -> Mapping[Variant, float]:

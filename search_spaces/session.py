@@ -96,6 +96,11 @@ class Session:
     def of_kind(kind: str, store: str, ends: float = inf) -> Session:
         """Return a session of whichever device of a kind (`exclusive.kind_of`) is free.
 
+        Args:
+            kind: as `exclusive.kind_of` names it.
+            store: a URL or a path.
+            ends: the value of `time.monotonic` from which on nothing is begun.
+
         Raises:
             DeviceError: this machine has no such device any more.
             DatabaseError: the store cannot be opened.
@@ -184,7 +189,13 @@ class Session:
     def tuner(
         self, budget: Budget, families: Collection[str] = (), report: Report = _no_report
     ) -> Tuner:
-        """Return what `tune` works with: the session's parts as `search_spaces.tune` takes them."""
+        """Return what `tune` works with: the session's parts as `search_spaces.tune` takes them.
+
+        Args:
+            budget: trials, seconds and cache; its seconds end with the session's.
+            families: the kernel families to try; all if empty.
+            report: hears of every trial.
+        """
         worker = self._worker_of(budget.cache)
         return Tuner(
             limits=self.device.limits,

@@ -126,6 +126,11 @@ class Space:
 def space_of(family: str, problem: Problem, limits: Limits) -> Space:
     """Return the valid configs of `family`, by its own values and its own rule.
 
+    Args:
+        family: a name of `FAMILIES`.
+        problem: which the family serves.
+        limits: of the device.
+
     Raises:
         ValueError: the values' product is too large to enumerate.
     """
@@ -140,7 +145,13 @@ def space_of(family: str, problem: Problem, limits: Limits) -> Space:
 
 
 def seeds_of(family: str, problem: Problem, limits: Limits) -> list[Any]:
-    """Return valid configs to begin with: the family's first guesses, then its `DEFAULT`."""
+    """Return valid configs to begin with: the family's first guesses, then its `DEFAULT`.
+
+    Args:
+        family: a name of `FAMILIES`.
+        problem: which the family serves.
+        limits: of the device.
+    """
     default = FAMILIES[family].DEFAULT
     valid = list(valid_configs(FAMILIES[family], problem, limits))
     return [*valid[:MOST_SEEDS], *(config for config in valid[MOST_SEEDS:] if config == default)]
@@ -149,7 +160,12 @@ def seeds_of(family: str, problem: Problem, limits: Limits) -> list[Any]:
 def enumerate_space(
     kind: Any, values: Mapping[str, tuple[Value, ...]], is_valid: Callable[[Any], bool]
 ) -> Space:
-    """Return the space of the configs `kind(**...)` over `values` that `is_valid`.
+    """Return the space of the valid configs over lists of values.
+
+    Args:
+        kind: the family's `Config`.
+        values: of each parameter of `kind`, in any order.
+        is_valid: says whether a config belongs to the space.
 
     Raises:
         ValueError: the product is larger than `PRODUCT_LIMIT`, or names no parameters of `kind`.

@@ -40,7 +40,13 @@ class Sampler(BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> Params:
-        """Return the next params."""
+        """Return the next params.
+
+        Args:
+            study: of the trial; the search knows its results by itself.
+            trial: the trial to choose for.
+            search_space: its parameters.
+        """
         return self._suggest()
 
     def sample_independent(
@@ -50,7 +56,17 @@ class Sampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Refuse: one parameter by itself need not be valid with the others."""
+        """Refuse: one parameter by itself need not be valid with the others.
+
+        Args:
+            study: of the trial.
+            trial: the trial to choose for.
+            param_name: the parameter that Optuna asks for by itself.
+            param_distribution: its values.
+
+        Raises:
+            NotImplementedError: always.
+        """
         raise NotImplementedError(f"{param_name} is only chosen together with the others")
 
 

@@ -64,7 +64,16 @@ class Surrogate:
     def predict(
         self, rows: NDArray[np.intp], values: Floats, asked: NDArray[np.intp]
     ) -> tuple[Floats, Floats]:
-        """Return mean and standard deviation at the rows `asked`, given `values` at `rows`."""
+        """Return mean and standard deviation at the rows `asked`, given `values` at `rows`.
+
+        Args:
+            rows: points of the space that were measured, [n].
+            values: what was measured there, [n].
+            asked: points to predict, [m].
+
+        Returns:
+            Two arrays [m], in the unit of `values`.
+        """
         middle = values.mean()
         known, wanted = self._features[rows], self._features[asked]
         inverse = np.linalg.inv(_covariance(_distances(known, known, self._log), self._log))
@@ -75,7 +84,16 @@ class Surrogate:
         return middle + across.T @ weights, np.sqrt(amplitude * left)
 
     def likelihood(self, scales: Floats, at: Floats, y: Floats) -> tuple[float, Floats]:
-        """Return the log posterior density of `scales` and its gradient."""
+        """Return the log posterior density of `scales` and its gradient.
+
+        Args:
+            scales: logarithms of a scale for each feature and of the noise, last, [features + 1].
+            at: features of the points, [n, features].
+            y: values there less their mean, [n].
+
+        Returns:
+            The density, up to a constant, and [features + 1].
+        """
         distances = _distances(at, at, scales)
         covariance = _covariance(distances, scales)
         inverse = np.linalg.inv(covariance)
@@ -119,7 +137,13 @@ def flatten(ms: Floats) -> Floats:
 
 
 def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """Return by how much less than `best` is expected (Jones, Schonlau and Welch 1998)."""
+    """Return by how much less than `best` is expected (Jones, Schonlau and Welch 1998).
+
+    Args:
+        mean: predicted, [m].
+        deviation: of the prediction, [m], above 0.
+        best: the lowest value so far.
+    """
     z = (best - mean) / deviation
     below = 0.5 * (1 + _erf(z / sqrt(2)))
     return np.asarray(deviation * (z * below + np.exp(-0.5 * z * z) / sqrt(2 * pi)))

@@ -75,7 +75,13 @@ class Page(Generic[Item]):
 
 
 def list_devices(connection: Connection, after: int = 0, limit: int = 100) -> Page[DeviceSummary]:
-    """Return devices by id, those after `after`."""
+    """Return devices by id, those after `after`.
+
+    Args:
+        connection: of the database.
+        after: id of the last device of the page before.
+        limit: devices of a page.
+    """
     asked = _summaries().where(DeviceRow.id > after).order_by(DeviceRow.id).limit(limit)
     rows = connection.execute(asked).all()
     return Page([_summary(row) for row in rows], _next([row.id for row in rows], limit))
@@ -113,7 +119,14 @@ def _summary(row: Any) -> DeviceSummary:
 def list_winners(
     connection: Connection, wanted: Filter, after: int = 0, limit: int = 100
 ) -> Page[Winner]:
-    """Return the winners that `wanted` asks for, of tunings after `after`."""
+    """Return the winners that `wanted` asks for, of tunings after `after`.
+
+    Args:
+        connection: of the database.
+        wanted: which devices, problems and families.
+        after: id of the tuning that the page before ended with.
+        limit: tunings of a page.
+    """
     asked = _with_ids().where(TuningRow.id > after, *wanted.conditions())
     rows = connection.execute(asked.order_by(TuningRow.id).limit(limit)).mappings().all()
     found = [winner for row in rows if (winner := _winner(dict(row)))]
@@ -138,6 +151,12 @@ def list_trials(
     """Return the measurements of a tuning in the order in which they were kept.
 
     `ms` is None for a failure, and `invalidity` says which. The rows belong to no session.
+
+    Args:
+        connection: of the database.
+        tuning: its id.
+        after: id of the last measurement of the page before.
+        limit: measurements of a page.
     """
     asked = (
         select(*MeasurementRow.__table__.columns)

@@ -206,7 +206,11 @@ def _writing(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def translated(name: str) -> Iterator[None]:
-    """Turn what SQLAlchemy and its drivers raise into one sentence about the database `name`."""
+    """Turn what SQLAlchemy and its drivers raise into one sentence about the database `name`.
+
+    Raises:
+        DatabaseError: what is inside raised any of those.
+    """
     try:
         yield
     except SchemaError as error:

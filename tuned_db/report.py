@@ -45,7 +45,13 @@ class Section:
 
 
 def sections(store: Store, wanted: Wanted, text: str = "") -> list[Section]:
-    """Return a section per device that has winners and `text` in its name or driver."""
+    """Return a section per device that has winners and `text` in its name or driver.
+
+    Args:
+        store: whose winners are shown.
+        wanted: returns the keys of the problems that should be tuned on a device.
+        text: a part of a device's name or driver, in any case; "": all devices.
+    """
     with store.database.reading() as connection:
         return [
             _section(connection, summary, wanted)

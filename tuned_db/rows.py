@@ -71,7 +71,15 @@ def is_device(info: DeviceInfo) -> list[Any]:
 def tuning_id(
     connection: Connection, info: DeviceInfo, generator: str, problem: str, cache: str
 ) -> int:
-    """Return the row of a tuning, made if it is not there and locked until the transaction ends."""
+    """Return the id of a tuning's row, made if there is none, and locked for the transaction.
+
+    Args:
+        connection: in a transaction that writes.
+        info: the device, whose row is made if there is none.
+        generator: the generator's version.
+        problem: its key.
+        cache: "warm" or "cold".
+    """
     device = _row_id(connection, DeviceRow, asdict(info))
     values = {"device_id": device, "generator": generator, "problem": problem, "cache": cache}
     tuning = _row_id(connection, TuningRow, values, trials=0, claimed=0)
@@ -101,7 +109,13 @@ def _inserted(connection: Connection, statement: Any) -> int:
 def columns_of(
     variant: Variant, measurement: Measurement, digest: str | None = None
 ) -> dict[str, Any]:
-    """Return a measurement made here as columns; times are kept to the nanosecond."""
+    """Return a measurement made here as columns; times are kept to the nanosecond.
+
+    Args:
+        variant: what was measured.
+        measurement: times, or a failure.
+        digest: of the variant's plan, None where there is none.
+    """
     return {
         "family": variant.family,
         "config": variant.to_json(),
@@ -146,17 +160,12 @@ def _version() -> str:
     return version("oclgen")
 
 
-def add_measurement(connection: Connection, tuning: int, row: dict[str, Any]) -> int:
-    """Insert a measurement and return its id."""
-    return _inserted(connection, insert(MeasurementRow).values(tuning_id=tuning, **row))
-
-
 def set_tuning(connection: Connection, tuning: int, **values: Any) -> None:
     """Change columns of a tuning."""
     connection.execute(update(TuningRow).where(TuningRow.id == tuning).values(**values))
 
 
-def is_known(connection: Connection, tuning: int, row: dict[str, Any], *names: str) -> bool:
+def _is_known(connection: Connection, tuning: int, row: dict[str, Any], *names: str) -> bool:
     """Say whether a measurement with the same values of `names` is there already."""
     same = {name: row[name] for name in names}
     asked = select(MeasurementRow.id).filter_by(tuning_id=tuning, **same).limit(1)
@@ -185,7 +194,15 @@ def raise_peak(
     *,
     claimed: bool = False,
 ) -> None:
-    """Keep what a device reaches at most, where less was measured here or, `claimed`, said."""
+    """Keep what a device reaches at most, where less was known.
+
+    Args:
+        connection: in a transaction that writes.
+        info: the device, whose row is made if there is none.
+        gflops: billions of fp32 operations a second; None: not known.
+        gbytes: 1e9 bytes a second that are copied; None: not known.
+        claimed: said by somewhere else, not measured here.
+    """
     _row_id(connection, DeviceRow, asdict(info))
     kind = "claimed" if claimed else "peak"
     for name, value in ((f"{kind}_gflops", gflops), (f"{kind}_gbytes", gbytes)):
@@ -196,10 +213,16 @@ def raise_peak(
 
 
 def add_here(connection: Connection, tuning: int, row: dict[str, Any]) -> int:
-    """Insert what was measured here, count a variant that is new as a trial; return its id."""
-    if not is_known(connection, tuning, row | {"origin": ""}, *VARIANT, "origin"):
+    """Insert what was measured here, count a variant that is new as a trial; return its id.
+
+    Args:
+        connection: in a transaction that writes.
+        tuning: id of its tuning.
+        row: values by column, as `columns_of` returns them.
+    """
+    if not _is_known(connection, tuning, row | {"origin": ""}, *VARIANT, "origin"):
         set_tuning(connection, tuning, trials=TuningRow.trials + 1)
-    return add_measurement(connection, tuning, row)
+    return _inserted(connection, insert(MeasurementRow).values(tuning_id=tuning, **row))
 
 
 def winner_is_claim(connection: Connection, tuning: int) -> bool:
@@ -213,10 +236,15 @@ def winner_is_claim(connection: Connection, tuning: int) -> bool:
 
 
 def crown_best(connection: Connection, tuning: int, without: Collection[int] = ()) -> int | None:
-    """Make the best measurement `without` some the winner, none if there is none; return its id.
+    """Make the best measurement the winner, none if there is none; return its id.
 
     What was measured here comes before all claims. Of it, what was promoted last stands until
     something measured later is faster. A claim counts as long as its variant was not measured here.
+
+    Args:
+        connection: in a transaction that writes.
+        tuning: id of the tuning.
+        without: ids of measurements made here that do not count.
     """
     best = _best_here(connection, tuning, without)
     if best is None:
@@ -269,6 +297,11 @@ def challenge(connection: Connection, tuning: int, key: int) -> bool:
 
     A measurement made here is better than any claim, and no claim is better than it; among equals
     the faster one is.
+
+    Args:
+        connection: in a transaction that writes.
+        tuning: id of the tuning.
+        key: id of the measurement.
     """
     columns = (MeasurementRow.ms, MeasurementRow.origin)
     new = connection.execute(select(*columns).where(MeasurementRow.id == key)).one()
@@ -287,13 +320,19 @@ def take(
 
     A claim about a variant that was measured here already changes no winner, nor does a
     measurement that does not compete.
+
+    Args:
+        connection: in a transaction that writes.
+        tuning: id of the tuning.
+        row: values by column; its `origin` is "" where it counts as measured here.
+        competes: whether it may become the winner.
     """
-    if is_known(connection, tuning, row, *VARIANT, "ms", "created"):
+    if _is_known(connection, tuning, row, *VARIANT, "ms", "created"):
         return None
-    settled = row["origin"] and is_known(
+    settled = row["origin"] and _is_known(
         connection, tuning, row | {"origin": ""}, *VARIANT, "origin"
     )
-    key = add_measurement(connection, tuning, row)
+    key = _inserted(connection, insert(MeasurementRow).values(tuning_id=tuning, **row))
     if settled or not competes or row["ms"] is None:
         return False
     return challenge(connection, tuning, key)

@@ -28,10 +28,16 @@ class Verdict:
 def verify(
     chooser: Chooser, results: DeviceStore, claims: Sequence[Choice], measure: Measure
 ) -> Iterator[Verdict]:
-    """Measure each of `claims`, keep what comes of it, and yield it.
+    """Measure claims, keep what comes of each, and yield it.
 
     Where one fails, the next best of its problem is measured, until one works or nothing but the
     family's default is left. What works is then known for this very device and problem.
+
+    Args:
+        chooser: of the device; it chooses the next best, and reads the results at the end.
+        results: of the device.
+        claims: choices whose records were measured elsewhere.
+        measure: times a variant on the device.
     """
     for claim in claims:
         choice: Choice | None = claim

@@ -39,6 +39,14 @@ class Side:
     def prepare(self, kind: str, what: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Make ready for a task and return the notes on it; `contestants` are names among them.
 
+        Args:
+            kind: of the task: "gemm", "conv", "networks", "pointwise" or "hello".
+            what: the task, as the kind's `prepare` takes it.
+            seconds: after them the side is ended.
+
+        Returns:
+            Notes; `contestants` are names among them.
+
         Raises:
             SideError: as `samples`.
         """

@@ -55,7 +55,13 @@ class Suite:
     clock: Clock
 
     def run(self, tasks: Sequence[Task], result: Result, path: Path | None) -> Result:
-        """Measure the tasks in their order; each row is printed and saved before the next."""
+        """Measure tasks in their order; each row is printed and saved before the next.
+
+        Args:
+            tasks: what is left when the clock is over is noted as left out.
+            result: where rows are added.
+            path: file to save to; None: nothing is saved.
+        """
         for done, task in enumerate(tasks):
             if self.clock.is_over:
                 return self._leave_out(tasks[done:], result, path)

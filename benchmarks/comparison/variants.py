@@ -29,6 +29,12 @@ class Sourced(NamedTuple):
 def known(chooser: Chooser, device: Device, problem: Problem, buffers: Any) -> PreparedVariant:
     """Return what dispatch would run: the best record whose variant builds and runs here.
 
+    Args:
+        chooser: of the device.
+        device: an opened one.
+        problem: what is computed.
+        buffers: `pyopencl.Buffer`s by role.
+
     Raises:
         NoVariantError: nothing computes the problem on this device.
     """
@@ -53,6 +59,12 @@ class PreparedVariant(NamedTuple):
 def ready(device: Device, problem: Problem, chosen: Sourced, buffers: Any) -> PreparedVariant:
     """Return a variant prepared to compute on `buffers`, by role.
 
+    Args:
+        device: an opened one.
+        problem: what is computed.
+        chosen: the variant and where it comes from.
+        buffers: `pyopencl.Buffer`s by role.
+
     Raises:
         BuildError: the compiler refused a program.
         LaunchError: there is no room for a workspace.
@@ -63,6 +75,11 @@ def ready(device: Device, problem: Problem, chosen: Sourced, buffers: Any) -> Pr
 
 def searched(bench: Bench, trials: int, families: tuple[str, ...]) -> Sourced:
     """Return the fastest right variant of `trials`; `families` are all that serve if there is none.
+
+    Args:
+        bench: of the problem on its device.
+        trials: variants to measure.
+        families: the kernel families to try; all that serve if empty.
 
     Raises:
         RuntimeError: no variant works; the message has the last one's reason.

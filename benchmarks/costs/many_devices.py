@@ -56,7 +56,14 @@ class Sleeper:
 
 
 def timed(devices: int, seconds: float, trials: int, where: str) -> tuple[int, float]:
-    """Return the trials of all `devices`, and the seconds from the first to the last turn."""
+    """Return the trials of all `devices`, and the seconds from the first to the last turn.
+
+    Args:
+        devices: that a cluster on this machine pretends to have.
+        seconds: that each trial sleeps.
+        trials: of each problem; there are two problems a device.
+        where: URL of the database.
+    """
     problems: dict[Problem, int] = {
         GemmProblem(64 * (i + 1), 256, 64 * devices): 1 for i in range(2 * devices)
     }

@@ -34,7 +34,14 @@ PAGES = ("/", "/devices/1", "/api/v1/winners?limit=50", "/api/v1/records?limit=5
 
 
 def main(clients: int, rounds: int, batch: int, db: str | None) -> None:
-    """Run the service and its clients, and print what came of them."""
+    """Run the service and its clients, and print what came of them.
+
+    Args:
+        clients: threads that ask at the same time.
+        rounds: of each client: a push and some pages.
+        batch: records of a push.
+        db: URL of the database; None: SQLite in a folder that is removed.
+    """
     with tempfile.TemporaryDirectory() as folder:
         _run(db or str(Path(folder) / "load.sqlite"), clients, rounds, batch)
 

@@ -86,7 +86,19 @@ def read(network: nn.Module, text: Tensor) -> Tensor:
 
 
 def writes(network: Any, twin: Any, device: torch.device) -> str:
-    """Check that both continue texts, one of them padded, by the same words, with a cache."""
+    """Check that both continue texts, one of them padded, by the same words, with a cache.
+
+    Args:
+        network: on the CPU.
+        twin: the same on `device`.
+        device: what is checked.
+
+    Returns:
+        A note for the table.
+
+    Raises:
+        AssertionError: they differ; it has both texts.
+    """
     torch.manual_seed(1)
     text = torch.randint(1, WORDS, (2, 12))
     mask = torch.ones_like(text)

@@ -41,7 +41,13 @@ class Side:
 
 
 def main(names: Sequence[str], device: torch.device, size: int) -> list[str]:
-    """Check networks of `CASES`, print a line each and return the names of those that are wrong."""
+    """Check networks of `CASES`, print a line each and return the names of those that are wrong.
+
+    Args:
+        names: of `CASES`.
+        device: what is checked.
+        size: height and width of images, where a network takes any.
+    """
     print(f"{OCL.get_device_name(device)}, torch {torch.__version__}, {size} x {size}; "
           f"ms of {device} / cpu; gradients' errors against float64")  # fmt: skip
     print(f"{'network':20}{'output':>9}{'gradients':>11}{'(cpu)':>9}{'forward':>16}{'backward':>18}"
@@ -53,7 +59,13 @@ def main(names: Sequence[str], device: torch.device, size: int) -> list[str]:
 
 
 def check(case: Case, device: torch.device, size: int) -> bool:
-    """Run a network on both sides, print its line and say whether it is right."""
+    """Run a network on both sides, print its line and say whether it is right.
+
+    Args:
+        case: the network, its inputs and its own check.
+        device: what is checked.
+        size: height and width of images; the case's smallest if that is more.
+    """
     torch.manual_seed(0)
     size = max(size, case.smallest)
     network = without_chance(case.build(size)).train()
@@ -87,7 +99,15 @@ def check(case: Case, device: torch.device, size: int) -> bool:
 def further(
     case: Case, network: nn.Module, twin: nn.Module, device: torch.device, right: bool
 ) -> tuple[bool, str]:
-    """Return whether all is right after the network's own check, and what that says."""
+    """Return whether all is right after the network's own check, and what that says.
+
+    Args:
+        case: with or without a check of its own.
+        network: on the CPU.
+        twin: the same on `device`.
+        device: what is checked.
+        right: whether all was right before.
+    """
     if case.agrees is None:
         return right, ""
     try:
@@ -97,7 +117,16 @@ def further(
 
 
 def run(case: Case, network: nn.Module, inputs: tuple[Any, ...]) -> Side:
-    """Return the outputs, and the gradients of their sum under random weights."""
+    """Return the outputs, and the gradients of their sum under random weights.
+
+    Args:
+        case: says how its network is called.
+        network: anywhere; its gradients are written.
+        inputs: on the CPU.
+
+    Returns:
+        On the CPU.
+    """
     home = next(network.parameters()).device
     network.zero_grad()
     output = case.run(network, *(x.to(home) for x in inputs))
@@ -109,7 +138,14 @@ def run(case: Case, network: nn.Module, inputs: tuple[Any, ...]) -> Side:
 
 
 def time(case: Case, network: nn.Module, inputs: tuple[Any, ...], side: Side) -> None:
-    """Note the best times of a forward and of a backward pass, the device waited for."""
+    """Note the best times of a forward and of a backward pass, the device waited for.
+
+    Args:
+        case: says how its network is called.
+        network: anywhere.
+        inputs: on the CPU.
+        side: written: milliseconds, the least of `REPEATS`.
+    """
     home = next(network.parameters()).device
     given = tuple(x.to(home) for x in inputs)
     for _ in range(REPEATS):

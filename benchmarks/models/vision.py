@@ -91,7 +91,19 @@ def detect(network: Any, x: Tensor) -> Tensor:
 
 
 def detects(network: nn.Module, twin: Any, device: torch.device) -> str:
-    """Check that losses and detections of whole images are finite on the device."""
+    """Check that losses and detections of whole images are finite on the device.
+
+    Args:
+        network: on the CPU; not run.
+        twin: the same on `device`.
+        device: what is checked.
+
+    Returns:
+        A note for the table.
+
+    Raises:
+        AssertionError: a loss or a detection is not finite.
+    """
     size = twin.transform.max_size
     given = [torch.rand(3, size, size, device=device) for _ in range(2)]
     boxes = torch.tensor([[8.0, 8.0, 40.0, 50.0]], device=device)

@@ -72,6 +72,11 @@ class Clblast:
     def found(cls, device: Device, path: str, trials: int) -> Clblast | None:
         """Return the library at `path`, or the system's; None where there is none.
 
+        Args:
+            device: an opened one.
+            path: of the library; "": the system's.
+            trials: of its own tuner for each problem.
+
         Raises:
             OSError: there is no library at `path`.
         """

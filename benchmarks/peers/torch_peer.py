@@ -32,7 +32,13 @@ def start(device: str) -> Prepare:
 
 
 def prepare(kind: str, what: dict[str, Any], device: str) -> Prepared:
-    """Make a task ready and warm; the kind "hello" asks for torch's name alone."""
+    """Make a task ready and warm.
+
+    Args:
+        kind: "gemm", "conv", "networks", "pointwise"; "hello" asks for torch's name alone.
+        what: the task.
+        device: torch's name of it, "cuda" or "cpu".
+    """
     if kind == "hello":
         name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
         return Prepared({"name": f"torch {torch.__version__} {name}"}, {})

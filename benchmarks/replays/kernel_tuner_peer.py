@@ -23,7 +23,17 @@ from benchmarks.replays.tables import Table
 
 
 def search(strategy: str, table: Table, count: int, seed: int) -> list[float]:
-    """Return the times of `count` unique evaluations of `strategy`, in order."""
+    """Return the times of `count` unique evaluations of `strategy`, in order.
+
+    Args:
+        strategy: Kernel Tuner's name of it.
+        table: what is searched; its times stand for measurements.
+        count: evaluations of different valid configs.
+        seed: of the strategy.
+
+    Returns:
+        Milliseconds.
+    """
     random.seed(seed)
     np.random.seed(seed)  # Kernel Tuner draws from the module's own generator
     with tempfile.TemporaryDirectory() as folder:

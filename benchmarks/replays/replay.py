@@ -43,7 +43,18 @@ Method = Callable[[Table, int, int], Times]
 def ours(
     table: Table, count: int, seed: int, starts: Sequence[Any] = (), ahead: int = 0
 ) -> list[float]:
-    """Ask and tell; `ahead` configs more are asked for than are told, as while builds run ahead."""
+    """Ask and tell.
+
+    Args:
+        table: what is searched.
+        count: configs to try.
+        seed: of the search.
+        starts: configs to try first.
+        ahead: configs that are asked for before earlier ones are told, as while builds run ahead.
+
+    Returns:
+        Milliseconds, in order.
+    """
     search = Search(table.space, starts, seed)
     times: list[float] = []
     waiting: list[Any] = []
@@ -57,12 +68,30 @@ def ours(
 
 
 def random(table: Table, count: int, seed: int) -> list[float]:
-    """Draw without replacement."""
+    """Draw without replacement.
+
+    Args:
+        table: what is searched.
+        count: configs to try.
+        seed: of the draw.
+
+    Returns:
+        Milliseconds, in order.
+    """
     return list(np.random.default_rng(seed).permutation(table.ms)[:count])
 
 
 def tpe(table: Table, count: int, seed: int) -> list[float]:
-    """Optuna's TPE as it comes; what it asks twice or is invalid costs nothing but is told."""
+    """Optuna's TPE as it comes; what it asks twice or is invalid costs nothing but is told.
+
+    Args:
+        table: what is searched.
+        count: different valid configs to try.
+        seed: of the sampler.
+
+    Returns:
+        Milliseconds, in order.
+    """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -84,7 +113,17 @@ def tpe(table: Table, count: int, seed: int) -> list[float]:
 
 
 def kernel_tuner(strategy: str, table: Table, count: int, seed: int) -> Times:
-    """One of Kernel Tuner's strategies with its own settings."""
+    """One of Kernel Tuner's strategies with its own settings.
+
+    Args:
+        strategy: Kernel Tuner's name of it.
+        table: what is searched.
+        count: configs to try.
+        seed: of the strategy.
+
+    Returns:
+        Milliseconds, in order.
+    """
     from benchmarks.replays.kernel_tuner_peer import search
 
     return search(strategy, table, count, seed)
@@ -102,19 +141,46 @@ def method_of(name: str) -> Method:
 
 
 def reached(table: Table, times: Times, counts: Sequence[int]) -> list[float]:
-    """Return the part of the optimum's speed that was found after each of `counts`."""
+    """Return the part of the optimum's speed that was found after each of `counts`.
+
+    Args:
+        table: what was searched.
+        times: milliseconds, in the order of the search.
+        counts: evaluations.
+
+    Returns:
+        A part for each count, 1 where the optimum was found.
+    """
     best = np.minimum.accumulate(times)
     return [table.optimum / float(best[min(count, len(best)) - 1]) for count in counts]
 
 
 def cold(path: Path, name: str, seed: int) -> list[float]:
-    """Search one table, knowing nothing."""
+    """Search one table, knowing nothing.
+
+    Args:
+        path: of the table.
+        name: of the method.
+        seed: of the search.
+
+    Returns:
+        What `reached` says after each of `COLD`.
+    """
     table = read_table(path)
     return reached(table, method_of(name)(table, COLD[-1], seed), COLD)
 
 
 def warm(path: Path, others: Sequence[Path], seed: int) -> list[float]:
-    """Search one table after the best of the others, their first ones first."""
+    """Search one table after the best of the others, their first ones first.
+
+    Args:
+        path: of the table.
+        others: tables whose best configs come first.
+        seed: of the search.
+
+    Returns:
+        What `reached` says after each of `WARM`.
+    """
     table = read_table(path)
     rankings = [read_table(other).best(WARM_BEST) for other in others]
     mixed = [table.fitting(one) for rank in zip(*rankings, strict=True) for one in rank]
@@ -132,7 +198,15 @@ def line(label: str, results: NDArray[np.float64]) -> str:
 def main(
     tables: Sequence[Path], methods: Sequence[str], seeds: int, with_others: bool, jobs: int | None
 ) -> None:
-    """Replay and print; `with_others` begins each search with the best of the other tables."""
+    """Replay and print.
+
+    Args:
+        tables: files of tables; none: the repository's own.
+        methods: names of methods, which `with_others` does not read.
+        seeds: searches of each.
+        with_others: begin each search with the best of the other tables.
+        jobs: processes; None: as many as there are processors.
+    """
     counts = WARM if with_others else COLD
     print(f"mean / reached by nine of ten of {seeds} seeds, after {counts} evaluations")
     with ProcessPoolExecutor(jobs) as pool:
@@ -144,7 +218,14 @@ def main(
 def searches(
     tables: Sequence[Path], methods: Sequence[str], with_others: bool
 ) -> Iterator[tuple[str, Callable[[int], list[float]]]]:
-    """Yield what to replay: a label, and a function of the seed."""
+    """Yield what to replay: a label, and a function of the seed.
+
+    Args:
+        tables: files of tables.
+        methods: names of methods.
+        with_others: begin each search with the best of the other tables, by the project's own
+            method.
+    """
     for path in tables:
         label = f"{path.parent.name}/{path.name.split('.')[0]}"
         if with_others:

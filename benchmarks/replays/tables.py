@@ -115,6 +115,13 @@ def measure_table(key: str, family: str, device: str, only: dict[str, str], path
     """Measure every config of a family's space and write the table; minutes to hours.
 
     A config's time is its fastest sample: whatever else a machine does only adds to it.
+
+    Args:
+        key: of a product, as `oclgen.keys.parse_gemm` reads it.
+        family: whose space is measured.
+        device: index, or a part of a name.
+        only: values that parameters must have, as text.
+        path: of the table, compressed.
     """
     from oclgen.keys import parse_gemm
     from oclgen.measuring.worker import Worker

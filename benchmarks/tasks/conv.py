@@ -60,7 +60,16 @@ MOST_ACROSS = 24_576
 def layer(
     channels: int, size: int, out: int, kernel: int, stride: int = 1, groups: int = 1
 ) -> ConvProblem:
-    """Return a layer on square images with the padding that halves or keeps their size."""
+    """Return a layer on square images with the padding that halves or keeps their size.
+
+    Args:
+        channels: of the image.
+        size: height and width of the image.
+        out: channels of the result.
+        kernel: height and width, an odd number for padding on both sides.
+        stride: along both.
+        groups: of channels.
+    """
     pad = kernel // 2
     return ConvProblem(
         1, channels, size, size, out, kernel, kernel, stride, stride, pad, pad, groups=groups
@@ -68,7 +77,15 @@ def layer(
 
 
 def inverted(channels: int, size: int, expansion: int, out: int, stride: int) -> list[ConvProblem]:
-    """Return a block of MobileNet v2: expansion, 3x3 on each channel, projection."""
+    """Return a block of MobileNet v2: expansion, 3x3 on each channel, projection.
+
+    Args:
+        channels: of the image.
+        size: height and width of the image.
+        expansion: channels in between, as a multiple; 1: there is no expanding layer.
+        out: channels of the result.
+        stride: of the 3x3 layer.
+    """
     wide = channels * expansion
     expand = [layer(channels, size, wide, 1)] if expansion > 1 else []
     return [
@@ -79,7 +96,14 @@ def inverted(channels: int, size: int, expansion: int, out: int, stride: int) ->
 
 
 def bottleneck(channels: int, size: int, width: int, stride: int) -> list[ConvProblem]:
-    """Return the first block of a stage of ResNet-50, and what later blocks have besides."""
+    """Return the first block of a stage of ResNet-50, and what later blocks have besides.
+
+    Args:
+        channels: of the image.
+        size: height and width of the image.
+        width: channels of the 3x3 layer; the result has four times as many.
+        stride: of the 3x3 layer.
+    """
     out, small = 4 * width, size // stride
     return [
         layer(channels, size, width, 1),
@@ -146,6 +170,11 @@ def drawn(seed: int, count: int, kind: str) -> list[ConvProblem]:
 
     Channels, image sizes, kernels, strides and groups are combined as published networks combine
     them, but independently of each other; one number of channels in four is any at all.
+
+    Args:
+        seed: equal seeds give equal layers.
+        count: layers.
+        kind: "cpu" or "gpu": how many images and operations a layer has.
     """
     return distinct("conv", seed, count, partial(_any_layer, BATCH[kind], MOST_FLOPS[kind]))
 
@@ -187,7 +216,15 @@ def tasks(
     directions: tuple[Direction, ...] = DIRECTIONS,
     dtypes: tuple[str, ...] = (),
 ) -> Iterator[Task]:
-    """Yield all layers in all directions; without `batch`, with as many images as usual."""
+    """Yield all layers in all directions; without `batch`, with as many images as usual.
+
+    Args:
+        limits: of the device.
+        draw: how many layers are drawn at random, and their seed.
+        batch: images; 0: as many as usual for the kind of device and the group.
+        directions: which of the three.
+        dtypes: of the images; fp32 if empty.
+    """
     asked = list(product(directions, dtypes or ("fp32",)))
     for group, layers in LAYERS.items():
         images = batch or BATCH[limits.kind] // FEWER.get(group, 1)

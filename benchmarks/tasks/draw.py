@@ -26,7 +26,13 @@ class Draw:
 
 
 def log_uniform(random: Random, low: int, high: int) -> int:
-    """Return an integer between `low` and `high`, both included, whose logarithm is uniform."""
+    """Return an integer between `low` and `high`, both included, whose logarithm is uniform.
+
+    Args:
+        random: is drawn from.
+        low: 1 or more.
+        high: `low` or more.
+    """
     return min(high, int(exp(random.uniform(log(low), log(high + 1)))))
 
 

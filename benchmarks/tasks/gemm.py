@@ -67,6 +67,11 @@ def drawn(seed: int, count: int, kind: str) -> list[GemmProblem]:
     Sizes are log-uniform up to the largest square's; half of the products have whole vectors
     along all of them, as layers have that people design. Transposed weights, as of linear layers,
     are as frequent as all else; one product in four is batched.
+
+    Args:
+        seed: equal seeds give equal products.
+        count: products.
+        kind: "cpu" or "gpu": how large they are.
     """
     largest = SIZES.get(kind, SIZES["cpu"])[-1]
     return distinct("gemm", seed, count, partial(_any_product, largest))
@@ -84,7 +89,13 @@ def _any_product(largest: int, random: Random) -> GemmProblem | None:
 
 
 def tasks(limits: Limits, draw: Draw, dtypes: tuple[str, ...] = ()) -> Iterator[Task]:
-    """Yield the products; in `dtypes`, or else those that the device has units for."""
+    """Yield the products; in `dtypes`, or else those that the device has units for.
+
+    Args:
+        limits: of the device.
+        draw: how many products are drawn at random, and their seed.
+        dtypes: of the operands; those that the device has units for if empty.
+    """
     matrix = MATRIX_DTYPES if "mma" in limits.instructions else ("fp32",)
     for group, (rank, problems) in groups(limits.kind).items():
         for dtype in dtypes or (matrix if group in IN_ALL_DTYPES else ("fp32",)):

@@ -47,7 +47,13 @@ MOST_GFLOPS = {"cpu": 5.0, "gpu": 20.0, "other": 5.0}
 
 
 def drawn(seed: int, count: int, kind: str) -> list[tuple[str, int]]:
-    """Return different (network, batch), of torchvision's classifiers for a kind of device."""
+    """Return different (network, batch), of torchvision's classifiers for a kind of device.
+
+    Args:
+        seed: equal seeds give equal networks.
+        count: networks.
+        kind: "cpu" or "gpu": how large they are.
+    """
     names = [name for name, gflops in classifiers().items() if gflops <= MOST_GFLOPS[kind]]
     return distinct("networks", seed, count, partial(_any_network, names, BATCH[kind]))
 
@@ -65,7 +71,14 @@ def _any_network(names: list[str], most_images: int, random: Random) -> tuple[st
 def tasks(
     limits: Limits, draw: Draw, batch: int = 0, names: tuple[str, ...] = NETWORKS
 ) -> Iterator[Task]:
-    """Yield every network in evaluation and in training."""
+    """Yield every network in evaluation and in training.
+
+    Args:
+        limits: of the device.
+        draw: how many networks are drawn at random, and their seed.
+        batch: images; 0: as many as usual for the kind of device.
+        names: torchvision's names.
+    """
     images = batch or BATCH[limits.kind]
     half = [name for name in names if name in HALF and "mma" in limits.instructions]
     for name, dtype in [*((name, "fp32") for name in names), *((name, "bf16") for name in half)]:
@@ -95,7 +108,15 @@ def models_beside(device: str) -> Any:
 
 
 def step(name: str, mode: str, batch: int, device: str, dtype: str = "fp32") -> Call:
-    """Return a step of the network on `device`, with random weights and images."""
+    """Return a step of the network on `device`, with random weights and images.
+
+    Args:
+        name: torchvision's.
+        mode: "eval" or "train".
+        batch: images.
+        device: torch's name of it.
+        dtype: "fp32", or what autocast computes in; then images are channels_last.
+    """
     import torch
 
     models = models_beside(device)
@@ -155,6 +176,11 @@ def operations(name: str, mode: str, batch: int) -> float:
     """Return the operations of products and convolutions in a step, by torch's own count.
 
     Training counts three times what evaluation does: a gradient is two products of that size.
+
+    Args:
+        name: torchvision's.
+        mode: "eval" or "train".
+        batch: images.
     """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -165,7 +191,17 @@ def operations(name: str, mode: str, batch: int) -> float:
 
 
 def error(name: str, mode: str, device: str, dtype: str = "fp32") -> float:
-    """Return how far scores (eval) or gradients (train) are from the CPU's in fp32."""
+    """Return how far scores (eval) or gradients (train) are from the CPU's in fp32.
+
+    Args:
+        name: torchvision's.
+        mode: "eval" or "train".
+        device: torch's name of it.
+        dtype: "fp32", or what autocast computes in.
+
+    Returns:
+        Largest error by the largest score, or the relative L2 error of gradients.
+    """
     import torch
 
     torch.manual_seed(0)

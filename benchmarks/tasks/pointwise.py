@@ -72,7 +72,13 @@ OPERATORS: dict[str, Operator] = {
 
 
 def drawn(seed: int, count: int, kind: str) -> list[tuple[str, int]]:
-    """Return different (operator, elements); all operators take whole batches of images."""
+    """Return different (operator, elements); all operators take whole batches of images.
+
+    Args:
+        seed: equal seeds give equal calls.
+        count: calls.
+        kind: "cpu" or "gpu": how large they are.
+    """
     return distinct("pointwise", seed, count, partial(_any_call, FLOATS[kind]))
 
 
@@ -97,7 +103,13 @@ def _task(name: str, floats: int, group: str, seed: int | None = None) -> Task:
 
 
 def call(name: str, floats: int, device: str) -> Call:
-    """Return the call of an operator on normally distributed numbers, without gradients."""
+    """Return the call of an operator on normally distributed numbers, without gradients.
+
+    Args:
+        name: of `OPERATORS`.
+        floats: items of the input, fp32.
+        device: torch's name of it.
+    """
     import torch
 
     with torch.no_grad():

@@ -42,7 +42,14 @@ class Task:
 
 
 def task_of(problem: Problem, group: str, rank: int, seed: int | None = None) -> Task:
-    """Return the task of a problem that generated kernels solve; its key is without the kind."""
+    """Return the task of a problem that generated kernels solve; its key is without the kind.
+
+    Args:
+        problem: its key, without the kind, is the task's.
+        group: that its rows are summed up in.
+        rank: 0 is measured first.
+        seed: that drew it, if any.
+    """
     return Task(
         kind=problem.op,
         key=problem.key().partition(":")[2],

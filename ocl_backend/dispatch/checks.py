@@ -15,7 +15,15 @@ Apart = tuple[tuple[int, int, int, bool], ...]
 
 
 def check_written(name: str, out: Tensor) -> None:
-    """Raise RuntimeError where several items of an output share one place in memory."""
+    """Refuse an output of which several items share one place in memory.
+
+    Args:
+        name: of the operator.
+        out: the output.
+
+    Raises:
+        RuntimeError: they do.
+    """
     steps = zip(out.shape, out.stride(), strict=True)
     if any(size > 1 and stride == 0 for size, stride in steps):
         raise RuntimeError(
@@ -30,6 +38,11 @@ def distances(inputs: Mapping[str, Tensor], out: Tensor, names: Sequence[str]) -
 
     Those lie between two bounds in bytes; none is allowed if both are laid out alike. As torch
     does, only tensors without gaps are judged.
+
+    Args:
+        inputs: by parameter's name.
+        out: the output.
+        names: of all parameters, in their order.
     """
     if not _is_dense(out):
         return ()
@@ -50,7 +63,16 @@ def _alike(x: Tensor, out: Tensor) -> bool:
 
 
 def check_apart(apart: Apart, given: Sequence[Any], out: Tensor) -> None:
-    """Raise RuntimeError, with torch's text, where an input overlaps an output in part."""
+    """Refuse an input that overlaps an output in part.
+
+    Args:
+        apart: what `distances` returned for such tensors.
+        given: the arguments, in their order.
+        out: the output.
+
+    Raises:
+        RuntimeError: it does; the text is torch's.
+    """
     start = out.data_ptr()
     for index, low, high, alike in apart:
         distance = given[index].data_ptr() - start
@@ -63,9 +85,10 @@ def check_apart(apart: Apart, given: Sequence[Any], out: Tensor) -> None:
 
 
 def check_unshared(inputs: Iterable[Tensor], out: Tensor) -> None:
-    """Raise RuntimeError, with torch's text, where an input shares memory with an output.
+    """Refuse an input that shares memory with an output; as in torch, only tensors without gaps.
 
-    Only tensors without gaps are judged, as torch does.
+    Raises:
+        RuntimeError: it does; the text is torch's.
     """
     if not out.numel() or not _is_dense(out):
         return
@@ -80,7 +103,11 @@ def check_unshared(inputs: Iterable[Tensor], out: Tensor) -> None:
 
 
 def check_bools(name: str, inputs: Iterable[Tensor]) -> None:
-    """Raise RuntimeError, with torch's text, where `-` is asked of bools."""
+    """Refuse `-` of bools.
+
+    Raises:
+        RuntimeError: it was asked for; the text is torch's.
+    """
     bools = sum(tensor.dtype is torch.bool for tensor in inputs)
     if name in ("sub", "rsub") and bools == 2:
         raise RuntimeError(
@@ -100,9 +127,12 @@ def check_bools(name: str, inputs: Iterable[Tensor]) -> None:
 
 
 def check_value(name: str, given: Mapping[str, Any]) -> None:
-    """Raise RuntimeError where a number cannot be: `value` one item, a slope or limit negative.
+    """Refuse a complex number, a `value` of several dimensions, and negative limits and slopes.
 
     A negative slope loses the sign by which the gradient of what was computed in place goes.
+
+    Raises:
+        RuntimeError: one is given; the message has the number.
     """
     value = given.get("value")
     if isinstance(value, complex):

@@ -30,6 +30,12 @@ def as_the_cpu_tells(
 
     Tensors on several devices come first: whatever went wrong, that is why; but an index may lie on
     the CPU, and be wrong.
+
+    Args:
+        overload: the operator that was called.
+        args: of the call, tensors on the device among them.
+        kwargs: of the call.
+        error: what the kernel raised.
     """
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     # a CPU tensor without dimensions passes for a number

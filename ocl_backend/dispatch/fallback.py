@@ -56,6 +56,11 @@ def serving(
 
     Complex operands go to `on_complex` if there is one, all others to the CPU. What else it raises
     is told as the CPU tells it.
+
+    Args:
+        overload: the operator that `kernel` serves.
+        kernel: takes the operator's arguments.
+        on_complex: takes the same; None: complex operands go to the CPU, too.
     """
 
     @wraps(kernel)
@@ -78,6 +83,11 @@ def serving(
 
 def on_cpu(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Run `overload` on the CPU, with copies both ways, and count it.
+
+    Args:
+        overload: the operator.
+        args: of the call, at least one tensor on the device among them.
+        kwargs: of the call.
 
     Raises:
         NotImplementedError: `OCLGEN_FALLBACK=error` forbids it.

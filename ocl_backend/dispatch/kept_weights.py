@@ -54,7 +54,13 @@ def weights_of(*tensors: Tensor | None) -> Weights | None:
 
 
 def made_once(weights: Weights | None, maker: object, make: Callable[[], Result]) -> Result:
-    """Return what `make` made of `weights` for `maker`, or makes now if that does not hold."""
+    """Return what was made of weights; make it anew where they changed.
+
+    Args:
+        weights: None: nothing is kept.
+        maker: what uses the result, such as a prepared plan; it is kept as long as both live.
+        make: called without arguments.
+    """
     if weights is None:
         return make()
     by_maker = _kept.get(weights.owner)

@@ -16,7 +16,11 @@ from ocl_backend.dispatch.checks import check_unshared, check_written
 
 
 def check_cast(result: torch.dtype, out: torch.dtype) -> None:
-    """Raise RuntimeError, as torch does, where a result of one dtype may not become another."""
+    """Refuse a result of one dtype that may not become another.
+
+    Raises:
+        RuntimeError: it may not; the text is torch's.
+    """
     if not torch.can_cast(result, out):
         raise RuntimeError(
             f"result type {dtype_name(result)} can't be cast to the desired output type "

@@ -91,10 +91,14 @@ def prepare_plan(
     item_bytes: Mapping[str, int] | int = 4,
     scalars: Mapping[str, int | float] | None = None,
 ) -> PreparedPlan:
-    """Prepare every launch of `plan` on device `device`; calls pass pointers in order of `roles`.
+    """Prepare every launch of a plan on a device.
 
-    `item_bytes` is the item size of each role's tensor (an int: of all); `scalars` replace named
-    scalars of the plan.
+    Args:
+        device: its index.
+        plan: what is launched.
+        roles: the order in which calls pass pointers.
+        item_bytes: item size of each role's tensor, or of all.
+        scalars: replace named scalars of the plan.
 
     Raises:
         BuildError: the compiler refused a program.

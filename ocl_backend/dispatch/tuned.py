@@ -97,7 +97,13 @@ class TunedCall:
     def offer(
         self, rule: held.Rule, pointers: tuple[int, ...], weights: Weights | None = None
     ) -> None:
-        """Hold the call, which is what `rule` is alone, back for what may follow, or run it."""
+        """Hold the call back for what may follow, or run it.
+
+        Args:
+            rule: what the call is by itself, and how it continues a chain.
+            pointers: addresses in the order of the call.
+            weights: of which the plan's packed form may be kept.
+        """
         held.offer(rule, self._launch, pointers, weights, is_observed=bool(_observers))
 
     def with_weights(self, weights: Weights | None, *pointers: int) -> None:
@@ -161,11 +167,16 @@ def tuned_call(
     scalars: tuple[tuple[str, int], ...] = (),
     prologue: Prologue | None = None,
 ) -> TunedCall:
-    """Return the call that computes `problem`; its pointers follow `problem.buffers`' order.
+    """Return the call that computes `problem`.
 
-    `scalars` replace named scalars of the plan (row and batch strides). A `prologue` comes before
-    the plan, and pointers follow its roles. A variant that does not build is warned of and replaced
-    by the next best.
+    A variant that does not build is warned of and replaced by the next best.
+
+    Args:
+        operator: named in warnings and profiles.
+        device: its index.
+        problem: its `buffers` are the order of the call's pointers.
+        scalars: replace named scalars of the plan (row and batch strides), as pairs.
+        prologue: what comes before the plan; pointers follow its roles.
 
     Raises:
         NoVariantError: no family serves the problem, or none of them builds here.
@@ -197,6 +208,12 @@ def better_known(device: int, first: Known, second: Known) -> Known:
 
     Of two that compute the same, such as a convolution in two layouts, this is the one that was
     tuned. `second` is returned if no family serves `first`.
+
+    Args:
+        device: its index.
+        first: is returned if both are served as well.
+        second: computes the same, such as a convolution in another layout; is returned if no family
+            serves `first`.
     """
     try:
         steps = [chooser(device).choose(one).step for one in (first, second)]

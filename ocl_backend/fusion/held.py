@@ -168,10 +168,14 @@ def offer(
     weights: Any = None,
     is_observed: bool = False,
 ) -> None:
-    """Hold the call of `rule` back, behind what is held, or run it if that cannot be or not pays.
+    """Hold a call back, behind what is held, or run it if that cannot be or does not pay.
 
-    `values` are those of its launch, `alone`. What it makes of `weights` may be kept. If it
-    `is_observed`, the rule runs it, whatever becomes of it.
+    Args:
+        rule: what the call is, and how it continues a chain.
+        alone: its launch by itself.
+        values: addresses and numbers of that launch.
+        weights: what is made of them may be kept.
+        is_observed: the rule runs the call, whatever becomes of it.
 
     Raises:
         LaunchError, torch.OutOfMemoryError, BuildError: as launches do, this or what was held.

@@ -37,7 +37,13 @@ def activated(name: Activation, variable: str) -> str:
 
 
 def masked(name: Activation, grad: str, result: str) -> str:
-    """Return variable `grad` where the activation's `result` let it through, 0 elsewhere."""
+    """Return variable `grad` where the activation's `result` let it through, 0 elsewhere.
+
+    Args:
+        name: an activation that has a gradient by its result.
+        grad: variable of the gradient.
+        result: variable of the activation's result.
+    """
     backward = ACTIVATIONS[name].backward
     assert backward is not None
     return backward.text({"grad_output": grad, "self": result})

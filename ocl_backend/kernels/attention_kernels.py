@@ -140,7 +140,13 @@ DEFAULT = Config(local_m=2, local_n=2, item_m=1, item_v=1, vec=4)
 
 
 def choose(problem: Problem, rows: int, limits: Limits) -> Config:
-    """Return the first config that the device can take; `rows` are those that groups share out."""
+    """Return the first config that the device can take; `rows` are those that groups share out.
+
+    Args:
+        problem: direction, dtype and head sizes.
+        rows: queries, or keys, that work-groups share out.
+        limits: of the device.
+    """
     preferred = GPU if limits.kind != "cpu" else CPU_FEW_ROWS if rows <= 2 else CPU
     fitting = (config for config in preferred if config.why_not(problem, limits) is None)
     return next(fitting, DEFAULT)
@@ -166,8 +172,12 @@ def source(problem: Problem, config: Config) -> str:
 def prepared(problem: Problem, sizes: Sizes, config: Config | None = None) -> Launch:
     """Return the launch: pointers in the order of the kernel, then what changes from call to call.
 
-    With dropout that is the share kept, seed and offset; always the scale. `sizes.strides` are
-    those of the strided tensors and, last, of a mask.
+    With dropout that is the share kept, seed and offset; always the scale.
+
+    Args:
+        problem: direction, dtype and head sizes.
+        sizes: its `strides` are those of the strided tensors and, last, of a mask.
+        config: None: what `choose` returns.
     """
     by_keys = problem.direction == "grad_key"
     rows = sizes.keys if by_keys else sizes.queries

@@ -111,7 +111,13 @@ class Geometry:
 
     @staticmethod
     def of(layout: Layout, limits: Limits, kernel: Kernel) -> Geometry:
-        """Return long vector loops for CPUs, one vector or four items per work-item for GPUs."""
+        """Return long vector loops for CPUs, one vector or four items per work-item for GPUs.
+
+        Args:
+            layout: sizes and strides, collapsed.
+            limits: of the device.
+            kernel: whether it has vectors, and its operations per item.
+        """
         if limits.kind == "cpu":
             width = 1 if kernel.scalar_only else 16
             steps = max(1, CHUNK // (width * kernel.work))
@@ -147,9 +153,15 @@ Run = Callable[..., None]
 
 
 def prepare_elementwise(device: int, kernel: Kernel, shape: Sizes, strides: Sequence[Sizes]) -> Run:
-    """Return the launch of `kernel` over `shape`; `strides` are the operands', in items.
+    """Return the launch of a kernel over a shape.
 
     Call it with a `data_ptr()` or a number per parameter, in order, positions left out.
+
+    Args:
+        device: its index.
+        kernel: what is computed.
+        shape: of the results, any rank; with a 0 the launch does nothing.
+        strides: of each operand over `shape`, in items.
 
     Raises:
         NotImplementedError: a dtype has no kernel.
@@ -180,10 +192,13 @@ def launch(
     given: Sequence[Tensor | float],
     strides: Mapping[str, Sizes] | None = None,
 ) -> None:
-    """Run `kernel` over `shape` on tensors and numbers in the order of its parameters.
+    """Run a kernel over a shape.
 
-    Tensors are broadcast to `shape`; `strides` say how the named operands move instead, which
-    addresses and positions need.
+    Args:
+        kernel: what is computed.
+        shape: of the results.
+        given: tensors, broadcast to `shape`, and numbers in the order of the parameters.
+        strides: how the named operands move instead, in items: addresses and positions need it.
     """
     named = strides or {}
     tensors = [value for value in given if isinstance(value, Tensor)]
@@ -241,10 +256,16 @@ def _arguments(
 def source(
     kernel: Kernel, rank: int, inner: tuple[str, ...], width: int, steps: int, wide: bool
 ) -> str:
-    """Return the OpenCL C of `kernel` for `rank` collapsed dimensions.
+    """Return the OpenCL C of a kernel.
 
-    `inner` says how each operand moves along the innermost one: "0" (repeated), "1" (dense) or
-    "s" (a stride given at launch).
+    Args:
+        kernel: what is computed.
+        rank: collapsed dimensions.
+        inner: how each operand moves along the innermost one: "0" (repeated), "1" (dense) or "s" (a
+            stride given at launch).
+        width: items of a vector.
+        steps: vectors of a work-item along the innermost dimension.
+        wide: whether indices need 64 bits.
     """
     widths: dict[DType, int] = {}
     for operand in kernel.operands:
@@ -358,7 +379,13 @@ def _body(kernel: Kernel, width: int) -> list[str]:
 
 
 def in_type(text: str, value: str, width: int = 1) -> str:
-    """Return `text` with `T` replaced, also in `T2`, and floating literals in its precision."""
+    """Return `text` with `T` replaced, also in `T2`, and floating literals in its precision.
+
+    Args:
+        text: OpenCL C of a scalar or vector type `T`.
+        value: the scalar type.
+        width: lanes of `T`.
+    """
     text = re.sub(r"\bT\b", vectors.vector(value, width), text)
     text = re.sub(r"\bT(?=[248]\b)", value, text)
     if value == "float":

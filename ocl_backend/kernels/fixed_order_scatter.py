@@ -37,8 +37,13 @@ def is_wanted(target: Tensor, combine: str) -> bool:
 def combine_in_order(target: Tensor, places: Tensor, value: Tensor | float, formula: str) -> None:
     """Let each item of `target` become `formula` of `before` and `value`, value by value.
 
-    `places` are int64 item indices counted from target's first item, `value` a number or a tensor
-    that broadcasts to their shape. Values that meet take their turns by their positions.
+    Values that meet take their turns by their positions.
+
+    Args:
+        target: written in place.
+        places: int64 indices of items, counted from the first of `target`.
+        value: a number, or a tensor that broadcasts to the shape of `places`.
+        formula: C of `before`, the item, and `value`.
     """
     if not isinstance(value, Tensor):
         value = torch.full((), value, dtype=target.dtype, device=target.device)

@@ -44,6 +44,12 @@ def collapse(shape: Sizes, strides: Sequence[Sizes], lead: int = 0) -> Layout:
 
     Dimensions are ordered by the strides of operand `lead`, ties by the others': the order in
     which that operand lies in memory, so a dense channels-last tensor is walked as it lies.
+
+    Args:
+        shape: any rank; dimensions of one item are dropped.
+        strides: of each operand, in items.
+        lead: operand whose strides order the dimensions, ties by the others': the order in which it
+            lies in memory, so a dense channels-last tensor is walked as it lies.
     """
     dims = [(size, *steps) for size, *steps in zip(shape, *strides, strict=True) if size != 1]
     dims.sort(key=lambda dim: [abs(dim[1 + lead]), *map(abs, dim[1:])], reverse=True)
@@ -83,7 +89,13 @@ def broadcast_shapes(*shapes: Sizes) -> tuple[int, ...]:
 
 
 def broadcast_strides(shape: Sizes, own: Sizes, strides: Sizes) -> tuple[int, ...]:
-    """Return the strides that let a tensor of sizes `own` be walked as `shape` (0: repeated)."""
+    """Return the strides that let a tensor of sizes `own` be walked as `shape` (0: repeated).
+
+    Args:
+        shape: what is walked; its last dimensions are those of `own`.
+        own: the tensor's sizes.
+        strides: the tensor's, in items.
+    """
     missing = len(shape) - len(own)
     steps = (0 if size == 1 else stride for size, stride in zip(own, strides, strict=True))
     return (*(0,) * missing, *steps)

@@ -91,7 +91,15 @@ class Pooling:
 def pool(
     kind: Name, x: Tensor, outputs: Sequence[Tensor], windows: tuple[Regular, ...], divisor: int = 0
 ) -> None:
-    """Write the pooled x [..., h, w] to `outputs`: for a maximum (indices, y), else (y,)."""
+    """Write the pooled x [..., h, w] to `outputs`: for a maximum (indices, y), else (y,).
+
+    Args:
+        kind: which pooling.
+        x: floats [..., h, w].
+        outputs: (indices, y) of a maximum, else (y,).
+        windows: along h and w.
+        divisor: of a mean; 0: the window's items.
+    """
     y = outputs[-1]
     if y.numel():
         _call(_pooling(kind, False, x, y, windows, divisor), (x,), outputs)
@@ -104,7 +112,15 @@ def pool_backward(
     windows: tuple[Regular, ...],
     divisor: int = 0,
 ) -> None:
-    """Write the gradient to `grad_x`; `inputs` are (grad, indices) for a maximum, else (grad,)."""
+    """Write the gradient of a pooling.
+
+    Args:
+        kind: which pooling.
+        inputs: (grad, indices) of a maximum, else (grad,).
+        grad_x: [..., h, w]; written.
+        windows: along h and w.
+        divisor: of a mean; 0: the window's items.
+    """
     if grad_x.numel() and inputs[0].numel():
         _call(_pooling(kind, True, grad_x, inputs[0], windows, divisor), inputs, (grad_x,))
     else:

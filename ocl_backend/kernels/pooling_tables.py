@@ -66,14 +66,29 @@ def _launch(kernel: Kernel, x: Tensor, bounds: Tables, windows: Windows, *more: 
 
 
 def maxima(x: Tensor, bounds: Tables, windows: Windows, out: Tensor, indices: Tensor) -> None:
-    """Write the maxima of x [planes, d, h, w] to `out`, and where in the plane they are."""
+    """Write the maxima of windows, and where in the plane they are.
+
+    Args:
+        x: floats [planes, d, h, w].
+        bounds: where each window begins and ends, along each dimension.
+        windows: along d, h and w.
+        out: [planes, *windows]; written.
+        indices: int64 of the same shape; written.
+    """
     best = Operand("out", x.dtype, "output", "", "best")
     where = Operand("indices", torch.int64, "output", "long", "where")
     _launch(_kernel(x.dtype, "maximum", MAXIMUM, best, where), x, bounds, windows, out, indices)
 
 
 def largest(x: Tensor, windows: Windows, out: Tensor, indices: Tensor) -> None:
-    """Write the maxima of x's last dimensions, and where they lay."""
+    """Write the maxima of windows along a tensor's last dimensions, and where they are.
+
+    Args:
+        x: floats [..., *sizes], a size for each of `windows`.
+        windows: one to three.
+        out: [..., *windows]; written.
+        indices: int64 of the same shape, places in a plane or volume; written.
+    """
     rank, windows = len(windows), three(windows)
     source, values, where = (volume(tensor, rank) for tensor in (x, out, indices))
     bounds, _ = tables(x.device, windows, tuple(source.shape[1:]), tuple(values.shape[1:]))
@@ -83,7 +98,14 @@ def largest(x: Tensor, windows: Windows, out: Tensor, indices: Tensor) -> None:
 
 
 def average(x: Tensor, windows: Windows, out: Tensor, divisor: int = 0) -> None:
-    """Write the means of x's last dimensions, or their sums over a `divisor` that is not 0."""
+    """Write the means of windows along a tensor's last dimensions.
+
+    Args:
+        x: floats [..., *sizes], a size for each of `windows`.
+        windows: one to three.
+        out: [..., *windows]; written.
+        divisor: of the sums; 0: the window's items.
+    """
     if not out.numel():
         return
     rank, windows = len(windows), three(windows)
@@ -97,7 +119,14 @@ def average(x: Tensor, windows: Windows, out: Tensor, divisor: int = 0) -> None:
 
 
 def average_backward(grad: Tensor, windows: Windows, grad_x: Tensor, divisor: int = 0) -> None:
-    """Write the gradient of x: each item's windows' gradients over what their means divide by."""
+    """Write the gradient of x: each item's windows' gradients over what their means divide by.
+
+    Args:
+        grad: [..., *windows].
+        windows: one to three.
+        grad_x: [..., *sizes]; written.
+        divisor: of the sums; 0: the window's items.
+    """
     if not (grad.numel() and grad_x.numel()):
         grad_x.zero_()
         return
@@ -113,7 +142,17 @@ def average_backward(grad: Tensor, windows: Windows, grad_x: Tensor, divisor: in
 
 
 def scattered(grad: Tensor, indices: Tensor, rank: int, grad_x: Tensor) -> Tensor:
-    """Write the gradient of maxima: each goes to the item it came from."""
+    """Write the gradient of maxima: each goes to the item it came from.
+
+    Args:
+        grad: [..., *windows].
+        indices: int64 of the same shape, places in a line, plane or volume.
+        rank: dimensions of that.
+        grad_x: [..., *sizes]; written.
+
+    Returns:
+        `grad_x`.
+    """
     grad_x.zero_()
     flat = volume(grad_x, rank).flatten(1)
     flat.scatter_add_(1, volume(indices, rank).flatten(1), volume(grad, rank).flatten(1))

@@ -91,7 +91,15 @@ class Arrangement:
         limits: Limits,
         whole: bool = False,
     ) -> Arrangement:
-        """Choose for a device; `whole` forbids pieces."""
+        """Choose for a device; `whole` forbids pieces.
+
+        Args:
+            kept: dimensions that stay.
+            reduced: dimensions that go.
+            reading: how items are read.
+            limits: of the device.
+            whole: whether no results may be made in pieces that a second launch joins.
+        """
         choose = _on_cpu if limits.kind == "cpu" else _on_gpu
         return choose(kept, reduced, reading, limits, whole)
 

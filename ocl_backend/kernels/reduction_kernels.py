@@ -84,7 +84,15 @@ class Spec:
 
 
 def run(device: int, spec: Spec, source: Tensor, target: Tensor, center: Tensor | None) -> None:
-    """Launch `spec` on the tensors it describes."""
+    """Launch `spec` on the tensors it describes.
+
+    Args:
+        device: its index.
+        spec: shapes, strides and dtypes of the tensors.
+        source: what is reduced.
+        target: written.
+        center: a second input of the target's shape, which the reduction's map reads, or None.
+    """
     first, second, pieces = _prepared(device, spec)
     extra = () if center is None else (center.data_ptr(),)
     if second is None:
@@ -154,7 +162,13 @@ def _prepared(device: int, spec: Spec) -> tuple[Launch, Launch | None, int]:
 
 
 def arranged(spec: Spec, limits: Limits, whole: bool = False) -> Arrangement:
-    """Return how a device with these limits reduces; `whole` keeps it in one piece."""
+    """Return how a device with these limits reduces; `whole` keeps it in one piece.
+
+    Args:
+        spec: shapes, strides and dtypes.
+        limits: of the device.
+        whole: whether no results may be made in pieces that a second launch joins.
+    """
     by_position = "position" in spec.reduction.map
     reading = Reading(dtype_of(spec.dtypes[0]), spec.aligned, by_position)
     return Arrangement.of(*_layouts(spec), reading, limits, whole)
@@ -179,7 +193,7 @@ def _launch(device: int, spec: Spec, layout: Arrangement, piece: int) -> Launch:
     )  # fmt: skip
     wide = reach >= 2**31 - CPU_PIECE
     kept = layout.kept.sizes[:-1] if layout.columns else layout.kept.sizes
-    text = source(
+    text = _source(
         spec.reduction, spec.item, spec.value, spec.dtypes, max(len(kept), 1),
         max(len(layout.reduced.sizes) - 1, 1), layout.columns, layout.width, layout.lanes,
         layout.across, layout.apart, layout.unroll, wide,
@@ -215,7 +229,7 @@ def _numbers(layout: Arrangement, piece: int) -> list[int]:
 
 
 @cache
-def source(
+def _source(
     reduction: Reduction,
     item: str,
     value: str,

@@ -61,7 +61,11 @@ class Places:
         return (*self.sizes, *self.steps, *self.dims, *common)
 
     def check(self) -> None:
-        """Raise the rule's error where an index is taken of no items at all."""
+        """Refuse an index that is taken of no items at all.
+
+        Raises:
+            IndexError, RuntimeError: it is; type and text are the rule's.
+        """
         if 0 in self.sizes and 0 not in self.shape:
             rule, k = faults.RULES[self.operator], self.sizes.index(0)
             raise rule.error(rule.text.format(index=0, size=0, dim=self.dims[k]))
@@ -72,7 +76,20 @@ Locate = Callable[[Tensor], Places]
 
 
 def read(source: Tensor, locate: Locate, out: Tensor) -> Tensor:
-    """Write the items of `source` at the places to `out`, which has the places' shape."""
+    """Write the items at places to a tensor.
+
+    Args:
+        source: of any strides.
+        locate: returns the places in `source`.
+        out: of the places' shape; written.
+
+    Returns:
+        `out`.
+
+    Raises:
+        IndexError, RuntimeError: an index is out of range, and errors are synchronous or there are
+            no items.
+    """
     places = locate(source)
     places.check()
     kernel = Kernel(
@@ -100,11 +117,20 @@ def _walked(places: Places) -> dict[str, tuple[int, ...]]:
 
 
 def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combine) -> None:
-    """Put `value`, broadcast to the places, into `target`, or combine it with what is there.
+    """Put a value into a tensor at places, or combine it with what is there.
 
-    Where places meet, `assign` keeps one of the values; the others combine all, in any order:
-    sums of floats then differ in the last bits from run to run, unless torch's deterministic
-    algorithms are asked for.
+    Where places meet, `assign` keeps one of the values; the others combine all, in any order: sums
+    of floats then differ in the last bits from run to run, unless torch's deterministic algorithms
+    are asked for.
+
+    Args:
+        target: written in place.
+        locate: returns the places in `target`.
+        value: a number, or a tensor that broadcasts to the places' shape.
+        combine: how.
+
+    Raises:
+        IndexError, RuntimeError: as `read`.
     """
     if combine != "assign" and target.dtype in NARROW:
         wide = target.to(NARROW[target.dtype])
@@ -213,7 +239,13 @@ void update(volatile __global %(value)s *place, const %(value)s value)
 
 
 def atomic_update(value: str, item_bytes: int, combine: Combine) -> str:
-    """Return the function `update(place, value)`: combine with an item that others combine with."""
+    """Return the function `update(place, value)`: combine with an item that others combine with.
+
+    Args:
+        value: OpenCL C's type of an item.
+        item_bytes: 4 or 8.
+        combine: how.
+    """
     wide = item_bytes == 8
     return UPDATE % {
         "value": value,

@@ -83,7 +83,14 @@ def shares(rows: Rows) -> Shares:
 
 
 def run(rows: Rows, direction: str, logarithm: bool, *tensors: Tensor) -> None:
-    """Enqueue the kernel: forward on (x, out), backward on (grad, output, out)."""
+    """Enqueue the kernel.
+
+    Args:
+        rows: sizes and dtypes of the rows.
+        direction: "fwd" or "bwd".
+        logarithm: whether it is the logarithm of the softmax.
+        *tensors: forward (x, out), backward (grad, output, out).
+    """
     pointers = [each.data_ptr() for each in tensors]
     _prepared(rows, direction, logarithm)(*pointers)
 

@@ -32,11 +32,19 @@ def width_of_rows(items: int, limits: Limits) -> int:
 
 
 def load(dtype: DType, name: str, at: str, stride: str, width: int, aligned: bool = False) -> str:
-    """Return the expression that reads `width` items of `name` from index `at`, `stride` apart.
+    """Return the expression that reads items of an array.
 
     A dense access of a GPU (`at_once`) needs an `at` that is a multiple of `width`: whether it is
     aligned depends on the pointer alone then. The kernel tests the pointer at each access, so that
-    a loop's loads wait for each other, unless the caller promises by `aligned` that it is.
+    a loop's loads wait for each other, unless the caller promises that it is.
+
+    Args:
+        dtype: of the array.
+        name: of the operand.
+        at: index of the first item.
+        stride: distance of the items: "0" (all are one), "1" (dense), or an expression.
+        width: items, an OpenCL vector's width.
+        aligned: the promise.
     """
     if width == 1:
         return dtype.load(name, at)
@@ -53,14 +61,31 @@ def load(dtype: DType, name: str, at: str, stride: str, width: int, aligned: boo
 
 
 def convert(source: str, target: str, value: str, width: int) -> str:
-    """Return `value`, whose items are `source`, as items of type `target`."""
+    """Return `value`, whose items are `source`, as items of type `target`.
+
+    Args:
+        source: OpenCL C's type of the items of `value`.
+        target: the wanted one.
+        value: an expression.
+        width: lanes.
+    """
     return value if source == target else f"convert_{vector(target, width)}({value})"
 
 
 def store(
     dtype: DType, name: str, at: str, stride: str, value: str, width: int, aligned: bool = False
 ) -> list[str]:
-    """Return the statements that write `value`, items of type `dtype.value`; all as for `load`."""
+    """Return the statements that write items of an array.
+
+    Args:
+        dtype: of the array.
+        name: of the operand.
+        at: index of the first item.
+        stride: distance of the items, as for `load`.
+        value: an expression whose items are of type `dtype.value`.
+        width: items, an OpenCL vector's width.
+        aligned: as for `load`.
+    """
     if width == 1:
         return [dtype.store(name, at, value)]
     if stride != "1":
@@ -130,7 +155,14 @@ def _is_aligned(dtype: DType, name: str, width: int) -> str:
 
 
 def to_dtype(dtype: DType, value_type: str, value: str, width: int) -> str:
-    """Return `value`, items of `value_type`, as what `store` takes; a bool becomes 0 or 1."""
+    """Return `value`, items of `value_type`, as what `store` takes; a bool becomes 0 or 1.
+
+    Args:
+        dtype: of the array that `store` writes.
+        value_type: OpenCL C's type of the items of `value`.
+        value: an expression.
+        width: lanes.
+    """
     if dtype is not BOOL:
         return convert(value_type, dtype.value, value, width)
     # a vector's comparison is 0 or -1, of the width of what was compared

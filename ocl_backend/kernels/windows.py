@@ -75,9 +75,15 @@ def regular(
     dilation: Sequence[int] = (1,),
     count_pad: bool = False,
 ) -> tuple[Regular, ...]:
-    """Return the windows of torch's arguments in `rank` dimensions.
+    """Return the windows of torch's arguments; a single number serves all dimensions.
 
-    A single number serves all dimensions; without a stride the windows lie side by side.
+    Args:
+        rank: number of dimensions.
+        kernel: items of a window.
+        stride: distance of windows; none: they lie side by side.
+        padding: items that are added at both ends.
+        dilation: distance of a window's items.
+        count_pad: whether means divide by padding, too.
     """
     numbers = (spread(given, rank) for given in (kernel, stride or kernel, padding, dilation))
     dims = zip(*numbers, strict=True)
@@ -88,9 +94,17 @@ def regular(
 def tables(
     device: torch.device, windows: Windows, size: Sizes, out: Sizes, divisor: int = 0
 ) -> tuple[Tables, Tensor]:
-    """Return the tables of windows over `size` items, depth first, and what their means divide by.
+    """Return the tables of windows, and what their means divide by.
 
-    That is [*out], the windows' numbers of items, or everywhere `divisor`, unless it is 0.
+    Args:
+        device: where the tables lie.
+        windows: along each dimension.
+        size: items along each.
+        out: windows along each.
+        divisor: what all means divide by; 0: the window's number of items.
+
+    Returns:
+        The tables, depth first, and int64 [*out], or [] where one number serves all.
     """
     dims = [
         along.bounds(items, results)
@@ -104,7 +118,14 @@ def tables(
 
 @lru_cache(maxsize=1024)
 def transposed(device: torch.device, windows: Windows, size: Sizes, out: Sizes) -> Tables:
-    """Return the tables of the windows that each of `size` items lies in: its gradient's terms."""
+    """Return the tables of the windows that each of `size` items lies in: its gradient's terms.
+
+    Args:
+        device: where the tables lie.
+        windows: along each dimension.
+        size: items along each.
+        out: windows along each.
+    """
     turned = []
     for along, items, results in zip(windows, size, out, strict=True):
         first, last, _ = along.bounds(items, results)
@@ -129,6 +150,11 @@ def _along(dim: int, numbers: Sizes) -> Tensor:
 
 def pooled(size: int, windows: Regular, ceil_mode: bool) -> int:
     """Return how many windows there are over `size` items.
+
+    Args:
+        size: items along the dimension.
+        windows: along it.
+        ceil_mode: whether the last window may reach over the end.
 
     Raises:
         RuntimeError: the padding is more than half a kernel, or there is no window.

@@ -140,9 +140,15 @@ def prepare(
     arguments: Sequence[Argument],
     local_size: Sequence[int] | None = None,
 ) -> Launch:
-    """Build `kernel` of `source` for device `device` and set its unchanging arguments.
+    """Build a kernel and set its unchanging arguments. Building is cached by text.
 
-    Sizes are in work-items; without `local_size` the runtime chooses. Building is cached by text.
+    Args:
+        device: its index.
+        source: the OpenCL C.
+        kernel: its name in `source`.
+        global_size: work-items along one to three dimensions.
+        arguments: in the kernel's order; a `Pointer` stands for two, address and offset.
+        local_size: work-items of a group; None: the runtime chooses.
 
     Raises:
         BuildError: the compiler refused the text.

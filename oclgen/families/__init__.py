@@ -69,7 +69,13 @@ def preferred(problem: Problem, limits: Limits) -> list[Family]:
 
 
 def valid_configs(family: Family, problem: Problem, limits: Limits) -> Iterator[Any]:
-    """Yield the family's valid guesses in their order, then its `DEFAULT`, each once."""
+    """Yield the family's valid guesses in their order, then its `DEFAULT`, each once.
+
+    Args:
+        family: whose configs they are.
+        problem: which the family serves.
+        limits: of the device.
+    """
     seen = set()
     for config in chain(family.guesses(problem, limits), (family.DEFAULT,)):
         if config not in seen and config.why_not(problem, limits) is None:

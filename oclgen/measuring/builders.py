@@ -44,10 +44,15 @@ class Builders:
             self._builds[key] = self._threads.submit(self._build, key)
 
     def take(self, problem: Problem, variant: Variant, alone: bool) -> Built:
-        """Return what became of a variant that was begun, once; without binaries if it was not.
+        """Return what became of a variant that was begun, once.
 
-        With `alone` this waits until no build is under way, since on a CPU they would slow what
-        is measured next.
+        Args:
+            problem: as `start` was given it.
+            variant: as `start` was given it.
+            alone: wait until no build is under way: on a CPU they slow what is measured next.
+
+        Returns:
+            Binaries by source, or the failure; no binaries where the build was not begun.
         """
         future = self._builds.pop((problem, variant), None)
         if alone:

@@ -54,6 +54,12 @@ class Guarded:
 def guarded(device: Device, role: str, size: int, content: int = POISON) -> Guarded:
     """Return a buffer of `size` bytes `content` between two zones.
 
+    Args:
+        device: where the buffer lies.
+        role: names the buffer in a report.
+        size: bytes between the zones; 0 counts as 1.
+        content: byte that fills it, 0 to 255.
+
     Raises:
         LaunchError: there is no room for it.
     """

@@ -175,8 +175,16 @@ def time_samples(
 ) -> tuple[float, ...]:
     """Return event times in ms after a warm-up: as many as it takes to know their median.
 
-    Buffers stay the same, so caches are warm unless `flush` is called before each launch. What is
-    clearly slower than `limit_ms` is given up after `MIN_SAMPLES`.
+    Args:
+        prepared: what is launched, on the same buffers each time, so that caches are warm.
+        limit_ms: what is clearly slower is given up after `MIN_SAMPLES`.
+        flush: called before each launch, to empty the caches.
+
+    Returns:
+        `MIN_SAMPLES` to `MAX_SAMPLES` times.
+
+    Raises:
+        LaunchError: the device refused a launch.
     """
     spent = 0.0
     while spent < WARM_UP_MS:
@@ -205,7 +213,14 @@ def uncertainty(samples: Sequence[float]) -> float:
 
 
 def compare(got: NDArray[Any], want: NDArray[Any], tolerance: float) -> tuple[float, str]:
-    """Return (relative L2 error, why it is wrong or ""); a NaN is wrong."""
+    """Return (relative L2 error, why it is wrong or ""); a NaN is wrong.
+
+    Args:
+        got: the kernel's results, of any dtype.
+        want: the same in float64, of the same shape.
+        tolerance: allowed relative L2 error; one item may be off by ten times as much of the
+            largest.
+    """
     difference = np.abs(got.astype(np.float64) - want)
     norm = float(np.linalg.norm(want)) or 1.0
     error = float(np.linalg.norm(difference)) / norm

@@ -69,6 +69,11 @@ class Worker:
     ) -> Measurement:
         """Return times of a variant, or why there are none: a crash and a hang are reasons too.
 
+        Args:
+            problem: what is computed.
+            variant: what computes it; it was begun by `build_ahead`, or is built first.
+            best_ms: the best time so far: what is clearly slower is timed less often.
+
         Raises:
             WorkerError: no child can be had.
         """
@@ -173,7 +178,13 @@ def _surprise(error: Exception) -> Measurement:
 
 
 def main(role: str, pipe: Connection, index: int) -> None:
-    """Open the device, say which it is, and serve."""
+    """Open the device, say which it is, and serve: the child's end of a pipe.
+
+    Args:
+        role: "build" compiles, anything else measures.
+        pipe: to the parent process.
+        index: of the device in `oclgen.opencl.device.devices()`.
+    """
     from oclgen.opencl.device import select
 
     device = select(index)

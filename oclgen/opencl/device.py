@@ -120,10 +120,13 @@ class Device:
         offsets: Mapping[str, int] | None = None,
         scalars: Mapping[str, int | float] | None = None,
     ) -> PreparedPlan:
-        """Build `plan` and set every argument; `buffers` are `pyopencl.Buffer`s by role.
+        """Build `plan` and set every argument.
 
-        Workspaces and counters that are not among them are made. `offsets` are element offsets by
-        role (default 0), `scalars` replace named scalars.
+        Args:
+            plan: its workspaces and counters that are not among `buffers` are made.
+            buffers: `pyopencl.Buffer`s by role.
+            offsets: elements that are skipped, by role; 0 by default.
+            scalars: replace named scalars.
 
         Raises:
             BuildError: the compiler refused a program.
@@ -152,6 +155,12 @@ class Device:
     def fill(self, buffer: Any, byte: int, size: int, begin: int = 0) -> None:
         """Set `size` bytes of `buffer` from `begin` on; later commands see them.
 
+        Args:
+            buffer: a `pyopencl.Buffer` of at least `begin` + `size` bytes.
+            byte: 0 to 255.
+            size: bytes to set.
+            begin: first byte.
+
         Raises:
             LaunchError: there is no room for the buffer.
         """
@@ -175,7 +184,13 @@ class Device:
         return cl.Buffer(self.context, flags, hostbuf=np.ascontiguousarray(array))
 
     def download(self, buffer: Any, like: NDArray[Any], begin: int = 0) -> NDArray[Any]:
-        """Return bytes of `buffer` from `begin` on as a new array shaped and typed as `like`."""
+        """Return bytes of `buffer` from `begin` on as a new array shaped and typed as `like`.
+
+        Args:
+            buffer: a `pyopencl.Buffer`.
+            like: gives shape and dtype; its items are not read.
+            begin: first byte to copy.
+        """
         out = np.empty_like(like)
         cl.enqueue_copy(self.queue, out, buffer, src_offset=begin, is_blocking=True)
         return out
@@ -214,7 +229,11 @@ class PreparedPlan:
         return events
 
     def run(self) -> float:
-        """Launch, wait, and return the milliseconds on the device: the sum over its kernels."""
+        """Launch, wait, and return the milliseconds on the device: the sum over its kernels.
+
+        Raises:
+            LaunchError: the device refused a launch, or a kernel failed.
+        """
         events = self.enqueue()
         try:
             events[-1].wait()

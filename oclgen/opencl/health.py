@@ -65,9 +65,15 @@ class Health:
 
 
 def check(library: str, timeout_s: float = TIMEOUT_S, fresh: bool = False) -> Health:
-    """Return the health of the runtime in `library`, remembered unless `fresh` asks again.
+    """Return the health of a runtime, from memory where it was asked for before.
 
     Verdicts lie in the user's cache folder by library, its version and this machine's name.
+
+    Args:
+        library: path or name of the shared library.
+        timeout_s: seconds after which the child that tries it is killed, and the library is
+            unhealthy.
+        fresh: try it again.
     """
     target = loader.cache_folder("health") / f"{_fingerprint(library)}.json"
     known = None if fresh else _remembered(target)

@@ -188,7 +188,7 @@ def test_a_merge_keeps_every_column(store: Store, tmp_path: Path) -> None:
     assert None not in values.values()
     with source.database.writing() as connection:
         tuning = rows.tuning_id(connection, INFO, "3", SQUARE.key(), "cold")
-        key = rows.add_measurement(connection, tuning, values)
+        key = rows.add_here(connection, tuning, values)
         rows.set_tuning(connection, tuning, winner_id=key, trials=3, claimed=5)
     absorb(store, source, trusted=True)
     with store.database.reading() as connection:

@@ -93,7 +93,13 @@ class Text:
         return lambda slot, more: [f"copy(&at, base + {slot}, {more}, {tail});"]
 
     def rows_of(self, i: int, j: int, x: int | None) -> str:
-        """Return four neighbours of column j, from row i of a work-item on, or one of them."""
+        """Return four neighbours of column j, from row i of a work-item on, or one of them.
+
+        Args:
+            i: row of the work-item's results, below `item_m`; neighbours follow it.
+            j: column of the work-item's results, below `item_n`.
+            x: which of the four to return alone; None: all, as a `float4`.
+        """
         sums = [self._sum(i + y, j) for y in range(4)]
         return f"{self.act}((float4)({', '.join(sums)}))" if x is None else f"{self.act}({sums[x]})"
 

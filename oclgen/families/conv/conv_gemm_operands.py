@@ -86,6 +86,14 @@ def copiers(work_items: int, across: int, down: int) -> int:
     """Return how many work-items share a tile of `down` rows of `across` loads in whole rows.
 
     Where a row has more loads than there are work-items, each takes the same number of them.
+
+    Args:
+        work_items: of the work-group.
+        across: loads of a row of the tile.
+        down: rows of the tile.
+
+    Returns:
+        At most `work_items`: a divisor of `across`, or `across` times a divisor of `down`.
     """
     if across > work_items:
         loads = next(
@@ -188,7 +196,13 @@ def of_weights(problem: ConvProblem, tiles: Tiles) -> Product:
 
 
 def loading(tiles: Tiles, across: int, down: int) -> int:
-    """Return how many work-items load an operand: all, but for `cp.async` as many as share it."""
+    """Return how many work-items load an operand: all, but for `cp.async` as many as share it.
+
+    Args:
+        tiles: the tile, its work-items, and whether `cp.async` loads it.
+        across: loads of a row of the tile.
+        down: rows of the tile.
+    """
     return copiers(tiles.work_items, across, down) if tiles.copied else tiles.work_items
 
 

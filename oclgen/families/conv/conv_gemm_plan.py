@@ -83,7 +83,13 @@ def product_of(problem: ConvProblem, tiles: Tiles) -> Product:
 
 
 def reduction_why_not(problem: ConvProblem, tiles: Tiles, split_k: int) -> str | None:
-    """Say with numbers why the reduction cannot be ordered or split so, or None."""
+    """Say with numbers why the reduction cannot be ordered or split so, or None.
+
+    Args:
+        problem: of any direction and layout.
+        tiles: `k` is the depth of a tile, `taps_outer` the order.
+        split_k: slices of the reduction; right from 1 to the number of tiles along it.
+    """
     if not tiles.taps_outer:
         if problem.direction == "bwd_weights":
             return "taps_outer=False says how weights are summed over; bwd_weights does not"
@@ -116,7 +122,15 @@ def _steps(problem: ConvProblem, tile_k: int, taps_outer: bool) -> int:
 
 
 def needs(kernel: str, problem: ConvProblem, tiles: Tiles, split_k: int, local_bytes: int) -> Needs:
-    """Return what the plan around the product's `kernel` asks of a device."""
+    """Return what the plan around the product's `kernel` asks of a device.
+
+    Args:
+        kernel: name of the product's kernel.
+        problem: what the plan computes.
+        tiles: `work_items` are the product's work-group.
+        split_k: slices of the reduction, each a plane of fp32 where there are several.
+        local_bytes: local memory of the product's work-group.
+    """
     frames: tuple[Frame, ...] = (Frame(kernel, (tiles.work_items, 1), local_bytes),)
     if _of_turned_weights(problem):
         frames += _weights_sum(problem).needs.frames
@@ -130,7 +144,16 @@ def _weights_sum(problem: ConvProblem) -> Plan:
 
 
 def workspaces(problem: ConvProblem, tiles: Tiles, split_k: int) -> tuple[tuple[str, int], ...]:
-    """Return role and bytes of packed weights and of planes, those that the plan has."""
+    """Return role and bytes of packed weights and of planes, those that the plan has.
+
+    Args:
+        problem: what the plan computes.
+        tiles: weights are packed in whole tiles of `m` x `k`.
+        split_k: slices of the reduction.
+
+    Returns:
+        Pairs (`PACKED`, bytes) and (`PLANES`, bytes), each at most once.
+    """
     sizes = []
     if role_a(problem) == PACKED:
         floats = sum(packed_elements(part, tiles) for part in phases(problem))
@@ -141,7 +164,14 @@ def workspaces(problem: ConvProblem, tiles: Tiles, split_k: int) -> tuple[tuple[
 
 
 def plan_of(problem: ConvProblem, tiles: Tiles, split_k: int, launch: Launch) -> Plan:
-    """Return the product's launch between the packing of weights and the sum of its planes."""
+    """Return the product's launch between the packing of weights and the sum of its planes.
+
+    Args:
+        problem: what the plan computes.
+        tiles: as weights are packed for the product.
+        split_k: slices of the reduction, as the product was written for.
+        launch: the product, as `launch_of` returns it.
+    """
     launches = [launch]
     if role_a(problem) == PACKED and any(part.reduction for part in phases(problem)):
         launches.insert(0, pack(problem, tiles))
@@ -181,7 +211,17 @@ def launch_of(
     local_bytes: int,
     **values: Any,
 ) -> Launch:
-    """Return the product's launch; `values` are what `kernel`'s template has of its own."""
+    """Return the product's launch.
+
+    Args:
+        kernel: name of the kernel and of its template.
+        problem: what the plan computes.
+        tiles: tile of C and work-items.
+        split_k: slices of the reduction.
+        product: where operands lie, `product_of` the same problem and tiles.
+        local_bytes: local memory of a work-group.
+        **values: what the template has of its own.
+    """
     summed = is_summed(problem, split_k)
     _, b, c = operands(problem)
     tiles_m, tiles_n = ceil_div(product.m, tiles.m), ceil_div(product.n, tiles.n)
@@ -207,6 +247,7 @@ def launch_of(
         )
 
     across, down = (problem.groups, 1) if groups_first else (1, problem.groups)
+    inputs = (*buffer(role_a(problem)), *buffer(b), *terms(problem, summed))
     return Launch(
         text=text,
         kernel=kernel,
@@ -215,12 +256,7 @@ def launch_of(
             down * product.phases * split_k,
         ),
         local_size=(tiles.work_items, 1),
-        args=(
-            *buffer(role_a(problem)),
-            *buffer(b),
-            *terms(problem, summed),
-            *buffer(PLANES if summed else c),
-        ),
+        args=(*inputs, *buffer(PLANES if summed else c)),
         local_bytes=local_bytes,
     )
 

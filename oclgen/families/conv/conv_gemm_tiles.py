@@ -33,6 +33,14 @@ def fitting(
 
     The guess counts what tiles at the edges compute in vain, how evenly work-groups fill the
     device, and that small tiles read more, of local and of global memory, per multiply-add.
+
+    Args:
+        problem: a convolution, as a product of m x n x k.
+        limits: of the device.
+        shapes: tiles to rank.
+
+    Returns:
+        Pairs of a shape and slices of k, at most `MOST_GUESSES`.
     """
     m, n, k = product_of(problem)
     ranked = []
@@ -68,14 +76,30 @@ def product_of(problem: ConvProblem) -> tuple[int, int, int]:
 
 
 def tiles_of(problem: ConvProblem, tile_m: int, tile_n: int) -> int:
-    """Return the tiles of the products of all groups and phases."""
+    """Return the tiles of the products of all groups and phases.
+
+    Args:
+        problem: a convolution.
+        tile_m: rows of a tile.
+        tile_n: columns of a tile.
+    """
     m, n, _ = product_of(problem)
     phases = 1 if problem.direction == "bwd_weights" else len(correlations(problem))
     return phases * problem.groups * ceil_div(m, tile_m) * ceil_div(n, tile_n)
 
 
 def splits_of(problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int) -> tuple[int, ...]:
-    """Return planes up to twice what gives every compute unit its work-items."""
+    """Return planes up to twice what gives every compute unit its work-items.
+
+    Args:
+        problem: a convolution.
+        limits: of the device: its compute units.
+        tile_m: rows of a tile.
+        tile_n: columns of a tile.
+
+    Returns:
+        Powers of two, 1 first; no slice is shorter than `MIN_SLICE` steps.
+    """
     _, _, k = product_of(problem)
     items = tile_m * tile_n // 64
     wanted = 2 * ITEMS_PER_UNIT * limits.compute_units / (tiles_of(problem, tile_m, tile_n) * items)

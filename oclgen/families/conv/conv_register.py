@@ -164,7 +164,13 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
 
 
 def packing(part: Correlation, problem: ConvProblem, config: Config) -> Packing:
-    """Return how the weights are packed: a result's channels become lanes."""
+    """Return how the weights are packed: a result's channels become lanes.
+
+    Args:
+        part: the correlation that is computed: its channels are the results'.
+        problem: forward or backward-data; it says how w lies.
+        config: its `block` is the number of channels that are packed together.
+    """
     taps = problem.kernel_h * problem.kernel_w
     if problem.direction == "fwd":
         return lanes(

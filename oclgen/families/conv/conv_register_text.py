@@ -11,13 +11,28 @@ def stored_counts(results: Iterable[int], vec: int) -> list[int]:
 
 
 def sums(n: int, u: int, start: int, vec: int, count: int) -> str:
-    """Return `vec` sums of image n and vector u of channels; past `count` results they are 0."""
+    """Return `vec` sums of image n and vector u of channels; past `count` results they are 0.
+
+    Args:
+        n: image of the work-item.
+        u: vector of channels of the work-item.
+        start: first column of results.
+        vec: columns, lanes of the vector that is returned.
+        count: columns that the work-item has.
+    """
     places = range(start, start + vec)
     return ", ".join(f"acc{n}_{x}_{u}" if x < count else "0.0f" for x in places)
 
 
 def lanes_of(value: str, vec: int, start: int, width: int) -> str:
-    """Return `width` lanes, from `start` on, of a value that has `vec`."""
+    """Return `width` lanes, from `start` on, of a value that has `vec`.
+
+    Args:
+        value: name of the vector.
+        vec: its lanes.
+        start: first lane to return.
+        width: lanes to return, an OpenCL vector's width.
+    """
     if width == vec:
         return value
     return f"{value}.s{''.join(f'{i:x}' for i in range(start, start + width))}"

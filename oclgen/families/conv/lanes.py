@@ -25,7 +25,13 @@ def cost(broadcasts: int, vecs: int) -> float:
 
 
 def channel_time(part: Correlation, vec: int, vecs: int) -> float:
-    """Return the time per channel, which idle lanes of the last vectors lengthen."""
+    """Return the time per channel, which idle lanes of the last vectors lengthen.
+
+    Args:
+        part: the correlation whose channels lie in lanes.
+        vec: lanes of a vector.
+        vecs: vectors of a work-item.
+    """
     return waste(part.channels, vec * vecs) / vec
 
 

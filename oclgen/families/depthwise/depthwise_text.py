@@ -46,7 +46,15 @@ class Row:
         return vector_of(lane(f"value{vector}", self.vec, at) for vector, at in places)
 
     def finished(self, x: int, width: int, value: str, load: str = "LOAD") -> str:
-        """Return what is stored in column x: a residual is added where its place is known."""
+        """Return what is stored in column x: a residual is added where its place is known.
+
+        Args:
+            x: first column.
+            width: columns of `value`.
+            value: what was summed up; the activation is applied here only where a residual is
+                added.
+            load: macro, without its width, that reads the residual.
+        """
         if not self.residual:
             return value
         return f"ACT({value}{plus_residual(True, width, f'row + {x}', load)})"

@@ -84,6 +84,13 @@ def layout_conflict(
     """Say which parameter is of the other layout and has not its default, or None.
 
     Vectors lie along the row of a plane, `vec`, or along channels, `vec_c`.
+
+    Args:
+        problem: its layout decides which parameters count.
+        config: what was asked for.
+        default: the family's default, which a parameter of the other layout must keep.
+        of_planes: parameters that only "nchw" has.
+        of_pixels: parameters that only "nhwc" has.
     """
     for name in of_pixels if problem.layout == "nchw" else of_planes:
         value, wanted = getattr(config, name), getattr(default, name)
@@ -121,7 +128,13 @@ def window(axes: Sequence[Axis], results: int) -> Window:
 
 
 def blocks(axes: Sequence[Axis], patch_w: int, vec: int) -> list[Block]:
-    """Return the texts that a row's blocks of `patch_w` results need, the commonest last."""
+    """Return the texts that a row's blocks of `patch_w` results need, the commonest last.
+
+    Args:
+        axes: columns of every phase; they differ in taps alone.
+        patch_w: results of a block along a row.
+        vec: lanes of the widest store.
+    """
     texts: dict[tuple[tuple[tuple[int, int], ...], ...], list[int]] = {}
     extent, cols = window(axes, patch_w), axes[0]
     width = patch_w * cols.store_step
@@ -138,7 +151,16 @@ def blocks(axes: Sequence[Axis], patch_w: int, vec: int) -> list[Block]:
 
 
 def pieces(start: int, end: int, widest: int) -> tuple[tuple[int, int], ...]:
-    """Cut [start, end) into (start, width) of vectors of at most `widest`."""
+    """Cut [start, end) into (start, width) of vectors of at most `widest`.
+
+    Args:
+        start: first place.
+        end: behind the last place.
+        widest: largest of `VECTOR_WIDTHS` to use.
+
+    Returns:
+        Widest vectors first.
+    """
     cut: list[tuple[int, int]] = []
     for width in (w for w in reversed(VECTOR_WIDTHS) if w <= widest):
         while end - start >= width:

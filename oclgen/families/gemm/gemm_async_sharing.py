@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 def serpentine(order: str, item_m: int, item_n: int) -> list[tuple[int, int]]:
     """Return all (row, column) of a work-item so that neighbours share one of them.
 
-    With `order` "n" they wind along rows, else along columns.
+    Args:
+        order: "n" winds along rows, anything else along columns.
+        item_m: rows of a work-item.
+        item_n: columns of a work-item.
     """
     if order == "n":
         return _winding(item_m, item_n)
@@ -49,5 +52,14 @@ def left_by(tile: Config, group: str) -> str:
 
 
 def place_left(tile: Config, i: int, j: int) -> int:
-    """Return where behind that chunk j of row i lies."""
+    """Return where behind that chunk j of row i lies.
+
+    Args:
+        tile: the config.
+        i: row of the work-item, below `item_m`.
+        j: chunk of four columns, below `item_n / 4`.
+
+    Returns:
+        Floats behind the place that `left_by` names.
+    """
     return (i * (tile.item_n // 4) + j) * 4 * tile.local_m * tile.local_n

@@ -121,7 +121,14 @@ class Text:
         return (f"part == {i % self.config.sum_rows % local_k}",) if local_k > 1 else ()
 
     def plus_terms(self, i: int, j: int, x: int, width: int) -> str:
-        """Return what is added to a result, or to four: bias and residual."""
+        """Return what is added to a result, or to four: bias and residual.
+
+        Args:
+            i: row of the work-item.
+            j: chunk of four columns.
+            x: column of the chunk: where a single result is, 0 for all four.
+            width: results: 4 or 1.
+        """
         return self._plus_bias(i, j, x, width) + self._plus_residual(j, x, width)
 
     def _plus_bias(self, i: int, j: int, x: int, width: int) -> str:

@@ -72,7 +72,13 @@ class Side(NamedTuple):
     strided: bool
 
     def load(self, width: int, i: int, load: str = "LOAD") -> str:
-        """Return the load of `width` steps of k of row (or column) i."""
+        """Return the load of `width` steps of k of row (or column) i.
+
+        Args:
+            width: steps of k, lanes of the vector that is returned.
+            i: row of A or column of B, of the work-item's.
+            load: macro, without its width, that reads neighbours.
+        """
         if not self.strided:
             return f"{load}{width}({self.name}{i} + p)"
         step = f"(long)ld_{self.name}"

@@ -248,7 +248,10 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
 def units(problem: GemmProblem, config: Config, unrounded: str) -> str:
     """Return the text of the matrix units for the config's tiles: see `mma_units`.
 
-    `unrounded` names the sides of a product in tf32 that nothing has rounded.
+    Args:
+        problem: in fp16, bf16 or tf32.
+        config: unit, tiles, and fragments that are loaded ahead.
+        unrounded: "", "a", "b" or "ab": the sides of a product in tf32 that nothing has rounded.
     """
     blocks_m, blocks_n = config.blocks
     return render(

@@ -92,7 +92,10 @@ class Layout:
 def pack(tiles: Packing, layout: Layout, swizzled: bool = True) -> Launch:
     """Return the launch that packs an operand so that its tiles lie in memory like `layout`.
 
-    Not `swizzled`, they are for registers instead of local memory.
+    Args:
+        tiles: the operand and its workspace.
+        layout: how a tile lies in local memory.
+        swizzled: False: the tiles are for registers instead of local memory.
     """
     chunk = CHUNK_BYTES // layout.elem_bytes
 

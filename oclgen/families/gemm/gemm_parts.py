@@ -26,8 +26,12 @@ ALIGNED = (
 def operand(role: str, ld: int, batch_stride: int, name: str = "") -> tuple[Arg, Arg, Arg, Arg]:
     """Return a matrix argument: pointer, offset, row stride and batch stride, in elements.
 
-    With a `name` the strides may be replaced at launch as `ld_{name}` and `batch_{name}`, for
-    views whose rows or batch items lie apart.
+    Args:
+        role: of the buffer.
+        ld: distance of neighbouring rows.
+        batch_stride: distance of neighbouring batch items; 0 where they share the matrix.
+        name: if not "", the strides may be replaced at launch as `ld_{name}` and `batch_{name}`,
+            for views whose rows or batch items lie apart.
     """
     pointer, offset = buffer(role)
     return (
@@ -97,7 +101,11 @@ def product_args(
 ) -> tuple[Arg, ...]:
     """Return the arguments of a kernel that writes C or, where k is split, planes of it.
 
-    Slices of k are whole `multiple`s; `packed` replaces the matrices a or b.
+    Args:
+        problem: whose matrices they are.
+        split_k: slices of k.
+        multiple: slices but the last are whole multiples of it.
+        packed: replaces the matrices a or b, by role.
     """
     given = {"a": matrix(problem, "a"), "b": matrix(problem, "b"), **(packed or {})}
     inputs = (*given["a"], *given["b"])
@@ -109,12 +117,24 @@ def product_args(
 
 
 def slice_length(k: int, split_k: int, multiple: int) -> int:
-    """Return the steps of the reduction in each slice but the last."""
+    """Return the steps of the reduction in each slice but the last.
+
+    Args:
+        k: steps of the reduction.
+        split_k: slices.
+        multiple: the length is a multiple of it.
+    """
     return round_up(ceil_div(k, split_k), multiple)
 
 
 def empty_slice(k: int, split_k: int, multiple: int) -> str | None:
-    """Say with numbers that cutting k into slices of whole `multiple`s leaves one empty."""
+    """Say with numbers that cutting k into slices of whole `multiple`s leaves one empty.
+
+    Args:
+        k: steps of the reduction.
+        split_k: slices.
+        multiple: each slice but the last is a multiple of it.
+    """
     length = slice_length(k, split_k, multiple)
     if (split_k - 1) * length < k:
         return None

@@ -68,7 +68,13 @@ class Results(Generic[C]):
         return arguments + (f", RESIDUAL(out + {j})" if self._residual else "")
 
     def store(self, width: int, value: str, pointer: str) -> str:
-        """Return the statement that stores results."""
+        """Return the statement that stores results.
+
+        Args:
+            width: neighbouring results.
+            value: the vector of them.
+            pointer: where they are stored.
+        """
         if self.split:
             return f"{expressions.store(width, value, pointer)};"
         return f"STORE{width}(ACT({value}), {pointer});"
@@ -84,7 +90,13 @@ class Text(Results["gemm_register.Config"]):
         return f"LOAD1(pa{i} + {f'{u} * (long)ld_a' if self.problem.trans_a else u})"
 
     def load_b(self, j: int, u: int, guarded: bool) -> str:
-        """Return the load of a vector of columns from j on, u steps of k ahead."""
+        """Return the load of a vector of columns from j on, u steps of k ahead.
+
+        Args:
+            j: first column, of the work-item's.
+            u: steps of k behind the pointer.
+            guarded: whether columns from n on read as 0.
+        """
         vec, trans = self.config.vec_n, self.problem.trans_b
         if self.config.pack_b:
             return expressions.load(vec, f"pb + {u * self.config.item_n + j}")

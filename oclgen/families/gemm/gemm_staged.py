@@ -211,7 +211,13 @@ def shapes(problem: GemmProblem, limits: Limits) -> list[Shape]:
 
 
 def guess(problem: GemmProblem, shape: Shape, split_k: int) -> Config:
-    """Return the config with such tiles that has served best."""
+    """Return the config with such tiles that has served best.
+
+    Args:
+        problem: says which operands are transposed.
+        shape: tile and work-group.
+        split_k: slices of k.
+    """
     return Config(
         *shape, vec_m=4, vec_n=4, stage_a=True, stage_b=True,
         pad_a=0 if problem.trans_a else 4, pad_b=4 if problem.trans_b else 0,

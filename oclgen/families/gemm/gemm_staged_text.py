@@ -57,7 +57,15 @@ class Text:
         return f"n0 + {c * self.config.local_n * self.config.vec_n + x}"
 
     def operand(self, side: str, c: int, k: int | str, guarded: bool) -> str:
-        """Return the read of chunk c of an operand, at step k of the tile."""
+        """Return the read of chunk c of an operand, at step k of the tile.
+
+        Args:
+            side: "a" or "b".
+            c: chunk of the work-item's rows or columns.
+            k: step of the tile, or the text of one.
+            guarded: whether what lies outside of the matrix reads as 0, where it is read from
+                global memory.
+        """
         if side in self.sides:
             return self._local_read(side, c, k)
         return self._direct_read(side, c, f"p + {k}", guarded)
@@ -89,7 +97,15 @@ class Text:
         )
 
     def plus_terms(self, width: int, i: int, j: int, x: int, load: str = "LOAD") -> str:
-        """Return what is added to `width` results of row i, column x of chunk j."""
+        """Return what is added to `width` results of row i, column x of chunk j.
+
+        Args:
+            width: neighbouring results of a row.
+            i: row of the work-item.
+            j: chunk of its columns.
+            x: first column of the chunk.
+            load: macro, without its width, that reads the residual.
+        """
         residual = self.problem.residual and not self.split
         place = f"out + {self.column(j, x)}"
         return self._plus_bias(width, i, j, x) + plus_residual(residual, width, place, load)

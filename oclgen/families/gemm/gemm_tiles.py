@@ -18,7 +18,14 @@ def lies_along_k(problem: GemmProblem, role: str) -> bool:
 
 
 def tiles_of(problem: GemmProblem, role: str, tile: int, tile_k: int) -> Packing:
-    """Return operand a or b as [batch][tiles][steps of k][tile], stored as it was."""
+    """Return operand a or b as [batch][tiles][steps of k][tile], stored as it was.
+
+    Args:
+        problem: whose operand it is.
+        role: "a" or "b".
+        tile: rows of A, or columns of B, of a tile.
+        tile_k: steps of k of a tile.
+    """
     batch, extent = _batch(problem, role), _extent(problem, role)
     return Packing(
         f"packed_{role}", parts.matrix(problem, role), problem.dtype, lies_along_k(problem, role),
@@ -28,7 +35,13 @@ def tiles_of(problem: GemmProblem, role: str, tile: int, tile_k: int) -> Packing
 
 
 def panels_of(problem: GemmProblem, role: str, width: int) -> Packing:
-    """Return operand a or b in fp32 as [batch][panels][k][width]."""
+    """Return operand a or b in fp32 as [batch][panels][k][width].
+
+    Args:
+        problem: whose operand it is.
+        role: "a" or "b".
+        width: rows of A, or columns of B, of a panel.
+    """
     shared, extent = _is_shared(problem, role), _extent(problem, role)
     return Packing(
         f"packed_{role}", parts.matrix(problem, role), problem.dtype, lies_along_k(problem, role),

@@ -14,7 +14,13 @@ ITEMS_PER_UNIT = 256
 
 
 def tiles(problem: GemmProblem, tile_m: int, tile_n: int) -> int:
-    """Return the tiles of C, those of all batch items."""
+    """Return the tiles of C, those of all batch items.
+
+    Args:
+        problem: a product.
+        tile_m: rows of a tile.
+        tile_n: columns of a tile.
+    """
     return problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n)
 
 
@@ -26,9 +32,17 @@ def fill(
     step: int,
     groups: int = GROUPS_PER_UNIT,
 ) -> int:
-    """Return the power of two by which k has to be split for each compute unit to have `groups`.
+    """Return the power of two by which k has to be split for each compute unit to have work.
 
     It is less where slices of whole `step`s would leave one empty.
+
+    Args:
+        problem: a product; k is not split below 64 steps.
+        limits: of the device: its compute units.
+        tile_m: rows of a tile.
+        tile_n: columns of a tile.
+        step: slices but the last are whole multiples of it.
+        groups: work-groups that each compute unit should have.
     """
     wanted, split = max(groups, 1) * limits.compute_units, 1
     # three quarters of the units at work are better than planes
@@ -38,7 +52,13 @@ def fill(
 
 
 def none_empty(k: int, split: int, step: int) -> int:
-    """Return `split`, halved until each slice of k has steps: slices are whole `step`s."""
+    """Return `split`, halved until each slice of k has steps: slices are whole `step`s.
+
+    Args:
+        k: steps of the reduction.
+        split: slices that are wanted.
+        step: slices but the last are whole multiples of it.
+    """
     while empty_slice(k, split, step):
         split //= 2
     return split
@@ -55,6 +75,14 @@ def idleness(groups: int, work_items: int, limits: Limits) -> float:
     """Return the time over that of a full device, for `groups` work-groups on a GPU.
 
     Units wait for the last groups, and hide no latency with few work-items each.
+
+    Args:
+        groups: work-groups of the launch.
+        work_items: of each.
+        limits: of the GPU: its compute units.
+
+    Returns:
+        1 where the device is full; more otherwise.
     """
     rounds = ceil_div(groups, limits.compute_units)
     hidden = min(rounds * work_items / ITEMS_PER_UNIT, 1)

@@ -18,12 +18,15 @@ def epilogue(problem: Problem, results: str = "", split: bool = False) -> dict[s
 
     `term_parameters` is the text of the kernel's parameters of both, whose arguments are `terms`.
 
-    A residual may lie in the results' own memory: the work-item that stores a result is the
-    only one that reads what is added to it. With `results`, a pointer in the kernel, the text has
-    RESIDUAL(p), too: what lies as far behind the kernel's `residual` as p, the place of a result,
-    behind `results`.
-    Where the reduction is `split` the text has no bias, no residual and no activation: the launch
-    that adds the planes applies them.
+    A residual may lie in the results' own memory: the work-item that stores a result is the only
+    one that reads what is added to it.
+
+    Args:
+        problem: says which terms there are.
+        results: a pointer in the kernel, or "". With it the text has RESIDUAL(p), too: what lies as
+            far behind the kernel's `residual` as p, the place of a result, behind `results`.
+        split: whether the reduction is. Then the text has no bias, no residual and no activation:
+            the launch that adds the planes applies them.
     """
     if split:
         no_bias = "none" if isinstance(problem, GemmProblem) else False
@@ -41,7 +44,14 @@ def epilogue(problem: Problem, results: str = "", split: bool = False) -> dict[s
 
 
 def plus_residual(residual: bool, width: int, place: str, load: str = "LOAD") -> str:
-    """Return the text that adds `width` items of the residual to the results of that place."""
+    """Return the text that adds `width` items of the residual to the results of that place.
+
+    Args:
+        residual: whether there is one; else the text is empty.
+        width: neighbouring results.
+        place: pointer to the results.
+        load: macro, without its width, that reads them.
+    """
     return f" + {load}{width}(RESIDUAL({place}))" if residual else ""
 
 

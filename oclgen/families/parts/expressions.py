@@ -9,7 +9,13 @@ from oclgen.render import VECTOR_WIDTHS, vector
 
 
 def lane(value: str, width: int, at: int) -> str:
-    """Return one lane of a vector `value` of `width` lanes; of width 1 the value itself."""
+    """Return one lane of a vector `value` of `width` lanes; of width 1 the value itself.
+
+    Args:
+        value: name of the vector.
+        width: its lanes.
+        at: which lane, from 0 on.
+    """
     return value if width == 1 else f"{value}.s{at:x}"
 
 
@@ -25,7 +31,13 @@ def load(width: int, pointer: str) -> str:
 
 
 def store(width: int, value: str, pointer: str) -> str:
-    """Return what stores `width` neighbours in the type of their registers, with no semicolon."""
+    """Return what stores `width` neighbours in the type of their registers, with no semicolon.
+
+    Args:
+        width: neighbours, an OpenCL vector's width or 1.
+        value: what is stored.
+        pointer: to the first of them.
+    """
     return f"*({pointer}) = {value}" if width == 1 else f"vstore{width}({value}, 0, {pointer})"
 
 
@@ -35,12 +47,25 @@ def read_item(width: int, item: str) -> str:
 
 
 def write_item(width: int, value: str, item: str) -> str:
-    """Return what stores `width` neighbours in an array from this item of it on."""
+    """Return what stores `width` neighbours in an array from this item of it on.
+
+    Args:
+        width: neighbours, an OpenCL vector's width or 1.
+        value: what is stored.
+        item: the first of them, such as `array[3]`.
+    """
     return f"{item} = {value}" if width == 1 else f"vstore{width}({value}, 0, &{item})"
 
 
 def store_result(width: int, value: str, place: str, residual: bool) -> str:
-    """Return the statement that stores results; a residual is added, and ACT applied, here."""
+    """Return the statement that stores results; a residual is added, and ACT applied, here.
+
+    Args:
+        width: neighbouring results.
+        value: the sums.
+        place: pointer to the results.
+        residual: whether there is one.
+    """
     value = f"ACT({value}{plus_residual(residual, width, place)})" if residual else value
     return f"STORE{width}({value}, {place});"
 

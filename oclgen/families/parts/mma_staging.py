@@ -83,8 +83,12 @@ def staging(
 ) -> Staging:
     """Return the largest part of a tile that fits in `room` bytes; whole rows before whole blocks.
 
-    `tile`, `warp` and `block` are the rows and columns of the tile, of what a warp computes, and
-    of the smallest part of that.
+    Args:
+        tile: rows and columns of the tile.
+        warp: rows and columns of what a warp computes.
+        block: rows and columns of the smallest part of that.
+        result_bytes: of a staged result.
+        room: bytes of local memory; a part of one block must fit.
     """
     sizes = [(m, warp[1]) for m in _parts(warp[0], block[0])]
     sizes += [(block[0], n) for n in _parts(warp[1], block[1])]

@@ -36,13 +36,26 @@ def lane_of(side: str, lay: Layout) -> Lane:
 
 
 def moved(side: str, flip: int, add: int) -> str:
-    """Return a place of side a or b with bits of its swizzle flipped, and moved on."""
+    """Return a place of side a or b with bits of its swizzle flipped, and moved on.
+
+    Args:
+        side: variable of the kernel that holds the place, in bytes.
+        flip: bits to flip; 0: none.
+        add: bytes to add; 0: none.
+    """
     flipped = f"({side} ^ {flip})" if flip else side
     return f"{flipped} + {add}" if add else flipped
 
 
 def words(side: str, lay: Layout, i: int, q: int) -> str:
-    """Return the four words of fragment i at block q of k, each read on its own."""
+    """Return the four words of fragment i at block q of k, each read on its own.
+
+    Args:
+        side: "a" or "b".
+        lay: how the tile lies; its neighbours are rows or columns, of 4 bytes.
+        i: fragment along rows or columns.
+        q: block of k.
+    """
     parts = []
     for high in (0, 1):
         for low in (0, 1):
@@ -55,13 +68,26 @@ def words(side: str, lay: Layout, i: int, q: int) -> str:
 
 
 def transposed(side: str, lay: Layout, i: int, q: int) -> str:
-    """Return the place of fragment i at block q of k that `ldmatrix` transposes."""
+    """Return the place of fragment i at block q of k that `ldmatrix` transposes.
+
+    Args:
+        side: "a" or "b".
+        lay: how the tile lies; its neighbours are rows or columns, of 2 bytes.
+        i: fragment along rows or columns.
+        q: block of 16 steps of k.
+    """
     panel = 2 * i // 8 * lay.tile_k * PANEL_BYTES
     return moved(side, 2 * i % 8 * CHUNK_BYTES, panel + q * 16 * PANEL_BYTES)
 
 
 def offset(lay: Layout, block: int, q: int) -> int:
-    """Return how far wgmma's descriptor moves to a row and block of k, in units of 16 bytes."""
+    """Return how far wgmma's descriptor moves to a row and block of k, in units of 16 bytes.
+
+    Args:
+        lay: how the tile lies.
+        block: first row or column of the block.
+        q: block of k, of `K_BYTES`.
+    """
     if lay.along_k:
         return (block * lay.row_bytes + K_BYTES * q) // CHUNK_BYTES
     return (block // lay.panel * lay.tile_k * PANEL_BYTES + q * 16 * PANEL_BYTES) // CHUNK_BYTES

@@ -16,7 +16,14 @@ PACKED = "packed"
 
 
 def packed_elements(extent: int, k: int, tile: int, tile_k: int = 1) -> int:
-    """Return the elements of a matrix [extent, k] in whole tiles of `tile` x `tile_k`."""
+    """Return the elements of a matrix [extent, k] in whole tiles of `tile` x `tile_k`.
+
+    Args:
+        extent: rows.
+        k: steps of the reduction.
+        tile: rows of a tile.
+        tile_k: steps of k of a tile.
+    """
     return round_up(extent, tile) * round_up(k, tile_k)
 
 
@@ -68,9 +75,15 @@ class Packing:
         return (*buffer(self.workspace), Scalar(row), Scalar(self.batch_stride, "long"))
 
     def launch(self, text: LazyText, rows: int, steps: int, work_items: int = 1) -> Launch:
-        """Return the launch that fills the workspace, `rows` x `steps` of k per work-group.
+        """Return the launch that fills the workspace.
 
         The kernel has the workspace's name, and is told sizes and strides.
+
+        Args:
+            text: the OpenCL C.
+            rows: rows that a work-group packs.
+            steps: steps of k that a work-group packs.
+            work_items: of a work-group.
         """
         return self.launch_of(
             self.workspace, text, rows, steps, work_items,
@@ -87,7 +100,17 @@ class Packing:
         args: tuple[Arg, ...] = (),
         of_weights: bool = False,
     ) -> Launch:
-        """Return the same of a kernel with these arguments behind the source."""
+        """Return the same of a kernel of any name and arguments.
+
+        Args:
+            kernel: its name.
+            text: the OpenCL C.
+            rows: rows that a work-group packs.
+            steps: steps of k that a work-group packs.
+            work_items: of a work-group.
+            args: the kernel's arguments behind the source.
+            of_weights: what is packed are weights, which dispatch may keep packed.
+        """
         return Launch(
             text=text,
             kernel=kernel,
@@ -108,7 +131,16 @@ def sizes_of(packed: Iterable[Packing]) -> tuple[tuple[str, int], ...]:
 
 
 def lanes(role: str, dtype: str, batch: int, rows: int, cols: int, block: int) -> Packing:
-    """Return the packing of dense matrices [batch, rows, cols] whose rows become lanes."""
+    """Return the packing of dense matrices [batch, rows, cols] whose rows become lanes.
+
+    Args:
+        role: buffer of the matrices.
+        dtype: their storage.
+        batch: how many there are.
+        rows: of each.
+        cols: of each, contiguous.
+        block: rows that are packed together.
+    """
     return Packing(PACKED, buffer(role), dtype, True, batch, rows, cols, block)
 
 

@@ -145,7 +145,10 @@ def planes_space(problem: Problem, planes: int) -> tuple[tuple[str, int], ...]:
 def sum_planes(problem: ConvProblem, planes: int, slices: int = 1) -> Sum:
     """Return the sum of dense planes into the problem's dense output, act(sum + bias + residual).
 
-    `slices` work-items share the planes of an element.
+    Args:
+        problem: its bias, residual and activation are applied.
+        planes: planes of fp32, each as large as the output.
+        slices: work-items, a power of two, that share the planes of an element.
     """
     elements = prod(problem.buffers[problem.output])
     channels, per_channel = problem.out_channels, problem.out_h * problem.out_w
@@ -160,9 +163,16 @@ def sum_planes(problem: ConvProblem, planes: int, slices: int = 1) -> Sum:
 
 
 def sum_weights(p: ConvProblem, planes: int, padded: int, span: int) -> Sum:
-    """Return the sum of planes [out_channels, taps, padded] into w, whose strides a caller may
-    replace. A filter has `padded` depths or fewer, of which a work-group sums `span`.
-    """  # noqa: D205
+    """Return the sum of planes [out_channels, taps, padded] into w.
+
+    A caller may replace the strides of w.
+
+    Args:
+        p: a problem of direction "bwd_weights".
+        planes: planes of fp32.
+        padded: depths of a filter's tap in a plane, at least those that w has.
+        span: depths that a work-group sums.
+    """
     taps = p.kernel_h * p.kernel_w
     filters = Filters(taps, p.kernel_w, p.in_channels // p.groups, padded, span)
     shape, result = (1, p.out_channels, taps * padded), strided_weights(p)

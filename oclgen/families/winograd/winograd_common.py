@@ -160,6 +160,11 @@ def axis_function(name: str, matrix: Matrix, kind: str) -> str:
 
     Called for every column and then for every row of an in_tile x in_tile array, it transforms
     the whole tile; elements are `step` apart.
+
+    Args:
+        name: of the function.
+        matrix: of a transform, as exact fractions.
+        kind: type of an element: float or a vector of floats.
     """
     inputs = [f"x{i}" for i in range(len(matrix[0]))]
     outputs = [f"v[{i} * step]" for i in range(len(matrix))]
@@ -181,12 +186,21 @@ def input_launch(
     read: str = "IN_TILE",
     slice_t: int = 0,
 ) -> Launch:
-    """Return the launch that transforms `tiles` tiles of the source, the real ones and zeros.
+    """Return the launch that transforms tiles of the source, the real ones and zeros.
 
-    `axis` is the text of `input_axis`; `read` rows and columns of a tile are read from the source.
-    V, the buffer of that `role`, is [points, channels, tiles], or, in slices of `slice_t` tiles,
-    [slices, points, channels, slice_t]; of pixels, channels come last. A work-item takes `vec`
-    tiles of a channel, or of pixels channels of a tile; `local` are in a group, or about as many.
+    V is [points, channels, tiles], or in slices [slices, points, channels, slice_t]; of pixels,
+    channels come last.
+
+    Args:
+        dtype: storage of the source.
+        geo: sizes of images and tiles.
+        role: of the buffer of V.
+        axis: text of `input_axis`.
+        vec: tiles of a channel, or of pixels channels of a tile, that a work-item transforms.
+        local: work-items of a group, or about as many.
+        tiles: tiles to write, those that fill V up included.
+        read: rows and columns of a tile that are read from the source.
+        slice_t: tiles of a slice; 0: V is not cut.
     """
     shape: dict[str, Any]
     group = input_group(geo, vec, local)
@@ -293,8 +307,12 @@ def filter_launch(
 ) -> Launch:
     """Return the launch that writes U from w.
 
-    One work-item transforms `vec_k` filters of `channels_per_item` channels; `local_k` of them
-    are a group.
+    Args:
+        problem: a forward or backward-data convolution.
+        layout: how U lies.
+        vec_k: filters that a work-item transforms.
+        local_k: work-items of a group.
+        channels_per_item: channels that a work-item transforms.
     """
     geo = layout.geo
 
@@ -334,7 +352,13 @@ def no_points(geo: Geometry) -> str | None:
 
 @lru_cache(maxsize=4096)
 def product_why_not(text: str, product: GemmProblem, limits: Limits) -> str | None:
-    """Say why the variant of this text cannot do the product of all points, or None."""
+    """Say why the variant of this text cannot do the product of all points, or None.
+
+    Args:
+        text: family and config, as `Variant.to_text` writes them.
+        product: the batched product of all points.
+        limits: of the device.
+    """
     if reason := PRODUCT.why_not(text):
         return f"gemm={text!r}; it must be {reason}"
     variant = Variant.from_text(text)
@@ -350,5 +374,11 @@ def product_needs(text: str, product: GemmProblem) -> Needs:
 
 
 def input_group(geo: Geometry, vec: int, local: int) -> tuple[int, int]:
-    """Return the work-group of the transform of inputs: see `input_launch`."""
+    """Return the work-group of the transform of inputs: see `input_launch`.
+
+    Args:
+        geo: sizes of images and tiles.
+        vec: tiles of a channel, or of pixels channels of a tile, of a work-item.
+        local: work-items of a group.
+    """
     return pixels_group(geo.channels // vec, local) if geo.pixels else (local, 1)

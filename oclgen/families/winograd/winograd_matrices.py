@@ -89,6 +89,12 @@ def statements(matrix: Matrix, inputs: list[str], outputs: list[str], kind: str)
     Pairs of inputs that several rows share are computed once, into temporaries of type `kind`.
     Zeros cost nothing, ±1 no multiplication; everything else is written a * b + c, which the
     compiler may contract.
+
+    Args:
+        matrix: exact fractions.
+        inputs: names of variables, one for each column.
+        outputs: places, one for each row.
+        kind: type of the temporaries: float or a vector of floats.
     """
     terms = [{i: c for i, c in enumerate(row) if c} for row in matrix]
     names = list(inputs)

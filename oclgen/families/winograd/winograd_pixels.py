@@ -19,6 +19,11 @@ def conflict(geo: Geometry, vec: int, limits: Limits) -> str | None:
     """Say why pixels cannot be transformed in vectors of `vec` channels on such a device, or None.
 
     None where images lie as planes.
+
+    Args:
+        geo: sizes, and whether images lie as pixels; None is returned where they do not.
+        vec: channels of a vector.
+        limits: of the device.
     """
     if not geo.pixels:
         return None
@@ -32,7 +37,15 @@ def conflict(geo: Geometry, vec: int, limits: Limits) -> str | None:
 def output_launch(
     problem: ConvProblem, geo: Geometry, vec: int, local: int, *, tiles: int
 ) -> Launch:
-    """Return the launch that transforms M [points, `tiles`, filters] back to the target."""
+    """Return the launch that transforms M [points, `tiles`, filters] back to the target.
+
+    Args:
+        problem: its bias, residual and activation are applied.
+        geo: sizes of images and tiles.
+        vec: filters of a vector.
+        local: work-items of a group, or about as many.
+        tiles: tiles of M, those that fill it up included.
+    """
     group = common.pixels_group(geo.filters // vec, local)
 
     @LazyText
