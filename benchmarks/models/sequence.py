@@ -85,6 +85,13 @@ def read(network: nn.Module, text: Tensor) -> Tensor:
     return flat([out.logits, out.loss])
 
 
+def read_by_experts(network: Any, text: Tensor) -> Tensor:
+    """Return the same of a mixture of experts; float64 has no grouped product in torch."""
+    if network.dtype is torch.float64:
+        network.set_experts_implementation("eager")
+    return read(network, text)
+
+
 def writes(network: Any, twin: Any, device: torch.device) -> str:
     """Check that both continue texts, one of them padded, by the same words, with a cache.
 
@@ -114,5 +121,5 @@ CASES = (
     Case("lstm", lambda _: Recurrent(), lambda _: (torch.randn(24, 3, 64),)),
     Case("gpt2", gpt2, tokens, read, writes),
     Case("llama", llama, tokens, read, writes),
-    Case("mixtral", mixtral, tokens, read, writes),
+    Case("mixtral", mixtral, tokens, read_by_experts, writes),
 )
