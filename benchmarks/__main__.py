@@ -180,6 +180,40 @@ def table(problem: str, family: str, path: Path, device: str, only: tuple[str, .
 
 
 @main.command()
+@click.argument("path", type=PATH)
+@click.option("--device", default="0", help="Index or part of the name.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--problems", default=100, show_default=True)
+@click.option("--time-budget", default=inf, metavar="S", help="Begin nothing after S seconds.")
+def collect(path: Path, device: str, seed: int, problems: int, time_budget: float) -> None:
+    """Measure many variants of drawn problems, losers included, and append them to a table."""
+    from benchmarks.choice.collect import main as run
+
+    run(path, device, seed, problems, time_budget)
+
+
+@main.command()
+@click.argument("kind", type=click.Choice(("cpu", "gpu")))
+@click.argument("tables", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def fit(kind: str, tables: tuple[Path, ...]) -> None:
+    """Make the shipped model of a kind of device from tables, those kept here without any."""
+    from benchmarks.choice.evaluate import TABLES
+    from benchmarks.choice.fit import main as run
+
+    run(kind, tables or TABLES)
+
+
+@main.command()
+@click.argument("tables", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def choice(tables: tuple[Path, ...]) -> None:
+    """Print how near to the best known variants the model chooses, of what it has not seen."""
+    from benchmarks.choice.evaluate import TABLES
+    from benchmarks.choice.evaluate import main as run
+
+    run(tables or TABLES)
+
+
+@main.command()
 @click.option("--calls", default=10_000, show_default=True)
 @click.option("--device", default="ocl:0", show_default=True)
 def host_time(calls: int, device: str) -> None:

@@ -69,10 +69,11 @@ def drawn(seed: int, count: int, kind: str) -> list[GemmProblem]:
     are as frequent as all else; one product in four is batched.
     """
     largest = SIZES.get(kind, SIZES["cpu"])[-1]
-    return distinct("gemm", seed, count, partial(_any_product, largest))
+    return distinct("gemm", seed, count, partial(any_product, largest))
 
 
-def _any_product(largest: int, random: Random) -> GemmProblem | None:
+def any_product(largest: int, random: Random) -> GemmProblem | None:
+    """Return a product in fp32, sizes up to `largest`; None where what was drawn is too large."""
     m, n, k = (log_uniform(random, low, largest) for low in (1, SMALLEST, SMALLEST))
     if random.random() < 0.5:
         m, n, k = (-(-size // VECTOR) * VECTOR for size in (m, n, k))
