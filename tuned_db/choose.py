@@ -7,22 +7,22 @@ of this very device cannot serve, its problem's other measurements are read then
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from math import inf
 from operator import attrgetter
-from typing import Literal, Protocol
+from typing import Protocol
 
 from oclgen.families import TRANSFORMING, ConfigError, preferred, valid_configs
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
-from oclgen.measurement import Cache
-from oclgen.predictor.model import predict
+from oclgen.predictor.model import has_model, predict
 from oclgen.problem import Problem, ProblemError
 from oclgen.variant import Variant
+from tuned_db.choice import Choice, Rung, of_entry
 from tuned_db.database import DatabaseError
 from tuned_db.digests import digest_of
-from tuned_db.nearest import without_driver
+from tuned_db.nearest import NEAR, without_driver
 from tuned_db.plausible import why_implausible
 from tuned_db.pools import Entry, Pool
 from tuned_db.record import Record
@@ -37,14 +37,12 @@ GUESSES, NEIGHBOURS = 3, 8
 MARGIN = 2.0
 """A record of a problem hardly apart serves unless the model predicts this many times the best time
 for it: twice the model's usual error."""
-
-Rung = Literal["exact", "stale", "nearest", "architecture", "shipped", "guess", "default"]
-"""Where a choice comes from. `exact`: measured on this device and driver, with the kernels that are
-generated today; `stale`: on this device with another driver or other kernels; `nearest`: another
-problem on this device; `architecture`: a device of the same architecture; `shipped`: the records
-that come with the package; `guess`: a family's guess for such a problem on such a device;
-`default`: a family's `DEFAULT`, which is valid anywhere. What was not measured for a problem hardly
-apart is ranked by the model of `oclgen.predictor`, wherever it comes from."""
+TRUST = 1.25
+"""How much slower a winner of this device for a near problem may be predicted than what nobody
+measured, and still serve: many trials speak for it."""
+GUESSED, UNRELATED = NEAR, 1e6
+"""Where there is no model: the distance from which on a guess is preferred to a related device's
+record, and what is added to the distance of an unrelated device's."""
 
 
 class NoVariantError(LookupError):
@@ -67,42 +65,16 @@ class Winners(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The variant that serves a problem; it is valid for the problem and the device.
-
-    `ms` is the time measured for this very problem on this device, None where it was not;
-    `source_key` is the key of the problem whose record was used, empty for a `DEFAULT`. `verified`
-    is False where the record was imported or pulled and was not measured here since. `step` counts
-    the steps down the ladder. `cache` is cold where nothing on the same step was measured with warm
-    caches. `predicted_ms` is what the model expects, None where a measurement decided.
-    """
-
-    problem: Problem
-    variant: Variant
-    rung: Rung
-    ms: float | None
-    source_key: str
-    step: int
-    verified: bool = True
-    cache: Cache = "warm"
-    predicted_ms: float | None = None
-
-    @property
-    def source(self) -> str:
-        """The rung, and whether it rests on cold or unverified times: how people are told."""
-        cold = ", cold" if self.cache == "cold" else ""
-        return f"{self.rung}{cold}" if self.verified else f"{self.rung}{cold}, unverified"
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Option:
-    """A variant for a problem that was not measured here, and the time that the model predicts.
+    """A variant for a problem that was not measured here.
 
-    `entry` is the record that it comes from, None for a family's guess.
+    `cost` is the time in ms that the model predicts; without one the distance of the record's
+    problem, or `GUESSED` or `UNRELATED` and more. `entry` is the record that it comes from, None
+    for a family's guess.
     """
 
-    ms: float
+    cost: float
     rung: Rung
     variant: Variant
     entry: Entry | None
@@ -124,8 +96,8 @@ class Chooser:
         self._rejected: set[tuple[Problem, Variant]] = set()
         self._conv_error: float | None = None
         self._here: list[tuple[Rung, _Look, Pool]] = []
-        self._alike: list[tuple[Rung, Pool]] = []
         self._evidence: list[tuple[Rung, Pool]] = []
+        self._kin = Pool(())
         self.refresh()
 
     def choose(self, problem: Problem) -> Choice:
@@ -186,8 +158,8 @@ class Chooser:
             ("exact", self._runners_up, exact),
             ("stale", Pool.same, here),
         ]
-        self._alike = [("nearest", here), ("architecture", relatives), ("shipped", close)]
-        self._evidence = [("nearest", here), ("architecture", relatives), ("shipped", kin)]
+        self._evidence = [("nearest", here), ("architecture", relatives), ("shipped", close)]
+        self._kin = kin
         self._claimed = [e.problem for e in mine if not e.record.verified]
         self._memo = {}
 
@@ -244,45 +216,60 @@ class Chooser:
         for step, (rung, look, pool) in enumerate(self._here):
             valid = (entry for entry in look(pool, problem) if self._is_valid(problem, entry))
             for entry in _of_today(valid) if rung == "exact" else valid:
-                yield _choice(problem, rung, step, entry, ms=entry.record.ms)
+                yield of_entry(problem, rung, step, entry, ms=entry.record.ms)
         options = self._options(problem)
-        predicted = {option.variant: option.ms for option in options}
-        served = (option.ms for option in options if self._can_serve(problem, option))
-        bound = MARGIN * next(served, inf)
-        for step, (rung, pool) in enumerate(self._alike, len(self._here)):
+        costs = {option.variant: option.cost for option in options}
+        served = (option.cost for option in options if self._can_serve(problem, option))
+        bound = MARGIN * next(served, inf) if has_model(self.limits) else inf
+        for step, (rung, pool) in enumerate(self._evidence, len(self._here)):
             for entry in pool.alike(problem):
-                ms = predicted.get(entry.variant, inf)
-                if ms <= bound and self._is_valid(problem, entry):
-                    yield _choice(problem, rung, step, entry, predicted_ms=ms)
-        step = len(self._here) + len(self._alike)
+                cost = costs.get(entry.variant, inf)
+                if cost <= bound and self._is_valid(problem, entry):
+                    yield of_entry(problem, rung, step, entry, cost=cost)
+        step = len(self._here) + len(self._evidence)
         for option in options:
             if self._can_serve(problem, option):
+                rung, cost = option.rung, option.cost
                 if option.entry is not None:
-                    yield _choice(problem, option.rung, step, option.entry, predicted_ms=option.ms)
+                    yield of_entry(problem, rung, step, option.entry, cost=cost)
                 else:
-                    yield Choice(
-                        problem, option.variant, "guess", None, "", step, predicted_ms=option.ms
-                    )
+                    yield Choice(problem, option.variant, rung, None, "", step, cost=cost)
         for variant in self._defaults(problem):
             if self._may_serve(problem, variant):
                 yield Choice(problem, variant, "default", None, "", step + 1)
 
     def _options(self, problem: Problem) -> list[_Option]:
-        """Return records' variants and families' guesses, by predicted ms; not all are valid."""
-        found: dict[Variant, tuple[Rung, Entry | None]] = {}
+        """Return records' variants and families' guesses, the most promising first; some invalid.
+
+        Where there is no model for such devices, those of related devices come first, by distance,
+        and then guesses: other devices' records are of vectors and register files of their own, but
+        tell which family wins.
+        """
+        found: dict[Variant, _Option] = {}
         for rung, pool in self._evidence:
-            for entry in pool.nearest(problem, NEIGHBOURS):
-                found.setdefault(entry.variant, (rung, entry))
+            for apart, entry in pool.nearest(problem, NEIGHBOURS):
+                found.setdefault(entry.variant, _Option(apart, rung, entry.variant, entry))
+        others = [
+            _Option(UNRELATED + apart, "shipped", entry.variant, entry)
+            for apart, entry in self._kin.nearest(problem, NEIGHBOURS)
+        ]
+        winners = [option.variant.family for option in others]
         for family in preferred(problem, self.limits):
+            wins = winners.index(family.NAME) if family.NAME in winners else len(winners)
             for config in islice(valid_configs(family, problem, self.limits), GUESSES):
-                found.setdefault(Variant(family.NAME, config), ("guess", None))
+                variant = Variant(family.NAME, config)
+                found.setdefault(variant, _Option(GUESSED + wins, "guess", variant, None))
+        for option in others:
+            found.setdefault(option.variant, option)
         times = predict(problem, list(found), self.limits)
-        options = (
-            _Option(ms, rung, variant, entry)
-            for ms, (variant, (rung, entry)) in zip(times, found.items(), strict=True)
-            if ms < inf
-        )
-        return sorted(options, key=attrgetter("ms"))
+        options = list(found.values())
+        if times is not None:
+            options = [
+                replace(option, cost=ms / TRUST if _is_near(option) else ms)
+                for ms, option in zip(times, options, strict=True)
+                if ms < inf
+            ]
+        return sorted(options, key=attrgetter("cost"))
 
     def _can_serve(self, problem: Problem, option: _Option) -> bool:
         if option.entry is None:
@@ -336,30 +323,12 @@ def _of_today(entries: Iterable[Entry]) -> Iterator[Entry]:
             return
 
 
-def _choice(
-    problem: Problem,
-    rung: Rung,
-    step: int,
-    entry: Entry,
-    ms: float | None = None,
-    predicted_ms: float | None = None,
-) -> Choice:
-    """Return the choice of a record's variant, with what the record says of itself."""
-    record = entry.record
-    return Choice(
-        problem=problem,
-        variant=entry.variant,
-        rung=rung,
-        ms=ms,
-        source_key=record.problem,
-        step=step,
-        verified=record.verified,
-        cache=record.cache,
-        predicted_ms=predicted_ms,
-    )
-
-
 _Look = Callable[[Pool, Problem], list[Entry]]
+
+
+def _is_near(option: _Option) -> bool:
+    """Say whether an option won on this very device for a near problem; its cost is a distance."""
+    return option.rung == "nearest" and option.cost <= NEAR
 
 
 def _ms(choice: Choice) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from heapq import nsmallest
 from operator import itemgetter
 
 from oclgen.problem import Problem
@@ -43,13 +42,14 @@ class Pool:
         """Return the entries for this problem, whatever its epilogue, and those hardly apart."""
         return [entry for apart, entry in self._apart(problem) if apart <= ALIKE]
 
-    def nearest(self, problem: Problem, count: int) -> list[Entry]:
-        """Return the entries of `count` different variants for the nearest problems of its kind."""
-        found: dict[Variant, Entry] = {}
-        # neighbours often share a variant: four times as many yield enough different ones
-        for _, entry in nsmallest(4 * count, self._apart(problem), key=itemgetter(0)):
-            found.setdefault(entry.variant, entry)
-        return list(found.values())[:count]
+    def nearest(self, problem: Problem, count: int) -> list[tuple[float, Entry]]:
+        """Return distance and entry of `count` variants for the nearest problems of its kind."""
+        found: dict[Variant, tuple[float, Entry]] = {}
+        for apart, entry in self._apart(problem):
+            found.setdefault(entry.variant, (apart, entry))
+            if len(found) == count:
+                break
+        return list(found.values())
 
     def _apart(self, problem: Problem) -> list[tuple[float, Entry]]:
         entries = self._kinds.get(kind_of(problem), [])

@@ -80,19 +80,33 @@ _ARRAYS = ("feature", "threshold", "left", "right", "value", "roots")
 
 
 @cache
-def shipped(kind: str) -> Model:
-    """Return the model for a kind of device; what is neither CPU nor GPU counts as GPU."""
-    name = "cpu" if kind == "cpu" else "gpu"
-    with resources.files(__package__).joinpath(f"{name}.npz").open("rb") as file:
+def shipped(kind: str) -> Model | None:
+    """Return the model for a kind of device, None where none comes with the package.
+
+    What is neither CPU nor GPU counts as GPU.
+    """
+    path = resources.files(__package__).joinpath("cpu.npz" if kind == "cpu" else "gpu.npz")
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
         return Model.load(file)
 
 
-def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> list[float]:
+def has_model(limits: Limits) -> bool:
+    """Say whether there is a model for devices of this kind."""
+    return shipped(limits.kind) is not None
+
+
+def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> list[float] | None:
     """Return the predicted time of each variant in ms, infinite for those that cannot be planned.
 
-    The ratios of variants are what is predicted well; all may be wrong by a common factor.
+    The ratios of variants are what is predicted well; all may be wrong by a common factor. None is
+    returned where there is no model for such devices.
     """
-    model, shared = shipped(limits.kind), of_problem(problem, limits)
+    model = shipped(limits.kind)
+    if model is None:
+        return None
+    shared = of_problem(problem, limits)
     rows: list[list[float]] = []
     planned: list[int] = []
     for index, variant in enumerate(variants):
