@@ -214,6 +214,17 @@ def choice(tables: tuple[Path, ...]) -> None:
 
 
 @main.command()
+@click.argument("steps", nargs=-1, required=True, metavar="NETWORK,MODE,BATCH[,DTYPE]...")
+@click.option("--device", default=0, show_default=True, help="Index.")
+@click.option("--known", is_flag=True, help="With records and instructions.")
+def unknown(steps: tuple[str, ...], device: int, known: bool) -> None:
+    """Time networks on a device as if nobody knew it: resnet18,train,64 or vgg16,eval,8,bf16."""
+    from benchmarks.choice.unknown import main as run
+
+    run(steps, device, known)
+
+
+@main.command()
 @click.option("--calls", default=10_000, show_default=True)
 @click.option("--device", default="ocl:0", show_default=True)
 def host_time(calls: int, device: str) -> None:

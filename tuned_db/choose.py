@@ -40,9 +40,9 @@ for it: twice the model's usual error."""
 TRUST = 1.25
 """How much slower a winner of this device for a near problem may be predicted than what nobody
 measured, and still serve: many trials speak for it."""
-GUESSED, UNRELATED = NEAR, 1e6
-"""Where there is no model: the distance from which on a guess is preferred to a related device's
-record, and what is added to the distance of an unrelated device's."""
+GUESSED, UNRELATED = 1e3, 1e6
+"""Where there is no model: what is added to what a guess and an unrelated device's record cost, so
+that they come behind a related device's, whose cost is the distance of its problem."""
 
 
 class NoVariantError(LookupError):

@@ -2,9 +2,8 @@
 
     python -m benchmarks choice benchmarks/data/choice/*.jsonl.gz
 
-Each problem is left out in turn (in `FOLDS` parts), or each device; `chosen` is the best time over
-the time of what is chosen among the table's variants. The first variant of the ladder of records is
-the choice of before.
+Each problem is left out in turn, in `FOLDS` parts; the quality of a choice is the best time over
+the time of what is chosen among the table's variants.
 """
 
 from __future__ import annotations
