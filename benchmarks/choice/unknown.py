@@ -24,23 +24,20 @@ def main(steps: Sequence[str], device: int, is_known: bool) -> None:
     """Print the seconds of each first step, and the median of later ones in ms."""
     if not is_known:
         _hide(device)
-    import torch
-
     import ocl_backend  # noqa: F401 (registers the device)
     from benchmarks.tasks import networks
 
     for text in steps:
         name, mode, batch, *dtype = text.split(",")
         begin = time.perf_counter()
+        # a step ends when its result is at home
         step = networks.step(name, mode, int(batch), f"ocl:{device}", *(dtype or ["fp32"]))
         step()
         first = time.perf_counter() - begin
         times = []
         for _ in range(WARM_UP + STEPS):
-            torch.ocl.synchronize()
             begin = time.perf_counter()
             step()
-            torch.ocl.synchronize()
             times.append(time.perf_counter() - begin)
         print(
             f"{text}: first {first:.1f} s, then {1e3 * median(times[WARM_UP:]):.2f} ms", flush=True
