@@ -218,7 +218,7 @@ def choice(tables: tuple[Path, ...]) -> None:
 @click.option("--device", default=0, show_default=True, help="Index.")
 @click.option("--known", is_flag=True, help="With records and instructions.")
 def unknown(steps: tuple[str, ...], device: int, known: bool) -> None:
-    """Time networks on a device as if nobody knew it: resnet18,train,64 or vgg16,eval,8,bf16."""
+    """Time networks on a device as if it were unknown: resnet18,train,64 or vgg16,eval,8,bf16."""
     from benchmarks.choice.unknown import main as run
 
     run(steps, device, known)

@@ -38,7 +38,7 @@ MARGIN = 2.0
 """A record of a problem hardly apart serves unless the model predicts this many times the best time
 for it: twice the model's usual error."""
 TRUST = 1.25
-"""How much slower a winner of this device for a near problem may be predicted than what nobody
+"""How much slower a winner of this device for a near problem may be predicted than what was never
 measured, and still serve: many trials speak for it."""
 GUESSED, UNRELATED = 1e3, 1e6
 """Where there is no model: what is added to what a guess and an unrelated device's record cost, so

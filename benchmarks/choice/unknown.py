@@ -1,9 +1,9 @@
-"""Times networks on a device as if nobody knew it: without records and instructions of its own.
+"""Times networks on a device as if it were unknown: without records and instructions of its own.
 
     python -m benchmarks unknown resnet18,train,64 --device 0
 
 What is left is OpenCL C, the families' guesses and the model: what a user of another vendor's GPU
-meets. With `--known` the same steps run as they do for everybody.
+meets. With `--known` the same steps run with all that is known.
 """
 
 from __future__ import annotations

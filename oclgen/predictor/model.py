@@ -1,4 +1,4 @@
-"""The model that ranks variants for what nobody tuned; one file for each kind of device."""
+"""The model that ranks variants for problems without a record; one file for each kind of device."""
 
 from __future__ import annotations
 

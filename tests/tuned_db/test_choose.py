@@ -105,7 +105,6 @@ def test_every_rung_serves_where_the_ones_above_are_missing(shipped: list[Record
         ("nearest", with_item_m(8, near)),
         ("architecture", with_item_m(9, near, device=SIBLING)),
         ("shipped", with_item_m(10, near, device=SIBLING)),
-        ("shipped", with_item_m(11, device=COUSIN)),
     ]
     last_step = 0
     for start, (rung, want) in enumerate(ladder):
@@ -119,6 +118,17 @@ def test_every_rung_serves_where_the_ones_above_are_missing(shipped: list[Record
         last_step = got.step
     shipped[:] = [with_item_m(12, device=STRANGER)]
     assert chooser().choose(SQUARE).rung == "guess"
+
+
+def test_an_unrelated_devices_record_serves_where_the_model_expects_most_of_it(
+    monkeypatch: pytest.MonkeyPatch, shipped: list[Record]
+) -> None:
+    shipped[:] = [with_item_m(3, device=COUSIN)]
+    assert chooser().choose(SQUARE).rung == "guess"
+    expect(monkeypatch, {"gemm_register": 1.0})
+    monkeypatch.setattr(choose, "GUESSES", 0)
+    choice = chooser().choose(SQUARE)
+    assert (choice.rung, choice.variant.config.item_m) == ("shipped", 3)
 
 
 def test_of_two_problems_the_better_known_stands_higher(shipped: list[Record]) -> None:
