@@ -1,4 +1,4 @@
-"""The model that ranks variants without measurements: its trees, its files, and that it fits its tables."""
+"""The model that ranks unmeasured variants: its trees, its files, and that it fits its tables."""
 
 from __future__ import annotations
 
