@@ -180,6 +180,51 @@ def table(problem: str, family: str, path: Path, device: str, only: tuple[str, .
 
 
 @main.command()
+@click.argument("path", type=PATH)
+@click.option("--device", default="0", help="Index or part of the name.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--problems", default=100, show_default=True)
+@click.option("--time-budget", default=inf, metavar="S", help="Begin nothing after S seconds.")
+def collect(path: Path, device: str, seed: int, problems: int, time_budget: float) -> None:
+    """Measure many variants of drawn problems, losers included, and append them to a table."""
+    from benchmarks.choice.collect import main as run
+
+    run(path, device, seed, problems, time_budget)
+
+
+@main.command()
+@click.argument("kind", type=click.Choice(("cpu", "gpu")))
+@click.argument("tables", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def fit(kind: str, tables: tuple[Path, ...]) -> None:
+    """Make the shipped model of a kind of device from tables, those kept here without any."""
+    from benchmarks.choice.evaluate import TABLES
+    from benchmarks.choice.fit import main as run
+
+    run(kind, tables or TABLES)
+
+
+@main.command()
+@click.argument("tables", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def choice(tables: tuple[Path, ...]) -> None:
+    """Print how near to the best known variants the model chooses, of what it has not seen."""
+    from benchmarks.choice.evaluate import TABLES
+    from benchmarks.choice.evaluate import main as run
+
+    run(tables or TABLES)
+
+
+@main.command()
+@click.argument("steps", nargs=-1, required=True, metavar="NETWORK,MODE,BATCH[,DTYPE]...")
+@click.option("--device", default=0, show_default=True, help="Index.")
+@click.option("--known", is_flag=True, help="With records and instructions.")
+def unknown(steps: tuple[str, ...], device: int, known: bool) -> None:
+    """Time networks on a device as if it were unknown: resnet18,train,64 or vgg16,eval,8,bf16."""
+    from benchmarks.choice.unknown import main as run
+
+    run(steps, device, known)
+
+
+@main.command()
 @click.option("--calls", default=10_000, show_default=True)
 @click.option("--device", default="ocl:0", show_default=True)
 def host_time(calls: int, device: str) -> None:

@@ -3,7 +3,8 @@
 This package measures nothing and touches no device; `oclgen.measuring` and `search_spaces` do.
 """
 
-from tuned_db.choose import Choice, Chooser, NoVariantError
+from tuned_db.choice import Choice
+from tuned_db.choose import Chooser, NoVariantError
 from tuned_db.database import DatabaseError
 from tuned_db.exchange import ImportFileError, read_records, write_records
 from tuned_db.record import Record, RecordError

@@ -7,22 +7,24 @@ of this very device cannot serve, its problem's other measurements are read then
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import takewhile
+from dataclasses import dataclass, replace
+from itertools import islice, takewhile
 from math import inf
-from operator import itemgetter
-from typing import Literal, Protocol
+from operator import attrgetter
+from typing import Protocol
 
-from oclgen.families import TRANSFORMING, ConfigError, preferred
+from oclgen.families import TRANSFORMING, ConfigError, preferred, valid_configs
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
-from oclgen.measurement import Cache
+from oclgen.predictor.model import has_model, predict
 from oclgen.problem import Problem, ProblemError
 from oclgen.variant import Variant
+from tuned_db.choice import Choice, Rung, of_entry
 from tuned_db.database import DatabaseError
 from tuned_db.digests import digest_of
-from tuned_db.nearest import ALIKE, NEAR, distance, kind_of, without_driver
+from tuned_db.nearest import NEAR, without_driver
 from tuned_db.plausible import why_implausible
+from tuned_db.pools import Entry, Pool
 from tuned_db.record import Record
 from tuned_db.shipped import shipped_records
 
@@ -30,11 +32,17 @@ MOST_OUTDATED = 4
 """Measurements of other kernels than today's after which no further one is compared: each takes up
 to 10 ms, while a problem waits."""
 
-Rung = Literal["exact", "stale", "nearest", "architecture", "shipped", "default"]
-"""Where a choice comes from. `exact`: measured on this device and driver, with the kernels that are
-generated today; `stale`: on this device with another driver or other kernels; `nearest`: another
-shape on this device; `architecture`: a device of the same architecture; `shipped`: the records that
-come with the package; `default`: nothing is known, the family's `DEFAULT` serves."""
+GUESSES, NEIGHBOURS = 3, 8
+"""Variants that the model ranks: first guesses per family, and those of records of each origin."""
+MARGIN = 2.0
+"""A record of a problem hardly apart serves unless the model predicts this many times the best time
+for it: twice the model's usual error."""
+TRUST = 1.25
+"""How much slower a winner of this device for a near problem may be predicted than what was never
+measured, and still serve: many trials speak for it."""
+GUESSED, UNRELATED = 1e3, 1e6
+"""Where there is no model: what is added to what a guess and an unrelated device's record cost, so
+that they come behind a related device's, whose cost is the distance of its problem."""
 
 
 class NoVariantError(LookupError):
@@ -57,40 +65,19 @@ class Winners(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The variant that serves a problem; it is valid for the problem and the device.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Option:
+    """A variant for a problem that was not measured here.
 
-    `ms` is the time measured for this very problem on this device, None where it was not;
-    `source_key` is the key of the problem whose record was used, empty for a `DEFAULT`. `verified`
-    is False where the record was imported or pulled and was not measured here since. `step` counts
-    the steps down the ladder: a rung has several, for shapes farther and farther apart. `cache` is
-    cold where nothing on the same step was measured with warm caches.
+    `cost` is the time in ms that the model predicts; without one the distance of the record's
+    problem, or `GUESSED` or `UNRELATED` and more. `entry` is the record that it comes from, None
+    for a family's guess.
     """
 
-    problem: Problem
-    variant: Variant
+    cost: float
     rung: Rung
-    ms: float | None
-    source_key: str
-    step: int
-    verified: bool = True
-    cache: Cache = "warm"
-
-    @property
-    def source(self) -> str:
-        """The rung, and whether it rests on cold or unverified times: how people are told."""
-        cold = ", cold" if self.cache == "cold" else ""
-        return f"{self.rung}{cold}" if self.verified else f"{self.rung}{cold}, unverified"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Entry:
-    """A record whose texts were read."""
-
-    record: Record
-    problem: Problem
     variant: Variant
+    entry: Entry | None
 
 
 class Chooser:
@@ -108,7 +95,9 @@ class Chooser:
         self._claimed: list[Problem] = []
         self._rejected: set[tuple[Problem, Variant]] = set()
         self._conv_error: float | None = None
-        self._ladder: list[tuple[Rung, _Look, _Pool]] = []
+        self._here: list[tuple[Rung, _Look, Pool]] = []
+        self._evidence: list[tuple[Rung, Pool]] = []
+        self._kin = Pool(())
         self.refresh()
 
     def choose(self, problem: Problem) -> Choice:
@@ -131,7 +120,7 @@ class Chooser:
         Reads the winners anew: what was tuned a minute ago is a good start for the next shape.
         """
         self.refresh()
-        known = (choice for choice in self.candidates(problem) if choice.rung != "default")
+        known = (one for one in self.candidates(problem) if one.rung not in ("guess", "default"))
         return list(dict.fromkeys(choice.variant for choice in known))[:count]
 
     def reject(self, choice: Choice) -> Choice:
@@ -159,34 +148,22 @@ class Chooser:
         self.skipped = []
         mine = list(self._read(self._store.relatives(self.info) if self._store else ()))
         shipped = list(self._read(shipped_records()))
-        here = _Pool(e for e in mine if _same_device(e.record.device, self.info))
-        relatives = _Pool(mine)
-        close = _Pool(e for e in shipped if self._is_relative(e.record.device))
-        kin = _Pool(e for e in shipped if e.record.device.kind == self.info.kind)
-        exact = _Pool(e for e in mine if e.record.device == self.info)
-        self._ladder = [
-            ("exact", _Pool.same, exact),
+        here = Pool(e for e in mine if _same_device(e.record.device, self.info))
+        relatives = Pool(mine)
+        close = Pool(e for e in shipped if self._is_relative(e.record.device))
+        kin = Pool(e for e in shipped if e.record.device.kind == self.info.kind)
+        exact = Pool(e for e in mine if e.record.device == self.info)
+        self._here = [
+            ("exact", Pool.same, exact),
             ("exact", self._runners_up, exact),
-            ("stale", _Pool.same, here),
-            # this problem on a relative, before another one that happened to be tuned here
-            ("nearest", _ALIKE, here),
-            ("architecture", _ALIKE, relatives),
-            ("shipped", _ALIKE, close),
-            ("nearest", _NEAR, here),
-            ("architecture", _NEAR, relatives),
-            ("shipped", _NEAR, close),
-            ("shipped", _ALIKE, kin),
-            ("shipped", _NEAR, kin),
-            # one odd shape that was tuned here must not hide what the package knows
-            ("nearest", _FAR, here),
-            ("architecture", _FAR, relatives),
-            ("shipped", _FAR, close),
-            ("shipped", _FAR, kin),
+            ("stale", Pool.same, here),
         ]
+        self._evidence = [("nearest", here), ("architecture", relatives), ("shipped", close)]
+        self._kin = kin
         self._claimed = [e.problem for e in mine if not e.record.verified]
         self._memo = {}
 
-    def _runners_up(self, pool: _Pool, problem: Problem) -> list[_Entry]:
+    def _runners_up(self, pool: Pool, problem: Problem) -> list[Entry]:
         """Return what was measured beside the winners in `pool`, none where there is no winner."""
         if self._store is None or not pool.same(problem):
             return []
@@ -220,12 +197,12 @@ class Chooser:
         ]
         return min(claims, key=_ms, default=None)
 
-    def _read(self, records: Iterable[Record]) -> Iterator[_Entry]:
+    def _read(self, records: Iterable[Record]) -> Iterator[Entry]:
         for record in records:
             try:
                 problem = parse_key(record.problem)
                 if (reason := why_implausible(record, problem)) is None:
-                    yield _Entry(record, problem, record.variant)
+                    yield Entry(record, problem, record.variant)
                 else:
                     self.skipped.append(f"{record.problem}: {reason}")
             except (ConfigError, ProblemError) as error:
@@ -235,32 +212,79 @@ class Chooser:
         return device.architecture == self.info.architecture and device.kind == self.info.kind
 
     def candidates(self, problem: Problem) -> Iterator[Choice]:
-        """Yield every variant that can serve, best rung first."""
-        for step, (rung, look, pool) in enumerate(self._ladder):
+        """Yield every variant that can serve, best first: measured ones, then predicted ones."""
+        for step, (rung, look, pool) in enumerate(self._here):
             valid = (entry for entry in look(pool, problem) if self._is_valid(problem, entry))
             for entry in _of_today(valid) if rung == "exact" else valid:
-                record = entry.record
-                ms = record.ms if rung in ("exact", "stale") else None
-                yield Choice(
-                    problem,
-                    entry.variant,
-                    rung,
-                    ms,
-                    record.problem,
-                    step,
-                    record.verified,
-                    record.cache,
-                )
+                yield of_entry(problem, rung, step, entry, ms=entry.record.ms)
+        options = self._options(problem)
+        costs = {option.variant: option.cost for option in options}
+        served = (option.cost for option in options if self._can_serve(problem, option))
+        bound = MARGIN * next(served, inf) if has_model(self.limits) else inf
+        for step, (rung, pool) in enumerate(self._evidence, len(self._here)):
+            for entry in pool.alike(problem):
+                cost = costs.get(entry.variant, inf)
+                if cost <= bound and self._is_valid(problem, entry):
+                    yield of_entry(problem, rung, step, entry, cost=cost)
+        step = len(self._here) + len(self._evidence)
+        for option in options:
+            if self._can_serve(problem, option):
+                rung, cost = option.rung, option.cost
+                if option.entry is not None:
+                    yield of_entry(problem, rung, step, option.entry, cost=cost)
+                else:
+                    yield Choice(problem, option.variant, rung, None, "", step, cost=cost)
         for variant in self._defaults(problem):
-            if self._is_close_enough(problem, variant.family, None) and self._fits(
-                problem, variant
-            ):
-                yield Choice(problem, variant, "default", None, "", len(self._ladder))
+            if self._may_serve(problem, variant):
+                yield Choice(problem, variant, "default", None, "", step + 1)
+
+    def _options(self, problem: Problem) -> list[_Option]:
+        """Return records' variants and families' guesses, the most promising first; some invalid.
+
+        Where there is no model for such devices, those of related devices come first, by distance,
+        and then guesses: other devices' records are of vectors and register files of their own, but
+        tell which family wins.
+        """
+        found: dict[Variant, _Option] = {}
+        for rung, pool in self._evidence:
+            for apart, entry in pool.nearest(problem, NEIGHBOURS):
+                found.setdefault(entry.variant, _Option(apart, rung, entry.variant, entry))
+        others = [
+            _Option(UNRELATED + apart, "shipped", entry.variant, entry)
+            for apart, entry in self._kin.nearest(problem, NEIGHBOURS)
+        ]
+        winners = [option.variant.family for option in others]
+        for family in preferred(problem, self.limits):
+            wins = winners.index(family.NAME) if family.NAME in winners else len(winners)
+            for config in islice(valid_configs(family, problem, self.limits), GUESSES):
+                variant = Variant(family.NAME, config)
+                found.setdefault(variant, _Option(GUESSED + wins, "guess", variant, None))
+        for option in others:
+            found.setdefault(option.variant, option)
+        times = predict(problem, list(found), self.limits)
+        options = list(found.values())
+        if times is not None:
+            options = [
+                replace(option, cost=ms / TRUST if _is_near(option) else ms)
+                for ms, option in zip(times, options, strict=True)
+                if ms < inf
+            ]
+        return sorted(options, key=attrgetter("cost"))
+
+    def _can_serve(self, problem: Problem, option: _Option) -> bool:
+        if option.entry is None:
+            return self._may_serve(problem, option.variant)
+        return self._is_valid(problem, option.entry)
 
     def _defaults(self, problem: Problem) -> list[Variant]:
         return [Variant(one.NAME, one.DEFAULT) for one in preferred(problem, self.limits)]
 
-    def _is_valid(self, problem: Problem, entry: _Entry) -> bool:
+    def _may_serve(self, problem: Problem, variant: Variant) -> bool:
+        """Say whether a variant can serve about which nothing is recorded."""
+        is_close_enough = self._is_close_enough(problem, variant.family, None)
+        return is_close_enough and self._fits(problem, variant)
+
+    def _is_valid(self, problem: Problem, entry: Entry) -> bool:
         record = entry.record
         is_close_enough = self._is_close_enough(problem, record.family, record.error)
         return is_close_enough and self._fits(problem, entry.variant)
@@ -283,7 +307,7 @@ class Chooser:
         return f"nothing computes {problem.key()} on {self.info.name}: {why}"
 
 
-def _of_today(entries: Iterable[_Entry]) -> Iterator[_Entry]:
+def _of_today(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Yield those that were measured with today's kernels, until `MOST_OUTDATED` were not.
 
     A digest is taken of what would serve, one by one; an entry without digest costs none.
@@ -299,45 +323,12 @@ def _of_today(entries: Iterable[_Entry]) -> Iterator[_Entry]:
             return
 
 
-class _Pool:
-    """Entries by problem and by kind of problem: warm ones first, of these those with a digest, of
-    these faster ones. Whether kernels are today's is not asked here: a pool may hold thousands.
-    """  # noqa: D205
-
-    def __init__(self, entries: Iterable[_Entry]) -> None:
-        self._same: dict[Problem, list[_Entry]] = {}
-        self._kinds: dict[tuple[object, ...], list[_Entry]] = {}
-        for entry in sorted(entries, key=_freshness):
-            self._same.setdefault(entry.problem, []).append(entry)
-            self._kinds.setdefault(kind_of(entry.problem), []).append(entry)
-
-    def same(self, problem: Problem) -> list[_Entry]:
-        """Return the entries for exactly this problem."""
-        return self._same.get(problem, [])
-
-    def apart(self, beyond: float, most: float, problem: Problem) -> list[_Entry]:
-        """Return the entries whose problems are so far from this one, nearest first."""
-        entries = self._kinds.get(kind_of(problem), [])
-        distances = [(distance(entry.problem, problem), entry) for entry in entries]
-        reached = [pair for pair in distances if beyond < pair[0] <= most]
-        return [entry for _, entry in sorted(reached, key=itemgetter(0))]
+_Look = Callable[[Pool, Problem], list[Entry]]
 
 
-_Look = Callable[[_Pool, Problem], list[_Entry]]
-
-
-def _within(beyond: float, most: float) -> _Look:
-    return lambda pool, problem: pool.apart(beyond, most, problem)
-
-
-_ALIKE, _NEAR, _FAR = _within(-1.0, ALIKE), _within(ALIKE, NEAR), _within(NEAR, inf)
-"""The entries for a problem, whatever its epilogue, and those hardly apart; for similar ones; and
-for others of its kind."""
-
-
-def _freshness(entry: _Entry) -> tuple[bool, bool, float]:
-    record = entry.record
-    return (record.cache == "cold", record.digest is None, record.ms)
+def _is_near(option: _Option) -> bool:
+    """Say whether an option won on this very device for a near problem; its cost is a distance."""
+    return option.rung == "nearest" and option.cost <= NEAR
 
 
 def _ms(choice: Choice) -> float:

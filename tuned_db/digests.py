@@ -37,8 +37,7 @@ gets no digest, serves as `stale`, and is tried again. A family whose text chang
 `python -m tests.oclgen.plan_texts --against tests/oclgen/plan_texts.json` names it.
 """
 CHANGED_KERNELS = frozenset({"sum_planes"})
-"""Kernels of several families whose text changed likewise: of a family, plans without it are as they
-were."""
+"""Kernels that several families launch and whose text changed: plans without them are unchanged."""
 
 
 @lru_cache(maxsize=16384)
@@ -84,7 +83,9 @@ def late_digest(generator: str, problem: str, family: str, config: str) -> str |
 
     Args:
         generator: number of the generator that measured.
-        problem, family, config: texts of the record; None is returned where no family reads them.
+        problem: the record's key.
+        family: the record's family.
+        config: its config as JSON. Where no family reads these texts, None is returned.
     """
     try:
         known = parse_key(problem), Variant.from_values(family, json_object(config))

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from oclgen.measurement import Measurement
 from oclgen.problem import Problem
 from oclgen.variant import Variant
-from tuned_db.choose import Choice, Chooser, NoVariantError
+from tuned_db.choice import Choice
+from tuned_db.choose import Chooser, NoVariantError
 from tuned_db.store import DeviceStore
 
 Measure = Callable[[Problem, Variant], Measurement]

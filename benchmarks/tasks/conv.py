@@ -176,10 +176,17 @@ def drawn(seed: int, count: int, kind: str) -> list[ConvProblem]:
         count: layers.
         kind: "cpu" or "gpu": how many images and operations a layer has.
     """
-    return distinct("conv", seed, count, partial(_any_layer, BATCH[kind], MOST_FLOPS[kind]))
+    return distinct("conv", seed, count, partial(any_layer, BATCH[kind], MOST_FLOPS[kind]))
 
 
-def _any_layer(most_images: int, most_flops: float, random: Random) -> ConvProblem | None:
+def any_layer(most_images: int, most_flops: float, random: Random) -> ConvProblem | None:
+    """Return a forward layer, None where what was drawn is too large.
+
+    Args:
+        most_images: of a batch.
+        most_flops: of the layer.
+        random: what draws.
+    """
     channels, out = _any_channels(random), _any_channels(random)
     shape = random.choices(("dense", "depthwise", "grouped", "first"), (70, 18, 6, 6))[0]
     groups, images = 1, IMAGES

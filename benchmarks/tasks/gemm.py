@@ -74,10 +74,11 @@ def drawn(seed: int, count: int, kind: str) -> list[GemmProblem]:
         kind: "cpu" or "gpu": how large they are.
     """
     largest = SIZES.get(kind, SIZES["cpu"])[-1]
-    return distinct("gemm", seed, count, partial(_any_product, largest))
+    return distinct("gemm", seed, count, partial(any_product, largest))
 
 
-def _any_product(largest: int, random: Random) -> GemmProblem | None:
+def any_product(largest: int, random: Random) -> GemmProblem | None:
+    """Return a product in fp32, sizes up to `largest`; None where what was drawn is too large."""
     m, n, k = (log_uniform(random, low, largest) for low in (1, SMALLEST, SMALLEST))
     if random.random() < 0.5:
         m, n, k = (-(-size // VECTOR) * VECTOR for size in (m, n, k))

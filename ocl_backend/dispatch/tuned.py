@@ -204,7 +204,7 @@ def tuned_call(
 
 
 def better_known(device: int, first: Known, second: Known) -> Known:
-    """Return the problem that a higher step of the ladder serves: `first` if both are as good.
+    """Return the problem that is served by what is known better: `first` if both are as good.
 
     Of two that compute the same, such as a convolution in two layouts, this is the one that was
     tuned. `second` is returned if no family serves `first`.
@@ -216,10 +216,10 @@ def better_known(device: int, first: Known, second: Known) -> Known:
             serves `first`.
     """
     try:
-        steps = [chooser(device).choose(one).step for one in (first, second)]
+        orders = [chooser(device).choose(one).order for one in (first, second)]
     except NoVariantError:
         return second
-    return first if steps[0] <= steps[1] else second
+    return first if orders[0] <= orders[1] else second
 
 
 def reload_tuned() -> None:

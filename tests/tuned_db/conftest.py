@@ -26,6 +26,12 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
 
 
 @pytest.fixture
+def alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that expects the same time of everything: records come first, nearest ones first."""
+    monkeypatch.setattr(choose, "predict", lambda _, variants, __: [1.0] * len(variants))
+
+
+@pytest.fixture
 def shelf(tmp_path: Path) -> Store:
     """The database that a service serves."""
     return open_store(tmp_path / "served.sqlite")

@@ -36,11 +36,12 @@ def winner(store: Store) -> tuple[int, float, bool]:
     return incumbent[0].config.item_m, known.ms, known.verified
 
 
+@pytest.mark.usefixtures("alike")
 def test_a_claim_serves_at_once_and_is_told_apart(store: Store) -> None:
     store.merge([claim(2, 1.0)])
     choice = Chooser(store, INFO, LIMITS).choose(SQUARE)
     assert (choice.rung, choice.verified, choice.source) == ("exact", False, "exact, unverified")
-    near = Chooser(store, INFO, LIMITS).choose(GemmProblem(64, 64, 128))
+    near = Chooser(store, INFO, LIMITS).choose(GemmProblem(64, 64, 65))
     assert near.source == "nearest, unverified"
     assert Chooser(store, INFO, LIMITS).unverified() == [choice]
 

@@ -1,0 +1,66 @@
+"""Measures tables for the model of the choice: many variants of problems that a seed draws.
+
+A time is the least of its samples, which other work on the machine touches least.
+
+python -m benchmarks collect TABLE.jsonl.gz --device 0 --problems 100 --time-budget 600
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+
+from rich.progress import track
+
+from benchmarks.choice.draw import problems, variants
+from benchmarks.choice.table import Head, Row, append
+from oclgen.keys import parse_key
+from oclgen.measuring import peak
+from oclgen.measuring.worker import Worker
+from oclgen.opencl.device import Device, select
+from oclgen.problem import Problem
+from oclgen.variant import Variant
+from tuned_db.shipped import shipped_records
+
+AHEAD = 2
+"""Variants that are built ahead, per process that builds."""
+
+
+def main(path: Path, device: str, seed: int, count: int, seconds: float) -> None:
+    """Measure variants of `count` problems, and append them to the table, a problem at a time."""
+    target, ends = select(device), time.monotonic() + seconds
+    level = peak.measure(target)
+    head = Head.of(target.info, target.limits, level.gflops, level.gbytes)
+    known = [
+        (parse_key(one.problem), one.variant)
+        for one in shipped_records()
+        if one.device.kind == target.info.kind
+    ]
+    with Worker(target.index, target.info) as worker:
+        for problem in track(problems(seed, count, target.limits), "measuring"):
+            if time.monotonic() >= ends:
+                break
+            append(path, head, list(_rows(worker, target, problem, known, ends)))
+
+
+def _rows(
+    worker: Worker,
+    device: Device,
+    problem: Problem,
+    known: list[tuple[Problem, Variant]],
+    ends: float,
+) -> Iterator[Row]:
+    order = variants(problem, device.limits, known, seed=0)
+    begun, best = 0, inf
+    for done, variant in enumerate(order):
+        while begun < min(len(order), done + AHEAD * worker.builders):
+            worker.build_ahead(problem, order[begun])
+            begun += 1
+        measured = worker.measure(problem, variant, best)
+        ms = min(measured.samples, default=inf) if measured.ok else inf
+        best = min(best, ms)
+        yield Row(problem.key(), variant.family, variant.values(), ms, measured.invalidity)
+        if time.monotonic() >= ends:
+            break

@@ -1,0 +1,107 @@
+"""How well variants are chosen for problems that the model has not seen, on measured tables.
+
+    python -m benchmarks choice benchmarks/data/choice/*.jsonl.gz
+
+Each problem is left out in turn, in `FOLDS` parts; the quality of a choice is the best time over
+the time of what is chosen among the table's variants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.choice.cases import Case, cases_of
+from benchmarks.choice.fit import fit
+from oclgen.predictor.model import Model
+
+TABLES = sorted((Path(__file__).parents[1] / "data/choice").glob("*.jsonl.gz"))
+"""The tables that the shipped models are made of."""
+FOLDS = 5
+INSTRUCTIONS = ("async", "mma", "tma")
+"""In the names of families that ask for more than OpenCL C."""
+Scores = NDArray[np.float32]
+"""A number for each variant of a case; the least is chosen."""
+
+
+def left_out(cases: Sequence[Case], group: Callable[[int, Case], object]) -> list[Scores]:
+    """Return predictions for each case by a model of the cases of all other groups."""
+    groups = [group(index, case) for index, case in enumerate(cases)]
+    models = {
+        each: fit([case for case, other in zip(cases, groups, strict=True) if other != each])
+        for each in dict.fromkeys(groups)
+    }
+    return [_excess(models[each], case) for each, case in zip(groups, cases, strict=True)]
+
+
+def _excess(model: Model, case: Case) -> Scores:
+    rows = [model.row(v, f) for v, f in zip(case.variants, case.features, strict=True)]
+    return model.excess(rows)
+
+
+def quality(case: Case, scores: Scores, raced: int = 1) -> float:
+    """Return the best time over that of the fastest of the `raced` variants of least score."""
+    order = np.argsort(scores, kind="stable")[:raced]
+    return float(case.ms.min() / case.ms[order].min())
+
+
+def plain(case: Case) -> Case:
+    """Return a case without variants that need instructions beyond OpenCL C."""
+    keep = [
+        index
+        for index, variant in enumerate(case.variants)
+        if not any(word in variant.to_text() for word in INSTRUCTIONS)
+    ]
+    return replace(
+        case,
+        variants=tuple(case.variants[i] for i in keep),
+        ms=case.ms[keep],
+        features=tuple(case.features[i] for i in keep),
+    )
+
+
+def mean_quality(model: Model, cases: Sequence[Case]) -> float:
+    """Return the geometric mean of `quality` over cases that the model may have seen."""
+    return geometric_mean([quality(case, _excess(model, case)) for case in cases])
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of positive numbers."""
+    return float(np.exp(np.mean(np.log(values))))
+
+
+def main(paths: Sequence[Path]) -> None:
+    """Print the table."""
+    cases = [case for path in paths for case in cases_of(path)]
+    devices = dict.fromkeys((case.head.device.name, case.head.device.runtime) for case in cases)
+    table = Table("device", "left out", "problems", "raced", "mean", "worst tenth", "worst")
+    for name, runtime in devices:
+        own = [c for c in cases if (c.head.device.name, c.head.device.runtime) == (name, runtime)]
+        kinds = {"": own}
+        if own[0].kind == "gpu":
+            alone = [plain(case) for case in own]
+            kinds["OpenCL C alone"] = [case for case in alone if len(case.ms) > 1]
+        for label, chosen in kinds.items():
+            _add(table, f"{name} {label}".strip(), "shapes", chosen, left_out(chosen, _fold))
+    Console(width=120).print(table)
+
+
+def _fold(index: int, case: Case) -> object:
+    return index % FOLDS
+
+
+def _add(
+    table: Table, name: str, what: str, cases: Sequence[Case], scores: Sequence[Scores]
+) -> None:
+    for raced in (1, 2, 3):
+        found = [quality(case, each, raced) for case, each in zip(cases, scores, strict=True)]
+        table.add_row(
+            name, what, str(len(found)), str(raced),
+            f"{geometric_mean(found):.3f}", f"{np.quantile(found, 0.1):.2f}", f"{min(found):.2f}",
+        )  # fmt: skip

@@ -1,0 +1,95 @@
+"""Makes the model of a kind of device from measured tables.
+
+    python -m benchmarks fit gpu benchmarks/data/choice/*.jsonl.gz
+
+It needs scikit-learn (`pip install 'oclgen[examples]'`); what it writes needs numpy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import GradientBoostingRegressor
+
+import oclgen.predictor
+from benchmarks.choice.cases import Case, cases_of
+from oclgen.predictor.forest import Forest
+from oclgen.predictor.model import Model
+
+TREES, LEAVES, DEEPEST, LEARNING_RATE = 250, 24, 9, 0.08
+LEAST_IN_LEAF, FEATURES, SAMPLES = 6, 0.35, 0.7
+"""Fewest measurements of a leaf, and the parts of features and measurements that a tree sees."""
+FOLDER = Path(oclgen.predictor.__file__).parent
+
+
+def fit(cases: Sequence[Case], seed: int = 0) -> Model:
+    """Return the model that predicts best how the variants of these problems compare.
+
+    What is near its problem's best counts most: that is what has to be told apart.
+    """
+    names = tuple(sorted({name for case in cases for each in case.features for name in each}))
+    families = tuple(sorted({one.family for case in cases for one in case.variants}))
+    empty = Model(names, families, NOTHING)
+    rows = np.array(
+        [
+            empty.row(variant, each)
+            for case in cases
+            for variant, each in zip(case.variants, case.features, strict=True)
+        ],
+        dtype=np.float32,
+    )
+    excess = np.concatenate([np.log2(case.ms / case.roofline_ms) for case in cases])
+    weights = np.concatenate([case.ms.min() / case.ms for case in cases])
+    trees = GradientBoostingRegressor(
+        n_estimators=TREES, learning_rate=LEARNING_RATE, max_leaf_nodes=LEAVES, max_depth=DEEPEST,
+        min_samples_leaf=LEAST_IN_LEAF, max_features=FEATURES, subsample=SAMPLES,
+        random_state=seed,
+    )  # fmt: skip
+    trees.fit(rows, excess, sample_weight=np.sqrt(weights))
+    return Model(names, families, _forest(trees))
+
+
+def _forest(trees: GradientBoostingRegressor) -> Forest:
+    parts = [tree.tree_ for tree in trees.estimators_.ravel()]
+    roots = np.cumsum([0, *(part.node_count for part in parts[:-1])])
+    own = np.concatenate(
+        [root + np.arange(p.node_count) for root, p in zip(roots, parts, strict=True)]
+    )
+
+    def children(side: str) -> NDArray[np.int32]:
+        found = [
+            np.where(getattr(p, side) >= 0, root + getattr(p, side), -1)
+            for root, p in zip(roots, parts, strict=True)
+        ]
+        joined = np.concatenate(found)
+        return np.where(joined >= 0, joined, own).astype(np.int32)
+
+    return Forest(
+        feature=np.concatenate([np.maximum(p.feature, 0) for p in parts]).astype(np.int16),
+        threshold=np.concatenate([p.threshold for p in parts]).astype(np.float32),
+        left=children("children_left"),
+        right=children("children_right"),
+        value=(LEARNING_RATE * np.concatenate([p.value.ravel() for p in parts])).astype(np.float32),
+        roots=roots.astype(np.int32),
+        base=float(trees.init_.constant_.ravel()[0]),
+        depth=max(p.max_depth for p in parts),
+    )
+
+
+_NO_INDEX, _NO_NUMBER = np.zeros(0, np.int32), np.zeros(0, np.float32)
+NOTHING = Forest(
+    np.zeros(0, np.int16), _NO_NUMBER, _NO_INDEX, _NO_INDEX, _NO_NUMBER, _NO_INDEX, 0.0, 0
+)
+"""What predicts nothing: the names of columns are known before there are trees."""
+
+
+def main(kind: str, tables: Sequence[Path]) -> None:
+    """Write the model of a kind of device from the tables of such devices."""
+    cases = [case for table in tables for case in cases_of(table) if case.kind == kind]
+    path = FOLDER / f"{kind}.npz"
+    with path.open("wb") as file:
+        fit(cases).save(file)
+    print(f"{path}: {sum(len(case.ms) for case in cases)} measurements of {len(cases)} problems")

@@ -1,0 +1,196 @@
+"""What a time depends on, as numbers: of the problem, of the variant, and of its plan on a device.
+
+Sizes are logarithms to base 2, so that a factor is a difference. What a family does not have is
+missing, not zero. Nothing here is measured, and no text of a kernel is rendered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, log2, prod
+
+from oclgen.limits import Limits
+from oclgen.plan import WORK_ITEMS_PER_UNIT, Launch, Plan, ceil_div
+from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem
+from oclgen.variant import Variant
+
+Features = dict[str, float]
+GROUPS_PER_UNIT = 32
+"""Work-groups that a compute unit of a GPU holds at once, however small they are."""
+SMALLEST = 1e-9
+"""What stands for zero in a logarithm."""
+ALIGNED = 8
+"""Items of a row that vectors load at once: other sizes leave edges."""
+
+
+def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
+    """Return what the variant and its plan add to `of_problem`, by name.
+
+    Raises:
+        Exception: whatever a family raises for a config that is not valid.
+    """
+    plan, values = variant.plan(problem), parameters_of(variant)
+    return {
+        **{f"config {name}": _number(value) for name, value in values.items()},
+        **_of_plan(problem, plan, limits),
+        **_of_tiles(product_of(problem), values, _main(plan), limits),
+    }
+
+
+def of_problem(problem: Problem, limits: Limits) -> Features:
+    """Return what the problem alone tells, once for all of its variants."""
+    m, n, k, batch = product_of(problem)
+    units = limits.compute_units
+    shared = {
+        "m": _log(m), "n": _log(n), "k": _log(k), "batch": _log(batch),
+        "results of a unit": _log(m * n * batch / units),
+        "operations of a unit": _log(problem.flops / units),
+        "bytes of a unit": _log(problem.bytes / units),
+        "operations per byte": _log(problem.flops / problem.bytes),
+        "bytes of an item": float(DTYPES[problem.dtype]),
+        "is tf32": float(problem.dtype == "tf32"),
+        "is product": float(isinstance(problem, GemmProblem)),
+        "units": _log(units),
+        "vector width": _log(limits.native_float_width),
+    }  # fmt: skip
+    return shared | (
+        _of_product(problem) if isinstance(problem, GemmProblem) else _of_conv(problem)
+    )
+
+
+def product_of(problem: Problem) -> tuple[float, float, float, int]:
+    """Return m, n, k and the batch of the product that a problem is, or is made of implicitly.
+
+    k of a strided gradient of the data is the mean over its phases, no whole number.
+    """
+    if isinstance(problem, GemmProblem):
+        return problem.m, problem.n, problem.k, problem.batch
+    taps = problem.kernel_h * problem.kernel_w
+    inputs, outputs = (
+        channels // problem.groups for channels in (problem.in_channels, problem.out_channels)
+    )
+    pixels = problem.batch * problem.out_h * problem.out_w
+    if problem.direction == "fwd":
+        return outputs, pixels, inputs * taps, problem.groups
+    if problem.direction == "bwd_weights":
+        return outputs, inputs * taps, pixels, problem.groups
+    used = outputs * taps / (problem.stride_h * problem.stride_w)
+    return inputs, problem.batch * problem.height * problem.width, used, problem.groups
+
+
+def parameters_of(variant: Variant) -> dict[str, int | bool | str]:
+    """Return a config's values by name, those of the product within it among them."""
+    values = variant.values()
+    inner = values.pop("product", None)
+    return values if inner is None else {**Variant.from_text(str(inner)).values(), **values}
+
+
+def _of_product(problem: GemmProblem) -> Features:
+    return {
+        "a lies along m": float(problem.trans_a),
+        "b lies along k": float(problem.trans_b),
+        "m has an edge": float(problem.m % ALIGNED != 0),
+        "n has an edge": float(problem.n % ALIGNED != 0),
+        "k has an edge": float(problem.k % ALIGNED != 0),
+    }
+
+
+def _of_conv(problem: ConvProblem) -> Features:
+    inputs = problem.in_channels // problem.groups
+    return {
+        "direction": float(("fwd", "bwd_data", "bwd_weights").index(problem.direction)),
+        "is channels_last": float(problem.layout == "nhwc"),
+        "is depthwise": float(1 < problem.groups == problem.in_channels),
+        "is strided": float(problem.stride_h * problem.stride_w > 1),
+        "is dilated": float(problem.dilation_h * problem.dilation_w > 1),
+        "taps": _log(problem.kernel_h * problem.kernel_w),
+        "in_channels of a group": _log(inputs),
+        "out_channels of a group": _log(problem.out_channels // problem.groups),
+        "pixels of an image": _log(problem.out_h * problem.out_w),
+        "images": _log(problem.batch),
+        "channels have an edge": float(inputs % ALIGNED != 0),
+    }
+
+
+def _of_plan(problem: Problem, plan: Plan, limits: Limits) -> Features:
+    main = _main(plan)
+    items = prod(main.local_size)
+    groups = prod(main.global_size) / items
+    units = limits.compute_units
+    resident = _resident(items, main.local_bytes, limits)
+    rounds = groups / (units * resident)
+    return {
+        "launches": float(len(plan.launches)),
+        "work-items": _log(items),
+        "work-groups of a unit": _log(groups / units),
+        "part of the last round": groups / units / ceil(groups / units),
+        "full rounds": _log(rounds),
+        "part of the last full round": rounds / ceil(rounds),
+        "local memory": _log(main.local_bytes + 1),
+        "work-items in flight": _log(min(groups * items / units, resident * items)),
+        "operations of a work-item": _log(problem.flops / (groups * items)),
+        "operations of a work-group": _log(problem.flops / groups),
+        "workspaces over data": _log(
+            (sum(size for _, size in plan.workspaces) + 1) / problem.bytes
+        ),
+        "counters": float(plan.counters > 0),
+    }
+
+
+def _of_tiles(
+    sizes: tuple[float, float, float, int],
+    values: Mapping[str, int | bool | str],
+    main: Launch,
+    limits: Limits,
+) -> Features:
+    """Return what tiles of results waste and reuse, of families whose parameters say so."""
+
+    def size(axis: str) -> int:
+        whole = values.get(f"tile_{axis}")
+        items = int(values.get(f"item_{axis}", 0)) * int(values.get(f"local_{axis}", 1))
+        return int(whole or items)
+
+    m, n, k, _ = sizes
+    tile_m, tile_n = size("m"), size("n")
+    if not tile_m or not tile_n or "out_tile" in values:  # those are tiles of pixels
+        return {}
+    wasted = (m / _covered(m, tile_m), n / _covered(n, tile_n))
+    accumulators = tile_m * tile_n / prod(main.local_size)
+    return {
+        "used of m": wasted[0],
+        "used of n": wasted[1],
+        "used of tiles": wasted[0] * wasted[1],
+        "reuse of a tile": _log(tile_m * tile_n / (tile_m + tile_n)),
+        "accumulators": _log(accumulators),
+        "vectors of accumulators": _log(accumulators / limits.native_float_width),
+        "steps of a slice": _log(k / int(values.get("split_k", 1))),
+    }
+
+
+def _covered(extent: float, tile: int) -> int:
+    return ceil_div(ceil(extent), tile) * tile
+
+
+def _main(plan: Plan) -> Launch:
+    """Return the launch that does the work: of those with most local memory the last of most items.
+
+    Packing comes before it and sums come behind it, with fewer work-items or less local memory.
+    """
+    return max(plan.launches, key=lambda one: (one.local_bytes, prod(one.global_size)))
+
+
+def _resident(items: int, local_bytes: int, limits: Limits) -> int:
+    """Return how many work-groups a compute unit of a GPU holds at once."""
+    by_local = limits.local_bytes // local_bytes if local_bytes else GROUPS_PER_UNIT
+    return max(1, min(WORK_ITEMS_PER_UNIT // items, GROUPS_PER_UNIT, by_local))
+
+
+def _log(value: float) -> float:
+    return log2(max(value, SMALLEST))
+
+
+def _number(value: int | bool | str) -> float:
+    """Return a parameter's value as a number; of a text the first letter tells it from others."""
+    if isinstance(value, str):
+        return float(ord(value[0]))
+    return float(value) if isinstance(value, bool) or value <= 0 else log2(value)

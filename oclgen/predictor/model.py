@@ -1,0 +1,134 @@
+"""The model that ranks variants for problems without a record; one file for each kind of device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from math import inf
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oclgen.limits import Limits
+from oclgen.predictor.features import Features, of_problem, of_variant
+from oclgen.predictor.forest import Forest
+from oclgen.problem import Problem
+from oclgen.variant import Variant
+
+VERSION = 1
+"""Of the files: a file of another version is no model of this package."""
+MISSING = -99.0
+"""What stands for a feature that a family does not have: below all values."""
+LAUNCH_MS = 0.004
+"""Time below which no launch gets, roughly; it keeps the smallest problems' ratios finite."""
+RATES = {"cpu": (100.0, 8.0), "gpu": (460.0, 32.0), "other": (100.0, 8.0)}
+"""GFLOP/s and GB/s of a compute unit where they were not measured: of those that were known when
+the models were made. Variants of one problem are ranked alike whatever they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Predicts the logarithm of a time over the roofline's, from features by name.
+
+    Attributes:
+        names: the forest's columns but for the last, which are `families`.
+        families: each of its own column, 1 where the variant is of it.
+        forest: what predicts.
+    """
+
+    names: tuple[str, ...]
+    families: tuple[str, ...]
+    forest: Forest
+
+    def row(self, variant: Variant, values: Features) -> list[float]:
+        """Return a variant's features as the forest's columns have them."""
+        known = [values.get(name, MISSING) for name in self.names]
+        return [*known, *(float(variant.family == family) for family in self.families)]
+
+    def excess(self, rows: Sequence[Sequence[float]]) -> NDArray[np.float32]:
+        """Return log2 of the time over the roofline's for each row."""
+        return self.forest.predict(np.array(rows, dtype=np.float32))
+
+    def save(self, file: IO[bytes]) -> None:
+        """Write the model."""
+        arrays = {name: getattr(self.forest, name) for name in _ARRAYS}
+        texts = {"names": np.array(self.names), "families": np.array(self.families)}
+        scalars = {"base": self.forest.base, "depth": self.forest.depth, "version": VERSION}
+        np.savez_compressed(file, allow_pickle=False, **arrays, **texts, **scalars)
+
+    @classmethod
+    def load(cls, file: IO[bytes]) -> Model:
+        """Read what `save` wrote.
+
+        Raises:
+            ValueError: the file has another version, or is no model.
+        """
+        with np.load(file, allow_pickle=False) as stored:
+            if int(stored["version"]) != VERSION:
+                raise ValueError(f"a model of version {stored['version']}; this reads {VERSION}")
+            arrays = {name: stored[name] for name in _ARRAYS}
+            forest = Forest(**arrays, base=float(stored["base"]), depth=int(stored["depth"]))
+            return cls(
+                tuple(map(str, stored["names"])), tuple(map(str, stored["families"])), forest
+            )
+
+
+_ARRAYS = ("feature", "threshold", "left", "right", "value", "roots")
+
+
+@cache
+def shipped(kind: str) -> Model | None:
+    """Return the model for a kind of device, None where none comes with the package.
+
+    What is neither CPU nor GPU counts as GPU.
+    """
+    path = resources.files(__package__).joinpath("cpu.npz" if kind == "cpu" else "gpu.npz")
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return Model.load(file)
+
+
+def has_model(limits: Limits) -> bool:
+    """Say whether there is a model for devices of this kind."""
+    return shipped(limits.kind) is not None
+
+
+def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> list[float] | None:
+    """Return the predicted time of each variant in ms, infinite for those that cannot be planned.
+
+    The ratios of variants are what is predicted well; all may be wrong by a common factor. None is
+    returned where there is no model for such devices.
+    """
+    model = shipped(limits.kind)
+    if model is None:
+        return None
+    shared = of_problem(problem, limits)
+    rows: list[list[float]] = []
+    planned: list[int] = []
+    for index, variant in enumerate(variants):
+        try:
+            own = of_variant(problem, variant, limits)
+        except Exception:  # a family may raise anything for a config that `why_not` refuses
+            continue
+        rows.append(model.row(variant, shared | own))
+        planned.append(index)
+    times = [inf] * len(variants)
+    least = roofline_ms(problem, *rates_of(limits))
+    for index, excess in zip(planned, model.excess(rows) if rows else (), strict=True):
+        times[index] = least * 2.0 ** float(excess)
+    return times
+
+
+def rates_of(limits: Limits) -> tuple[float, float]:
+    """Return the rates by which a device counts that was not measured, GFLOP/s and GB/s."""
+    gflops, gbytes = RATES[limits.kind]
+    return gflops * limits.compute_units, gbytes * limits.compute_units
+
+
+def roofline_ms(problem: Problem, gflops: float, gbytes: float) -> float:
+    """Return the time that a device needs at least by its rates of fp32 and of copies, in ms."""
+    return max(problem.flops / gflops, problem.bytes / gbytes) * 1e-6 + LAUNCH_MS

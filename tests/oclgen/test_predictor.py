@@ -1,0 +1,106 @@
+"""The model that ranks unmeasured variants: its trees, its files, and that it fits its tables."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from math import inf, isfinite
+
+import numpy as np
+import pytest
+
+from benchmarks.choice.cases import cases_of
+from benchmarks.choice.evaluate import TABLES, mean_quality
+from oclgen.families import valid_guesses
+from oclgen.limits import Limits
+from oclgen.predictor import model as models
+from oclgen.predictor.features import of_problem, of_variant, product_of
+from oclgen.predictor.forest import Forest
+from oclgen.predictor.model import MISSING, Model, predict, shipped
+from oclgen.problem import ConvProblem, GemmProblem, Problem
+from oclgen.variant import Variant
+
+GPU = Limits("gpu", 48_000, 1024, (1024, 1024, 64), 1 << 34, 1 << 36, 132, 1)
+PROBLEMS: list[Problem] = [
+    GemmProblem(1000, 777, 333),
+    GemmProblem(1, 4096, 4096, trans_b=True),
+    ConvProblem(8, 64, 28, 28, 64, 3, 3, pad_h=1, pad_w=1),
+    ConvProblem(8, 64, 28, 28, 64, 3, 3, 2, 2, 1, 1, direction="bwd_data", layout="nhwc"),
+    ConvProblem(8, 64, 28, 28, 64, 5, 5, pad_h=2, pad_w=2, groups=64, direction="bwd_weights"),
+]
+
+
+def stumps() -> Forest:
+    """Two trees: x0 <= 1 ? (x1 <= 5 ? 1 : 2) : 4, and the constant 10."""
+    return Forest(
+        feature=np.array([0, 1, 0, 0, 0, 0], np.int16),
+        threshold=np.array([1, 5, 0, 0, 0, 0], np.float32),
+        left=np.array([1, 2, 2, 3, 4, 5], np.int32),
+        right=np.array([4, 3, 2, 3, 4, 5], np.int32),
+        value=np.array([0, 0, 1, 2, 4, 10], np.float32),
+        roots=np.array([0, 5], np.int32),
+        base=0.5,
+        depth=2,
+    )
+
+
+def test_trees_add_up() -> None:
+    rows = np.array([[1, 5], [1, 6], [2, 0]], np.float32)
+    assert stumps().predict(rows).tolist() == [11.5, 12.5, 14.5]
+
+
+def test_a_file_holds_the_whole_model() -> None:
+    made = Model(("x", "y"), ("toy",), stumps())
+    file = io.BytesIO()
+    made.save(file)
+    file.seek(0)
+    read = Model.load(file)
+    assert (read.names, read.families) == (made.names, made.families)
+    assert read.row(Variant("toy", None), {"y": 2.0}) == [MISSING, 2.0, 1.0]
+    assert read.excess([[1, 6, 0]]).tolist() == made.excess([[1, 6, 0]]).tolist() == [12.5]
+
+
+def test_a_file_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.BytesIO()
+    Model((), (), stumps()).save(file)
+    file.seek(0)
+    monkeypatch.setattr(models, "VERSION", 2)
+    with pytest.raises(ValueError, match="a model of version 1; this reads 2"):
+        Model.load(file)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda one: one.key())
+def test_every_family_has_features_and_a_prediction(problem: Problem) -> None:
+    variants = list(valid_guesses(problem, GPU))
+    times = predict(problem, variants, GPU)
+    assert times is not None
+    assert len(times) == len(variants) > 2
+    assert all(isfinite(ms) and ms > 0 for ms in times)
+    model = shipped("gpu")
+    assert model is not None
+    for variant in variants:
+        known = {*of_problem(problem, GPU), *of_variant(problem, variant, GPU)}
+        assert len(known & set(model.names)) > 20
+
+
+def test_what_cannot_be_planned_takes_for_ever() -> None:
+    odd = Variant("gemm_register", None)
+    assert predict(PROBLEMS[0], [odd], GPU) == [inf]
+
+
+def test_the_product_of_a_convolution_is_its_implicit_gemm() -> None:
+    layer = ConvProblem(8, 64, 28, 28, 32, 3, 3, pad_h=1, pad_w=1)
+    m, n, k, batch = product_of(layer)
+    assert 2 * m * n * k * batch == layer.flops
+
+
+def test_the_shipped_model_is_of_the_tables() -> None:
+    cases = [case for path in TABLES for case in cases_of(path) if case.kind == "gpu"]
+    model = shipped("gpu")
+    assert cases
+    assert model is not None
+    assert mean_quality(model, cases) > 0.93
+
+
+def test_without_a_model_nothing_is_predicted() -> None:
+    assert predict(PROBLEMS[0], [], replace(GPU, kind="cpu")) is None

@@ -1,0 +1,76 @@
+"""What was chosen for a problem, and what the choice rests on, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from oclgen.measurement import Cache
+from oclgen.problem import Problem
+from oclgen.variant import Variant
+from tuned_db.pools import Entry
+
+Rung = Literal["exact", "stale", "nearest", "architecture", "shipped", "guess", "default"]
+"""Where a choice comes from. `exact`: measured on this device and driver, with the kernels that are
+generated today; `stale`: on this device with another driver or other kernels; `nearest`: another
+problem on this device; `architecture`: a device of the same architecture; `shipped`: the records
+that come with the package; `guess`: a family's guess for such a problem on such a device;
+`default`: a family's `DEFAULT`, which is valid anywhere. What was not measured for a problem hardly
+apart is ranked by the model of `oclgen.predictor`, wherever it comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The variant that serves a problem; it is valid for the problem and the device.
+
+    `ms` is the time measured for this very problem on this device, None where it was not;
+    `source_key` is the key of the problem whose record was used, empty for a `DEFAULT`. `verified`
+    is False where the record was imported or pulled and was not measured here since. `step` counts
+    the steps down the ladder. `cache` is cold where nothing on the same step was measured with warm
+    caches. `cost` is the time in ms that the model predicts, where there is one for such devices
+    and the problem was not measured here.
+    """
+
+    problem: Problem
+    variant: Variant
+    rung: Rung
+    ms: float | None
+    source_key: str
+    step: int
+    verified: bool = True
+    cache: Cache = "warm"
+    cost: float = 0.0
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """What is less for what is known better: the step, then the cost."""
+        return self.step, self.cost
+
+    @property
+    def source(self) -> str:
+        """The rung, and whether it rests on cold or unverified times: how people are told."""
+        cold = ", cold" if self.cache == "cold" else ""
+        return f"{self.rung}{cold}" if self.verified else f"{self.rung}{cold}, unverified"
+
+
+def of_entry(
+    problem: Problem,
+    rung: Rung,
+    step: int,
+    entry: Entry,
+    ms: float | None = None,
+    cost: float = 0.0,
+) -> Choice:
+    """Return the choice of a record's variant, with what the record says of itself."""
+    record = entry.record
+    return Choice(
+        problem=problem,
+        variant=entry.variant,
+        rung=rung,
+        ms=ms,
+        source_key=record.problem,
+        step=step,
+        verified=record.verified,
+        cache=record.cache,
+        cost=cost,
+    )

@@ -1,0 +1,62 @@
+"""Records by problem and by kind of problem, to be looked up while a problem waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import itemgetter
+
+from oclgen.problem import Problem
+from oclgen.variant import Variant
+from tuned_db.nearest import ALIKE, distance, kind_of
+from tuned_db.record import Record
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A record whose texts were read."""
+
+    record: Record
+    problem: Problem
+    variant: Variant
+
+
+class Pool:
+    """Entries by problem and by kind: warm ones first, then those with a digest, then faster ones.
+
+    Whether their kernels are today's is not asked here: a pool may hold thousands.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._same: dict[Problem, list[Entry]] = {}
+        self._kinds: dict[tuple[object, ...], list[Entry]] = {}
+        for entry in sorted(entries, key=_freshness):
+            self._same.setdefault(entry.problem, []).append(entry)
+            self._kinds.setdefault(kind_of(entry.problem), []).append(entry)
+
+    def same(self, problem: Problem) -> list[Entry]:
+        """Return the entries for exactly this problem."""
+        return self._same.get(problem, [])
+
+    def alike(self, problem: Problem) -> list[Entry]:
+        """Return the entries for this problem, whatever its epilogue, and those hardly apart."""
+        return [entry for apart, entry in self._apart(problem) if apart <= ALIKE]
+
+    def nearest(self, problem: Problem, count: int) -> list[tuple[float, Entry]]:
+        """Return distance and entry of `count` variants for the nearest problems of its kind."""
+        found: dict[Variant, tuple[float, Entry]] = {}
+        for apart, entry in self._apart(problem):
+            found.setdefault(entry.variant, (apart, entry))
+            if len(found) == count:
+                break
+        return list(found.values())
+
+    def _apart(self, problem: Problem) -> list[tuple[float, Entry]]:
+        entries = self._kinds.get(kind_of(problem), [])
+        pairs = [(distance(entry.problem, problem), entry) for entry in entries]
+        return sorted(pairs, key=itemgetter(0))
+
+
+def _freshness(entry: Entry) -> tuple[bool, bool, float]:
+    record = entry.record
+    return (record.cache == "cold", record.digest is None, record.ms)
