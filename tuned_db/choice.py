@@ -61,7 +61,16 @@ def of_entry(
     ms: float | None = None,
     cost: float = 0.0,
 ) -> Choice:
-    """Return the choice of a record's variant, with what the record says of itself."""
+    """Return the choice of a record's variant, with what the record says of itself.
+
+    Args:
+        problem: what is to be computed.
+        rung: where the record comes from.
+        step: steps down the ladder.
+        entry: the record.
+        ms: its time, if it is of this problem and device.
+        cost: as in `Choice`.
+    """
     record = entry.record
     return Choice(
         problem=problem,

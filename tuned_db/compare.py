@@ -54,6 +54,11 @@ def compare(left: Iterable[Record], right: Iterable[Record], *, across: bool = F
     A device is compared with itself, whatever its driver; with `across`, a device on the left with
     another on the right. Of several records on a side, those of today's kernels come first, of
     these those that were measured, of these the fastest.
+
+    Args:
+        left: records of one side.
+        right: records of the other.
+        across: compare devices of different names.
     """
     one, other = _best(left, across), _best(right, across)
     return Comparison(

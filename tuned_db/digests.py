@@ -53,7 +53,13 @@ def digest_of(problem: Problem, variant: Variant) -> str | None:
 
 
 def is_unchanged(generator: str, problem: Problem, variant: Variant) -> bool:
-    """Say whether today's kernels are those that `generator` measured without writing a digest."""
+    """Say whether today's kernels are those that `generator` measured without writing a digest.
+
+    Args:
+        generator: number of the one that measured.
+        problem: what was computed.
+        variant: how; it may be invalid today.
+    """
     if generator != UNDIGESTED or variant.family in CHANGED:
         return False
     try:

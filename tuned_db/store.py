@@ -151,6 +151,11 @@ class DeviceStore:
     def record(self, problem: Problem, variant: Variant, measurement: Measurement) -> bool:
         """Keep a measurement, failures too, and say whether it became the winner.
 
+        Args:
+            problem: what was computed.
+            variant: how.
+            measurement: its times, or why there are none.
+
         Raises:
             ValueError: its times were taken with cold caches, and these results are of warm ones.
         """
@@ -166,6 +171,11 @@ class DeviceStore:
 
     def promote(self, problem: Problem, variant: Variant, measurement: Measurement) -> None:
         """Keep a measurement and make it the winner: it won side by side against the others.
+
+        Args:
+            problem: what was computed.
+            variant: how.
+            measurement: its times, taken in turns with the others'.
 
         Raises:
             ValueError: the measurement is a failure, or of cold caches where these are warm.

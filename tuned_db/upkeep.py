@@ -38,6 +38,11 @@ def absorb(target: Store, source: Store, *, trusted: bool = False) -> Absorbed:
     With `trusted`, what was measured by those who write to `source` counts as measured here: right
     for a second database of one machine. Else it comes as claims. Batches are transactions of
     their own, and running it again does no harm.
+
+    Args:
+        target: what is written to.
+        source: what is read.
+        trusted: its measurements count as made here.
     """
     new = improved = known = 0
     for batch in _batches(source):
@@ -177,6 +182,12 @@ def prune(
     Tunings and devices of which nothing is left go too. It is one transaction; with `dry_run`
     nothing is dropped. `report` hears how many measurements were compared with today's kernels, and
     of how many: a variant takes some 10 ms.
+
+    Args:
+        store: what is written to.
+        what: which measurements go.
+        dry_run: only count.
+        report: hears how many of how many were compared.
     """
     if what == Prune():
         return 0

@@ -29,10 +29,18 @@ AHEAD = 2
 
 
 def main(path: Path, device: str, seed: int, count: int, seconds: float) -> None:
-    """Measure variants of `count` problems, and append them to the table, a problem at a time."""
+    """Measure variants of `count` problems, and append them to the table, a problem at a time.
+
+    Args:
+        path: table to append to.
+        device: index or part of a name.
+        seed: draws the problems.
+        count: how many.
+        seconds: no problem is begun after them.
+    """
     target, ends = select(device), time.monotonic() + seconds
     level = peak.measure(target)
-    head = Head.of(target.info, target.limits, level.gflops, level.gbytes)
+    head = Head(target.info, target.limits, level.gflops, level.gbytes)
     known = [
         (parse_key(one.problem), one.variant)
         for one in shipped_records()

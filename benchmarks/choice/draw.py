@@ -29,6 +29,11 @@ def problems(seed: int, count: int, limits: Limits) -> list[Problem]:
     """Return different problems for a kind of device: products and convolutions by turns.
 
     Convolutions are drawn in all directions and both layouts.
+
+    Args:
+        seed: equal seeds give equal problems.
+        count: how many.
+        limits: of the device: its kind and matrix units decide sizes and dtypes.
     """
     return distinct("choice", seed, count, partial(_any_problem, limits))
 

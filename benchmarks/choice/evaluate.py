@@ -46,7 +46,13 @@ def _excess(model: Model, case: Case) -> Scores:
 
 
 def quality(case: Case, scores: Scores, raced: int = 1) -> float:
-    """Return the best time over that of the fastest of the `raced` variants of least score."""
+    """Return the best time over that of the fastest of the `raced` variants of least score.
+
+    Args:
+        case: a problem with measured variants.
+        scores: one per variant.
+        raced: how many of least score run in turns.
+    """
     order = np.argsort(scores, kind="stable")[:raced]
     return float(case.ms.min() / case.ms[order].min())
 

@@ -25,11 +25,6 @@ class Head:
     gflops: float
     gbytes: float
 
-    @classmethod
-    def of(cls, info: DeviceInfo, limits: Limits, gflops: float, gbytes: float) -> Head:
-        """Return the head of a table; rates in GFLOP/s of fp32 and in GB/s of copies."""
-        return cls(info, limits, gflops, gbytes)
-
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         values = asdict(self)
@@ -63,7 +58,13 @@ class Row:
 
 
 def append(path: Path, head: Head, rows: Sequence[Row]) -> None:
-    """Add measurements to a file, which need not exist."""
+    """Add measurements to a file, which need not exist.
+
+    Args:
+        path: the file.
+        head: what they were measured on.
+        rows: the measurements.
+    """
     with gzip.open(path, "at", encoding="utf-8") as file:
         for line in (head.to_json(), *map(_to_json, rows)):
             file.write(json.dumps(line, separators=(",", ":")) + "\n")

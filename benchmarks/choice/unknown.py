@@ -21,7 +21,13 @@ STEPS, WARM_UP = 12, 5
 
 
 def main(steps: Sequence[str], device: int, is_known: bool) -> None:
-    """Print the seconds of each first step, and the median of later ones in ms."""
+    """Print the seconds of each first step, and the median of later ones in ms.
+
+    Args:
+        steps: texts as `resnet18,train,64` or `vgg16,eval,8,bf16`.
+        device: index.
+        is_known: keep records and instructions.
+    """
     if not is_known:
         _hide(device)
     import ocl_backend  # noqa: F401 (registers the device)

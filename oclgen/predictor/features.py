@@ -26,6 +26,11 @@ ALIGNED = 8
 def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
     """Return what the variant and its plan add to `of_problem`, by name.
 
+    Args:
+        problem: what is computed.
+        variant: how.
+        limits: of the device.
+
     Raises:
         Exception: whatever a family raises for a config that is not valid.
     """

@@ -102,6 +102,11 @@ def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> li
 
     The ratios of variants are what is predicted well; all may be wrong by a common factor. None is
     returned where there is no model for such devices.
+
+    Args:
+        problem: what is to be computed.
+        variants: candidates, valid or not.
+        limits: of the device.
     """
     model = shipped(limits.kind)
     if model is None:
@@ -130,5 +135,11 @@ def rates_of(limits: Limits) -> tuple[float, float]:
 
 
 def roofline_ms(problem: Problem, gflops: float, gbytes: float) -> float:
-    """Return the time that a device needs at least by its rates of fp32 and of copies, in ms."""
+    """Return the time in ms that a device needs at least, as if it did nothing twice.
+
+    Args:
+        problem: what is to be computed.
+        gflops: rate of multiply-adds in fp32, in GFLOP/s.
+        gbytes: rate of copies, in GB/s.
+    """
     return max(problem.flops / gflops, problem.bytes / gbytes) * 1e-6 + LAUNCH_MS
