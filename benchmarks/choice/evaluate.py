@@ -2,8 +2,8 @@
 
     python -m benchmarks choice benchmarks/data/choice/*.jsonl.gz
 
-Each problem is left out in turn, in `FOLDS` parts; the quality of a choice is the best time over
-the time of what is chosen among the table's variants.
+Each problem is left out in turn, in `FOLDS` parts, and each device; the quality of a choice is the
+best time over the time of what is chosen among the table's variants.
 """
 
 from __future__ import annotations
@@ -84,18 +84,23 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 def main(paths: Sequence[Path]) -> None:
     """Print the table."""
-    cases = [case for path in paths for case in cases_of(path)]
-    devices = dict.fromkeys((case.head.device.name, case.head.device.runtime) for case in cases)
+    cases = [case for path in paths for case in cases_of(path) if len(case.ms) > 1]
     table = Table("device", "left out", "problems", "raced", "mean", "worst tenth", "worst")
-    for name, runtime in devices:
-        own = [c for c in cases if (c.head.device.name, c.head.device.runtime) == (name, runtime)]
-        kinds = {"": own}
-        if own[0].kind == "gpu":
-            alone = [plain(case) for case in own]
-            kinds["OpenCL C alone"] = [case for case in alone if len(case.ms) > 1]
-        for label, chosen in kinds.items():
-            _add(table, f"{name} {label}".strip(), "shapes", chosen, left_out(chosen, _fold))
+    for kind in dict.fromkeys(case.kind for case in cases):
+        alike = [case for case in cases if case.kind == kind]
+        alone = [case for case in map(plain, alike) if len(case.ms) > 1]
+        for label, chosen in {
+            "": alike,
+            " in OpenCL C alone": alone if kind == "gpu" else [],
+        }.items():
+            _add(table, label, "shapes", chosen, _fold)
+            if len({_device(0, case) for case in chosen}) > 1:
+                _add(table, label, "the device", chosen, _device)
     Console(width=120).print(table)
+
+
+def _device(_: int, case: Case) -> object:
+    return f"{case.head.device.name}, {case.head.device.runtime}"
 
 
 def _fold(index: int, case: Case) -> object:
@@ -103,11 +108,16 @@ def _fold(index: int, case: Case) -> object:
 
 
 def _add(
-    table: Table, name: str, what: str, cases: Sequence[Case], scores: Sequence[Scores]
+    table: Table, label: str, what: str, cases: Sequence[Case], group: Callable[[int, Case], object]
 ) -> None:
-    for raced in (1, 2, 3):
-        found = [quality(case, each, raced) for case, each in zip(cases, scores, strict=True)]
-        table.add_row(
-            name, what, str(len(found)), str(raced),
-            f"{geometric_mean(found):.3f}", f"{np.quantile(found, 0.1):.2f}", f"{min(found):.2f}",
-        )  # fmt: skip
+    """Add three rows for each device: what is chosen, and the best of two and of three."""
+    scores = left_out(cases, group)
+    for device in dict.fromkeys(_device(0, case) for case in cases):
+        own = [pair for pair in zip(cases, scores, strict=True) if _device(0, pair[0]) == device]
+        for raced in (1, 2, 3):
+            found = [quality(case, each, raced) for case, each in own]
+            table.add_row(
+                f"{device}{label}", what, str(len(found)), str(raced),
+                f"{geometric_mean(found):.3f}", f"{np.quantile(found, 0.1):.2f}",
+                f"{min(found):.2f}",
+            )  # fmt: skip
