@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests import home, sampled_builds
+from tests import home
 
 _HOME = home.enter()  # first: what is imported below may look for a folder of the user
 
@@ -14,6 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+
+from tests import sampled_builds, samples
 
 QUICK = {
     "oclgen/test_families_device.py",
@@ -54,6 +56,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark the tests of the quick files."""
     if _is_quick(item.path):
         item.add_marker("quick")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only a nightly run does."""
+    if not samples.THOROUGH and (out := samples.left_out(items)):
+        config.hook.pytest_deselected(items=out)
+        gone = set(out)
+        items[:] = [item for item in items if item not in gone]
 
 
 def _devices() -> list[Any]:
