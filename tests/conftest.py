@@ -6,7 +6,9 @@ from tests import home
 
 _HOME = home.enter()  # first: what is imported below may look for a folder of the user
 
+import ctypes
 import re
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,6 +81,21 @@ def _devices() -> list[Any]:
 def _id(device: Any) -> str:
     words = re.sub(r"[^a-z0-9]+", "-", f"{device.info.runtime}-{device.name}".lower())
     return f"{device.index}-{words[:32].strip('-')}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def released() -> Iterator[None]:
+    """Give back what a file's tensors and programs left: two workers share a small machine.
+
+    The device's allocator keeps freed blocks for tensors to come, and the C library keeps what a
+    compiler freed until it is told to trim.
+    """
+    yield
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "ocl") and torch.ocl.is_initialized():
+        torch.ocl.empty_cache()
+    if sys.platform == "linux":
+        getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
 
 
 @pytest.fixture

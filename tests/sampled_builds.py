@@ -22,7 +22,7 @@ from typing import Any
 
 from tests import samples
 
-EVERY = 8
+EVERY = 16
 LIFE = 100
 """Programs that a process compiles before another one takes its place."""
 
