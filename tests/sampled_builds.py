@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -26,26 +25,33 @@ EVERY = 16
 LIFE = 100
 """Programs that a process compiles before another one takes its place."""
 
-_as_users_do: Callable[..., Any]
-
 
 def is_sampled(source: str) -> bool:
     """Return whether the program of this text is built as users build it."""
     return samples.THOROUGH or samples.number(source) % EVERY == 0
 
 
+def is_elsewhere(device: Any) -> bool:
+    """Return whether programs of this device are built in a process of their own.
+
+    They come back by pyopencl's cache, which leaves out runtimes that keep binaries themselves.
+    """
+    import pyopencl as cl
+    from pyopencl.characterize import has_src_build_cache
+
+    is_kept = "PYOPENCL_NO_CACHE" not in os.environ and not has_src_build_cache(device)
+    return is_kept and bool(device.type & cl.device_type.CPU)
+
+
 @cache
 def begin() -> None:
     """Let programs that are built from now on in this process be sampled."""
     import pyopencl as cl
-    from pyopencl.characterize import has_src_build_cache
 
     import oclgen.opencl.device  # noqa: F401 (first: it tells the loader where the runtimes lie)
 
-    global _as_users_do
-    _as_users_do = cl.Program.build
+    as_users_do = cl.Program.build
     compiler = Compiler()
-    keeps_binaries = "PYOPENCL_NO_CACHE" not in os.environ
 
     def build(program: Any, options: Any = None, *given: Any, **named: Any) -> Any:
         context, source = (getattr(program, name, None) for name in ("_context", "_source"))
@@ -53,9 +59,9 @@ def begin() -> None:
             if not is_sampled(source):
                 options = [*(options or ()), "-cl-opt-disable"]
             (device,) = context.devices
-            if keeps_binaries and not has_src_build_cache(device):
+            if is_elsewhere(device):
                 compiler.compile(device.platform.name, device.name, source, options)
-        return _as_users_do(program, options, *given, **named)
+        return as_users_do(program, options, *given, **named)
 
     cl.Program.build = build
 
@@ -68,17 +74,28 @@ class Compiler:
         self._pool: ProcessPoolExecutor | None = None
         self._built = 0
 
-    def compile(self, *asked: Any) -> None:
-        """Leave what `_compile` is asked for in pyopencl's cache; nothing if that fails."""
+    @property
+    def is_alive(self) -> bool:
+        """Whether a process waits for programs."""
+        return self._pool is not None
+
+    def compile(self, *asked: Any) -> bool:
+        """Leave what `_compile` is asked for in pyopencl's cache; return whether it tried."""
         with self._lock:
             if self._pool is None:
                 self._pool = ProcessPoolExecutor(1, get_context("spawn"), _end_with_parent)
                 self._built = 0
             self._built += 1
-            fails = not _succeeds(self._pool, asked)
-            if fails or self._built == LIFE:
-                self._pool.shutdown(wait=False)
-                self._pool = None
+            succeeds = _succeeds(self._pool, asked)
+            if not succeeds or self._built >= LIFE:
+                self.end()
+            return succeeds
+
+    def end(self) -> None:
+        """Let the process end."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
 
 
 def _succeeds(pool: ProcessPoolExecutor, asked: tuple[Any, ...]) -> bool:

@@ -22,7 +22,7 @@ def number(text: str) -> int:
     return int.from_bytes(sha256(text.encode()).digest()[:4], "big")
 
 
-def _device(item: pytest.Function) -> int:
+def device_of(item: pytest.Function) -> int:
     """Return the index of the device that the test asks for, 0 if it asks for none."""
     device = item.callspec.params.get("device") if hasattr(item, "callspec") else None
     return getattr(device, "index", 0)
@@ -31,7 +31,7 @@ def _device(item: pytest.Function) -> int:
 def _every(item: pytest.Function) -> int:
     """Return N if one case in N of this test on this device is in the sample."""
     mark = item.get_closest_marker("sampled")
-    return max(mark.args[0] if mark else 1, OTHER_DEVICES if _device(item) else 1)
+    return max(mark.args[0] if mark else 1, OTHER_DEVICES if device_of(item) else 1)
 
 
 def left_out(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -39,7 +39,7 @@ def left_out(items: list[pytest.Item]) -> list[pytest.Item]:
     cases = defaultdict(list)
     for item in items:
         if isinstance(item, pytest.Function):
-            cases[item.path, item.cls, item.originalname, _device(item)].append(item)
+            cases[item.path, item.cls, item.originalname, device_of(item)].append(item)
     out: list[pytest.Item] = []
     for group in cases.values():
         first = min(group, key=lambda item: number(item.nodeid))
