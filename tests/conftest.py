@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from tests import home, sampled_builds
+from tests import home
 
 _HOME = home.enter()  # first: what is imported below may look for a folder of the user
 
+import ctypes
 import re
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+
+from tests import sampled_builds, samples
 
 QUICK = {
     "oclgen/test_families_device.py",
@@ -56,6 +60,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("quick")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only a nightly run does."""
+    if not samples.THOROUGH and (out := samples.left_out(items)):
+        config.hook.pytest_deselected(items=out)
+        gone = set(out)
+        items[:] = [item for item in items if item not in gone]
+
+
 def _devices() -> list[Any]:
     """Every OpenCL device present; none where even pyopencl cannot be imported."""
     try:
@@ -69,6 +81,21 @@ def _devices() -> list[Any]:
 def _id(device: Any) -> str:
     words = re.sub(r"[^a-z0-9]+", "-", f"{device.info.runtime}-{device.name}".lower())
     return f"{device.index}-{words[:32].strip('-')}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def released() -> Iterator[None]:
+    """Give back what a file's tensors and programs left: two workers share a small machine.
+
+    The device's allocator keeps freed blocks for tensors to come, and the C library keeps what a
+    compiler freed until it is told to trim.
+    """
+    yield
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "ocl") and torch.ocl.is_initialized():
+        torch.ocl.empty_cache()
+    if sys.platform == "linux":
+        getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
 
 
 @pytest.fixture

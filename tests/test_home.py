@@ -21,8 +21,8 @@ PROBLEM = GemmProblem(6, 5, 7)
 SAMPLE = (
     "tests/test_home.py::test_folders_of_the_user_are_the_runs_own",
     "tests/test_home.py::test_the_winners_of_the_user_are_not_known",
-    "tests/cli/test_errors.py",
-    "tests/oclgen/test_families_device.py",
+    "tests/cli/test_errors.py::test_a_damaged_database_is_named_and_left_alone",
+    "tests/oclgen/test_exclusive.py",
     "tests/benchmarks/test_bench_results.py",
 )
 

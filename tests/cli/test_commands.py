@@ -125,6 +125,7 @@ def test_a_bad_line_changes_nothing(run: Run, device: Device, tmp_path: Path) ->
     assert not Path(other).exists()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 1), (signal.SIGTERM, 143)])
 def test_interrupting_keeps_what_is_done(
     run: Run, device: Device, number: signal.Signals, code: int

@@ -26,7 +26,9 @@ from oclgen.opencl.device import devices
 import ocl_backend
 device = devices()[0]
 device.limits = replace(device.limits, kind="gpu")
+from tests import sampled_builds
 from tests.conformance import cases
+sampled_builds.begin()
 for name in {NAMES}:
     dtype = str(cases.dtypes(cases.operators()[name])[0]).removeprefix("torch.")
     outcome = cases.run(name, dtype, 3, 0)

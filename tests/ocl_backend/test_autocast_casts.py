@@ -155,6 +155,7 @@ def test_what_half_precision_would_spoil_is_computed_in_full(
     assert relative(ours.grad.float(), exact.grad) < 2 * torch.finfo(half).eps
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("network", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
 @pytest.mark.parametrize("half", HALVES, ids=str)
 def test_recurrent_networks_run_and_learn(device: Any, half: Any, network: Any) -> None:

@@ -82,6 +82,7 @@ def test_it_can_be_switched_off(tmp_path: Path) -> None:
     assert (done.stdout, done.returncode) == ("False\n", 0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "stamp", [None, "", '{"sources": []}', '{"sources": [["/nowhere", [1, 2]]], "library": "x"}']
 )
@@ -107,15 +108,15 @@ def test_a_device_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
 
 
 def test_the_import_of_torch_stays_fast(tmp_path: Path) -> None:
-    """Processor time, the best of three runs: what is added to the import."""
+    """Processor time, of three runs at most one that is not disturbed: what the import costs."""
     program = (
         "import time, torch, ocl_autoload\n"
         "began = time.process_time(); ocl_autoload.load()\n"
         "print(time.process_time() - began if ocl_autoload.library else 9)\n"
     )
     off = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    times = [float(run(program, tmp_path, **off).stdout) for _ in range(3)]
-    assert min(times) < 0.05, times
+    times = (float(run(program, tmp_path, **off).stdout) for _ in range(3))
+    assert any(seconds < 0.05 for seconds in times)
 
 
 def test_word_is_left_of_the_shim_and_its_sources() -> None:

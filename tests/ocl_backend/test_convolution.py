@@ -82,6 +82,7 @@ def in_pixels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     reload_tuned()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("in_pixels")
 @pytest.mark.parametrize("case", CASES)
 def test_channels_last_is_read_as_it_lies(device: Any, case: str) -> None:

@@ -1,6 +1,7 @@
 """The shim's runtime and fusion by themselves: tests/csrc, against an OpenCL of its own.
 
-One build runs with every test. The two with sanitizers take minutes: `pytest -m sanitizers`.
+With every test, the tests' own files are compiled, with the shim as their library. The two builds
+with sanitizers compile the shim's files, too, and take minutes: `pytest -m sanitizers`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TESTS = Path(__file__).parents[1] / "csrc"
 TORCH_LIBRARIES = Path(torch.__file__).parent / "lib"
 COMPILER = os.environ.get("CXX") or "g++"
 BUILDS = {
-    "plain": (),
+    "plain": ("-O0",),
     "address": ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
     "thread": ("-g", "-fsanitize=thread"),
 }
@@ -43,7 +44,7 @@ def environment() -> dict[str, str]:
     }
 
 
-@pytest.mark.timeout(1200)  # seconds: compiles two dozen files that include torch
+@pytest.mark.timeout(1200)  # seconds: with a sanitizer, two dozen files that include torch
 @pytest.mark.parametrize(
     "name",
     [
@@ -61,11 +62,15 @@ def test_runtime_and_fusion_hold_by_themselves(
         remedy = "tests/csrc needs doctest/doctest.h (Debian, Ubuntu: apt install doctest-dev)"
         # CI installs it; a newcomer's first run of all tests does not depend on it
         pytest.fail(remedy) if os.environ.get("CI") else pytest.skip(remedy)
-    folders = shim.SOURCES / "runtime", shim.SOURCES / "fusion", TESTS
-    units = sorted(unit for folder in folders for unit in folder.glob("*.cpp"))
-    program = tmp_path / name
-    rpath = f"-Wl,-rpath,{TORCH_LIBRARIES}"
-    shim.build(program, units, [f"-I{TESTS}", *BUILDS[name]], linking=[rpath])
+    program, units = tmp_path / name, sorted(TESTS.glob("*.cpp"))
+    linking = [f"-Wl,-rpath,{TORCH_LIBRARIES}"]
+    if name == "plain":
+        shim.library()  # compiled, if no test before this one needed it
+        linking += ["-Wl,--no-as-needed", str(shim.cached_path())]  # it stands before its users
+    else:
+        folders = shim.SOURCES / "runtime", shim.SOURCES / "fusion"
+        units += sorted(unit for folder in folders for unit in folder.glob("*.cpp"))
+    shim.build(program, units, [f"-I{TESTS}", *BUILDS[name]], linking=linking)
     done = subprocess.run([program], capture_output=True, text=True, env=environment())
     assert done.returncode == 0, f"{name}: status {done.returncode}\n{done.stdout}{done.stderr}"
     assert "0 failed" in done.stdout, done.stdout

@@ -268,6 +268,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("any_device")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_process_ends_cleanly(name: str) -> None:

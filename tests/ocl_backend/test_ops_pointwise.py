@@ -102,6 +102,7 @@ PLAIN = [name for name in OPERATORS if name.partition(".")[0] not in SPECIAL]
 """Those in which this file's numbers say much; `test_ops_special` has the others."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PLAIN)
 def test_every_overload_matches_the_cpu(device: Any, name: str) -> None:
     sample(device, OPERATORS, name, every=16)
@@ -164,6 +165,7 @@ def test_results_lie_in_memory_as_on_the_cpu(device: Any, layout: str) -> None:
     assert torch.mul(*ours).stride() == strides
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("operator", [torch.add, torch.div, torch.eq, torch.maximum])
 def test_dtypes_are_promoted_as_on_the_cpu(device: Any, operator: Any) -> None:
     dtypes = [d for d in DTYPES if d not in (torch.float64, torch.int16)]

@@ -58,6 +58,7 @@ def test_normalisation_at_any_offset(as_gpu: Any, start: int) -> None:
     check(as_gpu, layer, x, weight, bias, tolerance=3e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("channels", [12, 44, 7])
 @pytest.mark.parametrize("start", STARTS[:2])
 def test_pixels_at_any_offset(as_gpu: Any, start: int, channels: int) -> None:
@@ -72,6 +73,7 @@ def test_pixels_at_any_offset(as_gpu: Any, start: int, channels: int) -> None:
     check(as_gpu, batch, x, weight, bias, tolerance=3e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 @pytest.mark.parametrize("kernel", [2, 4, (3, 2), (2, 4)], ids=str)
 def test_windows_that_tile_rows(as_gpu: Any, kernel: Any, dtype: Any) -> None:

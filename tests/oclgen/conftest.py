@@ -1,9 +1,7 @@
-"""Releases the memory of programs after each file, which adds up to gigabytes in one process."""
+"""Forgets the programs of each file: what its plans are built to, no other file runs."""
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import sys
 from collections.abc import Iterator
 
@@ -11,18 +9,11 @@ import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
-def released() -> Iterator[None]:
-    """Forget the programs that a file built.
-
-    A CPU's compiler frees a program's memory to the C library, which keeps it until it is told to
-    trim.
-    """
+def forgotten() -> Iterator[None]:
+    """Let go of the programs that a file built."""
     yield
     device = sys.modules.get("oclgen.opencl.device")
     if device is None:
         return
     for one in device.devices():
         one.forget_programs()
-    gc.collect()
-    if sys.platform == "linux":
-        getattr(ctypes.CDLL(None), "malloc_trim", int)(0)

@@ -1,6 +1,7 @@
-"""Runs small problems of every family once; started under oclgrind by `test_oclgrind`.
+"""Runs small problems of some families once; started under oclgrind by `test_oclgrind`.
 
-Every case prints its name first, so that a report of oclgrind stands below the case it is about.
+Every case prints its name first, so that a report of oclgrind stands below the case it is about. Of
+a family's problems one in `EVERY` is run, at least one, and all with `THOROUGH=1`.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from oclgen.plan import Plan
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 from search_spaces.space import SPACES, seeds_of, space_of
+from tests import samples
 from tests.oclgen.cp_async_in_c import in_plain_c
 from tests.oclgen.gemm_cases import SHARING
 from tests.oclgen.mma_emulated import emulate
 
 OTHER_CONFIGS = 2
+EVERY = 1 if samples.THOROUGH else 4
 
 PROBLEMS: tuple[Problem, ...] = (
     GemmProblem(19, 21, 9, trans_b=True, bias="n", activation="relu", residual=True),
@@ -100,6 +103,15 @@ DOT_PAIRS = """
 """The instruction `vdpbf16ps` in plain OpenCL C."""
 
 
+def problems(family: Family) -> list[Problem]:
+    """The sample of the problems that the family serves."""
+    served = sorted(
+        (problem for problem in PROBLEMS if family.serves(problem)),
+        key=lambda problem: samples.number(f"{family.NAME} {problem.key()}"),
+    )
+    return served[: -(-len(served) // EVERY)]
+
+
 def configs(device: Device, family: Family, problem: Problem) -> Iterator[Any]:
     """The default, and valid others: a seed of the family and any point of its space."""
     yield family.DEFAULT
@@ -143,38 +155,41 @@ def run_packing(device: Device, problem: Problem, family: Family) -> None:
 
 def run_emulated(device: Device, name: str) -> int:
     """Run a family around emulated units and return how many problems ran."""
-    emulate(pytest.MonkeyPatch())
     able = replace(device, limits=replace(device.limits, instructions=frozenset(ANSWERS)))
-    for problem, config in CASES[name]:
-        assert config.why_not(problem, able.limits) is None, config.why_not(problem, able.limits)
-        run(able, problem, FAMILIES[name], config)
+    with pytest.MonkeyPatch.context() as patch:
+        emulate(patch)
+        for problem, config in CASES[name]:
+            refused = config.why_not(problem, able.limits)
+            assert refused is None, refused
+            run(able, problem, FAMILIES[name], config)
     return len(CASES[name])
 
 
-def main(name: str) -> None:
-    """Run every problem that the family of this name serves, and say how many ran."""
-    device, family, count = select("oclgrind"), FAMILIES[name], 0
+def run_family(device: Device, name: str) -> int:
+    """Run the problems of the family of this name and return how many cases ran."""
+    family, count = FAMILIES[name], 0
     wanted, cases = family.TRAITS.instructions, CASES.get(name, ())
     if cases and wanted & UNITS:
-        print(f"done {run_emulated(device, name)}", flush=True)
-        return
+        return run_emulated(device, name)
     # what stands for the instructions in OpenCL C: `DOT_PAIRS` for one, `in_plain_c` for another
     gemm_pairs.dot = lambda: DOT_PAIRS
     in_c = wanted & {"cp_async", gemm_pairs.INSTRUCTION}
     device.limits = replace(device.limits, instructions=frozenset(in_c))
     packing_alone = family.TRAITS.packing is not None and not cases
-    for problem in PROBLEMS:
-        if packing_alone and family.serves(problem):
+    for problem in problems(family):
+        if packing_alone:
             run_packing(device, problem, family)
             count += 1
-        elif family.serves(problem):
-            for config in configs(device, family, problem):
-                run(device, problem, family, config)
-                count += 1
+            continue
+        for config in configs(device, family, problem):
+            run(device, problem, family, config)
+            count += 1
     for problem, config in cases:
         run(device, problem, family, config)
-    print(f"done {count + len(cases)}", flush=True)
+    return count + len(cases)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    simulator = select("oclgrind")
+    for family_name in sys.argv[1:]:
+        print(f"done {family_name} {run_family(simulator, family_name)}", flush=True)

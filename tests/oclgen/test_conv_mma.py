@@ -89,6 +89,7 @@ def test_images_need_not_be_aligned_and_weights_not_dense(
     assert not difference(device, problem, plan)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("problem", CASES, ids=label)
 def test_on_matrix_units(device: Device, problem: ConvProblem) -> None:
     if not {"mma", "wgmma"} <= device.limits.instructions:
@@ -152,6 +153,7 @@ def test_what_is_served() -> None:
         assert not conv_mma.serves(replace(case(0, "fwd", "nchw"), **change))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_the_space_holds_both_units_and_the_seeds(layout: Memory, direction: Direction) -> None:

@@ -83,6 +83,7 @@ def assert_right(device: Device, problem: ConvProblem, plan: Plan) -> None:
     assert not difference(device, problem, plan)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("problem", "config"), some(GEMM), ids=label)
 def test_in_local_memory(device: Device, problem: ConvProblem, config: conv_gemm.Config) -> None:
     if reason := config.why_not(problem, AMPERE):
@@ -90,6 +91,7 @@ def test_in_local_memory(device: Device, problem: ConvProblem, config: conv_gemm
     assert_right(device, problem, conv_gemm.plan(problem, config))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("problem", "config"), some(ASYNC), ids=label)
 def test_by_cp_async(device: Device, problem: ConvProblem, config: conv_async.Config) -> None:
     assert_right(device, problem, runnable(device, problem, config, AMPERE))

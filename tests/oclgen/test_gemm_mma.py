@@ -198,12 +198,14 @@ def dealt(device: Device, cases: tuple[Any, ...]) -> tuple[Any, ...]:
     return cases[device.index % 2 :: 2] if gemm_mma.units is mma_emulated.units else cases
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", range(0, 3 * len(CONFIGS), 2))
 def test_sizes_dtypes_and_transposes(able: Device, number: int) -> None:
     for each in dealt(able, (number, number + 1)):
         assert_right(able, *case(each))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("problem", [*BATCHES, *EPILOGUES], ids=label)
 def test_batches_and_epilogues(able: Device, problem: GemmProblem) -> None:
     for config in dealt(able, (MMA, replace(WGMMA, tile_m=128, pack_a=True))):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oclgen.families import FAMILIES
-from tests import home
+from tests import home, samples
 
 RUNTIME = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
 """Debian's and Ubuntu's place for oclgrind as an OpenCL runtime of its own."""
@@ -28,6 +28,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 CASES = ("-m", "tests.oclgen.oclgrind_cases")
+PROCESSES = 4
+"""Each of which simulates several families."""
 
 RACE = """
 from oclgen.opencl.device import select
@@ -72,16 +74,19 @@ def test_oclgrind_sees_a_race(tmp_path: Path) -> None:
     assert "data race" in under_oclgrind(tmp_path, "-c", RACE)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_kernels_neither_race_nor_leave_their_buffers(tmp_path: Path, family: str) -> None:
-    lines = [line for line in under_oclgrind(tmp_path, *CASES, family).splitlines() if line]
+@pytest.mark.parametrize("first", range(PROCESSES))
+def test_kernels_neither_race_nor_leave_their_buffers(tmp_path: Path, first: int) -> None:
+    families = list(FAMILIES)[first::PROCESSES]
+    lines = [line for line in under_oclgrind(tmp_path, *CASES, *families).splitlines() if line]
     reports = [line for line in lines if not line.startswith(("case ", "done "))]
-    first = next((n for n, line in enumerate(lines) if line in reports), 0)
-    assert not reports, "\n".join(lines[max(first - 1, 0) : first + 40])
-    assert lines[-1].startswith("done ")
-    assert int(lines[-1].split()[1]) >= 1
+    begin = next((n for n, line in enumerate(lines) if line in reports), 0)
+    assert not reports, "\n".join(lines[max(begin - 1, 0) : begin + 40])
+    done = [line.split()[1:] for line in lines if line.startswith("done ")]
+    assert [name for name, _ in done] == families
+    assert all(int(count) >= 1 for _, count in done), done
 
 
+@pytest.mark.skipif(not samples.THOROUGH, reason="simulated for minutes: THOROUGH=1 runs it")
 @pytest.mark.parametrize("name", OWN_TESTS)
 def test_the_families_own_tests_neither_race_nor_stray(tmp_path: Path, name: str) -> None:
     log = tmp_path / "oclgrind.log"

@@ -25,6 +25,7 @@ def run(search: Search, trials: int) -> list[Config]:
     return asked
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_two_hundred_evaluations_come_within_five_percent(space: Space, seed: int) -> None:
     optimum = min(cost(space.config(row)) for row in range(len(space)))
