@@ -22,7 +22,7 @@ from typing import Any
 from tests import samples
 
 EVERY = 16
-LIFE = 100
+LIFE = 60
 """Programs that a process compiles before another one takes its place."""
 
 

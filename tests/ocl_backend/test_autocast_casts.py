@@ -132,6 +132,7 @@ FULL: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FULL)
 @pytest.mark.parametrize("half", HALVES, ids=str)
 def test_what_half_precision_would_spoil_is_computed_in_full(

@@ -37,6 +37,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
 def test_against_the_cpu(device: Any, case: str) -> None:
     check_module(device, CASES[case], torch.randn(2, 4, 11, 9))

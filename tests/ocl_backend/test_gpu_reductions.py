@@ -59,7 +59,7 @@ def test_columns_at_any_offset(as_gpu: Any, dtype: Any) -> None:
         agree(as_gpu, lambda x, s=start: x.flatten()[s : s + 107_976].view(-1, 12).sum(0), tall)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dims", DIMS, ids=str)
 @pytest.mark.parametrize("shape", [(13, 6, 484), (5, 1_031, 36), (7, 5, 49)], ids=str)
 def test_any_dimensions(as_gpu: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:

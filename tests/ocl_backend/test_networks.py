@@ -73,7 +73,7 @@ def only_one_network(device: Any, name: str) -> None:
         pytest.skip("one network tells whether a further device works")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_scores(device: Any, name: str) -> None:
     only_one_network(device, name)
@@ -86,7 +86,7 @@ def test_scores(device: Any, name: str) -> None:
     assert torch.ocl.fallbacks() == {}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients(device: Any, name: str) -> None:
     only_one_network(device, name)

@@ -51,6 +51,7 @@ def test_batch_norm_without_parameters_or_averages(
     check_module(device, module, torch.randn(4, 5, 9) * 3 + 10, tolerance=TOLERANCE)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("trains", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("kept", [0, 32])
 @pytest.mark.parametrize("shape", BATCH_SHAPES, ids=str)
@@ -68,6 +69,7 @@ def test_batch_norm_divided_as_on_a_gpu(
     batch_norm.rule_of.cache_clear()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("trains", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 @pytest.mark.parametrize("shape", PIXEL_SHAPES, ids=str)

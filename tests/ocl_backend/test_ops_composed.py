@@ -61,6 +61,7 @@ LEARNED |= {
 COMPOSED = ("unique_slices", "histograms", "positions_of_a_known_number")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LEARNED)
 def test_with_gradients(device: Any, name: str) -> None:
     sample(device, LEARNED, name)

@@ -67,6 +67,7 @@ def config_for(problem: ConvProblem, first: int) -> conv_mma.Config:
     return next(config for config in configs if config.why_not(problem, HOPPER) is None)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", range(len(CASES) // 4))
 def test_around_the_units(device: Device, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every fourth case, of which the next device has others."""
