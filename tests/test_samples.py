@@ -47,12 +47,14 @@ def test_a_sample_holds_every_test_and_few_cases_of_costly_ones(
         assert isinstance(item, pytest.Function)
         if item.nodeid not in out:
             kept[item.originalname, samples.device_of(item)] += 1
-    assert kept["test_cheap", 0] == 200
-    assert 25 < kept["test_cheap", 1] < 80
-    assert 5 < kept["test_costly", 0] < 40
-    assert 5 < kept["test_costly", 1] < 40
-    assert kept["test_at_least_once", 0] == 1
-    assert kept["test_plain", 0] == 1
+    assert kept == {
+        ("test_cheap", 0): 200,
+        ("test_cheap", 1): 50,
+        ("test_costly", 0): 20,
+        ("test_costly", 1): 20,
+        ("test_at_least_once", 0): 1,
+        ("test_plain", 0): 1,
+    }
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ if find_spec("torchvision") is None:
 from benchmarks.models.validate import CASES, check
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["unet", "llama", "mixtral"])
 def test_a_network_does_what_it_does_on_the_cpu(device: Any, name: str) -> None:
     if device.index:
