@@ -67,11 +67,14 @@ def test_a_convolution_takes_normalisation_and_activation(
     assert "batch_norm_fwd" in names(lambda: layers(x))  # its gradient needs what lies in between
 
 
-@pytest.mark.parametrize(("kernel", "stride", "launches"), [(1, 1, 2), (3, 1, 5), (3, 2, 3)])
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (3, 1), (3, 2)])
 def test_a_convolution_in_channels_last_takes_them_too(
-    device: Any, kernel: int, stride: int, launches: int, monkeypatch: pytest.MonkeyPatch
+    device: Any, kernel: int, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folded kernel reads and writes pixels, and its weights lie as those of the layer."""
+    """The folded kernel reads and writes pixels, and its weights lie as those of the layer.
+
+    It has as many launches as the layer without normalisation, and the folding of its weights.
+    """
     monkeypatch.setattr(convolution, "better_known", lambda index, pixels, planes: pixels)
     monkeypatch.setattr(winograd_pixels, "conflict", lambda *_: None)
     monkeypatch.setattr(conv_gemm_plan, "layout_why_not", lambda *_: None)
@@ -83,9 +86,10 @@ def test_a_convolution_in_channels_last_takes_them_too(
     with torch.no_grad():
         same(lambda: layers(x))
         fused = names(lambda: layers(x))
+        alone = names(lambda: conv(x))
     assert fused[0] == "fold_batch_norm"
     assert not any(name.startswith(("batch_norm", "pointwise", "strided")) for name in fused)
-    assert len(fused) == launches
+    assert len(fused) == 1 + len(alone)
     reload_tuned()
 
 
