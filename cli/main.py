@@ -10,6 +10,7 @@ from .compare import compare
 from .database import database
 from .devices import devices, ray_resources
 from .doctor import doctor
+from .explain import explain
 from .report import report
 from .source import show_source
 from .tune import tune
@@ -67,6 +68,6 @@ def main() -> None:
 
 
 for command in (
-    devices, doctor, tune, show_source, database, report, compare, ray_resources
+    devices, doctor, tune, explain, show_source, database, report, compare, ray_resources
 ):  # fmt: skip
     main.add_command(command)

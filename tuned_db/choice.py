@@ -27,8 +27,9 @@ class Choice:
     `source_key` is the key of the problem whose record was used, empty for a `DEFAULT`. `verified`
     is False where the record was imported or pulled and was not measured here since. `step` counts
     the steps down the ladder. `cache` is cold where nothing on the same step was measured with warm
-    caches. `cost` is the time in ms that the model predicts, where there is one for such devices
-    and the problem was not measured here.
+    caches. `cost` orders what was not measured here, on one step: less is better.
+    `predicted_ms` is the time that the model predicts, where it was asked: there is one for such
+    devices, and the problem was not measured here.
     """
 
     problem: Problem
@@ -40,6 +41,7 @@ class Choice:
     verified: bool = True
     cache: Cache = "warm"
     cost: float = 0.0
+    predicted_ms: float | None = None
 
     @property
     def order(self) -> tuple[int, float]:
@@ -59,7 +61,6 @@ def of_entry(
     step: int,
     entry: Entry,
     ms: float | None = None,
-    cost: float = 0.0,
 ) -> Choice:
     """Return the choice of a record's variant, with what the record says of itself.
 
@@ -69,7 +70,6 @@ def of_entry(
         step: steps down the ladder.
         entry: the record.
         ms: its time, if it is of this problem and device.
-        cost: as in `Choice`.
     """
     record = entry.record
     return Choice(
@@ -81,5 +81,4 @@ def of_entry(
         step=step,
         verified=record.verified,
         cache=record.cache,
-        cost=cost,
     )

@@ -69,15 +69,25 @@ class Winners(Protocol):
 class _Option:
     """A variant for a problem that was not measured here.
 
-    `cost` is the time in ms that the model predicts; without one the distance of the record's
-    problem, or `GUESSED` or `UNRELATED` and more. `entry` is the record that it comes from, None
-    for a family's guess.
+    `cost` is the time in ms that the model predicts, less for a record that many trials speak for;
+    without a model the distance of the record's problem, or `GUESSED` or `UNRELATED` and more.
+    `entry` is the record that it comes from, None for a family's guess. `predicted_ms` is None
+    without a model.
     """
 
     cost: float
     rung: Rung
     variant: Variant
     entry: Entry | None
+    predicted_ms: float | None = None
+
+    def choice(self, problem: Problem, step: int) -> Choice:
+        """Return the choice of this variant on a step of the ladder."""
+        if self.entry is not None:
+            made = of_entry(problem, self.rung, step, self.entry)
+        else:
+            made = Choice(problem, self.variant, self.rung, None, "", step)
+        return replace(made, cost=self.cost, predicted_ms=self.predicted_ms)
 
 
 class Chooser:
@@ -218,22 +228,18 @@ class Chooser:
             for entry in _of_today(valid) if rung == "exact" else valid:
                 yield of_entry(problem, rung, step, entry, ms=entry.record.ms)
         options = self._options(problem)
-        costs = {option.variant: option.cost for option in options}
+        known = {option.variant: option for option in options}
         served = (option.cost for option in options if self._can_serve(problem, option))
         bound = MARGIN * next(served, inf) if has_model(self.limits) else inf
         for step, (rung, pool) in enumerate(self._evidence, len(self._here)):
             for entry in pool.alike(problem):
-                cost = costs.get(entry.variant, inf)
-                if cost <= bound and self._is_valid(problem, entry):
-                    yield of_entry(problem, rung, step, entry, cost=cost)
+                option = known.get(entry.variant, _Option(inf, rung, entry.variant, entry))
+                if option.cost <= bound and self._is_valid(problem, entry):
+                    yield replace(option, rung=rung, entry=entry).choice(problem, step)
         step = len(self._here) + len(self._evidence)
         for option in options:
             if self._can_serve(problem, option):
-                rung, cost = option.rung, option.cost
-                if option.entry is not None:
-                    yield of_entry(problem, rung, step, option.entry, cost=cost)
-                else:
-                    yield Choice(problem, option.variant, rung, None, "", step, cost=cost)
+                yield option.choice(problem, step)
         for variant in self._defaults(problem):
             if self._may_serve(problem, variant):
                 yield Choice(problem, variant, "default", None, "", step + 1)
@@ -265,7 +271,7 @@ class Chooser:
         options = list(found.values())
         if times is not None:
             options = [
-                replace(option, cost=ms / TRUST if _is_near(option) else ms)
+                replace(option, cost=ms / TRUST if _is_near(option) else ms, predicted_ms=ms)
                 for ms, option in zip(times, options, strict=True)
                 if ms < inf
             ]

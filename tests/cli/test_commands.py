@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -99,6 +100,21 @@ def test_what_dispatch_runs_can_be_shown(run: Run, device: Device) -> None:
     index = str(device.index)
     run("tune", "--device", index, *GEMM, "--trials", "2", "--family", "gemm_register")
     assert "// gemm_register {" in run("show-source", "24x16x8", "--device", index).output
+
+
+def test_what_may_serve_is_listed_in_the_order_of_dispatch(run: Run, device: Device) -> None:
+    index = str(device.index)
+    run("tune", "--device", index, *GEMM, "--trials", "2", "--family", "gemm_register")
+    listed = json.loads(run("explain", "24x16x8", "--device", index, "--json").output)
+    tuned, *others = listed
+    assert (tuned["rung"], tuned["family"]) == ("exact", "gemm_register")
+    assert tuned["measured_ms"] > 0
+    assert tuned["record_of"] == parse_problem("24x16x8").key()
+    assert others[-1]["measured_ms"] is None
+    keys = [(one["family"], json.dumps(one["config"])) for one in listed]
+    assert len(keys) == len(set(keys))
+    table = run("explain", "24x16x8", "--device", index, "--count", "1").output
+    assert "predicted ms" in table and "gemm_register" in table
 
 
 def test_export_import_export_gives_the_same_bytes(

@@ -72,6 +72,7 @@ def test_a_record_is_chosen_and_said_to_be_exact(device: Any) -> None:
     (row,) = torch.ocl.explain(torch.mm, a, b).rows
     assert (row.rung, row.family) == ("exact", family.NAME)
     assert row.config == variant.to_json()
+    assert (row.measured_ms, row.predicted_ms) == (0.001, None)
     torch.testing.assert_close(torch.mm(a, b).cpu(), a.cpu() @ b.cpu(), rtol=1e-5, atol=1e-5)
 
 

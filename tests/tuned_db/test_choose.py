@@ -64,7 +64,7 @@ def test_a_record_serves_another_problem_unless_the_model_knows_better(
     choice = known.choose(replace(SQUARE, bias="n"))
     assert choice.rung == rung
     assert choice.variant.family == ("gemm_staged" if rung == "guess" else "gemm_register")
-    assert choice.cost > 0
+    assert choice.predicted_ms == (1.0 if rung == "guess" else times_as_slow)
 
 
 def test_what_was_measured_here_serves_whatever_the_model_expects(
