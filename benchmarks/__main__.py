@@ -217,11 +217,12 @@ def choice(tables: tuple[Path, ...]) -> None:
 @click.argument("steps", nargs=-1, required=True, metavar="NETWORK,MODE,BATCH[,DTYPE]...")
 @click.option("--device", default=0, show_default=True, help="Index.")
 @click.option("--known", is_flag=True, help="With records and instructions.")
-def unknown(steps: tuple[str, ...], device: int, known: bool) -> None:
+@click.option("--background", default=0.0, metavar="S", help="Seconds of tuning beside each.")
+def unknown(steps: tuple[str, ...], device: int, known: bool, background: float) -> None:
     """Time networks on a device as if it were unknown: resnet18,train,64 or vgg16,eval,8,bf16."""
     from benchmarks.choice.unknown import main as run
 
-    run(steps, device, known)
+    run(steps, device, known, background)
 
 
 @main.command()

@@ -10,12 +10,17 @@ of torch and stays for the next problem.
     model(images)
     torch.ocl.tunable.write_untuned()  # as at exit
     torch.ocl.tunable.tune_in_file("oclgen_untuned0.jsonl")
+
+Or beside a running program, which gets faster by itself:
+
+    torch.ocl.tunable.background_enable()
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import sys
 import time
 import warnings
 from collections import Counter
@@ -34,7 +39,10 @@ if TYPE_CHECKING:
     from search_spaces.session import Session
 
 __all__ = [
+    "background_enable",
+    "background_is_enabled",
     "enable",
+    "get_background_share",
     "get_filename",
     "get_max_tuning_duration",
     "get_max_tuning_iterations",
@@ -43,6 +51,7 @@ __all__ = [
     "is_enabled",
     "record_untuned_enable",
     "record_untuned_is_enabled",
+    "set_background_share",
     "set_filename",
     "set_max_tuning_duration",
     "set_max_tuning_iterations",
@@ -54,7 +63,8 @@ __all__ = [
 
 PREFIX = "OCLGEN_TUNABLE_"
 """Environment variables: `ENABLED`, `TUNING`, `RECORD_UNTUNED` (0 or 1), `UNTUNED_FILENAME`,
-`MAX_TUNING_DURATION_MS`, `MAX_TUNING_ITERATIONS`; read once, when `ocl_backend` is imported."""
+`MAX_TUNING_DURATION_MS`, `MAX_TUNING_ITERATIONS`, `BACKGROUND` (0 or 1), `BACKGROUND_PERCENT`; read
+once, when `ocl_backend` is imported."""
 
 
 UNLIMITED = 10**6
@@ -83,6 +93,7 @@ class _State:
     filename: str
     duration_ms: int
     iterations: int
+    share: float
     untuned: dict[int, Counter[Problem]]
 
     @staticmethod
@@ -95,6 +106,7 @@ class _State:
             os.environ.get(PREFIX + "UNTUNED_FILENAME", "oclgen_untuned%d.jsonl"),
             _number("MAX_TUNING_DURATION_MS", 30_000),
             _number("MAX_TUNING_ITERATIONS", 24),
+            _number("BACKGROUND_PERCENT", 5) / 100,
             {},
         )
 
@@ -133,6 +145,50 @@ def record_untuned_enable(val: bool = True) -> None:
 def record_untuned_is_enabled() -> bool:
     """Return whether calls of untuned problems are counted."""
     return _state.recording
+
+
+def background_enable(val: bool = True) -> None:
+    """Tune untuned problems while the program runs, or no longer.
+
+    Variants run where the program has waited for the device, for at most the share of time that is
+    set; the program waits meanwhile. Winners are kept in the user's database and serve from the
+    next such moment on, so that results may change in their last bits while the program runs:
+    under `torch.use_deterministic_algorithms(True)` nothing is measured, and nothing changes.
+    A problem is tried with at most `get_max_tuning_iterations()` variants.
+
+    Raises:
+        ValueError: the share of time is 0 or more than a half.
+    """
+    from ocl_backend import background
+
+    if val:
+        background.enable(_state.share, _state.iterations or UNLIMITED)
+    else:
+        background.disable()
+
+
+def background_is_enabled() -> bool:
+    """Return whether untuned problems are tuned while the program runs."""
+    module = sys.modules.get("ocl_backend.background")
+    return module is not None and bool(module.is_enabled())
+
+
+def set_background_share(share: float) -> None:
+    """Let variants run for at most this part of the time; 0.05 at first.
+
+    Raises:
+        ValueError: it is 0 or more than a half.
+    """
+    if not 0 < share <= 0.5:
+        raise ValueError(f"share={share} must be above 0 and at most 0.5")
+    _state.share = share
+    if background_is_enabled():
+        background_enable()
+
+
+def get_background_share() -> float:
+    """Return the part of the time in which variants may run beside the program."""
+    return _state.share
 
 
 def set_max_tuning_duration(duration: int) -> None:
@@ -295,3 +351,5 @@ def _write_at_exit() -> None:
 
 
 _apply()
+if _number("BACKGROUND", 0):
+    background_enable()

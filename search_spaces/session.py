@@ -21,7 +21,7 @@ from math import inf
 from oclgen.keys import parse_key, parse_problem
 from oclgen.measurement import Cache, Measurement
 from oclgen.measuring import peak
-from oclgen.measuring.child import TIMEOUTS, Stage, WorkerError
+from oclgen.measuring.child import TIMEOUTS, Leave, Stage, WorkerError
 from oclgen.measuring.worker import Worker
 from oclgen.opencl.device import Device, DeviceError, devices, select
 from oclgen.opencl.exclusive import BusyError, exclusive, kind_of, locks
@@ -63,6 +63,8 @@ class Session:
         say: Told in a sentence that another process is waited for, or that the device is loaded.
         with_peak: Measure the device's peak (0.3 s) on entry.
         is_resident: Keep the measuring process for further entries, until `close`.
+        leave: Called before a variant runs; it runs within the context that is returned. Then one
+            process builds, so that the program whose leave is asked keeps the other cores.
 
     Raises:
         DeviceError: no device fits, or several do.
@@ -79,6 +81,7 @@ class Session:
         say: Callable[[str], None] = _warn,
         with_peak: bool = True,
         is_resident: bool = False,
+        leave: Leave | None = None,
     ) -> None:
         chosen = device if isinstance(device, Device) else select(device)
         self._candidates = [one for one in locks(devices()) if one[0] is chosen]
@@ -88,6 +91,7 @@ class Session:
         self.level: peak.Level | None = None
         """What the device reached on entry; None before, and without its peak."""
         self._say, self._with_peak, self._is_resident = say, with_peak, is_resident
+        self._leave = leave
         self._worker: Worker | None = None
         self._stack = ExitStack()
         self._is_open = False
@@ -257,7 +261,13 @@ class Session:
             self.close()
         if self._worker is None:
             info = self.device.info
-            self._worker = Worker(self.device.index, info, _Limits(self._left), cache)
+            limits = _Limits(self._left)
+            if self._leave is None:
+                self._worker = Worker(self.device.index, info, limits, cache)
+            else:
+                self._worker = Worker(
+                    self.device.index, info, limits, cache, builders=1, leave=self._leave
+                )
         return self._worker
 
     def _measure(self, problem: Problem, variant: Variant, best_ms: float) -> Measurement:

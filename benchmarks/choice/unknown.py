@@ -3,7 +3,8 @@
     python -m benchmarks unknown resnet18,train,64 --device 0
 
 What is left is OpenCL C, the families' guesses and the model: what a user of another vendor's GPU
-meets. With `--known` the same steps run with all that is known.
+meets. With `--known` the same steps run with all that is known. With `--background S` each runs S
+seconds more with tuning beside it, and is timed again: what it gains by itself.
 """
 
 from __future__ import annotations
@@ -13,51 +14,71 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from statistics import median
+
+import numpy as np
+
+from oclgen import unknown
 
 STEPS, WARM_UP = 12, 5
 
 
-def main(steps: Sequence[str], device: int, is_known: bool) -> None:
+def main(steps: Sequence[str], device: int, is_known: bool, background_s: float) -> None:
     """Print the seconds of each first step, and the median of later ones in ms.
 
     Args:
         steps: texts as `resnet18,train,64` or `vgg16,eval,8,bf16`.
         device: index.
         is_known: keep records and instructions.
+        background_s: seconds of tuning beside each; 0: none.
     """
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     if not is_known:
-        _hide(device)
+        os.environ[unknown.VARIABLE] = "1"
+    if background_s or not is_known:
+        os.environ["OCLGEN_DB"] = f"{folder}/empty.sqlite"
     import ocl_backend  # noqa: F401 (registers the device)
     from benchmarks.tasks import networks
 
     for text in steps:
         name, mode, batch, *dtype = text.split(",")
-        begin = time.perf_counter()
         # a step ends when its result is at home
         step = networks.step(name, mode, int(batch), f"ocl:{device}", *(dtype or ["fp32"]))
-        step()
-        first = time.perf_counter() - begin
-        times = []
-        for _ in range(WARM_UP + STEPS):
-            begin = time.perf_counter()
-            step()
-            times.append(time.perf_counter() - begin)
+        first = _seconds(step)
+        before = _median_ms(step)
+        print(f"{text}: first {first:.1f} s, then {before:.2f} ms", flush=True)
+        if background_s:
+            _with_tuning(step, background_s, before)
+
+
+def _with_tuning(step: Callable[[], object], seconds: float, before: float) -> None:
+    """Run with tuning beside the program, and print how long steps took then and afterwards."""
+    from ocl_backend import tunable
+
+    tunable.background_enable()
+    begin, ends, times = time.monotonic(), [], []
+    while time.monotonic() < begin + seconds:
+        times.append(1e3 * _seconds(step))
+        ends.append(time.monotonic() - begin)
+    tunable.background_enable(False)
+    for part in np.array_split(np.arange(len(times)), 6):
+        mean = np.mean([times[index] for index in part])
         print(
-            f"{text}: first {first:.1f} s, then {1e3 * median(times[WARM_UP:]):.2f} ms", flush=True
+            f"  until {ends[part[-1]]:.0f} s: mean {mean:.2f} ms, {mean / before:.2f} of before, "
+            f"median {median(times[index] for index in part):.2f}",
+            flush=True,
         )
+    print(f"  afterwards {_median_ms(step):.2f} ms", flush=True)
 
 
-def _hide(device: int) -> None:
-    """Forget what is known of the device in this process."""
-    from oclgen.opencl.device import devices
-    from tuned_db import choose
+def _median_ms(step: Callable[[], object]) -> float:
+    times = [_seconds(step) for _ in range(WARM_UP + STEPS)]
+    return 1e3 * median(times[WARM_UP:])
 
-    target = devices()[device]
-    target.limits = replace(target.limits, instructions=frozenset())
-    setattr(choose, "shipped_records", tuple)  # noqa: B010 (a function without arguments)
-    folder = tempfile.mkdtemp()
-    os.environ["OCLGEN_DB"] = f"{folder}/empty.sqlite"
-    atexit.register(shutil.rmtree, folder)
+
+def _seconds(step: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    step()
+    return time.perf_counter() - begin

@@ -27,14 +27,26 @@ Known = TypeVar("Known", bound=Problem)
 
 
 class ExplainRow(NamedTuple):
-    """One line of a report: how often an operator met a problem, what ran, where it came from."""
+    """One line of a report: how often an operator met a problem, what ran, where it came from.
+
+    `measured_ms` is the time of this very problem on this device, None where it was not tuned;
+    `predicted_ms` the model's, None where it was not asked. `oclgen explain PROBLEM` lists what
+    else could have served.
+    """
 
     calls: int
     operator: str
     problem: str
     rung: str
+    measured_ms: float | None
+    predicted_ms: float | None
     family: str
     config: str
+
+    def cells(self) -> list[str]:
+        """Return the values as text; None is a dash."""
+        texts = (f"{v:.4g}" if isinstance(v, float) else str(v) for v in self)
+        return ["-" if text == "None" else text for text in texts]
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,7 @@ class Explanation:
 
     def __str__(self) -> str:
         """Return the rows as a plain table with aligned columns."""
-        table = [ExplainRow._fields, *(tuple(map(str, row)) for row in self.rows)]
+        table = [ExplainRow._fields, *(row.cells() for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = (
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -118,6 +130,7 @@ class TunedCall:
 
 _prepared_calls: WeakSet[TunedCall] = WeakSet()
 _observers: list[Callable[[TunedCall], None]] = []
+_met: list[Callable[[int, Problem], None]] = []
 
 
 def prepared_calls() -> list[TunedCall]:
@@ -141,6 +154,11 @@ def tune_when_met(tune: Callable[[int, Problem], None] | None) -> None:
     """
     if tune is not TUNE_FIRST.value:
         TUNE_FIRST.set(tune)
+
+
+def when_met(notice: Callable[[int, Problem], None] | None) -> None:
+    """Call `notice(device, problem)` when an untuned problem is first served; None: no longer."""
+    _met[:] = [] if notice is None else [notice]
 
 
 @cache
@@ -186,6 +204,9 @@ def tuned_call(
         TUNE_FIRST.value(device, problem)
         chooser(device).refresh()
         choice = chooser(device).choose(problem)
+    if choice.rung != "exact":
+        for notice in _met:
+            notice(device, problem)
     while True:
         try:
             plan = choice.variant.plan(problem)
@@ -268,6 +289,8 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
             operator,
             choice.problem.key(),
             choice.source,
+            choice.ms,
+            choice.predicted_ms,
             choice.variant.family,
             choice.variant.to_json(),
         )

@@ -10,8 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Literal, cast
@@ -20,6 +20,10 @@ from oclgen.limits import DeviceInfo
 from oclgen.measurement import Measurement
 
 Stage = Literal["starting", "preparing", "compiling", "running"]
+ASKS = "asks for leave"
+"""What a child says instead of a stage before it lets a variant run, if it was told to ask."""
+Leave = Callable[[], AbstractContextManager[object]]
+"""Returns a context whose entry waits until a variant may run, and whose end says that it ran."""
 
 TIMEOUTS: dict[Stage, float] = {
     "starting": 120.0,
@@ -49,6 +53,31 @@ class ChildError(RuntimeError):
         return Measurement(invalidity="compile" if compiling else "runtime", reason=str(self))
 
 
+def spawn(module: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Start a Python process of `module` and return it with our end of a pipe to it.
+
+    Its arguments are the number of its end of the pipe, then `arguments`. It prints nothing, and
+    does not hear of Ctrl-C, which is the parent's to handle.
+    """
+    ours, theirs = socket.socketpair()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYOPENCL_NO_CACHE": "1",  # what is tried once is not worth keeping
+    }
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", module, str(theirs.fileno()), *arguments],
+            env=environment,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    return process, Connection(ours.detach())
+
+
 @dataclass
 class Child:
     """A process that serves questions about one device, one at a time, and is replaced if it dies.
@@ -63,8 +92,13 @@ class Child:
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _pipe: Connection | None = field(default=None, init=False)
 
-    def ask(self, question: Any, stage: Stage) -> Any:
+    def ask(self, question: Any, stage: Stage, leave: Leave = nullcontext) -> Any:
         """Return the answer to `question`; until it comes, the child may name further stages.
+
+        Args:
+            question: anything that can be pickled.
+            stage: what the child does with it first.
+            leave: entered when the child asks to run something, until it says what it does next.
 
         Raises:
             WorkerError: no child can be had.
@@ -74,11 +108,17 @@ class Child:
         assert self._pipe is not None
         try:
             self._pipe.send(question)
-            while True:
-                answer = self._receive(stage)
-                if not isinstance(answer, str):
-                    return answer
-                stage = cast(Stage, answer)
+            with ExitStack() as left:
+                while True:
+                    answer = self._receive(stage)
+                    left.close()
+                    if not isinstance(answer, str):
+                        return answer
+                    if answer == ASKS:
+                        left.enter_context(leave())
+                        self._pipe.send(ASKS)
+                        answer = "running"
+                    stage = cast(Stage, answer)
         except TimeoutError:
             self.close()
             message = f"took longer than {self.timeouts[stage]:.0f} s"
@@ -139,25 +179,7 @@ class Child:
         return self._pipe.recv()
 
     def _spawn(self) -> None:
-        ours, theirs = socket.socketpair()
-        worker = ["-m", "oclgen.measuring.worker", self.role, str(theirs.fileno())]
-        command = [sys.executable, "-P", *worker]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "PYOPENCL_NO_CACHE": "1",  # what is tried once is not worth keeping
-        }
-        with theirs:
-            self._process = subprocess.Popen(
-                [*command, str(self.index)],
-                env=environment,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is the parent's to handle
-            )
-        self._pipe = Connection(ours.detach())
+        self._process, self._pipe = spawn("oclgen.measuring.worker", self.role, str(self.index))
 
     def _cause_of_death(self) -> str:
         """Return how the process ended, and forget it."""

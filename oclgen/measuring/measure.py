@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -47,13 +48,20 @@ class Bench:
     Of a problem too large for a float64 reference in seconds an excerpt is compared (see
     `oclgen.measuring.excerpt`), drawn anew by `seed`; that every element was written is checked
     always, and so is that nothing was written beside the buffers. `cache` says what time is
-    measured.
+    measured. Every launch of a variant is made within a context that `leave()` returns: whoever
+    else uses the device may make it wait there.
     """
 
     def __init__(
-        self, device: Device, problem: Problem, seed: int = 0, cache: Cache = "warm"
+        self,
+        device: Device,
+        problem: Problem,
+        seed: int = 0,
+        cache: Cache = "warm",
+        leave: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.device, self.problem, self.seed, self.cache = device, problem, seed, cache
+        self._leave = leave
         inputs, self.excerpt, self.expected = _case(problem, seed)
         self._like = encode(np.empty(problem.buffers[problem.output], np.float32), problem.dtype)
         stored = {
@@ -95,16 +103,18 @@ class Bench:
             spaces += [guarded(self.device, COUNTERS, COUNTER_BYTES * plan.counters, content=0)]
         written = {one.role: one.region for one in (out, *spaces)}
         prepared = self.device.prepare(plan, {**self.buffers, **written})
-        first = prepared.run()
+        with self._leave():
+            first = prepared.run()
         error, reason = self._judge(out, spaces)
         if reason:
             return error, reason, ()
-        if first > HOPELESS * limit_ms:
-            # the first launch also pays for what runtimes put off until then
-            first = min(first, prepared.run())
-        if first > HOPELESS * limit_ms:
-            return error, "", (first,)
-        samples = time_samples(prepared, limit_ms, self._flush)
+        with self._leave():
+            if first > HOPELESS * limit_ms:
+                # the first launch also pays for what runtimes put off until then
+                first = min(first, prepared.run())
+            if first > HOPELESS * limit_ms:
+                return error, "", (first,)
+            samples = time_samples(prepared, limit_ms, self._flush)
         # a race may show in a later launch only
         error, reason = self._judge(out, spaces)
         return error, reason and f"after {len(samples)} launches: {reason}", samples

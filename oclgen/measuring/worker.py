@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache, Measurement
 from oclgen.measuring.builders import Builders
-from oclgen.measuring.child import TIMEOUTS, Child, ChildError, Stage, WorkerError
+from oclgen.measuring.child import ASKS, TIMEOUTS, Child, ChildError, Leave, Stage, WorkerError
 from oclgen.parameters import ConfigError
 from oclgen.problem import Problem
 from oclgen.variant import Variant
@@ -37,7 +39,8 @@ class Worker:
     """Measures on the device with this global index; close it, or use it as a context manager.
 
     The child is started on entry or when it is first needed, and again after it died. `seed`
-    draws the inputs of every problem, and is another one in every run.
+    draws the inputs of every problem, and is another one in every run. With `leave` a variant runs
+    only within the context that it returns.
     """
 
     index: int
@@ -46,6 +49,7 @@ class Worker:
     cache: Cache = "warm"
     seed: int = field(default_factory=lambda: secrets.randbits(31))
     builders: int = field(default_factory=lambda: min(os.cpu_count() or 1, MOST_BUILDERS))
+    leave: Leave | None = None
 
     def __post_init__(self) -> None:
         """Start nothing yet."""
@@ -80,9 +84,10 @@ class Worker:
         built = self._builders.take(problem, variant, alone=not self.overlaps)
         if isinstance(built, Measurement):
             return built
-        question = (problem, variant, best_ms, self.seed, self.cache, built)
+        asks = self.leave is not None
+        question = (problem, variant, best_ms, self.seed, self.cache, built, asks)
         try:
-            answer: Measurement = self._child.ask(question, "preparing")
+            answer: Measurement = self._child.ask(question, "preparing", self.leave or nullcontext)
         except ChildError as error:
             return error.as_failure()
         return answer
@@ -113,7 +118,7 @@ def serve_measurements(pipe: Connection, device: Device) -> None:
     bench: Bench | None = None
     while True:
         try:
-            problem, variant, best_ms, seed, cache, binaries = pipe.recv()
+            problem, variant, best_ms, seed, cache, binaries, asks = pipe.recv()
         except EOFError:
             return
         except ConfigError as error:  # a family that this process does not know
@@ -121,8 +126,23 @@ def serve_measurements(pipe: Connection, device: Device) -> None:
             continue
         if bench is None or (bench.problem, bench.seed) != (problem, seed):
             device.forget_programs()
-            bench = Bench(device, problem, seed, cache)
+            bench = Bench(device, problem, seed, cache, _asking(pipe) if asks else nullcontext)
         pipe.send(_measurement(pipe, bench, variant, best_ms, binaries))
+
+
+def _asking(pipe: Connection) -> Leave:
+    """Return what asks the parent before something runs, and says when it ran."""
+
+    @contextmanager
+    def leave() -> Iterator[None]:
+        pipe.send(ASKS)
+        pipe.recv()
+        try:
+            yield
+        finally:
+            pipe.send("running")
+
+    return leave
 
 
 def serve_builds(pipe: Connection, device: Device) -> None:
@@ -193,4 +213,4 @@ def main(role: str, pipe: Connection, index: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Connection(int(sys.argv[2])), int(sys.argv[3]))
+    main(sys.argv[2], Connection(int(sys.argv[1])), int(sys.argv[3]))

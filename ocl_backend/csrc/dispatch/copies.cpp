@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include "dispatch/idle.h"
 #include "dispatch/operators.h"
 #include "runtime/pinned.h"
 #include "runtime/transfer.h"
@@ -112,6 +113,7 @@ Tensor copy_from(const Tensor& self, const Tensor& target, bool non_blocking) {
     TORCH_CHECK(target.is_cpu(), "copy from ", source.device(), " to ", target.device(),
                 " is not supported. Copy to the CPU first.");
     to_host(source, target);
+    tell_idle(source.device().index());
   } else {
     TORCH_CHECK(source.is_cpu(), "copy from ", source.device(), " to ", target.device(),
                 " is not supported. Copy to the CPU first.");
@@ -128,6 +130,7 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& target) {
 at::Scalar local_scalar_dense(const Tensor& self) {
   const Tensor host = at::empty({}, self.options().device(at::kCPU));
   read(host.data_ptr(), self.const_data_ptr(), self.itemsize());
+  tell_idle(self.device().index());
   return at::_local_scalar_dense(host);
 }
 

@@ -6,6 +6,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "dispatch/idle.h"
 #include "dispatch/operators.h"
 #include "fusion/held.h"
 #include "profiler/kineto.h"
@@ -72,6 +73,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
     finish(checked(index));
+    tell_idle(index);
     raise_fault(device_at(index));
   }
 
