@@ -47,6 +47,25 @@ def export(file: Path, history: bool, where: str | None) -> None:
     click.echo(f"{count} records of {store.name} written to {file}")
 
 
+@database.command("measurements")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@db_option
+def measurements(file: Path, where: str | None) -> None:
+    """Write every measurement made here to FILE (JSON lines under gzip), failures too.
+
+    Of such tables `python -m benchmarks fit` makes the model that chooses where there is no record.
+    """
+    from tuned_db import open_existing
+    from tuned_db.table import of_store, write
+
+    store = open_existing(where)
+    try:
+        count = write(file, of_store(store))
+    except OSError as error:
+        raise click.ClickException(f"cannot write {file}: {error.strerror}") from error
+    click.echo(f"{count} measurements of {store.name} written to {file}")
+
+
 @database.command("import")
 @click.argument("file", type=click.Path(allow_dash=True, path_type=Path))
 @db_option

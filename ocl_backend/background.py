@@ -32,8 +32,8 @@ from search_spaces.background import GO, RAN, READY, Won
 log = logging.getLogger("oclgen.background")
 PATIENCE_S = 10.0
 """Longest that the program waits for a run of a variant; it goes on beside one that is slower."""
-SWAP_S = 5.0
-"""Seconds between two exchanges of winners: after each, what was recalled is learnt anew."""
+SWAP_S = 30.0
+"""Seconds between two exchanges of winners: after each, every call is prepared and learnt anew."""
 MEMORY_PART = 0.05
 """Part of the device's memory that a problem's tensors may fill: copies of them lie beside the
 program's."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 from oclgen.plan import Buffer, Launch, Needs, Offset, Plan
 
@@ -35,6 +35,23 @@ class Limits:
     extensions: frozenset[str] = frozenset()
     instructions: frozenset[str] = frozenset()
     max_argument_bytes: int = KIB
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; sets become sorted lists."""
+        return {
+            name: sorted(value) if isinstance(value, frozenset) else value
+            for name, value in asdict(self).items()
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Limits:
+        """Return what `to_json` wrote.
+
+        Raises:
+            TypeError, KeyError: other values than today's, as in a file of another version.
+        """
+        kinds = {"extensions": frozenset, "instructions": frozenset, "max_work_items": tuple}
+        return cls(**values | {name: kind(values[name]) for name, kind in kinds.items()})
 
     def why_no(self, instruction: str) -> str | None:
         """Say that the device did not show `instruction`, and what it showed; None if it did."""

@@ -125,6 +125,7 @@ class Session:
                 )
             except BusyError:
                 return self
+            self.store.of(self.device.info).note_limits(self.device.limits)
             if self._with_peak and self._left() > 0:
                 self._measure_peak()
             self._is_open = self._left() > 0

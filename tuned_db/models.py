@@ -22,7 +22,8 @@ class DeviceRow(Base):
 
     The peaks are what `oclgen.measuring.peak` measured here at best: fp32 GFLOP/s, and GB/s of a
     copy. The claimed ones are the largest that records from elsewhere give; they are shown only
-    where nothing was measured here, and never become a peak that was.
+    where nothing was measured here, and never become a peak that was. `limits` are
+    `oclgen.limits.Limits` as they were when something was last tuned here, None where nothing was.
     """
 
     __tablename__ = "oclgen_devices"
@@ -46,6 +47,7 @@ class DeviceRow(Base):
     peak_gbytes: Mapped[float | None] = mapped_column(Float)
     claimed_gflops: Mapped[float | None] = mapped_column(Float)
     claimed_gbytes: Mapped[float | None] = mapped_column(Float)
+    limits: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
 
 class TuningRow(Base):

@@ -212,6 +212,18 @@ def raise_peak(
             connection.execute(lower.values({name: value}))
 
 
+def set_limits(connection: Connection, info: DeviceInfo, limits: dict[str, Any]) -> None:
+    """Keep what a device allows, in place of what was known.
+
+    Args:
+        connection: in a transaction that writes.
+        info: the device, whose row is made if there is none.
+        limits: `Limits.to_json()`.
+    """
+    _row_id(connection, DeviceRow, asdict(info))
+    connection.execute(update(DeviceRow).where(*is_device(info)).values(limits=limits))
+
+
 def add_here(connection: Connection, tuning: int, row: dict[str, Any]) -> int:
     """Insert what was measured here, count a variant that is new as a trial; return its id.
 

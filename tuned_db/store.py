@@ -17,7 +17,7 @@ from sqlalchemy import Connection, select
 
 from oclgen import GENERATOR_VERSION
 from oclgen.families import ConfigError
-from oclgen.limits import DeviceInfo
+from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Cache, Measurement
 from oclgen.problem import Problem
 from oclgen.variant import Variant
@@ -215,6 +215,11 @@ class DeviceStore:
         """
         with self._database.writing() as connection:
             rows.raise_peak(connection, self._info, gflops, gbytes)
+
+    def note_limits(self, limits: Limits) -> None:
+        """Keep what the device allows, which its measurements are explained by."""
+        with self._database.writing() as connection:
+            rows.set_limits(connection, self._info, limits.to_json())
 
     def peak(self) -> tuple[float, float] | None:
         """Return the best GFLOP/s and GB/s that were measured here, None if nothing was."""

@@ -1,19 +1,29 @@
-"""Tables of measurements, losers and failures included: JSON lines under gzip.
+"""Tables of measurements, losers and failures included: what models of times are made of.
 
-A line with `device` begins what was measured on one; a line per measurement follows.
+JSON lines under gzip: a line with `device` begins what was measured on one; a line per measurement
+follows. `oclgen db measurements` writes what a database holds, `python -m benchmarks collect` what
+it measures, and `python -m benchmarks fit` reads both.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import select
+
 from oclgen.limits import DeviceInfo, Limits
+from tuned_db import rows
+from tuned_db.digests import is_of_today
+from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
+from tuned_db.record import json_object
+from tuned_db.store import Store
 
 
 @dataclass(frozen=True)
@@ -27,23 +37,13 @@ class Head:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        values = asdict(self)
-        values["limits"] = {
-            name: sorted(value) if isinstance(value, frozenset) else value
-            for name, value in values["limits"].items()
-        }
-        return values
+        return {**asdict(self), "limits": self.limits.to_json()}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Head:
         """Return what `to_json` wrote."""
-        kinds = {"extensions": frozenset, "instructions": frozenset}
-        limits: dict[str, Any] = {
-            name: kinds.get(name, tuple)(value) if isinstance(value, list) else value
-            for name, value in values["limits"].items()
-        }
-        device = DeviceInfo(**values["device"])
-        return cls(device, Limits(**limits), values["gflops"], values["gbytes"])
+        device, limits = DeviceInfo(**values["device"]), Limits.from_json(values["limits"])
+        return cls(device, limits, values["gflops"], values["gbytes"])
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,21 @@ def append(path: Path, head: Head, rows: Sequence[Row]) -> None:
             file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
+def write(path: Path, parts: Iterable[tuple[Head, Sequence[Row]]]) -> int:
+    """Write a file anew and return how many measurements it holds.
+
+    Args:
+        path: the file.
+        parts: what was measured, by device.
+    """
+    path.unlink(missing_ok=True)
+    count = 0
+    for head, measured in parts:
+        append(path, head, measured)
+        count += len(measured)
+    return count
+
+
 def _to_json(row: Row) -> dict[str, Any]:
     return {**asdict(row), "ms": None if row.ms == inf else round(row.ms, 6)}
 
@@ -86,3 +101,38 @@ def read(path: Path) -> Iterator[tuple[Head, Row]]:
                 assert head is not None
                 ms = inf if values["ms"] is None else values["ms"]
                 yield head, Row(**{**values, "ms": ms})
+
+
+def of_store(store: Store) -> Iterator[tuple[Head, list[Row]]]:
+    """Yield what was measured on each device with warm caches and today's kernels, failures too.
+
+    Devices come without what records from elsewhere claim. One that was not tuned here since its
+    limits are kept, or whose peak is not known, cannot be described and is left out.
+
+    Args:
+        store: what is read.
+
+    Raises:
+        DatabaseError: the database fails.
+    """
+    asked = (
+        rows.measured()
+        .add_columns(TuningRow.device_id, MeasurementRow.invalidity)
+        .where(MeasurementRow.origin == "", TuningRow.cache == "warm")
+        .order_by(TuningRow.device_id, TuningRow.problem, MeasurementRow.id)
+    )
+    with store.database.reading() as connection:
+        devices = connection.execute(select(DeviceRow.__table__)).all()
+        found = [one for one in connection.execute(asked) if is_of_today(one)]
+    measured = defaultdict(list)
+    for one in found:
+        ms = inf if one.ms is None else one.ms
+        row = Row(one.problem, one.family, json_object(one.config), ms, one.invalidity)
+        measured[one.device_id].append(row)
+    for device in devices:
+        if None not in (device.limits, device.peak_gflops, device.peak_gbytes):
+            info = DeviceInfo(**{name: getattr(device, name) for name in rows.DEVICE})
+            limits = Limits.from_json(device.limits)
+            head = Head(info, limits, device.peak_gflops, device.peak_gbytes)
+            if measured[device.id]:
+                yield head, measured[device.id]

@@ -62,6 +62,7 @@ class _Copy:
     info: DeviceInfo
     peak: tuple[float | None, float | None]
     claimed_peak: tuple[float | None, float | None]
+    limits: dict[str, Any] | None
     tuning: dict[str, Any]
     row: dict[str, Any]
     wins: bool
@@ -92,6 +93,8 @@ def _take(
     first = copies[0]
     rows.raise_peak(connection, first.info, *first.peak, claimed=not trusted)
     rows.raise_peak(connection, first.info, *first.claimed_peak, claimed=True)
+    if first.limits is not None:
+        rows.set_limits(connection, first.info, first.limits)
     won = []
     for one in copies:
         if not one.row["origin"] and not trusted:
@@ -114,7 +117,7 @@ def _batches(source: Store) -> Iterator[list[_Copy]]:
             *(getattr(MeasurementRow, name) for name in MEASURED),
             *(getattr(TuningRow, name) for name in _TUNING),
             *(DeviceRow.peak_gflops, DeviceRow.peak_gbytes),
-            *(DeviceRow.claimed_gflops, DeviceRow.claimed_gbytes),
+            *(DeviceRow.claimed_gflops, DeviceRow.claimed_gbytes, DeviceRow.limits),
             *(getattr(DeviceRow, name) for name in rows.DEVICE),
         )
         .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
@@ -137,6 +140,7 @@ def _copy(values: dict[str, Any]) -> _Copy:
         DeviceInfo(**{name: values[name] for name in rows.DEVICE}),
         (values["peak_gflops"], values["peak_gbytes"]),
         (values["claimed_gflops"], values["claimed_gbytes"]),
+        values["limits"],
         {name: values[name] for name in _TUNING},
         {name: values[name] for name in MEASURED},
         values["id"] == values["winner_id"],

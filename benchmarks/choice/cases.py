@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.choice.table import Head, Row, read
 from oclgen.keys import parse_key
 from oclgen.predictor.features import Features, of_problem, of_variant
 from oclgen.predictor.model import roofline_ms
 from oclgen.problem import Problem
 from oclgen.variant import Variant
+from tuned_db.table import Head, Row, read
 
 
 @dataclass(frozen=True, eq=False)

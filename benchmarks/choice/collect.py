@@ -15,7 +15,6 @@ from pathlib import Path
 from rich.progress import track
 
 from benchmarks.choice.draw import problems, variants
-from benchmarks.choice.table import Head, Row, append
 from oclgen.keys import parse_key
 from oclgen.measuring import peak
 from oclgen.measuring.worker import Worker
@@ -23,6 +22,7 @@ from oclgen.opencl.device import Device, select
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db.shipped import shipped_records
+from tuned_db.table import Head, Row, append
 
 AHEAD = 2
 """Variants that are built ahead, per process that builds."""

@@ -28,6 +28,7 @@ from tests.cli.command_runs import Process, Run
 from tuned_db import open_store, write_records
 from tuned_db.models import MeasurementRow
 from tuned_db.shipped import shipped_records
+from tuned_db.table import read
 
 SQUARE = GemmProblem(24, 16, 8)
 
@@ -319,3 +320,14 @@ def test_a_report_is_written(run: Run, filled: Path, tmp_path: Path) -> None:
     assert str(tmp_path) not in text
     assert (folder / "peak_1.png").read_bytes().startswith(b"\x89PNG")
     assert "cannot write" in run("report", "/proc/nothing").stderr
+
+
+def test_measurements_are_written_with_what_describes_the_device(
+    run: Run, device: Device, tmp_path: Path
+) -> None:
+    index, path = str(device.index), tmp_path / "table.jsonl.gz"
+    run("tune", "--device", index, "--gemm", "24x16x8", "--trials", "2")
+    assert "measurements of" in run("db", "measurements", str(path)).output
+    heads, rows = zip(*read(path), strict=True)
+    assert {head.limits for head in heads} == {device.limits}
+    assert len(rows) >= 2

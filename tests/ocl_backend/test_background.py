@@ -109,11 +109,11 @@ def test_winners_serve_at_a_moment_and_seldom() -> None:
     made, search, clock, swaps = tuning()
     made.use_moment()
     assert swaps == []
-    for moment in (1.0, 2.0, 5.9, 6.0):
+    for moment in (1.0, 2.0, 30.9, 31.0):
         search.send(Won(PROBLEM.key(), 2.0, 1.0))
         clock.now = moment
         made.use_moment()
-    assert swaps == [1.0, 6.0]
+    assert swaps == [1.0, 31.0]
 
 
 def test_a_search_that_ends_disturbs_nobody() -> None:
