@@ -235,6 +235,16 @@ def host_time(calls: int, device: str) -> None:
     run(calls, device)
 
 
+@main.command()
+@click.argument("steps", nargs=-1, required=True, metavar="NETWORK,BATCH[,DTYPE]...")
+@click.option("--device", default="ocl:0", show_default=True)
+def training_memory(steps: tuple[str, ...], device: str) -> None:
+    """Compare the peak memory of training with what has to be kept: resnet18,64 or vgg16,8,bf16."""
+    from benchmarks.costs.training_memory import main as run
+
+    run(steps, device)
+
+
 EMPTY_DB = "An empty database; without it a SQLite file that is thrown away."
 
 
