@@ -236,7 +236,7 @@ def test_a_variant_beyond_the_tolerance_counts_as_wrong(lab: Lab, store: Store) 
 
 
 def test_turns_of_a_process_share_what_is_open(
-    lab: Lab, store: Store, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that takes turns measures in one process, and enumerates a space once."""
     monkeypatch.setattr(orders, "_sessions", {})
@@ -248,7 +248,8 @@ def test_turns_of_a_process_share_what_is_open(
         return space_of(family, *more)
 
     monkeypatch.setattr("search_spaces.tune.space_of", counted)
-    order = Order(kind_of(INFO), (PROBLEM.key(),), Budget(3, 1e6), 1, FAMILIES, store.database.name)
+    where = str(tmp_path / "tuned.sqlite")
+    order = Order(kind_of(INFO), (PROBLEM.key(),), Budget(3, 1e6), 1, FAMILIES, where)
     for tried in (1, 2, 3):
         (result,) = orders.take(order)
         assert result.tried == tried
@@ -260,14 +261,15 @@ def test_turns_of_a_process_share_what_is_open(
 
 
 def test_a_turn_that_fails_leaves_nothing_open(
-    lab: Lab, store: Store, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(_: Any) -> Measurement:
         raise ConnectionError("the database went away")
 
     monkeypatch.setattr(orders, "_sessions", {})
     lab.answer = lost
-    order = Order(kind_of(INFO), (PROBLEM.key(),), Budget(3, 1e6), 1, FAMILIES, store.database.name)
+    where = str(tmp_path / "tuned.sqlite")
+    order = Order(kind_of(INFO), (PROBLEM.key(),), Budget(3, 1e6), 1, FAMILIES, where)
     with pytest.raises(ConnectionError, match="went away"):
         orders.take(order)
     assert orders._sessions == {}
