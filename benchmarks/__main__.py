@@ -149,7 +149,7 @@ def validate(every: bool, only: tuple[str, ...], device: str, size: int) -> None
 
 
 @main.command()
-@click.argument("tables", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("tables", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @click.option("--methods", type=Names(), default="ours,random", show_default=True,
               help="Also ours-ahead, tpe, or a strategy of Kernel Tuner.")  # fmt: skip
 @click.option("--seeds", default=20, show_default=True)

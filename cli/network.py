@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from math import inf
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +21,20 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import ocl_backend  # noqa: F401  (registers the device)
 from ocl_backend import module as ocl
-from ocl_backend.dispatch.tuned import chooser, reload_tuned
+from ocl_backend.dispatch.tuned import choose_by, chooser, reload_tuned
 from ocl_backend.interop import torchvision_models
 from oclgen.keys import parse_key
 from oclgen.problem import Problem
-from oclgen.variant import Variant
+from search_spaces.progress import OutOfTimeError
 
 from .options import MODEL_FORM
 
 if TYPE_CHECKING:
-    from search_spaces.progress import TuneResult
-    from tuned_db import DeviceStore
+    from search_spaces.session import Session
+    from tuned_db import Chooser
 
+TURNS = 5
+"""Turns of each side in which a network is timed."""
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -66,8 +68,8 @@ class Network:
             counts[parse_key(row.problem)] += row.calls
         return counts
 
-    def milliseconds(self, repeats: int = 5) -> float:
-        """Return the median milliseconds of a run, after one to warm up."""
+    def milliseconds(self, repeats: int = 2) -> float:
+        """Return the least milliseconds of some runs, after one to warm up."""
         self.run()
         samples = []
         for _ in range(repeats):
@@ -76,7 +78,7 @@ class Network:
             self.run()
             ocl.synchronize()
             samples.append(1e3 * (perf_counter() - start))
-        return median(samples)
+        return min(samples)
 
     def to(self, device: str) -> Network:
         """Return the network on `device`; the memory it leaves on another is given back."""
@@ -88,17 +90,20 @@ class Network:
 
 @dataclass(frozen=True)
 class Before:
-    """A network before its problems are tuned; it waits on the CPU, to leave the device alone."""
+    """A network and what served it before a tuning; it waits on the CPU, to leave the device alone.
+
+    What served before and what serves after are timed in turns, at the end: times that lie minutes
+    apart do not compare.
+    """
 
     network: Network
     calls: Counter[Problem]
     device: int
-    ms: float
-    served_by: Mapping[Problem, Variant]
+    chooser: Chooser
 
     @staticmethod
     def of(network: Network, calls: Counter[Problem], device: int) -> Before:
-        """Time the network and note which variants serve it now.
+        """Note what serves now.
 
         Args:
             network: on the device; moved to the CPU.
@@ -106,31 +111,79 @@ class Before:
             device: its index.
         """
         reload_tuned()
-        ms = network.milliseconds()
-        choices = {problem: chooser(device).choose(problem) for problem in calls}
-        served = {problem: choice.variant for problem, choice in choices.items()}
-        return Before(network.to("cpu"), calls, device, ms, served)
+        now = chooser(device)
+        for problem in calls:
+            now.choose(problem)
+        return Before(network.to("cpu"), calls, device, now)
 
-    def compare(self, results: Sequence[TuneResult], store: DeviceStore) -> str:
-        """Time the network again and return both gains in a sentence."""
-        saved = sum(self._saved(result, store) for result in results)
+    def saved(self, session: Session) -> Saved:
+        """Return what the new choices save in a run, by the times of problems.
+
+        A problem of which the tuning did not time both variants is measured now, if the session's
+        time lasts until then.
+
+        Args:
+            session: that tuned; it is open.
+        """
         reload_tuned()
-        after = self.network.to(f"ocl:{self.device}").milliseconds()
-        predicted = max(self.ms - saved, 0.0)
+        now, store = chooser(self.device), session.store.of(session.device.info)
+        saved, missing = 0.0, 0
+        for problem, calls in self.calls.items():
+            pair = [one.choose(problem).variant for one in (self.chooser, now)]
+            if pair[0] == pair[1]:
+                continue
+            known = store.measured(problem)
+            times = [known[one] for one in pair if one in known]
+            try:
+                before, after = times if len(times) == 2 else session.compare(problem, pair)
+            except OutOfTimeError:
+                before = after = inf
+            if max(before, after) < inf:
+                saved += calls * (before - after)
+            else:
+                missing += 1
+        return Saved(saved, missing)
+
+    def compare(self, saved: Saved) -> str:
+        """Time the network in turns, by what served and by what serves; return both gains.
+
+        Args:
+            saved: the milliseconds of a run that its problems' times promise.
+        """
+        network = self.network.to(f"ocl:{self.device}")
+        reload_tuned()
+        sides = (self.chooser, chooser(self.device))
+        turns: tuple[list[float], list[float]] = ([], [])
+        for _ in range(TURNS):
+            for side, samples in zip(sides, turns, strict=True):
+                choose_by(self.device, side)
+                samples.append(network.milliseconds())
+        reload_tuned()
+        before, after = map(min, turns)  # what else a machine does only adds to a time
+        predicted = before - saved.ms
+        told = f"{before / predicted:.2f}" if predicted > 0 else "any"
         return (
-            f"the network's run: {self.ms:.4g} ms before, {predicted:.4g} ms predicted from its "
-            f"problems, {after:.4g} ms measured: {self.ms / after:.2f} times as fast"
+            f"the network's run: {_spread(turns[0])} before, {_spread(turns[1])} after, in "
+            f"{TURNS} turns: {before / after:.2f} times as fast; its problems' times "
+            f"predicted {told} times{saved.untold}"
         )
 
-    def _saved(self, result: TuneResult, store: DeviceStore) -> float:
-        """Return the milliseconds per run that one problem saves; 0 where the old time is unknown.
 
-        What served before is the first variant that a tuning measures.
-        """
-        before = store.measured(result.problem).get(self.served_by[result.problem])
-        if before is None or result.best is None:
-            return 0.0
-        return self.calls[result.problem] * (before - result.best.ms)
+@dataclass(frozen=True)
+class Saved:
+    """The milliseconds of a run that are saved, without those of `missing` problems."""
+
+    ms: float
+    missing: int
+
+    @property
+    def untold(self) -> str:
+        """What to tell of the problems that are missing."""
+        return f", {self.missing} that time did not reach left out" if self.missing else ""
+
+
+def _spread(samples: Sequence[float]) -> str:
+    return f"{min(samples):.4g} ms (to {max(samples):.4g})"
 
 
 def load(spec: str, batch: int, shape: Sequence[int], dtype: str, train: bool) -> Network:

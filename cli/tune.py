@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from search_spaces.crews import LocalCrew, RayCrew
     from search_spaces.progress import Budget, TuneResult
 
+    from .network import Before
+
+COMPARED = 0.1
+"""Part of a model's time budget that is kept for the times of what served before."""
 TERMINATED = 128 + signal.SIGTERM
 """The exit code after SIGTERM: what shells report of a process that it ended."""
 
@@ -162,18 +167,7 @@ def _tuned(
     if crew := _crew_of(workers, cluster, frozenset(families), where):
         return _with_crew(out, crew, workload, budget, began)
     ends = began + budget.seconds
-    if workload.network is None:
-        return _alone(out, opened, workload, budget, families, where, ends)
-    from tuned_db import open_store
-
-    from .network import Before
-
-    noting = time.monotonic()
-    before = Before.of(workload.network, workload.calls, opened.index)
-    ends -= time.monotonic() - noting  # it is timed once more at the end
-    results = _alone(out, opened, workload, budget, families, where, ends)
-    out.print(before.compare(results, open_store(where).of(opened.info)))
-    return results
+    return _alone(out, opened, workload, budget, families, where, ends)
 
 
 def _study(where: str | None) -> str | None:
@@ -195,6 +189,7 @@ def _alone(
     """Tune in this process with a bar, and print the table."""
     from search_spaces.session import Session
 
+    before = _before(workload, device)
     bar = TuningBar(out, len(workload.problems), budget.trials, ends)
     with Session(device, where, ends=ends, say=out.print) as session:
         best = session.level.best if session.level else None
@@ -205,9 +200,23 @@ def _alone(
             )
         with bar:
             what = workload.calls or workload.problems
-            results = session.tune(what, budget, families, bar.report)
+            left = (1 - COMPARED) * (ends - time.monotonic()) if before else inf
+            limited = replace(budget, seconds=min(budget.seconds, left))
+            results = session.tune(what, limited, families, bar.report)
+        saved = before.saved(session) if before else None
     out.print(table_of(results, best.gflops if best else 0.0))
+    if before and saved:
+        out.print(before.compare(saved))
     return results
+
+
+def _before(workload: Workload, device: Device) -> Before | None:
+    """Note what serves the model now, if it is a model that is tuned."""
+    if workload.network is None:
+        return None
+    from .network import Before
+
+    return Before.of(workload.network, workload.calls, device.index)
 
 
 def _crew_of(
@@ -254,7 +263,7 @@ def _with_crew(
         out.print("devices: " + ", ".join(f"{n} x {kind}" for kind, n in devices.items()))
         lots = spread(ready, calls, budget, began + budget.seconds, told)
     for lot in lots:
-        table = table_of(lot.results)
+        table = table_of(lot.all_results)
         table.title = lot.kind
         out.print(table)
-    return [result for lot in lots for result in lot.results]
+    return [result for lot in lots for result in lot.all_results]

@@ -19,24 +19,22 @@ Or beside a running program, which gets faster by itself:
 from __future__ import annotations
 
 import atexit
-import os
 import sys
-import time
 import warnings
 from collections import Counter
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
+import torch
+
+from ocl_backend import tuning
 from ocl_backend.dispatch import tuned
-from ocl_backend.runtime import streams
+from ocl_backend.tuning import State, number
 from oclgen import recording
 from oclgen.opencl.device import devices
 from oclgen.problem import Problem
-
-if TYPE_CHECKING:
-    from search_spaces.session import Session
+from tuned_db import ImportFileError, open_store, read_records
 
 __all__ = [
     "background_enable",
@@ -47,71 +45,27 @@ __all__ = [
     "get_max_tuning_duration",
     "get_max_tuning_iterations",
     "get_results",
+    "get_rotating_buffer_size",
     "get_validators",
     "is_enabled",
+    "mgpu_tune_gemm_in_file",
+    "read_file",
     "record_untuned_enable",
     "record_untuned_is_enabled",
     "set_background_share",
     "set_filename",
     "set_max_tuning_duration",
     "set_max_tuning_iterations",
+    "set_numerical_check_tolerances",
+    "set_rotating_buffer_size",
+    "tune_gemm_in_file",
     "tune_in_file",
     "tuning_enable",
     "tuning_is_enabled",
     "write_untuned",
 ]
 
-PREFIX = "OCLGEN_TUNABLE_"
-"""Environment variables: `ENABLED`, `TUNING`, `RECORD_UNTUNED` (0 or 1), `UNTUNED_FILENAME`,
-`MAX_TUNING_DURATION_MS`, `MAX_TUNING_ITERATIONS`, `BACKGROUND` (0 or 1), `BACKGROUND_PERCENT`; read
-once, when `ocl_backend` is imported."""
-
-
-UNLIMITED = 10**6
-"""Trials where none are set: more than any space holds."""
-
-
-def _number(name: str, default: int) -> int:
-    """Return an environment variable's value.
-
-    Raises:
-        ValueError: it is no integer of at least 0.
-    """
-    text = os.environ.get(PREFIX + name, str(default))
-    if not text.isdecimal():
-        raise ValueError(f"{PREFIX}{name}={text!r} must be an integer of at least 0")
-    return int(text)
-
-
-@dataclass
-class _State:
-    """The switches, and what was noticed per device."""
-
-    enabled: bool
-    tuning: bool
-    recording: bool
-    filename: str
-    duration_ms: int
-    iterations: int
-    share: float
-    untuned: dict[int, Counter[Problem]]
-
-    @staticmethod
-    def of_environment() -> _State:
-        """Return the switches as the environment sets them; as torch has it, tuning is on."""
-        return _State(
-            bool(_number("ENABLED", 0)),
-            bool(_number("TUNING", 1)),
-            bool(_number("RECORD_UNTUNED", 0)),
-            os.environ.get(PREFIX + "UNTUNED_FILENAME", "oclgen_untuned%d.jsonl"),
-            _number("MAX_TUNING_DURATION_MS", 30_000),
-            _number("MAX_TUNING_ITERATIONS", 24),
-            _number("BACKGROUND_PERCENT", 5) / 100,
-            {},
-        )
-
-
-_state = _State.of_environment()
+_state = State.of_environment()
 
 
 def enable(val: bool = True) -> None:
@@ -162,7 +116,7 @@ def background_enable(val: bool = True) -> None:
     from ocl_backend import background
 
     if val:
-        background.enable(_state.share, _state.iterations or UNLIMITED)
+        background.enable(_state.limits.share, _state.limits.budget.trials)
     else:
         background.disable()
 
@@ -181,14 +135,14 @@ def set_background_share(share: float) -> None:
     """
     if not 0 < share <= 0.5:
         raise ValueError(f"share={share} must be above 0 and at most 0.5")
-    _state.share = share
+    _state.limits.share = share
     if background_is_enabled():
         background_enable()
 
 
 def get_background_share() -> float:
     """Return the part of the time in which variants may run beside the program."""
-    return _state.share
+    return _state.limits.share
 
 
 def set_max_tuning_duration(duration: int) -> None:
@@ -196,22 +150,22 @@ def set_max_tuning_duration(duration: int) -> None:
 
     All counts: waiting while another process measures, and the start of the measuring process.
     """
-    _state.duration_ms = _at_least_zero("duration", duration)
+    _state.limits.duration_ms = _at_least_zero("duration", duration)
 
 
 def get_max_tuning_duration() -> int:
     """Return the milliseconds one problem may take."""
-    return _state.duration_ms
+    return _state.limits.duration_ms
 
 
 def set_max_tuning_iterations(iterations: int) -> None:
     """Try at most `iterations` variants of one problem."""
-    _state.iterations = _at_least_zero("iterations", iterations)
+    _state.limits.iterations = _at_least_zero("iterations", iterations)
 
 
 def get_max_tuning_iterations() -> int:
     """Return the variants one problem may try."""
-    return _state.iterations
+    return _state.limits.iterations
 
 
 def set_filename(filename: str, insert_device_ordinal: bool = False) -> None:
@@ -224,6 +178,59 @@ def set_filename(filename: str, insert_device_ordinal: bool = False) -> None:
 def get_filename() -> str:
     """Return the file that untuned problems are written to, with its `%d`."""
     return _state.filename
+
+
+def set_rotating_buffer_size(buffer_size: int) -> None:
+    """Tune with caches that hold none of the data, as torch does with a rotating buffer.
+
+    Before each launch at least 64 MiB, or four times the largest cache, are written elsewhere,
+    whatever the size that is given. Times with cold caches are kept apart from warm ones.
+
+    Args:
+        buffer_size: MiB; 0: caches are warm.
+    """
+    _state.limits.rotating_mb = buffer_size
+
+
+def get_rotating_buffer_size() -> int:
+    """Return what was set, in KiB: torch's unit."""
+    return 1024 * _state.limits.rotating_mb
+
+
+def set_numerical_check_tolerances(enable: bool, atol: float = 1e-5, rtol: float = 1e-5) -> None:
+    """Tune with variants alone whose error is within `atol + rtol`, and not only the usual bound.
+
+    The error is the relative L2 error against float64. Every variant is checked in any case:
+    1e-5 in fp32, 2e-3 in tf32, 4e-3 in fp16, 3e-2 in bf16. One that is beyond the bound given here
+    is kept as one that failed.
+
+    Args:
+        enable: False: the usual bound alone.
+        atol: part of the bound.
+        rtol: part of the bound.
+    """
+    _state.limits.tolerance = atol + rtol if enable else inf
+
+
+def read_file(filename: str | None = None) -> bool:
+    """Take in records that `oclgen db export` wrote, and serve by them; say whether that worked.
+
+    They are claims of others until they are measured here. Results are no file of torch's, since
+    they lie in the database: without a name it is read again, as by `torch.ocl.reload_tuned`.
+
+    Args:
+        filename: of the records; None: the database.
+    """
+    if filename is not None:
+        try:
+            with Path(filename).open("rb") as file:
+                records = read_records(filename, file)
+        except (OSError, ImportFileError) as error:
+            warnings.warn(f"{filename} is not read: {error}", stacklevel=2)
+            return False
+        open_store().merge(records)
+    tuned.reload_tuned()
+    return True
 
 
 def get_validators() -> tuple[tuple[str, str], ...]:
@@ -247,6 +254,7 @@ def get_results() -> tuple[tuple[str, str, str, float], ...]:
 
 def write_untuned() -> list[Path]:
     """Write the calls counted so far, a file per device, and return the files."""
+    _harvest()
     written = []
     for device, calls in _state.untuned.items():
         path = Path(_state.filename.replace("%d", str(device)))
@@ -265,8 +273,53 @@ def tune_in_file(filename: str, device: int = 0) -> None:
         RecordingError: a line of the file cannot be read.
     """
     calls = recording.load(Path(filename).read_text().splitlines())
-    _tune(calls, device)
+    tuning.tune(calls, device, _state.limits)
     tuned.reload_tuned()
+
+
+def tune_gemm_in_file(filename: str) -> None:
+    """Tune the problems of a recording on the current device; convolutions, too.
+
+    Raises:
+        RuntimeError: tunable or its tuning is switched off; or as `tune_in_file`.
+        RecordingError: a line of the file cannot be read.
+    """
+    _require_tuning()
+    tune_in_file(filename, torch.get_device_module("ocl").current_device())
+
+
+def mgpu_tune_gemm_in_file(filename_pattern: str, num_gpus: int) -> None:
+    """Tune the problems of several recordings on the first devices at once, each problem once.
+
+    Processes of their own take the problems in turns, which needs `pip install 'oclgen[workers]'`
+    and a script whose work is below `if __name__ == "__main__":`. Devices of another kind than the
+    first tune all problems for themselves. It takes up to the maximal duration for each problem.
+
+    Args:
+        filename_pattern: of the recordings, such as "oclgen_untuned*.jsonl".
+        num_gpus: devices that are used, from `ocl:0` on.
+
+    Raises:
+        RuntimeError: tunable or its tuning is switched off, or the package is missing.
+        ValueError: there are fewer devices.
+        FileNotFoundError: no file fits the pattern.
+        RecordingError: a line of a file cannot be read.
+    """
+    _require_tuning()
+    if not 1 <= num_gpus <= len(devices()):
+        raise ValueError(f"num_gpus={num_gpus} must be at least 1 and at most {len(devices())}")
+    pattern = Path(filename_pattern)
+    paths = sorted(pattern.parent.glob(pattern.name))
+    if not paths:
+        raise FileNotFoundError(f"no file fits {filename_pattern!r}")
+    calls = recording.load(line for path in paths for line in path.read_text().splitlines())
+    tuning.tune_on_first(num_gpus, calls, _state.limits)
+    tuned.reload_tuned()
+
+
+def _require_tuning() -> None:
+    if not (_state.enabled and _state.tuning):
+        raise RuntimeError("nothing is tuned: call torch.ocl.tunable.enable() and tuning_enable()")
 
 
 def _at_least_zero(name: str, value: int) -> int:
@@ -277,71 +330,35 @@ def _at_least_zero(name: str, value: int) -> int:
 
 def _apply() -> None:
     """Let the dispatch notice what the switches ask for; prepared calls are made anew."""
-    tuned.observe(_count, _state.enabled and _state.recording)
+    _harvest()
+    _state.is_counting = _state.enabled and _state.recording
     is_tuning = _state.enabled and _state.tuning
     tuned.tune_when_met(_tune_one if is_tuning else None)
     if not is_tuning:
-        _end_sessions()
+        tuning.end_sessions()
 
 
-def _count(call: tuned.TunedCall) -> None:
-    if call.choice.rung != "exact":
-        _state.untuned.setdefault(call.device, Counter())[call.choice.problem] += 1
+_seen: WeakKeyDictionary[tuned.TunedCall, int] = WeakKeyDictionary()
+"""How often each prepared call had run when they were counted last."""
+
+
+@tuned.when_forgotten
+def _harvest() -> None:
+    """Count what ran since the last time: the shim counts all runs, also those that it recalls."""
+    for call in tuned.prepared_calls():
+        runs = call.runs
+        new = runs - _seen.get(call, 0)
+        _seen[call] = runs
+        if new and _state.is_counting and call.choice.rung != "exact":
+            _state.untuned.setdefault(call.device, Counter())[call.choice.problem] += new
 
 
 def _tune_one(device: int, problem: Problem) -> None:
     """Tune; what goes wrong is told, and the problem runs as it would without."""
     try:
-        _tune(Counter([problem]), device)
+        tuning.tune(Counter([problem]), device, _state.limits)
     except RuntimeError as error:
         warnings.warn(f"{problem.key()} stays untuned: {error}", stacklevel=2)
-
-
-def _tune(calls: Counter[Problem], device: int) -> None:
-    """Tune within the limits that are set, which count waiting for the device, too.
-
-    Raises:
-        RuntimeError: nothing can be measured, or no variant of a problem works.
-        KeyboardInterrupt: the tuning was interrupted; what was measured is kept.
-    """
-    from search_spaces.progress import Budget, shortage
-
-    began = time.monotonic()
-    streams.synchronize(device)  # what is enqueued would slow what is measured
-    session = _session(device)
-    session.ends = began + (_state.duration_ms * len(calls) / 1000 or inf)
-    problems = calls if len(calls) > 1 else list(calls)
-    with session:
-        results = session.tune(problems, Budget(_state.iterations or UNLIMITED))
-    statuses = {result.status for result in results}
-    if "interrupted" in statuses:
-        raise KeyboardInterrupt
-    if "no variant" in statuses:
-        raise RuntimeError("; ".join(str(one) for one in results if one.status == "no variant"))
-    if missing := shortage(results, time.monotonic() - began):
-        warnings.warn(f"{missing} See set_max_tuning_duration.", stacklevel=2)
-
-
-_sessions: dict[int, Session] = {}
-"""By device; each keeps its process to measure in until tuning is switched off."""
-
-
-def _session(device: int) -> Session:
-    """Return the device's session, made with its first problem.
-
-    Its peak is not measured: the program itself is the other work on the device.
-    """
-    from search_spaces.session import Session
-
-    if device not in _sessions:
-        _sessions[device] = Session(devices()[device], with_peak=False, is_resident=True)
-    return _sessions[device]
-
-
-@atexit.register
-def _end_sessions() -> None:
-    while _sessions:
-        _sessions.popitem()[1].close()
 
 
 @atexit.register
@@ -351,5 +368,5 @@ def _write_at_exit() -> None:
 
 
 _apply()
-if _number("BACKGROUND", 0):
+if number("BACKGROUND", 0):
     background_enable()

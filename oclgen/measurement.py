@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from statistics import median, quantiles
 from typing import Literal
 
@@ -11,6 +12,10 @@ Invalidity = Literal["none", "constraints", "compile", "runtime", "timeout", "co
 Cache = Literal["warm", "cold"]
 """`warm`: the same buffers again and again, so that what fits in the caches is in them; `cold`:
 before each launch more than the last-level cache was written elsewhere."""
+
+PACE = "pace"
+"""Condition of a measurement: how many times as long variants took then as when the tuning of their
+problem began, since other work may run on the device; a missing one is 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +51,12 @@ class Measurement:
             return 0.0
         low, _, high = quantiles(self.samples, n=4, method="inclusive")
         return (high - low) / self.ms if self.ms else 0.0
+
+
+def undisturbed(samples: Sequence[float]) -> tuple[float, ...]:
+    """Return the fastest quarter of `samples`, at least one, in ascending order.
+
+    For processors: other programs take their cores away for whole samples, and so add to most of
+    them or to few, as the load has it; what is left over is the variant's own time.
+    """
+    return tuple(sorted(samples)[: ceil(len(samples) / 4)])

@@ -112,4 +112,6 @@ def main(pipe: Connection, index: int, trials: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Connection(int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]))
+    from search_spaces.background import main as serve  # what it sends is of that module
+
+    serve(Connection(int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]))

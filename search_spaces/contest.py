@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
-from math import ceil, isfinite, log2
+from math import ceil, inf, isfinite, log2
 from typing import Protocol
+
+FAR_BEHIND = 3.0
+"""A family whose best time is this many times the best of all waits until the others have had
+their part of the round: of a short tuning it takes no trial more than its first guess."""
 
 
 class Contestant(Protocol):
@@ -28,9 +32,9 @@ def contest(
     """Yield the family that may try next, until trials or seconds are spent or all is tried.
 
     Successive halving (Jamieson and Talwalkar 2016): in each round the families left take turns,
-    then the slower half retires. Every round has the same part of trials and seconds, so the last
-    family has at least 1 / (ceil(log2 n) + 1) of the trials for itself. If the last are exhausted,
-    retired families take over what is left.
+    one that is `FAR_BEHIND` takes its last, then the slower half retires. Every round has the same
+    part of trials and seconds, so the last family has at least 1 / (ceil(log2 n) + 1) of the trials
+    for itself. If the last are exhausted, retired families take over what is left.
 
     Args:
         searches: one for each family, by name.
@@ -51,11 +55,32 @@ def contest(
             if turn >= share or seconds_left() < pause:
                 break
             trials -= 1
-            # fewest turns first: one that is exhausted must not take the others' place in the row
-            name = min(ready, key=turns.__getitem__)
+            name = _next(searches, ready, turns, share / len(ready))
             turns[name] += 1
             yield name
         alive = sorted(alive, key=lambda name: searches[name].best_ms)[: ceil(len(alive) / 2)]
+
+
+def _next(
+    searches: Mapping[str, Contestant], ready: list[str], turns: Mapping[str, int], part: float
+) -> str:
+    """Return whose turn it is.
+
+    Fewest turns first: one that is exhausted must not take the others' place in the row.
+
+    Args:
+        searches: all of them.
+        ready: names of those that may try, in their order.
+        turns: how many each had in this round.
+        part: turns of this round for each that is ready.
+    """
+    bound = FAR_BEHIND * min(searches[name].best_ms for name in ready)
+
+    def order(name: str) -> tuple[bool, bool, int]:
+        is_late = bound < searches[name].best_ms < inf
+        return turns[name] >= part, is_late, turns[name]
+
+    return min(ready, key=order)
 
 
 def _ready(searches: Mapping[str, Contestant], alive: list[str]) -> list[str]:

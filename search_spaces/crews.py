@@ -9,38 +9,47 @@ import multiprocessing
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
-from oclgen.opencl.device import devices
+from oclgen.opencl.device import Device, devices
 from oclgen.opencl.exclusive import kind_of
 from oclgen.problem import Problem
-from search_spaces import session
+from search_spaces import orders
 from search_spaces.progress import Budget, CrewError, TuneResult
 from search_spaces.spread import Lot, Spread, Turn
 
-Take = Callable[[session.Order], TuneResult]
+Take = Callable[[orders.Order], list[TuneResult]]
 
 PREFIX = "opencl_"
 """What the names of devices begin with among a Ray node's resources."""
 
 
+def kinds_of(some: Iterable[Device]) -> Counter[str]:
+    """Return how many of some devices there are of each kind."""
+    return Counter(kind_of(device.info) for device in some)
+
+
 def kinds_here() -> Counter[str]:
     """Return how many devices of each kind this machine has."""
-    return Counter(kind_of(device.info) for device in devices())
+    return kinds_of(devices())
 
 
 @dataclass
 class LocalCrew:
-    """Processes of this machine, at most `workers` at a time; a killed one is replaced."""
+    """Processes of this machine, at most `workers` at a time; a killed one is replaced.
+
+    `kinds` counts the devices to use, by kind; None: all of this machine.
+    """
 
     workers: int
     families: frozenset[str]
     where: str
-    take: Take = session.take
+    take: Take = orders.take
+    kinds: Counter[str] | None = None
     _pool: Any = field(init=False)
 
     def __enter__(self) -> LocalCrew:
@@ -48,7 +57,7 @@ class LocalCrew:
         pebble = _needed("pebble", "workers")
         spawn = multiprocessing.get_context("spawn")  # no OpenCL device survives a fork
         self._pool = pebble.ProcessPool(max_workers=self.workers, context=spawn)
-        self._devices = kinds_here()
+        self._devices = kinds_here() if self.kinds is None else self.kinds
         return self
 
     def __exit__(
@@ -61,13 +70,13 @@ class LocalCrew:
         self._pool.join()
 
     def devices(self) -> Mapping[str, int]:
-        """Return this machine's devices, which do not change."""
+        """Return the devices, which do not change."""
         return self._devices
 
-    def submit(self, asked: Turn, /) -> Future[TuneResult]:
+    def submit(self, asked: Turn, /) -> Future[list[TuneResult]]:
         """Hand the turn to the pool."""
         order = _order(asked, self.families, self.where)
-        taken: Future[TuneResult] = self._pool.schedule(self.take, args=(order,))
+        taken: Future[list[TuneResult]] = self._pool.schedule(self.take, args=(order,))
         return taken
 
 
@@ -82,7 +91,7 @@ class RayCrew:
     address: str
     families: frozenset[str]
     where: str
-    take: Take = session.take
+    take: Take = orders.take
     own: Callable[[], dict[str, float]] = lambda: ray_resources()
     """The resources of a cluster that is made here."""
     _ray: Any = field(init=False)
@@ -124,11 +133,11 @@ class RayCrew:
             if name.startswith(PREFIX)
         }
 
-    def submit(self, asked: Turn, /) -> Future[TuneResult]:
+    def submit(self, asked: Turn, /) -> Future[list[TuneResult]]:
         """Hand the turn to Ray, which places it where a device of the kind is free."""
         order = _order(asked, self.families, self.where)
         placed = self._remote.options(resources={PREFIX + asked.kind: 1}).remote(self.take, order)
-        taken: Future[TuneResult] = placed.future()
+        taken: Future[list[TuneResult]] = placed.future()
         return taken
 
 
@@ -168,14 +177,14 @@ def spread(
     return lots
 
 
-def take(by: Take, order: session.Order) -> TuneResult:
+def take(by: Take, order: orders.Order) -> list[TuneResult]:
     """Let `by` take a turn: Ray wants a plain function, and shows its name."""
     return by(order)
 
 
-def _order(asked: Turn, families: frozenset[str], where: str) -> session.Order:
-    key, budget = asked.problem.key(), asked.budget
-    return session.Order(asked.kind, key, budget, asked.slice, families, where)
+def _order(asked: Turn, families: frozenset[str], where: str) -> orders.Order:
+    keys = tuple(problem.key() for problem in asked.problems)
+    return orders.Order(asked.kind, keys, asked.budget, asked.slice, families, where)
 
 
 def ray_resources() -> dict[str, float]:

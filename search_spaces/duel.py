@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from oclgen.measurement import Measurement
@@ -13,12 +13,17 @@ CLOSE = 1.1
 """Variants slower than the best by more than this factor are not asked to the duel."""
 
 
-def finalists(ranked: Sequence[Best], incumbent: Best | None) -> list[Best]:
-    """Return whom to measure again: the best two if they are close, and the incumbent."""
+def finalists(ranked: Sequence[Best], others: Collection[Best | None] = ()) -> list[Best]:
+    """Return whom to measure again: the best two if they are close, and `others`, each once.
+
+    Args:
+        ranked: what was timed, the best first.
+        others: such as the incumbent, and the best of what was measured today; None: there is none.
+    """
     close = [one for one in ranked[:2] if one.ms <= CLOSE * ranked[0].ms]
-    known = {one.variant for one in close}
-    if incumbent is not None and incumbent.variant not in known:
-        close.append(incumbent)
+    for one in others:
+        if one is not None and one.variant not in {known.variant for known in close}:
+            close.append(one)
     return close
 
 
@@ -26,6 +31,7 @@ def duel(
     contenders: Sequence[Best],
     measure: Callable[[Best], Measurement],
     go_on: Callable[[], bool],
+    own_times: Callable[[Sequence[float]], tuple[float, ...]] = tuple,
 ) -> tuple[Best, Measurement] | None:
     """Measure variants in turns, `ROUNDS` times or until told to stop.
 
@@ -33,10 +39,11 @@ def duel(
         contenders: the variants.
         measure: times one of them.
         go_on: asked behind each round.
+        own_times: returns those samples that count.
 
     Returns:
-        The one with the lowest median over all its samples, and these as a measurement with the
-        cache, seed and conditions of its last round; None if all failed.
+        The one with the lowest median over all its samples that count, and these as a measurement
+        with the cache, seed and conditions of its last round; None if all failed.
     """
     found: dict[int, Measurement] = {}
     standing = list(enumerate(contenders))
@@ -53,5 +60,6 @@ def duel(
             break
     if not found:
         return None
+    found = {n: replace(each, samples=own_times(each.samples)) for n, each in found.items()}
     first = min(found, key=lambda number: found[number].ms)
     return Best(contenders[first].variant, found[first].ms), found[first]

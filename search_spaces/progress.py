@@ -67,7 +67,10 @@ class Results(Protocol):
         ...
 
     def measured(self, problem: Problem, /) -> Mapping[Variant, float]:
-        """Return milliseconds by variant of all that was tried; failures: inf."""
+        """Return milliseconds by variant of all that was tried; failures: inf.
+
+        They are over their `oclgen.measurement.PACE`.
+        """
         ...
 
     def trials(self, problem: Problem, /) -> int:

@@ -24,6 +24,9 @@ RANDOM_CANDIDATES = 2000
 NEAR_BEST, NEAR_STEPS = 3, 2
 """The candidates are drawn at random, and all that differ from one of the best three in at most
 two parameters: where the space is large, what is good lies beside what is good."""
+BESIDE_STEPS = 1
+"""Every second suggestion differs from the best known config in this many parameters: where what
+is fast is rare, the process alone asks for what it does not know, far from it."""
 FIT_AGAIN = 1.15
 """Growth of what is known after which the process is fitted anew."""
 
@@ -31,11 +34,11 @@ FIT_AGAIN = 1.15
 class Search:
     """Asks for one config after the other: seeds first, a few at random, then the most promising.
 
-    Bayesian optimisation by expected improvement over the enumerated valid configs;
-    `docs/search.md` compares it with others on public tables. Any number of configs may be asked
-    for before the first is told, so that they can be built ahead: what is under way counts as if
-    it came out as expected (Ginsbourger, Le Riche and Carraro 2010). It is a study of Optuna, kept
-    in `storage` under `name` where there is one.
+    Bayesian optimisation by expected improvement over the enumerated valid configs, every second
+    time over those beside the best one; `docs/search.md` compares it with others on public tables.
+    Any number of configs may be asked for before the first is told, so that they can be built
+    ahead: what is under way counts as if it came out as expected (Ginsbourger, Le Riche and Carraro
+    2010). It is a study of Optuna, kept in `storage` under `name` where there is one.
     """
 
     def __init__(
@@ -115,7 +118,10 @@ class Search:
         if len(rows) >= self._fit_at:
             self._surrogate.fit(rows, values)
             self._fit_at = FIT_AGAIN * len(rows)
-        candidates = self._candidates(rows[np.argsort(values)[:NEAR_BEST]])
+        ranked = rows[np.argsort(values)]
+        is_local = (len(self._known) + len(self._pending)) % 2 == 1
+        beside = self._beside(int(ranked[0])) if is_local else ranked[:0]
+        candidates = beside if len(beside) else self._candidates(ranked)
         best = float(values.min())
         if self._pending:
             pending = np.array(self._pending, dtype=np.intp)
@@ -124,10 +130,16 @@ class Search:
         mean, deviation = self._surrogate.predict(rows, values, candidates)
         return int(candidates[np.argmax(expected_improvement(mean, deviation, best))])
 
-    def _candidates(self, best: NDArray[np.intp]) -> NDArray[np.intp]:
+    def _beside(self, best: int) -> NDArray[np.intp]:
+        """Return the free rows beside the row `best`."""
+        near = self._space.near(best, BESIDE_STEPS)
+        return near[self._free[near]]
+
+    def _candidates(self, ranked: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return free rows: at random, near the best, and all seeds."""
         free = np.flatnonzero(self._free)
         drawn = self._random.choice(free, min(RANDOM_CANDIDATES, len(free)), replace=False)
-        near = [self._space.near(row, NEAR_STEPS) for row in best]
+        near = [self._space.near(row, NEAR_STEPS) for row in ranked[:NEAR_BEST]]
         seeds = np.array(
             [row for seed in self._seeds if (row := self._space.row_of(seed)) is not None],
             dtype=np.intp,

@@ -13,12 +13,12 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import cached_property
 from math import inf
 
-from oclgen.keys import parse_key, parse_problem
+from oclgen.keys import parse_problem
 from oclgen.measurement import Cache, Measurement
 from oclgen.measuring import peak
 from oclgen.measuring.child import TIMEOUTS, Leave, Stage, WorkerError
@@ -28,10 +28,11 @@ from oclgen.opencl.exclusive import BusyError, exclusive, kind_of, locks
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from search_spaces.progress import Budget, OutOfTimeError, Progress, TuneResult
+from search_spaces.space import Space
 from search_spaces.spread import Turn, tune_network
 from search_spaces.tune import Tuner, require_families
 from search_spaces.tune import tune as search
-from tuned_db import Choice, Chooser, Store, open_store
+from tuned_db import Choice, Chooser, NoVariantError, Store, open_store
 from tuned_db.verify import Verdict
 from tuned_db.verify import verify as settle
 
@@ -90,20 +91,25 @@ class Session:
         self.ends = ends
         self.level: peak.Level | None = None
         """What the device reached on entry; None before, and without its peak."""
+        self.tolerance = inf
+        """The relative L2 error against float64 beyond which a variant counts as wrong, where it is
+        below the one that every variant is held to."""
         self._say, self._with_peak, self._is_resident = say, with_peak, is_resident
         self._leave = leave
         self._worker: Worker | None = None
+        self._spaces: dict[tuple[str, Problem], Space] = {}
         self._stack = ExitStack()
         self._is_open = False
 
     @staticmethod
-    def of_kind(kind: str, store: str, ends: float = inf) -> Session:
+    def of_kind(kind: str, store: str, ends: float = inf, is_resident: bool = False) -> Session:
         """Return a session of whichever device of a kind (`exclusive.kind_of`) is free.
 
         Args:
             kind: as `exclusive.kind_of` names it.
             store: a URL or a path.
             ends: the value of `time.monotonic` from which on nothing is begun.
+            is_resident: keep the measuring process for further entries, until `close`.
 
         Raises:
             DeviceError: this machine has no such device any more.
@@ -112,7 +118,8 @@ class Session:
         fits = [one for one in locks(devices()) if kind_of(one[0].info) == kind]
         if not fits:
             raise DeviceError(f"no device of kind {kind} is left here; see `oclgen devices`")
-        session = Session(fits[0][0], store, ends=ends, say=lambda _: None)
+        device = fits[0][0]
+        session = Session(device, store, ends=ends, say=lambda _: None, is_resident=is_resident)
         session._candidates = fits
         return session
 
@@ -120,9 +127,9 @@ class Session:
         """Wait for the device and measure its peak."""
         with ExitStack() as stack:
             try:
-                self.device = stack.enter_context(
-                    exclusive(self._candidates, self._tell_waiting, self.ends)
-                )
+                # the one whose process to measure in is there first, if it is free
+                mine = sorted(self._candidates, key=lambda one: one[0] is not self.device)
+                self.device = stack.enter_context(exclusive(mine, self._tell_waiting, self.ends))
             except BusyError:
                 return self
             self.store.of(self.device.info).note_limits(self.device.limits)
@@ -208,13 +215,39 @@ class Session:
             results=self.store.of(self.device.info, budget.cache),
             budget=replace(budget, seconds=min(budget.seconds, self._left())),
             families=frozenset(families) or None,
-            starts=self.chooser.starts,
+            starts=self._starts,
             report=report,
             label=kind_of(self.device.info),
             build_ahead=worker.build_ahead,
             ahead=worker.builders,
             overlap=worker.overlaps,
+            spaces=self._spaces,
         )
+
+    def _starts(self, problem: Problem) -> list[Variant]:
+        """Return what serves the problem now, then the best records' variants."""
+        starts = self.chooser.starts(problem)
+        with suppress(NoVariantError):
+            starts.insert(0, self.chooser.choose(problem).variant)
+        return list(dict.fromkeys(starts))
+
+    def compare(self, problem: Problem, variants: Sequence[Variant]) -> list[float]:
+        """Return the milliseconds of each of `variants`, infinite for one that fails.
+
+        What is measured here is not stored.
+
+        Args:
+            problem: what is computed.
+            variants: are measured one right after the other.
+
+        Raises:
+            OutOfTimeError: the session's end came first.
+            WorkerError: as `tune`.
+        """
+        if not self._is_open:
+            raise OutOfTimeError
+        self._worker_of("warm")
+        return [self._measure_in_full(problem, variant).ms for variant in variants]
 
     def verify(self, claims: Sequence[Choice] | None = None) -> Iterator[Verdict]:
         """Measure what was imported or pulled and would serve here, and yield each verdict.
@@ -232,12 +265,12 @@ class Session:
                 self.chooser, self.store.of(self.device.info), asked, self._measure_in_full
             )
 
-    def take(self, turn: Turn, families: Collection[str]) -> TuneResult:
+    def take(self, turn: Turn, families: Collection[str]) -> list[TuneResult]:
         """Take a turn of a spread tuning."""
         tuner = self.tuner(turn.budget, families)
         if not self._is_open:
-            return TuneResult(turn.problem, "not reached", tuner.incumbent(turn.problem))
-        return self._noted(turn.take(tuner))
+            return [TuneResult(one, "not reached", tuner.incumbent(one)) for one in turn.problems]
+        return [self._noted(result) for result in turn.take(tuner)]
 
     def _noted(self, result: TuneResult) -> TuneResult:
         return replace(result, notice=self.notice) if result.trials else result
@@ -258,7 +291,8 @@ class Session:
 
     def _worker_of(self, cache: Cache) -> Worker:
         """Return the worker that takes times with such caches; it starts when it first measures."""
-        if self._worker is not None and self._worker.cache != cache:
+        worker = self._worker
+        if worker is not None and (worker.cache, worker.index) != (cache, self.device.index):
             self.close()
         if self._worker is None:
             info = self.device.info
@@ -281,6 +315,9 @@ class Session:
             raise OutOfTimeError from None
         if measurement.invalidity == "timeout" and self._left() <= 0:
             raise OutOfTimeError
+        if measurement.ok and measurement.error > self.tolerance:
+            reason = f"relative L2 error {measurement.error:.2e}, allowed {self.tolerance:.0e}"
+            measurement = replace(measurement, samples=(), invalidity="correctness", reason=reason)
         return replace(measurement, cache=self._worker.cache)  # of failures, too
 
     def _measure_in_full(self, problem: Problem, variant: Variant) -> Measurement:
@@ -354,27 +391,3 @@ def _problems(
     return list(
         dict.fromkeys(parse_problem(one) if isinstance(one, str) else one for one in several)
     )
-
-
-@dataclass(frozen=True)
-class Order:
-    """A turn as it travels to another process: plain values."""
-
-    kind: str
-    problem: str
-    budget: Budget
-    slice: int
-    families: frozenset[str]
-    where: str
-
-
-def take(order: Order) -> TuneResult:
-    """Take a turn on a free device of the kind that is asked for.
-
-    Raises:
-        DeviceError: this machine has no such device any more.
-    """
-    ends = time.monotonic() + order.budget.seconds
-    turn = Turn(order.kind, parse_key(order.problem), order.budget, order.slice, _no_report)
-    with Session.of_kind(order.kind, order.where, ends) as session:
-        return session.take(turn, order.families)

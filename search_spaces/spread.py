@@ -14,6 +14,7 @@ from math import inf
 from typing import Protocol
 
 from oclgen.problem import Problem
+from search_spaces.epilogues import together
 from search_spaces.progress import FEW, Budget, Progress, TuneResult
 from search_spaces.scheduler import Task, choose
 from search_spaces.tune import Tuner, tune
@@ -29,24 +30,30 @@ LOOK = 1.0
 class Turn:
     """What a crew is asked for: at most `slice` trials of a problem on one kind of device.
 
-    The budget's trials are for the problem and all runs, its seconds for this turn. `report` hears
-    of each trial, if it is made in this process.
+    `problems` differ in their epilogue alone: the first is searched. The budget's trials are for it
+    and all runs, its seconds for this turn. `report` hears of each trial, if it is made in this
+    process.
     """
 
     kind: str
-    problem: Problem
+    problems: tuple[Problem, ...]
     budget: Budget
     slice: int
     report: Callable[[Progress], None]
 
-    def take(self, tuner: Tuner) -> TuneResult:
-        """Tune with `tuner`, whose budget and report are replaced by the turn's."""
-        trials = min(tuner.tried(self.problem) + self.slice, self.budget.trials)
+    def take(self, tuner: Tuner) -> list[TuneResult]:
+        """Tune with `tuner`, whose budget and report are replaced by the turn's.
+
+        Returns:
+            What came of each of the problems, in their order.
+        """
+        lead = self.problems[0]
+        trials = min(tuner.tried(lead) + self.slice, self.budget.trials)
         budget = replace(self.budget, trials=trials)
         own = replace(tuner, budget=budget, report=self.report)
-        (result,) = tune(own, [self.problem])
-        result.tried = tuner.tried(self.problem)
-        return result
+        results = tune(own, self.problems)
+        results[0].tried = tuner.tried(lead)
+        return results
 
 
 class Crew(Protocol):
@@ -56,30 +63,52 @@ class Crew(Protocol):
         """Return how many devices there are of each kind now."""
         ...
 
-    def submit(self, asked: Turn, /) -> Future[TuneResult]:
+    def submit(self, asked: Turn, /) -> Future[list[TuneResult]]:
         """Let a free device take the turn; the future fails if its process is lost."""
         ...
 
 
 @dataclass
 class Lot:
-    """The problems of one kind of device: tasks and what came of them, in the same order."""
+    """The problems of one kind of device: tasks and what came of them, in the same order.
+
+    A task is a problem with all its epilogues; `results` are of the one that is searched,
+    `followers` and `followed` the others' problems and results.
+    """
 
     kind: str
     problems: Sequence[Problem]
+    followers: Sequence[tuple[Problem, ...]]
     tasks: list[Task]
     results: list[TuneResult]
+    followed: list[list[TuneResult]]
     lost: list[int]
     rests_until: list[float]
 
     @staticmethod
     def of(kind: str, calls: Mapping[Problem, int]) -> Lot:
         """Return a lot with the most operations per run first, so that they have their turn."""
-        problems = sorted(calls, key=lambda problem: -calls[problem] * problem.flops)
-        tasks = [Task(calls[problem]) for problem in problems]
-        results = [TuneResult(problem, "not reached") for problem in problems]
-        count = len(problems)
-        return Lot(kind, problems, tasks, results, [0] * count, [0.0] * count)
+        order = sorted(calls, key=lambda problem: -calls[problem] * problem.flops)
+        groups = [tuple(group) for group in together(order)]
+        groups.sort(key=lambda group: -sum(calls[one] * one.flops for one in group))
+        count = len(groups)
+        results = [[TuneResult(one, "not reached") for one in group] for group in groups]
+        return Lot(
+            kind,
+            problems=[lead for lead, *_ in groups],
+            followers=[group[1:] for group in groups],
+            tasks=[Task(sum(calls[one] for one in group)) for group in groups],
+            results=[lead for lead, *_ in results],
+            followed=[others for _, *others in results],
+            lost=[0] * count,
+            rests_until=[0.0] * count,
+        )
+
+    @property
+    def all_results(self) -> list[TuneResult]:
+        """What came of every problem: each task's, the most operations per run first."""
+        pairs = zip(self.results, self.followed, strict=True)
+        return [result for lead, others in pairs for result in (lead, *others)]
 
     @property
     def waiting(self) -> bool:
@@ -102,7 +131,9 @@ class Spread:
     clock: Callable[[], float] = time.monotonic
     report: Callable[[Progress], None] = lambda _: None
     told: Callable[[str, TuneResult], None] = lambda _kind, _result: None
-    _turns: dict[Future[TuneResult], tuple[Lot, int]] = field(default_factory=dict, init=False)
+    _turns: dict[Future[list[TuneResult]], tuple[Lot, int]] = field(
+        default_factory=dict, init=False
+    )
 
     def run(self) -> None:
         """Give turns until every task is done, seconds are spent or Ctrl-C interrupts.
@@ -120,7 +151,7 @@ class Spread:
                 if self._take(lot, index, turn) == "interrupted":
                     return
 
-    def _ended(self) -> Collection[Future[TuneResult]]:
+    def _ended(self) -> Collection[Future[list[TuneResult]]]:
         """Return the turns that ended, after at most `LOOK` seconds."""
         if not self._turns:
             time.sleep(LOOK)
@@ -152,24 +183,29 @@ class Spread:
             self.report(replace(progress, index=index, count=count, trials=trials))
 
         lot.tasks[index].busy = True
-        turn = Turn(lot.kind, lot.problems[index], budget, self.slice, report)
+        problems = (lot.problems[index], *lot.followers[index])
+        turn = Turn(lot.kind, problems, budget, self.slice, report)
         self._turns[self.crew.submit(turn)] = lot, index
 
-    def _take(self, lot: Lot, index: int, turn: Future[TuneResult]) -> str:
-        """Take in what came of a turn and return the problem's status."""
+    def _take(self, lot: Lot, index: int, turn: Future[list[TuneResult]]) -> str:
+        """Take in what came of a turn; return a problem's status, "interrupted" if any is."""
         task = lot.tasks[index]
         task.busy = False
         error = turn.exception()
         if error is not None:
             return self._lose(lot, index, error)
         lot.lost[index] = 0
-        result = turn.result()
+        result, *others = turn.result()
         task.best.append(result.best.ms if result.best else inf)
         is_exhausted = result.trials == 0 and result.status != "not reached"
         task.done = is_exhausted or result.tried >= self.budget.trials
         lot.results[index] = _together(lot.results[index], result)
-        self.told(lot.kind, result)
-        return result.status
+        followed = zip(lot.followed[index], others, strict=True)
+        lot.followed[index] = [_together(before, other) for before, other in followed]
+        for one in (result, *others):
+            self.told(lot.kind, one)
+        statuses = {one.status for one in (result, *others)}
+        return "interrupted" if "interrupted" in statuses else result.status
 
     def _lose(self, lot: Lot, index: int, error: BaseException) -> str:
         lot.lost[index] += 1
@@ -195,9 +231,9 @@ class Alone:
         """Return the one device."""
         return {self.kind: 1}
 
-    def submit(self, asked: Turn, /) -> Future[TuneResult]:
+    def submit(self, asked: Turn, /) -> Future[list[TuneResult]]:
         """Tune at once."""
-        taken: Future[TuneResult] = Future()
+        taken: Future[list[TuneResult]] = Future()
         taken.set_result(asked.take(self.tuner))
         return taken
 
@@ -205,11 +241,12 @@ class Alone:
 def tune_network(tuner: Tuner, calls: Mapping[Problem, int]) -> list[TuneResult]:
     """Tune the problems that a network asks for `calls` times per run, on one device.
 
-    Returns one result per problem, those with the most operations per run first. Trials count per
-    problem and over all runs, seconds over all; a run that was stopped goes on where it ended.
+    Returns one result per problem, those with the most operations per run first, each with its
+    other epilogues behind it. Trials count per problem and over all runs, seconds over all; a run
+    that was stopped goes on where it ended.
     """
     lot = Lot.of("", calls)
-    for result in lot.results:
+    for result in lot.all_results:
         result.best = tuner.incumbent(result.problem)
     Spread(
         Alone(lot.kind, tuner),
@@ -218,7 +255,7 @@ def tune_network(tuner: Tuner, calls: Mapping[Problem, int]) -> list[TuneResult]
         clock=tuner.clock,
         report=tuner.report,
     ).run()
-    return lot.results
+    return lot.all_results
 
 
 def _share(lot: Lot, left: float, devices: int) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search_spaces.space import Space
+from search_spaces.values import Value
 
 Floats = NDArray[np.float64]
 
@@ -115,16 +116,32 @@ def features(space: Space) -> Floats:
     """Return every config of `space` as coordinates; a parameter with one value has none.
 
     Ordered values lie evenly on a line of length two, so that doubling a tile is the same step
-    everywhere; of others each is a direction of its own.
+    everywhere; of others each is a direction of its own. How often two divides a value is one more
+    coordinate where the value's place does not tell: a work-group of 48 lies between 32 and 64, but
+    fills no sub-group of 32.
     """
     columns: list[NDArray[Any]] = []
     for index, ordered in enumerate(space.ordered):
         places, count = space.points[:, index], len(space.values[index])
         if count == 2 or (count > 2 and ordered):
             columns.append(2 * places / (count - 1))
+            columns.extend(2 * power[places] for power in _powers_of_two(space.values[index]))
         elif count > 2:
             columns.extend(sqrt(2) * (places == value) for value in range(count))
     return np.array(columns, dtype=np.float64).reshape(len(columns), len(space)).T
+
+
+def _powers_of_two(values: tuple[Value, ...]) -> list[Floats]:
+    """Return the power of two in each value, from 0 to 1, if it tells more than the value's place.
+
+    It tells as much where it grows or falls with every value, and nothing where it is the same.
+    """
+    powers = [(value & -value).bit_length() if isinstance(value, int) else 0 for value in values]
+    least, most = min(powers), max(powers)
+    in_order = sorted(set(powers))
+    if least == most or powers in (in_order, in_order[::-1]):
+        return []
+    return [(np.array(powers, dtype=np.float64) - least) / (most - least)]
 
 
 def flatten(ms: Floats) -> Floats:

@@ -8,17 +8,18 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
 from oclgen.families import FAMILIES, ConfigError, families_for
 from oclgen.limits import Limits
-from oclgen.measurement import Measurement
+from oclgen.measurement import PACE, Measurement, undisturbed
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from search_spaces.contest import contest
 from search_spaces.duel import duel, finalists
+from search_spaces.epilogues import follow, together
 from search_spaces.progress import (
     Best,
     Budget,
@@ -40,9 +41,12 @@ DUEL_SHARE = 0.1
 MOST_OUTSIDE = 2
 """Starts outside of the device's own space that one problem tries. They are other devices' configs,
 and a family's own first seed, which comes before them, was faster in 18 of 20 problems."""
+MOST_SPACES = 64
+"""Spaces that are kept: of the last few problems, since their turns come again."""
 
 Starts = Callable[[Problem], Iterable[Variant]]
-"""Variants to try before all others, for instance of similar problems and devices."""
+"""Variants to try before all others: first what serves now, then what won for similar problems and
+on similar devices."""
 BuildAhead = Callable[[Problem, Variant], None]
 """Begins to build a variant that will be measured soon."""
 
@@ -69,6 +73,21 @@ class Tuner:
     ahead: int = 0
     overlap: bool = True
     label: str = ""
+    spaces: dict[tuple[str, Problem], Space] = field(default_factory=dict)
+    """Enumerated so far: tuners that are made of this one by `replace` have the same."""
+
+    def space(self, family: str, problem: Problem) -> Space:
+        """Return the family's space for a problem, enumerated once."""
+        key = family, problem
+        if key not in self.spaces:
+            while len(self.spaces) >= MOST_SPACES:
+                del self.spaces[next(iter(self.spaces))]
+            self.spaces[key] = space_of(family, problem, self.limits)
+        return self.spaces[key]
+
+    def own_times(self, samples: Sequence[float]) -> tuple[float, ...]:
+        """Return the samples that count where several measurements of a variant are compared."""
+        return undisturbed(samples) if self.limits.kind == "cpu" else tuple(samples)
 
     def serving(self, problem: Problem) -> list[str]:
         """Return the names of the families to try."""
@@ -107,37 +126,46 @@ def require_families(families: Collection[str], problems: Iterable[Problem]) -> 
 def tune(tuner: Tuner, problems: Sequence[Problem]) -> list[TuneResult]:
     """Tune each of `problems` and return what came of them, in their order.
 
-    Trials count per problem and over all runs; seconds are dealt out evenly among the problems
-    that are left. A `KeyboardInterrupt` ends the tuning: what was measured is kept, and the
-    results so far are returned. What `tuner.measure` and `tuner.results` raise is passed on: it is
-    not the fault of a variant, and is not held against one.
+    Of problems that differ in their epilogue alone the first is searched, and what is best there
+    meets on the others. Trials count per problem and over all runs; seconds are dealt out evenly
+    among the problems that are left. A `KeyboardInterrupt` ends the tuning: what was measured is
+    kept, and the results so far are returned. What `tuner.measure` and `tuner.results` raise is
+    passed on: it is not the fault of a variant, and is not held against one.
     """
     end = tuner.clock() + tuner.budget.seconds
-    done = [tuner.tried(problem) >= tuner.budget.trials for problem in problems]
-    found: list[TuneResult] = []
+    groups = together(problems)
+    done = [tuner.tried(lead) >= tuner.budget.trials for lead, *_ in groups]
+    found: dict[Problem, TuneResult] = {}
     stopped = False
-    for index, problem in enumerate(problems):
+    for index, (lead, *others) in enumerate(groups):
         now = tuner.clock()
         if done[index] or stopped or now >= end:
             status: Status = "already done" if done[index] else "not reached"
-            found.append(TuneResult(problem, status, tuner.incumbent(problem)))
-            continue
-        share = (end - now) / done[index:].count(False)
-        run = _Run(tuner, problem, index, len(problems), now + share)
-        found.append(run.run())
-        stopped = found[-1].status == "interrupted"
-    return found
+            found[lead] = TuneResult(lead, status, tuner.incumbent(lead))
+        else:
+            share = (end - now) / done[index:].count(False)
+            place = problems.index(lead), len(problems)
+            found[lead] = _Run(tuner, lead, place, now + share, 1 + len(others)).run()
+        stopped = stopped or found[lead].status == "interrupted"
+        for other in others:
+            found[other] = follow(tuner, found[lead], other, -inf if stopped else end)
+            stopped = stopped or found[other].status == "interrupted"
+    return [found[problem] for problem in problems]
 
 
 class _Run:
-    """One problem while it is tuned."""
+    """One problem while it is tuned; the last seconds are for `duels`, its own among them."""
 
-    def __init__(self, tuner: Tuner, problem: Problem, index: int, count: int, end: float) -> None:
+    def __init__(
+        self, tuner: Tuner, problem: Problem, place: tuple[int, int], end: float, duels: int
+    ) -> None:
         self.tuner, self.problem = tuner, problem
-        self.index, self.count, self.end = index, count, end
+        (self.index, self.count), self.end = place, end
         self.begin = tuner.clock()
+        self.reserve = min(DUEL_SHARE * duels, 0.5) * (end - self.begin) if end < inf else 0.0
         self.before = tuner.tried(problem)
         self.incumbent = tuner.incumbent(problem)
+        self.pace = 1.0
         self.known: list[Best] = []
         self.result = TuneResult(problem, "no variant", self.incumbent)
 
@@ -158,8 +186,7 @@ class _Run:
 
     def _left(self) -> float:
         """Return the seconds that are left for trials; the duel's are kept."""
-        reserve = DUEL_SHARE * (self.end - self.begin) if self.end < inf else 0.0
-        return self.end - reserve - self.tuner.clock()
+        return self.end - self.reserve - self.tuner.clock()
 
     def _status(self) -> Status:
         if not self.result.trials and self._left() <= 0:
@@ -188,7 +215,7 @@ class _Run:
         while len(asked) > keep and self.tuner.clock() < self.end:
             variant = asked.popleft()
             best_ms = min((best.ms for best in self.known), default=inf)
-            measurement = self.tuner.measure(self.problem, variant, best_ms)
+            measurement = self._time(variant, best_ms)
             searches[variant.family].tell(variant.config, measurement.ms)
             self.tuner.results.record(self.problem, variant, measurement)
             self._count(Best(variant, measurement.ms), measurement)
@@ -200,51 +227,83 @@ class _Run:
         once these are over, no further space is enumerated.
         """
         tuner, problem = self.tuner, self.problem
-        spaces: dict[str, Space] = {}
-        starts = self._starts(spaces)
+        starts = self._starts()
         searches: dict[str, Search] = {}
         for name, first in starts.items():
             if self._left() <= 0:
                 break
             searches[name] = Search(
-                self._space(name, spaces),
+                tuner.space(name, problem),
                 [*first, *seeds_of(name, problem, tuner.limits)],
                 tuner.budget.seed,
                 f"{tuner.label} {problem.key()} {name} {tuner.budget.cache}",
                 tuner.budget.study,
             )
-        for variant, ms in tuner.results.measured(problem).items():
+        measured = tuner.results.measured(problem)
+        self.pace = self._pace(measured)
+        for variant, ms in measured.items():
             if variant.family in searches:
-                searches[variant.family].tell(variant.config, ms)
-                self.known.append(Best(variant, ms))
+                searches[variant.family].tell(variant.config, ms * self.pace)
+                self.known.append(Best(variant, ms * self.pace))
         return searches
 
-    def _starts(self, spaces: dict[str, Space]) -> dict[str, list[Any]]:
+    def _pace(self, measured: Mapping[Variant, float]) -> float:
+        """Return how many times as long variants take as when the problem's tuning began.
+
+        The incumbent, or else the fastest, tells: it is measured again before anything is tried.
+        """
+        worked = {variant: ms for variant, ms in measured.items() if ms < inf}
+        if not worked:
+            return 1.0
+        variant = min(worked, key=worked.__getitem__)
+        if self.incumbent is not None and self.incumbent.variant in worked:
+            variant = self.incumbent.variant
+        again = self.tuner.measure(self.problem, variant, inf)
+        return again.ms / worked[variant] if again.ok else 1.0
+
+    def _time(self, variant: Variant, best_ms: float) -> Measurement:
+        """Measure, and note the pace with the times, for a tuning that goes on later."""
+        measurement = self.tuner.measure(self.problem, variant, best_ms)
+        if self.pace == 1.0 or not measurement.ok:
+            return measurement
+        return replace(measurement, conditions={**measurement.conditions, PACE: self.pace})
+
+    def _starts(self) -> dict[str, list[Any]]:
         """Return by family the configs to try before its own seeds, families that won nearby first.
 
-        Of those outside of the family's space `MOST_OUTSIDE` are left, behind its own first seed.
+        What serves now, the first of all, is tried wherever it lies. Of the others outside of the
+        family's space `MOST_OUTSIDE` are left, behind its own first seed.
         """
         tuner, problem = self.tuner, self.problem
-        serving = tuner.serving(problem)
+        serving = self._serving()
         starts: dict[str, list[Any]] = {}
         outside = 0
-        for variant in tuner.starts(problem):
+        for index, variant in enumerate(tuner.starts(problem)):
             name, config = variant.family, variant.config
             if name not in serving or variant.why_not(problem, tuner.limits) is not None:
                 continue
             first = starts.setdefault(name, [])
-            if self._space(name, spaces).row_of(config) is None:
+            if tuner.space(name, problem).row_of(config) is None:
                 outside += 1
                 if outside > MOST_OUTSIDE:
                     continue
-                first += seeds_of(name, problem, tuner.limits)[:1]
+                if index > 0:
+                    first += seeds_of(name, problem, tuner.limits)[:1]
             first.append(config)
         return starts | {name: [] for name in serving if name not in starts}
 
-    def _space(self, name: str, spaces: dict[str, Space]) -> Space:
-        if name not in spaces:
-            spaces[name] = space_of(name, self.problem, self.tuner.limits)
-        return spaces[name]
+    def _serving(self) -> list[str]:
+        """Return the families to try; on a CPU those that stage in local memory come last.
+
+        A CPU has none: it lies in the caches as all else does, and its barriers cut loops in two.
+        """
+        names = self.tuner.serving(self.problem)
+        return sorted(names, key=self._stages) if self.tuner.limits.kind == "cpu" else names
+
+    def _stages(self, name: str) -> bool:
+        for config in seeds_of(name, self.problem, self.tuner.limits)[:1]:
+            return any(frame.local_bytes for frame in config.needs(self.problem).frames)
+        return True
 
     def _count(self, tried: Best, measurement: Measurement) -> None:
         self.known.append(tried)
@@ -269,13 +328,15 @@ class _Run:
     def _settle(self) -> None:
         """Measure the best variants and the incumbent in turns, and promote the fastest."""
         ranked = sorted((one for one in self.known if one.ms < inf), key=lambda one: one.ms)
-        contenders = finalists(ranked, self.incumbent)
+        today = min(self.known[-self.result.trials :], key=lambda one: one.ms)
+        contenders = finalists(ranked, (self.incumbent, today if today.ms < inf else None))
         if len(contenders) < 2:
             return
         won = duel(
             contenders,
-            lambda one: self.tuner.measure(self.problem, one.variant, inf),
+            lambda one: self._time(one.variant, inf),
             lambda: self.tuner.clock() < self.end,
+            self.tuner.own_times,
         )
         if won is not None:
             best, measurement = won

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, select
 from oclgen import GENERATOR_VERSION
 from oclgen.families import ConfigError
 from oclgen.limits import DeviceInfo, Limits
-from oclgen.measurement import Cache, Measurement
+from oclgen.measurement import PACE, Cache, Measurement
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db import rows
@@ -245,6 +245,7 @@ class DeviceStore:
     def measured(self, problem: Problem) -> dict[Variant, float]:
         """Return milliseconds of what was tried here with today's kernels; failures: inf.
 
+        Times are over their `PACE`: as if all had been taken when the problem's tuning began.
         What failed with warm caches fails with cold ones. A measurement whose digest is not the
         one of the kernels that are generated today is left out: its variant is tried again.
         """
@@ -282,7 +283,8 @@ class DeviceStore:
         for one in found:
             with suppress(ConfigError):
                 variant = Variant.from_values(one.family, json_object(one.config))
-                ms = inf if one.ms is None else one.ms
+                pace = (one.conditions or {}).get(PACE, 1.0)
+                ms = inf if one.ms is None else one.ms / pace
                 trials.append(_Trial(variant, ms, one.cache, is_of_today(one), one.tuning))
         return trials
 

@@ -5,7 +5,8 @@
 `total` is wall time per call with the wait at the end; `host` the processor time of the calling
 thread, which the device's work does not count into even where it shares the cores; `driver` the
 part of that which the same launches take by themselves, all prepared and with nothing to set but
-workspaces; `ours` the rest. The chain is held back and runs as one. `cpu` is torch on the CPU, wall
+workspaces; `ours` the rest; `noted` is `host` while `torch.ocl.tunable` records untuned problems,
+taken in turns with it. The chain is held back and runs as one. `cpu` is torch on the CPU, wall
 time. Minimum of several rounds.
 """
 
@@ -27,16 +28,16 @@ ocl = torch.get_device_module("ocl")
 
 def main(calls: int, device: str) -> None:
     """Print microseconds per call for every operator on both sides."""
-    columns = ("total", "host", "driver", "ours", "cpu")
+    columns = ("total", "host", "driver", "ours", "noted", "cpu")
     heads = "".join(f"{column:>8}" for column in columns)
     print(f"{'operator':26}{heads}   us per call, {calls} calls")
     ours, theirs = operators(torch.device(device)), operators(torch.device("cpu"))
     of_round = -(-calls // ROUNDS)
     for name, call in ours.items():
-        total, host = timed(call, of_round)
+        (total, host), noted = with_recording(call, of_round)
         _, driver = timed(launches_of(call), of_round)
         peer, _ = timed(theirs[name], of_round)
-        row = (total, host, driver, host - driver, peer)
+        row = (total, host, driver, host - driver, noted, peer)
         print(f"{name:26}" + "".join(f"{figure:8.2f}" for figure in row))
 
 
@@ -89,10 +90,37 @@ def launches_of(call: Call) -> Call:
     return again
 
 
-def timed(call: Call, calls: int) -> tuple[float, float]:
-    """Return microseconds per call: wall time with the wait, and this thread's processor time."""
+def with_recording(call: Call, calls: int) -> tuple[tuple[float, float], float]:
+    """Return what `timed` does, and the processor time while untuned problems are recorded."""
+    tunable = ocl.tunable
+    tunable.tuning_enable(False)
+    tunable.record_untuned_enable()
+    plain: list[tuple[float, float]] = []
+    noted: list[tuple[float, float]] = []
+    try:
+        for _ in range(ROUNDS):
+            for is_on, rounds in ((False, plain), (True, noted)):
+                tunable.enable(is_on)
+                call()
+                call()  # the shim recalls what two calls did
+                rounds.append(timed(call, -(-calls // ROUNDS), rounds=1))
+    finally:
+        tunable.record_untuned_enable(False)
+        tunable.enable(False)
+    walls, hosts = zip(*plain, strict=True)
+    return (min(walls), min(hosts)), min(host for _, host in noted)
+
+
+def timed(call: Call, calls: int, rounds: int = ROUNDS) -> tuple[float, float]:
+    """Return microseconds per call: wall time with the wait, and this thread's processor time.
+
+    Args:
+        call: what is timed.
+        calls: in a round.
+        rounds: the fastest of them counts.
+    """
     walls, hosts = [], []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         ocl.synchronize()
         wall, host = perf_counter(), thread_time()
         for _ in range(calls):

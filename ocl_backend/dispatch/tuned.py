@@ -9,7 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -106,6 +106,12 @@ class TunedCall:
         for notice in _observers:
             notice(self)
 
+    @property
+    def runs(self) -> int:
+        """How often it ran; what is held back runs first."""
+        held.settle()
+        return self._launch.runs
+
     def offer(
         self, rule: held.Rule, pointers: tuple[int, ...], weights: Weights | None = None
     ) -> None:
@@ -161,9 +167,29 @@ def when_met(notice: Callable[[int, Problem], None] | None) -> None:
     _met[:] = [] if notice is None else [notice]
 
 
-@cache
+_choosers: dict[int, Chooser] = {}
+
+
 def chooser(device: int) -> Chooser:
-    """Return the chooser of torch device `device`, which has read the user's database.
+    """Return the chooser of torch device `device`, which has read the user's database."""
+    if device not in _choosers:
+        _choosers[device] = _new_chooser(device)
+    return _choosers[device]
+
+
+def choose_by(device: int, given: Chooser) -> None:
+    """Let `given` choose for torch device `device` until `reload_tuned`; forget what is prepared.
+
+    Args:
+        device: its index.
+        given: what `chooser` returned, perhaps before a tuning.
+    """
+    reload_tuned()
+    _choosers[device] = given
+
+
+def _new_chooser(device: int) -> Chooser:
+    """Return a chooser that reads the user's database.
 
     A database that cannot be read is warned of, and shipped and default variants serve.
     """
@@ -243,9 +269,17 @@ def better_known(device: int, first: Known, second: Known) -> Known:
     return first if orders[0] <= orders[1] else second
 
 
+def when_forgotten(notice: Callable[[], None]) -> Callable[[], None]:
+    """Call `notice` whenever prepared calls are about to be forgotten; a decorator."""
+    _leaving.append(notice)
+    return notice
+
+
 def reload_tuned() -> None:
     """Read the database again and forget every prepared variant, as after tuning in between."""
-    chooser.cache_clear()
+    for notice in _leaving:
+        notice()
+    _choosers.clear()
     tuned_call.cache_clear()
     _prepared_calls.clear()  # who still holds one prepares another before the next launch
     for forget in _dependents:
@@ -258,6 +292,7 @@ for _setting in (CONV_ACCURACY, TUNE_FIRST):
 
 
 _dependents: list[Callable[[], None]] = []
+_leaving: list[Callable[[], None]] = []
 
 
 def remember(maxsize: int = 8192) -> Callable[[Callable[..., Any]], Any]:

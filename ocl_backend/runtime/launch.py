@@ -131,6 +131,14 @@ class LaunchSequence(Prepared):
         handle = _new_sequence(device, parts, values, workspaces, fixed)
         super().__init__(handle, "".join(words))
 
+    @property
+    def runs(self) -> int:
+        """How often it was enqueued: by Python, and by the shim for calls that it recalls."""
+        count = shim.library().ocl_sequence_runs
+        count.restype = ctypes.c_int64
+        runs: int = count(ctypes.c_void_p(self.handle))
+        return runs
+
 
 def prepare(
     device: int,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oclgen.measurement import Cache, Measurement
+from oclgen.measurement import Cache, Measurement, undisturbed
 from oclgen.measuring.canary import Guarded, guarded
 from oclgen.measuring.conditions import before_and_after, conditions
 from oclgen.measuring.excerpt import Excerpt, excerpt
@@ -108,16 +108,18 @@ class Bench:
         error, reason = self._judge(out, spaces)
         if reason:
             return error, reason, ()
+        on_cpu = self.device.limits.kind == "cpu"
+        bound, chances = HOPELESS * limit_ms, MIN_SAMPLES if on_cpu else 2
         with self._leave():
-            if first > HOPELESS * limit_ms:
-                # the first launch also pays for what runtimes put off until then
-                first = min(first, prepared.run())
-            if first > HOPELESS * limit_ms:
+            first = second_chance(prepared, first, bound, chances)
+            if first > bound:
                 return error, "", (first,)
             samples = time_samples(prepared, limit_ms, self._flush)
         # a race may show in a later launch only
         error, reason = self._judge(out, spaces)
-        return error, reason and f"after {len(samples)} launches: {reason}", samples
+        if reason:
+            return error, f"after {len(samples)} launches: {reason}", ()
+        return error, "", undisturbed(samples) if on_cpu else samples
 
     def _judge(self, out: Guarded, spaces: Sequence[Guarded]) -> tuple[float, str]:
         """Return the error against the reference, and why the output is wrong or ""."""
@@ -178,6 +180,30 @@ def _case(problem: Problem, seed: int) -> tuple[Mapping[str, NDArray[Any]], Exce
     part = excerpt(problem, seed)
     cut = {role: part.of(role, array) for role, array in inputs.items()}
     return inputs, part, reference(part.problem, cut)
+
+
+def second_chance(prepared: PreparedPlan, first: float, bound: float, most: int) -> float:
+    """Return the fastest of the first launches: one, or more while none is within `bound`.
+
+    The first launch also pays for what runtimes put off until then, and on a processor other
+    programs may take the cores away.
+
+    Args:
+        prepared: what is launched.
+        first: milliseconds of the first launch.
+        bound: milliseconds that are fast enough.
+        most: launches in all; no third one begins after `SAMPLE_MS`.
+
+    Raises:
+        LaunchError: the device refused a launch.
+    """
+    spent = best = first
+    for launch in range(2, most + 1):
+        if best <= bound or (launch > 2 and spent > SAMPLE_MS):
+            break
+        again = prepared.run()
+        best, spent = min(best, again), spent + again
+    return best
 
 
 def time_samples(

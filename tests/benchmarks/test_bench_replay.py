@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.replays.replay import OWN, cold, line, ours, random, reached, warm
+from benchmarks.replays.replay import OWN, cold, line, main, ours, random, reached, warm
 from benchmarks.replays.tables import Table, read_table
 
 SEEDS = range(6)
@@ -85,6 +85,33 @@ def test_both_formats_of_the_hub_are_read(tmp_path: Path) -> None:
         assert table.space.names == ("tile", "pad")
         assert table.ms.tolist() == [2.5, inf]
         assert table.time(table.space.config(0)) == 2.5 == table.optimum
+
+
+def test_a_rate_that_is_the_objective_is_what_counts(tmp_path: Path) -> None:
+    """A config that makes more steps per launch takes longer and is still better."""
+    entries = {
+        "8": {"tile": 8, "time": 4.0, "GFLOP/s": 8.0},
+        "16": {"tile": 16, "time": 1.0, "GFLOP/s": 4.0},
+        "32": {"tile": 32, "time": "RuntimeFailedConfig"},
+    }
+    content = {"tune_params_keys": ["tile"], "objective": "GFLOP/s", "cache": entries}
+    table = read_table(written(tmp_path / "GPU.json.gz", content))
+    assert table.ms.tolist() == [1 / 8, 1 / 4, inf]
+
+
+def test_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
+    folder = tmp_path / "hotspot"
+    folder.mkdir()
+    for name, sizes in (("a", (1, 2)), ("b", (2, 3))):
+        entries = {str(size): {"tile": size, "time": float(size)} for size in sizes}
+        content = {"tune_params_keys": ["tile"], "cache": entries}
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    assert read_table(folder).ms.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_tables_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([OWN, OWN], ["random"], seeds=1, with_others=False, jobs=1)
+    assert "2 tables random" in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_a_config_of_another_table_fits_by_its_values(tmp_path: Path, table: Table) -> None:

@@ -176,8 +176,8 @@ def test_a_program_gets_its_own_records(
     device: Any, own_database: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background, "SWAP_S", 0.0)
-    monkeypatch.setattr(tunable._state, "iterations", 3)
-    monkeypatch.setattr(tunable._state, "share", 0.5)
+    monkeypatch.setattr(tunable._state.limits, "iterations", 3)
+    monkeypatch.setattr(tunable._state.limits, "share", 0.5)
     tunable.background_enable()
     a, b = (torch.randn(48, 40).to(place(device)), torch.randn(40, 56).to(place(device)))
     want = a.cpu() @ b.cpu()

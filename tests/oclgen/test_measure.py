@@ -14,6 +14,7 @@ import pytest
 
 from oclgen.families.gemm import gemm_register
 from oclgen.limits import DeviceInfo
+from oclgen.measurement import Measurement, undisturbed
 from oclgen.measuring import conditions as module
 from oclgen.measuring.canary import GUARD, guarded
 from oclgen.measuring.conditions import before_and_after, conditions
@@ -22,6 +23,7 @@ from oclgen.measuring.measure import (
     MIN_SAMPLES,
     Bench,
     compare,
+    second_chance,
     time_samples,
     uncertainty,
 )
@@ -77,6 +79,37 @@ def test_a_clear_loser_is_given_up() -> None:
     noisy: Callable[[], Iterator[float]] = lambda: (30 + 5.0 * (i % 3) for i in count())  # noqa: E731
     assert len(sampled(noisy(), limit_ms=10)) == MIN_SAMPLES
     assert len(sampled(noisy(), limit_ms=29)) > MIN_SAMPLES
+
+
+def test_load_turns_no_winner_among_undisturbed_samples() -> None:
+    """Times of a processor that others use: a variant's own time shows in some samples only."""
+    fast = (3.6, 3.7, 3.6, *[19.6] * 9)
+    slow = (9.8, 9.9, *[15.9] * 10)
+    assert Measurement(fast).ms > Measurement(slow).ms
+    assert Measurement(undisturbed(fast)).ms == 3.6
+    assert Measurement(undisturbed(slow)).ms > 9.8
+    assert undisturbed([2.0]) == (2.0,)
+
+
+def test_processors_keep_the_fastest_samples_and_others_all(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = (5.0, 1.0, 4.0, 2.0, 3.0)
+    monkeypatch.setattr("oclgen.measuring.measure.time_samples", lambda *_: samples)
+    plan = gemm_register.plan(SMALL, gemm_register.DEFAULT)
+    kept = Bench(device, SMALL).measure(plan).samples
+    assert kept == ((1.0, 2.0) if device.limits.kind == "cpu" else samples)
+
+
+def test_a_slow_first_launch_has_more_chances_within_a_bound() -> None:
+    def fastest(*times: float, most: int) -> tuple[float, int]:
+        prepared = Prepared(iter(times))
+        return second_chance(prepared, 50.0, 10.0, most), prepared.runs  # type: ignore[arg-type]
+
+    assert fastest(40.0, 9.0, 8.0, most=5) == (9.0, 2)
+    assert fastest(40.0, 9.0, 8.0, most=2) == (40.0, 1)
+    assert fastest(*[40.0] * 4, most=5) == (40.0, 4)
+    assert fastest(300.0, 9.0, most=5) == (50.0, 1)
 
 
 def test_caches_are_flushed_before_each_sample_and_only_then() -> None:

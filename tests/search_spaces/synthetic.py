@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from math import inf, log2
 from typing import Any
 
-from oclgen.measurement import Measurement
+from oclgen.measurement import PACE, Measurement
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 
@@ -73,7 +73,8 @@ class Memory:
         self.winners[problem] = (variant, measurement.ms)
 
     def measured(self, problem: Problem) -> dict[Variant, float]:
-        return {variant: m.ms for asked, variant, m in self.asked if asked == problem}
+        mine = ((variant, m) for asked, variant, m in self.asked if asked == problem)
+        return {variant: m.ms / m.conditions.get(PACE, 1.0) for variant, m in mine}
 
     def trials(self, problem: Problem) -> int:
         return max(len(self.measured(problem)), self.foreign_trials)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import inf
 
 import pytest
@@ -33,6 +33,20 @@ def test_two_hundred_evaluations_come_within_five_percent(space: Space, seed: in
     assert len(set(asked)) == 200
     assert all(config.valid for config in asked)
     assert optimum / min(map(cost, asked)) >= 0.95
+
+
+def test_every_second_suggestion_lies_beside_the_best(space: Space) -> None:
+    """Where what is fast is rare, the process alone goes on asking far away from it."""
+    search = Search(space, [], 4)
+    run(search, 10)
+    beside = []
+    for _ in range(20):
+        known = search._known
+        best = space.config(min(known, key=known.__getitem__))
+        (asked,) = run(search, 1)
+        pairs = zip(asdict(asked).values(), asdict(best).values(), strict=True)
+        beside.append(sum(one != other for one, other in pairs) == 1)
+    assert all(beside[1::2])
 
 
 def test_the_same_seed_asks_the_same(space: Space) -> None:

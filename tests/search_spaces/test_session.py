@@ -22,11 +22,14 @@ from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Cache, Measurement
 from oclgen.measuring.child import TIMEOUTS
 from oclgen.measuring.peak import Peak
-from oclgen.opencl.exclusive import BusyError
+from oclgen.opencl.exclusive import BusyError, kind_of
 from oclgen.problem import Problem
 from oclgen.variant import Variant
+from search_spaces import orders
 from search_spaces import session as module
-from search_spaces.progress import Budget
+from search_spaces import space as space_module
+from search_spaces.orders import Order
+from search_spaces.progress import Budget, OutOfTimeError
 from search_spaces.session import Session
 from tuned_db import Record, Store, open_store
 from tuned_db.models import MeasurementRow, TuningRow
@@ -200,6 +203,77 @@ def test_a_resident_process_stays_until_it_is_closed(lab: Lab, store: Store) -> 
     session.close()
     one = ["warm times", "free"]
     assert lab.events == ["locked", *one, "locked", *one, "closed"]
+
+
+def test_what_serves_is_the_first_start(lab: Lab, store: Store) -> None:
+    """A guess of the model or a family's `DEFAULT` too: nothing is recorded here yet."""
+    tried: list[Variant] = []
+    with Session(0, store) as session:
+        served = session.chooser.choose(PROBLEM).variant
+        session.tune([PROBLEM], Budget(1), report=lambda one: tried.append(one.variant))
+    assert tried == [served]
+
+
+def test_variants_are_compared_without_being_kept(lab: Lab, store: Store) -> None:
+    one, other = (Variant(gemm_register.NAME, gemm_register.DEFAULT) for _ in range(2))
+    session = Session(0, store)
+    with pytest.raises(OutOfTimeError), session:
+        session.ends = time.monotonic() - 1
+        lab.answer = lambda _: Measurement(invalidity="timeout")
+        session.compare(PROBLEM, [one, other])
+    lab.answer = lambda _: Measurement((2.0,), error=1e-7)
+    with Session(0, store) as session:
+        assert session.compare(PROBLEM, [one, other]) == [2.0, 2.0]
+    assert store.of(INFO).measured(PROBLEM) == {}
+
+
+def test_a_variant_beyond_the_tolerance_counts_as_wrong(lab: Lab, store: Store) -> None:
+    with Session(0, store) as session:
+        session.tolerance = 1e-8
+        (result,) = session.tune([PROBLEM], Budget(1), FAMILIES)
+    assert (result.status, result.outcomes) == ("no variant", {"correctness": 1})
+    assert result.reason == "relative L2 error 1.00e-07, allowed 1e-08"
+
+
+def test_turns_of_a_process_share_what_is_open(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that takes turns measures in one process, and enumerates a space once."""
+    monkeypatch.setattr(orders, "_sessions", {})
+    spaces: list[str] = []
+    space_of = space_module.space_of
+
+    def counted(family: str, *more: Any) -> Any:
+        spaces.append(family)
+        return space_of(family, *more)
+
+    monkeypatch.setattr("search_spaces.tune.space_of", counted)
+    where = str(tmp_path / "tuned.sqlite")
+    order = Order(kind_of(INFO), (PROBLEM.key(),), Budget(3, 1e6), 1, FAMILIES, where)
+    for tried in (1, 2, 3):
+        (result,) = orders.take(order)
+        assert result.tried == tried
+    assert spaces == [gemm_register.NAME]
+    assert lab.events.count("closed") == 0
+    (session,) = orders._sessions.values()
+    session.close()
+    assert lab.events.count("closed") == 1
+
+
+def test_a_turn_that_fails_leaves_nothing_open(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(_: Any) -> Measurement:
+        raise ConnectionError("the database went away")
+
+    monkeypatch.setattr(orders, "_sessions", {})
+    lab.answer = lost
+    where = str(tmp_path / "tuned.sqlite")
+    order = Order(kind_of(INFO), (PROBLEM.key(),), Budget(3, 1e6), 1, FAMILIES, where)
+    with pytest.raises(ConnectionError, match="went away"):
+        orders.take(order)
+    assert orders._sessions == {}
+    assert lab.events[-1] == "closed"
 
 
 def test_a_product_is_tuned_in_three_lines(device: Any, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from math import inf
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 
 from oclgen.keys import parse_gemm
 from oclgen.limits import Limits
-from oclgen.problem import Problem
+from oclgen.problem import ConvProblem, Problem
 from oclgen.variant import Variant
 from search_spaces import spread
 from search_spaces.progress import FEW, Best, Budget, Status, TuneResult
@@ -39,7 +39,7 @@ class Bench:
     """Turns that end before their first trial."""
 
     def tune(self, tuner: Tuner, problems: list[Problem]) -> list[TuneResult]:
-        (problem,) = problems
+        problem, *others = problems
         self.turns.append(problem)
         self.clock.now += 1
         made = tuner.budget.trials - self.trials[problem]
@@ -49,7 +49,9 @@ class Bench:
         ms = MS[problem] * (0.5 + 0.5 / self.turns.count(problem))
         status = self.statuses.get(len(self.turns), "tuned")
         counts = Counter({"none": made})
-        return [TuneResult(problem, status, Best(Variant("f", None), ms), counts, 1.0)]
+        best = Best(Variant("f", None), ms)
+        followed = [TuneResult(other, "tuned", best) for other in others]
+        return [TuneResult(problem, status, best, counts, 1.0), *followed]
 
 
 @pytest.fixture
@@ -75,6 +77,16 @@ def test_seconds_go_where_the_time_goes(bench: Bench) -> None:
     run(bench, {SMALL: 1, MIDDLE: 1, LARGE: 1}, trials=10**6, seconds=60)
     turns = Counter(bench.turns)
     assert turns[LARGE] > 2 * turns[MIDDLE] > 4 * turns[SMALL]
+
+
+def test_a_problem_and_its_epilogues_are_one_task(bench: Bench) -> None:
+    plain = ConvProblem(8, 64, 56, 56, 64, 3, 3, pad_h=1, pad_w=1)
+    relu = replace(plain, activation="relu")
+    MS.update({plain: 4.0, relu: 4.0})
+    results = run(bench, {plain: 1, LARGE: 1, relu: 3}, trials=FEW)
+    assert bench.turns == [relu, LARGE]
+    assert [result.problem for result in results] == [relu, plain, LARGE]
+    assert [result.status for result in results] == ["tuned"] * 3
 
 
 def test_trials_are_bounded_and_turns_add_up(bench: Bench) -> None:
@@ -109,7 +121,7 @@ class Team:
     """A crew whose turns end when the test says so, or are lost."""
 
     size: dict[str, int]
-    open: list[tuple[Turn, Future[TuneResult]]] = field(default_factory=list)
+    open: list[tuple[Turn, Future[list[TuneResult]]]] = field(default_factory=list)
     most: Counter[str] = field(default_factory=Counter)
     lose: set[int] = field(default_factory=set)
     begun: int = 0
@@ -121,20 +133,21 @@ class Team:
             turn, future = self.open.pop(0)
             made = Counter({"none": turn.slice})
             best = Best(Variant("f", None), 1.0)
-            future.set_result(TuneResult(turn.problem, "tuned", best, made, tried=turn.slice))
+            done = TuneResult(turn.problems[0], "tuned", best, made, tried=turn.slice)
+            future.set_result([done])
         return self.size
 
-    def submit(self, asked: Turn) -> Future[TuneResult]:
+    def submit(self, asked: Turn) -> Future[list[TuneResult]]:
         self.begun += 1
         self.seconds.append(asked.budget.seconds)
-        future: Future[TuneResult] = Future()
+        future: Future[list[TuneResult]] = Future()
         if self.begun in self.lose:
             future.set_exception(ConnectionError("killed"))
             return future
         self.open.append((asked, future))
         here = sum(turn.kind == asked.kind for turn, _ in self.open)
         self.most[asked.kind] = max(self.most[asked.kind], here)
-        assert len({turn.problem for turn, _ in self.open if turn.kind == asked.kind}) == here
+        assert len({turn.problems for turn, _ in self.open if turn.kind == asked.kind}) == here
         return future
 
 

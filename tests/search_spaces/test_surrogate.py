@@ -60,6 +60,17 @@ def test_features_are_lines_and_directions(space: Space) -> None:
     np.testing.assert_allclose((columns[:, 6:] ** 2).sum(axis=1), 2)
 
 
+def test_the_power_of_two_in_a_value_is_a_coordinate_where_its_place_does_not_tell() -> None:
+    """48 work-items lie between 32 and 64, and yet fill no sub-group of 32."""
+    values = {**{name: (each[0],) for name, each in VALUES.items()}, "tile_m": (16, 32, 48, 64)}
+    space = enumerate_space(Config, values, lambda _: True)
+    place, power = features(space).T
+    np.testing.assert_allclose(place, [0, 2 / 3, 4 / 3, 2])
+    np.testing.assert_allclose(power, [0, 1, 0, 2])
+    doubled = enumerate_space(Config, {**values, "tile_m": (16, 32, 64)}, lambda _: True)
+    assert features(doubled).shape == (3, 1)
+
+
 def test_slow_times_are_pressed_together_and_failures_are_slowest() -> None:
     ms = np.array([1.0, 1.1, 1.2, 3.0, 300.0, inf])
     flat = flatten(ms)

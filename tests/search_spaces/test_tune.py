@@ -15,7 +15,7 @@ from oclgen.families.gemm import gemm_register, gemm_staged
 from oclgen.keys import parse_conv, parse_gemm
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import Measurement
-from oclgen.problem import Problem
+from oclgen.problem import GemmProblem, Problem
 from oclgen.variant import Variant
 from search_spaces import space
 from search_spaces.progress import Budget, OutOfTimeError, Progress, Results, shortage
@@ -187,6 +187,75 @@ def test_two_starts_from_outside_of_the_space_are_tried_behind_the_first_seed(
     assert lab.variants()[:4] == [starts[0], first, starts[1], starts[2]]
     tune(replace(only, budget=Budget(100)), [PROBLEM])
     assert {one.config.item_m for one in lab.variants()} == {1, 2, 3, 4, 5, 8}
+
+
+def test_what_serves_now_is_tried_first_wherever_it_lies(
+    lab: Lab, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time says what the tuning gains."""
+    only_these(monkeypatch, {"item_m": (1, 2, 4, 8)})
+    default = gemm_register.DEFAULT
+    starts = [Variant(REGISTER, replace(default, item_m=m)) for m in (3, 5, 6)]
+    tune(tuner(lab, memory, Budget(6), starts=lambda _: starts), [PROBLEM])
+    assert lab.variants()[0] == starts[0]
+    mine = [one for one in lab.variants()[:6] if one.family == REGISTER]
+    assert mine[:3] == [starts[0], Variant(REGISTER, default), starts[1]]
+    assert starts[2] not in lab.variants()
+
+
+def test_on_a_processor_a_family_that_stages_in_local_memory_comes_last(
+    lab: Lab, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "search_spaces.tune.families_for", lambda problem: (gemm_staged, gemm_register)
+    )
+    for limits, first in ((replace(GPU, kind="cpu"), REGISTER), (GPU, STAGED)):
+        other = Lab()
+        tune(Tuner(limits, other.measure, Memory(), Budget(2), clock=other.clock), [PROBLEM])
+        assert other.variants()[0].family == first
+
+
+@dataclass
+class Slower(Lab):
+    """A machine with other work: everything takes `factor` times as long."""
+
+    factor: float = 1.0
+
+    def measure(self, problem: Problem, variant: Variant, best_ms: float) -> Measurement:
+        measurement = super().measure(problem, variant, best_ms)
+        return replace(measurement, samples=tuple(self.factor * ms for ms in measurement.samples))
+
+
+def test_a_resumed_tuning_compares_no_times_of_different_load(memory: Memory) -> None:
+    """What the second run finds is better, and the third one knows it, though it took longer."""
+    lab = Slower()
+    for trials, factor in ((12, 1.0), (40, 1.5), (41, 3.0)):
+        lab.factor, begun = factor, len(lab.calls)
+        before = memory.winners.get(PROBLEM)
+        (result,) = tune(tuner(lab, memory, Budget(trials)), [PROBLEM])
+        if before:
+            assert lab.calls[begun][1] == before[0]
+    assert result.best is not None
+    tried = {variant for _, variant, _ in memory.asked}
+    assert fake_ms(result.best.variant) == min(map(fake_ms, tried))
+    known = memory.measured(PROBLEM)
+    assert all(ms == pytest.approx(fake_ms(variant)) for variant, ms in known.items())
+
+
+def test_one_tuning_serves_all_epilogues(
+    lab: Lab, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others' variants are those that the first one's search found best."""
+    one, two = GemmProblem(512, 512, 512), GemmProblem(512, 512, 512, bias="n", activation="relu")
+    first, other, second = tune(tuner(lab, memory, Budget(30)), [one, OTHER, two])
+    assert (first.trials, second.trials) == (30, 2)
+    assert second.status == "tuned"
+    assert first.best is not None
+    assert second.best is not None
+    assert second.best.variant == first.best.variant
+    assert other.trials == 30
+    again = tune(tuner(lab, memory, Budget(30)), [one, two])
+    assert [result.status for result in again] == ["already done"] * 2
 
 
 def vars_of(config: Any) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 // Launches that run one behind the other, and the workspaces that they share: one call from Python.
+#include <atomic>
 #include <vector>
 
 #include "runtime/launch.h"
@@ -25,6 +26,7 @@ struct Sequence final : Prepared {
   std::vector<Block*> kept;  // where fixed words are addresses
   std::vector<size_t> workspaces;  // bytes
   std::vector<Part> parts;
+  std::atomic<int64_t> runs{0};  // that were enqueued whole, by Python or by what is recalled
 };
 
 // The workspaces return to the allocator as soon as everything is enqueued: queues are in order.
@@ -42,6 +44,7 @@ int Sequence::enqueue(const int64_t* given) try {
     for (const uint32_t place : part.places) taken.push_back(words[place]);
     if (const int status = part.launch->enqueue(taken.data())) return status;
   }
+  runs.fetch_add(1, std::memory_order_relaxed);
   return kOk;
 } catch (...) {
   return fail_with_exception();
@@ -74,5 +77,11 @@ void* ocl_sequence_new(int device, uint32_t given, uint32_t fixed, const int64_t
     if (block) sequence->kept.push_back(block);
   }
   return new ocl::Handle(sequence);
+}
+
+// How often a sequence was enqueued.
+int64_t ocl_sequence_runs(void* sequence) {
+  const auto& handle = *static_cast<ocl::Handle*>(sequence);
+  return static_cast<const ocl::Sequence&>(*handle).runs.load(std::memory_order_relaxed);
 }
 }
