@@ -150,14 +150,14 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if problem.layout == "nhwc":
-        shapes = ((2, 4), (1, 4), (4, 4), (2, 2), (1, 8))
         if limits.kind == "cpu":
             vec = channel_vectors(problem, limits)[0]
             return [
                 replace(DEFAULT, patch_h=h, patch_w=w, local_size=4, vec_c=vec, local_c=1)
-                for h, w in shapes
+                for h, w in ((2, 4), (1, 4), (4, 4), (2, 2), (1, 8))
             ]
-        return [_in_blocks(problem, limits, *s, v) for s in shapes for v in _vectors(problem)]
+        shapes = ((4, 4), (2, 4), (1, 4), (2, 2), (1, 8))
+        return [_in_blocks(problem, limits, *s, v) for v in _vectors(problem) for s in shapes]
     width = max(part.cols.results for part in correlations(problem))
     return [Config(*patch) for patch in plane_guesses(width, limits)]
 

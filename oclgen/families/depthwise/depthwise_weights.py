@@ -206,8 +206,9 @@ def _pixel_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     if limits.kind == "cpu":
         tried = [(1, split) for split in (8, 2)]
     else:
+        shapes = ((2, 4), (1, 4), (1, 2), (4, 4))
         split = _fill(limits, ceil_div(problem.in_channels, 32 * vec))
-        tried = [(32 * 8, min(split, 128)), (32 * 4, min(split, 64))]
+        tried = [(32 * 4, min(split, 64)), (32 * 8, min(split, 128))]
     return [
         replace(
             DEFAULT, patch_h=h, patch_w=w, local_size=size, split=split, vec_c=vec,
