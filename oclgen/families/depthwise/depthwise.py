@@ -156,7 +156,9 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
                 replace(DEFAULT, patch_h=h, patch_w=w, local_size=4, vec_c=vec, local_c=1)
                 for h, w in ((2, 4), (1, 4), (4, 4), (2, 2), (1, 8))
             ]
-        shapes = ((4, 4), (2, 4), (1, 4), (2, 2), (1, 8))
+        shapes = [(2, 4), (1, 4), (4, 4), (2, 2), (1, 8)]
+        if problem.kernel_h * problem.kernel_w > FEW_TAPS:  # larger patches share more of a window
+            shapes.sort(key=prod, reverse=True)
         return [_in_blocks(problem, limits, *s, v) for v in _vectors(problem) for s in shapes]
     width = max(part.cols.results for part in correlations(problem))
     return [Config(*patch) for patch in plane_guesses(width, limits)]
