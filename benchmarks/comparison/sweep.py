@@ -49,7 +49,7 @@ def main(options: Options) -> None:
     Raises:
         SideError: a side does not start.
         ResultError: the file's rows are another device's.
-        ValueError: so many cases do not exist.
+        ValueError: there are fewer cases than were asked for.
     """
     result = run(options)
     print(f"\n{tables(result)}")
@@ -114,7 +114,12 @@ def _served(row: Row) -> str:
 def build(cases: Sequence[Case], device: str, processes: int) -> None:
     """Make every call once, in processes that leave what they build in the driver's cache.
 
-    What fails is the measured run's to report.
+    A call that fails here fails in the measured run, which reports it.
+
+    Args:
+        cases: whose calls are made.
+        device: index or part of the name.
+        processes: each makes an equal share of the calls.
     """
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:

@@ -153,7 +153,7 @@ class Class(NamedTuple):
 
 
 def classes(dtypes: Sequence[str]) -> list[Class]:
-    """Return all classes; nobody asks for the gradient of a network's input."""
+    """Return all classes; no training asks for the gradient of a network's input."""
     layers = product(DIRECTIONS, dtypes, LAYERS)
     return [
         *(Class(*each) for each in layers if each[::2] != ("bwd_data", "first")),
@@ -189,7 +189,14 @@ def drawn(seed: int, count: int, limits: Limits, most_bytes: float) -> list[Case
 
 
 def tasks(seed: int, count: int, limits: Limits, most_bytes: float) -> Iterator[Task]:
-    """Yield the cases that `drawn` returns; a row counts in its class and in four wider groups."""
+    """Yield the cases that `drawn` returns; a row counts in its class and in four wider groups.
+
+    Args:
+        seed: as in `drawn`.
+        count: how many.
+        limits: of the device.
+        most_bytes: of a case.
+    """
     for case in drawn(seed, count, limits, most_bytes):
         wider = (case.kind, case.direction, case.dtype, case.layout)
         groups = (f"{case.direction} {case.dtype} {case.kind}", *(f"all {name}" for name in wider))
