@@ -161,7 +161,7 @@ def forward(plan: Unfolded, x: Tensor, w: Tensor) -> Tensor:
         y: Tensor = torch.ops.aten.convolution_overrideable(
             frames, kernel, None, *_rest(plan), False, [0, 0], plan.groups
         )
-        return y.unflatten(2, x.shape[2:4])
+        return y.view(*y.shape[:2], *x.shape[2:4], y.shape[-1])
     columns, weights = plan.unfold(x), _weights(plan, w)
     if not plan.out[plan.count :]:
         rows = _grouped(plan, columns).transpose(0, 1)
@@ -179,7 +179,7 @@ def backward_data(plan: Unfolded, grad: Tensor, w: Tensor) -> Tensor:
         frames, kernel = grad.flatten(2, 3), w.flatten(2, 3)
         shape = (plan.x[0], plan.x[1], frames.shape[2], plan.x[-1])
         wide = _backward(plan, frames, _like(frames, shape), kernel, (True, False, False))[0]
-        return wide.unflatten(2, plan.x[2:4])
+        return wide.view(plan.x)
     grads, weights = plan.windows_first(grad), _weights(plan, w)
     if not plan.out[plan.count :]:
         rows = _grouped(plan, grads).transpose(0, 1)
