@@ -226,6 +226,39 @@ def unknown(steps: tuple[str, ...], device: int, known: bool, background: float)
 
 
 @main.command()
+@click.option("--device", default="0", help="Index or part of the name.")
+@click.option("--seed", type=int, help="Draws the cases; the date, if it is not given.")
+@click.option("--cases", default=300, show_default=True)
+@click.option("--case-seconds", default=20.0, show_default=True, metavar="S",
+              help="An answer that takes longer ends the case, with a reason.")  # fmt: skip
+@click.option("--time-budget", default=inf, metavar="S", help="Begin nothing after S seconds.")
+@click.option("--most-mib", default=256, show_default=True, help="MiB of a case's tensors.")
+@click.option("--builders", default=0, help="Processes that make every call once before.")
+@click.option("--peer", type=click.Choice(("auto", "cpu", "cuda")), default="auto")
+@click.option("--json", type=PATH, help="Keep the rows here.")
+@click.option("--note", default="", help="Said in the report: what else ran, for instance.")
+def sweep(**asked: Any) -> None:
+    """Measure operators drawn over all classes of shapes, and print the slowest.
+
+    A class is a direction, a dtype and a kind of convolution or product. Each case runs through
+    torch's operator on both sides, calls in bursts. Means are given by class, and by what classes
+    have in common; then the 20 cases that are slowest against the peer, with what served them.
+    """
+    from benchmarks.comparison.run import seed_of_today
+    from benchmarks.comparison.sides import SideError
+    from benchmarks.comparison.sweep import Options
+    from benchmarks.comparison.sweep import main as run
+    from benchmarks.report.rows import ResultError
+
+    if asked["seed"] is None:
+        asked["seed"] = seed_of_today()
+    try:
+        run(Options(**asked))
+    except (SideError, ResultError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+@main.command()
 @click.option("--calls", default=10_000, show_default=True)
 @click.option("--device", default="ocl:0", show_default=True)
 def host_time(calls: int, device: str) -> None:

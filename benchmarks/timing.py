@@ -11,8 +11,10 @@ STEP_S = 0.5
 """Seconds of a turn of a network's steps."""
 LONG_MS = 2000.0
 """A step that takes longer than this gets one warm-up call, a shorter one gets two."""
+BURST_MS = 4.0
+"""Milliseconds of the calls of a burst."""
 MOST = 50
-"""Samples of a turn, at most."""
+"""Samples of a turn and calls of a burst, at most."""
 
 Call = Callable[[], object]
 """What is timed."""
@@ -51,6 +53,27 @@ def steps(run: Call, clock: Clock) -> Samples:
     if clock(run) < LONG_MS:
         clock(run)
     return partial(_timed, run, clock, STEP_S, 1)
+
+
+def bursts(run: Call, wait: Callable[[], None] | None, seconds: float) -> Samples:
+    """Return a turn of samples that are means of calls without a wait in between.
+
+    A sample of calls that are short on the device has no wait of the host for each of them.
+
+    Args:
+        run: is called three times now.
+        wait: for the accelerator.
+        seconds: that a turn takes, or five samples.
+    """
+    for _ in range(2):
+        wall_ms(run, wait)
+    count = max(1, min(MOST, round(BURST_MS / max(wall_ms(run, wait), 1e-3))))
+
+    def burst() -> None:
+        for _ in range(count):
+            run()
+
+    return lambda: [ms / count for ms in _timed(burst, partial(wall_ms, wait=wait), seconds, 5)]
 
 
 def wall_ms(run: Call, wait: Callable[[], None] | None) -> float:

@@ -5,6 +5,7 @@ It says what is timed on the device and how; `suite.py` decides when, and agains
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
@@ -18,7 +19,9 @@ import numpy as np
 from benchmarks.comparison.variants import PreparedVariant, known, ready, searched
 from benchmarks.peers.clblast import Clblast
 from benchmarks.tasks import networks, pointwise
-from benchmarks.timing import Clock, Prepare, Prepared, calls, steps, wall_ms
+from benchmarks.tasks.sweep import Case
+from benchmarks.tasks.sweep_calls import call
+from benchmarks.timing import Clock, Prepare, Prepared, bursts, calls, steps, wall_ms
 from oclgen import GENERATOR_VERSION
 from oclgen.keys import parse_key
 from oclgen.measuring import peak
@@ -79,6 +82,8 @@ class Ours:
                 run = pointwise.call(device=self._torch_device, **what)
                 seconds = TURN_S[self.device.limits.kind]
                 return Prepared({}, {"ours": calls(run, self._clock(), seconds)})
+            case "sweep":
+                return self._swept(**what)
         return self._problem(parse_key(what["problem"]))
 
     def _hello(self) -> dict[str, Any]:
@@ -107,10 +112,10 @@ class Ours:
         return f"ocl:{self.device.index}"
 
     def _clock(self) -> Clock:
-        return partial(wall_ms, wait=_ocl().synchronize)
+        return partial(wall_ms, wait=torch_device().synchronize)
 
     def _network(self, name: str, mode: str, batch: int, dtype: str) -> Prepared:
-        ocl, where = _ocl(), self._torch_device
+        ocl, where = torch_device(), self._torch_device
         notes: dict[str, Any] = {"flops": networks.operations(name, mode, batch)}
         if self.wishes.check:
             notes["error"] = networks.error(name, mode, where, dtype)
@@ -122,6 +127,22 @@ class Ours:
         if (fallen := ocl.fallbacks()) != before:
             notes["reason"] = f"fallbacks: {fallen}"
         return Prepared(notes, {"ours": turn})
+
+    def _swept(self, case: Case) -> Prepared:
+        ocl, run = torch_device(), call(case, self._torch_device)
+        ocl.matmul.allow_tf32 = ocl.conv.allow_tf32 = case.dtype == "tf32"
+        before = ocl.fallbacks()
+        rows = ocl.explain(run).rows
+        asked = [parse_key(row.problem) for row in rows]
+        notes: dict[str, Any] = {
+            "variant": "; ".join(f"{row.family}, {row.rung}" for row in rows),
+            "config": json.dumps([(row.problem, row.config) for row in rows]),
+            "tuned": (sum(map(self._is_tuned, asked)), len(asked)),
+        }
+        if (fallen := ocl.fallbacks()) != before:
+            notes["reason"] = f"fallbacks: {fallen}"
+        seconds = TURN_S[self.device.limits.kind]
+        return Prepared(notes, {"ours": bursts(run, ocl.synchronize, seconds)})
 
     def _problem(self, problem: Problem) -> Prepared:
         prepared, error = self._prepared(problem)
@@ -198,8 +219,8 @@ class Ours:
             self.device.build(launch.source)
 
 
-def _ocl() -> Any:
-    """Return `torch.ocl`; the parent process imports this module and must not open the device."""
+def torch_device() -> Any:
+    """Return `torch.ocl`, opened; the parent process imports this module and must not open it."""
     import torch
 
     import ocl_backend  # noqa: F401  (registers the device)

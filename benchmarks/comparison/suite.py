@@ -27,9 +27,10 @@ GRACE_S = 10.0
 
 @dataclass
 class Clock:
-    """The time there is."""
+    """The time there is; `longest` are the seconds that one answer may take, at most."""
 
     budget: float = inf
+    longest: float = inf
 
     def __post_init__(self) -> None:
         """Start."""
@@ -43,7 +44,7 @@ class Clock:
     @property
     def seconds(self) -> float:
         """How long an answer may take that is asked for now."""
-        return min(LONGEST_S, max(self._end - time.monotonic(), 0.0) + GRACE_S)
+        return min(LONGEST_S, self.longest, max(self._end - time.monotonic(), 0.0) + GRACE_S)
 
 
 @dataclass

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from benchmarks.tasks import networks, pointwise
-from benchmarks.timing import Call, Clock, Prepare, Prepared, calls, steps, wall_ms
+from benchmarks.tasks.sweep_calls import call
+from benchmarks.timing import Call, Clock, Prepare, Prepared, bursts, calls, steps, wall_ms
 from oclgen.keys import parse_key
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 
@@ -35,15 +36,18 @@ def prepare(kind: str, what: dict[str, Any], device: str) -> Prepared:
     """Make a task ready and warm.
 
     Args:
-        kind: "gemm", "conv", "networks", "pointwise"; "hello" asks for torch's name alone.
+        kind: "gemm", "conv", "networks", "pointwise", "sweep"; "hello" asks for torch's name alone.
         what: the task.
         device: torch's name of it, "cuda" or "cpu".
     """
     if kind == "hello":
         name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
         return Prepared({"name": f"torch {torch.__version__} {name}"}, {})
-    allow_tf32(kind in ("gemm", "conv") and parse_key(what["problem"]).dtype == "tf32")
-    clock: Clock = partial(wall_ms, wait=torch.cuda.synchronize if device == "cuda" else None)
+    allow_tf32(_dtype(kind, what) == "tf32")
+    wait = torch.cuda.synchronize if device == "cuda" else None
+    clock: Clock = partial(wall_ms, wait=wait)
+    if kind == "sweep":
+        return Prepared({}, {"torch": bursts(call(**what, device=device), wait, SAMPLE_S[device])})
     if kind == "networks":
         return Prepared({}, {"torch": steps(networks.step(device=device, **what), clock)})
     if kind == "pointwise":
@@ -52,6 +56,12 @@ def prepare(kind: str, what: dict[str, Any], device: str) -> Prepared:
         run = problem_call(parse_key(what["problem"]), device)
         clock = cuda_ms if device == "cuda" else clock
     return Prepared({}, {"torch": calls(run, clock, SAMPLE_S[device])})
+
+
+def _dtype(kind: str, what: dict[str, Any]) -> str:
+    if kind in ("gemm", "conv"):
+        return parse_key(what["problem"]).dtype
+    return what["case"].dtype if kind == "sweep" else ""
 
 
 def allow_tf32(allowed: bool) -> None:

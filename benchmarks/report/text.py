@@ -14,6 +14,7 @@ TITLES = {
     "conv": "Convolutions: batch, channels, height, width, filters, kernel",
     "networks": "Networks, whole steps",
     "pointwise": "Operators that memory limits",
+    "sweep": "Drawn operators of every class",
 }
 
 

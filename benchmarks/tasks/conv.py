@@ -187,7 +187,7 @@ def any_layer(most_images: int, most_flops: float, random: Random) -> ConvProble
         most_flops: of the layer.
         random: what draws.
     """
-    channels, out = _any_channels(random), _any_channels(random)
+    channels, out = any_channels(random), any_channels(random)
     shape = random.choices(("dense", "depthwise", "grouped", "first"), (70, 18, 6, 6))[0]
     groups, images = 1, IMAGES
     if shape == "depthwise":
@@ -212,7 +212,8 @@ def any_layer(most_images: int, most_flops: float, random: Random) -> ConvProble
     return found if is_small else None
 
 
-def _any_channels(random: Random) -> int:
+def any_channels(random: Random) -> int:
+    """Return channels as networks have them, one time in four any number."""
     return log_uniform(random, 4, 1024) if random.random() < 0.25 else random.choice(CHANNELS)
 
 

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, TypeVar
+from math import prod
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 from ocl_backend.dispatch import kept_weights
@@ -18,12 +19,12 @@ from ocl_backend.dispatch.kept_weights import Weights
 from ocl_backend.dispatch.prepared_plan import PreparedPlan, prepare_plan
 from ocl_backend.dispatch.settings import CONV_ACCURACY, TUNE_FIRST
 from ocl_backend.fusion import held, recall
+from oclgen.limits import Limits
 from oclgen.opencl.device import BuildError, LaunchError, devices
 from oclgen.plan import Plan
-from oclgen.problem import DTYPES, Problem
+from oclgen.predictor.model import LAUNCH_MS, has_model, rates_of
+from oclgen.problem import DTYPES, ConvProblem, Problem
 from tuned_db import Choice, Chooser, DatabaseError, NoVariantError, open_store
-
-Known = TypeVar("Known", bound=Problem)
 
 
 class ExplainRow(NamedTuple):
@@ -250,23 +251,34 @@ def tuned_call(
             choice = chooser(device).reject(choice)
 
 
-def better_known(device: int, first: Known, second: Known) -> Known:
-    """Return the problem that is served by what is known better: `first` if both are as good.
+def better_known(device: int, first: ConvProblem, second: ConvProblem) -> ConvProblem:
+    """Return the convolution that is served by what is known better: `first` if both are as good.
 
-    Of two that compute the same, such as a convolution in two layouts, this is the one that was
-    tuned. `second` is returned if no family serves `first`.
+    Of two layouts this is the one that was tuned or, where times are predicted, that is expected to
+    be faster, copies of the images included.
 
     Args:
         device: its index.
-        first: is returned if both are served as well.
-        second: computes the same, such as a convolution in another layout; is returned if no family
-            serves `first`.
+        first: in the layout that the images have.
+        second: the same in the other layout; is returned if no family serves `first`.
     """
     try:
-        orders = [chooser(device).choose(one).order for one in (first, second)]
+        (step, cost), (other_step, other_cost) = (
+            chooser(device).choose(one).order for one in (first, second)
+        )
     except NoVariantError:
         return second
-    return first if orders[0] <= orders[1] else second
+    other_cost += _copying_ms(second, chooser(device).limits)
+    return first if (step, cost) <= (other_step, other_cost) else second
+
+
+def _copying_ms(problem: ConvProblem, limits: Limits) -> float:
+    """Return the time in ms of copies of x and y; 0 where there is no model: costs are no times."""
+    if not has_model(limits):
+        return 0.0
+    _, gbytes = rates_of(limits)
+    items = sum(prod(problem.buffers[role]) for role in "xy")
+    return 2 * LAUNCH_MS + 2 * items * DTYPES[problem.dtype] / gbytes * 1e-6
 
 
 def when_forgotten(notice: Callable[[], None]) -> Callable[[], None]:

@@ -16,7 +16,12 @@ from search_spaces.values import BOTH, Value, Values
 def values(problem: ConvProblem, limits: Limits) -> Values:
     """Return the values worth trying for each parameter of `depthwise`."""
     if problem.layout == "nhwc":
-        return pixel_values(problem, limits)
+        on_cpu = limits.kind == "cpu"
+        return {
+            **pixel_values(problem, limits),
+            "local_c": (1,) if on_cpu else (1, 16, 32, 64),
+            "rounds": (1,) if on_cpu else (1, 2, 4, 8, 16),
+        }
     return patch_values(max(part.cols.results for part in correlations(problem)), limits)
 
 

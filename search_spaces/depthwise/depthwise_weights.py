@@ -5,18 +5,21 @@ It says neither what is valid nor where to begin: that is the family's, `why_not
 
 from __future__ import annotations
 
+from oclgen.families.depthwise.depthwise_weights import ALL_ROWS
 from oclgen.limits import Limits
 from oclgen.problem import ConvProblem
 from search_spaces.depthwise.depthwise import patch_values, pixel_values
-from search_spaces.values import Values
+from search_spaces.values import Value, Values
 
 
 def values(problem: ConvProblem, limits: Limits) -> Values:
     """Return the values worth trying for each parameter of `depthwise_weights`."""
+    tap_rows = (ALL_ROWS, *(rows for rows in (1, 2, 3, 4, 6) if rows < problem.kernel_h))
     if problem.layout == "nhwc":
-        return _pixel_values(problem, limits)
+        return {**_pixel_values(problem, limits), "tap_rows": tap_rows}
     if limits.kind == "cpu":
-        return {**patch_values(problem.out_w, limits), "local_k": (1,), "split": (1, 2, 4, 8)}
+        patches = patch_values(problem.out_w, limits)
+        return {**patches, "local_k": (1,), "split": (1, 2, 4, 8), "tap_rows": tap_rows}
     return {
         "patch_h": (1, 2, 4, 7, 8, 14),
         "patch_w": (1, 2, 4),
@@ -25,10 +28,11 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
         "local_size": (32, 64, 128, 256),
         "local_k": (1, 32, 64, 128, 256),
         "split": (1, 2, 4, 8, 16, 32, 64),
+        "tap_rows": tap_rows,
     }
 
 
-def _pixel_values(problem: ConvProblem, limits: Limits) -> Values:
+def _pixel_values(problem: ConvProblem, limits: Limits) -> dict[str, tuple[Value, ...]]:
     shared = {
         **pixel_values(problem, limits),
         "patch_h": (1, 2, 4, 8),

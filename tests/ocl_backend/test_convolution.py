@@ -143,12 +143,26 @@ def test_tf32_is_a_choice_and_off_at_first(monkeypatch: pytest.MonkeyPatch) -> N
     [
         nn.Conv3d(4, 6, (3, 2, 2), stride=(2, 1, 1), padding=1, dilation=(1, 2, 1), groups=2),
         nn.ConvTranspose3d(4, 6, 2, stride=2, padding=1, output_padding=1),
+        nn.Conv3d(4, 6, 1),
+        nn.Conv3d(4, 6, (1, 1, 3), stride=(1, 1, 2), padding=(0, 0, 1), groups=2),
+        nn.ConvTranspose3d(4, 6, (1, 1, 2), stride=(1, 1, 2)),
     ],
-    ids=["plain", "transposed"],
+    ids=["plain", "transposed", "1x1x1", "rows", "transposed rows"],
 )
 def test_three_dimensions(device: Any, layer: nn.Module) -> None:
     check_module(device, layer, torch.randn(2, 4, 5, 6, 4))
     check_module(device, layer, torch.randn(0, 4, 5, 6, 4))
+    x = torch.randn(2, 4, 5, 6, 4).to(memory_format=torch.channels_last_3d)
+    check_module(device, layer, x)
+
+
+def test_a_kernel_of_one_row_sees_frames_as_one_image(device: Any) -> None:
+    """Nothing is unfolded, and channels_last stays."""
+    x = torch.randn(2, 4, 5, 6, 4).to(place(device)).to(memory_format=torch.channels_last_3d)
+    w = torch.randn(6, 4, 1, 1, 3).to(place(device))
+    report = torch.ocl.explain(torch.conv3d, x, w)
+    assert [row.problem.partition(":s")[0] for row in report.rows] == ["conv:2,4,30,4,6,1,3"]
+    assert report.result.is_contiguous(memory_format=torch.channels_last_3d)
 
 
 @pytest.mark.parametrize("layer", [nn.Conv2d(4, 6, 3, 2, 1, groups=2), nn.ConvTranspose1d(4, 6, 3)])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +15,10 @@ torch = pytest.importorskip("torch")
 
 from ocl_backend.dispatch import prepared_plan, tuned
 from oclgen.families import FAMILIES
+from oclgen.limits import Limits
 from oclgen.measurement import Measurement
 from oclgen.opencl.device import BuildError
-from oclgen.problem import GemmProblem
+from oclgen.problem import ConvProblem, GemmProblem
 from oclgen.variant import Variant
 from tests.ocl_backend.cpu_twin import place
 from tuned_db import open_store
@@ -51,6 +54,31 @@ def test_explain_names_operator_problem_variant_and_rung(device: Any) -> None:
     assert set(json.loads(mm.config)) and mm.family in FAMILIES
     assert report.result.shape == (1, 1, 4, 5)
     assert all(text in str(report) for text in (mm.problem, conv.problem, mm.family, "rung"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "planes_step", "planes_cost", "expected"),
+    [
+        ("gpu", 6, 0.99, "nhwc"),  # copies of 8 MB are slower than that
+        ("gpu", 6, 0.90, "nchw"),
+        ("gpu", 3, 0.99, "nchw"),
+        ("cpu", 6, 0.99, "nchw"),  # without a model costs are no times
+    ],
+)
+def test_a_layout_is_chosen_with_the_copies_that_it_takes(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, planes_step: int, planes_cost: float, expected: str
+) -> None:
+    class Known:
+        limits = Limits(kind=kind, compute_units=10)
+
+        def choose(self, problem: ConvProblem) -> Any:
+            order = (6, 1.0) if problem.layout == "nhwc" else (planes_step, planes_cost)
+            return SimpleNamespace(order=order)
+
+    monkeypatch.setattr(tuned, "chooser", lambda device: Known())
+    planes = ConvProblem(1, 32, 128, 128, 32, 3, 3, 1, 1, 1, 1)
+    pixels = replace(planes, layout="nhwc")
+    assert tuned.better_known(0, pixels, planes).layout == expected
 
 
 def test_explain_sees_the_backward_pass_too(device: Any) -> None:

@@ -26,6 +26,8 @@ DEPTHWISE_SHAPES = (
     ConvProblem(1, 3, 10, 12, 6, 3, 3, 2, 3, 1, 2, 2, 2, groups=3),
     # fewer elements than the stride has phases
     ConvProblem(1, 2, 1, 2, 2, 1, 1, 3, 3, 1, 1, groups=2),
+    # more taps than a work-item keeps sums of
+    ConvProblem(1, 2, 13, 12, 4, 11, 9, 1, 2, 5, 4, groups=2),
 )
 EVERY_WAY = tuple(
     replace(shape, direction=direction)
@@ -44,6 +46,8 @@ DEPTHWISE_PIXELS = tuple(
         ConvProblem(2, 4, 7, 8, 4, 5, 3, 1, 3, 2, 0, 1, 2, groups=4),
         # phases of the gradient that no tap reaches, and padding past the kernel
         ConvProblem(1, 2, 5, 4, 2, 1, 2, 3, 2, 0, 2, groups=2, dtype="bf16"),
+        # more taps than a work-item keeps sums of, and channels of two blocks
+        ConvProblem(1, 34, 12, 13, 34, 9, 11, 1, 1, 4, 5, groups=34),
     )
     for direction in DIRECTIONS
 )
@@ -66,7 +70,7 @@ VARIED: dict[str, dict[str, Any]] = {
     "depthwise": {"patch_h": 2, "patch_w": 5, "vec": 2, "guarded": False, "local_size": 4},
     "depthwise_weights": {
         "patch_h": 2, "patch_w": 5, "vec": 2, "guarded": False, "local_size": 128, "local_k": 16,
-        "split": 2,
+        "split": 2, "tap_rows": 2,
     },
     "conv_narrow_weights": {
         "item_m": 3, "item_c": 2, "tap_rows": 2, "patch_h": 3, "local_m": 1, "local_c": 2,
@@ -87,9 +91,12 @@ VARIED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """For each family another value of every parameter; of images in planes where layouts differ."""
 VARIED_PIXELS: dict[str, dict[str, Any]] = {
-    "depthwise": {"patch_h": 2, "patch_w": 3, "vec_c": 2, "local_size": 4},
+    "depthwise": {
+        "patch_h": 2, "patch_w": 3, "vec_c": 2, "local_size": 64, "local_c": 4, "rounds": 2,
+    },
     "depthwise_weights": {
         "patch_h": 2, "patch_w": 3, "vec_c": 2, "local_size": 128, "local_c": 32, "split": 3,
+        "tap_rows": 2,
     },
 }  # fmt: skip
 """The same of images in channels_last."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from oclgen.families.conv import conv_mma
+from oclgen.families.conv import conv_mma_operands as parts
 from oclgen.families.gemm import gemm_mma
 from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.limits import KIB, Limits
@@ -42,13 +43,23 @@ SHAPES = (
     ConvProblem(1, 17, 5, 4, 33, 3, 3, 1, 1, 2, 2, 2, 2),
 )
 """In the first three channels fill chunks of 16 bytes, which are read in place."""
+GROUPED = (
+    ConvProblem(2, 48, 7, 6, 96, 3, 3, 1, 1, 1, 1, groups=3),
+    ConvProblem(1, 144, 6, 7, 144, 3, 3, 2, 2, 1, 1, groups=36),
+    ConvProblem(2, 12, 9, 8, 18, 3, 2, 1, 2, 1, 0, 1, 2, groups=6),
+    ConvProblem(1, 6, 7, 6, 12, 5, 5, 1, 1, 2, 2, groups=6),
+    ConvProblem(1, 160, 5, 5, 80, 1, 1, groups=2),
+)
+"""Groups by themselves, some to a product, all in one product, of one channel each, wide ones."""
 
 
-def case(number: int, direction: Direction, layout: Memory) -> ConvProblem:
+def case(
+    number: int, direction: Direction, layout: Memory, shapes: tuple[ConvProblem, ...] = SHAPES
+) -> ConvProblem:
     """Return a convolution; the dtype goes round."""
     forward = direction == "fwd"
     return replace(
-        SHAPES[number], dtype=gemm_mma.DTYPES_SERVED[number % 3], direction=direction,
+        shapes[number], dtype=gemm_mma.DTYPES_SERVED[number % 3], direction=direction,
         layout=layout, bias=forward, activation="relu" if forward else "none",
     )  # fmt: skip
 
@@ -56,6 +67,14 @@ def case(number: int, direction: Direction, layout: Memory) -> ConvProblem:
 CASES = tuple(
     case(number, direction, layout)
     for number in range(len(SHAPES))
+    for direction in DIRECTIONS
+    for layout in LAYOUTS
+)
+
+
+GROUPED_CASES = tuple(
+    case(number, direction, layout, GROUPED)
+    for number in range(len(GROUPED))
     for direction in DIRECTIONS
     for layout in LAYOUTS
 )
@@ -78,6 +97,35 @@ def test_around_the_units(device: Device, number: int, monkeypatch: pytest.Monke
     assert result.ok, f"{problem.key()} {config}: {result.reason}"
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("problem", GROUPED_CASES, ids=label)
+def test_groups_around_the_units(
+    device: Device, problem: ConvProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulate(monkeypatch)
+    config = config_for(problem, GROUPED_CASES.index(problem) % len(CONFIGS))
+    result = Bench(device, problem).measure(conv_mma.plan(problem, config), 0.0)
+    assert result.ok, f"{problem.key()} {config}: {result.reason}"
+
+
+@pytest.mark.parametrize(
+    ("channels", "groups", "dtype", "expected"),
+    [
+        ((128, 128), 4, "bf16", 2), ((128, 128), 32, "bf16", 16), ((256, 512), 2, "bf16", 1),
+        ((96, 48), 3, "tf32", 1), ((60, 90), 6, "bf16", 6), ((72, 72), 3, "fp16", 1),
+        ((10, 20), 10, "fp16", 10), ((128, 128), 1, "bf16", 1),
+    ],
+)  # fmt: skip
+def test_groups_share_a_tile_up_to_its_width_and_begin_a_chunk(
+    channels: tuple[int, int], groups: int, dtype: str, expected: int
+) -> None:
+    problem = ConvProblem(1, channels[0], 8, 8, channels[1], 3, 3, groups=groups, dtype=dtype)
+    assert parts.together(problem) == expected
+    one = parts.merged(problem)
+    assert one.groups == 1
+    assert one.in_channels * parts.products(problem) == channels[0]
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_images_need_not_be_aligned_and_weights_not_dense(
     device: Device, direction: Direction, monkeypatch: pytest.MonkeyPatch
@@ -88,10 +136,12 @@ def test_images_need_not_be_aligned_and_weights_not_dense(
     plan = conv_mma.plan(problem, CONFIGS[0])
     assert plan.replaceable == {*STRIDES}
     assert not difference(device, problem, plan)
+    grouped = case(1, direction, "nhwc", GROUPED)
+    assert not difference(device, grouped, conv_mma.plan(grouped, config_for(grouped, 0)))
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("problem", CASES, ids=label)
+@pytest.mark.parametrize("problem", (*CASES, *GROUPED_CASES), ids=label)
 def test_on_matrix_units(device: Device, problem: ConvProblem) -> None:
     if not {"mma", "wgmma"} <= device.limits.instructions:
         pytest.skip(f"{device.name} has no matrix units")
@@ -150,7 +200,9 @@ def test_refusals_name_the_numbers(
 
 def test_what_is_served() -> None:
     assert conv_mma.serves(case(0, "fwd", "nchw"))
-    for change in ({"dtype": "fp32"}, {"groups": 4}, {"kernel_w": 16, "pad_w": 8}):
+    assert conv_mma.serves(case(3, "fwd", "nhwc", GROUPED))
+    depthwise = {"groups": 16, "out_channels": 16}
+    for change in ({"dtype": "fp32"}, depthwise, {"kernel_w": 16, "pad_w": 8}):
         assert not conv_mma.serves(replace(case(0, "fwd", "nchw"), **change))
 
 

@@ -104,7 +104,9 @@ def test_refusals_name_the_numbers(
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
-        ("depthwise", {"local_size": 5000}, ("5000 x 1", "4096")),
+        ("depthwise", {"local_size": 5008}, ("16 x 313", "4096")),
+        ("depthwise", {"local_c": 3}, ("local_c=3", "local_size=32")),
+        ("depthwise", {"local_c": 1, "rounds": 2}, ("rounds=2", "local_c=1")),
         ("depthwise", {"patch_h": 64, "patch_w": 64}, ("patch_h=64", "16641", "8192")),
         ("depthwise", {"vec_c": 3}, ("vec_c=3", "96 channels")),
         ("depthwise", {"vec": 1}, ("vec=1", "nhwc", "use 4")),

@@ -17,6 +17,7 @@ from torch.nn.functional import pad
 
 from ocl_backend.dispatch.arguments import spread
 from ocl_backend.dtypes import STORAGE
+from ocl_backend.kernels.memory_formats import image_strides, in_pixels
 from oclgen.problem import output_size
 
 Sizes = tuple[int, ...]
@@ -54,6 +55,12 @@ class Unfolded:
         """The padding of the unfolded dimensions, as torch.nn.functional.pad takes it."""
         rest = [0, 0] * (len(self.out) - self.count)
         return rest + [p for p in reversed(self.padding[: self.count]) for _ in range(2)]
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether windows are rows of one frame: frames one below the other are then one image."""
+        sizes = self.w[2:4], self.stride[:2], self.padding[:2]
+        return self.count == 1 and sizes == ((1, 1), (1, 1), (0, 0))
 
     def unfold(self, x: Tensor) -> Tensor:
         """Return x with the windows in the batch and their taps in the channels."""
@@ -103,7 +110,8 @@ class Unfolded:
     def channels_first(self, y: Tensor) -> Tensor:
         """Return the inner operation's y as [batch, channels, *out]."""
         apart = y.view(self.x[0], *self.out[: self.count], *y.shape[1:])
-        return apart.movedim(1 + self.count, 1).contiguous()
+        moved = apart.movedim(1 + self.count, 1)
+        return moved if in_pixels(moved) else moved.contiguous()
 
     @property
     def _batch(self) -> int:
@@ -148,6 +156,12 @@ def transposed_shape(
 
 def forward(plan: Unfolded, x: Tensor, w: Tensor) -> Tensor:
     """Return the convolution of x with w, [batch, out_channels, *out]."""
+    if plan.is_flat:
+        frames, kernel = x.flatten(2, 3), w.flatten(2, 3)
+        y: Tensor = torch.ops.aten.convolution_overrideable(
+            frames, kernel, None, *_rest(plan), False, [0, 0], plan.groups
+        )
+        return y.view(*y.shape[:2], *x.shape[2:4], y.shape[-1])
     columns, weights = plan.unfold(x), _weights(plan, w)
     if not plan.out[plan.count :]:
         rows = _grouped(plan, columns).transpose(0, 1)
@@ -161,6 +175,11 @@ def forward(plan: Unfolded, x: Tensor, w: Tensor) -> Tensor:
 
 def backward_data(plan: Unfolded, grad: Tensor, w: Tensor) -> Tensor:
     """Return the gradient of x [batch, channels, *sizes], or a transposed convolution of `grad`."""
+    if plan.is_flat:
+        frames, kernel = grad.flatten(2, 3), w.flatten(2, 3)
+        shape = (plan.x[0], plan.x[1], frames.shape[2], plan.x[-1])
+        wide = _backward(plan, frames, _like(frames, shape), kernel, (True, False, False))[0]
+        return wide.view(plan.x)
     grads, weights = plan.windows_first(grad), _weights(plan, w)
     if not plan.out[plan.count :]:
         rows = _grouped(plan, grads).transpose(0, 1)
@@ -173,6 +192,10 @@ def backward_data(plan: Unfolded, grad: Tensor, w: Tensor) -> Tensor:
 
 def backward_weights(plan: Unfolded, grad: Tensor, x: Tensor) -> Tensor:
     """Return the gradient of the weights, [out_channels, channels / groups, *kernel_size]."""
+    if plan.is_flat:
+        like = x.new_empty((*plan.w[:2], 1, plan.w[-1]))
+        frames = grad.flatten(2, 3), x.flatten(2, 3)
+        return _backward(plan, *frames, like, (False, True, False))[1].view(plan.w)
     grads, columns = plan.windows_first(grad), plan.unfold(x)
     if not plan.out[plan.count :]:
         rows = _grouped(plan, grads).permute(1, 2, 0)
@@ -182,6 +205,11 @@ def backward_weights(plan: Unfolded, grad: Tensor, x: Tensor) -> Tensor:
     kernel = (plan.w[0], plan.w[1] * taps, *plan.w[2 + plan.count :])
     like = grads.new_empty(kernel)
     return _backward(plan, grads, columns, like, (False, True, False))[1].view(plan.w)
+
+
+def _like(images: Tensor, shape: Sizes) -> Tensor:
+    """Return images of a shape, whose items do not count, in the memory format of others."""
+    return images.new_empty_strided(shape, image_strides(torch.Size(shape), in_pixels(images)))
 
 
 def _grouped(plan: Unfolded, rows: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ bias, residual             add bias by channel, and what lies as the result does
 run                        from any multiple of it on, `run` columns lie side by side in the result
 whole                      there is a result for every pixel that is written
 elements                   elements of a plane
+groups                     products, one for each group of channels or for some together
 </%doc>
 <%!
     from oclgen.families.parts.expressions import plus
@@ -48,6 +49,9 @@ elements                   elements of a plane
     rows_per_copy = work_items * 16 // p_lay.row_bytes
     warp_m, warp_n = staging.warp_m, staging.warp_n
     block_m = warp_m // blocks_m
+    pitch = "READ_PITCH" if groups > 1 else "DEPTH_PADDED"
+    tile_id = "tile" if groups > 1 else "(int)get_group_id(0)"
+    plus_group = f" + group * (long){{}}" if groups > 1 else ""
 %>\
 ${preamble}
 ${activation}
@@ -88,13 +92,13 @@ ${share.staged(staging)}
                     tap_h = min(tap_h + 1, 15); // no tap has that bit
                 }
             }
-            tap = (tap_h * TAP_STEP_H * READ_W + tap_w * TAP_STEP_W) * (${index})DEPTH_PADDED + depth;
+            tap = (tap_h * TAP_STEP_H * READ_W + tap_w * TAP_STEP_W) * (${index})${pitch} + depth;
 </%def>\
 /* where result q of all images is stored, its first channel */
 ${index} place_of(const int q, const int phase)
 {
 % if whole and pixels == "a":
-    return q * (${index})CHANNELS;
+    return q * (${index})${"PIXEL_STEP" if groups > 1 else "CHANNELS"};
 % elif whole:
     return q / RESULTS * (${index})IMAGE_STEP + q % RESULTS * PIXEL_STEP;
 % else:
@@ -115,22 +119,26 @@ ${term_parameters}\
     const local_t base = LOCAL(tiles);
     const int id = (int)get_local_id(0), phase = (int)get_global_id(1);
 
+% if groups > 1:
+    // neighbouring groups of the same pixels are neighbours, since they share lines of the cache
+    const int tile = (int)get_group_id(0) / ${groups}, group = (int)get_group_id(0) % ${groups};
+% endif
     // strips of group_m rows of tiles, each swept column by column
-    const int strip = (int)get_group_id(0) / ${group_m * tiles_n};
-    const int inside = (int)get_group_id(0) % ${group_m * tiles_n};
+    const int strip = ${tile_id} / ${group_m * tiles_n};
+    const int inside = ${tile_id} % ${group_m * tiles_n};
     const int height = min(${group_m}, ${tiles_m} - strip * ${group_m});
     const int tile_row = (strip * ${group_m} + inside % height) * ${tile_m};
     const int tile_column = inside / height * ${tile_n};
     if (${firsts[pixels]} >= PIXELS) {
         return; // a phase with fewer results than others
     }
-    image += offset_image;
-    out += offset_out${f" + get_global_id(2) * (long){elements}" if split else ""};
+    image += offset_image${plus_group.format("DEPTH")};
+    out += offset_out${f" + get_global_id(2) * (long){elements}" if split else ""}${plus_group.format("(CHANNELS * CHANNEL_STEP)")};
 % if bias:
-    bias += offset_bias;
+    bias += offset_bias${plus_group.format("CHANNELS")};
 % endif
 % if residual:
-    residual += offset_residual;
+    residual += offset_residual${plus_group.format("(CHANNELS * CHANNEL_STEP)")};
 % endif
 % if split:
     const int first_step = (int)get_global_id(2) * ${slice};
@@ -138,7 +146,7 @@ ${term_parameters}\
 % else:
     const int first_step = 0, steps = STEPS;
 % endif
-    packed += offset_packed + PACKED_FIRST
+    packed += offset_packed + PACKED_FIRST${plus_group.format("PACKED_STEP")}
         + ((${firsts[weights]} / ${w_lay.tile}) * (long)STEPS + first_step) * ${w_lay.tile * tile_k} + id * ${chunk};
     const uint to_weights = id * 16${plus(starts[weights])};
 
@@ -155,7 +163,7 @@ ${term_parameters}\
         const int q = ${firsts[pixels]} + row + i * ${rows_per_copy};
         const int at = q % RESULTS;
         const int y = at / RESULTS_W * STEP_H + ORIGIN_H, x = at % RESULTS_W * STEP_W + ORIGIN_W;
-        from[i] = ((q / RESULTS * (${index})READ_H + y) * READ_W + x) * DEPTH_PADDED;
+        from[i] = ((q / RESULTS * (${index})READ_H + y) * READ_W + x) * ${pitch};
         uint met = 0;
         for (int tap = 0; tap < TAPS_H; ++tap) {
             met |= (uint)(y + tap * TAP_STEP_H) < READ_H ? 1u << tap : 0u;
@@ -169,7 +177,7 @@ ${term_parameters}\
     int tap_h = depth / DEPTH_PADDED / TAPS_W, tap_w = depth / DEPTH_PADDED % TAPS_W;
     tap_h = min(tap_h, 15);
     depth %= DEPTH_PADDED;
-    ${index} tap = (tap_h * TAP_STEP_H * READ_W + tap_w * TAP_STEP_W) * (${index})DEPTH_PADDED + depth;
+    ${index} tap = (tap_h * TAP_STEP_H * READ_W + tap_w * TAP_STEP_W) * (${index})${pitch} + depth;
 
 ${share.sums(warp_m, warp_n)}\
 

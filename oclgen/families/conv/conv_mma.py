@@ -1,7 +1,8 @@
 """Convolution on a GPU's matrix units, all directions, by implicit GEMM: fp16, bf16 and tf32.
 
-It is not for fp32 that has to be fp32, nor for groups. The units, their tiles and the rule of what
-fits are those of `gemm_mma`, asked about the implicit product.
+It is not for fp32 that has to be fp32, nor for groups of one channel. Groups are products of their
+own, narrow ones several at a time. The units, their tiles and the rule of what fits are those of
+`gemm_mma`, asked about the implicit product.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     return (
         isinstance(problem, ConvProblem)
         and problem.dtype in gemm_mma.DTYPES_SERVED
-        and problem.groups == 1
+        and not 1 < problem.groups == problem.in_channels == problem.out_channels
         and max(problem.kernel_h, problem.kernel_w) <= MAX_KERNEL
     )
 
@@ -129,7 +130,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 def _fill(problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int) -> int:
     """Return the power of two by which to split k for all units to have the groups `WANTED`."""
     whole = _product(problem)
-    tiles = ceil_div(whole.m, tile_m) * ceil_div(whole.n, tile_n)
+    tiles = parts.products(problem) * ceil_div(whole.m, tile_m) * ceil_div(whole.n, tile_n)
     groups = ceil_div(WANTED[problem.direction] * limits.compute_units, tiles)
     return 1 << (groups - 1).bit_length()
 
@@ -137,7 +138,7 @@ def _fill(problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int) -> int
 def splits(problem: ConvProblem, limits: Limits) -> tuple[int, ...]:
     """Return powers of two up to what fills the device several times with its smallest tiles."""
     whole = _product(problem)
-    tiles = ceil_div(whole.m, 64) * ceil_div(whole.n, 64)
+    tiles = parts.products(problem) * ceil_div(whole.m, 64) * ceil_div(whole.n, 64)
     most = min(MOST_TILES * limits.compute_units // tiles, whole.k // MIN_SLICE, 512)
     return tuple(1 << place for place in range(max(most, 1).bit_length()))
 
@@ -174,7 +175,7 @@ def _workspaces(problem: ConvProblem, config: Config) -> tuple[tuple[str, int], 
 
 
 def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
-    launched, split = phases(problem), config.split_k > 1
+    launched, split = phases(parts.merged(problem)), config.split_k > 1
     image = parts.images(problem)[0]
     nhwc, whole = problem.layout == "nhwc", all(p.rows.whole and p.cols.whole for p in launched)
     neighbours = launched[0].channels if nhwc else launched[0].results if whole else 1
@@ -234,6 +235,7 @@ def _common(problem: ConvProblem, config: Config) -> dict[str, Any]:
         "elem_bytes": DTYPES[problem.dtype],
         "preamble": f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
         "units": gemm_mma.units(product, gemm, _unrounded(problem)),
+        "groups": parts.products(problem),
         "a": a, "b": b, "blocks_m": gemm.blocks[0], "blocks_n": gemm.blocks[1],
         "ahead": gemm.ahead,
         "tiles_m": ceil_div(product.m, config.tile_m),
@@ -265,6 +267,7 @@ def _launch(
 ) -> Launch:
     product, gemm = _product(problem), config.gemm(problem)
     tiles = ceil_div(product.m, config.tile_m) * ceil_div(product.n, config.tile_n)
+    tiles *= parts.products(problem)
     wgmma = config.unit == "wgmma"
     return Launch(
         text=LazyText(lambda: ptx.with_target(str(text), "sm_90a")) if wgmma else text,

@@ -5,7 +5,8 @@ It knows no matrix instruction and no parameter but the tile; the family's rule 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate
 
 from oclgen.families.conv.conv_gemm_operands import Sizes, defines, phases
@@ -24,6 +25,8 @@ TURN_ITEMS = 256
 FEW_CHUNKS = 2
 """Chunks of channels up to which turning through local memory would leave most of it idle."""
 PACK_ITEMS = 64
+SIDE_BY_SIDE = 64
+"""Channels up to which groups share a tile, the least that one has: with fewer it is as slow."""
 SUM_DEPTHS, MANY_TAPS = 32, 100
 """Depths of a channel that a work-group sums; half of them where taps would fill local memory."""
 
@@ -31,6 +34,41 @@ SUM_DEPTHS, MANY_TAPS = 32, 100
 def chunk(problem: ConvProblem) -> int:
     """Return the elements of 16 bytes."""
     return CHUNK_BYTES // DTYPES[problem.dtype]
+
+
+@lru_cache(maxsize=256)
+def together(problem: ConvProblem) -> int:
+    """Return how many groups are one product, whose weights are zero between groups.
+
+    Channels of a product fill chunks, since each begins one. As many groups as fill a tile cost
+    what one of them does; all of them need no whole chunks.
+    """
+    wide, groups = chunk(problem), problem.groups
+    channels = problem.in_channels // groups, problem.out_channels // groups
+    whole = [
+        count
+        for count in range(1, groups + 1)
+        if groups % count == 0 and not any(count * each % wide for each in channels)
+    ]
+    fitting = [count for count in whole if count * max(channels) <= SIDE_BY_SIDE]
+    return (fitting[-1:] or whole[:1] or [groups])[0]
+
+
+def products(problem: ConvProblem) -> int:
+    """Return how many products there are."""
+    return problem.groups // together(problem)
+
+
+@lru_cache(maxsize=256)
+def merged(problem: ConvProblem) -> ConvProblem:
+    """Return the convolution without groups that one of the products computes."""
+    count = products(problem)
+    return replace(
+        problem,
+        in_channels=problem.in_channels // count,
+        out_channels=problem.out_channels // count,
+        groups=1,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +161,13 @@ def images(problem: ConvProblem) -> tuple[Image, ...]:
 
 
 def product(problem: ConvProblem) -> GemmProblem:
-    """Return the implicit product, as large as the phases' are together.
+    """Return the implicit product, as large as the phases' are together; one of `products`.
 
     Results of "nhwc" are pixels by channels, those of "nchw" channels by pixels, so that neighbours
     of a row are neighbours in memory; k is taps by channels, and in the gradient of the weights,
     channels by taps and channels, pixels.
     """
+    problem = merged(problem)
     if problem.direction == "bwd_weights":
         y, x = images(problem)
         taps = problem.kernel_h * problem.kernel_w
@@ -159,16 +198,21 @@ def _steps(problem: ConvProblem, part: Correlation, layout: Layout) -> int:
 
 def packed_bytes(problem: ConvProblem, layout: Layout) -> int:
     """Return the bytes of the workspace of packed weights."""
-    elements = sum(_tile_elements(problem, part, layout) for part in phases(problem))
-    return max(elements, 1) * layout.elem_bytes
+    return max(products(problem) * _packed_elements(problem, layout), 1) * layout.elem_bytes
+
+
+def _packed_elements(problem: ConvProblem, layout: Layout) -> int:
+    """Return the elements of the packed weights of one product."""
+    one = merged(problem)
+    return sum(_tile_elements(one, part, layout) for part in phases(one))
 
 
 def pack(problem: ConvProblem, layout: Layout) -> Launch | None:
     """Return the launch that packs the weights of every phase, None if no tap meets anything."""
-    parts = phases(problem)
+    parts = phases(merged(problem))
     if not parts[0].reduction:
         return None
-    wide = chunk(problem)
+    wide, each = chunk(problem), phases(problem)[0]
 
     @LazyText
     def text() -> str:
@@ -183,6 +227,11 @@ def pack(problem: ConvProblem, layout: Layout) -> Launch | None:
             swizzle=layout.swizzle("row"),
             tf32=problem.dtype == "tf32",
             local_size=PACK_ITEMS,
+            products=products(problem),
+            together=together(problem),
+            channels=each.channels,
+            depth=each.depth,
+            group_step=_group_step(problem),
         )
 
     chunks = max(_steps(problem, part, layout) for part in parts) * layout.tile_k // wide
@@ -190,20 +239,35 @@ def pack(problem: ConvProblem, layout: Layout) -> Launch | None:
     return Launch(
         text=text,
         kernel="conv_mma_pack",
-        global_size=(round_up(rows * chunks, PACK_ITEMS), len(parts), 1),
+        global_size=(round_up(rows * chunks, PACK_ITEMS), len(parts), products(problem)),
         local_size=(PACK_ITEMS, 1, 1),
         args=(*strided_weights(problem), *buffer(packing.PACKED)),
         of_weights=True,
     )
 
 
+def _group_step(problem: ConvProblem) -> str:
+    """Return the elements from a group's weights to the next one's, "" without groups."""
+    each = phases(problem)[0]
+    if problem.groups == 1:
+        return ""
+    forward = problem.direction == "fwd"
+    return f"{each.channels} * w_channel" if forward else f"{each.depth} * w_depth"
+
+
 def sizes_text(problem: ConvProblem, layout: Layout) -> str:
     """Return the sizes of all phases as macros; those that differ are tables by `phase`."""
-    parts = phases(problem)
-    firsts = accumulate((_tile_elements(problem, part, layout) for part in parts), initial=0)
+    one = merged(problem)
+    parts = phases(one)
+    firsts = accumulate((_tile_elements(one, part, layout) for part in parts), initial=0)
+    more = {
+        "READ_PITCH": images(problem)[0].padded, "PACKED_STEP": _packed_elements(problem, layout),
+    } if products(problem) > 1 else {}  # fmt: skip
     return defines(
         [
-            _sizes(problem, part) | {"STEPS": _steps(problem, part, layout), "PACKED_FIRST": first}
+            _sizes(problem, part)
+            | {"STEPS": _steps(one, part, layout), "PACKED_FIRST": first}
+            | more
             for part, first in zip(parts, firsts, strict=False)
         ]
     )
@@ -211,34 +275,37 @@ def sizes_text(problem: ConvProblem, layout: Layout) -> str:
 
 def _sizes(problem: ConvProblem, part: Correlation) -> Sizes:
     nhwc = problem.layout == "nhwc"
-    written = part.rows.written * part.cols.written
+    written, channels = part.rows.written * part.cols.written, part.channels * products(problem)
     return part.axis_sizes() | {
         "PIXELS": part.batch * part.results, "RESULTS": part.results,
         "CHANNELS": part.channels, "DEPTH": part.depth,
         "DEPTH_PADDED": round_up(part.depth, chunk(problem)),
         # where a result is stored: strides between images, pixels and channels
-        "IMAGE_STEP": part.channels * written, "PIXEL_STEP": part.channels if nhwc else 1,
+        "IMAGE_STEP": channels * written, "PIXEL_STEP": channels if nhwc else 1,
         "CHANNEL_STEP": 1 if nhwc else written,
     }  # fmt: skip
 
 
 def weights_plane_bytes(p: ConvProblem) -> int:
     """Return the bytes of a plane of sums of the gradient of the weights."""
-    return 4 * p.out_channels * p.kernel_h * p.kernel_w * Image(p, "x").padded
+    return 4 * p.out_channels * p.kernel_h * p.kernel_w * Image(merged(p), "x").padded
 
 
 def sum_weights(p: ConvProblem, planes: int) -> Launch:
     """Return the launch that adds the planes into the gradient of the weights."""
     span = SUM_DEPTHS if p.kernel_h * p.kernel_w <= MANY_TAPS else SUM_DEPTHS // 2
-    return planes_of.sum_weights(p, planes, Image(p, "x").padded, span).launch()
+    padded = Image(merged(p), "x").padded
+    return planes_of.sum_weights(p, planes, padded, span, together(p)).launch()
 
 
 def weights_sizes(p: ConvProblem) -> str:
     """Return the sizes of the gradient of the weights as macros."""
-    y, x = images(p)
-    return defines([{
-        "PIXELS": p.batch * y.pixels, "CHANNELS": p.out_channels, "CHANNELS_PADDED": y.padded,
-        "DEPTH": p.in_channels, "DEPTH_PADDED": x.padded, "HEIGHT": p.height, "WIDTH": p.width,
+    one, (all_y, all_x) = merged(p), images(p)
+    y, x = images(one)
+    pitches = {"Y_PITCH": all_y.padded, "X_PITCH": all_x.padded} if products(p) > 1 else {}
+    return defines([pitches | {
+        "PIXELS": p.batch * y.pixels, "CHANNELS": one.out_channels, "CHANNELS_PADDED": y.padded,
+        "DEPTH": one.in_channels, "DEPTH_PADDED": x.padded, "HEIGHT": p.height, "WIDTH": p.width,
         "OUT_H": p.out_h, "OUT_W": p.out_w, "KERNEL_W": p.kernel_w,
         "TAPS": p.kernel_h * p.kernel_w, "STRIDE_H": p.stride_h, "STRIDE_W": p.stride_w,
         "PAD_H": p.pad_h, "PAD_W": p.pad_w, "DILATION_H": p.dilation_h, "DILATION_W": p.dilation_w,

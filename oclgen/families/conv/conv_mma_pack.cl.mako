@@ -11,6 +11,9 @@ tile, tile_k        rows of a tile, and its steps of k
 row_bytes, swizzle  how a tile lies in local memory: see `Layout`
 tf32                round to tf32, to nearest even
 local_size          work-items per group
+products, together  products, and groups of each, with zeros between them
+channels, depth     of a group: results, and channels that are summed over
+group_step          from a group's weights to the next one's, "" without groups
 </%doc>
 <%!
     from oclgen.render import TF32_NEAREST, TF32_ROUNDED
@@ -40,12 +43,23 @@ void conv_mma_pack(
     const int tap = beyond ? 0 : at % TAPS, c = beyond ? DEPTH : at / TAPS / ROWS * ${chunk};
     const int k = beyond ? at / ROWS * ${chunk} : tap * DEPTH_PADDED + c;
     word each[${chunk}];
+% if group_step:
+    const int part = x / ${channels}; // group within the product
+    const long from = offset_w + x % ${channels} * w_channel
+        + ((long)get_global_id(2) * ${together} + part) * (${group_step})
+% else:
     const long from = offset_w + x * w_channel + c * w_depth
+% endif
         + (KERNEL_FIRST_H + tap / TAPS_W * KERNEL_STEP_H) * w_row
         + (KERNEL_FIRST_W + tap % TAPS_W * KERNEL_STEP_W) * w_column;
 #pragma unroll
     for (int i = 0; i < ${chunk}; ++i) {
+% if group_step:
+        const bool is_own = x < CHANNELS && c + i < DEPTH && (c + i) / ${depth} == part;
+        each[i] = is_own ? w[from + (c + i) % ${depth} * w_depth] : 0;
+% else:
         each[i] = x < CHANNELS && c + i < DEPTH ? w[from + i * w_depth] : 0;
+% endif
     }
     words value = vload${chunk}(0, each);
 % if tf32:
@@ -54,5 +68,8 @@ void conv_mma_pack(
 % endif
     const int row = x % ${tile}, tile = x / ${tile} * STEPS + k / ${tile_k};
     packed += (offset_packed + PACKED_FIRST) / ${chunk} + tile * (long)${tile * row_bytes // 16};
+% if products > 1:
+    packed += (long)get_global_id(2) * (PACKED_STEP / ${chunk});
+% endif
     packed[row * ${row_bytes // 16} + (k % ${tile_k} / ${chunk} ^ ${swizzle})] = value;
 }

@@ -20,6 +20,7 @@ slice                      pixels of a slice; each writes a plane of sums, [chan
 group_m                    rows of tiles that work-groups sweep together
 tiles_m, tiles_n           tiles of the product
 in_place                   an image is the problem's own, which may not be aligned
+groups                     products, one for each group of channels or for some together
 </%doc>
 <%!
     from oclgen.families.parts.expressions import plus
@@ -34,6 +35,9 @@ in_place                   an image is the problem's own, which may not be align
     places_b = [b.neighbour(i, work_items) for i in range(copies[1])]
     columns = sorted({across for across, _ in places_b})
     lines = sorted({along for _, along in places_b})
+    pitch_y, pitch_x = ("Y_PITCH", "X_PITCH") if groups > 1 else ("CHANNELS_PADDED", "DEPTH_PADDED")
+    tile_id = "tile" if groups > 1 else "(int)get_group_id(0)"
+    plus_group = f" + group * (long){{}}" if groups > 1 else ""
     warp_m, warp_n = blocks_m * 16 * (4 if unit == "wgmma" else 1), blocks_n * 8
 %>\
 ${preamble}
@@ -53,7 +57,7 @@ ${share.copy_elements(elem_bytes)}
             ${"if (aligned)" if aligned else "else"} {
 % endif
 % for i, (across, along) in enumerate(places_a):
-            ${indent}${copy}(${memory} + ${slot} + to_y${plus(i * work_items * 16)}, from_y${plus(across)}${f" + {along} * (long)CHANNELS_PADDED" if along else ""},
+            ${indent}${copy}(${memory} + ${slot} + to_y${plus(i * work_items * 16)}, from_y${plus(across)}${f" + {along} * (long){pitch_y}" if along else ""},
             ${indent}    channel${plus(across)} < CHANNELS_PADDED && pixel_y${plus(along)} < last ? ${chunk} : 0);
 % endfor
 % for i, (across, along) in enumerate(places_b):
@@ -65,7 +69,7 @@ ${share.copy_elements(elem_bytes)}
             }
 % endif
 % endfor
-            from_y += ${tile_k} * (long)CHANNELS_PADDED;
+            from_y += ${tile_k} * (long)${pitch_y};
             pixel_y += ${tile_k};
             pixel_x += ${tile_k};
             // ${tile_k} pixels on: so many columns, rows and images, with a carry each
@@ -81,7 +85,7 @@ ${share.copy_elements(elem_bytes)}
                 y${line} -= OUT_H * STRIDE_H;
                 image${line} += 1;
             }
-            from_x${line} = ((image${line} * (${index})HEIGHT + y${line}) * WIDTH + x${line}) * DEPTH_PADDED;
+            from_x${line} = ((image${line} * (${index})HEIGHT + y${line}) * WIDTH + x${line}) * ${pitch_x};
 % endfor
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
@@ -94,15 +98,23 @@ void conv_mma_weights(
     const local_t base = LOCAL(tiles);
     const int id = (int)get_local_id(0);
 
+% if groups > 1:
+    // neighbouring groups of the same pixels are neighbours, since they share lines of the cache
+    const int tile = (int)get_group_id(0) / ${groups}, group = (int)get_group_id(0) % ${groups};
+% endif
     // strips of group_m rows of tiles, each swept column by column
-    const int strip = (int)get_group_id(0) / ${group_m * tiles_n};
-    const int inside = (int)get_group_id(0) % ${group_m * tiles_n};
+    const int strip = ${tile_id} / ${group_m * tiles_n};
+    const int inside = ${tile_id} % ${group_m * tiles_n};
     const int height = min(${group_m}, ${tiles_m} - strip * ${group_m});
     const int tile_row = (strip * ${group_m} + inside % height) * ${tile_m};
     const int tile_column = inside / height * ${tile_n};
-    gradient += offset_gradient;
-    image += offset_image;
+    gradient += offset_gradient${plus_group.format("CHANNELS")};
+    image += offset_image${plus_group.format("DEPTH")};
+% if groups > 1:
+    planes += offset_planes + (get_global_id(1) * (long)${groups} + group) * (CHANNELS * TAPS * DEPTH_PADDED);
+% else:
     planes += offset_planes + get_global_id(1) * (long)(CHANNELS * TAPS * DEPTH_PADDED);
+% endif
     const int first = (int)get_global_id(1) * ${slice}, last = min(first + ${slice}, PIXELS);
 % if in_place:
     const bool aligned = (((size_t)gradient | (size_t)image) & 15) == 0;
@@ -115,18 +127,18 @@ void conv_mma_weights(
     int pixel_${side} = first + row_${side} % ${tile_k};
 % endfor
     const int channel = tile_row + row_y / ${tile_k} * ${a.panel} + chunk_y * ${chunk};
-    __global const elem_t *from_y = gradient + pixel_y * (long)CHANNELS_PADDED + channel;
+    __global const elem_t *from_y = gradient + pixel_y * (long)${pitch_y} + channel;
 % for line in lines:
     int image${line} = (pixel_x${plus(line)}) / (OUT_H * OUT_W);
     int y${line} = (pixel_x${plus(line)}) / OUT_W % OUT_H * STRIDE_H, x${line} = (pixel_x${plus(line)}) % OUT_W * STRIDE_W;
-    ${index} from_x${line} = ((image${line} * (${index})HEIGHT + y${line}) * WIDTH + x${line}) * DEPTH_PADDED;
+    ${index} from_x${line} = ((image${line} * (${index})HEIGHT + y${line}) * WIDTH + x${line}) * ${pitch_x};
 % endfor
 % for n, across in enumerate(columns):
     const int column${n} = tile_column + row_x / ${tile_k} * ${b.panel} + chunk_x * ${chunk}${plus(across)};
     const int tap_y${n} = column${n} < TAPS * DEPTH_PADDED
         ? column${n} / DEPTH_PADDED / KERNEL_W * DILATION_H - PAD_H : -100000000;
     const int tap_x${n} = column${n} / DEPTH_PADDED % KERNEL_W * DILATION_W - PAD_W;
-    const ${index} tap${n} = (tap_y${n} * (${index})WIDTH + tap_x${n}) * DEPTH_PADDED + column${n} % DEPTH_PADDED;
+    const ${index} tap${n} = (tap_y${n} * (${index})WIDTH + tap_x${n}) * ${pitch_x} + column${n} % DEPTH_PADDED;
 % endfor
 
 ${share.sums(warp_m, warp_n)}\

@@ -7,6 +7,7 @@ its weights is `depthwise_weights`'.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, TypeGuard
 
 from oclgen.families.conv.correlation import correlations, operands
@@ -28,14 +29,20 @@ from oclgen.families.gemm.gemm_parts import aligned_preamble
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.parameters import Item, Local, Vector
+from oclgen.parameters import Item, Local, Parts, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
-from oclgen.problem import ConvProblem, Problem
+from oclgen.problem import DTYPES, ConvProblem, Problem
 from oclgen.render import STORED, dtype_preamble, render
 
 NAME = "depthwise"
 KERNELS = {"nchw": NAME, "nhwc": "depthwise_pixels"}
 """Kernel and template by layout."""
+OF_PIXELS = ("vec_c", "local_c", "rounds")
+"""Parameters that images in channels_last alone have."""
+FEW_TAPS = 25
+"""Taps of which two channels of a window leave room for other work-items' registers."""
+GROUPS_PER_UNIT = 16
+"""Work-groups of a compute unit below which a work-item computes fewer patches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +58,43 @@ class Config(BaseConfig):
     guarded: bool
     local_size: Local
     vec_c: Vector = 1
+    local_c: Local = 16
+    rounds: Parts = 1
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
-        if reason := layout_conflict(problem, self, DEFAULT):
+        if reason := layout_conflict(problem, self, DEFAULT, of_pixels=OF_PIXELS):
             return reason
         if problem.layout == "nhwc":
-            return self._pixels_why_not(problem, limits)
+            return self._blocks_why_not() or self._pixels_why_not(problem, limits)
         return self._patch_why_not(problem)
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
-        return Needs((Frame(KERNELS[problem.layout], (self.local_size, 1, 1)),))
+        kernel = KERNELS[problem.layout]
+        return Needs((Frame(kernel, self.local_sizes(problem), self.local_bytes(problem)),))
+
+    def in_blocks(self, problem: ConvProblem) -> bool:
+        """Say whether a work-group has a block of channels."""
+        return problem.layout == "nhwc" and self.local_c > 1
+
+    def local_sizes(self, problem: ConvProblem) -> tuple[int, int, int]:
+        """Return the work-items of a group; of blocks of channels, along channels and patches."""
+        if self.in_blocks(problem):
+            return self.local_c, self.local_size // self.local_c, 1
+        return self.local_size, 1, 1
+
+    def local_bytes(self, problem: ConvProblem) -> int:
+        """Return the bytes of local memory: weights of a block of channels."""
+        taps = problem.kernel_h * problem.kernel_w
+        return 4 * taps * (self.local_c + 1) * self.vec_c if self.in_blocks(problem) else 0
+
+    def _blocks_why_not(self) -> str | None:
+        if self.local_c == 1 and self.rounds > 1:
+            return f"rounds={self.rounds} needs blocks of channels; with local_c=1 use 1"
+        if self.local_size % self.local_c:
+            return f"local_c={self.local_c} does not divide local_size={self.local_size}"
+        return None
 
     def _pixels_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         allowed = MAX_WINDOW if limits.kind == "cpu" else MAX_GUARDED
@@ -118,13 +150,49 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if problem.layout == "nhwc":
-        vec, local = channel_vectors(problem, limits)[0], 4 if limits.kind == "cpu" else 128
-        return [
-            replace(DEFAULT, patch_h=h, patch_w=w, local_size=local, vec_c=vec)
-            for h, w in ((2, 4), (1, 4), (4, 4), (2, 2), (1, 8))
-        ]
+        if limits.kind == "cpu":
+            vec = channel_vectors(problem, limits)[0]
+            return [
+                replace(DEFAULT, patch_h=h, patch_w=w, local_size=4, vec_c=vec, local_c=1)
+                for h, w in ((2, 4), (1, 4), (4, 4), (2, 2), (1, 8))
+            ]
+        shapes = [(2, 4), (1, 4), (4, 4), (2, 2), (1, 8)]
+        if problem.kernel_h * problem.kernel_w > FEW_TAPS:  # larger patches share more of a window
+            shapes.sort(key=prod, reverse=True)
+        return [_in_blocks(problem, limits, *s, v) for v in _vectors(problem) for s in shapes]
     width = max(part.cols.results for part in correlations(problem))
     return [Config(*patch) for patch in plane_guesses(width, limits)]
+
+
+def _vectors(problem: ConvProblem) -> tuple[int, ...]:
+    """Return widths of vectors of channels for a GPU: words, but for windows of many registers."""
+    if problem.in_channels % 2 or DTYPES[problem.dtype] == 4:
+        return (1,)
+    return (2, 1) if problem.kernel_h * problem.kernel_w <= FEW_TAPS else (1, 2)
+
+
+def _in_blocks(
+    problem: ConvProblem, limits: Limits, patch_h: int, patch_w: int, vec: int
+) -> Config:
+    """Return the config for a GPU whose work-groups have blocks of channels."""
+    vectors = problem.in_channels // vec
+    local_c = min((32, 16, 64), key=lambda size: round_up(vectors, size))
+    config = replace(
+        DEFAULT, patch_h=patch_h, patch_w=patch_w, local_size=128, vec_c=vec, local_c=local_c
+    )
+    groups = prod(_blocks(problem, config))
+    rounds = groups // (GROUPS_PER_UNIT * limits.compute_units)
+    return replace(config, rounds=1 << min(max(rounds, 1).bit_length() - 1, 4))
+
+
+def _blocks(problem: ConvProblem, config: Config) -> tuple[int, int]:
+    """Return the work-groups along channels and patches, where groups have blocks of channels."""
+    patches = problem.batch * prod(_patches(problem, config))
+    local_c, local_p, _ = config.local_sizes(problem)
+    return (
+        ceil_div(problem.in_channels // config.vec_c, local_c),
+        ceil_div(patches, local_p * config.rounds),
+    )
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
@@ -147,21 +215,27 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
             **(_pixels if pixels else _planes)(problem, config),
         )
 
-    if pixels:
-        items = problem.batch * bands * columns * problem.in_channels // config.vec_c
+    local = config.local_sizes(problem)
+    if config.in_blocks(problem):
+        across, along = _blocks(problem, config)
+        global_size = (across * local[0], along * local[1], 1)
     else:
-        items = columns * bands * problem.buffers[written][0] * problem.buffers[written][1]
+        images = problem.batch * problem.in_channels // config.vec_c
+        if not pixels:
+            images = prod(problem.buffers[written][:2])
+        global_size = (round_up(images * bands * columns, config.local_size), 1, 1)
     launch = Launch(
         text=text,
         kernel=KERNELS[problem.layout],
-        global_size=(round_up(items, config.local_size), 1, 1),
-        local_size=(config.local_size, 1, 1),
+        global_size=global_size,
+        local_size=local,
         args=(
             *buffer(read),
             *buffer(weights),
             *terms(problem),
             *buffer(written),
         ),
+        local_bytes=config.local_bytes(problem),
     )
     return Plan((launch,))
 
@@ -229,5 +303,7 @@ def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
         "rows": [taps_of(axis, down) for axis in rows],
         "cols": [taps_of(axis, across) for axis in cols],
         "vec": config.vec_c,
+        "local_c": config.local_c,
+        "rounds": config.rounds,
         "kernel_w": problem.kernel_w,
     }  # fmt: skip

@@ -6,11 +6,17 @@ It first copies what they read to a window in private memory, zero where the pad
 bwd_data it computes that many of each phase: all phases read the same window, and together they are a
 patch of the output without gaps.
 
+Weights of neighbouring channels lie a filter apart, so that a load of one tap by neighbours meets a
+cache line for each. With local_c > 1 a work-group has a block of channels: it copies their weights to
+local memory, where a tap's neighbours are neighbours, and then computes several patches.
+
 dtype, activation   storage type of input, weights, output, bias (accumulation is fp32); epilogue
 sizes               names and values of the correlations' and the window's sizes
 patch_h, patch_w    results per work-item and phase
 vec                 channels per work-item, `vec_c`; it divides them
 local_size          work-items per group
+local_c, rounds     work-items along channels, and patches of each work-item; 1 of each: weights are
+                    read where they lie
 rows, cols          for each phase along an axis the taps: place in the kernel, and in the window
 store_h, store_w    distance of a phase's neighbouring results in the output
 kernel_w            taps of a row of the kernel
@@ -29,7 +35,11 @@ bias, residual      add bias[channel], and what lies as the output does
         for phase_h, of_row in enumerate(rows) for row, in_row in of_row
         for phase_w, of_column in enumerate(cols) for column, in_column in of_column
     ]
+    staged = local_c > 1
+    local_p = local_size // local_c
     def tap(at):
+        if staged:
+            return f"*(__local const {vf} *)(filters + {at} * PITCH)"
         return vector_of(f"LOAD1(weights + {v} * TAPS + {at})" for v in range(vec))
 %>\
 ${preamble}
@@ -39,14 +49,45 @@ ${activation}
 #define ${name} ${value}
 % endfor
 #define VECTORS (CHANNELS / ${vec})
+% if staged:
+#define PITCH ${(local_c + 1) * vec}
+% endif
 
-__kernel __attribute__((reqd_work_group_size(${local_size}, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(${f"{local_c}, {local_p}, 1" if staged else f"{local_size}, 1, 1"})))
 void depthwise_pixels(
     __global const elem_t *restrict in, const long offset_in,
     __global const elem_t *restrict weights, const long offset_weights,
 ${term_parameters}\
     __global elem_t *restrict out, const long offset_out)
 {
+% if staged:
+    __local float weights_of[TAPS * PITCH] __attribute__((aligned(${4 * vec})));
+    const int block = get_group_id(0) * ${local_c * vec}, some = min(${local_c * vec}, CHANNELS - block);
+    weights += offset_weights + block * TAPS;
+    for (int i = get_local_id(1) * ${local_c} + get_local_id(0); i < some * TAPS; i += ${local_size}) {
+        weights_of[i % TAPS * PITCH + i / TAPS] = LOAD1(weights + i);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int channel = block + get_local_id(0) * ${vec};
+    if (channel >= CHANNELS) {
+        return;
+    }
+    __local const float *filters = weights_of + get_local_id(0) * ${vec};
+    in += offset_in + channel;
+    out += offset_out + channel;
+% if bias:
+    const ${vf} shift = LOAD${vec}(bias + offset_bias + channel);
+% endif
+% if residual:
+    residual += offset_residual + channel;
+% endif
+    const int begin = get_group_id(1) * ${local_p * rounds} + get_local_id(1);
+    const int end = min(begin + ${local_p * rounds}, COLUMNS * BANDS * BATCH);
+    for (int patch = begin; patch < end; patch += ${local_p}) {
+    const int column = patch % COLUMNS;
+    const int band = patch / COLUMNS % BANDS;
+    const int image = patch / (COLUMNS * BANDS);
+% else:
     const int id = get_global_id(0);
     const int channel = id % VECTORS * ${vec};
     const int column = id / VECTORS % COLUMNS;
@@ -55,11 +96,14 @@ ${term_parameters}\
     if (image >= BATCH) {
         return;
     }
+% endif
     const int h0 = band * ${patch_h} * STEP_H + WINDOW_FIRST_H;
     const int w0 = column * ${patch_w} * STEP_W + WINDOW_FIRST_W;
     const long corner = ((long)image * READ_H + h0) * READ_W + w0;
+% if not staged:
     in += offset_in + channel;
     weights += offset_weights + channel * TAPS;
+% endif
 
     ${vf} window[WINDOW_H][WINDOW_W];
 #pragma unroll
@@ -95,13 +139,15 @@ ${term_parameters}\
     }
 % endfor
 
-% if bias:
+% if bias and not staged:
     const ${vf} shift = LOAD${vec}(bias + offset_bias + channel);
 % endif
     const int row0 = band * ${patch_rows}, column0 = column * ${patch_columns};
+% if not staged:
     out += offset_out + channel;
 % if residual:
     residual += offset_residual + channel;
+% endif
 % endif
 #pragma unroll
     for (int y = 0; y < ${patch_rows}; ++y) {
@@ -114,4 +160,7 @@ ${term_parameters}\
             }
         }
     }
+% if staged:
+    }
+% endif
 }

@@ -12,6 +12,7 @@ patch_h, patch_w    pixels of y that are copied at a time
 vec                 channels per work-item, `vec_c`; it divides them
 local_c, local_k    work-items of a group, along channels and patches (local_size / local_c)
 split               planes over which the patches are split (summed by sum_planes)
+all_rows, parts     rows of taps, and parts of them, each with work-groups of its own
 </%doc>
 <%!
     from oclgen.families.parts.expressions import lane
@@ -20,7 +21,8 @@ split               planes over which the patches are split (summed by sum_plane
 <%
     vf = vector(vec)
     def kept(v):
-        at = f"out + {v} * (TAPS_H * TAPS_W) + i * TAPS_W + s"
+        rows = "ALL_ROWS" if parts > 1 else "TAPS_H"
+        at = f"out + {v} * ({rows} * TAPS_W) + i * TAPS_W + s"
         value = lane("sum", vec, v)
         return f"*({at}) = {value}" if split > 1 else f"STORE1({value}, {at})"
 %>\
@@ -29,6 +31,9 @@ ${preamble}
 % for name, value in sizes.items():
 #define ${name} ${value}
 % endfor
+% if parts > 1:
+#define ALL_ROWS ${all_rows}
+% endif
 
 __kernel __attribute__((reqd_work_group_size(${local_c}, ${local_k}, 1)))
 void depthwise_pixels_weights(
@@ -40,7 +45,12 @@ void depthwise_pixels_weights(
     const bool owns = (int)get_global_id(0) * ${vec} < CHANNELS;
     // what lies beyond the channels does the last ones' work, and keeps nothing
     const int channel = min((int)get_global_id(0) * ${vec}, CHANNELS - ${vec});
+% if parts > 1:
+    const int place = get_local_id(0), lane = get_local_id(1);
+    const int plane = get_group_id(2) / ${parts}, first = get_group_id(2) % ${parts} * TAPS_H;
+% else:
     const int place = get_local_id(0), lane = get_local_id(1), plane = get_group_id(2);
+% endif
     y += offset_y + channel;
     x += offset_x + channel;
 
@@ -57,7 +67,7 @@ void depthwise_pixels_weights(
         const int column = patch % COLUMNS * ${patch_w};
         const int row = patch / COLUMNS % BANDS * ${patch_h};
         const int image = patch / (COLUMNS * BANDS);
-        const int h0 = row * STEP_H + ORIGIN_H, w0 = column * STEP_W + ORIGIN_W;
+        const int h0 = row * STEP_H + ORIGIN_H${" + first * TAP_STEP_H" if parts > 1 else ""}, w0 = column * STEP_W + ORIGIN_W;
         const long x_corner = ((long)image * READ_H + h0) * READ_W + w0;
         const long y_corner = ((long)image * RESULTS_H + row) * RESULTS_W + column;
         ${vf} window[WINDOW_H][WINDOW_W];
@@ -94,14 +104,14 @@ void depthwise_pixels_weights(
         }
     }
 
-    out += offset_out + (plane * (long)CHANNELS + channel) * (TAPS_H * TAPS_W);
+    out += offset_out + (plane * (long)CHANNELS + channel) * (${"ALL_ROWS * TAPS_W) + first * TAPS_W" if parts > 1 else "TAPS_H * TAPS_W)"};
 #pragma unroll
     for (int i = 0; i < TAPS_H; ++i) {
 #pragma unroll
         for (int s = 0; s < TAPS_W; ++s) {
             sums[lane][place] = acc[i][s];
             barrier(CLK_LOCAL_MEM_FENCE);
-            if (owns && lane == 0) {
+            if (owns && lane == 0${" && first + i < ALL_ROWS" if parts > 1 else ""}) {
                 ${vf} sum = acc[i][s];
                 for (int k = 1; k < ${local_k}; ++k) {
                     sum += sums[k][place];

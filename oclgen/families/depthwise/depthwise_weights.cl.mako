@@ -18,7 +18,8 @@ local_k             work-items of a group that share a plane of a channel
 split               planes over which the patches of a channel are split (summed by sum_planes)
 blocks              that text: which columns (None: all others), elements of x and y to copy
 taps                for each tap of a row where it begins in a row of the window
-taps_h              taps along a column
+taps_h              taps along a column that a work-item has
+all_taps, parts     taps of a kernel, and parts of its rows, each with work-items of its own
 step_w              distance of the columns of x that neighbouring elements of y met
 </%doc>
 <%!
@@ -33,7 +34,8 @@ step_w              distance of the columns of x that neighbouring elements of y
     unroll = "#pragma unroll\n" if guarded else ""
     def kept(name, at):
         value = name if vec == 1 else f"total{vec}({name})"
-        return f"out[{at}] = {value}" if split > 1 else f"STORE1({value}, out + {at})"
+        kept = f"out[{at}] = {value}" if split > 1 else f"STORE1({value}, out + {at})"
+        return f"if (begin + {at} < {all_taps}) {kept}" if parts > 1 else kept
 %>\
 ${preamble}
 
@@ -63,9 +65,14 @@ void depthwise_weights(
     const int id = get_global_id(0);
 % endif
     const int channel = id % (GROUPS * CHANNELS);
+% if parts > 1:
+    const int plane = id / (GROUPS * CHANNELS) % ${split}, part = id / (GROUPS * CHANNELS * ${split});
+    const int begin = part * ${taps_h * len(taps)}; // first tap
+% else:
     const int plane = id / (GROUPS * CHANNELS);
+% endif
 % if local_k == 1:
-    if (plane >= ${split}) {
+    if (${f"part >= {parts}" if parts > 1 else f"plane >= {split}"}) {
         return;
     }
 % endif
@@ -79,7 +86,7 @@ void depthwise_weights(
 
 % if local_k > 1:
     // work-items behind the last plane meet the others at the barriers, with nothing to add
-    const int end = plane < ${split} ? min((plane + 1) * PATCHES_PER_PLANE, PATCHES) : 0;
+    const int end = ${f"part < {parts}" if parts > 1 else f"plane < {split}"} ? min((plane + 1) * PATCHES_PER_PLANE, PATCHES) : 0;
     for (int patch = plane * PATCHES_PER_PLANE + lane; patch < end; patch += ${local_k}) {
 % else:
     const int end = min((plane + 1) * PATCHES_PER_PLANE, PATCHES);
@@ -88,7 +95,7 @@ void depthwise_weights(
         const int column = patch % COLUMNS;
         const int row0 = patch / COLUMNS % BANDS * ${patch_h};
         const int image = patch / (COLUMNS * BANDS);
-        const int h0 = row0 * STEP_H + WINDOW_FIRST_H;
+        const int h0 = row0 * STEP_H + WINDOW_FIRST_H${f" + part * {taps_h} * TAP_STEP_H" if parts > 1 else ""};
         const int w0 = column * ${patch_w} * STEP_W + WINDOW_FIRST_W;
         const long x_plane = (long)(image * GROUPS + channel / CHANNELS) * READ_H * READ_W + w0;
         const long y_plane = (long)(image * GROUPS * CHANNELS + channel) * RESULTS_H * RESULTS_W
@@ -147,7 +154,7 @@ ${unroll}\
         }
     }
 
-    out += offset_out + (plane * (GROUPS * CHANNELS) + channel) * ${taps_h * len(taps)};
+    out += offset_out + (plane * (GROUPS * CHANNELS) + channel) * ${f"{all_taps} + begin" if parts > 1 else taps_h * len(taps)};
 % if local_k > 1:
     __local float sums[${local_size // local_k}][${taps_h * len(taps)}][${local_k}];
     __local float (*mine)[${local_k}] = sums[get_local_id(0) / ${local_k}];
@@ -165,8 +172,8 @@ ${unroll}\
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (plane < ${split}) {
-        for (int tap = lane; tap < ${taps_h * len(taps)}; tap += ${local_k}) {
+    if (${f"part < {parts}" if parts > 1 else f"plane < {split}"}) {
+        for (int tap = lane; tap < ${f"min({taps_h * len(taps)}, {all_taps} - begin)" if parts > 1 else taps_h * len(taps)}; tap += ${local_k}) {
             ${"out[tap] = mine[tap][0]" if split > 1 else "STORE1(mine[tap][0], out + tap)"};
         }
     }

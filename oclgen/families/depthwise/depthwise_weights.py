@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
-from oclgen.families.conv.correlation import windows
+from oclgen.families.conv.correlation import Correlation, windows
 from oclgen.families.depthwise.patches import (
     MAX_GUARDED,
     MAX_TEXT,
@@ -25,7 +25,17 @@ from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Vector
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
+from oclgen.plan import (
+    Frame,
+    Launch,
+    LazyText,
+    Needs,
+    Plan,
+    buffer,
+    ceil_div,
+    even_part,
+    round_up,
+)
 from oclgen.problem import ConvProblem, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -36,7 +46,9 @@ KERNELS = {"nchw": NAME, "nhwc": "depthwise_pixels_weights"}
 OF_PLANES, OF_PIXELS = ("vec", "guarded", "local_k"), ("vec_c", "local_c")
 """Parameters that one layout alone uses."""
 MAX_TAPS = 64
-"""Taps of a kernel, each of which has an accumulator of its own."""
+"""Taps of a work-item, each of which has an accumulator of its own."""
+ALL_ROWS = 64
+"""What `tap_rows` is where a work-item has all taps: kernels have no more rows."""
 GROUPS_PER_UNIT = 8
 """Work-groups that hide each other's latency on a compute unit of a GPU."""
 
@@ -57,12 +69,13 @@ class Config(BaseConfig):
     split: Parts
     vec_c: Vector = 1
     local_c: Local = 16
+    tap_rows: Item = ALL_ROWS
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
         if reason := layout_conflict(problem, self, DEFAULT, OF_PLANES, OF_PIXELS):
             return reason
-        if reason := self._sharing_why_not(problem):
+        if reason := self._sharing_why_not(problem) or self._taps_why_not(problem):
             return reason
         if not 1 <= self.split <= (count := patches(problem, self)):
             return f"split={self.split}, but there are only {count} patches to be split"
@@ -76,6 +89,18 @@ class Config(BaseConfig):
         count = share if problem.layout == "nchw" else self.sharing
         if size % share or count.bit_count() != 1:
             return f"{name}={share} must divide local_size={size}, and {count} be a power of 2"
+        return None
+
+    def rows_of(self, problem: ConvProblem) -> int:
+        """Return the rows of taps that a work-item has."""
+        return min(self.tap_rows, problem.kernel_h)
+
+    def _taps_why_not(self, problem: ConvProblem) -> str | None:
+        if (taps := self.rows_of(problem) * problem.kernel_w) > MAX_TAPS:
+            return (
+                f"tap_rows={self.tap_rows} of {problem.kernel_h}x{problem.kernel_w} are {taps} "
+                f"taps; at most {MAX_TAPS} stay close"
+            )
         return None
 
     def needs(self, problem: ConvProblem) -> Needs:
@@ -98,11 +123,11 @@ class Config(BaseConfig):
         """
         if problem.layout == "nhwc":
             return 4 * self.vec_c * self.local_size
-        taps = problem.kernel_h * problem.kernel_w
+        taps = self.rows_of(problem) * problem.kernel_w
         return 4 * self.local_size * taps if self.local_k > 1 else 0
 
     def _patch_why_not(self, problem: ConvProblem) -> str | None:
-        part = windows(problem)
+        part = met(problem, self)
         rows, cols = window((part.rows,), self.patch_h), window((part.cols,), self.lanes)
         size = rows.elements * cols.elements + self.patch_h * self.lanes
         allowed = MAX_GUARDED if self.guarded else MAX_WINDOW
@@ -114,7 +139,7 @@ class Config(BaseConfig):
         return None
 
     def _pixels_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
-        part, taps = windows(problem), problem.kernel_h * problem.kernel_w
+        part, taps = met(problem, self), self.rows_of(problem) * problem.kernel_w
         rows, cols = window((part.rows,), self.patch_h), window((part.cols,), self.patch_w)
         results = self.patch_h * self.patch_w
         size = (rows.elements * cols.elements + results + taps) * self.vec_c
@@ -139,7 +164,9 @@ class Config(BaseConfig):
         return round_up(self.patch_w, self.vec)
 
 
-DEFAULT = Config(patch_h=4, patch_w=1, vec=1, guarded=True, local_size=64, local_k=64, split=1)
+DEFAULT = Config(
+    patch_h=4, patch_w=1, vec=1, guarded=True, local_size=64, local_k=64, split=1, tap_rows=3
+)
 TRAITS = Traits(rank=130)
 
 
@@ -148,14 +175,17 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     return (
         is_depthwise(problem)
         and problem.direction == "bwd_weights"
-        and problem.kernel_h * problem.kernel_w <= MAX_TAPS
+        and min(DEFAULT.tap_rows, problem.kernel_h) * problem.kernel_w <= MAX_TAPS
+        and problem.kernel_h <= ALL_ROWS
     )
 
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     found = (_pixel_guesses if problem.layout == "nhwc" else _plane_guesses)(problem, limits)
-    return [_within_patches(problem, config) for config in found]
+    rows = even_part(problem.kernel_h, max(MAX_TAPS // problem.kernel_w, 1))
+    rows = rows if rows < problem.kernel_h else ALL_ROWS
+    return [_within_patches(problem, replace(config, tap_rows=rows)) for config in found]
 
 
 def _plane_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
@@ -176,8 +206,9 @@ def _pixel_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     if limits.kind == "cpu":
         tried = [(1, split) for split in (8, 2)]
     else:
+        shapes = ((2, 4), (1, 4), (1, 2), (4, 4))
         split = _fill(limits, ceil_div(problem.in_channels, 32 * vec))
-        tried = [(32 * 8, min(split, 128)), (32 * 4, min(split, 64))]
+        tried = [(32 * 4, min(split, 64)), (32 * 8, min(split, 128))]
     return [
         replace(
             DEFAULT, patch_h=h, patch_w=w, local_size=size, split=split, vec_c=vec,
@@ -212,6 +243,7 @@ def patches(problem: ConvProblem, config: Config) -> int:
 
 def _launch(problem: ConvProblem, config: Config) -> Launch:
     pixels, local = problem.layout == "nhwc", config.local_sizes(problem)
+    parts = ceil_div(problem.kernel_h, config.rows_of(problem))
 
     @LazyText
     def text() -> str:
@@ -222,14 +254,15 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
             patch_w=config.patch_w,
             local_k=local[1] if pixels else config.local_k,
             split=config.split,
+            parts=parts,
             **(_pixels if pixels else _planes)(problem, config),
         )
 
     if pixels:
         across = round_up(problem.in_channels // config.vec_c, local[0])
-        global_size = (across, config.sharing, config.split)
+        global_size = (across, config.sharing, config.split * parts)
     else:
-        items = problem.out_channels * config.split * config.local_k
+        items = problem.out_channels * config.split * parts * config.local_k
         global_size = (round_up(items, config.local_size), 1, 1)
     return Launch(
         text=text,
@@ -241,9 +274,15 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
     )
 
 
+def met(problem: ConvProblem, config: Config) -> Correlation:
+    """Return the forward correlation of the taps of a work-item, the first ones."""
+    part = windows(problem)
+    return replace(part, rows=replace(part.rows, taps=config.rows_of(problem)))
+
+
 def _planes(problem: ConvProblem, config: Config) -> dict[str, Any]:
     """Return what the text for images in planes depends on."""
-    part = windows(problem)
+    part = met(problem, config)
     step = part.cols.step
     reach = ceil_div(window((part.cols,), config.lanes).elements, step)
     offsets = [tap * part.cols.tap_step for tap in range(part.cols.taps)]
@@ -252,6 +291,7 @@ def _planes(problem: ConvProblem, config: Config) -> dict[str, Any]:
         "blocks": () if config.guarded else blocks((part.cols,), config.patch_w, config.vec),
         "taps": [at % step * reach + at // step for at in offsets],
         "taps_h": part.rows.taps,
+        "all_taps": problem.kernel_h * problem.kernel_w,
         "step_w": step,
         "vec": config.vec,
         "guarded": config.guarded,
@@ -260,7 +300,7 @@ def _planes(problem: ConvProblem, config: Config) -> dict[str, Any]:
 
 
 def _plane_sizes(problem: ConvProblem, config: Config) -> dict[str, int]:
-    part, count = windows(problem), patches(problem, config)
+    part, count = met(problem, config), patches(problem, config)
     rows, cols = part.rows, part.cols
     return {
         "GROUPS": part.groups, "CHANNELS": part.channels,
@@ -282,11 +322,12 @@ def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
         "sizes": _pixel_sizes(problem, config),
         "vec": config.vec_c,
         "local_c": config.local_sizes(problem)[0],
+        "all_rows": problem.kernel_h,
     }
 
 
 def _pixel_sizes(problem: ConvProblem, config: Config) -> dict[str, int]:
-    part, count = windows(problem), patches(problem, config)
+    part, count = met(problem, config), patches(problem, config)
     sizes = {
         "CHANNELS": problem.in_channels, "PATCHES": count,
         "PATCHES_PER_PLANE": ceil_div(count, config.split),

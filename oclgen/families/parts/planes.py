@@ -38,7 +38,8 @@ class Bias(NamedTuple):
 class Filters(NamedTuple):
     """How filters lie in a plane: rows of [taps, padded], of whose columns `depth` are weights.
 
-    A work-group adds `span` columns of all taps of a filter; a row of taps has `kernel_w`.
+    A work-group adds `span` columns of all taps of a filter; a row of taps has `kernel_w`. Where
+    `together` groups of `channels` filters share rows, the columns of each lie behind another's.
     """
 
     taps: int
@@ -46,6 +47,8 @@ class Filters(NamedTuple):
     depth: int
     padded: int
     span: int
+    together: int = 1
+    channels: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,7 @@ def sum_planes(problem: ConvProblem, planes: int, slices: int = 1) -> Sum:
     return Sum(problem, planes, shape, result, bias, vec, local_size, slices)
 
 
-def sum_weights(p: ConvProblem, planes: int, padded: int, span: int) -> Sum:
+def sum_weights(p: ConvProblem, planes: int, padded: int, span: int, together: int = 1) -> Sum:
     """Return the sum of planes [out_channels, taps, padded] into w.
 
     A caller may replace the strides of w.
@@ -172,8 +175,10 @@ def sum_weights(p: ConvProblem, planes: int, padded: int, span: int) -> Sum:
         planes: planes of fp32.
         padded: depths of a filter's tap in a plane, at least those that w has.
         span: depths that a work-group sums.
+        together: groups whose depths share a row of `padded`; filters have zeros but for their own.
     """
     taps = p.kernel_h * p.kernel_w
-    filters = Filters(taps, p.kernel_w, p.in_channels // p.groups, padded, span)
+    depth, channels = p.in_channels // p.groups, p.out_channels // p.groups
+    filters = Filters(taps, p.kernel_w, depth, padded, span, together, channels)
     shape, result = (1, p.out_channels, taps * padded), strided_weights(p)
     return Sum(p, planes, shape, result, local_size=WEIGHTS_ITEMS, filters=filters)

@@ -66,6 +66,9 @@ ${term_parameters}\
     const int first = (int)get_group_id(0) * ${filters.span}, filter = (int)get_group_id(1);
     const int some = min(${filters.depth} - first, ${filters.span});
     planes += offset_planes + (long)filter * ${columns} + first;
+% if filters.together > 1:
+    planes += filter / ${filters.channels} % ${filters.together} * ${filters.depth};
+% endif
     for (int i = (int)get_local_id(0); i < ${filters.taps * filters.span}; i += ${local_size}) {
         const int tap = i / ${filters.span}, d = i % ${filters.span};
         if (d < some) {

@@ -1,0 +1,143 @@
+"""Runs the sweep on both sides and says which classes, and which cases, are the slowest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from math import inf
+from multiprocessing import get_context
+from pathlib import Path
+
+from benchmarks.comparison import ours
+from benchmarks.comparison.run import peer_device
+from benchmarks.comparison.sides import Side
+from benchmarks.comparison.suite import LONGEST_S, Clock, Suite
+from benchmarks.peers import torch_peer
+from benchmarks.report import text
+from benchmarks.report.rows import Result, Row
+from benchmarks.tasks.sweep import KIND, Case, tasks
+from benchmarks.tasks.sweep_calls import call
+from benchmarks.timing import Prepare
+from oclgen.roofline import Roofs
+
+WORST = 20
+"""Rows that are printed by themselves."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `python -m benchmarks sweep --help` explains."""
+
+    device: str = "0"
+    seed: int = 0
+    cases: int = 300
+    case_seconds: float = 20.0
+    time_budget: float = inf
+    most_mib: int = 256
+    builders: int = 0
+    peer: str = "auto"
+    json: Path | None = None
+    note: str = ""
+
+
+def main(options: Options) -> None:
+    """Measure, and print means of classes and the worst rows.
+
+    Raises:
+        SideError: a side does not start.
+        ResultError: the file's rows are another device's.
+        ValueError: there are fewer cases than were asked for.
+    """
+    result = run(options)
+    print(f"\n{tables(result)}")
+
+
+def tables(result: Result) -> str:
+    """Return means of what classes have in common, means of classes, and the worst rows."""
+    rows = [row for row in result.rows if row.kind == KIND]
+    wider = [replace(row, groups=row.groups[1:]) for row in rows]
+    classes = sorted((replace(row, groups=row.groups[:1]) for row in rows), key=_class)
+    means = [text.means(replace(result, rows=tuple(each))) for each in (wider, classes)]
+    return "\n\n".join([*means, worst(result)])
+
+
+def _class(row: Row) -> tuple[str, ...]:
+    return row.groups
+
+
+def start(wishes: ours.Wishes) -> Prepare:
+    """Return our side with the torch device open, which is compiled at its very first use."""
+    ours.torch_device()
+    return ours.start(wishes)
+
+
+def run(options: Options) -> Result:
+    """Return what both sides made of the cases, with the file's other rows; raises as `main`."""
+    clock = Clock(options.time_budget, options.case_seconds)
+    with closing(Side("ours", start, ours.Wishes(options.device))) as our_side:
+        hello = our_side.prepare("hello", {}, LONGEST_S)
+        limits = hello["limits"]
+        made = list(tasks(options.seed, options.cases, limits, options.most_mib * 2.0**20))
+        if options.builders:
+            build([task.what["case"] for task in made], options.device, options.builders)
+        peer = peer_device(options.peer, limits)
+        with closing(Side("torch", torch_peer.start, peer)) as their_side:
+            peers = {"torch": their_side.prepare("hello", {}, LONGEST_S)["name"]}
+            roofs = Roofs(**hello["roofs"])
+            result = Result(hello["device"], hello["versions"], peers, roofs, options.note)
+            result = result.resumed(options.json) if options.json else result
+            print(f"{text.head(result)}\nDrawn by --seed {options.seed}.\n", flush=True)
+            return Suite(our_side, their_side, clock).run(made, result, options.json)
+
+
+def worst(result: Result, peer: str = "torch") -> str:
+    """Return the rows of least ratio as a Markdown table: key, what served, and its problems."""
+    rows = [row for row in result.rows if row.kind == KIND and row.ratio(peer)]
+    rows.sort(key=lambda row: row.ratio(peer) or inf)
+    lines = [f"| {peer} / ours | ours, ms | case | what served | tuned |", "|---" * 5 + "|"]
+    lines += [
+        f"| {row.ratio(peer):.3f} | {row.ours_ms:.4f} | {row.key} | {_served(row)} | "
+        f"{'yes' if row.is_tuned else 'no'} |"
+        for row in rows[:WORST]
+    ]
+    return "\n".join(lines)
+
+
+def _served(row: Row) -> str:
+    problems = " ".join(problem for problem, _ in json.loads(row.config)) if row.config else ""
+    return f"{row.variant} `{problems}`"
+
+
+def build(cases: Sequence[Case], device: str, processes: int) -> None:
+    """Make every call once, in processes that leave what they build in the driver's cache.
+
+    A call that fails here fails in the measured run, which reports it.
+
+    Args:
+        cases: whose calls are made.
+        device: index or part of the name.
+        processes: each makes an equal share of the calls.
+    """
+    context = get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        parts = [(cases[first::processes], device) for first in range(processes)]
+        list(pool.map(_build, parts))
+
+
+def _build(part: tuple[Sequence[Case], str]) -> None:
+    cases, device = part
+    import torch
+
+    import ocl_backend  # noqa: F401  (registers the device)
+    from oclgen.opencl.device import select
+
+    where = f"ocl:{select(device).index}"
+    for case in cases:
+        try:
+            call(case, where)()
+            torch.get_device_module("ocl").synchronize()
+        except (RuntimeError, ValueError, LookupError):
+            continue
