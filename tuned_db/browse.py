@@ -13,9 +13,10 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Connection, func, select
 
 from oclgen.limits import DeviceInfo
+from tuned_db.device_rows import DEVICE, KNOWN_PEAK
 from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import Record, RecordError
-from tuned_db.rows import DEVICE, KNOWN_PEAK, TRIALS, Query, record_of, winners
+from tuned_db.rows import TRIALS, Query, record_of, winners
 
 Item = TypeVar("Item")
 

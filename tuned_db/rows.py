@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -27,12 +27,12 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import aliased
 
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Measurement
 from oclgen.variant import Variant
+from tuned_db.device_rows import DEVICE, KNOWN_PEAK, inserted, is_device, row_id
 from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import LEAST_MS, Record, RecordError
 
@@ -41,16 +41,10 @@ Query = Select[*tuple[Any, ...]]
 _REASON_LIMIT = 2000
 """Characters of a failure's reason that are kept: a compiler's log can be megabytes."""
 VARIANT = ("family", "config")
-DEVICE = tuple(field.name for field in fields(DeviceInfo))
 RECORDED = tuple(name for name in MEASURED if name in Record.__dataclass_fields__)
 """The columns of a measurement that are fields of a record, too."""
 TRIALS = case((TuningRow.claimed > TuningRow.trials, TuningRow.claimed), else_=TuningRow.trials)
 """The variants that were tried for a tuning here or where a record came from."""
-KNOWN_PEAK = (
-    func.coalesce(DeviceRow.peak_gflops, DeviceRow.claimed_gflops).label("known_gflops"),
-    func.coalesce(DeviceRow.peak_gbytes, DeviceRow.claimed_gbytes).label("known_gbytes"),
-)
-"""A device's peak as it was measured here, else as records from elsewhere claim it."""
 RUNNERS_UP = 64
 """Most measurements of a problem that are read beside its winners."""
 _PLACE = (
@@ -61,11 +55,6 @@ _PLACE = (
     *KNOWN_PEAK,
     *(getattr(DeviceRow, name) for name in DEVICE),
 )
-
-
-def is_device(info: DeviceInfo) -> list[Any]:
-    """Return the conditions under which a device's row is this one."""
-    return [getattr(DeviceRow, name) == value for name, value in asdict(info).items()]
 
 
 def tuning_id(
@@ -80,30 +69,12 @@ def tuning_id(
         problem: its key.
         cache: "warm" or "cold".
     """
-    device = _row_id(connection, DeviceRow, asdict(info))
+    device = row_id(connection, DeviceRow, asdict(info))
     values = {"device_id": device, "generator": generator, "problem": problem, "cache": cache}
-    tuning = _row_id(connection, TuningRow, values, trials=0, claimed=0)
+    tuning = row_id(connection, TuningRow, values, trials=0, claimed=0)
     if connection.dialect.name != "sqlite":  # which has locked the file already
         connection.execute(select(TuningRow.id).filter_by(id=tuning).with_for_update())
     return tuning
-
-
-def _row_id(connection: Connection, table: Any, key: dict[str, Any], **more: Any) -> int:
-    """Return the id of the row with this unique key, inserted if it is not there."""
-    asked = select(table.id).filter_by(**key)
-    found = connection.execute(asked).scalar()
-    if found is None:
-        try:
-            with connection.begin_nested():
-                return _inserted(connection, insert(table).values(**key, **more))
-        except IntegrityError:  # another writer was faster
-            found = connection.execute(asked).scalar_one()
-    return int(found)
-
-
-def _inserted(connection: Connection, statement: Any) -> int:
-    result: Any = connection.execute(statement)
-    return int(result.inserted_primary_key[0])
 
 
 def columns_of(
@@ -186,44 +157,6 @@ def raise_count(connection: Connection, tuning: int, **counts: int) -> None:
         connection.execute(update(TuningRow).where(*where).values({name: count}))
 
 
-def raise_peak(
-    connection: Connection,
-    info: DeviceInfo,
-    gflops: float | None,
-    gbytes: float | None,
-    *,
-    claimed: bool = False,
-) -> None:
-    """Keep what a device reaches at most, where less was known.
-
-    Args:
-        connection: in a transaction that writes.
-        info: the device, whose row is made if there is none.
-        gflops: billions of fp32 operations a second; None: not known.
-        gbytes: 1e9 bytes a second that are copied; None: not known.
-        claimed: said by somewhere else, not measured here.
-    """
-    _row_id(connection, DeviceRow, asdict(info))
-    kind = "claimed" if claimed else "peak"
-    for name, value in ((f"{kind}_gflops", gflops), (f"{kind}_gbytes", gbytes)):
-        if value is not None:
-            known = getattr(DeviceRow, name)
-            lower = update(DeviceRow).where(*is_device(info), known.is_(None) | (known < value))
-            connection.execute(lower.values({name: value}))
-
-
-def set_limits(connection: Connection, info: DeviceInfo, limits: dict[str, Any]) -> None:
-    """Keep what a device allows, in place of what was known.
-
-    Args:
-        connection: in a transaction that writes.
-        info: the device, whose row is made if there is none.
-        limits: `Limits.to_json()`.
-    """
-    _row_id(connection, DeviceRow, asdict(info))
-    connection.execute(update(DeviceRow).where(*is_device(info)).values(limits=limits))
-
-
 def add_here(connection: Connection, tuning: int, row: dict[str, Any]) -> int:
     """Insert what was measured here, count a variant that is new as a trial; return its id.
 
@@ -234,7 +167,7 @@ def add_here(connection: Connection, tuning: int, row: dict[str, Any]) -> int:
     """
     if not _is_known(connection, tuning, row | {"origin": ""}, *VARIANT, "origin"):
         set_tuning(connection, tuning, trials=TuningRow.trials + 1)
-    return _inserted(connection, insert(MeasurementRow).values(tuning_id=tuning, **row))
+    return inserted(connection, insert(MeasurementRow).values(tuning_id=tuning, **row))
 
 
 def winner_is_claim(connection: Connection, tuning: int) -> bool:
@@ -344,7 +277,7 @@ def take(
     settled = row["origin"] and _is_known(
         connection, tuning, row | {"origin": ""}, *VARIANT, "origin"
     )
-    key = _inserted(connection, insert(MeasurementRow).values(tuning_id=tuning, **row))
+    key = inserted(connection, insert(MeasurementRow).values(tuning_id=tuning, **row))
     if settled or not competes or row["ms"] is None:
         return False
     return challenge(connection, tuning, key)

@@ -21,7 +21,7 @@ from oclgen.limits import DeviceInfo, Limits
 from oclgen.measurement import PACE, Cache, Measurement
 from oclgen.problem import Problem
 from oclgen.variant import Variant
-from tuned_db import rows
+from tuned_db import device_rows, rows
 from tuned_db.database import ENVIRONMENT, Database, locate, open_database
 from tuned_db.digests import digest_of, is_of_today
 from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
@@ -113,7 +113,7 @@ class Store:
     def unsettled(self, info: DeviceInfo) -> list[Record]:
         """Return the claims about `info` whose variant was not measured here."""
         asked = rows.successes().where(MeasurementRow.origin != "", ~rows.settled())
-        return self._sorted(asked.where(*rows.is_device(info)))
+        return self._sorted(asked.where(*device_rows.is_device(info)))
 
     def history(self) -> list[Record]:
         """Return every measurement that went well as a record, in the order of `all_winners`."""
@@ -214,18 +214,18 @@ class DeviceStore:
         The best that is known stays: what else a machine does only lowers what is measured.
         """
         with self._database.writing() as connection:
-            rows.raise_peak(connection, self._info, gflops, gbytes)
+            device_rows.raise_peak(connection, self._info, gflops, gbytes)
 
     def note_limits(self, limits: Limits) -> None:
         """Keep what the device allows, which its measurements are explained by."""
         with self._database.writing() as connection:
-            rows.set_limits(connection, self._info, limits.to_json())
+            device_rows.set_limits(connection, self._info, limits.to_json())
 
     def peak(self) -> tuple[float, float] | None:
         """Return the best GFLOP/s and GB/s that were measured here, None if nothing was."""
         asked = select(DeviceRow.peak_gflops, DeviceRow.peak_gbytes)
         with self._database.reading() as connection:
-            found = connection.execute(asked.where(*rows.is_device(self._info))).first()
+            found = connection.execute(asked.where(*device_rows.is_device(self._info))).first()
         if found is None or found.peak_gflops is None or found.peak_gbytes is None:
             return None
         return found.peak_gflops, found.peak_gbytes
@@ -298,7 +298,7 @@ class DeviceStore:
 
     def _about(self, asked: rows.Query, problem: Problem) -> rows.Query:
         """Narrow `asked` to this device and `problem`, whichever generator wrote it."""
-        return asked.where(TuningRow.problem == problem.key(), *rows.is_device(self._info))
+        return asked.where(TuningRow.problem == problem.key(), *device_rows.is_device(self._info))
 
 
 class _Trial(NamedTuple):
@@ -319,6 +319,6 @@ def _merge(connection: Connection, record: Record, origin: str) -> bool:
     key = (record.device, record.generator, record.problem, record.cache)
     tuning = rows.tuning_id(connection, *key)
     if record.peak is not None:
-        rows.raise_peak(connection, record.device, *record.peak, claimed=bool(origin))
+        device_rows.raise_peak(connection, record.device, *record.peak, claimed=bool(origin))
     rows.raise_count(connection, tuning, **{"claimed" if origin else "trials": record.trials})
     return bool(rows.take(connection, tuning, rows.columns_of_record(record, origin)))

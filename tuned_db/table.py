@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import select
 
 from oclgen.limits import DeviceInfo, Limits
-from tuned_db import rows
+from tuned_db import device_rows, rows
 from tuned_db.digests import is_of_today
 from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import json_object
@@ -131,7 +131,7 @@ def of_store(store: Store) -> Iterator[tuple[Head, list[Row]]]:
         measured[one.device_id].append(row)
     for device in devices:
         if None not in (device.limits, device.peak_gflops, device.peak_gbytes):
-            info = DeviceInfo(**{name: getattr(device, name) for name in rows.DEVICE})
+            info = DeviceInfo(**{name: getattr(device, name) for name in device_rows.DEVICE})
             limits = Limits.from_json(device.limits)
             head = Head(info, limits, device.peak_gflops, device.peak_gbytes)
             if measured[device.id]:

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, exists, false, func, or_, select, update
 
 from oclgen.limits import DeviceInfo
-from tuned_db import rows
+from tuned_db import device_rows, rows
 from tuned_db.digests import is_of_today
 from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, TuningRow
 from tuned_db.store import Store
@@ -91,10 +91,10 @@ def _take(
     """
     tuning = rows.tuning_id(connection, *key)
     first = copies[0]
-    rows.raise_peak(connection, first.info, *first.peak, claimed=not trusted)
-    rows.raise_peak(connection, first.info, *first.claimed_peak, claimed=True)
+    device_rows.raise_peak(connection, first.info, *first.peak, claimed=not trusted)
+    device_rows.raise_peak(connection, first.info, *first.claimed_peak, claimed=True)
     if first.limits is not None:
-        rows.set_limits(connection, first.info, first.limits)
+        device_rows.set_limits(connection, first.info, first.limits)
     won = []
     for one in copies:
         if not one.row["origin"] and not trusted:
@@ -118,7 +118,7 @@ def _batches(source: Store) -> Iterator[list[_Copy]]:
             *(getattr(TuningRow, name) for name in _TUNING),
             *(DeviceRow.peak_gflops, DeviceRow.peak_gbytes),
             *(DeviceRow.claimed_gflops, DeviceRow.claimed_gbytes, DeviceRow.limits),
-            *(getattr(DeviceRow, name) for name in rows.DEVICE),
+            *(getattr(DeviceRow, name) for name in device_rows.DEVICE),
         )
         .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
         .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
@@ -137,7 +137,7 @@ def _batches(source: Store) -> Iterator[list[_Copy]]:
 
 def _copy(values: dict[str, Any]) -> _Copy:
     return _Copy(
-        DeviceInfo(**{name: values[name] for name in rows.DEVICE}),
+        DeviceInfo(**{name: values[name] for name in device_rows.DEVICE}),
         (values["peak_gflops"], values["peak_gbytes"]),
         (values["claimed_gflops"], values["claimed_gbytes"]),
         values["limits"],

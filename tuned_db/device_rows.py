@@ -1,0 +1,84 @@
+"""Statements on the rows of devices: which one it is, and what is known of it.
+
+As in `tuned_db.rows`, nothing here opens, begins or commits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from oclgen.limits import DeviceInfo
+from tuned_db.models import DeviceRow
+
+DEVICE = tuple(field.name for field in fields(DeviceInfo))
+KNOWN_PEAK = (
+    func.coalesce(DeviceRow.peak_gflops, DeviceRow.claimed_gflops).label("known_gflops"),
+    func.coalesce(DeviceRow.peak_gbytes, DeviceRow.claimed_gbytes).label("known_gbytes"),
+)
+"""A device's peak as it was measured here, else as records from elsewhere claim it."""
+
+
+def is_device(info: DeviceInfo) -> list[Any]:
+    """Return the conditions under which a device's row is this one."""
+    return [getattr(DeviceRow, name) == value for name, value in asdict(info).items()]
+
+
+def row_id(connection: Connection, table: Any, key: dict[str, Any], **more: Any) -> int:
+    """Return the id of the row with this unique key, inserted if it is not there."""
+    asked = select(table.id).filter_by(**key)
+    found = connection.execute(asked).scalar()
+    if found is None:
+        try:
+            with connection.begin_nested():
+                return inserted(connection, insert(table).values(**key, **more))
+        except IntegrityError:  # another writer was faster
+            found = connection.execute(asked).scalar_one()
+    return int(found)
+
+
+def inserted(connection: Connection, statement: Any) -> int:
+    """Insert a row and return its id."""
+    result: Any = connection.execute(statement)
+    return int(result.inserted_primary_key[0])
+
+
+def raise_peak(
+    connection: Connection,
+    info: DeviceInfo,
+    gflops: float | None,
+    gbytes: float | None,
+    *,
+    claimed: bool = False,
+) -> None:
+    """Keep what a device reaches at most, where less was known.
+
+    Args:
+        connection: in a transaction that writes.
+        info: the device, whose row is made if there is none.
+        gflops: billions of fp32 operations a second; None: not known.
+        gbytes: 1e9 bytes a second that are copied; None: not known.
+        claimed: said by somewhere else, not measured here.
+    """
+    row_id(connection, DeviceRow, asdict(info))
+    kind = "claimed" if claimed else "peak"
+    for name, value in ((f"{kind}_gflops", gflops), (f"{kind}_gbytes", gbytes)):
+        if value is not None:
+            known = getattr(DeviceRow, name)
+            lower = update(DeviceRow).where(*is_device(info), known.is_(None) | (known < value))
+            connection.execute(lower.values({name: value}))
+
+
+def set_limits(connection: Connection, info: DeviceInfo, limits: dict[str, Any]) -> None:
+    """Keep what a device allows, in place of what was known.
+
+    Args:
+        connection: in a transaction that writes.
+        info: the device, whose row is made if there is none.
+        limits: `Limits.to_json()`.
+    """
+    row_id(connection, DeviceRow, asdict(info))
+    connection.execute(update(DeviceRow).where(*is_device(info)).values(limits=limits))
