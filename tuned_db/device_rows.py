@@ -28,7 +28,14 @@ def is_device(info: DeviceInfo) -> list[Any]:
 
 
 def row_id(connection: Connection, table: Any, key: dict[str, Any], **more: Any) -> int:
-    """Return the id of the row with this unique key, inserted if it is not there."""
+    """Return the id of the row with this unique key, inserted if it is not there.
+
+    Args:
+        connection: in a transaction that writes.
+        table: of `tuned_db.models`.
+        key: the columns that no two rows share.
+        more: columns of a row that is inserted.
+    """
     asked = select(table.id).filter_by(**key)
     found = connection.execute(asked).scalar()
     if found is None:
