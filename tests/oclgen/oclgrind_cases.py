@@ -90,6 +90,13 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
             ConvProblem(1, 8, 4, 3, 9, 3, 2, dtype="bf16", direction="bwd_weights", layout="nhwc"),
             CONV_MMA,
         ),
+        (ConvProblem(1, 80, 3, 3, 48, 2, 1, groups=2, dtype="bf16", layout="nhwc"), CONV_MMA),
+        (
+            ConvProblem(
+                1, 6, 4, 3, 9, 3, 2, groups=3, dtype="bf16", direction="bwd_weights", layout="nhwc"
+            ),
+            CONV_MMA,
+        ),
     ),
 }
 """Problems and configs that a family is asked beside, or of matrix units instead of, the others."""
