@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from math import inf
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -127,11 +128,12 @@ class Before:
         """
         reload_tuned()
         now, store = chooser(self.device), session.store.of(session.device.info)
-        saved, missing = 0.0, 0
+        saved, changed, missing = 0.0, 0, 0
         for problem, calls in self.calls.items():
             pair = [one.choose(problem).variant for one in (self.chooser, now)]
             if pair[0] == pair[1]:
                 continue
+            changed += 1
             known = store.measured(problem)
             times = [known[one] for one in pair if one in known]
             try:
@@ -142,7 +144,7 @@ class Before:
                 saved += calls * (before - after)
             else:
                 missing += 1
-        return Saved(saved, missing)
+        return Saved(saved, changed, missing)
 
     def compare(self, saved: Saved) -> str:
         """Time the network in turns, by what served and by what serves; return both gains.
@@ -150,31 +152,51 @@ class Before:
         Args:
             saved: the milliseconds of a run that its problems' times promise.
         """
+        if not saved.changed:
+            return "the network's problems are served by what served them before: nothing is gained"
+        turns = self._turns()
+        before, after = ([turn[side] for turn in turns] for side in (0, 1))
+        gains = [turn[0] / turn[1] for turn in turns]
+        return (
+            f"the network's run: {_spread(before)} ms before, {_spread(after)} ms after, in "
+            f"{TURNS} turns: {_spread(gains)} times as fast; its problems' times predicted "
+            f"{saved.gain(median(before)):.2f} times{saved.untold}"
+        )
+
+    def _turns(self) -> list[tuple[float, float]]:
+        """Return the milliseconds by what served and by what serves, in pairs.
+
+        Every second pair is taken the other way around, since load and clocks drift.
+        """
         network = self.network.to(f"ocl:{self.device}")
         reload_tuned()
         sides = (self.chooser, chooser(self.device))
-        turns: tuple[list[float], list[float]] = ([], [])
-        for _ in range(TURNS):
-            for side, samples in zip(sides, turns, strict=True):
+        turns = []
+        for turn in range(TURNS):
+            times = {}
+            for side in sides if turn % 2 == 0 else reversed(sides):
                 choose_by(self.device, side)
-                samples.append(network.milliseconds())
+                times[side] = network.milliseconds()
+            turns.append((times[sides[0]], times[sides[1]]))
         reload_tuned()
-        before, after = map(min, turns)  # what else a machine does only adds to a time
-        predicted = before - saved.ms
-        told = f"{before / predicted:.2f}" if predicted > 0 else "any"
-        return (
-            f"the network's run: {_spread(turns[0])} before, {_spread(turns[1])} after, in "
-            f"{TURNS} turns: {before / after:.2f} times as fast; its problems' times "
-            f"predicted {told} times{saved.untold}"
-        )
+        return turns
 
 
 @dataclass(frozen=True)
 class Saved:
-    """The milliseconds of a run that are saved, without those of `missing` problems."""
+    """The milliseconds of a run that are saved.
+
+    `changed` problems are served by another variant than before; those of `missing` ones are left
+    out.
+    """
 
     ms: float
-    missing: int
+    changed: int
+    missing: int = 0
+
+    def gain(self, before: float) -> float:
+        """Return how many times as fast a run is that took `before` milliseconds."""
+        return before / (before - self.ms) if self.ms < before else inf
 
     @property
     def untold(self) -> str:
@@ -183,7 +205,7 @@ class Saved:
 
 
 def _spread(samples: Sequence[float]) -> str:
-    return f"{min(samples):.4g} ms (to {max(samples):.4g})"
+    return f"{median(samples):.4g} ({min(samples):.4g} to {max(samples):.4g})"
 
 
 def load(spec: str, batch: int, shape: Sequence[int], dtype: str, train: bool) -> Network:

@@ -30,7 +30,7 @@ import torch
 
 from ocl_backend import tuning
 from ocl_backend.dispatch import tuned
-from ocl_backend.tuning import State, number
+from ocl_backend.tuning import State
 from oclgen import recording
 from oclgen.opencl.device import devices
 from oclgen.problem import Problem
@@ -368,5 +368,5 @@ def _write_at_exit() -> None:
 
 
 _apply()
-if number("BACKGROUND", 0):
+if _state.background:
     background_enable()

@@ -81,6 +81,7 @@ class State:
     enabled: bool
     tuning: bool
     recording: bool
+    background: bool
     filename: str
     limits: Limits
     untuned: dict[int, Counter[Problem]]
@@ -93,6 +94,7 @@ class State:
             bool(number("ENABLED", 0)),
             bool(number("TUNING", 1)),
             bool(number("RECORD_UNTUNED", 0)),
+            bool(number("BACKGROUND", 0)),
             os.environ.get(PREFIX + "UNTUNED_FILENAME", "oclgen_untuned%d.jsonl"),
             Limits(
                 number("MAX_TUNING_DURATION_MS", 30_000),

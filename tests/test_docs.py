@@ -18,7 +18,7 @@ TUNABLE = "OCLGEN_TUNABLE_"
 _READ = re.compile(
     r'(?:environ(?:\.get|\.setdefault)?|getenv)[(\[]\s*"([A-Z_]+)"|"(OCLGEN_[A-Z_]+)"'
 )
-_TUNABLE = re.compile(r'(?:_number\(|PREFIX \+ )"([A-Z_]+)"')
+_TUNABLE = re.compile(r'(?:number\(|PREFIX \+ )"([A-Z_]+)"')
 
 
 def variables() -> Iterator[str]:

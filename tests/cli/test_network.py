@@ -17,14 +17,14 @@ from oclgen.families.gemm import gemm_register
 from oclgen.problem import GemmProblem, Problem
 from oclgen.variant import Variant
 from oclgen_cli import network as module
-from oclgen_cli.network import TURNS, Before, Saved
+from oclgen_cli.network import Before, Saved
 from search_spaces.progress import OutOfTimeError
 
 TUNED, NEIGHBOUR, LATE, FAILED, SAME = (GemmProblem(size, 8, 8) for size in range(1, 6))
 OLD, NEW = (Variant(gemm_register.NAME, size) for size in ("old", "new"))
 
 
-@dataclass
+@dataclass(frozen=True)
 class Choices:
     """A chooser that serves all problems but one by the same variant."""
 
@@ -69,31 +69,38 @@ def before(monkeypatch: pytest.MonkeyPatch) -> Before:
 def test_what_served_counts_wherever_it_came_from(before: Before) -> None:
     """A default, too, and a problem that was not tuned but is served by a neighbour's record."""
     session: Any = Session()
-    assert before.saved(session) == Saved(2 * 3.0 + 5 * 1.0, missing=2)
+    assert before.saved(session) == Saved(2 * 3.0 + 5 * 1.0, changed=4, missing=2)
     assert session.compared == [NEIGHBOUR, LATE]
 
 
-def test_both_sides_run_in_turns_and_the_least_times_count(
-    before: Before, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_sides_run_in_turns(before: Before, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Variant] = []
 
     class Network:
-        """Twice as fast by the new variant, on a machine where load comes and goes."""
+        """Twice as fast by the new variant, on a machine that gets slower, and once very slow."""
 
         def to(self, _: str) -> Network:
             return self
 
         def milliseconds(self) -> float:
-            load = 3.0 if len(served) in (1, 2, 7) else 1.0
+            load = 5.0 if len(served) == 3 else 1 + len(served) / 100
             return load * (20.0 if served[-1] == OLD else 10.0)
 
     monkeypatch.setattr(module, "choose_by", lambda _, side: served.append(side.variant))
-    said = Before(Network(), before.calls, 0, before.chooser).compare(  # type: ignore[arg-type]
-        Saved(8.0, missing=1)
-    )
-    assert served == [OLD, NEW] * TURNS
+    network: Any = Network()
+    said = Before(network, before.calls, 0, before.chooser).compare(Saved(10.5, changed=2))
+    assert served == [OLD, NEW, NEW, OLD, OLD, NEW, NEW, OLD, OLD, NEW]
     assert said == (
-        "the network's run: 20 ms (to 60) before, 10 ms (to 30) after, in 5 turns: 2.00 times as "
-        "fast; its problems' times predicted 1.67 times, 1 that time did not reach left out"
+        "the network's run: 21 (20.2 to 21.8) ms before, 10.7 (10.2 to 50) ms after, in 5 turns: "
+        "1.981 (0.416 to 2.019) times as fast; its problems' times predicted 2.00 times"
     )
+
+
+def test_nothing_is_timed_where_nothing_changed(before: Before) -> None:
+    assert "nothing is gained" in before.compare(Saved(0.0, changed=0))
+
+
+def test_a_prediction_tells_what_it_leaves_out() -> None:
+    assert Saved(5.0, changed=3, missing=2).gain(10.0) == 2.0
+    assert Saved(11.0, changed=1).gain(10.0) == inf
+    assert Saved(5.0, 3, 2).untold == ", 2 that time did not reach left out"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from math import inf, log2
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -13,80 +12,27 @@ import pytest
 
 from oclgen.families.gemm import gemm_register, gemm_staged
 from oclgen.keys import parse_conv, parse_gemm
-from oclgen.limits import DeviceInfo, Limits
+from oclgen.limits import DeviceInfo
 from oclgen.measurement import Measurement
-from oclgen.problem import GemmProblem, Problem
 from oclgen.variant import Variant
 from search_spaces import space
-from search_spaces.progress import Budget, OutOfTimeError, Progress, Results, shortage
-from search_spaces.tune import Tuner, tune
-from tests.search_spaces.synthetic import Clock, Memory
+from search_spaces.progress import Budget, OutOfTimeError, Progress, shortage
+from search_spaces.tune import tune
+from tests.search_spaces.lab import (
+    OTHER,
+    PROBLEM,
+    REGISTER,
+    STAGED,
+    Lab,
+    fake_ms,
+    only_these,
+    tuner,
+    vars_of,
+)
+from tests.search_spaces.synthetic import Memory
 from tuned_db import open_store
 
-GPU = Limits("gpu", 47 * 1024, 1024, (1024, 1024, 64), 2**34, 2**36, 132, 1)
-PROBLEM = parse_gemm("512x512x512")
-OTHER = parse_gemm("64x1000x2048:nt")
-REGISTER, STAGED = gemm_register.NAME, gemm_staged.NAME
-
-
-def fake_ms(variant: Variant) -> float:
-    """The register family has its optimum at 4 x 8 and is twice as slow as the staged one."""
-    config = variant.config
-    if variant.family == REGISTER:
-        return 2 + abs(log2(config.item_m / 4)) + abs(log2(config.item_n / 8))
-    return 1 + abs(log2(config.tile_m / 64)) + abs(log2(config.tile_n / 64))
-
-
-@dataclass
-class Lab:
-    """A measure that takes a second of a clock that only it moves, and remembers its calls."""
-
-    clock: Clock = field(default_factory=Clock)
-    calls: list[tuple[Problem, Variant, float]] = field(default_factory=list)
-    spell: dict[int, Exception | BaseException | Measurement] = field(default_factory=dict)
-    """What happens at the call of that number instead."""
-
-    def measure(self, problem: Problem, variant: Variant, best_ms: float) -> Measurement:
-        self.calls.append((problem, variant, best_ms))
-        self.clock.now += 1
-        event = self.spell.get(len(self.calls))
-        if isinstance(event, BaseException):
-            raise event
-        return event or Measurement((fake_ms(variant),), error=1e-7)
-
-    def variants(self, problem: Problem = PROBLEM) -> list[Variant]:
-        return [variant for asked, variant, _ in self.calls if asked == problem]
-
-
-@pytest.fixture(autouse=True)
-def two_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let two families serve, whatever others there are by now, with some hundred configs."""
-    serving = (gemm_register, gemm_staged)
-    monkeypatch.setattr("search_spaces.tune.families_for", lambda problem: serving)
-    tiles, flags = (16, 32, 64, 128), (False, True)
-    few = {"tile_m": tiles, "tile_n": tiles, "tile_k": (8, 16, 32), "double_buffer": flags}
-    few |= {"vec_m": (2, 4), "vec_n": (2, 4), "local_m": (8, 16), "local_n": (8, 16)}
-    monkeypatch.setitem(space.SPACES, STAGED, lambda p, li: few)
-
-
-def only_these(monkeypatch: pytest.MonkeyPatch, values: Mapping[str, tuple[int, ...]]) -> None:
-    """Let `gemm_register` have these values, and no guess but its `DEFAULT`."""
-    monkeypatch.setitem(space.SPACES, REGISTER, lambda p, li: values)
-    monkeypatch.setattr(gemm_register, "guesses", lambda p, li: [])
-
-
-@pytest.fixture
-def lab() -> Lab:
-    return Lab()
-
-
-@pytest.fixture
-def memory() -> Memory:
-    return Memory()
-
-
-def tuner(lab: Lab, memory: Results, budget: Budget, **more: Any) -> Tuner:
-    return Tuner(GPU, lab.measure, memory, budget, clock=lab.clock, **more)
+pytestmark = pytest.mark.usefixtures("two_families")
 
 
 def test_the_budget_is_spent_on_distinct_variants_and_the_best_wins(
@@ -187,79 +133,6 @@ def test_two_starts_from_outside_of_the_space_are_tried_behind_the_first_seed(
     assert lab.variants()[:4] == [starts[0], first, starts[1], starts[2]]
     tune(replace(only, budget=Budget(100)), [PROBLEM])
     assert {one.config.item_m for one in lab.variants()} == {1, 2, 3, 4, 5, 8}
-
-
-def test_what_serves_now_is_tried_first_wherever_it_lies(
-    lab: Lab, memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its time says what the tuning gains."""
-    only_these(monkeypatch, {"item_m": (1, 2, 4, 8)})
-    default = gemm_register.DEFAULT
-    starts = [Variant(REGISTER, replace(default, item_m=m)) for m in (3, 5, 6)]
-    tune(tuner(lab, memory, Budget(6), starts=lambda _: starts), [PROBLEM])
-    assert lab.variants()[0] == starts[0]
-    mine = [one for one in lab.variants()[:6] if one.family == REGISTER]
-    assert mine[:3] == [starts[0], Variant(REGISTER, default), starts[1]]
-    assert starts[2] not in lab.variants()
-
-
-def test_on_a_processor_a_family_that_stages_in_local_memory_comes_last(
-    lab: Lab, memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "search_spaces.tune.families_for", lambda problem: (gemm_staged, gemm_register)
-    )
-    for limits, first in ((replace(GPU, kind="cpu"), REGISTER), (GPU, STAGED)):
-        other = Lab()
-        tune(Tuner(limits, other.measure, Memory(), Budget(2), clock=other.clock), [PROBLEM])
-        assert other.variants()[0].family == first
-
-
-@dataclass
-class Slower(Lab):
-    """A machine with other work: everything takes `factor` times as long."""
-
-    factor: float = 1.0
-
-    def measure(self, problem: Problem, variant: Variant, best_ms: float) -> Measurement:
-        measurement = super().measure(problem, variant, best_ms)
-        return replace(measurement, samples=tuple(self.factor * ms for ms in measurement.samples))
-
-
-def test_a_resumed_tuning_compares_no_times_of_different_load(memory: Memory) -> None:
-    """What the second run finds is better, and the third one knows it, though it took longer."""
-    lab = Slower()
-    for trials, factor in ((12, 1.0), (40, 1.5), (41, 3.0)):
-        lab.factor, begun = factor, len(lab.calls)
-        before = memory.winners.get(PROBLEM)
-        (result,) = tune(tuner(lab, memory, Budget(trials)), [PROBLEM])
-        if before:
-            assert lab.calls[begun][1] == before[0]
-    assert result.best is not None
-    tried = {variant for _, variant, _ in memory.asked}
-    assert fake_ms(result.best.variant) == min(map(fake_ms, tried))
-    known = memory.measured(PROBLEM)
-    assert all(ms == pytest.approx(fake_ms(variant)) for variant, ms in known.items())
-
-
-def test_one_tuning_serves_all_epilogues(
-    lab: Lab, memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The others' variants are those that the first one's search found best."""
-    one, two = GemmProblem(512, 512, 512), GemmProblem(512, 512, 512, bias="n", activation="relu")
-    first, other, second = tune(tuner(lab, memory, Budget(30)), [one, OTHER, two])
-    assert (first.trials, second.trials) == (30, 2)
-    assert second.status == "tuned"
-    assert first.best is not None
-    assert second.best is not None
-    assert second.best.variant == first.best.variant
-    assert other.trials == 30
-    again = tune(tuner(lab, memory, Budget(30)), [one, two])
-    assert [result.status for result in again] == ["already done"] * 2
-
-
-def vars_of(config: Any) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in config.__dataclass_fields__}
 
 
 def test_failures_are_outcomes(lab: Lab, memory: Memory) -> None:
@@ -397,58 +270,6 @@ def test_progress_is_told_after_every_trial(lab: Lab, memory: Memory) -> None:
     assert told[11].best.ms == min(map(fake_ms, lab.variants(PROBLEM)[1:12]))
     assert told[11].outcomes == {"compile": 1, "none": 11}
     assert told[0].seconds_left > told[11].seconds_left > 0
-
-
-class Drifting(Lab):
-    """A machine on which everything gets slower with time, and one variant was lucky once."""
-
-    def measure(self, problem: Problem, variant: Variant, best_ms: float) -> Measurement:
-        measurement = super().measure(problem, variant, best_ms)
-        lucky = 0.93 if len(self.calls) == 4 else 1.0
-        ms = measurement.ms * lucky * (1 + 0.001 * len(self.calls))
-        return Measurement((ms,), error=1e-7)
-
-
-def test_the_winner_is_decided_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab, memory = Drifting(), Memory()
-    monkeypatch.setattr(f"{__name__}.fake_ms", lambda one: 1.0 + 0.01 * one.config.item_m)
-    values = {"item_m": (1, 2, 4, 8)}
-    only_these(monkeypatch, values)
-    seeds = [
-        Variant(REGISTER, gemm_register.Config(**{**vars_of(gemm_register.DEFAULT), "item_m": m}))
-        for m in (1, 2, 4, 8)
-    ]
-    only = tuner(lab, memory, Budget(4), families=frozenset({REGISTER}), starts=lambda _: seeds)
-    (result,) = tune(only, [PROBLEM])
-    assert memory.asked[-1][2].ms == min(one[2].ms for one in memory.asked)  # the lucky one
-    (promoted,) = memory.promoted
-    assert promoted[0].config.item_m == 1
-    assert len(promoted[1].samples) == 3
-    assert result.best is not None
-    assert result.best.variant.config.item_m == 1
-
-
-def test_an_incumbent_that_is_still_faster_keeps_its_place(lab: Lab, memory: Memory) -> None:
-    best = gemm_register.Config(**{**vars_of(gemm_register.DEFAULT), "item_m": 4, "item_n": 8})
-    assert best.why_not(PROBLEM, GPU) is None
-    memory.winners[PROBLEM] = (Variant(REGISTER, best), 1.9)
-    (result,) = tune(tuner(lab, memory, Budget(3), families=frozenset({REGISTER})), [PROBLEM])
-    assert Variant(REGISTER, best) in lab.variants()[3:]
-    assert result.best is not None
-    assert result.best.variant.config == best
-
-
-def test_a_variant_that_fails_when_it_is_measured_again_cannot_win(
-    lab: Lab, memory: Memory
-) -> None:
-    tune(tuner(lab, memory, Budget(60)), [PROBLEM])
-    again = len(lab.calls) - 60
-    assert again >= 2
-    other = Lab(spell={61: Measurement(invalidity="runtime", reason="lost the device")})
-    fresh = Memory()
-    tune(tuner(other, fresh, Budget(60)), [PROBLEM])
-    failed = other.variants()[60]
-    assert fresh.promoted[0][0] != failed
 
 
 def test_the_database_serves_as_results(tmp_path: Path, lab: Lab) -> None:
