@@ -1,8 +1,8 @@
-"""Devices as if nobody knew them: what a user of another vendor's GPU meets, on any machine.
+"""Devices without records and without instructions of their own, on any machine.
 
-With `OCLGEN_UNKNOWN=1` no device has instructions beyond OpenCL C, and no records come with the
-package; processes that measure inherit it. What is tuned then goes into the user's database as
-ever: give it one of its own.
+That is what a user of another vendor's GPU meets. With `OCLGEN_UNKNOWN=1` no device has
+instructions beyond OpenCL C, and no records come with the package; processes that measure inherit
+it. What is tuned then goes into the user's database as ever: give it one of its own.
 """
 
 from __future__ import annotations

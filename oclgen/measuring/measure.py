@@ -48,8 +48,8 @@ class Bench:
     Of a problem too large for a float64 reference in seconds an excerpt is compared (see
     `oclgen.measuring.excerpt`), drawn anew by `seed`; that every element was written is checked
     always, and so is that nothing was written beside the buffers. `cache` says what time is
-    measured. Every launch of a variant is made within a context that `leave()` returns: whoever
-    else uses the device may make it wait there.
+    measured. Every launch of a variant is made within a context that `leave()` returns: a program
+    that uses the device, too, may make it wait there.
     """
 
     def __init__(
