@@ -278,6 +278,20 @@ def training_memory(steps: tuple[str, ...], device: str) -> None:
     run(steps, device)
 
 
+@main.command()
+@click.option("--steps", type=click.IntRange(51), default=2000, show_default=True)
+@click.option("--seed", default=0, show_default=True, help="Draws sizes, weights and batches.")
+@click.option("--only", type=Names(("mlp", "cnn", "transformer")),
+              default="mlp,cnn,transformer", show_default=True)  # fmt: skip
+@click.option("--device", default="ocl:0", show_default=True)
+@click.option("--json", type=PATH, help="Keep the rows here.")
+def varying(steps: int, seed: int, only: tuple[str, ...], device: str, json: Path | None) -> None:
+    """Train on batches and sequences of varying sizes: programs built, memory, time of a step."""
+    from benchmarks.costs.varying import main as run
+
+    run(device, only, steps, seed, json)
+
+
 EMPTY_DB = "An empty database; without it a SQLite file that is thrown away."
 
 

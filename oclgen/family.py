@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from oclgen.limits import Limits, broken
 from oclgen.parameters import out_of_range
@@ -48,6 +48,8 @@ class BaseConfig:
     """
 
     __slots__ = ()
+    FREE: ClassVar[frozenset[str]] = frozenset()
+    """The sizes that the family's kernels can take as arguments."""
 
     def conflict(self, problem: Any, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -76,7 +78,17 @@ class BaseConfig:
         Raises:
             Exception: whatever a rule raises.
         """
-        return self.conflict(problem, limits) or broken(self.needs(problem), limits)
+        return (
+            (self.bound_sizes(problem) if problem.free else None)
+            or self.conflict(problem, limits)
+            or broken(self.needs(problem), limits)
+        )
+
+    def bound_sizes(self, problem: Any) -> str | None:
+        """Say which sizes are free that the family writes into its texts, or None."""
+        if bound := problem.free - self.FREE:
+            return f"its kernels are written for one {' and '.join(sorted(bound))}, which are free"
+        return None
 
 
 class Family(Protocol):

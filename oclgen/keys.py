@@ -25,12 +25,12 @@ _PAIR = r"(\d{1,10}),(\d{1,10})"
 _GEMM_KEY = re.compile(
     rf"gemm:(?P<m>{_SIZE})x(?P<n>{_SIZE})x(?P<k>{_SIZE}):(?P<dtype>\w+):(?P<trans>[nt]{{2}})"
     rf":b(?P<batch>{_SIZE}):(?P<shared>-|a?b?):(?P<bias>-|m|n):(?P<activation>\w+)"
-    r"(?P<residual>:residual)?"
+    r"(?P<residual>:residual)?(?::any_(?P<free>[a-z_]+))?"
 )
 _CONV_KEY = re.compile(
     rf"conv:(?P<sizes>{_SIZE}(?:,{_SIZE}){{6}}):s{_PAIR}:p{_PAIR}:d{_PAIR}:g(?P<groups>{_SIZE})"
     r":(?P<dtype>\w+):(?P<direction>\w+):(?P<bias>-|bias):(?P<activation>\w+)"
-    r"(?::(?P<layout>nhwc))?(?P<residual>:residual)?"
+    r"(?::(?P<layout>nhwc))?(?P<residual>:residual)?(?::any_(?P<free>[a-z_]+))?"
 )
 
 _CONV_SIZES = (
@@ -93,6 +93,7 @@ def _gemm_of_key(text: str) -> GemmProblem | None:
         bias="none" if part["bias"] == "-" else part["bias"],
         activation=part["activation"],
         residual=part["residual"] is not None,
+        free=frozenset(part["free"].split("_") if part["free"] else ()),
     )
 
 
@@ -110,6 +111,7 @@ def _conv_of_key(text: str) -> ConvProblem | None:
         activation=part["activation"],
         layout=part["layout"] or "nchw",
         residual=part["residual"] is not None,
+        free=frozenset(part["free"].split("_") if part["free"] else ()),
     )
 
 

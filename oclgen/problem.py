@@ -5,9 +5,9 @@ Nothing here knows how a problem is solved; that is what the families in `oclgen
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, TypeGuard
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeGuard, TypeVar
 
 from oclgen.activations import ACTIVATIONS
 
@@ -24,6 +24,10 @@ DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd_data", "bwd_weights")
 LAYOUTS: tuple[Memory, ...] = ("nchw", "nhwc")
 """How images lie in memory: planes of channels, or the channels of a pixel side by side (torch's
 channels_last)."""
+
+
+FREE_SIZES = {"gemm": ("m", "n", "k", "batch"), "conv": ("batch",)}
+"""The sizes that may be free, by operation: kernels then take them as arguments."""
 
 
 def output_size(size: int, kernel: int, stride: int, pad: int, dilation: int) -> int:
@@ -54,7 +58,9 @@ class GemmProblem:
     ([batch, n, k] if `trans_b`), C is [batch, m, n]. `bias` is "n" (a vector of n, as in
     `torch.nn.Linear`) or "m". With `residual` a matrix is added that lies as C does, elsewhere or
     there. With `shared_a` or `shared_b` all batch items use one A or B. Row and batch strides are
-    given at launch (see `Strides`), so they are no part of the problem.
+    given at launch (see `Strides`), so they are no part of the problem. Kernels of a problem with
+    `free` sizes have one text for all of them; the values here are those of one call, or typical
+    ones by which a variant is chosen.
     """
 
     m: int
@@ -69,10 +75,12 @@ class GemmProblem:
     bias: Literal["none", "m", "n"] = "none"
     activation: Activation = "none"
     residual: bool = False
+    free: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Raise `ProblemError` for sizes below one and unknown names."""
         _require_positive(self, "m", "n", "k", "batch")
+        _require_free(self)
         _require_known("dtype", self.dtype, DTYPES)
         _require_known("bias", self.bias, ("none", "m", "n"))
         _require_known("activation", self.activation, ACTIVATIONS)
@@ -116,7 +124,7 @@ class GemmProblem:
     def key(self) -> str:
         """Canonical text, `parse_key` reads it back: `gemm:1024x1024x1024:fp32:nt:b1:-:-:none`.
 
-        A residual stands at the end, if there is one.
+        A residual stands behind it, if there is one, then the sizes that are free, as `:any_k_m`.
         """
         trans = ("t" if self.trans_a else "n") + ("t" if self.trans_b else "n")
         shared = ("a" if self.shared_a else "") + ("b" if self.shared_b else "") or "-"
@@ -124,6 +132,7 @@ class GemmProblem:
         return (
             f"gemm:{self.m}x{self.n}x{self.k}:{self.dtype}:{trans}:b{self.batch}"
             f":{shared}:{bias}:{self.activation}{':residual' if self.residual else ''}"
+            f"{_free_text(self)}"
         )
 
 
@@ -136,7 +145,8 @@ class ConvProblem:
     perhaps bias [out_channels] and residual, which lies as y does or there; `bwd_data` writes x
     (the gradient) from y and w; `bwd_weights` writes w from x and y. Bias, residual and activation
     belong to `fwd` alone: y = act(conv(x, w) + bias + residual). With `layout` "nhwc" x and y are
-    [batch, height, width, channels]; w always lies as above.
+    [batch, height, width, channels]; w always lies as above. The batch may be `free`, as sizes of a
+    `GemmProblem` may.
     """
 
     batch: int
@@ -159,6 +169,7 @@ class ConvProblem:
     activation: Activation = "none"
     layout: Memory = "nchw"
     residual: bool = False
+    free: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Raise `ProblemError` where the sizes contradict each other."""
@@ -170,6 +181,7 @@ class ConvProblem:
         _require_known("direction", self.direction, DIRECTIONS)
         _require_known("activation", self.activation, ACTIVATIONS)
         _require_known("layout", self.layout, LAYOUTS)
+        _require_free(self)
         if self.pad_h < 0 or self.pad_w < 0:
             raise ProblemError(f"padding is {self.pad_h},{self.pad_w}; it must not be negative")
         if self.in_channels % self.groups or self.out_channels % self.groups:
@@ -245,7 +257,8 @@ class ConvProblem:
     def key(self) -> str:
         """Canonical text, `parse_key` reads it back: `conv:8,64,56,56,64,3,3:s1,1:p1,1:...`.
 
-        The layout stands behind that, unless it is "nchw", then a residual, if there is one.
+        The layout stands behind that, unless it is "nchw", then a residual, if there is one, then
+        `:any_batch` if the batch is free.
         """
         return (
             f"conv:{self.batch},{self.in_channels},{self.height},{self.width},"
@@ -254,16 +267,46 @@ class ConvProblem:
             f":d{self.dilation_h},{self.dilation_w}:g{self.groups}"
             f":{self.dtype}:{self.direction}:{'bias' if self.bias else '-'}:{self.activation}"
             f"{'' if self.layout == 'nchw' else f':{self.layout}'}"
-            f"{':residual' if self.residual else ''}"
+            f"{':residual' if self.residual else ''}{_free_text(self)}"
         )
 
 
 Problem = GemmProblem | ConvProblem
+Known = TypeVar("Known", bound=Problem)
 
 
 def in_planes(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether it is a convolution whose images lie as planes of channels, NCHW."""
     return isinstance(problem, ConvProblem) and problem.layout == "nchw"
+
+
+def with_sizes(problem: Known, sizes: Mapping[str, int]) -> Known:
+    """Return the problem with other values of the sizes that are named."""
+    values: dict[str, Any] = dict(sizes)
+    return replace(problem, **values)
+
+
+def divided_by(problem: Problem, size: str, tile: int) -> bool:
+    """Say whether `tile` divides a size, at whatever value if the size is free.
+
+    Args:
+        problem: a product or a convolution.
+        size: name of one of its sizes.
+        tile: what may divide it.
+    """
+    return tile == 1 or (size not in problem.free and getattr(problem, size) % tile == 0)
+
+
+def _require_free(problem: Problem) -> None:
+    if unknown := problem.free - {*FREE_SIZES[problem.op]}:
+        known = ", ".join(FREE_SIZES[problem.op])
+        raise ProblemError(
+            f"{', '.join(sorted(unknown))} cannot be free in a {problem.op}; known are {known}"
+        )
+
+
+def _free_text(problem: Problem) -> str:
+    return f":any_{'_'.join(sorted(problem.free))}" if problem.free else ""
 
 
 def _require_positive(problem: Problem, *names: str) -> None:

@@ -32,6 +32,8 @@ MOST_OUTDATED = 4
 """Measurements of other kernels than today's after which no further one is compared: each takes up
 to 10 ms, while a problem waits."""
 
+MOST_CHOICES = 8192
+"""Bound of choices that are remembered: beyond it, all are forgotten."""
 GUESSES, NEIGHBOURS = 3, 8
 """Variants that the model ranks: first guesses per family, and those of records of each origin."""
 MARGIN = 2.0
@@ -121,8 +123,14 @@ class Chooser:
             choice = next(self.candidates(problem), None)
             if choice is None:
                 raise NoVariantError(self._why_none(problem))
+            if len(self._memo) >= MOST_CHOICES:
+                self._memo.clear()
             self._memo[problem] = choice
         return choice
+
+    def was_measured(self, problem: Problem) -> bool:
+        """Say whether there is a winner of this device for exactly `problem`."""
+        return any(pool.same(problem) for _, _, pool in self._here)
 
     def starts(self, problem: Problem, count: int = 10) -> list[Variant]:
         """Return the `count` best records' variants for `problem`, to tune from.

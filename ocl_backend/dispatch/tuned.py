@@ -9,21 +9,22 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
-from ocl_backend.dispatch import kept_weights
+from ocl_backend.dispatch import kept_weights, varying
 from ocl_backend.dispatch.kept_weights import Weights
 from ocl_backend.dispatch.prepared_plan import PreparedPlan, prepare_plan
 from ocl_backend.dispatch.settings import CONV_ACCURACY, TUNE_FIRST
+from ocl_backend.dispatch.varying import Varying
 from ocl_backend.fusion import held, recall
 from oclgen.limits import Limits
 from oclgen.opencl.device import BuildError, LaunchError, devices
 from oclgen.plan import Plan
 from oclgen.predictor.model import LAUNCH_MS, has_model, rates_of
-from oclgen.problem import DTYPES, ConvProblem, Problem
+from oclgen.problem import DTYPES, ConvProblem, Known, Problem
 from tuned_db import Choice, Chooser, DatabaseError, NoVariantError, open_store
 
 
@@ -81,21 +82,24 @@ class Prologue(Protocol):
 class TunedCall:
     """A problem's chosen variant, ready to launch; call it with data pointers in role order.
 
+    `choice` is that of `problem`, or, where sizes vary, of a typical problem with these sizes free.
     `replaceable` names the scalars that the plan let its caller replace.
     """
 
-    __slots__ = ("__weakref__", "_launch", "choice", "device", "operator", "replaceable")
+    __slots__ = ("__weakref__", "_launch", "choice", "device", "operator", "problem", "replaceable")
 
     def __init__(
         self,
         operator: str,
         device: int,
+        problem: Problem,
         choice: Choice,
         launch: PreparedPlan,
         replaceable: frozenset[str],
     ) -> None:
         self.operator = operator
         self.device = device
+        self.problem = problem
         self.choice = choice
         self.replaceable = replaceable
         self._launch = launch
@@ -204,6 +208,17 @@ def _new_chooser(device: int) -> Chooser:
     return made
 
 
+@cache
+def _varying(device: int) -> Varying:
+    """Return what the calls of torch device `device` showed to vary."""
+    return Varying(chooser(device))
+
+
+def _as_met(device: int, problem: Known) -> Known:
+    """Return the problem, with free sizes where they vary; what is tuned first keeps its own."""
+    return problem if TUNE_FIRST.value is not None else _varying(device).form(problem)
+
+
 @lru_cache(maxsize=8192)
 def tuned_call(
     operator: str,
@@ -226,7 +241,8 @@ def tuned_call(
     Raises:
         NoVariantError: no family serves the problem, or none of them builds here.
     """
-    choice = chooser(device).choose(problem)
+    met = _as_met(device, problem)
+    choice = chooser(device).choose(varying.typical(met))
     if TUNE_FIRST.value is not None and choice.rung != "exact":
         TUNE_FIRST.value(device, problem)
         chooser(device).refresh()
@@ -236,12 +252,12 @@ def tuned_call(
             notice(device, problem)
     while True:
         try:
-            plan = choice.variant.plan(problem)
+            plan = varying.plan(choice.variant, met)
             roles = dict.fromkeys(problem.buffers, DTYPES[problem.dtype])
             if prologue is not None:
                 plan, roles = prologue.before(plan, problem), prologue.roles(problem)
             launch = prepare_plan(device, plan, tuple(roles), roles, dict(scalars))
-            return TunedCall(operator, device, choice, launch, plan.replaceable)
+            return TunedCall(operator, device, problem, choice, launch, plan.replaceable)
         except (BuildError, LaunchError) as error:
             warnings.warn(
                 f"{problem.key()}: {choice.variant.family} from rung {choice.rung!r} does not "
@@ -263,12 +279,11 @@ def better_known(device: int, first: ConvProblem, second: ConvProblem) -> ConvPr
         second: the same in the other layout; is returned if no family serves `first`.
     """
     try:
-        (step, cost), (other_step, other_cost) = (
-            chooser(device).choose(one).order for one in (first, second)
-        )
+        met = [varying.typical(_as_met(device, one)) for one in (first, second)]
+        (step, cost), (other_step, other_cost) = (chooser(device).choose(one).order for one in met)
     except NoVariantError:
         return second
-    other_cost += _copying_ms(second, chooser(device).limits)
+    other_cost += _copying_ms(met[1], chooser(device).limits)
     return first if (step, cost) <= (other_step, other_cost) else second
 
 
@@ -292,6 +307,7 @@ def reload_tuned() -> None:
     for notice in _leaving:
         notice()
     _choosers.clear()
+    _varying.cache_clear()
     tuned_call.cache_clear()
     _prepared_calls.clear()  # who still holds one prepares another before the next launch
     for forget in _dependents:

@@ -19,12 +19,13 @@ activation  forward: name of what y is passed through
 mask        backward: name of the activation whose `result` masks the gradient first
 dtype       DType of x, y and the gradients of x
 param       DType of weights, biases and all statistics
-batch, channels, inner    sizes; x is dense
-chunk       batch items per work-group; chunks = batch / chunk, rounded up
+channels, inner           sizes; x is dense
 local_items work-items per group
 width       items read at once; with local_items > 1 it divides inner
 aligned     x and all of its size begin where any access of a GPU may
 kept        forward: vectors that each work-item keeps in registers between the passes; 0: none
+
+Arguments are batch, and chunk, the batch items per work-group; chunks = batch / chunk, rounded up.
 </%doc>
 <%namespace name="items" file="batch_norm_items.cl.mako"/>\
 <%!
@@ -32,7 +33,6 @@ kept        forward: vectors that each work-item keeps in registers between the 
 %>\
 <%
     real = dtype.value
-    chunks = -(-batch // chunk)
     fwd = direction == "fwd"
     saved = fwd and trains
     def real_of(w):
@@ -47,7 +47,7 @@ kept        forward: vectors that each work-item keeps in registers between the 
 %>\
 ${vectors.prelude(dtype, width)}\
 ${param.prelude if param is not dtype else ""}\
-#define COUNT ${batch * inner}
+#define COUNT (batch * ${inner})
 
 % if local_items > 1 and sums:
 ${real} group_sum(${real} value, __local ${real} *scratch)
@@ -72,7 +72,7 @@ ${real} group_sum(${real} value, __local ${real} *scratch)
     #pragma unroll
     for (int k = 0; k < ${kept}; ++k) {
         const int i = (k * ${local_items} + get_local_id(0)) * ${width};
-        if (i < ${batch * inner}) {
+        if (i < COUNT) {
             const long at = first + (long)(i / ${inner}) * ${channels * inner} + i % ${inner};
 ${body(width)}\
         }
@@ -151,8 +151,8 @@ ${items.arguments()}\
 % endif
     const int c = get_group_id(0) % ${channels};
     const int part = get_group_id(0) / ${channels};
-    const int items = min(${chunk}, ${batch} - part * ${chunk});
-    const long first = (long)part * ${chunk * channels * inner} + (long)c * ${inner};
+    const int items = min(chunk, batch - part * chunk);
+    const long first = (long)part * chunk * ${channels * inner} + (long)c * ${inner};
 ${items.starts()}\
 
 % if not saved:
@@ -204,19 +204,21 @@ ${finish("dot")}\
 % endif
 % if writes and not sums:
 % if saved:
+    const int chunks = (batch + chunk - 1) / chunk;
     ${real} mean = 0, squares = 0;
-    for (int p = 0; p < ${chunks}; ++p) {
-        mean += partial[2 * (p * ${channels} + c)] * min(${chunk}, ${batch} - p * ${chunk});
+    for (int p = 0; p < chunks; ++p) {
+        mean += partial[2 * (p * ${channels} + c)] * min(chunk, batch - p * chunk);
     }
-    mean /= ${batch};
-    for (int p = 0; p < ${chunks}; ++p) {
+    mean /= batch;
+    for (int p = 0; p < chunks; ++p) {
         const ${real} d = partial[2 * (p * ${channels} + c)] - mean;
         squares += partial[2 * (p * ${channels} + c) + 1]
-            + d * d * (min(${chunk}, ${batch} - p * ${chunk}) * ${inner});
+            + d * d * (min(chunk, batch - p * chunk) * ${inner});
     }
 % elif not fwd:
+    const int chunks = (batch + chunk - 1) / chunk;
     ${real} sum1 = 0, dot1 = 0;
-    for (int p = 0; p < ${chunks}; ++p) {
+    for (int p = 0; p < chunks; ++p) {
         sum1 += partial[2 * (p * ${channels} + c)];
         dot1 += partial[2 * (p * ${channels} + c) + 1];
     }

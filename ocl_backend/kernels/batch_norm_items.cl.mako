@@ -1,6 +1,7 @@
 <%doc>
 What both kernels of batch normalisation share: arguments, and what they make of items. Defs for other
-templates, no text of its own; the legend stands at the head of `batch_norm`.
+templates, no text of its own; the legend stands at the head of `batch_norm`. `counts` are the names
+of what differs from call to call: ints, the last arguments.
 </%doc>
 <%!
     from ocl_backend.kernels import vectors
@@ -28,7 +29,7 @@ templates, no text of its own; the legend stands at the head of `batch_norm`.
     __global ${param.storage} *restrict save_mean, const long save_mean_start,
     __global ${param.storage} *restrict save_invstd, const long save_invstd_start,
     __global ${dtype.value} *restrict partial, const long partial_start,
-    const float eps, const float momentum)
+    const float eps, const float momentum${"".join(f", const int {name}" for name in counts)})
 </%def>
 <%def name="starts()">\
     x += x_start;

@@ -8,9 +8,10 @@ The arithmetic is the template's; `ops.norm.batch_norm` has torch's operators.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import torch
 
 from ocl_backend.dtypes import dtype_of
@@ -176,9 +177,9 @@ def _launch(
 ) -> Launch:
     groups = kind.channels * chunks
     return _prepared(
-        kind, "batch_norm", (groups * cut.local,), (cut.local,), sums=sums, writes=writes,
-        batch=kind.batch, inner=kind.inner, chunk=cut.chunk, local_items=cut.local,
-        width=cut.width, kept=cut.kept, aligned=aligned,
+        kind, "batch_norm", (groups * cut.local,), (cut.local,),
+        {"batch": kind.batch, "chunk": cut.chunk}, sums=sums, writes=writes, inner=kind.inner,
+        local_items=cut.local, width=cut.width, kept=cut.kept, aligned=aligned,
     )  # fmt: skip
 
 
@@ -193,7 +194,8 @@ def _launches_of_pixels(
         _prepared(
             kind, "batch_norm_pixels",
             (round_up(kind.channels // by.width, by.local_c), count * by.local_r),
-            (by.local_c, by.local_r), step=step, rows=rows, aligned=aligned, **asdict(by),
+            (by.local_c, by.local_r), {"rows": rows, "chunk": by.chunk}, step=step,
+            width=by.width, local_c=by.local_c, local_r=by.local_r, aligned=aligned,
         )
         for step, by, count in (*steps, ("writes", cut, chunks))
     )  # fmt: skip
@@ -201,15 +203,29 @@ def _launches_of_pixels(
 
 
 def _prepared(
-    kind: Kind, template: str, sizes: tuple[int, ...], local: tuple[int, ...], **values: object
+    kind: Kind,
+    template: str,
+    sizes: tuple[int, ...],
+    local: tuple[int, ...],
+    counts: dict[str, int],
+    **values: object,
 ) -> Launch:
-    """Return a launch of the template, rendered with what both have and with `values`."""
+    """Return a launch of the template, rendered with what both have and with `values`.
+
+    Args:
+        kind: what is normalised.
+        template: its name.
+        sizes: of the launch, in work-items.
+        local: of a work-group.
+        counts: arguments by name: what differs from call to call.
+        values: of the template's parameters.
+    """
     dtype, param = dtype_of(kind.dtype), dtype_of(kind.param)
     source = render(
         template, package="ocl_backend",
         direction=kind.direction, trains=kind.trains, tracks=kind.tracks, affine=kind.affine,
         residual=kind.residual, activation=kind.activation, mask=kind.mask, dtype=dtype,
-        param=param, channels=kind.channels, **values,
+        param=param, channels=kind.channels, counts=list(counts), **values,
     )  # fmt: skip
     params = 6 if kind.direction == "fwd" else 7
     partial_bytes = 8 if dtype.value == "double" else 4
@@ -218,6 +234,7 @@ def _prepared(
         *(Pointer(param.item_bytes),) * params,
         Pointer(partial_bytes),
         *(Varying("float"),) * 2,
+        *map(np.int32, counts.values()),
     ]
     name = f"batch_norm_{kind.direction}"
     return prepare(kind.device, source, name, sizes, arguments, local)

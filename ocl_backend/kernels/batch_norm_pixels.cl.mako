@@ -10,13 +10,12 @@ step        "sums": two sums of each chunk go into `partial`; forward the mean a
             LeVeque 1979; backward of grad and grad * (x - mean)
             "combines": those of all chunks, into the head of `partial`, and what torch asks for
             "writes": the result
-rows        of x: pixels of all images
-chunk       rows per work-group; chunks = rows / chunk, rounded up
 width       channels read at once; it divides channels
 local_c, local_r    work-items per group, along channels and rows
 
 `partial` is [2][channels], forward mean and inverse deviation, backward both sums; behind it
-[chunks][2][channels]. The other parameters are `batch_norm`'s.
+[chunks][2][channels]. The other parameters are `batch_norm`'s. Arguments are rows, the pixels of all
+images, and chunk, the rows per work-group; chunks = rows / chunk, rounded up.
 </%doc>
 <%namespace name="items" file="batch_norm_items.cl.mako"/>\
 <%!
@@ -25,7 +24,6 @@ local_c, local_r    work-items per group, along channels and rows
 <%
     real = dtype.value
     kind = vectors.vector(real, width)
-    chunks = -(-rows // chunk)
     fwd = direction == "fwd"
     def load(name, at="at"):
         return vectors.load(dtype, name, at, "1", width, aligned)
@@ -74,7 +72,7 @@ ${items.arguments()}\
     // a work-item beyond the last channel loads the last channels, so that it reaches every barrier,
     // and stores nothing
     const int c = min((int)get_global_id(0) * ${width}, ${channels - width});
-    const int begin = (int)get_group_id(1) * ${chunk}, end = min(begin + ${chunk}, ${rows});
+    const int begin = (int)get_group_id(1) * chunk, end = min(begin + chunk, rows);
     const int first = begin + (int)get_local_id(1);
 ${items.starts()}\
 
@@ -127,27 +125,28 @@ ${items.load_grad(width)}\
         ${keep(f"(partial + {channels})", "two")}
     }
 % elif step == "combines":
+    const int chunks = (rows + chunk - 1) / chunk;
     ${kind} sum = 0, rest = 0;
 % if local_r > 1:
     #pragma unroll 4
 % endif
-    for (int p = get_local_id(1); p < ${chunks}; p += ${local_r}) {
+    for (int p = get_local_id(1); p < chunks; p += ${local_r}) {
         const __global ${real} *part = partial + ${2 * channels} * (1 + p);
-        sum += ${part(0)}${f" * ({real})min({chunk}, {rows} - p * {chunk})" if fwd else ""};
+        sum += ${part(0)}${f" * ({real})min(chunk, rows - p * chunk)" if fwd else ""};
 % if not fwd:
         rest += ${part(1)};
 % endif
     }
     const ${kind} total = group_sum(sum, scratch);
 % if fwd:
-    const ${kind} mean = total / ${rows};
+    const ${kind} mean = total / rows;
 % if local_r > 1:
     #pragma unroll 4
 % endif
-    for (int p = get_local_id(1); p < ${chunks}; p += ${local_r}) {
+    for (int p = get_local_id(1); p < chunks; p += ${local_r}) {
         const __global ${real} *part = partial + ${2 * channels} * (1 + p);
         const ${kind} away = ${part(0)} - mean;
-        rest += ${part(1)} + away * away * (${real})min(${chunk}, ${rows} - p * ${chunk});
+        rest += ${part(1)} + away * away * (${real})min(chunk, rows - p * chunk);
     }
 % endif
     const ${kind} total_rest = group_sum(rest, scratch);
@@ -155,7 +154,7 @@ ${items.load_grad(width)}\
         return;
     }
 % if fwd:
-    const ${kind} invstd = rsqrt(total_rest / ${rows} + (${real})eps);
+    const ${kind} invstd = rsqrt(total_rest / rows + (${real})eps);
     ${keep("(partial + c)", "mean")}
     ${keep(f"(partial + {channels} + c)", "invstd")}
 % for line in [*set_parameter("save_mean", "mean"), *set_parameter("save_invstd", "invstd")]:
@@ -164,7 +163,7 @@ ${items.load_grad(width)}\
 % if tracks:
     const ${kind} old_mean = ${parameter("running_mean")}, old_var = ${parameter("running_var")};
     const ${kind} new_mean = old_mean + momentum * (mean - old_mean);
-    const ${kind} new_var = old_var + momentum * (total_rest / ${rows - 1} - old_var);
+    const ${kind} new_var = old_var + momentum * (total_rest / (rows - 1) - old_var);
 % for line in [*set_parameter("running_mean", "new_mean"), *set_parameter("running_var", "new_var")]:
     ${line}
 % endfor
@@ -189,8 +188,8 @@ ${items.load_grad(width)}\
 % if fwd:
     const ${kind} shift = ${parameter("(bias + bias_start)") + " " if affine else ""}- mean * scale;
 % elif trains:
-    const ${kind} grad_mean = ${total(0)} / ${rows};
-    const ${kind} slope = ${total(1)} * invstd * invstd / ${rows};
+    const ${kind} grad_mean = ${total(0)} / rows;
+    const ${kind} slope = ${total(1)} * invstd * invstd / rows;
 % endif
     if (!owns) {
         return;

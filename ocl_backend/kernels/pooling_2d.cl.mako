@@ -8,8 +8,9 @@ height, width, out_h, out_w    sizes; x and y are dense
 kernel, stride, pad, dilation  pairs (h, w); adaptive uses none of them, avg no dilation
 count       what avg divides by, for a window that begins at `top`, `left`
 whole       no window reaches over an edge of its plane, so that nothing is tested
-flat        how many outputs there are, for GPUs, whose neighbours cross rows and planes: the global
-            size is that, by `abreast`, rounded up; 0: the global size is out_w x out_h x planes
+flat        neighbours cross rows and planes, for GPUs: the global size is the number of `outputs`,
+            an argument, by `abreast`, rounded up; else it is out_w x out_h x planes
+index       type of such a number
 abreast     with `flat`, where windows tile the rows and are whole: outputs of a work-item, side by side,
             whose windows fill vectors of 4; all tensors begin where any access of a GPU may. Else 0
 </%doc>
@@ -79,11 +80,11 @@ __kernel void pool_${kind}(
 % if kind == "max":
     __global long *restrict indices, const long indices_start,
 % endif
-    __global ${dtype.storage} *restrict y, const long y_start)
+    __global ${dtype.storage} *restrict y, const long y_start${f", const {index} outputs" if flat else ""})
 {
 % if flat:
-    const ${"uint" if flat < 2**31 else "ulong"} out = get_global_id(0)${f" * {abreast}" if abreast else ""};
-    if (out >= ${flat}) {
+    const ${index} out = get_global_id(0)${f" * {abreast}" if abreast else ""};
+    if (out >= outputs) {
         return;
     }
     const int ow = out % ${out_w};

@@ -1,6 +1,7 @@
 """Maximum, average and adaptive average in two dimensions, forward and backward: kernels.
 
-They have sizes as constants, which makes them faster than those of `pooling_tables`.
+They have the sizes of planes as constants, which makes them faster than those of `pooling_tables`;
+how many planes there are is an argument.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import lru_cache
 from math import prod
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,6 +36,8 @@ LARGE = 256
 """Work-items per group of a GPU that is full."""
 MOST_SUMS = 16
 """Sums that a work-item keeps in registers at most."""
+INDEX: dict[type, str] = {np.uint32: "uint", np.uint64: "ulong"}
+"""OpenCL C's type of a count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +159,16 @@ def _forward(pooling: Pooling, aligned: bool) -> Launch:
     limits = devices()[pooling.device].limits
     whole, outputs = pooling.is_whole, pooling.planes * prod(pooling.out)
     if limits.kind == "cpu":
-        source = _rendered("pooling_2d", pooling, whole=whole, flat=0, abreast=0)
+        source = _rendered("pooling_2d", pooling, whole=whole, flat=False, index="", abreast=0)
         return _launch(pooling, source, (*reversed(pooling.out), pooling.planes), None)
     abreast = _abreast(pooling) if whole and aligned else 0
-    source = _rendered("pooling_2d", pooling, whole=whole, flat=outputs, abreast=abreast)
+    count = _count(outputs)
+    source = _rendered(
+        "pooling_2d", pooling, whole=whole, flat=True, index=INDEX[type(count)], abreast=abreast
+    )
     items = outputs // max(abreast, 1)
     local = _local(items, limits)
-    return _launch(pooling, source, (round_up(items, local),), (local,))
+    return _launch(pooling, source, (round_up(items, local),), (local,), count)
 
 
 def _abreast(pooling: Pooling) -> int:
@@ -197,16 +204,22 @@ def _backward(pooling: Pooling, aligned: bool) -> Launch:
     sides = zip(pooling.size, pooling.windows, block, strict=True)
     blocks = prod(ceil_div(size + along.pad % items, items) for size, along, items in sides)
     items = pooling.planes * (1 if scatters else blocks)
+    count = _count(items)
     source = _rendered(
         "pooling_2d_backward",
         pooling,
         scatters=scatters,
         block=block,
-        items=items,
+        index=INDEX[type(count)],
         abreast=abreast,
     )
     local = 1 if scatters else LOCAL if cpu else _local(items, limits)
-    return _launch(pooling, source, (round_up(items, local),), (local,))
+    return _launch(pooling, source, (round_up(items, local),), (local,), count)
+
+
+def _count(number: int) -> np.uint32 | np.uint64:
+    """Return how many outputs or work-items there are, as the kernel's index counts them."""
+    return np.uint32(number) if number < 2**31 else np.uint64(number)
 
 
 def _rendered(template: str, pooling: Pooling, **more: object) -> str:
@@ -225,8 +238,10 @@ def _launch(
     source: str,
     global_size: tuple[int, ...],
     local_size: tuple[int, ...] | None,
+    *counts: np.uint32 | np.uint64,
 ) -> Launch:
     image, indices = Pointer(dtype_of(pooling.dtype).item_bytes), Pointer(torch.int64.itemsize)
     arguments: list[Argument] = [image, indices, image] if pooling.kind == "max" else [image, image]
+    arguments += counts
     name = f"pool_{pooling.kind}{'_backward' if pooling.backward else ''}"
     return prepare(pooling.device, source, name, global_size, arguments, local_size)

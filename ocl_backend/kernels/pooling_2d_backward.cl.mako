@@ -11,7 +11,8 @@ block       pair (h, w) of the items that a work-item gathers for: 1 x 1, or for
 abreast     where windows are tiles that cover a plane: how many a work-item has side by side, which fill
             vectors of 4, `block` being all their items; all tensors begin where any access of a GPU may.
             Else 0
-items       work-items wanted: blocks of all planes, or planes; the global size is that, rounded up
+index       type of the number of work-items wanted, the argument `items`: blocks of all planes, or
+            planes; the global size is that, rounded up
 </%doc>
 <%!
     import torch
@@ -28,7 +29,6 @@ items       work-items wanted: blocks of all planes, or planes; the global size 
     block_h, block_w = block
     columns = -(-(width + pad_w % block_w) // block_w)
     rows = -(-(height + pad_h % block_h) // block_h)
-    index = "uint" if items < 2**31 else "ulong"
     # a vector of items, and the window of each
     wide = vectors.vector(real, block_w)
     windows = ".s" + "".join(f"{s // kernel_w:x}" for s in range(block_w)) if abreast > 1 else ""
@@ -39,10 +39,10 @@ __kernel void pool_${kind}_backward(
 % if kind == "max":
     const __global long *restrict indices, const long indices_start,
 % endif
-    __global ${dtype.storage} *restrict grad_x, const long grad_x_start)
+    __global ${dtype.storage} *restrict grad_x, const long grad_x_start, const ${index} items)
 {
     const ${index} id = get_global_id(0);
-    if (id >= ${items}) {
+    if (id >= items) {
         return;
     }
     const long plane = id${"" if scatters else f" / {columns * rows}"};

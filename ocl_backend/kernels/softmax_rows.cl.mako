@@ -4,12 +4,14 @@ Softmax or its logarithm of x [rows, inner], each row by itself; or the gradient
 direction   "fwd": out from x; "bwd": the gradient of x from grad and output
 logarithm   of its logarithm
 dtype       DType of all tensors
-inner, rows items per row, and how many rows; all are dense
 lanes       work-items that share a row, a power of two
 at_once     rows that a work-group takes at once, and `rounds` times one after the other
-held        vectors of a row that a work-item keeps; 0: it reads them again instead
+held        most vectors of a row that a work-item keeps; 0: it reads them again instead
 unroll      what is kept should lie in registers
 width       items read at once; divides inner
+
+Arguments are inner, rows (items of a row and how many there are; all are dense), rounds, and
+vectors, those of a row that a work-item has.
 </%doc>
 <%!
     from ocl_backend.kernels import vectors
@@ -54,11 +56,11 @@ ${real} row_${name}(${real} value, __local ${real} *scratch, const int id)
         #pragma unroll
 % endif
 % if held:
-        for (int h = 0; h < ${held}; ++h) {
+        for (int h = 0; h < ${held if unroll else "vectors"}; ++h) {
             const int s = (id % ${lanes} + h * ${lanes}) * ${width};
-            if (inside && s < ${inner}) {
+            if (inside && s < inner) {
 % else:
-        for (int s = id % ${lanes} * ${width}; s < ${inner}; s += ${lanes * width}) {
+        for (int s = id % ${lanes} * ${width}; s < inner; s += ${lanes * width}) {
             if (inside) {
 % endif
                 ${caller.body()}\
@@ -78,17 +80,18 @@ void softmax_rows(
 % for name in inputs:
     const __global ${dtype.storage} *restrict ${name}, const long ${name}_start,
 % endfor
-    __global ${dtype.storage} *restrict out, const long out_start)
+    __global ${dtype.storage} *restrict out, const long out_start,
+    const int inner, const int rows, const int rounds, const int vectors)
 {
     __local ${real} scratch[${lanes * at_once}];
     const int id = get_local_id(0);
 % for name in (*inputs, "out"):
     ${name} += ${name}_start;
 % endfor
-    for (int round = 0; round < ${rounds}; ++round) {
-        const int number = ((int)get_group_id(0) * ${rounds} + round) * ${at_once} + id / ${lanes};
-        const bool inside = number < ${rows};
-        const long row = (long)number * ${inner};
+    for (int round = 0; round < rounds; ++round) {
+        const int number = ((int)get_group_id(0) * rounds + round) * ${at_once} + id / ${lanes};
+        const bool inside = number < rows;
+        const long row = (long)number * inner;
 % if held:
 % for name in inputs:
         ${wide} ${name}_kept[${held}];

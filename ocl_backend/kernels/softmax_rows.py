@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.vectors import CPU_GROUP_ITEMS
-from ocl_backend.runtime.launch import Launch, Pointer, prepare
+from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
@@ -53,6 +54,11 @@ class Shares:
     rounds: int
     held: int
     unroll: bool
+
+    @property
+    def room(self) -> int:
+        """Vectors the kernel has room for: a power of two, so that few texts serve all rows."""
+        return 1 << (self.held - 1).bit_length() if self.held else 0
 
 
 def rows_of(x: Tensor, dim: int) -> Rows | None:
@@ -100,10 +106,12 @@ def _prepared(rows: Rows, direction: str, logarithm: bool) -> Launch:
     share, dtype = shares(rows), dtype_of(rows.dtype)
     source = render(
         "softmax_rows", package="ocl_backend", direction=direction, logarithm=logarithm,
-        dtype=dtype, inner=rows.inner, rows=rows.rows, width=share.width, lanes=share.lanes,
-        at_once=share.at_once, rounds=share.rounds, held=share.held, unroll=share.unroll,
+        dtype=dtype, width=share.width, lanes=share.lanes, at_once=share.at_once,
+        held=share.room, unroll=share.unroll,
     )  # fmt: skip
     local = share.lanes * share.at_once
     items = ceil_div(rows.rows, share.at_once * share.rounds) * local
-    arguments = [Pointer(dtype.item_bytes)] * (2 if direction == "fwd" else 3)
+    sizes = map(np.int32, (rows.inner, rows.rows, share.rounds, share.held))
+    pointers = [Pointer(dtype.item_bytes)] * (2 if direction == "fwd" else 3)
+    arguments: list[Argument] = [*pointers, *sizes]
     return prepare(rows.device, source, "softmax_rows", (items,), arguments, (local,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from oclgen.keys import parse_conv, parse_gemm, parse_key
 from oclgen.problem import (
     DIRECTIONS,
     DTYPES,
+    FREE_SIZES,
     LAYOUTS,
     ConvProblem,
     GemmProblem,
@@ -32,6 +35,7 @@ GEMMS = st.builds(
     bias=st.sampled_from(["none", "m", "n"]),
     activation=st.sampled_from([*ACTIVATIONS]),
     residual=st.booleans(),
+    free=st.frozensets(st.sampled_from(FREE_SIZES["gemm"])),
 )
 
 
@@ -45,14 +49,16 @@ def convs(draw: st.DrawFn) -> ConvProblem:
     small, groups = st.integers(1, 5), draw(st.integers(1, 4))
     direction = draw(st.sampled_from(DIRECTIONS))
     forward = direction == "fwd"
+    window: dict[str, Any] = {name: draw(small) for name in WINDOW}
     return ConvProblem(
         draw(SIZE), groups * draw(SIZE), draw(st.integers(21, 99)), draw(st.integers(21, 99)),
-        groups * draw(SIZE), **{name: draw(small) for name in WINDOW}, groups=groups,
+        groups * draw(SIZE), **window, groups=groups,
         dtype=draw(st.sampled_from(list(DTYPES))), direction=direction,
         bias=forward and draw(st.booleans()),
         activation=draw(st.sampled_from([*ACTIVATIONS])) if forward else "none",
         layout=draw(st.sampled_from(LAYOUTS)),
         residual=forward and draw(st.booleans()),
+        free=draw(st.frozensets(st.sampled_from(FREE_SIZES["conv"]))),
     )  # fmt: skip
 
 

@@ -199,6 +199,31 @@ int Launch::enqueue(const int64_t* words) {
 
 extern "C" {
 
+// Returns a new kernel of a program, null if it has none of that name. It is the caller's until
+// `ocl_kernel_delete`; launches keep it.
+void* ocl_kernel_new(void* program, const char* name) {
+  ocl::cl_int status = ocl::CL_SUCCESS;
+  return ocl::cl.clCreateKernel(static_cast<ocl::cl_program>(program), name, &status);
+}
+
+void ocl_kernel_delete(void* kernel) {
+  ocl::cl.clReleaseKernel(static_cast<ocl::cl_kernel>(kernel));
+}
+
+// Sets arguments that never change; `sizes` are the bytes of each value, values are 8 bytes apart.
+// Returns how many the runtime took; why it refused the next one is in `ocl_last_error`.
+uint32_t ocl_kernel_set(void* kernel, uint32_t count, const uint32_t* indices, const size_t* sizes,
+                        const int64_t* values) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const ocl::cl_int status = ocl::cl.clSetKernelArg(static_cast<ocl::cl_kernel>(kernel),
+                                                      indices[i], sizes[i], values + i);
+    if (status == ocl::CL_SUCCESS) continue;
+    ocl::fail(ocl::kFailed, ocl::error_name(status));
+    return i;
+  }
+  return count;
+}
+
 // `kinds` are `Kind`s; `indices` are positions among the kernel's arguments; `item_bytes` the size
 // of a buffer's items; `local` may be null.
 void* ocl_launch_new(int device, void* kernel, const char* name, uint32_t dimensions,

@@ -16,6 +16,7 @@ using cl_mem_flags = uint64_t;
 using cl_context = struct cl_context_*;
 using cl_command_queue = struct cl_command_queue_*;
 using cl_mem = struct cl_mem_*;
+using cl_program = struct cl_program_*;
 using cl_kernel = struct cl_kernel_*;
 using cl_event = struct cl_event_*;
 
@@ -38,6 +39,7 @@ constexpr cl_uint CL_PROFILING_COMMAND_END = 0x1283;
 #define OCL_ENTRY_POINTS(X)                                                                       \
   X(clCreateBuffer, cl_mem, (cl_context, cl_mem_flags, size_t, void*, cl_int*))                   \
   X(clReleaseMemObject, cl_int, (cl_mem))                                                         \
+  X(clCreateKernel, cl_kernel, (cl_program, const char*, cl_int*))                                \
   X(clSetKernelArg, cl_int, (cl_kernel, cl_uint, size_t, const void*))                            \
   X(clRetainKernel, cl_int, (cl_kernel))                                                          \
   X(clReleaseKernel, cl_int, (cl_kernel))                                                         \

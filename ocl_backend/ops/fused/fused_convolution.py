@@ -51,7 +51,7 @@ class Convolving(Rule):
     follows = False
 
     def __init__(self, call: TunedCall, steps: tuple[tuple[str, int], ...] = ()) -> None:
-        problem = call.choice.problem
+        problem = call.problem
         assert isinstance(problem, ConvProblem)
         sizes = problem.batch, problem.out_channels, problem.out_h * problem.out_w
         self.operator, self.device = call.operator, call.device

@@ -7,7 +7,8 @@ biased      there are biases
 dtype       DType of x, y and their gradients
 param       DType of weights and biases
 inner       items per row; x is dense
-rows, rows_per_group    how many there are and how many a work-group takes, one after the other
+rows_per_group          rows that a work-group takes, one after the other; rows, how many there
+            are, is an argument
 local_items work-items per group, which share a row
 width       items read at once; divides inner
 </%doc>
@@ -65,7 +66,7 @@ void layer_norm_${direction}(
 % endif
     __global ${real} *restrict means, const long means_start,
     __global ${real} *restrict rstds, const long rstds_start,
-    const float eps)
+    const float eps, const int rows)
 {
     __local ${real} scratch[${local_items}];
     x += x_start;
@@ -81,7 +82,7 @@ void layer_norm_${direction}(
     rstds += rstds_start;
 
     const int begin = get_group_id(0) * ${rows_per_group};
-    for (int r = begin; r < min(begin + ${rows_per_group}, ${rows}); ++r) {
+    for (int r = begin; r < min(begin + ${rows_per_group}, rows); ++r) {
         const long row = (long)r * ${inner};
         ${wide} sum = 0;
 % if fwd:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -138,12 +139,14 @@ def _prepared(kind: Kind, direction: Literal["fwd", "bwd"]) -> Launch:
     dtype, param = dtype_of(kind.dtype), dtype_of(kind.param)
     source = render(
         "layer_norm", package="ocl_backend", direction=direction, affine=kind.affine,
-        biased=kind.biased, dtype=dtype, param=param, inner=kind.inner, rows=kind.rows,
+        biased=kind.biased, dtype=dtype, param=param, inner=kind.inner,
         rows_per_group=rows_per_group, local_items=local_items, width=kind.width,
     )  # fmt: skip
     image, weight, mean = map(Pointer, (dtype.item_bytes, param.item_bytes, kind.real.itemsize))
     tensors = {"fwd": [image, image, weight, weight], "bwd": [image, image, image, weight]}
-    arguments: list[Argument] = [*tensors[direction], mean, mean, Varying("float")]
+    arguments: list[Argument] = [
+        *tensors[direction], mean, mean, Varying("float"), np.int32(kind.rows)
+    ]  # fmt: skip
     items = ceil_div(kind.rows, rows_per_group) * local_items
     name = f"layer_norm_{direction}"
     return prepare(kind.device, source, name, (items,), arguments, (local_items,))
@@ -154,10 +157,11 @@ def _columns(kind: Kind, groups: int) -> Launch:
     dtype = dtype_of(kind.dtype)
     source = render(
         "layer_norm_columns", package="ocl_backend", dtype=dtype, inner=kind.inner,
-        rows=kind.rows, rows_per_group=ceil_div(kind.rows, groups), width=kind.width,
+        width=kind.width,
     )  # fmt: skip
     image, real = Pointer(dtype.item_bytes), Pointer(kind.real.itemsize)
-    arguments = [image, image, real, real, real, real]
+    sizes = np.int32(kind.rows), np.int32(ceil_div(kind.rows, groups))
+    arguments: list[Argument] = [image, image, real, real, real, real, *sizes]
     global_size = (kind.inner // kind.width, groups)
     return prepare(kind.device, source, "layer_norm_columns", global_size, arguments)
 

@@ -2,8 +2,9 @@
 Gradients of layer normalisation's weights and biases: sums over rows, one work-item per column.
 
 dtype       DType of x and grad [rows, inner], dense
-inner, rows, rows_per_group    sizes; each group of rows writes one line of its own sums, to be
-            added up afterwards: grad_weight and grad_bias are [groups, inner]
+inner       items of a row. Each group of rows writes one line of its own sums, to be added up
+            afterwards: grad_weight and grad_bias are [groups, inner]. How many rows there are, and
+            in a group, are arguments
 width       columns per work-item; divides inner
 </%doc>
 <%!
@@ -20,16 +21,17 @@ __kernel void layer_norm_columns(
     const __global ${real} *restrict means, const long means_start,
     const __global ${real} *restrict rstds, const long rstds_start,
     __global ${real} *restrict grad_weight, const long grad_weight_start,
-    __global ${real} *restrict grad_bias, const long grad_bias_start)
+    __global ${real} *restrict grad_bias, const long grad_bias_start,
+    const int rows, const int rows_per_group)
 {
     const int column = get_global_id(0) * ${width};
-    const int begin = get_global_id(1) * ${rows_per_group};
+    const int begin = get_global_id(1) * rows_per_group;
     x += x_start;
     grad += grad_start;
     means += means_start;
     rstds += rstds_start;
     ${wide} sum = 0, dot = 0;
-    for (int r = begin; r < min(begin + ${rows_per_group}, ${rows}); ++r) {
+    for (int r = begin; r < min(begin + rows_per_group, rows); ++r) {
         const long at = (long)r * ${inner} + column;
         const ${wide} g = ${vectors.load(dtype, "grad", "at", "1", width)};
         sum += g;

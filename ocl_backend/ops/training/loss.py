@@ -11,6 +11,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -133,17 +134,18 @@ def _prepared(kind: Kind) -> Launch:
     dtype, reduction = dtype_of(kind.dtype), REDUCTIONS[kind.reduction]
     source = render(
         "nll_loss", package="ocl_backend", direction=kind.direction, reduction=reduction,
-        weighted=kind.weighted, dtype=dtype, rows=kind.rows, classes=kind.classes,
-        inner=kind.inner, ignore=kind.ignore, local_items=local_items,
+        weighted=kind.weighted, dtype=dtype, classes=kind.classes, inner=kind.inner,
+        ignore=kind.ignore, local_items=local_items,
         note=faults.NOTE, number=faults.NUMBERS["nll_loss"],
     )  # fmt: skip
     item, label = Pointer(dtype.item_bytes), Pointer(torch.int64.itemsize)
+    targets = kind.rows * kind.inner
     arguments: dict[str, list[Argument]] = {
-        "fwd": [item, label, item, item, item, label],
+        "fwd": [np.int64(targets), item, label, item, item, item, label],
         "bwd": [item, item, label, item, item],
     }
     reduces = kind.direction == "fwd" and reduction != "none"
-    items = kind.rows * kind.inner * (1 if kind.direction == "fwd" else kind.classes)
+    items = targets * (1 if kind.direction == "fwd" else kind.classes)
     return prepare(
         kind.device,
         source,

@@ -5,13 +5,14 @@ direction   "fwd" writes loss and total_weight, "bwd" writes grad_x
 reduction   "none" (one loss per target), "mean" (over the weights) or "sum"
 weighted    there are weights, one per class
 dtype       DType of x, its gradient, the loss and the weights
-rows, classes, inner, ignore    sizes, and the target that counts for nothing
+classes, inner, ignore    sizes, and the target that counts for nothing
 local_items work-items of the one group that reduces
 
 note        the function note_fault, and `number` what it notes: a target that names no class, which
             counts for nothing too
 
-Global size is local_items for a reduction, rows * inner for "none", rows * classes * inner backward.
+How many targets there are, rows * inner, is an argument: it differs from call to call. The global
+size is local_items for a reduction, rows * inner for "none", rows * classes * inner backward.
 </%doc>
 <%
     real = dtype.value
@@ -27,6 +28,7 @@ __kernel
 % endif
 void nll_loss_${direction}(
 % if direction == "fwd":
+    const long targets,
     const __global ${dtype.storage} *restrict x, const long x_start,
 % else:
     const __global ${dtype.storage} *restrict grad, const long grad_start,
@@ -79,7 +81,7 @@ void nll_loss_${direction}(
     __local ${real} sums[${local_items}], weights[${local_items}];
     const int item = get_local_id(0);
     ${real} sum = 0, weight_sum = 0;
-    for (long i = item; i < ${rows * inner}; i += ${local_items}) {
+    for (long i = item; i < targets; i += ${local_items}) {
         const long label = target[i];
         const bool known = label >= 0 && label < ${classes};
         if (label != ${ignore} && !known)

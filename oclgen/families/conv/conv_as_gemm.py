@@ -22,6 +22,7 @@ def lowered(problem: ConvProblem) -> GemmProblem | None:
     In planes, per image, y [out_channels, h * w] = w [out_channels, in_channels] · x [in_channels,
     h * w], and the gradient of x is the transpose of w times that of y. w is shared by all images;
     the bias runs along m. In pixels it is one product for all images, and so is the gradient of w.
+    Where the batch is free, so is the size of the product that it makes.
     """
     kernel = (problem.kernel_h, problem.kernel_w, problem.stride_h, problem.stride_w)
     if kernel != (1, 1, 1, 1) or problem.pad_h or problem.pad_w or problem.groups != 1:
@@ -44,6 +45,7 @@ def _of_planes(problem: ConvProblem) -> GemmProblem | None:
         bias="m" if problem.bias else "none",
         activation=problem.activation,
         residual=problem.residual,
+        free=problem.free,
     )
 
 
@@ -54,11 +56,18 @@ def _of_pixels(p: ConvProblem) -> GemmProblem:
         bias: Literal["n", "none"] = "n" if p.bias else "none"
         return GemmProblem(
             pixels, p.out_channels, p.in_channels, p.dtype, trans_b=True, bias=bias,
-            activation=p.activation, residual=p.residual,
+            activation=p.activation, residual=p.residual, free=_free(p, "m"),
         )  # fmt: skip
     if p.direction == "bwd_data":
-        return GemmProblem(pixels, p.in_channels, p.out_channels, p.dtype)
-    return GemmProblem(p.out_channels, p.in_channels, pixels, p.dtype, trans_a=True)
+        return GemmProblem(pixels, p.in_channels, p.out_channels, p.dtype, free=_free(p, "m"))
+    return GemmProblem(
+        p.out_channels, p.in_channels, pixels, p.dtype, trans_a=True, free=_free(p, "k")
+    )
+
+
+def _free(problem: ConvProblem, size: str) -> frozenset[str]:
+    """Return the product's free sizes, if the convolution's pixels are its `size`."""
+    return frozenset((size,)) if problem.free else frozenset()
 
 
 @dataclass(eq=False)
@@ -124,6 +133,11 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
             """Return what the plan asks of a device."""
             needs: Needs = super().needs(_product(problem))
             return needs
+
+        def bound_sizes(self, problem: ConvProblem) -> str | None:
+            """Say which sizes are free that the family writes into its texts, or None."""
+            why: str | None = super().bound_sizes(_product(problem))
+            return why
 
     default = Config(**{name: getattr(gemm.DEFAULT, name) for name in _names(gemm)})
     packing = gemm.TRAITS.packing

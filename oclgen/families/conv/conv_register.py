@@ -27,7 +27,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Unroll, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div
-from oclgen.problem import ConvProblem, Problem, in_planes
+from oclgen.problem import ConvProblem, Problem, divided_by, in_planes
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "conv_register"
@@ -45,6 +45,8 @@ MAX_TEXT = 4000
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
+
+    FREE = frozenset({"batch"})
 
     images: Item
     item_x: Item
@@ -71,7 +73,7 @@ class Config(BaseConfig):
                 f"images={self.images} item_x={self.item_x} vecs={self.vecs} needs {vectors} "
                 f"vectors of accumulators; at most {MAX_ACCUMULATORS} stay in registers"
             )
-        if problem.batch % self.images:
+        if not divided_by(problem, "batch", self.images):
             return f"images={self.images} does not divide the batch of {problem.batch}"
         parts = parts_of(problem)
         widest = max(part.cols.results for part in parts)
@@ -144,7 +146,7 @@ def largest(problem: ConvProblem) -> Correlation:
 
 def sharing(problem: ConvProblem) -> tuple[int, ...]:
     """Return how many images may share loaded weights."""
-    return tuple(n for n in (1, 2, 4) if problem.batch % n == 0)
+    return tuple(n for n in (1, 2, 4) if divided_by(problem, "batch", n))
 
 
 def even_cuts(width: int) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ own that leave those taps out.
 
 dtype               storage type of x and w (accumulation is fp32)
 sizes               names and values of the problem's sizes
+given               names of those that are arguments, since the batch is free
 runs                neighbouring positions of a row that reach the same taps
 item_c              input channels per work-item
 vec, vecs           lanes of a vector; vectors of output channels per work-item
@@ -49,7 +50,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void conv_register_weights(
     __global const float *restrict packed, const long offset_packed,
     __global const elem_t *restrict x, const long offset_x,
-    __global ${out_type} *restrict out, const long offset_out)
+    __global ${out_type} *restrict out, const long offset_out${"".join(f", const int {name}" for name in given)})
 {
     const int block = (int)get_global_id(${output_dim}) % BLOCKS;
     const int group = (int)get_global_id(${output_dim}) / BLOCKS;

@@ -24,7 +24,7 @@ from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts, Unroll, Vector
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
 from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -39,11 +39,15 @@ ITEMS_PER_UNIT = 4
 """Work-items that a core wants to share the work evenly; with fewer the rows are split."""
 MAX_SPLIT = 32
 """Planes that are still worth their sum."""
+GROWING = ("ROWS", "ROWS_PER_PLANE")
+"""Sizes that grow with the batch: arguments, where it is free."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
+
+    FREE = frozenset({"batch"})
 
     item_c: Item
     vec: Vector
@@ -151,13 +155,16 @@ def _launch(problem: ConvProblem, config: Config, packed: Packing) -> Launch:
     windows = strung_windows(problem)
     inputs = ceil_div(windows.depth, config.item_c) * windows.rows.taps
     grid = (packed.tiles * windows.groups, inputs)
+    sizes = _sizes(windows, config)
+    given = GROWING if problem.free else ()
 
     @LazyText
     def text() -> str:
         return render(
             NAME,
             preamble=dtype_preamble(problem.dtype),
-            sizes=_sizes(windows, config),
+            sizes={name: value for name, value in sizes.items() if name not in given},
+            given=given,
             taps=windows.cols.taps,
             runs=_runs(windows),
             edge=windows.depth % config.item_c != 0,
@@ -169,7 +176,12 @@ def _launch(problem: ConvProblem, config: Config, packed: Packing) -> Launch:
         kernel=NAME,
         global_size=(*(grid if config.outputs_fastest else grid[::-1]), config.split),
         local_size=(1, 1, 1),
-        args=(*buffer(PACKED), *buffer("x"), *buffer(PLANES if config.split > 1 else "w")),
+        args=(
+            *buffer(PACKED),
+            *buffer("x"),
+            *buffer(PLANES if config.split > 1 else "w"),
+            *(Scalar(sizes[name]) for name in given),
+        ),
     )
 
 

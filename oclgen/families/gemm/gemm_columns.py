@@ -15,7 +15,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import KIB, Limits
 from oclgen.parameters import Item, Local, Parts, Unroll, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
-from oclgen.problem import DTYPES, GemmProblem, Problem
+from oclgen.problem import DTYPES, GemmProblem, Problem, divided_by
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_columns"
@@ -29,6 +29,8 @@ MAX_ACCUMULATORS = 128
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
+
+    FREE = parts.FREE - {"n"}  # columns past the edge move back: there are vec_n of them
 
     item_m: Item
     vec_n: Vector
@@ -114,8 +116,8 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
             **epilogue(problem, "c", split),
             trans_a=problem.trans_a,
-            edge_m=problem.m % config.item_m != 0,
-            edge_n=problem.n % (config.local_n * config.vec_n) != 0,
+            edge_m=not divided_by(problem, "m", config.item_m),
+            edge_n=not divided_by(problem, "n", config.local_n * config.vec_n),
         )
 
     return Launch(

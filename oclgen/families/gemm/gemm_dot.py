@@ -30,6 +30,8 @@ MAX_ACCUMULATORS = 512
 class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
+    FREE = parts.FREE
+
     item_m: Item
     item_n: Item
     vec_k: Vector
@@ -93,9 +95,13 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     """Say whether both operands lie along k, or have no other neighbours than along k."""
     return (
         isinstance(problem, GemmProblem)
-        and (not problem.trans_a or problem.m == 1)
-        and (problem.trans_b or problem.n == 1)
+        and (not problem.trans_a or _is_one(problem, "m"))
+        and (problem.trans_b or _is_one(problem, "n"))
     )
+
+
+def _is_one(problem: GemmProblem, size: str) -> bool:
+    return size not in problem.free and getattr(problem, size) == 1
 
 
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:

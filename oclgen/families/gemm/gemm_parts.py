@@ -11,9 +11,11 @@ from functools import cache
 from oclgen.families.parts.epilogue import terms
 from oclgen.families.parts.planes import PLANES, VECTORS, Bias, Sum
 from oclgen.plan import Arg, Scalar, buffer, ceil_div, round_up
-from oclgen.problem import GemmProblem
+from oclgen.problem import FREE_SIZES, GemmProblem
 from oclgen.render import STORED, VECTOR_WIDTHS
 
+FREE = frozenset(FREE_SIZES["gemm"])
+"""Kernels take all sizes as arguments; a text says only which edges it guards."""
 PACK_STEPS = 64
 """Steps of the reduction one work-item packs: enough to hide what starting it costs on a CPU."""
 ALIGNED = (

@@ -19,7 +19,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Unroll, Vector
 from oclgen.plan import Arg, Frame, Launch, LazyText, Needs, Plan, Scalar, ceil_div, round_up
-from oclgen.problem import GemmProblem, Problem
+from oclgen.problem import GemmProblem, Problem, divided_by
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_register"
@@ -31,6 +31,8 @@ MAX_ACCUMULATORS = 512
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
+
+    FREE = parts.FREE
 
     item_m: Item
     item_n: Item
@@ -158,9 +160,9 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             text=Text(problem, config),
             trans_a=problem.trans_a,
             trans_b=problem.trans_b,
-            edge_m=problem.m % config.item_m != 0,
-            edge_n=problem.n % config.item_n != 0,
-            edge_k=problem.k % config.unroll_k != 0,
+            edge_m=not divided_by(problem, "m", config.item_m),
+            edge_n=not divided_by(problem, "n", config.item_n),
+            edge_k=not divided_by(problem, "k", config.unroll_k),
         )
 
     groups_m = round_up(ceil_div(problem.m, config.item_m * config.loop_m), config.local_m)

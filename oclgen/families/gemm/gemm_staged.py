@@ -68,6 +68,8 @@ class Fetch(NamedTuple):
 class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
+    FREE = parts.FREE
+
     tile_m: Tile
     tile_n: Tile
     tile_k: Tile

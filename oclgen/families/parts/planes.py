@@ -118,7 +118,7 @@ class Sum:
                 columns=columns,
                 plane=plane,
                 vec=self.vec,
-                edge=columns % self.vec != 0,
+                edge=columns % self.vec != 0 or "n" in self.problem.free,
                 local_size=self.local_size,
                 slices=self.slices,
                 filters=self.filters,

@@ -23,6 +23,7 @@ edge_k           item_k does not divide the filters
 bias, residual   what is added: by filter, and as the target lies
 dtype, activation   storage types and epilogue
 pixels_axis, tiles_axis, output_axis, filter_tile   functions of the transforms
+given            names of sizes that are arguments, since the batch is free
 phases, phase_names       statements that pick every out_tile-th pixel, and their results
 </%doc>
 <%!
@@ -227,7 +228,7 @@ void winograd_blocked(
 % endif
 ${term_parameters}\
     __global elem_t *restrict target, const long offset_target,
-    __global float *restrict scratch, const long offset_scratch)
+    __global float *restrict scratch, const long offset_scratch${"".join(f", const int {name}" for name in given)})
 {
     const int worker = get_global_id(0), share = get_global_id(1);
     __global float *lines = scratch + offset_scratch + (long)(share * ${workers} + worker) * SLOT;

@@ -16,7 +16,7 @@ from oclgen.families.winograd.winograd_matrices import cook_toom
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts, Unroll, Vector
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render, vector
 
@@ -39,6 +39,8 @@ BLOCK = 16
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
+
+    FREE = frozenset({"batch"})
 
     out_tile: OutTile
     tile_rows: Item
@@ -136,8 +138,17 @@ class Scratch:
         return sizes
 
     def defines(self) -> str:
-        """Return the sizes as `#define`s, one per line."""
-        return "\n".join(f"#define {name} {value}" for name, value in self.sizes().items())
+        """Return the sizes as `#define`s, one per line; without those that are arguments."""
+        return "\n".join(
+            f"#define {name} {value}"
+            for name, value in self.sizes().items()
+            if name not in self.given
+        )
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The sizes that the kernel takes as arguments: what grows with a free batch."""
+        return ("TILE_ROWS",) if self.geo.free else ()
 
 
 def workspaces(problem: ConvProblem, config: Config) -> common.Workspaces:
@@ -223,6 +234,7 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
             **epilogue(problem, "out"),
             phases=statements,
             phase_names=names,
+            given=scratch.given,
         )
 
     weights = buffer("w" if config.filters_inside else "u")
@@ -237,6 +249,7 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
             *terms(problem),
             *buffer(geo.target),
             *buffer("scratch"),
+            *(Scalar(scratch.sizes()[name]) for name in scratch.given),
         ),
     )
 

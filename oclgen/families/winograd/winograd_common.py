@@ -63,7 +63,7 @@ class Geometry:
     in memory with the channels of a pixel side by side if `pixels`.
 
     Backward-data is the same convolution of y with the filter transposed and rotated by half a
-    turn, with padding kernel - 1 - p (arXiv:1509.09308, section 3).
+    turn, with padding kernel - 1 - p (arXiv:1509.09308, section 3). `free` says that the batch is.
     """
 
     source: str
@@ -81,6 +81,7 @@ class Geometry:
     out_tile: int
     kernel: int
     pixels: bool
+    free: bool = False
 
     @property
     def in_tile(self) -> int:
@@ -113,7 +114,7 @@ class Geometry:
         return self.batch * self.tiles_h * self.tiles_w
 
     def defines(self) -> str:
-        """Return the sizes as `#define`s, one per line."""
+        """Return the sizes as `#define`s, one per line; without those of a free batch."""
         values = {
             "BATCH": self.batch, "CHANNELS": self.channels, "FILTERS": self.filters,
             "IN_H": self.in_h, "IN_W": self.in_w, "OUT_H": self.out_h, "OUT_W": self.out_w,
@@ -121,7 +122,8 @@ class Geometry:
             "OUT_TILE": self.out_tile, "IN_TILE": self.in_tile, "POINTS": self.points,
             "TILES_H": self.tiles_h, "TILES_W": self.tiles_w, "TILES": self.tiles,
         }  # fmt: skip
-        return "\n".join(f"#define {name} {value}" for name, value in values.items())
+        given = ("BATCH", "TILES") if self.free else ()
+        return "\n".join(f"#define {name} {n}" for name, n in values.items() if name not in given)
 
     @property
     def gradient(self) -> Geometry:
@@ -152,6 +154,7 @@ def geometry(problem: ConvProblem, out_tile: int) -> Geometry:
         out_tile=out_tile,
         kernel=problem.kernel_h,
         pixels=problem.layout == "nhwc",
+        free=bool(problem.free),
     )
 
 

@@ -1,0 +1,231 @@
+"""Trains networks on batches and sequences whose sizes vary, and says what that costs.
+
+    python -m benchmarks varying --steps 2000 --seed 0
+
+`built` are the programs that were built in all steps but the first `SETTLING`, which meet most of
+what a network needs; `grown` is what host memory in use has grown by after those, at most; `median`
+and `p95` are a step's wall time, of the same steps. `known` is the 95th percentile over the median
+where every size is known: the last steps are made again, three times, and only the third counts.
+What `p95` is above that, new sizes cost.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from statistics import median, quantiles
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+import ocl_backend  # noqa: F401  (registers the device)
+from oclgen.opencl.device import devices
+
+SETTLING = 50
+"""Steps at the beginning whose programs and memory are not counted."""
+AGAIN = 100
+"""Steps that are made again, to tell what sizes cost that are known."""
+MIB = 2**20
+ocl = torch.get_device_module("ocl")
+
+Size = tuple[int, ...]
+Draw = Callable[[random.Random], Size]
+Batch = Callable[[Size], tuple[Tensor, Tensor]]
+
+
+class Case(NamedTuple):
+    """A network, the sizes that are drawn for a step, and the batch of such a size."""
+
+    network: Callable[[], nn.Module]
+    draw: Draw
+    batch: Batch
+
+
+class Row(NamedTuple):
+    """What a case's steps cost; times in milliseconds, memory in MiB."""
+
+    case: str
+    steps: int
+    seed: int
+    sizes: int
+    built_first: int
+    built: int
+    grown: float
+    median: float
+    p95: float
+    ratio: float
+    known: float
+
+
+class Words(nn.Module):
+    """A small transformer that says for each of a text's words which of `CLASSES` it is."""
+
+    def __init__(self, words: int, width: int, classes: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(words, width)
+        layer = nn.TransformerEncoderLayer(
+            width, nhead=4, dim_feedforward=2 * width, dropout=0.0, batch_first=True
+        )
+        self.layers = nn.TransformerEncoder(layer, num_layers=2, enable_nested_tensor=False)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """Return scores [batch, classes, length] of words [batch, length]."""
+        scores: Tensor = self.head(self.layers(self.embedding(words)))
+        return scores.transpose(1, 2)
+
+
+def _mlp() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
+    )
+
+
+def _cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
+        nn.Conv2d(32, 32, 3, stride=2, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Conv2d(32, 64, 1), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+CASES: dict[str, Case] = {
+    "mlp": Case(
+        _mlp,
+        lambda draw: (draw.randint(1, 400),),
+        lambda size: (torch.randn(*size, 256), torch.randint(10, size)),
+    ),
+    "cnn": Case(
+        _cnn,
+        lambda draw: (draw.randint(1, 32),),
+        lambda size: (torch.randn(*size, 3, 32, 32), torch.randint(10, size)),
+    ),
+    "transformer": Case(
+        lambda: Words(1000, 128, 10),
+        lambda draw: (draw.randint(1, 16), draw.randint(4, 64)),
+        lambda size: (torch.randint(1000, size), torch.randint(10, size)),
+    ),
+}
+
+
+def main(
+    device: str, names: tuple[str, ...], steps: int, seed: int, kept: Path | None
+) -> list[Row]:
+    """Print and return a row per case.
+
+    Args:
+        device: an ocl device.
+        names: of the cases.
+        steps: of each case, more than `SETTLING`.
+        seed: draws sizes, weights and batches.
+        kept: a file of JSON that the rows are written to.
+    """
+    print("  ".join(f"{name:>11}" for name in Row._fields))
+    rows = []
+    for name in names:
+        rows.append(row := measured(name, torch.device(device), steps, seed))
+        print("  ".join(f"{_shown(value):>11}" for value in row), flush=True)
+    if kept is not None:
+        kept.write_text(json.dumps([row._asdict() for row in rows], indent=1) + "\n")
+    return rows
+
+
+def measured(name: str, device: torch.device, steps: int, seed: int) -> Row:
+    """Train one case's network.
+
+    Args:
+        name: of the case.
+        device: an ocl device.
+        steps: how many, more than `SETTLING`.
+        seed: draws sizes, weights and batches.
+
+    Raises:
+        ValueError: there are too few steps.
+    """
+    if steps <= SETTLING:
+        raise ValueError(f"{steps} steps are too few: the first {SETTLING} are not counted")
+    torch.manual_seed(seed)
+    case, draw = CASES[name], random.Random(seed)
+    sizes = [case.draw(draw) for _ in range(steps)]
+    step = _training(case, device)
+    built = _count_builds()
+    times = list(islice(_timed(step, sizes), SETTLING))
+    first, before = built(), resident()
+    most = before
+    for at, time in enumerate(_timed(step, sizes[SETTLING:])):
+        times.append(time)
+        if at % 10 == 0:
+            most = max(most, resident())
+    most = max(most, resident())
+    counted = times[SETTLING:]
+    again = [list(_timed(step, sizes[-AGAIN:])) for _ in range(3)][-1]
+    return Row(
+        name, steps, seed, len(set(sizes)), first, built() - first, (most - before) / MIB,
+        median(counted), _p95(counted), _p95(counted) / median(counted),
+        _p95(again) / median(again),
+    )  # fmt: skip
+
+
+def _training(case: Case, device: torch.device) -> Callable[[Size], None]:
+    """Return a step of training on a batch of a size, which ends when the device has done it."""
+    network = case.network().to(device)
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
+    loss_of = nn.CrossEntropyLoss()
+
+    def step(size: Size) -> None:
+        inputs, targets = (tensor.to(device) for tensor in case.batch(size))
+        optimizer.zero_grad()
+        loss_of(network(inputs), targets).backward()
+        optimizer.step()
+        ocl.synchronize()
+
+    return step
+
+
+def _timed(step: Callable[[Size], None], sizes: list[Size]) -> Iterator[float]:
+    """Yield the milliseconds of each step."""
+    for size in sizes:
+        begin = perf_counter()
+        step(size)
+        yield 1e3 * (perf_counter() - begin)
+
+
+def _count_builds() -> Callable[[], int]:
+    """Return what counts the programs that all devices have built from text since now."""
+    count = 0
+
+    def counted(compile_: Callable[[str], Any]) -> Callable[[str], Any]:
+        def compiled(source: str) -> Any:
+            nonlocal count
+            count += 1
+            return compile_(source)
+
+        return compiled
+
+    for device in devices():
+        device._compile = counted(device._compile)  # type: ignore[method-assign,assignment]
+    return lambda: count
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process has in use.
+
+    Raises:
+        OSError: the system has no /proc.
+    """
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096
+
+
+def _p95(times: list[float]) -> float:
+    return quantiles(times, n=20)[-1]
+
+
+def _shown(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,137 @@
+"""Sizes that vary from call to call: one plan's text serves all of them.
+
+A product whose rows are words of a batch, or a convolution of a batch's images, may be met at
+another size in every step. A program for each would take seconds, and memory for ever. So sizes of
+which more than `FIXED` values were met are free: the kernels take them as arguments, and a variant
+is chosen for a typical size of each range. What was measured for one size keeps its kernels.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from threading import Lock
+
+from oclgen.plan import Plan
+from oclgen.predictor.model import has_model
+from oclgen.problem import Known, Problem, with_sizes
+from oclgen.variant import Variant
+from tuned_db import Choice, Chooser, NoVariantError
+
+FIXED = 4
+"""Values of a size that have kernels of their own: whole and last batches in training, test."""
+RANGE = 4
+"""Ratio of the ends of a range of sizes that one variant serves."""
+MOST_SHAPES = 4096
+"""Bound of shapes whose sizes are watched, and of choices for free sizes."""
+SLOWER = 1.25
+"""How much slower than a size's own kernels those of a free size may be predicted, and serve."""
+
+SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "gemm": (("m",), ("n",), ("k",)),
+    "batched gemm": (("batch", "m", "n"), ("batch", "m", "k"), ("batch", "n", "k")),
+    "conv": (("batch",),),
+}
+"""Sizes that may vary together while all others stay. A layer's are watched one by one, since
+layers of a network differ in two; those of attention, whose heads keep their size, in threes."""
+
+
+@dataclass(slots=True)
+class _Met:
+    """Values of a shape's sizes that were met, up to one more than `FIXED`, and which varied."""
+
+    values: set[tuple[int, ...]]
+    first: tuple[int, ...]
+    varied: set[str]
+
+
+class Varying:
+    """What a device's calls showed to vary; for many threads."""
+
+    def __init__(self, chooser: Chooser) -> None:
+        self._chooser = chooser
+        self._met: OrderedDict[tuple[tuple[str, ...], Problem], _Met] = OrderedDict()
+        self._choices: dict[Problem, Choice | None] = {}  # by typical problems
+        self._lock = Lock()
+
+    def form(self, problem: Known) -> Known:
+        """Return the problem with those sizes free that vary, if kernels with such sizes serve it.
+
+        Not where something was measured for this very problem.
+        """
+        sizes = self._varied(problem)
+        if not sizes or self._chooser.was_measured(problem):
+            return problem
+        free = replace(problem, free=sizes)
+        return problem if self._choice(typical(free)) is None else free
+
+    def _varied(self, problem: Problem) -> frozenset[str]:
+        """Return the sizes of which more than `FIXED` values were met, this one among them."""
+        is_batched = problem.op == "gemm" and problem.batch > 1
+        varied: set[str] = set()
+        with self._lock:
+            for names in SHAPES["batched gemm" if is_batched else problem.op]:
+                values = tuple(getattr(problem, name) for name in names)
+                shape = names, with_sizes(problem, dict.fromkeys(names, 1))
+                met = self._met.setdefault(shape, _Met(set(), values, set()))
+                self._met.move_to_end(shape)
+                if len(met.values) <= FIXED:
+                    met.values.add(values)
+                pairs = zip(names, values, met.first, strict=True)
+                met.varied.update(name for name, value, first in pairs if value != first)
+                if len(met.values) > FIXED:
+                    varied |= met.varied
+            while len(self._met) > MOST_SHAPES:
+                self._met.popitem(last=False)
+        return frozenset(varied)
+
+    def _choice(self, free: Problem) -> Choice | None:
+        """Return what serves a problem with free sizes, None where its own kernels are better."""
+        if free not in self._choices:
+            if len(self._choices) >= MOST_SHAPES:
+                self._choices.clear()
+            self._choices[free] = self._worthwhile(free)
+        return self._choices[free]
+
+    def _worthwhile(self, free: Problem) -> Choice | None:
+        try:
+            choice = self._chooser.choose(free)
+            if not has_model(self._chooser.limits):
+                return choice
+            own = self._chooser.choose(replace(free, free=frozenset()))
+        except NoVariantError:
+            return None
+        time = own.cost if own.ms is None else own.ms
+        return choice if choice.cost <= SLOWER * time else None
+
+
+def typical(problem: Known) -> Known:
+    """Return the problem by which a variant is chosen: free sizes are their range's largest."""
+    if not problem.free:
+        return problem
+    return with_sizes(problem, {name: _largest(getattr(problem, name)) for name in problem.free})
+
+
+def plan(variant: Variant, problem: Problem) -> Plan:
+    """Return the plan of a problem; with free sizes its texts are those of the typical problem."""
+    whole = variant.plan(problem)
+    if not problem.free:
+        return whole
+    texts = _texts(variant, typical(problem))
+    launches = zip(whole.launches, texts, strict=True)
+    return replace(whole, launches=tuple(replace(one, text=text) for one, text in launches))
+
+
+@lru_cache(maxsize=1024)
+def _texts(variant: Variant, problem: Problem) -> tuple[str, ...]:
+    """Return the texts of a plan's launches: to render them takes some 10 ms."""
+    return tuple(launch.source for launch in variant.plan(problem).launches)
+
+
+def _largest(size: int) -> int:
+    """Return the largest size of its range: the ranges end at the powers of `RANGE`."""
+    end = 1
+    while end < size:
+        end *= RANGE
+    return end

@@ -1,0 +1,142 @@
+"""Kernels whose sizes are arguments: one text for all sizes, which computes what numpy does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from oclgen.families import FAMILIES, families_for, valid_configs
+from oclgen.keys import parse_key
+from oclgen.limits import Limits
+from oclgen.measuring.measure import Bench
+from oclgen.opencl.device import Device
+from oclgen.plan import Plan
+from oclgen.problem import (
+    FREE_SIZES,
+    ConvProblem,
+    GemmProblem,
+    Problem,
+    ProblemError,
+    divided_by,
+    with_sizes,
+)
+from oclgen.variant import Variant
+from tests.oclgen.plan_texts import DEVICES
+
+CPU, GPU = DEVICES
+TYPICAL = 64
+SIZES = (1, 5, 6, 7, 23, 64, 130)
+"""One, around `gemm_register`'s first tile, odd ones, and more than the typical size."""
+
+GEMMS = (
+    GemmProblem(TYPICAL, 40, 33, trans_b=True, bias="n", activation="relu"),
+    GemmProblem(TYPICAL, 24, 35, trans_a=True),
+    GemmProblem(TYPICAL, 17, 19, batch=3, residual=True),
+)
+CONVS = (
+    ConvProblem(TYPICAL, 5, 9, 10, 7, 3, 3, pad_h=1, pad_w=1, bias=True, activation="relu"),
+    ConvProblem(TYPICAL, 6, 9, 9, 8, 3, 3, 2, 2, 1, 1, groups=2, residual=True),
+    ConvProblem(TYPICAL, 8, 6, 5, 12, 1, 1, bias=True),
+)
+PROBLEMS: tuple[Problem, ...] = (
+    *(replace(one, free=frozenset((size,))) for one in GEMMS for size in FREE_SIZES["gemm"]),
+    replace(GEMMS[2], free=frozenset(("batch", "m", "n"))),
+    *(replace(one, free=frozenset(("batch",))) for one in CONVS),
+    *(
+        replace(
+            one, direction=direction, bias=False, activation="none", residual=False,
+            free=frozenset(("batch",)),
+        )
+        for one in CONVS
+        for direction in ("bwd_data", "bwd_weights")
+    ),
+)  # fmt: skip
+
+
+def at(problem: Problem, size: int) -> Problem:
+    """The problem with its free sizes at this value."""
+    return with_sizes(problem, dict.fromkeys(problem.free, size))
+
+
+def variants(problem: Problem, limits: Limits, each: int = 3) -> Iterator[Variant]:
+    """Variants that serve it on such a device: the first ones of each family."""
+    for family in families_for(problem):
+        for config in islice(valid_configs(family, problem, limits), each):
+            yield Variant(family.NAME, config)
+
+
+def of_one_text(variant: Variant, problem: Problem) -> Plan:
+    """The plan of these sizes, with the texts of the typical ones."""
+    plan, typical = variant.plan(problem), variant.plan(at(problem, TYPICAL))
+    pairs = zip(plan.launches, typical.launches, strict=True)
+    return replace(plan, launches=tuple(replace(one, text=other.text) for one, other in pairs))
+
+
+@pytest.mark.parametrize("limits", DEVICES, ids=lambda one: one.kind)
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda one: one.key())
+def test_one_text_serves_all_sizes(problem: Problem, limits: Limits) -> None:
+    found = list(variants(at(problem, TYPICAL), limits))
+    assert found or isinstance(problem, ConvProblem)
+    for variant in found:
+        plans = [variant.plan(at(problem, size)) for size in SIZES]
+        texts = {tuple(launch.source for launch in plan.launches) for plan in plans}
+        assert len(texts) == 1, variant.to_text()
+        arguments = {tuple(launch.args for launch in plan.launches) for plan in plans}
+        sizes = {tuple(launch.global_size for launch in plan.launches) for plan in plans}
+        assert len(arguments) + len(sizes) > 2, variant.to_text()
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda one: one.key())
+def test_a_text_with_free_sizes_is_right_at_all_of_them(device: Device, problem: Problem) -> None:
+    for variant in variants(at(problem, TYPICAL), device.limits, each=1):
+        for size in SIZES:
+            given = at(problem, size)
+            measurement = Bench(device, given).measure(of_one_text(variant, given), 0.0)
+            assert measurement.ok, f"{given.key()} {variant.to_text()}: {measurement.reason}"
+
+
+@pytest.mark.parametrize("split_k", [3, 8])
+@pytest.mark.parametrize("family", ["gemm_register", "gemm_dot", "gemm_staged"])
+def test_slices_of_a_free_k_may_be_empty(device: Device, family: str, split_k: int) -> None:
+    problem = GemmProblem(9, 10, TYPICAL, trans_b=True, free=frozenset(("k",)))
+    config = replace(FAMILIES[family].DEFAULT, split_k=split_k)
+    variant = Variant(family, config)
+    assert variant.why_not(problem, device.limits) is None
+    for size in SIZES:
+        given = at(problem, size)
+        measurement = Bench(device, given).measure(of_one_text(variant, given), 0.0)
+        assert measurement.ok, f"{given.key()}: {measurement.reason}"
+
+
+def test_fixed_sizes_keep_their_text() -> None:
+    """Edges that no size has are not guarded, unless the size is free."""
+    config: Any = FAMILIES["gemm_register"].DEFAULT
+    whole = GemmProblem(64, 64, 64)
+    free = replace(whole, free=frozenset(("m",)))
+    texts = [
+        FAMILIES["gemm_register"].plan(one, config).launches[0].source for one in (whole, free)
+    ]
+    assert "min(m0" not in texts[0] and "min(m0" in texts[1]
+    assert divided_by(whole, "m", 16) and not divided_by(free, "m", 16) and divided_by(free, "m", 1)
+
+
+def test_a_family_that_writes_sizes_into_its_texts_says_so() -> None:
+    problem = GemmProblem(64, 64, 64, "fp16", free=frozenset(("m", "k")))
+    reason = Variant("gemm_mma", FAMILIES["gemm_mma"].DEFAULT).why_not(problem, GPU)
+    assert reason == "its kernels are written for one k and m, which are free"
+    config: Any = FAMILIES["conv_register"].DEFAULT
+    conv = replace(CONVS[0], free=frozenset(("batch",)))
+    reason = replace(config, images=2).why_not(conv, CPU)
+    assert reason == "images=2 does not divide the batch of 64"
+
+
+def test_free_sizes_are_part_of_the_key() -> None:
+    for problem in PROBLEMS:
+        assert problem.key().endswith(f":any_{'_'.join(sorted(problem.free))}")
+        assert parse_key(problem.key()) == problem
+    with pytest.raises(ProblemError, match="height cannot be free in a conv; known are batch"):
+        replace(CONVS[0], free=frozenset(("height",)))
