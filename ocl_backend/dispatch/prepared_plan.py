@@ -30,28 +30,34 @@ class Made(NamedTuple):
     addresses: tuple[int, ...]
 
 
+class Apart(NamedTuple):
+    """A plan in two: launches of weights alone, which fill workspaces of so many bytes, and others.
+
+    Both take the plan's values and then the addresses of those workspaces.
+    """
+
+    make: LaunchSequence
+    rest: LaunchSequence
+    made_bytes: list[int]
+
+
 class PreparedPlan(LaunchSequence):
     """A generated plan whose launches are prepared; call it with the data pointers of its roles.
 
     Once it has made what depends on weights, it can run the rest alone.
     """
 
-    __slots__ = ("_counters", "_device", "_made_bytes", "_make", "_rest")
+    __slots__ = ("_apart", "_counters", "_device", "_roles", "_spaces", "_steps")
 
     def __init__(
         self, device: int, plan: plans.Plan, roles: Sequence[str], steps: Sequence[Step]
     ) -> None:
         self._device = torch.device("ocl", device)
         self._counters = _counters(device, plan.counters) if plan.counters else None
-        spaces = dict(plan.workspaces)
-        first = [step for step in steps if step.of_weights]
-        rest = [step for step in steps if not step.of_weights]
-        made = [role for role in spaces if any(role in step.roles for step in first)]
-        self._made_bytes = [spaces[role] for role in made]
-        others = {role: size for role, size in spaces.items() if role not in made}
-        self._make = LaunchSequence(device, *self._shared(first, (*roles, *made), {}))
-        self._rest = LaunchSequence(device, *self._shared(rest, (*roles, *made), others))
-        super().__init__(device, *self._shared([*first, *rest], roles, spaces))
+        self._roles, self._spaces = tuple(roles), dict(plan.workspaces)
+        self._steps = sorted(steps, key=lambda step: not step.of_weights)
+        self._apart: Apart | None = None
+        super().__init__(device, *self._shared(self._steps, roles, self._spaces))
 
     def make_of_weights(self, *pointers: int) -> Made:
         """Enqueue what depends on the weights alone; return what that fills.
@@ -59,11 +65,12 @@ class PreparedPlan(LaunchSequence):
         Raises:
             LaunchError, torch.OutOfMemoryError: as a call.
         """
+        apart = self._taken_apart()
         spaces = tuple(
-            torch.empty(size, dtype=torch.uint8, device=self._device) for size in self._made_bytes
+            torch.empty(size, dtype=torch.uint8, device=self._device) for size in apart.made_bytes
         )
         made = Made(spaces, tuple(space.data_ptr() for space in spaces))
-        self._make(*pointers, *made.addresses)
+        apart.make(*pointers, *made.addresses)
         return made
 
     def run_rest(self, made: Made, *pointers: int) -> None:
@@ -72,7 +79,22 @@ class PreparedPlan(LaunchSequence):
         Raises:
             LaunchError, torch.OutOfMemoryError: as a call.
         """
-        self._rest(*pointers, *made.addresses)
+        self._taken_apart().rest(*pointers, *made.addresses)
+
+    def _taken_apart(self) -> Apart:
+        """Return what depends on the weights alone, and the rest; few plans are asked for it."""
+        if self._apart is None:
+            first = [step for step in self._steps if step.of_weights]
+            made = [role for role in self._spaces if any(role in step.roles for step in first)]
+            others = {role: size for role, size in self._spaces.items() if role not in made}
+            given, rest = (*self._roles, *made), self._steps[len(first) :]
+            index = self._device.index
+            self._apart = Apart(
+                LaunchSequence(index, *self._shared(first, given, {})),
+                LaunchSequence(index, *self._shared(rest, given, others)),
+                [self._spaces[role] for role in made],
+            )
+        return self._apart
 
     @property
     def runs(self) -> int:

@@ -20,6 +20,7 @@ from ocl_backend.dispatch.prepared_plan import PreparedPlan, prepare_plan
 from ocl_backend.dispatch.settings import CONV_ACCURACY, TUNE_FIRST
 from ocl_backend.dispatch.varying import Varying
 from ocl_backend.fusion import held, recall
+from ocl_backend.runtime.launch import MOST_LAUNCHES
 from oclgen.limits import Limits
 from oclgen.opencl.device import BuildError, LaunchError, devices
 from oclgen.plan import Plan
@@ -219,7 +220,7 @@ def _as_met(device: int, problem: Known) -> Known:
     return problem if TUNE_FIRST.value is not None else _varying(device).form(problem)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=MOST_LAUNCHES)
 def tuned_call(
     operator: str,
     device: int,
@@ -323,7 +324,7 @@ _dependents: list[Callable[[], None]] = []
 _leaving: list[Callable[[], None]] = []
 
 
-def remember(maxsize: int = 8192) -> Callable[[Callable[..., Any]], Any]:
+def remember(maxsize: int = MOST_LAUNCHES) -> Callable[[Callable[..., Any]], Any]:
     """Return `lru_cache(maxsize)` whose entries `reload_tuned` forgets: for what holds calls."""
 
     def decorate(function: Callable[..., Any]) -> Any:

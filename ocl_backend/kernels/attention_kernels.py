@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ocl_backend.dtypes import STORAGE
-from ocl_backend.runtime.launch import Argument, Launch, Pointer, Varying, prepare
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Launch, Pointer, Varying, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
@@ -168,7 +168,7 @@ def source(problem: Problem, config: Config) -> str:
     )  # fmt: skip
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=MOST_LAUNCHES)
 def prepared(problem: Problem, sizes: Sizes, config: Config | None = None) -> Launch:
     """Return the launch: pointers in the order of the kernel, then what changes from call to call.
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from ocl_backend.dtypes import DType, dtype_of
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.layout import Layout, Sizes, broadcast_strides, collapse
-from ocl_backend.runtime.launch import Argument, Pointer, Varying, prepare
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Pointer, Varying, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.render import render
@@ -225,7 +225,7 @@ def encode(value: str, number: float) -> float:
     return int(number)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=MOST_LAUNCHES)
 def _remembered(
     device: int, kernel: Kernel, shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]
 ) -> Run:

@@ -19,7 +19,7 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.vectors import ACCESS_ITEMS, are_aligned
 from ocl_backend.kernels.windows import Regular
-from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Launch, Pointer, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.plan import WORK_ITEMS_PER_UNIT, ceil_div, round_up
@@ -149,7 +149,7 @@ def _pooling(
     return Pooling(kind, backward, x.get_device(), x.dtype, planes, size, out, windows, divisor)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=MOST_LAUNCHES)
 def _prepared(pooling: Pooling, aligned: bool) -> Launch:
     """Return the launch for tensors that begin where any access of a GPU may, or for others."""
     return _backward(pooling, aligned) if pooling.backward else _forward(pooling, aligned)

@@ -21,7 +21,7 @@ from ocl_backend.dtypes import DType, dtype_of
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.layout import Layout, collapse, contiguous_strides
 from ocl_backend.kernels.reduction_arrangement import CPU_PIECE, GROUP, Arrangement, Reading
-from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Launch, Pointer, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.render import render
@@ -120,7 +120,7 @@ def _kept(shape: Sequence[int], reduced: Sequence[int]) -> list[int]:
     return [1 if dim in reduced else size for dim, size in enumerate(shape)]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=MOST_LAUNCHES)
 def _prepared(device: int, spec: Spec) -> tuple[Launch, Launch | None, int]:
     """Return the launch, the one that completes it where it is cut, and the number of pieces."""
     limits = devices()[device].limits

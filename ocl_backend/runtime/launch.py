@@ -47,6 +47,9 @@ class Varying(NamedTuple):
 Argument = Pointer | Varying | np.generic
 """What a kernel takes, in order; a numpy scalar is set once and for all."""
 
+MOST_LAUNCHES = 2048
+"""LRU bound of launches that an operator's module remembers, by the sizes of what it was called
+with. To prepare one again takes some 50 us."""
 KINDS = {"int": 1, "long": 2, "float": 3}
 
 
@@ -175,48 +178,39 @@ def prepare(
         else:
             fixed.append((index, argument))
         index += 2 if isinstance(argument, Pointer) else 1
-    if index != (count := _arguments_of(program, kernel)):
+    built = _kernel(program, kernel)
+    if index != built.arguments:
         raise LaunchError(
-            f"kernel {kernel} takes {count} arguments, {index} were described "
+            f"kernel {kernel} takes {built.arguments} arguments, {index} were described "
             "(a pointer counts for two: buffer and element offset)"
         )
-    new, delete = _kernel_entries()
-    built = new(program.int_ptr, kernel.encode())
-    try:
-        _set_fixed(built, kernel, fixed)
-        handle = _new_launch(device, built, kernel, global_size, local_size, changing)
-    finally:
-        delete(built)
+    handle = _new_launch(device, built, kernel, global_size, local_size, changing, fixed)
     return Launch(handle, [argument for _, argument in changing])
 
 
+class _Kernel:
+    """A kernel of a program as the shim has it: its launches, of whatever sizes, share it."""
+
+    __slots__ = ("__weakref__", "arguments", "handle")
+
+    def __init__(self, program: Any, name: str) -> None:
+        self.arguments: int = cl.Kernel(program, name).num_args
+        new, delete = shim.library()["ocl_kernel_new"], shim.library()["ocl_kernel_delete"]
+        new.argtypes, delete.argtypes = [ctypes.c_void_p, ctypes.c_char_p], [ctypes.c_void_p]
+        new.restype = ctypes.c_void_p
+        self.handle: int = new(program.int_ptr, name.encode())
+        weakref.finalize(self, delete, self.handle).atexit = False
+
+
 @lru_cache(maxsize=1024)
-def _arguments_of(program: Any, name: str) -> int:
-    """Return how many arguments a kernel takes; pyopencl makes one in 200 us, the shim in 7."""
+def _kernel(program: Any, name: str) -> _Kernel:
     try:
-        count: int = cl.Kernel(program, name).num_args
-        return count
+        return _Kernel(program, name)
     except cl.Error as error:
         raise LaunchError(
             f"kernel {name}: {error}. The program has no kernel of that name, or it is the name "
             "of an OpenCL built-in, which some runtimes refuse."
         ) from error
-
-
-def _set_fixed(built: int, kernel: str, fixed: Sequence[tuple[int, np.generic]]) -> None:
-    """Set arguments once and for all, each at its place among the kernel's."""
-    library = shim.library()
-    words = b"".join(value.tobytes().ljust(8, b"\0") for _, value in fixed)
-    taken = library.ocl_kernel_set(
-        ctypes.c_void_p(built),
-        ctypes.c_uint32(len(fixed)),
-        _array(ctypes.c_uint32, [index for index, _ in fixed]),
-        _array(ctypes.c_size_t, [value.nbytes for _, value in fixed]),
-        words,
-    )
-    if taken < len(fixed):
-        index, value = fixed[taken]
-        raise LaunchError(f"kernel {kernel}, argument {index} = {value!r}: {_last_error()}")
 
 
 def _word(argument: Pointer | Varying) -> str:
@@ -225,19 +219,20 @@ def _word(argument: Pointer | Varying) -> str:
 
 def _new_launch(
     device: int,
-    built: int,
+    built: _Kernel,
     name: str,
     global_size: Sequence[int],
     local_size: Sequence[int] | None,
     changing: Sequence[tuple[int, Pointer | Varying]],
+    fixed: Sequence[tuple[int, np.generic]],
 ) -> int:
     create = shim.library().ocl_launch_new
     create.restype = ctypes.c_void_p
     kinds = [0 if isinstance(a, Pointer) else KINDS[a.type] for _, a in changing]
     sizes = [a.item_bytes if isinstance(a, Pointer) else 0 for _, a in changing]
-    handle: int = create(
+    handle: int | None = create(
         ctypes.c_int(device),
-        ctypes.c_void_p(built),
+        ctypes.c_void_p(built.handle),
         name.encode(),
         ctypes.c_uint32(len(global_size)),
         _array(ctypes.c_size_t, global_size),
@@ -246,7 +241,13 @@ def _new_launch(
         _array(ctypes.c_int32, kinds),
         _array(ctypes.c_int32, [index for index, _ in changing]),
         _array(ctypes.c_int32, sizes),
+        ctypes.c_uint32(len(fixed)),
+        _array(ctypes.c_uint32, [index for index, _ in fixed]),
+        _array(ctypes.c_uint32, [value.nbytes for _, value in fixed]),
+        b"".join(value.tobytes().ljust(8, b"\0") for _, value in fixed),
     )
+    if handle is None:
+        raise LaunchError(_last_error())
     return handle
 
 
@@ -287,15 +288,6 @@ def _entries() -> tuple[Callable[[int, bytes], int], Callable[[int], None]]:
     enqueue, delete = shim.library()["ocl_enqueue"], shim.library()["ocl_delete"]
     enqueue.argtypes, delete.argtypes = [ctypes.c_void_p, ctypes.c_char_p], [ctypes.c_void_p]
     return enqueue, delete
-
-
-@cache
-def _kernel_entries() -> tuple[Callable[[int, bytes], int], Callable[[int], None]]:
-    """Return the shim's functions that make a kernel of a program, and let it go."""
-    new, delete = shim.library()["ocl_kernel_new"], shim.library()["ocl_kernel_delete"]
-    new.argtypes, delete.argtypes = [ctypes.c_void_p, ctypes.c_char_p], [ctypes.c_void_p]
-    new.restype = ctypes.c_void_p
-    return new, delete
 
 
 def _last_error() -> str:

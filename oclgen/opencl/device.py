@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
+from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ import pyopencl as cl  # noqa: E402  (the loader reads its environment)
 
 runtimes.claim_loader()
 
+MOST_PROGRAMS = 1024
+"""LRU bound of a device's built programs; kernels in use keep theirs."""
 SCALAR_TYPES: dict[str, Any] = {"int": np.int32, "long": np.int64, "float": np.float32}
 
 
@@ -53,7 +56,7 @@ class Device:
     limits: Limits
     context: Any = field(init=False)
     queue: Any = field(init=False)
-    _programs: dict[str, Any] = field(default_factory=dict, init=False)
+    _programs: OrderedDict[str, Any] = field(default_factory=OrderedDict, init=False)
 
     def __post_init__(self) -> None:
         """Create the context and a queue that records event times."""
@@ -73,9 +76,14 @@ class Device:
             BuildError: the compiler refused it; the message ends with its log.
         """
         digest = _digest(source)
-        if digest not in self._programs:
-            self._programs[digest] = self._compile(source)
-        return self._programs[digest]
+        program = self._programs.get(digest)
+        if program is None:
+            program = self._programs[digest] = self._compile(source)
+        with suppress(KeyError):  # another thread may have let go of it
+            self._programs.move_to_end(digest)
+        while len(self._programs) > MOST_PROGRAMS:
+            self._programs.popitem(last=False)
+        return program
 
     def _compile(self, source: str) -> Any:
         try:

@@ -19,7 +19,11 @@ void ocl_set_opening_error(const char* text);
 void ocl_set_memory_limit(int device, size_t bytes);
 void* ocl_launch_new(int device, void* kernel, const char* name, uint32_t dimensions,
                      const size_t* global, const size_t* local, uint32_t count,
-                     const int32_t* kinds, const int32_t* indices, const int32_t* item_bytes);
+                     const int32_t* kinds, const int32_t* indices, const int32_t* item_bytes,
+                     uint32_t fixed, const uint32_t* places, const uint32_t* bytes,
+                     const int64_t* values);
+void* ocl_kernel_new(void* program, const char* name);
+void ocl_kernel_delete(void* kernel);
 void* ocl_sequence_new(int device, uint32_t given, uint32_t fixed, const int64_t* words,
                        uint32_t workspaces, const size_t* bytes, uint32_t launches,
                        void* const* handles, const uint32_t* lengths, const uint32_t* places);

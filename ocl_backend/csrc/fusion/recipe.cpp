@@ -9,6 +9,7 @@ namespace {
 constexpr int64_t kAlignment = 128;
 constexpr int32_t kConstant = -1;
 constexpr size_t kMostNumbers = 1 << 17;  // bound on the numbers in a memory's keys
+constexpr size_t kMostCalls = 1 << 10;    // bound on its keys, each of which keeps launches
 constexpr int kTries = 8;
 constexpr size_t kManyOperands = 32;
 
@@ -206,7 +207,7 @@ void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
   if (asked != forgotten) return;
   const auto [place, is_new] = known_.try_emplace(key.numbers);
   if (is_new) numbers_ += key.numbers.size();
-  if (numbers_ > kMostNumbers) return clear();
+  if (numbers_ > kMostNumbers || known_.size() > kMostCalls) return clear();
   Known& known = place->second;
   if (known.sure) return;
   ++known.tries;

@@ -17,30 +17,50 @@ namespace {
 
 enum Kind : int32_t { kBuffer = 0, kInt = 1, kLong = 2, kFloat = 3 };
 
+// A kernel of a program. Launches of many sizes share it: each sets the arguments that it has
+// otherwise than the launch before it. All this under the device's lock of submission.
+struct Kernel {
+  explicit Kernel(cl_kernel made) : kernel(made) {}
+  ~Kernel() { cl.clReleaseKernel(kernel); }
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  struct Argument {
+    bool is_set = false;
+    int64_t value = 0;  // a buffer's handle or the bits of a number
+  };
+  cl_kernel kernel;
+  uint64_t generation = 0;
+  std::vector<Argument> arguments;
+};
+
 // An argument that changes from call to call. A buffer stands for two arguments of the kernel,
 // the pointer at `index` and its `long` element offset behind it.
 struct Changing {
   Kind kind;
   cl_uint index;
   int32_t item_bytes;
-  cl_mem last_buffer;
-  int64_t last_value;  // element offset or the scalar's bits
-  bool is_set;
+};
+
+// A number that is the same in every call of a launch.
+struct Fixed {
+  cl_uint index;
+  uint32_t bytes;
+  int64_t bits;
 };
 
 struct Launch final : Prepared {
-  ~Launch() override { cl.clReleaseKernel(kernel); }
   int enqueue(const int64_t* words) override;
 
-  cl_kernel kernel;
+  std::shared_ptr<Kernel> kernel;
   c10::DeviceIndex device;
   const char* name;
   cl_uint dimensions;
   size_t global_size[3];
   size_t local_size[3];
   bool has_local;
-  uint64_t generation;
-  std::vector<Changing> arguments;
+  std::vector<Changing> changing;
+  std::vector<Fixed> fixed;
 };
 
 thread_local std::string error_text;
@@ -57,30 +77,36 @@ int fail(const Launch& launch, int status, const std::string& reason) {
   return ocl::fail(status, text.str());
 }
 
-int fail_at(const Launch& launch, const Changing& argument, const std::string& reason) {
-  return fail(launch, kFailed, "argument " + std::to_string(argument.index) + ": " + reason);
+int fail_at(const Launch& launch, cl_uint index, const std::string& reason) {
+  return fail(launch, kFailed, "argument " + std::to_string(index) + ": " + reason);
 }
 
-int set(const Launch& launch, const Changing& argument, cl_uint index, size_t size,
-        const void* value) {
-  const cl_int status = cl.clSetKernelArg(launch.kernel, index, size, value);
-  return status == CL_SUCCESS ? kOk : fail_at(launch, argument, error_name(status));
+// Sets an argument to the first `bytes` of `bits`, unless the kernel has it so.
+int set(const Launch& launch, cl_uint index, size_t bytes, int64_t bits) {
+  auto& arguments = launch.kernel->arguments;
+  if (arguments.size() <= index) arguments.resize(index + 1);
+  auto& known = arguments[index];
+  if (known.is_set && known.value == bits) return kOk;
+  const cl_int status = cl.clSetKernelArg(launch.kernel->kernel, index, bytes, &bits);
+  known = {status == CL_SUCCESS, bits};
+  return status == CL_SUCCESS ? kOk : fail_at(launch, index, error_name(status));
 }
 
-int set_buffer(const Launch& launch, Changing& argument, int64_t address) {
+int set_buffer(const Launch& launch, const Changing& argument, int64_t address) {
   cl_mem buffer = nullptr;
   int64_t offset = 0;
   if (address) {
     const Location found = locate(reinterpret_cast<const void*>(address));
     if (!found.block)
-      return fail_at(launch, argument, "not memory of an ocl device. Move the tensor there first");
+      return fail_at(launch, argument.index,
+                     "not memory of an ocl device. Move the tensor there first");
     if (found.block->device != launch.device)
-      return fail_at(launch, argument,
+      return fail_at(launch, argument.index,
                      "lies on ocl:" + std::to_string(found.block->device) +
                          ", the kernel runs on ocl:" + std::to_string(launch.device) +
                          ". Move the tensors to one device");
     if (found.offset % size_t(argument.item_bytes))
-      return fail_at(launch, argument,
+      return fail_at(launch, argument.index,
                      "starts at byte " + std::to_string(found.offset) +
                          ", which is no multiple of its " + std::to_string(argument.item_bytes) +
                          "-byte items. Clone the tensor");
@@ -88,33 +114,29 @@ int set_buffer(const Launch& launch, Changing& argument, int64_t address) {
     buffer = found.block->buffer;
     offset = int64_t(found.offset) / argument.item_bytes;
   }
-  if (!argument.is_set || buffer != argument.last_buffer)
-    if (const int status = set(launch, argument, argument.index, sizeof buffer, &buffer))
+  static_assert(sizeof buffer == sizeof(int64_t), "a buffer's handle is kept as a number");
+  if (const int status = set(launch, argument.index, sizeof buffer,
+                             static_cast<int64_t>(reinterpret_cast<intptr_t>(buffer))))
+    return status;
+  return set(launch, argument.index + 1, sizeof offset, offset);
+}
+
+int set_fixed(const Launch& launch) {
+  for (const auto& argument : launch.fixed)
+    if (const int status = set(launch, argument.index, argument.bytes, argument.bits))
       return status;
-  if (!argument.is_set || offset != argument.last_value)
-    if (const int status = set(launch, argument, argument.index + 1, sizeof offset, &offset))
-      return status;
-  argument.last_buffer = buffer;
-  argument.last_value = offset;
-  argument.is_set = true;
   return kOk;
 }
 
-int set_scalar(const Launch& launch, Changing& argument, int64_t bits, size_t size) {
-  if (argument.is_set && argument.last_value == bits) return kOk;
-  if (const int status = set(launch, argument, argument.index, size, &bits)) return status;
-  argument.last_value = bits;
-  argument.is_set = true;
-  return kOk;
-}
-
-int set_arguments(Launch& launch, const int64_t* words) {
-  if (launch.generation != release_generation()) {
+int set_arguments(const Launch& launch, const int64_t* words) {
+  Kernel& kernel = *launch.kernel;
+  if (kernel.generation != release_generation()) {
     // a buffer given back to the driver may return under the same handle
-    for (auto& argument : launch.arguments) argument.is_set = false;
-    launch.generation = release_generation();
+    for (auto& argument : kernel.arguments) argument.is_set = false;
+    kernel.generation = release_generation();
   }
-  for (auto& argument : launch.arguments) {
+  if (const int status = set_fixed(launch)) return status;
+  for (const auto& argument : launch.changing) {
     int status = kOk;
     if (argument.kind == kBuffer) {
       status = set_buffer(launch, argument, *words);
@@ -124,10 +146,10 @@ int set_arguments(Launch& launch, const int64_t* words) {
       const float value = float(given);
       int32_t bits;
       std::memcpy(&bits, &value, sizeof bits);
-      status = set_scalar(launch, argument, bits, sizeof value);
+      status = set(launch, argument.index, sizeof value, bits);
     } else {
-      status = set_scalar(launch, argument, *words,
-                          argument.kind == kInt ? sizeof(int32_t) : sizeof(int64_t));
+      status = set(launch, argument.index,
+                   argument.kind == kInt ? sizeof(int32_t) : sizeof(int64_t), *words);
     }
     if (status) return status;
     ++words;
@@ -140,7 +162,7 @@ cl_int submit(Launch& launch) {
   device.last_kernel.store(launch.name, std::memory_order_relaxed);
   Timed timed(launch.device, Activity::kKernel, launch.name);
   return cl.clEnqueueNDRangeKernel(
-      device.queue, launch.kernel, launch.dimensions, nullptr, launch.global_size,
+      device.queue, launch.kernel->kernel, launch.dimensions, nullptr, launch.global_size,
       launch.has_local ? launch.local_size : nullptr, 0, nullptr, timed.event());
 }
 
@@ -199,39 +221,26 @@ int Launch::enqueue(const int64_t* words) {
 
 extern "C" {
 
-// Returns a new kernel of a program, null if it has none of that name. It is the caller's until
-// `ocl_kernel_delete`; launches keep it.
+// Returns a kernel of a program that launches may share, null if there is none of that name.
 void* ocl_kernel_new(void* program, const char* name) {
   ocl::cl_int status = ocl::CL_SUCCESS;
-  return ocl::cl.clCreateKernel(static_cast<ocl::cl_program>(program), name, &status);
+  auto* made = ocl::cl.clCreateKernel(static_cast<ocl::cl_program>(program), name, &status);
+  return made ? new std::shared_ptr<ocl::Kernel>(std::make_shared<ocl::Kernel>(made)) : nullptr;
 }
 
-void ocl_kernel_delete(void* kernel) {
-  ocl::cl.clReleaseKernel(static_cast<ocl::cl_kernel>(kernel));
-}
-
-// Sets arguments that never change; `sizes` are the bytes of each value, values are 8 bytes apart.
-// Returns how many the runtime took; why it refused the next one is in `ocl_last_error`.
-uint32_t ocl_kernel_set(void* kernel, uint32_t count, const uint32_t* indices, const size_t* sizes,
-                        const int64_t* values) {
-  for (uint32_t i = 0; i < count; ++i) {
-    const ocl::cl_int status = ocl::cl.clSetKernelArg(static_cast<ocl::cl_kernel>(kernel),
-                                                      indices[i], sizes[i], values + i);
-    if (status == ocl::CL_SUCCESS) continue;
-    ocl::fail(ocl::kFailed, ocl::error_name(status));
-    return i;
-  }
-  return count;
-}
+// Launches keep the kernel.
+void ocl_kernel_delete(void* kernel) { delete static_cast<std::shared_ptr<ocl::Kernel>*>(kernel); }
 
 // `kinds` are `Kind`s; `indices` are positions among the kernel's arguments; `item_bytes` the size
-// of a buffer's items; `local` may be null.
+// of a buffer's items; `local` may be null. Behind them what never changes: positions, bytes, and
+// values, 8 bytes each. Null if the runtime refuses one of those: `ocl_last_error` says which.
 void* ocl_launch_new(int device, void* kernel, const char* name, uint32_t dimensions,
                      const size_t* global, const size_t* local, uint32_t count,
-                     const int32_t* kinds, const int32_t* indices, const int32_t* item_bytes) {
+                     const int32_t* kinds, const int32_t* indices, const int32_t* item_bytes,
+                     uint32_t fixed, const uint32_t* places, const uint32_t* bytes,
+                     const int64_t* values) {
   const auto launch = std::make_shared<ocl::Launch>();
-  launch->kernel = static_cast<ocl::cl_kernel>(kernel);
-  ocl::cl.clRetainKernel(launch->kernel);
+  launch->kernel = *static_cast<std::shared_ptr<ocl::Kernel>*>(kernel);
   launch->device = c10::DeviceIndex(device);
   launch->name = ocl::keep_name(name);
   launch->dimensions = dimensions;
@@ -241,11 +250,12 @@ void* ocl_launch_new(int device, void* kernel, const char* name, uint32_t dimens
     if (local) launch->local_size[d] = local[d];
   }
   for (uint32_t i = 0; i < count; ++i) {
-    launch->arguments.push_back(
-        {ocl::Kind(kinds[i]), ocl::cl_uint(indices[i]), item_bytes[i], nullptr, 0, false});
+    launch->changing.push_back({ocl::Kind(kinds[i]), ocl::cl_uint(indices[i]), item_bytes[i]});
     launch->is_address.push_back(kinds[i] == ocl::kBuffer);
   }
-  return new ocl::Handle(launch);
+  for (uint32_t i = 0; i < fixed; ++i) launch->fixed.push_back({places[i], bytes[i], values[i]});
+  const std::lock_guard<std::mutex> lock(ocl::device_at(launch->device).submission);
+  return ocl::set_fixed(*launch) ? nullptr : new ocl::Handle(launch);
 }
 
 void ocl_delete(void* prepared) { delete static_cast<ocl::Handle*>(prepared); }

@@ -41,7 +41,6 @@ constexpr cl_uint CL_PROFILING_COMMAND_END = 0x1283;
   X(clReleaseMemObject, cl_int, (cl_mem))                                                         \
   X(clCreateKernel, cl_kernel, (cl_program, const char*, cl_int*))                                \
   X(clSetKernelArg, cl_int, (cl_kernel, cl_uint, size_t, const void*))                            \
-  X(clRetainKernel, cl_int, (cl_kernel))                                                          \
   X(clReleaseKernel, cl_int, (cl_kernel))                                                         \
   X(clEnqueueNDRangeKernel, cl_int,                                                               \
     (cl_command_queue, cl_kernel, cl_uint, const size_t*, const size_t*, const size_t*, cl_uint,  \

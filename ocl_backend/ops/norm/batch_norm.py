@@ -22,6 +22,7 @@ from ocl_backend.fusion.held import Rule, Step, Way, offer
 from ocl_backend.kernels.batch_norm_kernels import Kind, Prepared
 from ocl_backend.kernels.memory_formats import arranged, in_pixels
 from ocl_backend.ops.fused.fused_pointwise import Masked, terms_of
+from ocl_backend.runtime.launch import MOST_LAUNCHES
 from oclgen.problem import Activation
 
 
@@ -94,7 +95,7 @@ class NormalisingBackward(Masked):
         self._masked[activation](x, grad, result, *rest)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=MOST_LAUNCHES)
 def rule_of(
     direction: Literal["fwd", "bwd"],
     device: int,

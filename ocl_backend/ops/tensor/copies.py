@@ -16,7 +16,7 @@ import torch
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.fusion import recall
-from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Launch, Pointer, prepare
 from oclgen import render
 from oclgen.opencl.device import devices
 from oclgen.plan import round_up
@@ -75,7 +75,7 @@ class Dim(NamedTuple):
     target: int
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=MOST_LAUNCHES)
 def _prepared(
     device: int,
     source: torch.dtype,

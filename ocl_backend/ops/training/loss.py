@@ -132,16 +132,18 @@ def _prepared(kind: Kind) -> Launch:
     limits = devices()[kind.device].limits
     local_items = 1 if limits.kind == "cpu" else min(256, limits.max_work_group)
     dtype, reduction = dtype_of(kind.dtype), REDUCTIONS[kind.reduction]
+    targets = kind.rows * kind.inner
+    wide = targets * kind.classes + local_items >= 2**31
+    count = np.int64 if wide else np.int32
     source = render(
         "nll_loss", package="ocl_backend", direction=kind.direction, reduction=reduction,
-        weighted=kind.weighted, dtype=dtype, classes=kind.classes, inner=kind.inner,
-        ignore=kind.ignore, local_items=local_items,
+        weighted=kind.weighted, dtype=dtype, classes=kind.classes, ignore=kind.ignore,
+        flat=kind.inner == 1, index="long" if wide else "int", local_items=local_items,
         note=faults.NOTE, number=faults.NUMBERS["nll_loss"],
     )  # fmt: skip
     item, label = Pointer(dtype.item_bytes), Pointer(torch.int64.itemsize)
-    targets = kind.rows * kind.inner
     arguments: dict[str, list[Argument]] = {
-        "fwd": [np.int64(targets), item, label, item, item, item, label],
+        "fwd": [item, label, item, item, item, label],
         "bwd": [item, item, label, item, item],
     }
     reduces = kind.direction == "fwd" and reduction != "none"
@@ -151,7 +153,7 @@ def _prepared(kind: Kind) -> Launch:
         source,
         f"nll_loss_{kind.direction}",
         (local_items if reduces else items,),
-        arguments[kind.direction],
+        [count(targets), count(kind.inner), *arguments[kind.direction]],
         (local_items,) if reduces else None,
     )
 
