@@ -31,9 +31,9 @@ class Made(NamedTuple):
 
 
 class Apart(NamedTuple):
-    """A plan in two: launches of weights alone, which fill workspaces of so many bytes, and others.
+    """A plan in two: launches of weights alone, which fill workspaces, and all others.
 
-    Both take the plan's values and then the addresses of those workspaces.
+    Both take the plan's values and then the addresses of those workspaces, `made_bytes` long.
     """
 
     make: LaunchSequence

@@ -29,7 +29,7 @@ from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.plan import WARP, WORK_ITEMS_PER_UNIT, ceil_div, even_part, round_up
 from oclgen.problem import Activation
-from oclgen.render import render
+from oclgen.render import rendered
 
 GROUPS_PER_UNIT = 8
 """Work-groups per compute unit of a GPU that hide memory latency."""
@@ -221,11 +221,11 @@ def _prepared(
         values: of the template's parameters.
     """
     dtype, param = dtype_of(kind.dtype), dtype_of(kind.param)
-    source = render(
+    source = rendered(
         template, package="ocl_backend",
         direction=kind.direction, trains=kind.trains, tracks=kind.tracks, affine=kind.affine,
         residual=kind.residual, activation=kind.activation, mask=kind.mask, dtype=dtype,
-        param=param, channels=kind.channels, counts=list(counts), **values,
+        param=param, channels=kind.channels, counts=tuple(counts), **values,
     )  # fmt: skip
     params = 6 if kind.direction == "fwd" else 7
     partial_bytes = 8 if dtype.value == "double" else 4

@@ -23,7 +23,7 @@ from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Launch, Pointer,
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.plan import WORK_ITEMS_PER_UNIT, ceil_div, round_up
-from oclgen.render import render
+from oclgen.render import rendered
 
 Name = Literal["max", "avg", "adaptive"]
 
@@ -197,10 +197,10 @@ def _backward(pooling: Pooling, aligned: bool) -> Launch:
     scatters = is_max and exact and cpu
     tiles = is_max and aligned and not cpu and pooling.is_tiled
     abreast = _abreast(pooling) if tiles else 0
-    strides = [along.stride for along in pooling.windows]
-    block = strides if is_max and prod(strides) <= MOST_SUMS else [1, 1]
+    strides = tuple(along.stride for along in pooling.windows)
+    block = strides if is_max and prod(strides) <= MOST_SUMS else (1, 1)
     if abreast:
-        block = [strides[0], ACCESS_ITEMS]
+        block = (strides[0], ACCESS_ITEMS)
     sides = zip(pooling.size, pooling.windows, block, strict=True)
     blocks = prod(ceil_div(size + along.pad % items, items) for size, along, items in sides)
     items = pooling.planes * (1 if scatters else blocks)
@@ -226,7 +226,7 @@ def _rendered(template: str, pooling: Pooling, **more: object) -> str:
     height, width = pooling.size
     out_h, out_w = pooling.out
     kernel, stride, pad, dilation, _ = zip(*pooling.windows, strict=True)
-    return render(
+    return rendered(
         template, package="ocl_backend", kind=pooling.kind, dtype=dtype_of(pooling.dtype),
         height=height, width=width, out_h=out_h, out_w=out_w, kernel=kernel, stride=stride,
         pad=pad, dilation=dilation, count=pooling.count, **more,

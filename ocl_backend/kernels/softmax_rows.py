@@ -17,7 +17,7 @@ from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
-from oclgen.render import render
+from oclgen.render import rendered
 
 GROUP = 256
 """Work-items of a GPU's group at most."""
@@ -104,7 +104,7 @@ def run(rows: Rows, direction: str, logarithm: bool, *tensors: Tensor) -> None:
 @lru_cache(maxsize=1024)
 def _prepared(rows: Rows, direction: str, logarithm: bool) -> Launch:
     share, dtype = shares(rows), dtype_of(rows.dtype)
-    source = render(
+    source = rendered(
         "softmax_rows", package="ocl_backend", direction=direction, logarithm=logarithm,
         dtype=dtype, width=share.width, lanes=share.lanes, at_once=share.at_once,
         held=share.room, unroll=share.unroll,

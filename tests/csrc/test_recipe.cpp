@@ -189,20 +189,21 @@ TEST_CASE("nothing is recalled while recall is suspended") {
   CHECK(memory.look_up(key).recipe);
 }
 
-TEST_CASE("a memory whose keys grow too many forgets them") {
-  constexpr size_t kLength = 1 << 10, kMost = 1 << 17;
-  ocl::Memory memory;
-  const ocl::Recipe recipe;
-  const auto learn = [&](int64_t number) {
-    const auto key = numbered(number, kLength);
-    for (int i = 0; i < 2; ++i) memory.learn(key, &recipe, memory.look_up(key).asked);
-    return memory.look_up(key).recipe != nullptr;
-  };
-  for (size_t i = 0; i < kMost / kLength; ++i) REQUIRE(learn(int64_t(i)));
-  CHECK(memory.look_up(numbered(0, kLength)).recipe);
-  learn(-1);
-  CHECK(!memory.look_up(numbered(0, kLength)).recipe);
-  CHECK(learn(0));
+TEST_CASE("a memory whose keys grow too many, or too long, forgets them") {
+  for (const auto [length, most] : {std::pair<size_t, size_t>{1 << 10, 1 << 7}, {8, 1 << 10}}) {
+    ocl::Memory memory;
+    const ocl::Recipe recipe;
+    const auto learn = [&, length = length](int64_t number) {
+      const auto key = numbered(number, length);
+      for (int i = 0; i < 2; ++i) memory.learn(key, &recipe, memory.look_up(key).asked);
+      return memory.look_up(key).recipe != nullptr;
+    };
+    for (size_t i = 0; i < most; ++i) REQUIRE(learn(int64_t(i)));
+    CHECK(memory.look_up(numbered(0, length)).recipe);
+    learn(-1);
+    CHECK(!memory.look_up(numbered(0, length)).recipe);
+    CHECK(learn(0));
+  }
 }
 
 TEST_CASE("a call is run until its recipe is sure, and from then on repeated") {

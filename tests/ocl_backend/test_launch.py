@@ -45,6 +45,27 @@ def test_pointers_carry_their_offsets_and_scalars_their_types(device: Any) -> No
     assert y.cpu().tolist()[:3] == [10, 9, 8]
 
 
+def test_launches_of_one_kernel_keep_sizes_and_numbers_of_their_own(device: Any) -> None:
+    x, y = on(device, [1.0, 2, 3, 4]), on(device, [0.0] * 4)
+    pointers = x.data_ptr(), y.data_ptr()
+
+    def launch(items: int, scale: float, shift: Any) -> Any:
+        numbers = np.float32(scale), shift, np.int64(0)
+        arguments: Arguments = [Pointer(4), Pointer(4), *numbers]
+        return prepare(device.index, AXPY, "axpy", (items,), arguments)
+
+    short, long = launch(2, 1, np.int32(-5)), launch(4, 3, np.int32(7))
+    for _ in range(2):
+        long(*pointers)
+        assert y.cpu().tolist() == [10, 13, 16, 19]
+        short(*pointers)
+        assert y.cpu().tolist() == [-4, -3, 16, 19]
+    with pytest.raises(LaunchError, match=r"kernel axpy.*argument 5: CL_INVALID_ARG_SIZE"):
+        launch(2, 1, np.int64(1))
+    long(*pointers)
+    assert y.cpu().tolist() == [10, 13, 16, 19]
+
+
 def test_integers_wrap_as_those_of_c(device: Any) -> None:
     y = on(device, [0.0])
     arguments: Arguments = [Pointer(4), Pointer(4), np.float32(0), np.int32(0), Varying("long")]

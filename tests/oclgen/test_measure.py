@@ -27,6 +27,7 @@ from oclgen.measuring.measure import (
     time_samples,
     uncertainty,
 )
+from oclgen.opencl import device as opencl_device
 from oclgen.opencl.device import BuildError, Device
 from oclgen.problem import GemmProblem
 
@@ -158,6 +159,24 @@ def test_a_program_built_elsewhere_is_loaded(device: Device) -> None:
     device.load(text, b"no binary")
     with pytest.raises(BuildError):
         device.build(text)
+
+
+def test_programs_that_were_not_asked_for_lately_are_let_go(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[str] = []
+
+    def compiled(source: str) -> str:
+        built.append(source)
+        return source
+
+    monkeypatch.setattr(opencl_device, "MOST_PROGRAMS", 3)
+    monkeypatch.setattr(device, "_compile", compiled)
+    device.forget_programs()
+    for source in "abcadbabcd":
+        device.build(source)
+    assert "".join(built) == "abcdbcd"
+    device.forget_programs()
 
 
 CPU = DeviceInfo("Zen", "AMD", "cpu", "cpu float16", "OpenCL", "3.0", "1", 2)

@@ -22,7 +22,7 @@ from ocl_backend.runtime.launch import Argument, Launch, Pointer, Varying, prepa
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
-from oclgen.render import render
+from oclgen.render import rendered
 
 COLUMN_GROUPS = 32
 """Groups of rows whose sums are added up in a second pass."""
@@ -137,7 +137,7 @@ def _prepared(kind: Kind, direction: Literal["fwd", "bwd"]) -> Launch:
         local_items //= 2
     rows_per_group = max(1, vectors.CPU_GROUP_ITEMS // kind.inner) if on_cpu else 1
     dtype, param = dtype_of(kind.dtype), dtype_of(kind.param)
-    source = render(
+    source = rendered(
         "layer_norm", package="ocl_backend", direction=direction, affine=kind.affine,
         biased=kind.biased, dtype=dtype, param=param, inner=kind.inner,
         rows_per_group=rows_per_group, local_items=local_items, width=kind.width,
@@ -155,7 +155,7 @@ def _prepared(kind: Kind, direction: Literal["fwd", "bwd"]) -> Launch:
 @lru_cache(maxsize=1024)
 def _columns(kind: Kind, groups: int) -> Launch:
     dtype = dtype_of(kind.dtype)
-    source = render(
+    source = rendered(
         "layer_norm_columns", package="ocl_backend", dtype=dtype, inner=kind.inner,
         width=kind.width,
     )  # fmt: skip

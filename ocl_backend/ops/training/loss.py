@@ -20,7 +20,7 @@ from ocl_backend.dispatch.outputs import into, resized
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
 from oclgen.opencl.device import devices
-from oclgen.render import render
+from oclgen.render import rendered
 
 REDUCTIONS: tuple[Literal["none", "mean", "sum"], ...] = ("none", "mean", "sum")
 """By torch's number."""
@@ -135,7 +135,7 @@ def _prepared(kind: Kind) -> Launch:
     targets = kind.rows * kind.inner
     wide = targets * kind.classes + local_items >= 2**31
     count = np.int64 if wide else np.int32
-    source = render(
+    source = rendered(
         "nll_loss", package="ocl_backend", direction=kind.direction, reduction=reduction,
         weighted=kind.weighted, dtype=dtype, classes=kind.classes, ignore=kind.ignore,
         flat=kind.inner == 1, index="long" if wide else "int", local_items=local_items,
