@@ -25,6 +25,7 @@ from oclgen.problem import (
     with_sizes,
 )
 from oclgen.variant import Variant
+from tests.oclgen.cp_async_in_c import in_plain_c
 from tests.oclgen.plan_texts import DEVICES
 
 CPU, GPU = DEVICES
@@ -112,6 +113,16 @@ def test_slices_of_a_free_k_may_be_empty(device: Device, family: str, split_k: i
         assert measurement.ok, f"{given.key()}: {measurement.reason}"
 
 
+def test_copies_of_free_sizes_stop_at_edges(device: Device) -> None:
+    problem = GemmProblem(TYPICAL, 40, 24, free=frozenset(("m", "k")))
+    variant = Variant("gemm_async", FAMILIES["gemm_async"].DEFAULT)
+    for size in SIZES:
+        given = at(problem, size)
+        plan = in_plain_c(of_one_text(variant, given))
+        measurement = Bench(device, given).measure(plan, 0.0)
+        assert measurement.ok, f"{given.key()}: {measurement.reason}"
+
+
 def test_fixed_sizes_keep_their_text() -> None:
     """Edges that no size has are not guarded, unless the size is free."""
     config: Any = FAMILIES["gemm_register"].DEFAULT
@@ -125,9 +136,12 @@ def test_fixed_sizes_keep_their_text() -> None:
 
 
 def test_a_family_that_writes_sizes_into_its_texts_says_so() -> None:
-    problem = GemmProblem(64, 64, 64, "fp16", free=frozenset(("m", "k")))
-    reason = Variant("gemm_mma", FAMILIES["gemm_mma"].DEFAULT).why_not(problem, GPU)
+    problem = GemmProblem(64, 64, 64, "bf16", free=frozenset(("m", "k")))
+    reason = Variant("gemm_pairs", FAMILIES["gemm_pairs"].DEFAULT).why_not(problem, CPU)
     assert reason == "its kernels are written for one k and m, which are free"
+    mma: Any = FAMILIES["gemm_mma"].DEFAULT
+    reason = replace(mma, split_k=2).why_not(problem, GPU)
+    assert reason == "split_k=2 slices of a free k may be empty; use 1"
     config: Any = FAMILIES["conv_register"].DEFAULT
     conv = replace(CONVS[0], free=frozenset(("batch",)))
     reason = replace(config, images=2).why_not(conv, CPU)

@@ -205,6 +205,18 @@ def test_sizes_dtypes_and_transposes(able: Device, number: int) -> None:
         assert_right(able, *case(each))
 
 
+def test_one_text_with_free_sizes_is_right_at_all_of_them(able: Device) -> None:
+    free = frozenset(("m", "n", "k"))
+    whole = GemmProblem(128, 128, 128, "bf16", trans_b=True, free=free)
+    text = gemm_mma.plan(whole, MMA).launches[0].text
+    for size in (128, 1, 40, 72, 200):
+        problem = replace(whole, m=size, n=size + 8, k=size + 1)
+        plan = gemm_mma.plan(problem, MMA)
+        plan = replace(plan, launches=tuple(replace(one, text=text) for one in plan.launches))
+        measurement = Bench(able, problem).measure(plan, 0.0)
+        assert measurement.ok, f"{problem.key()}: {measurement.reason}"
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("problem", [*BATCHES, *EPILOGUES], ids=label)
 def test_batches_and_epilogues(able: Device, problem: GemmProblem) -> None:

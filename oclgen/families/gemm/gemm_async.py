@@ -57,6 +57,8 @@ SHARING_GUESSES = 2
 class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
+    FREE = parts.FREE
+
     tile_m: Tile
     tile_n: Tile
     tile_k: Tile
@@ -174,6 +176,8 @@ class Config(BaseConfig):
         return None
 
     def _sharing_conflict(self, problem: GemmProblem) -> str | None:
+        if self.shared and problem.free:
+            return "tiles are shared for as many steps as there are; a size of them is free"
         if self.groups and self.split_k > 1:
             return f"groups={self.groups} share all tiles; split_k={self.split_k} has to be 1"
         tiles, span = self.tiles(problem), ceil_div(problem.k, self.tile_k)

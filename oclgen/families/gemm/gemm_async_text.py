@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oclgen.families.gemm.gemm_tiles import lies_along_k
 from oclgen.families.parts.expressions import plus, some_items
-from oclgen.problem import GemmProblem
+from oclgen.problem import GemmProblem, divided_by
 
 if TYPE_CHECKING:
     from oclgen.families.gemm.gemm_async import Config
@@ -71,17 +71,17 @@ class Text:
     @property
     def edge_m(self) -> bool:
         """Whether tiles do not divide the rows."""
-        return self.problem.m % self.config.tile_m != 0
+        return not divided_by(self.problem, "m", self.config.tile_m)
 
     @property
     def edge_n(self) -> bool:
         """Whether tiles do not divide the columns."""
-        return self.problem.n % self.config.tile_n != 0
+        return not divided_by(self.problem, "n", self.config.tile_n)
 
     @property
     def edge_k(self) -> bool:
         """Whether tiles do not divide the steps of the reduction."""
-        return self.problem.k % self.config.tile_k != 0
+        return not divided_by(self.problem, "k", self.config.tile_k)
 
     @property
     def vectors(self) -> list[str]:

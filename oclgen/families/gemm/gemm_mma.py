@@ -38,6 +38,8 @@ MAX_ACCUMULATORS = {"mma": 128, "wgmma": 192}
 class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
+    FREE = parts.FREE
+
     unit: str
     tile_m: Tile
     tile_n: Tile
@@ -122,8 +124,14 @@ class Config(BaseConfig):
             self._block_conflict()
             or self._pipeline_conflict()
             or self._layout_conflict(problem)
+            or self._slice_conflict(problem)
             or parts.empty_slice(problem.k, self.split_k, self.tile_k)
         )
+
+    def _slice_conflict(self, problem: GemmProblem) -> str | None:
+        if self.split_k > 1 and "k" in problem.free:
+            return f"split_k={self.split_k} slices of a free k may be empty; use 1"
+        return None
 
     def _block_conflict(self) -> str | None:
         wide_m, wide_n = (64, 8) if self.unit == "wgmma" else (16, 16)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES
 from oclgen.families.parts.expressions import plus
-from oclgen.problem import GemmProblem
+from oclgen.problem import GemmProblem, divided_by
 
 if TYPE_CHECKING:
     from oclgen.families.gemm.gemm_mma import Config
@@ -45,14 +45,14 @@ class Text:
     @property
     def edge_m(self) -> bool:
         """Whether tiles do not divide the rows."""
-        return self.problem.m % self.config.tile_m != 0
+        return not divided_by(self.problem, "m", self.config.tile_m)
 
     @property
     def edge_n(self) -> bool:
         """Whether tiles do not divide the columns."""
-        return self.problem.n % self.config.tile_n != 0
+        return not divided_by(self.problem, "n", self.config.tile_n)
 
     @property
     def edge_k(self) -> bool:
         """Whether tiles do not divide the steps of the reduction."""
-        return self.problem.k % self.config.tile_k != 0
+        return not divided_by(self.problem, "k", self.config.tile_k)
