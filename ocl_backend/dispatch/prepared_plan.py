@@ -99,7 +99,7 @@ class PreparedPlan(LaunchSequence):
     @property
     def runs(self) -> int:
         """How often it ran, with kept weights or without."""
-        return super().runs + self._rest.runs
+        return super().runs + (self._apart.rest.runs if self._apart else 0)
 
     def _shared(
         self, steps: Iterable[Step], given: Sequence[str], spaces: Mapping[str, int]

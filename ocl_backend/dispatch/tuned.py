@@ -250,7 +250,7 @@ def tuned_call(
         choice = chooser(device).choose(problem)
     if choice.rung != "exact":
         for notice in _met:
-            notice(device, problem)
+            notice(device, choice.problem)
     while True:
         try:
             plan = varying.plan(choice.variant, met)
