@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import runpy
+import sys
 import time
 from collections.abc import Iterator
 from multiprocessing import Pipe
@@ -170,6 +173,18 @@ def test_the_search_asks_before_each_run_and_tells_what_won() -> None:
     ours.close()  # the program ends: so does the search
     thread.join()
     assert session.tuned == [{PROBLEM: 1}]
+
+
+def test_what_the_search_sends_is_of_a_module_that_the_program_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[tuple[Connection, int, int]] = []
+    monkeypatch.setattr("search_spaces.background.main", lambda *given: begun.append(given))
+    _, theirs = Pipe()
+    monkeypatch.setattr(sys, "argv", ["", str(os.dup(theirs.fileno())), "2", "5"])
+    runpy.run_module("search_spaces.background", run_name="__main__")
+    ((_, index, trials),) = begun  # a `main` of the module `__main__` sends what none can read
+    assert (index, trials) == (2, 5)
 
 
 def test_a_program_gets_its_own_records(
