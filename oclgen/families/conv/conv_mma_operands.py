@@ -11,17 +11,16 @@ from itertools import accumulate
 
 from oclgen.families.conv.conv_gemm_operands import Sizes, defines, phases
 from oclgen.families.conv.correlation import Correlation
-from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES, Layout
+from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES, Layout, pack_rows
 from oclgen.families.parts import packing
 from oclgen.families.parts import planes as planes_of
 from oclgen.families.parts.strided_weights import strided_weights
-from oclgen.plan import Arg, Launch, LazyText, buffer, ceil_div, round_up
+from oclgen.plan import Arg, Launch, LazyText, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem
 from oclgen.render import render
 
-TURN_PIXELS = 64
-"""Pixels that a work-group turns, 128 bytes of channels of each."""
-TURN_ITEMS = 256
+GATHER_ITEMS = 256
+"""Pixels that a work-group gathers a chunk of each."""
 FEW_CHUNKS = 2
 """Chunks of channels up to which turning through local memory would leave most of it idle."""
 PACK_ITEMS = 64
@@ -119,39 +118,57 @@ class Image:
 
     def launches(self) -> tuple[Launch, ...]:
         """Return the launch that copies it, if there is one."""
-        return () if self.in_place else (self._turn(),)
+        if self.in_place:
+            return ()
+        few = self.padded <= FEW_CHUNKS * chunk(self.problem)
+        return (self._gather() if few else pack_rows(self._rows),)
 
-    def _turn(self) -> Launch:
+    @property
+    def _rows(self) -> packing.Packing:
+        """The copy as a packing: pixels are rows of one tile, channels are steps of k."""
+        problem, role = self.problem, self.role
+        planes = problem.layout == "nchw"
+        row = Scalar(self.pixels if planes else self.channels)
+        image = Scalar(self.pixels * self.channels, "long")
+        return packing.Packing(
+            workspace=f"pixels_{role}",
+            source=(*buffer(role), row, image),
+            dtype=problem.dtype,
+            along_k=not planes,
+            batch=problem.batch,
+            extent=self.pixels,
+            k=self.channels,
+            tile=self.pixels,
+            tile_k=self.padded,
+            elem_bytes=DTYPES[problem.dtype],
+            batch_stride=self.pixels * self.padded,
+        )
+
+    def _gather(self) -> Launch:
         wide = chunk(self.problem)
-        span, few = 8 * wide, self.padded <= FEW_CHUNKS * wide
 
         @LazyText
         def text() -> str:
             return render(
-                "conv_mma_turn",
+                "conv_mma_gather",
                 word="uint" if wide == 4 else "ushort",
                 chunk=wide,
                 channels=self.channels,
                 padded=self.padded,
                 pixels=self.pixels,
                 planes=self.problem.layout == "nchw",
-                vec=next(v for v in (wide, 4, 2, 1) if self.pixels % v == 0),
-                few=few,
                 tf32=self.problem.dtype == "tf32",
             )
 
-        groups = (
-            ceil_div(self.pixels, TURN_ITEMS if few else TURN_PIXELS),
-            ceil_div(self.padded, wide if few else span),
-        )
         return Launch(
             text=text,
-            kernel="conv_mma_turn",
-            global_size=(TURN_ITEMS * groups[0], groups[1], self.problem.batch),
-            local_size=(TURN_ITEMS, 1, 1),
+            kernel="conv_mma_gather",
+            global_size=(
+                round_up(self.pixels, GATHER_ITEMS), self.padded // wide, self.problem.batch
+            ),
+            local_size=(GATHER_ITEMS, 1, 1),
             args=(*buffer(self.role), *self.argument()),
-            local_bytes=0 if few else TURN_PIXELS * (span + 2) * DTYPES[self.problem.dtype],
-        )
+        )  # fmt: skip
 
 
 def images(problem: ConvProblem) -> tuple[Image, ...]:

@@ -10,6 +10,7 @@ name                the kernel's and the workspace's name
 tile, tile_k        rows of a tile, and its steps of k
 row_bytes, swizzle  how a tile lies in local memory: see `Layout`
 along_k             the operand is stored along k
+bounded             the last tile ends with the last row, and is not filled up
 word, chunk         integer type of an element; elements in 16 bytes
 tf32                round to tf32, to nearest even
 </%doc>
@@ -62,7 +63,7 @@ void ${name}(
 % endif
     for (int i = id; i < 512; i += 256) {
         const int x = x0 + i / 8, p = k0 + i % 8 * ${chunk};
-        if (p < steps * ${tile_k}) {
+        if (${"x < extent && " if bounded else ""}p < steps * ${tile_k}) {
 % if along_k:
             words value = load_words(from + x * (long)ld + p, x < extent ? k - p : 0, aligned);
 % else:

@@ -89,13 +89,24 @@ class Layout:
         return leading // 16 << 16 | stride // 16 << 32 | code << 62
 
 
-def pack(tiles: Packing, layout: Layout, swizzled: bool = True) -> Launch:
+def pack_rows(rows: Packing) -> Launch:
+    """Return the launch that copies matrices to dense rows, filled up with zeros to whole chunks.
+
+    Args:
+        rows: the matrices and their workspace; one tile takes all rows and steps of k.
+    """
+    layout = Layout(rows.tile, rows.tile_k, rows.elem_bytes, True, True, False)
+    return pack(rows, layout, swizzled=False, bounded=True)
+
+
+def pack(tiles: Packing, layout: Layout, swizzled: bool = True, bounded: bool = False) -> Launch:
     """Return the launch that packs an operand so that its tiles lie in memory like `layout`.
 
     Args:
         tiles: the operand and its workspace.
         layout: how a tile lies in local memory.
         swizzled: False: the tiles are for registers instead of local memory.
+        bounded: the last tile ends with the last row, and is not filled up.
     """
     chunk = CHUNK_BYTES // layout.elem_bytes
 
@@ -109,6 +120,7 @@ def pack(tiles: Packing, layout: Layout, swizzled: bool = True) -> Launch:
             row_bytes=layout.row_bytes,
             swizzle=layout.swizzle("row") if swizzled else "0",
             along_k=tiles.along_k,
+            bounded=bounded,
             word="uint" if layout.elem_bytes == 4 else "ushort",
             chunk=chunk,
             tf32=tiles.dtype == "tf32",
