@@ -279,6 +279,17 @@ def training_memory(steps: tuple[str, ...], device: str) -> None:
 
 
 @main.command()
+@click.argument("networks", nargs=-1, required=True)
+@click.option("--batch", default=8, show_default=True, help="Images.")
+@click.option("--device", default=0, show_default=True, help="Index.")
+def first_use(networks: tuple[str, ...], batch: int, device: int) -> None:
+    """Time a network's first steps in a new process with empty caches, and in the one after."""
+    from benchmarks.costs.first_use import main as run
+
+    run(networks, batch, device)
+
+
+@main.command()
 @click.option("--steps", type=click.IntRange(51), default=2000, show_default=True)
 @click.option("--seed", default=0, show_default=True, help="Draws sizes, weights and batches.")
 @click.option("--only", type=Names(("mlp", "cnn", "transformer")),

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -198,19 +198,8 @@ def _timed(step: Callable[[Size], None], sizes: list[Size]) -> Iterator[float]:
 
 def _count_builds() -> Callable[[], int]:
     """Return what counts the programs that all devices have built from text since now."""
-    count = 0
-
-    def counted(compile_: Callable[[str], Any]) -> Callable[[str], Any]:
-        def compiled(source: str) -> Any:
-            nonlocal count
-            count += 1
-            return compile_(source)
-
-        return compiled
-
-    for device in devices():
-        device._compile = counted(device._compile)  # type: ignore[method-assign,assignment]
-    return lambda: count
+    tallies = [device.programs.tally for device in devices()]
+    return lambda: sum(tally.built + tally.loaded for tally in tallies)
 
 
 def resident() -> int:

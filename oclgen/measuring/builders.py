@@ -1,14 +1,20 @@
-"""Builds programs ahead in processes of their own, so that the device need not wait for compilers.
+"""Builds programs in processes of their own: for devices that wait for them, and for searches.
 
-It measures nothing, and chooses nothing: `oclgen.measuring.worker` takes what it built to the
-device.
+A thread waits for each process: compilers of OpenCL runtimes crash and take a core each, so none
+runs in ours. It measures nothing, and chooses nothing: `oclgen.measuring.worker` is what runs in a
+process, `oclgen.opencl.ahead` builds what operators ask for.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+import os
+import threading
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from typing import Any, NamedTuple
 
 from oclgen.measurement import Measurement
 from oclgen.measuring.child import Child, ChildError, WorkerError
@@ -19,29 +25,146 @@ Built = dict[str, bytes] | Measurement
 """The binaries of a variant's programs by their source, or why there are none."""
 Key = tuple[Problem, Variant]
 
+LIFE = 100
+"""Builds of a process: what compilers allocate, Intel's 4 MB for a program, stays until its end."""
+JOIN_S = 5.0
+"""Seconds in which a thread whose process was ended comes to its end, but for a loaded machine."""
+
+
+class Source(NamedTuple):
+    """A program that a process is asked to build, and the compiler's options."""
+
+    text: str
+    options: tuple[str, ...]
+
+
+class Task(NamedTuple):
+    """What a process is asked, and where its answer goes."""
+
+    question: Any
+    answer: Future[Any]
+
+
+class Pool:
+    """Processes that answer questions in the order in which they were asked.
+
+    Each starts when questions wait for it. One that dies costs the answer it was at and is
+    replaced.
+    """
+
+    def __init__(
+        self, children: Sequence[Child], idle_s: float | None = None, spare: int = 0
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            children: the processes.
+            idle_s: seconds without a question after which a process ends; None: it stays.
+            spare: questions that wait without that a process is started for them.
+        """
+        self.children = [*children]
+        self._free = [*children]
+        self._idle_s, self._spare = idle_s, spare
+        self._tasks: deque[Task] = deque()
+        self._idle = 0
+        self._threads: set[threading.Thread] = set()
+        self._changed = threading.Condition()
+        self.is_closed = False
+        self._process = os.getpid()
+
+    def submit(self, question: Any) -> Future[Any]:
+        """Ask `question`; the future ends with the answer, `ChildError` or `WorkerError`."""
+        task = Task(question, Future())
+        with self._changed:
+            self._tasks.append(task)
+            if len(self._tasks) > self._idle + self._spare and self._free and not self.is_closed:
+                thread = threading.Thread(
+                    target=self._serve, args=(self._free.pop(),), name="builder", daemon=True
+                )
+                self._threads.add(thread)
+                thread.start()
+            self._changed.notify()
+        return task.answer
+
+    def steal(self) -> Task | None:
+        """Return the oldest question that no process has begun: the caller answers it."""
+        with self._changed:
+            return self._tasks.popleft() if self._tasks else None
+
+    def give_back(self, task: Task) -> None:
+        """Undo `steal`."""
+        with self._changed:
+            self._tasks.appendleft(task)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """End all processes; what was not answered is cancelled or fails.
+
+        A forked child does nothing: the processes are its parent's.
+        """
+        if os.getpid() != self._process:
+            return
+        with self._changed:
+            self.is_closed = True
+            tasks, threads = [*self._tasks], [*self._threads]
+            self._tasks.clear()
+            self._changed.notify_all()
+        for task in tasks:
+            task.answer.cancel()
+            task.answer.set_running_or_notify_cancel()  # or `wait` would wait for it
+        for child in self.children:
+            child.close()
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(JOIN_S)
+        for child in self.children:
+            child.close()  # one that its thread was just starting
+
+    def _serve(self, child: Child) -> None:
+        built = 0
+        while task := self._next(child):
+            if not task.answer.set_running_or_notify_cancel():
+                continue
+            try:
+                answer = child.ask(task.question, "compiling")
+            except BaseException as error:
+                task.answer.set_exception(error)
+            else:
+                task.answer.set_result(answer)
+            built += 1
+            if built % LIFE == 0:
+                child.close()
+
+    def _next(self, child: Child) -> Task | None:
+        """Return the next question, or None: the thread of `child` has come to its end."""
+        with self._changed:
+            self._idle += 1
+            self._changed.wait_for(lambda: self._tasks or self.is_closed, self._idle_s)
+            self._idle -= 1
+            if self._tasks and not self.is_closed:
+                return self._tasks.popleft()
+            self._threads.discard(threading.current_thread())
+            self._free.append(child)
+        child.close()
+        return None
+
 
 @dataclass
 class Builders:
-    """A pool of building processes; one that dies or hangs costs its own build and is replaced.
-
-    A thread waits for each process: compilers of OpenCL runtimes crash, so none runs in ours.
-    """
+    """Builds a search's variants ahead; one whose build dies or hangs is a failure."""
 
     children: list[Child]
-    _idle: SimpleQueue[Child] = field(default_factory=SimpleQueue, init=False)
     _builds: dict[Key, Future[Built]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         """Start no process yet: each starts with its first build."""
-        self._threads = ThreadPoolExecutor(max(len(self.children), 1), "builder")
-        for child in self.children:
-            self._idle.put(child)
+        self._pool = Pool(self.children)
 
     def start(self, problem: Problem, variant: Variant) -> None:
         """Begin to build a variant, unless that was begun before or there is no process for it."""
         key = (problem, variant)
         if self.children and key not in self._builds:
-            self._builds[key] = self._threads.submit(self._build, key)
+            self._builds[key] = self._pool.submit(key)
 
     def take(self, problem: Problem, variant: Variant, alone: bool) -> Built:
         """Return what became of a variant that was begun, once.
@@ -57,22 +180,15 @@ class Builders:
         future = self._builds.pop((problem, variant), None)
         if alone:
             wait([*self._builds.values(), *([future] if future else [])])
-        return future.result() if future else {}
+        if future is None:
+            return {}
+        with suppress(WorkerError):  # no process to be had: the one that measures builds it
+            try:
+                return future.result()
+            except ChildError as error:
+                return error.as_failure()
+        return {}
 
     def close(self) -> None:
         """End all processes; builds under way come to nothing."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        for child in self.children:
-            child.close()
-
-    def _build(self, key: Key) -> Built:
-        child = self._idle.get()
-        try:
-            answer: Built = child.ask(key, "compiling")
-        except ChildError as error:
-            return error.as_failure()
-        except WorkerError:  # no process to be had: the one that measures builds it
-            return {}
-        finally:
-            self._idle.put(child)
-        return answer
+        self._pool.close()

@@ -18,12 +18,15 @@ from typing import Any, Literal, cast
 
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Measurement
+from oclgen.opencl.binaries import SIZE_VARIABLE
 
 Stage = Literal["starting", "preparing", "compiling", "running"]
 ASKS = "asks for leave"
 """What a child says instead of a stage before it lets a variant run, if it was told to ask."""
 Leave = Callable[[], AbstractContextManager[object]]
 """Returns a context whose entry waits until a variant may run, and whose end says that it ran."""
+
+PROCESSES_VARIABLE = "OCLGEN_BUILDERS"
 
 TIMEOUTS: dict[Stage, float] = {
     "starting": 120.0,
@@ -63,7 +66,8 @@ def spawn(module: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Connec
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "PYOPENCL_NO_CACHE": "1",  # what is tried once is not worth keeping
+        SIZE_VARIABLE: "0",  # what is tried once is not worth keeping
+        PROCESSES_VARIABLE: "0",  # this is the process that builds
     }
     with theirs:
         process = subprocess.Popen(

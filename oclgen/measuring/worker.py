@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import os
 import secrets
+import select
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache, Measurement
-from oclgen.measuring.builders import Builders
+from oclgen.measuring.builders import Builders, Source
 from oclgen.measuring.child import ASKS, TIMEOUTS, Child, ChildError, Leave, Stage, WorkerError
 from oclgen.parameters import ConfigError
 from oclgen.problem import Problem
@@ -125,7 +127,7 @@ def serve_measurements(pipe: Connection, device: Device) -> None:
             pipe.send(_surprise(error))
             continue
         if bench is None or (bench.problem, bench.seed) != (problem, seed):
-            device.forget_programs()
+            device.programs.forget()
             bench = Bench(device, problem, seed, cache, _asking(pipe) if asks else nullcontext)
         pipe.send(_measurement(pipe, bench, variant, best_ms, binaries))
 
@@ -147,25 +149,35 @@ def _asking(pipe: Connection) -> Leave:
 
 def serve_builds(pipe: Connection, device: Device) -> None:
     """Build what the parent asks for until it hangs up: a child's whole work."""
-    from oclgen.opencl.device import BuildError
-
     while True:
         try:
-            problem, variant = pipe.recv()
+            question = pipe.recv()
         except EOFError:
             return
         except ConfigError as error:  # a family that this process does not know
             pipe.send(_surprise(error))
             continue
+        pipe.send(_built(device, question))
+        device.programs.forget()
+
+
+def _built(device: Device, question: Any) -> Any:
+    """Build a `Source`, or all programs of a variant; what is wrong with them is an answer, too."""
+    from oclgen.opencl.device import BuildError
+
+    if isinstance(question, Source):
         try:
-            plan = variant.plan(problem)
-            binaries = {one.source: device.binary(one.source) for one in plan.launches}
-            pipe.send(binaries)
-        except BuildError as error:
-            pipe.send(Measurement(invalidity="compile", reason=str(error)))
+            return device.programs.built_for_others(question.text, question.options)
         except Exception as error:
-            pipe.send(_surprise(error))
-        device.forget_programs()
+            return error if isinstance(error, BuildError) else BuildError(str(_surprise(error)))
+    problem, variant = question
+    try:
+        sources = [one.source for one in variant.plan(problem).launches]
+        return {source: device.programs.binary(source) for source in sources}
+    except BuildError as error:
+        return Measurement(invalidity="compile", reason=str(error))
+    except Exception as error:
+        return _surprise(error)
 
 
 def _measurement(
@@ -182,7 +194,7 @@ def _measurement(
         plan = variant.plan(bench.problem)
         pipe.send("compiling")
         for source, binary in binaries.items():
-            bench.device.load(source, binary)
+            bench.device.programs.load(source, binary)
         for launch in plan.launches:
             bench.device.build(launch.source)
         pipe.send("running")
@@ -205,11 +217,24 @@ def main(role: str, pipe: Connection, index: int) -> None:
         pipe: to the parent process.
         index: of the device in `oclgen.opencl.device.devices()`.
     """
-    from oclgen.opencl.device import select
+    from oclgen.opencl import device as opencl
 
-    device = select(index)
+    _end_with_parent(pipe)
+    device = (opencl.opened if role == "build" else opencl.select)(index)
     pipe.send(device.info)
     (serve_builds if role == "build" else serve_measurements)(pipe, device)
+
+
+def _end_with_parent(pipe: Connection) -> None:
+    """End this process once the other end of `pipe` is closed, whatever a compiler does here."""
+    hung_up = select.poll()
+    hung_up.register(pipe.fileno(), 0)  # tells of a hang-up alone
+
+    def watch() -> None:
+        hung_up.poll()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -5,12 +5,9 @@ What is worth launching is decided elsewhere; nothing here knows a kernel family
 
 from __future__ import annotations
 
-import hashlib
 import re
-import warnings
-from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -20,7 +17,7 @@ from numpy.typing import NDArray
 
 from oclgen import unknown
 from oclgen.limits import KIB, DeviceInfo, Limits
-from oclgen.opencl import probe, ptx, runtimes
+from oclgen.opencl import probe, runtimes
 from oclgen.plan import COUNTER_BYTES, COUNTERS, Buffer, Launch, Offset, Plan
 
 runtimes.prepare()
@@ -29,17 +26,15 @@ import pyopencl as cl  # noqa: E402  (the loader reads its environment)
 
 runtimes.claim_loader()
 
-MOST_PROGRAMS = 1024
-"""LRU bound of a device's built programs; kernels in use keep theirs."""
+from oclgen.opencl.ahead import Ahead  # noqa: E402 (these import pyopencl)
+from oclgen.opencl.programs import BuildError as BuildError  # noqa: E402
+from oclgen.opencl.programs import Programs  # noqa: E402
+
 SCALAR_TYPES: dict[str, Any] = {"int": np.int32, "long": np.int64, "float": np.float32}
 
 
 class DeviceError(RuntimeError):
     """No such device, or a device that does not answer."""
-
-
-class BuildError(RuntimeError):
-    """The runtime's compiler refused a program; the message carries its log."""
 
 
 class LaunchError(RuntimeError):
@@ -56,13 +51,16 @@ class Device:
     limits: Limits
     context: Any = field(init=False)
     queue: Any = field(init=False)
-    _programs: OrderedDict[str, Any] = field(default_factory=OrderedDict, init=False)
+    programs: Programs = field(init=False)
+    ahead: Ahead = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the context and a queue that records event times."""
         self.context = cl.Context([self.handle])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         self.queue = cl.CommandQueue(self.context, properties=profiling)
+        self.programs = Programs(self.context, self.handle, self.info)
+        self.ahead = Ahead(self.programs, self.index, self.limits)
 
     @property
     def name(self) -> str:
@@ -70,53 +68,13 @@ class Device:
         return self.info.name
 
     def build(self, source: str) -> Any:
-        """Return the built `pyopencl.Program` of `source`, from memory if it was built before.
+        """Return the built `pyopencl.Program` of `source`, from memory or disk if it was built.
 
         Raises:
             BuildError: the compiler refused it; the message ends with its log.
         """
-        digest = _digest(source)
-        program = self._programs.get(digest)
-        if program is None:
-            program = self._programs[digest] = self._compile(source)
-        with suppress(KeyError):  # another thread may have let go of it
-            self._programs.move_to_end(digest)
-        while len(self._programs) > MOST_PROGRAMS:
-            self._programs.popitem(last=False)
-        return program
-
-    def _compile(self, source: str) -> Any:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", cl.CompilerWarning)
-                program = cl.Program(self.context, source).build(options=["-cl-mad-enable"])
-                if not (target := ptx.target_of(source)):
-                    return program
-                (binary,) = program.get_info(cl.program_info.BINARIES)
-                retargeted = [ptx.retarget(binary, target)]
-                return cl.Program(self.context, [self.handle], retargeted).build()
-        except cl.Error as error:
-            raise BuildError(f"{self.name}: {str(error)[:4000]}") from error
-
-    def binary(self, source: str) -> bytes:
-        """Return what `source` was built to, for `load` in another process on this device.
-
-        Raises:
-            BuildError: the compiler refused it.
-        """
-        (binary,) = self.build(source).get_info(cl.program_info.BINARIES)
-        return bytes(binary)
-
-    def load(self, source: str, binary: bytes) -> None:
-        """Take `binary` for what `source` builds to; one that is refused is built when needed."""
-        with suppress(cl.Error), warnings.catch_warnings():
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            program = cl.Program(self.context, [self.handle], [binary]).build()
-            self._programs[_digest(source)] = program
-
-    def forget_programs(self) -> None:
-        """Let go of all built programs, after many were tried; kernels in use keep theirs."""
-        self._programs.clear()
+        found = self.ahead.find(source)
+        return self.ahead.wait(found) if isinstance(found, Future) else found
 
     def kernel(self, launch: Launch) -> Any:
         """Return a fresh `pyopencl.Kernel` for `launch` (arguments are state of the kernel)."""
@@ -251,10 +209,6 @@ class PreparedPlan:
             raise LaunchError(f"{self.device.name}: {error}") from error
 
 
-def _digest(source: str) -> str:
-    return hashlib.sha256(source.encode()).hexdigest()
-
-
 def _set_args(
     kernel: Any,
     launch: Launch,
@@ -274,18 +228,30 @@ def _set_args(
 @cache
 def devices() -> tuple[Device, ...]:
     """Return every usable device, GPUs first, with a global index; broken ones are left out."""
-    handles = [handle for platform in _platforms() for handle in _handles(platform)]
-    order = {"gpu": 0, "other": 1, "cpu": 2}
-    ranked = sorted(handles, key=lambda h: (order[_kind(h)], h.platform.name))
-    opened: list[Device] = []
-    for handle in ranked:
+    found: list[Device] = []
+    for handle in _ranked():
         try:
-            device = Device(len(opened), handle, _info(handle), _limits(handle))
+            device = Device(len(found), handle, _info(handle), _limits(handle))
         except cl.Error:
             continue  # `oclgen doctor` reports it; here a broken device must not stop the rest
         device.limits = replace(device.limits, instructions=_instructions(device))
-        opened.append(device)
-    return tuple(opened)
+        found.append(device)
+    return tuple(found)
+
+
+def opened(index: int) -> Device:
+    """Open one device alone, to build for it: its instructions are not asked for.
+
+    Where a device before it cannot be opened, `index` means another one here than in `devices`.
+    """
+    handle = _ranked()[index]
+    return Device(index, handle, _info(handle), _limits(handle))
+
+
+def _ranked() -> list[Any]:
+    handles = [handle for platform in _platforms() for handle in _handles(platform)]
+    order = {"gpu": 0, "other": 1, "cpu": 2}
+    return sorted(handles, key=lambda h: (order[_kind(h)], h.platform.name))
 
 
 def _instructions(device: Device) -> frozenset[str]:

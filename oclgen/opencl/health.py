@@ -86,14 +86,14 @@ def check(library: str, timeout_s: float = TIMEOUT_S, fresh: bool = False) -> He
 
 def _fingerprint(library: str) -> str:
     """Return a name for this library as it is now: an update changes its size or its date."""
-    parts: list[object] = [library, platform.node(), sys.version, probe.FATAL, _processor()]
+    parts: list[object] = [library, platform.node(), sys.version, probe.FATAL, processor()]
     if Path(library).is_file():
         stat = Path(library).stat()
         parts += [str(Path(library).resolve()), stat.st_size, stat.st_mtime_ns]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-def _processor() -> str:
+def processor() -> str:
     """Return what the operating system says of the processor: a folder may move to another."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -173,10 +173,10 @@ def test_a_gpu_builds_ahead_what_it_will_measure(
     monkeypatch.setattr(device, "limits", replace(device.limits, kind="gpu"))
     problem = GemmProblem(33, 17, 65)
     side = Ours(device, Wishes(str(device.index)))
-    device.forget_programs()
+    device.programs.forget()
     side.prepare("ahead", {"problems": [problem.key()]})
     side.finish_builds()
-    monkeypatch.setattr(device, "_compile", None)
+    monkeypatch.setattr(device.programs, "_compile", None)
     assert side.prepare("gemm", {"problem": problem.key()}).notes["error"] < 1e-5
 
 

@@ -102,13 +102,14 @@ def change_the_driver() -> None:
 
 def break_the_compiler() -> None:
     """Let the compiler die of the source that says so, as compilers of OpenCL runtimes do."""
-    from oclgen.opencl.device import Device
+    import oclgen.opencl.device  # noqa: F401 (it tells the loader where the runtimes lie)
+    from oclgen.opencl.programs import Programs
 
-    honest = Device._compile
+    honest = Programs._compile
 
-    def compiled(device: Device, source: str) -> object:
+    def compiled(programs: Programs, source: str, options: tuple[str, ...]) -> object:
         if FAULTS["crash"] in source:
             os.abort()  # as LLVM does where it finds itself in an impossible state
-        return honest(device, source)
+        return honest(programs, source, options)
 
-    Device._compile = compiled  # type: ignore[method-assign, assignment]
+    Programs._compile = compiled  # type: ignore[method-assign, assignment]

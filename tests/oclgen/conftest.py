@@ -16,4 +16,4 @@ def forgotten() -> Iterator[None]:
     if device is None:
         return
     for one in device.devices():
-        one.forget_programs()
+        one.programs.forget()

@@ -27,8 +27,9 @@ from oclgen.measuring.measure import (
     time_samples,
     uncertainty,
 )
-from oclgen.opencl import device as opencl_device
+from oclgen.opencl.binaries import Binaries
 from oclgen.opencl.device import BuildError, Device
+from oclgen.opencl.programs import Programs
 from oclgen.problem import GemmProblem
 
 SMALL = GemmProblem(24, 40, 16)
@@ -149,34 +150,34 @@ def test_guard_zones_tell_what_was_written_beside(device: Device) -> None:
 def test_a_program_built_elsewhere_is_loaded(device: Device) -> None:
     plan = gemm_register.plan(SMALL, gemm_register.DEFAULT)
     (launch,) = plan.launches
-    binary = device.binary(launch.source)
-    device.forget_programs()
+    binary = device.programs.binary(launch.source)
+    device.programs.forget()
     text = "no compiler takes this"
-    device.load(text, binary)
+    device.programs.load(text, binary)
     loaded = replace(plan, launches=(replace(launch, text=text),))
     assert Bench(device, SMALL).measure(loaded).ok
-    device.forget_programs()
-    device.load(text, b"no binary")
+    device.programs.forget()
+    device.programs.load(text, b"no binary")
     with pytest.raises(BuildError):
         device.build(text)
 
 
 def test_programs_that_were_not_asked_for_lately_are_let_go(
-    device: Device, monkeypatch: pytest.MonkeyPatch
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[str] = []
 
-    def compiled(source: str) -> str:
+    def compiled(source: str, options: tuple[str, ...]) -> str:
         built.append(source)
         return source
 
-    monkeypatch.setattr(opencl_device, "MOST_PROGRAMS", 3)
-    monkeypatch.setattr(device, "_compile", compiled)
-    device.forget_programs()
+    monkeypatch.setattr("oclgen.opencl.programs.MOST_PROGRAMS", 3)
+    made = Programs(device.context, device.handle, device.info, Binaries(tmp_path, 0))
+    monkeypatch.setattr(made, "_compile", compiled)
+    monkeypatch.setattr(made, "_kept_of", lambda program: b"")
     for source in "abcadbabcd":
-        device.build(source)
+        made.get(source)
     assert "".join(built) == "abcdbcd"
-    device.forget_programs()
 
 
 CPU = DeviceInfo("Zen", "AMD", "cpu", "cpu float16", "OpenCL", "3.0", "1", 2)

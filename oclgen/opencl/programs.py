@@ -1,0 +1,226 @@
+"""A device's built programs: from memory, from disk, or from its compiler.
+
+`oclgen.opencl.device` opens devices and comes first: the loader of pyopencl has to know where the
+runtimes lie. What lies on disk, and how, is `oclgen.opencl.binaries`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import warnings
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyopencl as cl
+
+from oclgen.limits import DeviceInfo
+from oclgen.opencl import binaries, health, ptx
+from oclgen.opencl.binaries import Binaries
+
+# a context of filters would not do: programs are built in several threads, which share them
+warnings.filterwarnings("ignore", message="Non-empty compiler output")
+
+OPTIONS = ("-cl-mad-enable",)
+MOST_PROGRAMS = 1024
+"""LRU bound of a device's programs in memory; kernels in use keep theirs."""
+OWN_CACHES = ("NVIDIA CUDA",)
+"""Platforms whose driver keeps what it built. NVIDIA's binaries are PTX, which its driver compiles
+when they are loaded, by the same cache: our files are empty there and say what it has. PoCL keeps
+its own, too, but takes 75 ms to build a text for the second time, and 3 ms to load a binary."""
+
+LOAD_S, PATIENCE_S = 0.03, 1.0
+"""A driver that needs longer for each program which it has built before, and these seconds besides,
+has lost its cache."""
+
+_FORMAT = 1
+_COMPILER_VARIABLES = ("CL_CONFIG_", "IGC_", "POCL_")
+"""Beginnings of environment variables by which runtimes choose what to compile for."""
+
+
+class BuildError(RuntimeError):
+    """The runtime's compiler refused a program; the message carries its log."""
+
+
+class Built(NamedTuple):
+    """A program's binary, and the seconds that its build took."""
+
+    binary: bytes
+    seconds: float
+
+
+@dataclass
+class Tally:
+    """How many programs were built, in any process, and found on disk, and the seconds of each."""
+
+    built: int = 0
+    build_s: float = 0.0
+    loaded: int = 0
+    load_s: float = 0.0
+
+
+@dataclass(eq=False)
+class Programs:
+    """The programs of one device in one context."""
+
+    context: Any
+    handle: Any
+    info: DeviceInfo
+    stored: Binaries = field(default_factory=binaries.of_user)
+    tally: Tally = field(default_factory=Tally, init=False)
+    _known: OrderedDict[str, Any] = field(default_factory=OrderedDict, init=False)
+
+    def __post_init__(self) -> None:
+        """Name the device as the cache does."""
+        self._identity = _identity(self.info)
+        self._is_stored = self.info.runtime not in OWN_CACHES
+
+    def get(self, source: str) -> Any:
+        """Return the built `pyopencl.Program` of `source`.
+
+        Raises:
+            BuildError: the compiler refused it; the message ends with its log.
+        """
+        program = self.find(source)
+        return self.compile(source) if program is None else program
+
+    def find(self, source: str) -> Any:
+        """Return the program if it is in memory or on disk; None if it has to be built.
+
+        Raises:
+            BuildError: as `get`.
+        """
+        key = self.key(source)
+        program = self._known.get(key)
+        with suppress(KeyError):  # it is not there, or another thread has let go of it
+            self._known.move_to_end(key)
+        if program is not None or (binary := self.stored.get(key)) is None:
+            return program
+        begin = time.perf_counter()
+        if self._is_stored:
+            program = self._load(key, binary)
+        elif self.tally.load_s <= PATIENCE_S + self.tally.loaded * LOAD_S:
+            program = self._built_again(key, source)
+        if program is None:
+            self.stored.drop(key)
+            return None
+        self.tally.loaded += 1
+        self.tally.load_s += time.perf_counter() - begin
+        return program
+
+    def compile(self, source: str) -> Any:
+        """Build `source`, whatever is known of it, and keep it in memory and on disk.
+
+        Raises:
+            BuildError: as `get`.
+        """
+        key = self.key(source)
+        begin = time.perf_counter()
+        program = self._remembered(key, self._compile(source, self.options(source)))
+        self._count(time.perf_counter() - begin)
+        self.stored.put(key, self._kept_of(program))
+        return program
+
+    def keep(self, source: str, built: Built) -> None:
+        """Keep on disk what another process built of `source`."""
+        self._count(built.seconds)
+        self.stored.put(self.key(source), built.binary)
+
+    def take(self, source: str, built: Built) -> Any:
+        """Return the program that another process built of `source`; None if it is refused."""
+        key = self.key(source)
+        if (program := self._known.get(key)) is not None:
+            return program
+        return self._load(key, built.binary) if self._is_stored else self._built_again(key, source)
+
+    def built_for_others(self, source: str, options: tuple[str, ...]) -> Built:
+        """Build for `take` and `keep` elsewhere; empty if the driver's cache brings it there.
+
+        Raises:
+            BuildError: as `get`.
+        """
+        begin = time.perf_counter()
+        program = self._compile(source, options)
+        return Built(self._kept_of(program), time.perf_counter() - begin)
+
+    def options(self, source: str) -> tuple[str, ...]:
+        """Return the options that the compiler is given for `source`."""
+        del source
+        return OPTIONS
+
+    def binary(self, source: str) -> bytes:
+        """Return what `source` was built to, for `load` in another process on this device.
+
+        Raises:
+            BuildError: as `get`.
+        """
+        return _binary_of(self.get(source))
+
+    def load(self, source: str, binary: bytes) -> None:
+        """Take `binary` for what `source` builds to; one that is refused is built when needed."""
+        self._load(self.key(source), binary)
+
+    def forget(self) -> None:
+        """Let go of all programs in memory, after many were tried; kernels in use keep theirs."""
+        self._known.clear()
+
+    def key(self, source: str) -> str:
+        """Return the name of a program on disk: a digest of all that its binary depends on."""
+        parts = (self._identity, self.options(source), source)
+        return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
+
+    def _load(self, key: str, binary: bytes) -> Any:
+        with suppress(cl.Error):
+            program = cl.Program(self.context, [self.handle], [binary]).build()
+            return self._remembered(key, program)
+        return None
+
+    def _built_again(self, key: str, source: str) -> Any:
+        """Build what the driver should have in its own cache."""
+        return self._remembered(key, self._compile(source, self.options(source)))
+
+    def _kept_of(self, program: Any) -> bytes:
+        """Return what our file holds: nothing where the driver keeps the rest."""
+        return _binary_of(program) if self._is_stored else b""
+
+    def _remembered(self, key: str, program: Any) -> Any:
+        """Keep a program in memory, and return it."""
+        self._known[key] = program
+        with suppress(KeyError):  # another thread has let go of all
+            while len(self._known) > MOST_PROGRAMS:
+                self._known.popitem(last=False)
+        return program
+
+    def _count(self, seconds: float) -> None:
+        self.tally.built += 1
+        self.tally.build_s += seconds
+
+    def _compile(self, source: str, options: tuple[str, ...]) -> Any:
+        try:
+            # a cache of pyopencl's own would keep every program twice, without a bound
+            program = cl.Program(self.context, source).build(options=[*options], cache_dir=False)
+            if not (target := ptx.target_of(source)):
+                return program
+            retargeted = [ptx.retarget(_binary_of(program), target)]
+            return cl.Program(self.context, [self.handle], retargeted).build()
+        except cl.Error as error:
+            raise BuildError(f"{self.info.name}: {str(error)[:4000]}") from error
+
+
+def _binary_of(program: Any) -> bytes:
+    (binary,) = program.get_info(cl.program_info.BINARIES)
+    return bytes(binary)
+
+
+def _identity(info: DeviceInfo) -> tuple[object, ...]:
+    """Return what binaries depend on beside text and options.
+
+    A processor's runtime compiles for the instructions that it finds, which its name does not
+    tell: virtual machines hide some.
+    """
+    chosen = sorted(item for item in os.environ.items() if item[0].startswith(_COMPILER_VARIABLES))
+    processor = health.processor() if info.kind == "cpu" else ""
+    return (_FORMAT, info, processor, chosen)

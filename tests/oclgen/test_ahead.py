@@ -1,0 +1,197 @@
+"""Processes that build: how many, what becomes of one that dies, and who else builds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from oclgen.limits import DeviceInfo, Limits
+from oclgen.measuring import builders
+from oclgen.measuring.builders import Pool, Source
+from oclgen.measuring.child import PROCESSES_VARIABLE, TIMEOUTS, Child, ChildError, WorkerError
+
+pytest.importorskip("pyopencl")
+
+from oclgen.opencl import ahead
+from oclgen.opencl.ahead import Ahead, processes
+from oclgen.opencl.binaries import MIB, Binaries
+from oclgen.opencl.device import BuildError, Device
+from oclgen.opencl.programs import OWN_CACHES, Programs
+
+OPTIONS = ("-cl-opt-disable",)
+
+
+def fresh() -> str:
+    """Return a program that no cache holds."""
+    return f"__kernel void k_{uuid.uuid4().hex}(__global int *x) {{ x[get_global_id(0)] = 1; }}"
+
+
+def child_of(device: Device, info: DeviceInfo | None = None) -> Child:
+    return Child("build", device.index, info or device.info, dict(TIMEOUTS))
+
+
+@pytest.fixture
+def pool(device: Device) -> Iterator[Pool]:
+    made = Pool([child_of(device)])
+    yield made
+    made.close()
+
+
+def test_a_process_answers_in_order_and_tells_what_the_compiler_says(pool: Pool) -> None:
+    good, bad = Source(fresh(), OPTIONS), Source("__kernel void k() { nonsense; }", OPTIONS)
+    answers = [pool.submit(question) for question in (good, bad, good)]
+    assert answers[0].result().seconds > 0
+    refusal = answers[1].result()
+    assert isinstance(refusal, BuildError)
+    assert "nonsense" in str(refusal)
+    assert answers[2].result().seconds > 0
+
+
+def test_a_process_that_dies_costs_one_answer(pool: Pool) -> None:
+    pool.submit(Source(fresh(), OPTIONS)).result()
+    (child,) = pool.children
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGSTOP)  # or the answer might be there before it dies
+    answers = [pool.submit(Source(fresh(), OPTIONS)) for _ in range(2)]
+    os.kill(child.pid, signal.SIGKILL)
+    with pytest.raises(ChildError, match="SIGKILL"):
+        answers[0].result()
+    assert answers[1].result().seconds > 0
+
+
+def test_a_process_ends_after_its_life_and_when_it_is_idle(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builders, "LIFE", 1)
+    pool = Pool([child_of(device)], idle_s=0.0)
+    for _ in range(2):
+        assert pool.submit(Source(fresh(), OPTIONS)).result().seconds > 0
+        for thread in [*pool._threads]:
+            thread.join()
+        assert [child.pid for child in pool.children] == [None]
+    pool.close()
+
+
+def test_a_process_that_cannot_be_had_is_said(device: Device) -> None:
+    pool = Pool([child_of(device, replace(device.info, driver_version="another"))])
+    with pytest.raises(WorkerError, match="driver"):
+        pool.submit(Source(fresh(), OPTIONS)).result()
+    pool.close()
+
+
+def test_what_is_not_answered_when_a_pool_closes_fails(device: Device) -> None:
+    pool = Pool([child_of(device)])
+    answers = [pool.submit(Source(fresh(), OPTIONS)) for _ in range(20)]
+    pool.close()
+    wait(answers)
+    assert all(child.pid is None for child in pool.children)
+    assert not pool._threads
+
+
+@pytest.fixture
+def programs(device: Device, tmp_path: Any) -> Programs:
+    """Programs of the device that know nothing yet."""
+    stored = Binaries(tmp_path / "programs", MIB)
+    return Programs(device.context, device.handle, device.info, stored)
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_programs_are_built_by_processes_and_by_who_waits(
+    programs: Programs, device: Device, helps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROCESSES_VARIABLE, "1")
+    monkeypatch.setattr(ahead, "HELPS", helps)
+    building = Ahead(programs, device.index, device.limits)
+    sources = [fresh() for _ in range(4)]
+    futures = [building.find(source) for source in sources]
+    assert all(isinstance(future, Future) for future in futures)
+    assert building.find(sources[0]) is futures[0]  # asked for once
+    told: list[tuple[int, int]] = []
+    found = [building.wait(future, lambda *numbers: told.append(numbers)) for future in futures]
+    assert told[-1][1] == len(sources)
+    again = [building.find(source) for source in sources]
+    assert all(one is other for one, other in zip(found, again, strict=True))
+
+
+def test_one_program_starts_no_process(
+    programs: Programs, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "HELPS", True)
+    monkeypatch.setenv(PROCESSES_VARIABLE, "2")
+    building = Ahead(programs, device.index, device.limits)
+    future = building.find(fresh())
+    assert building.wait(future).kernel_names
+    assert building._pool is not None
+    assert [child.pid for child in building._pool.children] == [None, None]
+
+
+def test_what_a_compiler_refuses_is_raised_by_every_wait(
+    programs: Programs, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for count in ("0", "1"):
+        monkeypatch.setenv(PROCESSES_VARIABLE, count)
+        building = Ahead(programs, device.index, device.limits)
+        broken = f"__kernel void k_{uuid.uuid4().hex}() {{ nonsense; }}"
+        for _ in range(2):
+            with pytest.raises(BuildError, match="nonsense"):
+                found = building.find(broken)
+                building.wait(found)
+
+
+def test_another_process_finds_what_was_built_and_builds_what_is_damaged(
+    programs: Programs, device: Device
+) -> None:
+    if device.info.runtime in OWN_CACHES:
+        pytest.skip("the driver keeps what it built")
+    source = fresh()
+    programs.get(source)
+    later = Programs(device.context, device.handle, device.info, programs.stored)
+    assert later.find(source).kernel_names
+    assert (later.tally.built, later.tally.loaded) == (0, 1)
+    programs.stored.put(programs.key(source), b"whole, but no binary")
+    last = Programs(device.context, device.handle, device.info, programs.stored)
+    assert last.find(source) is None
+    assert last.get(source).kernel_names
+    assert (last.tally.built, last.tally.loaded) == (1, 0)
+
+
+def test_a_driver_that_keeps_programs_is_asked_again(
+    programs: Programs, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oclgen.opencl.programs.OWN_CACHES", (device.info.runtime,))
+    programs = Programs(device.context, device.handle, device.info, programs.stored)
+    source = fresh()
+    assert programs.find(source) is None
+    built = programs.built_for_others(source, programs.options(source))
+    assert built.binary == b""
+    programs.keep(source, built)
+    assert programs.take(source, built).kernel_names
+    later = Programs(device.context, device.handle, device.info, programs.stored)
+    assert later.find(source).kernel_names
+    later.forget()
+    later.tally.load_s = 1e3  # a driver without its cache
+    assert later.find(source) is None
+
+
+def test_the_number_of_processes_is_of_cores_memory_and_the_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(PROCESSES_VARIABLE, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {*range(16)}, raising=False)
+    gib = 1 << 30
+    assert processes(Limits(kind="cpu", global_bytes=gib)) == 15
+    assert processes(Limits(kind="gpu", global_bytes=140 * gib)) == 15
+    assert processes(Limits(kind="gpu", global_bytes=8 * gib)) == 2
+    assert processes(Limits(kind="gpu", global_bytes=gib)) == 1
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3}, raising=False)
+    assert processes(Limits(kind="cpu", global_bytes=gib)) == 1
+    for text, count in (("5", 5), ("0", 0), ("-1", 0), ("many", 1)):
+        monkeypatch.setenv(PROCESSES_VARIABLE, text)
+        assert processes(Limits(kind="cpu", global_bytes=gib)) == count
