@@ -17,7 +17,7 @@ from ocl_backend.dispatch import fallback
 from ocl_backend.fusion import held
 from ocl_backend.ops.tensor import copies
 from ocl_backend.ops.training import optim
-from ocl_backend.runtime import devices, generators, memory, shim, streams
+from ocl_backend.runtime import devices, generators, memory, pending, shim, streams
 
 
 @cache
@@ -34,6 +34,7 @@ def register() -> None:
     library.ocl_open_later(None, 0)
     generators.open_generators(ocl_autoload.seed)
     held.register()
+    pending.register()
     copies.register()
     tied.register()
     ops.register()
@@ -55,6 +56,7 @@ def _settle() -> None:
     pass without Python goes behind the last one in each thread's queue, and what it uses is kept.
     It enters the engine directly: `Tensor.backward` leaves a Python object in every pass.
     """
+    pending.drop()
     for index in range(devices.device_count()):
         with suppress(torch.OutOfMemoryError):  # without 4 bytes left, the rest is not worth more
             _pass_through(torch.device("ocl", index))

@@ -23,8 +23,9 @@ FOLDERS = ("oclgen", "search_spaces", "tuned_db", "ocl_backend", "cli")
 PYOPENCL_USERS = {
     "oclgen/opencl/device.py",
     "oclgen/opencl/health.py",
+    "oclgen/opencl/programs.py",
     "ocl_backend/ops/tensor/copies.py",
-    "ocl_backend/runtime/launch.py",
+    "ocl_backend/runtime/kernel.py",
     "ocl_backend/runtime/memory.py",
 }
 LONGEST_FILE = 400

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.settings import SYNC_ERRORS
-from ocl_backend.runtime import shim
+from ocl_backend.runtime import launch, shim
 
 
 class Rule(NamedTuple):
@@ -88,7 +88,10 @@ def check(device: int) -> None:
     if not SYNC_ERRORS.value:
         return
     words = (ctypes.c_int64 * 4)()
-    if shim.library().ocl_take_fault(ctypes.c_int(device), words):
+    found = shim.library().ocl_take_fault(ctypes.c_int(device), words)
+    if found < 0:
+        raise launch.error(-found)
+    if found:
         number, index, size, dim = words
         rule = RULES[list(RULES)[number - 1]]
         raise rule.error(rule.text.format(index=index, size=size, dim=dim))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 
+from ocl_backend.runtime import pending
 from ocl_backend.runtime.launch import Argument, Launch, LaunchSequence, Part, Pointer, prepare
 from oclgen import plan as plans
 from oclgen.opencl.device import SCALAR_TYPES, LaunchError
@@ -58,6 +59,21 @@ class PreparedPlan(LaunchSequence):
         self._steps = sorted(steps, key=lambda step: not step.of_weights)
         self._apart: Apart | None = None
         super().__init__(device, *self._shared(self._steps, roles, self._spaces))
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether programs are being built."""
+        return any(pending.is_pending(step.launch.number) for step in self._steps)
+
+    def complete(self) -> None:
+        """Wait until all programs are built.
+
+        Raises:
+            BuildError: the compiler refused a program.
+            LaunchError: an argument does not fit.
+        """
+        for step in self._steps:
+            pending.complete(step.launch.number)
 
     def make_of_weights(self, *pointers: int) -> Made:
         """Enqueue what depends on the weights alone; return what that fills.
@@ -118,7 +134,7 @@ def prepare_plan(
     item_bytes: Mapping[str, int] | int = 4,
     scalars: Mapping[str, int | float] | None = None,
 ) -> PreparedPlan:
-    """Prepare every launch of a plan on a device.
+    """Prepare every launch of a plan on a device; its programs are built as those of `prepare`.
 
     Args:
         device: its index.

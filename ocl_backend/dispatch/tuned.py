@@ -80,6 +80,18 @@ class Prologue(Protocol):
         """Return prologue and plan as one."""
 
 
+class Given(NamedTuple):
+    """What a call asks of a plan: scalars to replace, and a prologue.
+
+    `met` is the problem with free sizes, where these vary.
+    """
+
+    problem: Problem
+    met: Problem
+    scalars: tuple[tuple[str, int], ...]
+    prologue: Prologue | None
+
+
 class TunedCall:
     """A problem's chosen variant, ready to launch; call it with data pointers in role order.
 
@@ -87,24 +99,51 @@ class TunedCall:
     `replaceable` names the scalars that the plan let its caller replace.
     """
 
-    __slots__ = ("__weakref__", "_launch", "choice", "device", "operator", "problem", "replaceable")
+    __slots__ = (
+        "__weakref__", "_given", "_launch", "choice", "device", "operator", "problem",
+        "replaceable",
+    )  # fmt: skip
 
     def __init__(
         self,
         operator: str,
         device: int,
-        problem: Problem,
         choice: Choice,
-        launch: PreparedPlan,
-        replaceable: frozenset[str],
+        given: Given,
     ) -> None:
         self.operator = operator
         self.device = device
-        self.problem = problem
+        self.problem = given.problem
         self.choice = choice
-        self.replaceable = replaceable
-        self._launch = launch
+        self._given = given
+        self._launch, self.replaceable = _prepare(device, choice, given)
+        if self._launch.is_pending:
+            self._launch.complete_by(self._complete)
         _prepared_calls.add(self)
+
+    def _complete(self) -> None:
+        """Wait for the programs; where one does not build, let the next best variant take over.
+
+        Raises:
+            NoVariantError: none is left.
+        """
+        try:
+            self._launch.complete()
+        except (BuildError, LaunchError) as error:
+            choice, refused = self.choice, error
+            while True:  # an interrupt leaves everything as it was
+                choice = _next_best(self.device, choice, refused)
+                try:
+                    launch, replaceable = _prepare(self.device, choice, self._given)
+                    launch.complete()
+                except (BuildError, LaunchError) as another:
+                    refused = another
+                    continue
+                if replaceable >= self.replaceable:
+                    self._launch.replace(launch)
+                    self._launch, self.choice = launch, choice
+                    return
+                refused = LaunchError("it cannot be called as the variant in whose place it is")
 
     def __call__(self, *pointers: int) -> None:
         """Enqueue the variant; raises as `PreparedPlan`."""
@@ -135,6 +174,7 @@ class TunedCall:
         if weights is None:
             self._launch(*pointers)
         else:
+            self._complete()  # what is kept is this variant's
             kept_weights.run(self._launch, weights, *pointers)
         for notice in _observers:
             notice(self)
@@ -253,19 +293,31 @@ def tuned_call(
             notice(device, choice.problem)
     while True:
         try:
-            plan = varying.plan(choice.variant, met)
-            roles = dict.fromkeys(problem.buffers, DTYPES[problem.dtype])
-            if prologue is not None:
-                plan, roles = prologue.before(plan, problem), prologue.roles(problem)
-            launch = prepare_plan(device, plan, tuple(roles), roles, dict(scalars))
-            return TunedCall(operator, device, problem, choice, launch, plan.replaceable)
+            given = Given(problem, met, scalars, prologue)
+            return TunedCall(operator, device, choice, given)
         except (BuildError, LaunchError) as error:
-            warnings.warn(
-                f"{problem.key()}: {choice.variant.family} from rung {choice.rung!r} does not "
-                f"build and the next best is taken. Tune the problem anew. {error}",
-                stacklevel=2,
-            )
-            choice = chooser(device).reject(choice)
+            choice = _next_best(device, choice, error)
+
+
+def _prepare(device: int, choice: Choice, given: Given) -> tuple[PreparedPlan, frozenset[str]]:
+    """Return a chosen variant's plan, prepared, and the scalars that it let its caller replace."""
+    problem = given.problem
+    plan = varying.plan(choice.variant, given.met)
+    roles = dict.fromkeys(problem.buffers, DTYPES[problem.dtype])
+    if given.prologue is not None:
+        plan, roles = given.prologue.before(plan, problem), given.prologue.roles(problem)
+    launch = prepare_plan(device, plan, tuple(roles), roles, dict(given.scalars))
+    return launch, plan.replaceable
+
+
+def _next_best(device: int, choice: Choice, error: Exception) -> Choice:
+    """Return what is chosen once `choice` has failed with `error`, which is warned of."""
+    warnings.warn(
+        f"{choice.problem.key()}: {choice.variant.family} from rung {choice.rung!r} does not "
+        f"build and the next best is taken. Tune the problem anew. {error}",
+        stacklevel=2,
+    )
+    return chooser(device).reject(choice)
 
 
 def better_known(device: int, first: ConvProblem, second: ConvProblem) -> ConvProblem:

@@ -14,18 +14,17 @@ import ctypes
 import struct
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from concurrent.futures import Future
+from functools import cache, partial
 from threading import local
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
-from oclgen.opencl.device import LaunchError, devices
-
-import pyopencl as cl  # isort: skip
-
-from ocl_backend.runtime import shim
+from ocl_backend.runtime import pending, shim
+from ocl_backend.runtime.kernel import Kernel, kernel_of
+from oclgen.opencl.device import BuildError, Device, LaunchError, devices
 
 
 class RefusedError(LaunchError, torch.AcceleratorError):
@@ -94,12 +93,16 @@ def _wrapped(value: float) -> float:
 
 
 class Launch(Prepared):
-    """A kernel with everything set that does not change; call it with what does, in order."""
+    """A kernel with everything set that does not change; call it with what does, in order.
 
-    __slots__ = ()
+    While its program is built it has a `number` of `pending`, else 0. Calls then wait in order.
+    """
 
-    def __init__(self, handle: int, changing: Sequence[Pointer | Varying]) -> None:
+    __slots__ = ("number",)
+
+    def __init__(self, handle: int, changing: Sequence[Pointer | Varying], number: int = 0) -> None:
         super().__init__(handle, "".join(map(_word, changing)))
+        self.number = number
 
 
 class Part(NamedTuple):
@@ -142,6 +145,19 @@ class LaunchSequence(Prepared):
         runs: int = count(ctypes.c_void_p(self.handle))
         return runs
 
+    def complete_by(self, complete: Callable[[], None]) -> None:
+        """Let `complete` make all launches ready at once, or `replace` the sequence.
+
+        To be called before the sequence is.
+        """
+        pending.when_needed(number := pending.new_number(), complete)
+        shim.library().ocl_sequence_await(ctypes.c_void_p(self.handle), ctypes.c_int64(number))
+
+    def replace(self, other: LaunchSequence) -> None:
+        """Let `other`, which takes the same values, run in place of this from now on."""
+        replace = shim.library().ocl_sequence_replace
+        replace(ctypes.c_void_p(self.handle), ctypes.c_void_p(other.handle))
+
 
 def prepare(
     device: int,
@@ -152,6 +168,9 @@ def prepare(
     local_size: Sequence[int] | None = None,
 ) -> Launch:
     """Build a kernel and set its unchanging arguments. Building is cached by text.
+
+    What was never built before is built while the caller goes on: calls of the launch wait for it
+    in order, and what is raised for the program is raised by the next call that needs a value.
 
     Args:
         device: its index.
@@ -168,7 +187,23 @@ def prepare(
     """
     if device < 0:
         raise LaunchError(f"kernel {kernel}: a tensor lies on the CPU. Move it to the device first")
-    program = devices()[device].build(source)
+    target = devices()[device]
+    program = target.ahead.find(source)
+    count, changing, fixed = _places(arguments)
+    is_built = not isinstance(program, Future)
+    built = kernel_of(program, kernel, count) if is_built else None
+    number = 0 if is_built else pending.new_number()
+    handle = _new_launch(device, built, number, kernel, global_size, local_size, changing, fixed)
+    launch = Launch(handle, [argument for _, argument in changing], number)
+    if not is_built:
+        pending.when_needed(number, partial(_complete, launch, target, program, kernel, count))
+    return launch
+
+
+def _places(
+    arguments: Sequence[Argument],
+) -> tuple[int, list[tuple[int, Pointer | Varying]], list[tuple[int, np.generic]]]:
+    """Return how many arguments a kernel takes, and the places of those that change or do not."""
     changing: list[tuple[int, Pointer | Varying]] = []
     fixed: list[tuple[int, np.generic]] = []
     index = 0
@@ -178,39 +213,32 @@ def prepare(
         else:
             fixed.append((index, argument))
         index += 2 if isinstance(argument, Pointer) else 1
-    built = _kernel(program, kernel)
-    if index != built.arguments:
-        raise LaunchError(
-            f"kernel {kernel} takes {built.arguments} arguments, {index} were described "
-            "(a pointer counts for two: buffer and element offset)"
-        )
-    handle = _new_launch(device, built, kernel, global_size, local_size, changing, fixed)
-    return Launch(handle, [argument for _, argument in changing])
+    return index, changing, fixed
 
 
-class _Kernel:
-    """A kernel of a program as the shim has it: its launches, of whatever sizes, share it."""
-
-    __slots__ = ("__weakref__", "arguments", "handle")
-
-    def __init__(self, program: Any, name: str) -> None:
-        self.arguments: int = cl.Kernel(program, name).num_args
-        new, delete = shim.library()["ocl_kernel_new"], shim.library()["ocl_kernel_delete"]
-        new.argtypes, delete.argtypes = [ctypes.c_void_p, ctypes.c_char_p], [ctypes.c_void_p]
-        new.restype = ctypes.c_void_p
-        self.handle: int = new(program.int_ptr, name.encode())
-        weakref.finalize(self, delete, self.handle).atexit = False
-
-
-@lru_cache(maxsize=1024)
-def _kernel(program: Any, name: str) -> _Kernel:
+def _complete(
+    launch: Launch, device: Device, future: Future[Any], kernel: str, arguments: int
+) -> None:
+    """Give `launch` its kernel, once the program is built."""
     try:
-        return _Kernel(program, name)
-    except cl.Error as error:
-        raise LaunchError(
-            f"kernel {name}: {error}. The program has no kernel of that name, or it is the name "
-            "of an OpenCL built-in, which some runtimes refuse."
-        ) from error
+        built = kernel_of(pending.program_of(device, future), kernel, arguments)
+    except BuildError as error:
+        raise BuildError(f"kernel {kernel}: {error}") from error
+    complete = shim.library().ocl_launch_complete
+    if complete(ctypes.c_void_p(launch.handle), ctypes.c_void_p(built.handle)):
+        raise LaunchError(_last_error())
+
+
+def wait_for_programs() -> None:
+    """Enqueue what waits for its program to be built, on every device.
+
+    Raises:
+        LaunchError, torch.OutOfMemoryError, BuildError: of the first launch that failed; it is left
+            out, what waits behind it waits on.
+    """
+    for index in range(len(devices())):
+        if status := shim.library().ocl_wait_for_programs(ctypes.c_int(index)):
+            raise error(status)
 
 
 def _word(argument: Pointer | Varying) -> str:
@@ -219,7 +247,8 @@ def _word(argument: Pointer | Varying) -> str:
 
 def _new_launch(
     device: int,
-    built: _Kernel,
+    built: Kernel | None,
+    number: int,
     name: str,
     global_size: Sequence[int],
     local_size: Sequence[int] | None,
@@ -232,7 +261,8 @@ def _new_launch(
     sizes = [a.item_bytes if isinstance(a, Pointer) else 0 for _, a in changing]
     handle: int | None = create(
         ctypes.c_int(device),
-        ctypes.c_void_p(built.handle),
+        ctypes.c_void_p(None if built is None else built.handle),
+        ctypes.c_int64(number),
         name.encode(),
         ctypes.c_uint32(len(global_size)),
         _array(ctypes.c_size_t, global_size),
@@ -306,10 +336,12 @@ class Failure(NamedTuple):
     raised: type[Exception]
 
 
+FAILED = 1
 FAILURES = (
     Failure(2, torch.OutOfMemoryError, torch.OutOfMemoryError),
     Failure(3, torch.AcceleratorError, RefusedError),
-    Failure(1, BaseException, LaunchError),
+    Failure(4, KeyboardInterrupt, LaunchError),
+    Failure(FAILED, BaseException, LaunchError),
 )
 """Every status but 0, the first that fits: the device has no memory, refused, or anything else."""
 KEPT = 16

@@ -11,7 +11,7 @@ from collections import defaultdict
 from types import TracebackType
 from typing import NamedTuple, Self, TextIO
 
-from ocl_backend.runtime import shim
+from ocl_backend.runtime import launch, shim
 
 
 class Command(NamedTuple):
@@ -45,10 +45,12 @@ class profile:  # noqa: N801  (a context, named as torch.profiler's)
         self._rows = rows
 
     def __enter__(self) -> Self:
-        """Begin to record."""
+        """Begin to record; raises what a launch before failed with."""
         start = shim.library().ocl_profile_start
         start.restype = ctypes.c_int64
         self._since = start()
+        if self._since < 0:
+            raise launch.error(-self._since)
         return self
 
     def __exit__(
@@ -60,7 +62,10 @@ class profile:  # noqa: N801  (a context, named as torch.profiler's)
         """Wait for the devices and print."""
         stop = shim.library().ocl_profile_stop
         stop.restype = ctypes.c_char_p
-        for line in stop(ctypes.c_int64(self._since)).decode().splitlines():
+        lines = stop(ctypes.c_int64(self._since))
+        if lines is None:
+            raise launch.error(launch.FAILED)
+        for line in lines.decode().splitlines():
             device, start, end, size, name = line.split(" ", 4)
             self.commands.append(Command(name, int(device), int(start), int(end), int(size)))
         if self._file is not None:

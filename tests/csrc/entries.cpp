@@ -35,7 +35,7 @@ void* adding(const char* name, int device) {
   void* kernel = ocl_kernel_new(nullptr, name);
   const size_t global[] = {kItems};
   const int32_t kinds[] = {0, 0, 2}, indices[] = {0, 2, 4}, item_bytes[] = {8, 8, 0};
-  void* made = ocl_launch_new(device, kernel, name, 1, global, nullptr, 3, kinds, indices,
+  void* made = ocl_launch_new(device, kernel, 0, name, 1, global, nullptr, 3, kinds, indices,
                               item_bytes, 0, nullptr, nullptr, nullptr);
   ocl_kernel_delete(kernel);  // the launch keeps it
   return made;

@@ -17,13 +17,19 @@ void ocl_add_device(void* context, void* queue, const char* name, size_t total, 
 void ocl_open_later(void (*opener)(), int promise);
 void ocl_set_opening_error(const char* text);
 void ocl_set_memory_limit(int device, size_t bytes);
-void* ocl_launch_new(int device, void* kernel, const char* name, uint32_t dimensions,
-                     const size_t* global, const size_t* local, uint32_t count,
+void* ocl_launch_new(int device, void* kernel, int64_t number, const char* name,
+                     uint32_t dimensions, const size_t* global, const size_t* local, uint32_t count,
                      const int32_t* kinds, const int32_t* indices, const int32_t* item_bytes,
                      uint32_t fixed, const uint32_t* places, const uint32_t* bytes,
                      const int64_t* values);
 void* ocl_kernel_new(void* program, const char* name);
 void ocl_kernel_delete(void* kernel);
+int ocl_launch_complete(void* prepared, void* kernel);
+void ocl_complete_with(int (*complete)(int64_t), void (*interrupt)());
+int ocl_wait_for_programs(int device);
+void ocl_drop_deferred();
+void ocl_sequence_await(void* sequence, int64_t number);
+void ocl_sequence_replace(void* sequence, void* by);
 void* ocl_sequence_new(int device, uint32_t given, uint32_t fixed, const int64_t* words,
                        uint32_t workspaces, const size_t* bytes, uint32_t launches,
                        void* const* handles, const uint32_t* lengths, const uint32_t* places);

@@ -13,7 +13,14 @@ torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
 from ocl_backend.dispatch.prepared_plan import prepare_plan
-from ocl_backend.runtime.launch import LaunchSequence, Part, Pointer, Varying, prepare
+from ocl_backend.runtime.launch import (
+    LaunchSequence,
+    Part,
+    Pointer,
+    Varying,
+    prepare,
+    wait_for_programs,
+)
 from oclgen import plan as plans
 from oclgen.opencl.device import BuildError, LaunchError
 
@@ -144,21 +151,31 @@ def test_a_refused_launch_names_error_kernel_and_sizes(device: Any) -> None:
     launch = prepare(device.index, source, "nothing", (too_many,), [Pointer(4)], (too_many,))
     with pytest.raises(LaunchError, match=rf"kernel nothing.*\({too_many}\).*CL_INVALID_WORK"):
         launch(on(device, [0.0]).data_ptr())
+        wait_for_programs()
 
 
 def test_a_program_that_does_not_build_shows_the_log(device: Any) -> None:
+    launch = prepare(device.index, "__kernel void broken() { nonsense; }", "broken", (1,), [])
+    launch()
+    for _ in range(2):
+        with pytest.raises(BuildError, match=r"kernel broken: (.|\n)*nonsense"):
+            wait_for_programs()
+        launch()  # what it lacks, it lacks at every call
     with pytest.raises(BuildError, match="nonsense"):
-        prepare(device.index, "__kernel void broken() { nonsense; }", "broken", (1,), [])
+        wait_for_programs()
 
 
 def test_the_number_of_arguments_is_checked(device: Any) -> None:
+    y = on(device, [0.0])
     with pytest.raises(LaunchError, match="takes 7 arguments, 4 were described"):
-        prepare(device.index, AXPY, "axpy", (1,), [Pointer(4), Pointer(4)])
+        prepare(device.index, AXPY, "axpy", (1,), [Pointer(4), Pointer(4)])(*2 * [y.data_ptr()])
+        wait_for_programs()
 
 
 def test_a_missing_kernel_is_named(device: Any) -> None:
     with pytest.raises(LaunchError, match=r"kernel axpby: .*no kernel of that name"):
-        prepare(device.index, AXPY, "axpby", (1,), [])
+        prepare(device.index, AXPY, "axpby", (1,), [])()
+        wait_for_programs()
 
 
 def test_threads_share_a_launch(device: Any) -> None:

@@ -41,16 +41,16 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def built(device: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts that the device builds from now on."""
-    device.forget_programs()
+    device.programs.forget()
     texts: list[str] = []
-    plain = device.build
+    plain = device.ahead.find
 
     def noted(source: str) -> Any:
         if source not in texts:
             texts.append(source)
         return plain(source)
 
-    monkeypatch.setattr(device, "build", noted)
+    monkeypatch.setattr(device.ahead, "find", noted)
     return texts
 
 

@@ -202,7 +202,8 @@ def test_a_wrong_backward_node_raises_and_does_not_abort(device: Any) -> None:
 
 def test_a_kernel_that_does_not_build_says_so_and_is_forgotten(device: Any) -> None:
     with pytest.raises(BuildError, match=r"(?i)build"):
-        launch.prepare(device.index, "__kernel void broken(", "broken", (1,), [])
+        launch.prepare(device.index, "__kernel void broken(", "broken", (1,), [])()
+        launch.wait_for_programs()
     assert goes_on(place(device))
 
 

@@ -10,6 +10,7 @@
 #include "dispatch/operators.h"
 #include "fusion/held.h"
 #include "profiler/kineto.h"
+#include "runtime/deferred.h"
 #include "runtime/faults.h"
 #include "runtime/observer.h"
 #include "runtime/pinned.h"
@@ -82,6 +83,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     destroyEvent(*event, stream.device_index());
     observer().before_command();
     Device& device = device_at(checked(stream.device_index()));
+    wait_for_programs(stream.device_index());
     cl_event marker = nullptr;
     check(cl.clEnqueueMarkerWithWaitList(device.queue, 0, nullptr, &marker), device,
           "event record");

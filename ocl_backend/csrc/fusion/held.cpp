@@ -11,6 +11,8 @@
 #include <thread>
 
 #include "fusion/recipe.h"
+#include "runtime/deferred.h"
+#include "runtime/interpreter.h"
 #include "runtime/profile.h"
 
 namespace ocl {
@@ -25,9 +27,12 @@ struct Way {
 };
 
 // A launch that may be held back. Its words are values, then a number of Python's, or 0.
-struct Held final : Prepared, std::enable_shared_from_this<Held> {
+struct Held final : Prepared {
   ~Held() override;
   int enqueue(const int64_t* values) override;
+  std::vector<int64_t> words_of(const int64_t* values) const {
+    return {values, values + is_address.size()};
+  }
 
   int64_t number;     // of its rule, in Python
   const char* name;   // the operator's
@@ -53,9 +58,6 @@ struct Link {
 // Calls of Python: runs the launches that the words describe, as one or the first alone, and
 // returns how many followed the first, or a negative status.
 int64_t (*run_in_python)(const int64_t* words, int64_t launches) = nullptr;
-int (*has_interpreter)() = nullptr;
-void* (*let_interpreter)() = nullptr;
-void (*take_interpreter)(void*) = nullptr;
 
 // A block that a link reads or writes, held until the chain has run.
 struct Use {
@@ -72,22 +74,10 @@ std::atomic<bool> is_on{true};
 uint64_t correlation = 0;
 std::mutex gone_mutex;
 std::vector<int64_t> gone;  // numbers whose rules Python can let go
-thread_local std::string python_error;
 
-// Locks the chain. A thread that waits for it lets go of the interpreter's lock, because the
-// chain's owner may run Python.
-class Locked {
- public:
-  Locked() {
-    if (chain_mutex.try_lock()) return;
-    void* state = has_interpreter && has_interpreter() ? let_interpreter() : nullptr;
-    chain_mutex.lock();
-    if (state) take_interpreter(state);
-  }
-  ~Locked() { chain_mutex.unlock(); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-};
+std::shared_ptr<Held> shared(Held& call) {
+  return std::static_pointer_cast<Held>(call.shared_from_this());
+}
 
 // Lets go of all uses but the first `count`.
 void let_go(size_t count) {
@@ -120,7 +110,7 @@ bool append(Held& call, const int64_t* values, size_t way, bool first) {
     let_go(before);
     return false;
   }
-  chain.push_back({call.shared_from_this(), {values, values + call.is_address.size()}, way});
+  chain.push_back({shared(call), {values, values + call.is_address.size()}, way});
   correlation = current_correlation();
   holding.store(true, std::memory_order_release);
   return true;
@@ -146,7 +136,7 @@ std::vector<int64_t> described(const Link* first, const Link* end) {
 int64_t ask_python(const Link* first, const Link* end) {
   const auto words = described(first, end);
   const int64_t done = run_in_python(words.data(), end - first);
-  if (done < 0) fail(int(-done), python_error);
+  if (done < 0) fail(int(-done), python_error());
   return done;
 }
 
@@ -223,7 +213,8 @@ int run_chain() {
 int settle() try {
   if (!holding.load(std::memory_order_acquire) || in_forked_child()) return kOk;
   if (settler.load() == std::this_thread::get_id()) return kOk;  // its launches ask, too
-  const Locked locked;
+  if (is_enqueueing_deferred()) return kOk;  // what it calls goes before the chain
+  const PatientLock locked(chain_mutex);
   if (chain.empty()) return kOk;
   const Unnoted unnoted;
   settler.store(std::this_thread::get_id());
@@ -249,7 +240,8 @@ Held::~Held() {
 
 int Held::enqueue(const int64_t* values) {
   if (in_forked_child()) return alone->enqueue(values);  // which says so
-  const Locked locked;
+  if (is_enqueueing_deferred()) return run_alone({shared(*this), words_of(values), 0});
+  const PatientLock locked(chain_mutex);
   if (settler.load() != std::this_thread::get_id()) {
     for (size_t way = 0; way < ways.size() && !chain.empty(); ++way)
       if (continues(*this, values[ways[way].source]) && append(*this, values, way, false))
@@ -257,7 +249,7 @@ int Held::enqueue(const int64_t* values) {
     if (const int status = settle()) return status;
     if (begins && is_on && append(*this, values, 0, true)) return kOk;
   }
-  return run_alone({shared_from_this(), {values, values + is_address.size()}, 0});
+  return run_alone({shared(*this), words_of(values), 0});
 }
 
 }  // namespace
@@ -269,6 +261,10 @@ void settle_held() {
 Observer& fusion_observer() {
   struct Fusion final : Observer {
     void before_command() override { settle_held(); }
+    void short_of_memory(int device) override {
+      settle_held();
+      wait_for_programs(c10::DeviceIndex(device));
+    }
     void unrepeatable() override { note_other(); }
     void allocated(const void* address, size_t bytes) override { note_allocated(address, bytes); }
   };
@@ -293,12 +289,8 @@ extern "C" {
 void ocl_hold_with(int64_t (*run)(const int64_t*, int64_t), int (*has)(), void* (*let)(),
                    void (*take)(void*)) {
   ocl::run_in_python = run;
-  ocl::has_interpreter = has;
-  ocl::let_interpreter = let;
-  ocl::take_interpreter = take;
+  ocl::mind_interpreter(has, let, take);
 }
-
-void ocl_python_failed(const char* text) { ocl::python_error = text; }
 
 // Of each way: the place of its source, how many it reads, their places, how many it writes,
 // theirs.

@@ -13,6 +13,7 @@
 #include <map>
 
 #include "fusion/recipe.h"
+#include "runtime/deferred.h"
 
 namespace ocl {
 
@@ -173,6 +174,7 @@ class Recalled final : public c10::OperatorKernel {
   explicit Recalled(c10::OperatorHandle plain) : plain_(std::move(plain)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    const Named named(op.schema().name().c_str());
     if (Memory::is_suspended()) return run(stack);
     const size_t arguments = op.schema().arguments().size();
     const Call call(*stack, arguments);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "profiler/kineto.h"
+#include "runtime/deferred.h"
 #include "runtime/observer.h"
 #include "runtime/profile.h"
 #include "runtime/transfer.h"
@@ -143,6 +144,7 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
     if (device) *device = index;
     if (host_ns) *host_ns = host_now();
     observer().before_command();
+    wait_for_programs(index);
     Device& owner = device_at(index);
     cl_event marker = nullptr;
     check(cl.clEnqueueMarkerWithWaitList(owner.queue, 0, nullptr, &marker), owner, "profiler");

@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "runtime/deferred.h"
 #include "runtime/observer.h"
 #include "runtime/transfer.h"
 
@@ -71,15 +72,19 @@ void ocl_watch_faults(int device, int64_t address, const char* const* given, int
   ocl::device_at(c10::DeviceIndex(device)).faults = address;
 }
 
-// Waits, and writes the record to `words`; returns whether there was a fault, which is forgotten.
-// A call that does this waits every time: it cannot be recalled, for no recipe reads the record.
-int ocl_take_fault(int device, int64_t* words) {
+// Waits, and writes the record to `words`; returns whether there was a fault, which is forgotten,
+// or a negative status. A call that does this waits every time: it cannot be recalled, for no
+// recipe reads the record.
+int ocl_take_fault(int device, int64_t* words) try {
   ocl::observer().unrepeatable();
   ocl::observer().before_command();
+  if (const int status = ocl::enqueue_deferred(c10::DeviceIndex(device))) return -status;
   ocl::Device& taken = ocl::device_at(c10::DeviceIndex(device));
   taken.may_have_faulted = false;
   const auto record = ocl::take(taken);
   std::copy(record.begin(), record.end(), words);
   return record[0] != 0;
+} catch (...) {
+  return -ocl::fail_with_exception();
 }
 }

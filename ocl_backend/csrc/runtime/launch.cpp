@@ -8,6 +8,7 @@
 #include <sstream>
 #include <vector>
 
+#include "runtime/deferred.h"
 #include "runtime/faults.h"
 #include "runtime/profile.h"
 
@@ -51,8 +52,14 @@ struct Fixed {
 
 struct Launch final : Prepared {
   int enqueue(const int64_t* words) override;
+  int run(const int64_t* words) override;
+  int check(const int64_t* words) override;
+  bool is_ready() const override { return ready.load(std::memory_order_acquire); }
+  int64_t awaited() const override { return is_ready() ? 0 : number; }
 
-  std::shared_ptr<Kernel> kernel;
+  std::shared_ptr<Kernel> kernel;  // null until its program is built
+  std::atomic<bool> ready{false};  // whether it is there
+  int64_t number;                  // by which Python knows that program
   c10::DeviceIndex device;
   const char* name;
   cl_uint dimensions;
@@ -92,24 +99,31 @@ int set(const Launch& launch, cl_uint index, size_t bytes, int64_t bits) {
   return status == CL_SUCCESS ? kOk : fail_at(launch, index, error_name(status));
 }
 
+// Finds the memory of an address that is not null.
+int find(const Launch& launch, const Changing& argument, int64_t address, Location& found) {
+  found = locate(reinterpret_cast<const void*>(address));
+  if (!found.block)
+    return fail_at(launch, argument.index,
+                   "not memory of an ocl device. Move the tensor there first");
+  if (found.block->device != launch.device)
+    return fail_at(launch, argument.index,
+                   "lies on ocl:" + std::to_string(found.block->device) +
+                       ", the kernel runs on ocl:" + std::to_string(launch.device) +
+                       ". Move the tensors to one device");
+  if (found.offset % size_t(argument.item_bytes))
+    return fail_at(launch, argument.index,
+                   "starts at byte " + std::to_string(found.offset) +
+                       ", which is no multiple of its " + std::to_string(argument.item_bytes) +
+                       "-byte items. Clone the tensor");
+  return kOk;
+}
+
 int set_buffer(const Launch& launch, const Changing& argument, int64_t address) {
   cl_mem buffer = nullptr;
   int64_t offset = 0;
   if (address) {
-    const Location found = locate(reinterpret_cast<const void*>(address));
-    if (!found.block)
-      return fail_at(launch, argument.index,
-                     "not memory of an ocl device. Move the tensor there first");
-    if (found.block->device != launch.device)
-      return fail_at(launch, argument.index,
-                     "lies on ocl:" + std::to_string(found.block->device) +
-                         ", the kernel runs on ocl:" + std::to_string(launch.device) +
-                         ". Move the tensors to one device");
-    if (found.offset % size_t(argument.item_bytes))
-      return fail_at(launch, argument.index,
-                     "starts at byte " + std::to_string(found.offset) +
-                         ", which is no multiple of its " + std::to_string(argument.item_bytes) +
-                         "-byte items. Clone the tensor");
+    Location found;
+    if (const int status = find(launch, argument, address, found)) return status;
     may_fault(device_at(launch.device), address);
     buffer = found.block->buffer;
     offset = int64_t(found.offset) / argument.item_bytes;
@@ -175,6 +189,8 @@ int fail(int status, const std::string& text) {
 
 int fail_with_exception() try { throw; } catch (const c10::OutOfMemoryError& error) {
   return fail(kOutOfMemory, error.what_without_backtrace());
+} catch (const c10::AcceleratorError& error) {
+  return fail(kRefused, error.what_without_backtrace());
 } catch (const std::exception& error) {
   return fail(kFailed, error.what());
 }
@@ -201,6 +217,23 @@ int Launch::enqueue(const int64_t* words) {
     return fail(*this, kFailed,
                 "the device cannot be used in a forked child. "
                 "Start the child with the 'spawn' method");
+  return has_to_wait(device, *this) ? defer(device, *this, words, is_address.size()) : run(words);
+}
+
+int Launch::check(const int64_t* words) {
+  for (const auto& argument : changing) {
+    const int64_t word = *words++;
+    if (argument.kind != kBuffer || !word) continue;
+    Location found;
+    if (const int status = find(*this, argument, word, found)) return status;
+  }
+  return kOk;
+}
+
+int Launch::run(const int64_t* words) {
+  if (!is_ready())
+    if (const int status = complete(number)) return status;
+  if (!is_ready()) return fail_unfinished();
   cl_int code = CL_SUCCESS;
   {
     const std::lock_guard<std::mutex> lock(device_at(device).submission);
@@ -231,16 +264,20 @@ void* ocl_kernel_new(void* program, const char* name) {
 // Launches keep the kernel.
 void ocl_kernel_delete(void* kernel) { delete static_cast<std::shared_ptr<ocl::Kernel>*>(kernel); }
 
-// `kinds` are `Kind`s; `indices` are positions among the kernel's arguments; `item_bytes` the size
-// of a buffer's items; `local` may be null. Behind them what never changes: positions, bytes, and
-// values, 8 bytes each. Null if the runtime refuses one of those: `ocl_last_error` says which.
-void* ocl_launch_new(int device, void* kernel, const char* name, uint32_t dimensions,
-                     const size_t* global, const size_t* local, uint32_t count,
+// `kernel` is null if its program is being built, which Python knows by `number`: then
+// `ocl_launch_complete` brings it. `kinds` are `Kind`s; `indices` are positions among the kernel's
+// arguments; `item_bytes` the size of a buffer's items; `local` may be null. Behind them what never
+// changes: positions, bytes, and values, 8 bytes each. Null if the runtime refuses one of those:
+// `ocl_last_error` says which.
+void* ocl_launch_new(int device, void* kernel, int64_t number, const char* name,
+                     uint32_t dimensions, const size_t* global, const size_t* local, uint32_t count,
                      const int32_t* kinds, const int32_t* indices, const int32_t* item_bytes,
                      uint32_t fixed, const uint32_t* places, const uint32_t* bytes,
                      const int64_t* values) {
   const auto launch = std::make_shared<ocl::Launch>();
-  launch->kernel = *static_cast<std::shared_ptr<ocl::Kernel>*>(kernel);
+  if (kernel) launch->kernel = *static_cast<std::shared_ptr<ocl::Kernel>*>(kernel);
+  launch->ready = kernel != nullptr;
+  launch->number = number;
   launch->device = c10::DeviceIndex(device);
   launch->name = ocl::keep_name(name);
   launch->dimensions = dimensions;
@@ -254,8 +291,21 @@ void* ocl_launch_new(int device, void* kernel, const char* name, uint32_t dimens
     launch->is_address.push_back(kinds[i] == ocl::kBuffer);
   }
   for (uint32_t i = 0; i < fixed; ++i) launch->fixed.push_back({places[i], bytes[i], values[i]});
+  if (!kernel) return new ocl::Handle(launch);
   const std::lock_guard<std::mutex> lock(ocl::device_at(launch->device).submission);
   return ocl::set_fixed(*launch) ? nullptr : new ocl::Handle(launch);
+}
+
+// Gives a launch its kernel; a later call changes nothing. Returns a `Status`: the runtime may
+// refuse what never changes.
+int ocl_launch_complete(void* prepared, void* kernel) {
+  auto& launch = static_cast<ocl::Launch&>(**static_cast<ocl::Handle*>(prepared));
+  const std::lock_guard<std::mutex> lock(ocl::device_at(launch.device).submission);
+  if (launch.is_ready()) return ocl::kOk;
+  launch.kernel = *static_cast<std::shared_ptr<ocl::Kernel>*>(kernel);
+  const int status = ocl::set_fixed(launch);
+  launch.ready.store(status == ocl::kOk, std::memory_order_release);
+  return status;
 }
 
 void ocl_delete(void* prepared) { delete static_cast<ocl::Handle*>(prepared); }

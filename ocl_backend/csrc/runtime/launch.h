@@ -9,15 +9,26 @@
 
 namespace ocl {
 
-enum Status : int { kOk = 0, kFailed = 1, kOutOfMemory = 2, kRefused = 3 };
+enum Status : int { kOk = 0, kFailed = 1, kOutOfMemory = 2, kRefused = 3, kInterrupted = 4 };
 // Added to a status if Python has the exception.
 constexpr int kPython = 16;
 
-class Prepared {
+class Prepared : public std::enable_shared_from_this<Prepared> {
  public:
+  Prepared() = default;
   virtual ~Prepared() = default;
-  // Enqueues with a word for each of `is_address`; returns a `Status`.
+  Prepared(const Prepared&) = delete;
+  Prepared& operator=(const Prepared&) = delete;
+  // Enqueues with a word for each of `is_address`, or defers that (deferred.h); returns a `Status`.
   virtual int enqueue(const int64_t* words) = 0;
+  // Enqueues what was deferred with these words, and waits for programs; returns a `Status`.
+  virtual int run(const int64_t* words) { return enqueue(words); }
+  // Says what is wrong with words that are to be deferred; returns a `Status`.
+  virtual int check(const int64_t* /*words*/) { return kOk; }
+  // Whether all of its programs are built.
+  virtual bool is_ready() const { return true; }
+  // The number of its program, by which Python waits for it; 0: it is built, or there is none.
+  virtual int64_t awaited() const { return 0; }
 
   std::vector<bool> is_address;
   bool may_be_held = false;

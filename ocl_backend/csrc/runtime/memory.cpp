@@ -46,6 +46,7 @@ Block** slots() {
   return table;
 }
 
+thread_local bool is_fresh = false;  // a `FreshMemory` exists
 std::vector<uint32_t> free_slots;
 uint32_t next_slot = 0;
 std::atomic<uint64_t> generation{0};
@@ -142,14 +143,19 @@ void release_cached(c10::DeviceIndex index) {
   Pool& pool = pools()[index];
   if (pool.free.empty()) return;
   cl.clFinish(device_at(index).queue);
-  for (const auto& [size, block] : pool.free) {
+  for (auto it = pool.free.begin(); it != pool.free.end();) {
+    Block* block = it->second;
+    if (block->waiting) {
+      ++it;
+      continue;
+    }
     cl.clReleaseMemObject(block->buffer);
-    count_segment(pool, size, -1);
+    count_segment(pool, block->size, -1);
     slots()[block->slot] = nullptr;
     free_slots.push_back(block->slot);
     delete block;
+    it = pool.free.erase(it);
   }
-  pool.free.clear();
   ++generation;
 }
 
@@ -185,12 +191,12 @@ Block* take(c10::DeviceIndex index, size_t bytes) {
   std::unique_lock<std::mutex> lock(pool_mutex());
   Pool& pool = pools()[index];
   cl_int status = CL_SUCCESS;
-  Block* block = take_cached(pool, size);
+  Block* block = is_fresh ? nullptr : take_cached(pool, size);
   if (!block) block = create_block(index, size, &status);
   if (!block) {
     ++pool.stats.num_alloc_retries;
     lock.unlock();
-    observer().before_command();  // memory of held launches is free once they ran
+    observer().short_of_memory(index);  // memory of held launches is free once they ran
     lock.lock();
     release_cached(index);
     block = create_block(index, size, &status);
@@ -236,6 +242,21 @@ void let_go_block(Block* block) {
   block->dropped = false;
   pools()[block->device].free.emplace(block->size, block);
 }
+
+Block* start_waiting(const void* address) {
+  const std::lock_guard<std::mutex> lock(pool_mutex());
+  Block* block = locate(address).block;
+  if (block) ++block->waiting;
+  return block;
+}
+
+void stop_waiting(Block* block) {
+  const std::lock_guard<std::mutex> lock(pool_mutex());
+  --block->waiting;
+}
+
+FreshMemory::FreshMemory() { is_fresh = true; }
+FreshMemory::~FreshMemory() { is_fresh = false; }
 
 bool is_dropped(const void* address) {
   const std::lock_guard<std::mutex> lock(pool_mutex());

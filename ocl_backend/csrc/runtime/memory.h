@@ -29,6 +29,7 @@ struct Block {
   c10::DeviceIndex device;
   uint32_t holds = 0;    // by launches that are held back, or that always use it
   bool dropped = false;  // freed, and waiting for those
+  uint32_t waiting = 0;  // commands that use it and wait for programs
 };
 
 struct Location {
@@ -46,6 +47,21 @@ Block* hold_block(const void* address, c10::DeviceIndex device);
 void let_go_block(Block* block);
 // Whether the held block of `address` was freed meanwhile; null, for nothing to hold, was not.
 bool is_dropped(const void* address);
+
+// Counts a command that waits for programs as a user of the block of `address`, which is returned:
+// until `stop_waiting` its buffer is not given back to the driver. Null if there is no block.
+Block* start_waiting(const void* address);
+void stop_waiting(Block* block);
+
+// While one exists, this thread's memory is new: cached blocks may be in use by commands that are
+// behind this thread's in order.
+class FreshMemory {
+ public:
+  FreshMemory();
+  ~FreshMemory();
+  FreshMemory(const FreshMemory&) = delete;
+  FreshMemory& operator=(const FreshMemory&) = delete;
+};
 
 // Counts the buffers given back to the driver: an argument remembered from before may be stale.
 uint64_t release_generation();

@@ -12,6 +12,8 @@ class Observer {
   // A command is about to be enqueued: launches that are held back have to run first. Called
   // without a lock, since Python may run; raises what a held launch failed with.
   virtual void before_command() {}
+  // There is no memory left: commands that wait should be enqueued, since theirs is free then.
+  virtual void short_of_memory(int /*device*/) {}
   // This thread does what no recipe repeats: it copies to the host, or waits.
   virtual void unrepeatable() {}
   // This thread allocated memory of a device.

@@ -7,6 +7,7 @@
 #include <deque>
 #include <sstream>
 
+#include "runtime/launch.h"
 #include "runtime/observer.h"
 #include "runtime/transfer.h"
 
@@ -155,10 +156,13 @@ void pop_correlation() {
 
 extern "C" {
 
-int64_t ocl_profile_start() { return int64_t(ocl::listen()); }
+// Returns what `ocl_profile_stop` takes, or a negative status.
+int64_t ocl_profile_start() try { return int64_t(ocl::listen()); } catch (...) {
+  return -ocl::fail_with_exception();
+}
 
-// Lines of "device start end bytes name"; valid until the thread's next call.
-const char* ocl_profile_stop(int64_t since) {
+// Lines of "device start end bytes name", valid until the thread's next call; null for a failure.
+const char* ocl_profile_stop(int64_t since) try {
   thread_local std::string text;
   std::ostringstream lines;
   for (const ocl::Timing& timing : ocl::stop_listening(size_t(since)))
@@ -166,5 +170,8 @@ const char* ocl_profile_stop(int64_t since) {
           << ' ' << timing.name << '\n';
   text = lines.str();
   return text.c_str();
+} catch (...) {
+  ocl::fail_with_exception();
+  return nullptr;
 }
 }

@@ -3,10 +3,12 @@
 
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <vector>
 
 #include "runtime/bulk.h"
+#include "runtime/deferred.h"
 #include "runtime/faults.h"
 #include "runtime/observer.h"
 #include "runtime/pinned.h"
@@ -56,12 +58,12 @@ void reap(Staging& staging) {
   }
 }
 
-void write_staged(Device& device, const Location& to, const void* source, size_t bytes) {
+void write_staged(const Location& to, std::unique_ptr<char[]> source, size_t bytes) {
+  Device& device = device_at(to.block->device);
   Staging& staging = staging_of(to.block->device);
   const std::lock_guard<std::mutex> lock(staging.mutex);
   reap(staging);
-  Staged staged{std::make_unique<char[]>(bytes), nullptr};
-  std::memcpy(staged.bytes.get(), source, bytes);
+  Staged staged{std::move(source), nullptr};
   Timed timed(to.block->device, Activity::kCopy, kHostToDevice, bytes);
   check(cl.clEnqueueWriteBuffer(device.queue, to.block->buffer, CL_FALSE, to.offset, bytes,
                                 staged.bytes.get(), 0, nullptr, &staged.done),
@@ -69,6 +71,47 @@ void write_staged(Device& device, const Location& to, const void* source, size_t
   timed.share(staged.done);
   cl.clFlush(device.queue);
   staging.pending.push_back(std::move(staged));
+}
+
+void copy_within(const Location& to, const Location& from, size_t bytes) {
+  Device& device = device_at(to.block->device);
+  Timed timed(to.block->device, Activity::kCopy, "copy within device", bytes);
+  check(cl.clEnqueueCopyBuffer(device.queue, from.block->buffer, to.block->buffer, from.offset,
+                               to.offset, bytes, 0, nullptr, timed.event()),
+        device, "device copy");
+}
+
+Location at(int64_t address) { return locate(reinterpret_cast<const void*>(address)); }
+
+// A staged write that waits behind launches; its word is where to.
+struct Write final : Prepared {
+  int enqueue(const int64_t* words) override try {
+    write_staged(at(words[0]), std::move(source), bytes);
+    return kOk;
+  } catch (...) {
+    return fail_with_exception();
+  }
+
+  std::unique_ptr<char[]> source;
+  size_t bytes;
+};
+
+// A copy within a device that waits behind launches; its words are where to, and from.
+struct Copy final : Prepared {
+  int enqueue(const int64_t* words) override try {
+    copy_within(at(words[0]), at(words[1]), bytes);
+    return kOk;
+  } catch (...) {
+    return fail_with_exception();
+  }
+
+  size_t bytes;
+};
+
+void defer_transfer(c10::DeviceIndex device, Prepared& transfer, const void* first,
+                    const void* second = nullptr) {
+  const int64_t words[] = {reinterpret_cast<int64_t>(first), reinterpret_cast<int64_t>(second)};
+  if (const int status = defer(device, transfer, words, std::size(words))) raise(status);
 }
 
 bool is_bulk(const Device& device, const void* host, size_t bytes) {
@@ -91,6 +134,7 @@ void check(cl_int status, const Device& device, const char* operation) {
 void read(void* target, const void* source, size_t bytes) {
   begin_command();
   const Location from = locate_or_throw(source, "device to host copy");
+  wait_for_programs(from.block->device);
   Device& device = device_at(from.block->device);
   if (is_bulk(device, target, bytes)) {
     read_bulk(target, from, bytes);
@@ -107,7 +151,16 @@ void write(void* target, const void* source, size_t bytes, bool source_stays) {
   begin_command();
   const Location to = locate_or_throw(target, "host to device copy");
   Device& device = device_at(to.block->device);
-  if (bytes <= kStagedBytes && !source_stays) return write_staged(device, to, source, bytes);
+  if (bytes <= kStagedBytes && !source_stays) {
+    auto staged = std::make_unique<char[]>(bytes);
+    std::memcpy(staged.get(), source, bytes);
+    if (!has_deferred(to.block->device)) return write_staged(to, std::move(staged), bytes);
+    const auto later = std::make_shared<Write>();
+    later->source = std::move(staged);
+    later->bytes = bytes;
+    return defer_transfer(to.block->device, *later, target);
+  }
+  wait_for_programs(to.block->device);
   if (is_bulk(device, source, bytes)) return write_bulk(to, source, bytes);
   Timed timed(to.block->device, Activity::kCopy, kHostToDevice, bytes);
   check(cl.clEnqueueWriteBuffer(device.queue, to.block->buffer, source_stays ? CL_FALSE : CL_TRUE,
@@ -124,16 +177,16 @@ void copy(void* target, const void* source, size_t bytes) {
     read(host.data(), source, bytes);
     return write(target, host.data(), bytes, false);
   }
-  Device& device = device_at(to.block->device);
-  Timed timed(to.block->device, Activity::kCopy, "copy within device", bytes);
-  check(cl.clEnqueueCopyBuffer(device.queue, from.block->buffer, to.block->buffer, from.offset,
-                               to.offset, bytes, 0, nullptr, timed.event()),
-        device, "device copy");
+  if (!has_deferred(to.block->device)) return copy_within(to, from, bytes);
+  const auto later = std::make_shared<Copy>();
+  later->bytes = bytes;
+  defer_transfer(to.block->device, *later, target, source);
 }
 
 void finish(c10::DeviceIndex index) {
   check_not_forked();
   begin_command();
+  wait_for_programs(index);
   Device& device = device_at(index);
   check(cl.clFinish(device.queue), device, "synchronize");
 }

@@ -1,0 +1,34 @@
+#include "runtime/interpreter.h"
+
+namespace ocl {
+
+namespace {
+
+int (*has_interpreter)() = nullptr;
+void* (*let_interpreter)() = nullptr;
+void (*take_interpreter)(void*) = nullptr;
+thread_local std::string error_of_python;
+
+}  // namespace
+
+PatientLock::PatientLock(std::recursive_mutex& mutex) : mutex_(mutex) {
+  if (mutex_.try_lock()) return;
+  void* state = has_interpreter && has_interpreter() ? let_interpreter() : nullptr;
+  mutex_.lock();
+  if (state) take_interpreter(state);
+}
+
+void mind_interpreter(int (*has)(), void* (*let)(), void (*take)(void*)) {
+  has_interpreter = has;
+  let_interpreter = let;
+  take_interpreter = take;
+}
+
+const std::string& python_error() { return error_of_python; }
+
+}  // namespace ocl
+
+extern "C" {
+
+void ocl_python_failed(const char* text) { ocl::error_of_python = text; }
+}

@@ -1,0 +1,29 @@
+// Python's interpreter as the runtime has to mind it: a thread that waits for another one, which
+// may run Python, lets go of the interpreter's lock.
+#pragma once
+
+#include <mutex>
+#include <string>
+
+namespace ocl {
+
+// Locks a mutex for as long as it exists.
+class PatientLock {
+ public:
+  explicit PatientLock(std::recursive_mutex& mutex);
+  ~PatientLock() { mutex_.unlock(); }
+  PatientLock(const PatientLock&) = delete;
+  PatientLock& operator=(const PatientLock&) = delete;
+
+ private:
+  std::recursive_mutex& mutex_;
+};
+
+// Functions of Python's interface: whether this thread has the lock, letting go of it, taking it.
+// Without them there is no interpreter to mind.
+void mind_interpreter(int (*has)(), void* (*let)(), void (*take)(void*));
+
+// What a callback into Python ended with, in this thread.
+const std::string& python_error();
+
+}  // namespace ocl

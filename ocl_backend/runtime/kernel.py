@@ -1,0 +1,59 @@
+"""Kernels of built programs, as the shim has them: launches of whatever sizes share one."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from functools import lru_cache
+from typing import Any
+
+from oclgen.opencl.device import LaunchError  # before pyopencl: it prepares the loader
+
+import pyopencl as cl  # isort: skip
+
+from ocl_backend.runtime import shim
+
+
+class Kernel:
+    """A kernel of a program, which its launches share; `arguments` is how many it takes."""
+
+    __slots__ = ("__weakref__", "arguments", "handle")
+
+    def __init__(self, program: Any, name: str) -> None:
+        self.arguments: int = cl.Kernel(program, name).num_args
+        new, delete = shim.library()["ocl_kernel_new"], shim.library()["ocl_kernel_delete"]
+        new.argtypes, delete.argtypes = [ctypes.c_void_p, ctypes.c_char_p], [ctypes.c_void_p]
+        new.restype = ctypes.c_void_p
+        self.handle: int = new(program.int_ptr, name.encode())
+        weakref.finalize(self, delete, self.handle).atexit = False
+
+
+def kernel_of(program: Any, name: str, arguments: int) -> Kernel:
+    """Return a kernel of a built program.
+
+    Args:
+        program: has the kernel.
+        name: of the kernel.
+        arguments: how many it is said to take.
+
+    Raises:
+        LaunchError: the program has no such kernel, or it takes another number.
+    """
+    built = _known(program, name)
+    if arguments != built.arguments:
+        raise LaunchError(
+            f"kernel {name} takes {built.arguments} arguments, {arguments} were described "
+            "(a pointer counts for two: buffer and element offset)"
+        )
+    return built
+
+
+@lru_cache(maxsize=1024)
+def _known(program: Any, name: str) -> Kernel:
+    try:
+        return Kernel(program, name)
+    except cl.Error as error:
+        raise LaunchError(
+            f"kernel {name}: {error}. The program has no kernel of that name, or it is the name "
+            "of an OpenCL built-in, which some runtimes refuse."
+        ) from error

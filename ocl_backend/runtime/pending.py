@@ -1,0 +1,128 @@
+"""Launches whose programs are being built: what makes them ready, and the wait for it.
+
+The shim keeps such launches in order, and what is enqueued behind them (csrc/runtime/deferred.h).
+When a value is needed it asks here, by number, for what the first of them waits for. The building
+itself is `oclgen.opencl.ahead`'s.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from itertools import count
+from threading import current_thread, main_thread
+from typing import Any
+
+from ocl_backend.runtime import shim
+from oclgen.opencl.device import Device
+
+SHOWN_AFTER_S = 1.0
+"""A wait that takes longer shows its progress, in a terminal."""
+
+_numbers = count(1)
+_completers: dict[int, Callable[[], None]] = {}
+
+
+def new_number() -> int:
+    """Return a number for something that `when_needed` will complete."""
+    return next(_numbers)
+
+
+def when_needed(number: int, complete: Callable[[], None]) -> None:
+    """Let `complete` be called when what has this number is needed, until it has succeeded.
+
+    It makes a launch ready, or raises; it may be called by several threads at once.
+    """
+    _completers[number] = complete
+
+
+def complete(number: int) -> None:
+    """Wait for what has this number, unless it is complete.
+
+    Raises:
+        BuildError, LaunchError: its program cannot be built, or has no such kernel.
+    """
+    completer = _completers.get(number)
+    if completer is not None:
+        completer()
+        is_complete(number)
+
+
+def is_complete(number: int) -> None:
+    """Say that what has this number is complete."""
+    _completers.pop(number, None)
+
+
+def is_pending(number: int) -> bool:
+    """Say whether what has this number is not complete."""
+    return number in _completers
+
+
+def program_of(device: Device, future: Future[Any]) -> Any:
+    """Return the program of a future, once it is built.
+
+    Raises:
+        BuildError: the compiler refused it.
+    """
+    if future.done():
+        return future.result()
+    with _Progress() as progress:
+        return device.ahead.wait(future, progress.tell)
+
+
+class _Progress:
+    """Shows how many programs are built, where a person may be waiting."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._bar: Any = None
+        self._is_shown = sys.stderr.isatty() and current_thread() is main_thread()
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def tell(self, done: int, asked: int) -> None:
+        """Hear of progress."""
+        if not self._is_shown or time.monotonic() - self._begin < SHOWN_AFTER_S:
+            return
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self._bar = Progress(console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("building kernels")
+            self._bar.start()
+        self._bar.update(self._task, completed=done, total=asked)
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _complete(number: int) -> int:
+    """Complete what the shim needs; return a status."""
+    from ocl_backend.runtime import launch
+
+    try:
+        complete(number)
+    except BaseException as error:  # an interrupt too: Python drops what leaves a callback
+        return launch.keep(error)
+    return 0
+
+
+_COMPLETE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)(_complete)
+
+
+def register() -> None:
+    """Let the shim ask for what its launches wait for."""
+    functions = _COMPLETE, ctypes.pythonapi.PyErr_SetInterrupt
+    addresses = (ctypes.cast(function, ctypes.c_void_p) for function in functions)
+    shim.library().ocl_complete_with(*addresses)
+
+
+def drop() -> None:
+    """Forget what waits, as the process ends: no caller will read what it writes."""
+    shim.library().ocl_drop_deferred()
