@@ -232,6 +232,7 @@ TEST_CASE("threads enqueue and wait at once, each in its own order") {
     }
   };
   std::vector<std::thread> threads;
+  threads.reserve(calls.size());
   for (const Owned* call : calls) threads.emplace_back([&work, call] { work(*call); });
   for (auto& thread : threads) thread.join();
   ocl::finish(0);
