@@ -11,6 +11,7 @@ import re
 import sys
 import uuid
 from collections.abc import Iterator
+from functools import _lru_cache_wrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -87,15 +88,29 @@ def _id(device: Any) -> str:
 def released() -> Iterator[None]:
     """Give back what a file's tensors and programs left: two workers share a small machine.
 
-    The device's allocator keeps freed blocks for tensors to come, and the C library keeps what a
-    compiler freed until it is told to trim.
+    The device's allocator keeps freed blocks for tensors to come, launches that are remembered keep
+    their programs, and the C library keeps what a compiler freed until it is told to trim.
     """
     yield
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "ocl") and torch.ocl.is_initialized():
+        _forget_launches()
         torch.ocl.empty_cache()
     if sys.platform == "linux":
         getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
+
+
+def _forget_launches() -> None:
+    """Clear every bounded cache of `ocl_backend`; programs are loaded from the disk when met."""
+    from ocl_backend.dispatch import tuned
+
+    tuned.reload_tuned()
+    modules = [module for name, module in sys.modules.items() if name.startswith("ocl_backend.")]
+    for value in [value for module in modules for value in vars(module).values()]:
+        if type(value) is _lru_cache_wrapper and value.cache_parameters()["maxsize"] is not None:
+            value.cache_clear()
+    for device in _devices():
+        device.programs.forget()
 
 
 @pytest.fixture
