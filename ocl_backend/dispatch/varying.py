@@ -97,8 +97,9 @@ class Varying:
     def _worthwhile(self, free: Problem) -> Choice | None:
         try:
             choice = self._chooser.choose(free)
-            if not has_model(self._chooser.limits):
-                return choice
+            limits = self._chooser.limits
+            if limits.kind == "cpu" or not has_model(limits):
+                return choice  # every family of CPUs has free sizes, and a build takes a second
             own = self._chooser.choose(replace(free, free=frozenset()))
         except NoVariantError:
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from math import inf, isfinite
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,13 +95,23 @@ def test_the_product_of_a_convolution_is_its_implicit_gemm() -> None:
     assert 2 * m * n * k * batch == layer.flops
 
 
-def test_the_shipped_model_is_of_the_tables() -> None:
-    cases = [case for path in TABLES for case in cases_of(path) if case.kind == "gpu"]
-    model = shipped("gpu")
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_the_shipped_model_is_of_the_tables(kind: str) -> None:
+    cases = [case for path in TABLES for case in cases_of(path) if case.kind == kind]
+    model = shipped(kind)
     assert cases
     assert model is not None
     assert mean_quality(model, cases) > 0.93
 
 
-def test_without_a_model_nothing_is_predicted() -> None:
-    assert predict(PROBLEMS[0], [], replace(GPU, kind="cpu")) is None
+def test_without_a_model_nothing_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "shipped", lambda kind: None)
+    assert predict(PROBLEMS[0], [], GPU) is None
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu", "other"])
+def test_a_model_comes_with_the_package_for_every_kind_of_device(kind: Any) -> None:
+    device = replace(GPU, kind=kind, native_float_width=8)
+    times = predict(PROBLEMS[0], [next(valid_guesses(PROBLEMS[0], device))], device)
+    assert times is not None
+    assert 0 < times[0] < inf
