@@ -19,13 +19,14 @@ activation  forward: name of what y is passed through
 mask        backward: name of the activation whose `result` masks the gradient first
 dtype       DType of x, y and the gradients of x
 param       DType of weights, biases and all statistics
-channels, inner           sizes; x is dense
 local_items work-items per group
 width       items read at once; with local_items > 1 it divides inner
 aligned     x and all of its size begin where any access of a GPU may
 kept        forward: vectors that each work-item keeps in registers between the passes; 0: none
 
-Arguments are batch, and chunk, the batch items per work-group; chunks = batch / chunk, rounded up.
+Arguments are batch, channels and inner, the sizes of x, which is dense; chunk, the batch items per
+work-group, chunks = batch / chunk, rounded up; and inner_factor, inner_shift, by which work-items of a
+GPU divide by inner.
 </%doc>
 <%namespace name="items" file="batch_norm_items.cl.mako"/>\
 <%!
@@ -47,7 +48,10 @@ Arguments are batch, and chunk, the batch items per work-group; chunks = batch /
 %>\
 ${vectors.prelude(dtype, width)}\
 ${param.prelude if param is not dtype else ""}\
-#define COUNT (batch * ${inner})
+#define COUNT (batch * inner)
+% if local_items > 1:
+#define ROW(i) ((int)(mul_hi(2u * (uint)(i), (uint)inner_factor) >> inner_shift))
+% endif
 
 % if local_items > 1 and sums:
 ${real} group_sum(${real} value, __local ${real} *scratch)
@@ -73,29 +77,28 @@ ${real} group_sum(${real} value, __local ${real} *scratch)
     for (int k = 0; k < ${kept}; ++k) {
         const int i = (k * ${local_items} + get_local_id(0)) * ${width};
         if (i < COUNT) {
-            const long at = first + (long)(i / ${inner}) * ${channels * inner} + i % ${inner};
+            const long at = first + ROW(i) * between + i;
 ${body(width)}\
         }
     }
 % elif local_items > 1:
     #pragma unroll 4
-    for (int i = get_local_id(0) * ${width}; i < items * ${inner}; i += ${local_items * width}) {
-        const long at = first + (long)(i / ${inner}) * ${channels * inner} + i % ${inner};
+    for (int i = get_local_id(0) * ${width}; i < items * inner; i += ${local_items * width}) {
+        const long at = first + ROW(i) * between + i;
 ${body(width)}\
     }
 % else:
     for (int n = 0; n < items; ++n) {
-        const long row = first + (long)n * ${channels * inner};
-% if inner >= width:
-        for (long at = row; at < row + ${inner - inner % width}; at += ${width}) {
+        const long row = first + n * image, end = row + inner;
+        long at = row;
+% if width > 1:
+        for (; at <= end - ${width}; at += ${width}) {
 ${body(width)}\
         }
 % endif
-% if inner % width or inner < width:
-        for (long at = row + ${inner - inner % width}; at < row + ${inner}; ++at) {
+        for (; at < end; ++at) {
 ${body(1)}\
         }
-% endif
     }
 % endif
 </%def>\
@@ -149,10 +152,14 @@ ${items.arguments()}\
 % if local_items > 1 and sums:
     __local ${real} scratch[${local_items}];
 % endif
-    const int c = get_group_id(0) % ${channels};
-    const int part = get_group_id(0) / ${channels};
+    const int c = (int)get_group_id(0) % channels;
+    const int part = (int)get_group_id(0) / channels;
     const int items = min(chunk, batch - part * chunk);
-    const long first = (long)part * chunk * ${channels * inner} + (long)c * ${inner};
+    const long image = (long)channels * inner;
+% if local_items > 1:
+    const long between = image - inner;
+% endif
+    const long first = part * chunk * image + (long)c * inner;
 ${items.starts()}\
 
 % if not saved:
@@ -174,7 +181,7 @@ ${each(add_distance)}\
     const ${real} count = max(taken, (${real})1);
     const ${real_of(width)} own = near + sum${width} / count;
     const ${real_of(width)} own_squares = squares${width} - sum${width} * sum${width} / count;
-    const ${real} mean = group_sum(taken * (${sum_lanes("own", width)}), scratch) / (items * ${inner});
+    const ${real} mean = group_sum(taken * (${sum_lanes("own", width)}), scratch) / (items * inner);
     const ${real_of(width)} away = own - mean;
     const ${real_of(width)} all_squares = own_squares + taken * away * away;
     const ${real} squares = group_sum(${sum_lanes("all_squares", width)}, scratch);
@@ -182,7 +189,7 @@ ${each(add_distance)}\
 ${start("sum")}\
 ${each(add_x)}\
 ${finish("sum")}\
-    const ${real} mean = sum1 / (items * ${inner});
+    const ${real} mean = sum1 / (items * inner);
     ${real} squares;
     {
 ${start("sum")}\
@@ -207,20 +214,20 @@ ${finish("dot")}\
     const int chunks = (batch + chunk - 1) / chunk;
     ${real} mean = 0, squares = 0;
     for (int p = 0; p < chunks; ++p) {
-        mean += partial[2 * (p * ${channels} + c)] * min(chunk, batch - p * chunk);
+        mean += partial[2 * (p * channels + c)] * min(chunk, batch - p * chunk);
     }
     mean /= batch;
     for (int p = 0; p < chunks; ++p) {
-        const ${real} d = partial[2 * (p * ${channels} + c)] - mean;
-        squares += partial[2 * (p * ${channels} + c) + 1]
-            + d * d * (min(chunk, batch - p * chunk) * ${inner});
+        const ${real} d = partial[2 * (p * channels + c)] - mean;
+        squares += partial[2 * (p * channels + c) + 1]
+            + d * d * (min(chunk, batch - p * chunk) * inner);
     }
 % elif not fwd:
     const int chunks = (batch + chunk - 1) / chunk;
     ${real} sum1 = 0, dot1 = 0;
     for (int p = 0; p < chunks; ++p) {
-        sum1 += partial[2 * (p * ${channels} + c)];
-        dot1 += partial[2 * (p * ${channels} + c) + 1];
+        sum1 += partial[2 * (p * channels + c)];
+        dot1 += partial[2 * (p * channels + c) + 1];
     }
 % endif
 % endif

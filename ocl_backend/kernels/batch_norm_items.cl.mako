@@ -1,7 +1,7 @@
 <%doc>
 What both kernels of batch normalisation share: arguments, and what they make of items. Defs for other
 templates, no text of its own; the legend stands at the head of `batch_norm`. `counts` are the names
-of what differs from call to call: ints, the last arguments.
+of sizes: ints, the last arguments.
 </%doc>
 <%!
     from ocl_backend.kernels import vectors

@@ -176,11 +176,28 @@ def _launch(
     kind: Kind, cut: Division, chunks: int, aligned: bool, sums: bool, writes: bool
 ) -> Launch:
     groups = kind.channels * chunks
+    factor, shift = divisor(kind.inner)
+    counts = {
+        "batch": kind.batch, "channels": kind.channels, "inner": kind.inner, "chunk": cut.chunk,
+        "inner_factor": factor, "inner_shift": shift,
+    }  # fmt: skip
     return _prepared(
-        kind, "batch_norm", (groups * cut.local,), (cut.local,),
-        {"batch": kind.batch, "chunk": cut.chunk}, sums=sums, writes=writes, inner=kind.inner,
+        kind, "batch_norm", (groups * cut.local,), (cut.local,), counts, sums=sums, writes=writes,
         local_items=cut.local, width=cut.width, kept=cut.kept, aligned=aligned,
     )  # fmt: skip
+
+
+def divisor(number: int) -> tuple[int, int]:
+    """Return (factor, shift): `mul_hi(2 * i, factor) >> shift` is `i / number`, i below 2^31.
+
+    GPUs have no instruction that divides integers. A compiler does the same for a constant. After
+    Granlund and Montgomery 1994, theorem 4.2.
+
+    Args:
+        number: 1 to 2^31 - 1.
+    """
+    shift = (number - 1).bit_length()
+    return ceil_div(1 << (31 + shift), number), shift
 
 
 def _launches_of_pixels(
@@ -194,8 +211,8 @@ def _launches_of_pixels(
         _prepared(
             kind, "batch_norm_pixels",
             (round_up(kind.channels // by.width, by.local_c), count * by.local_r),
-            (by.local_c, by.local_r), {"rows": rows, "chunk": by.chunk}, step=step,
-            width=by.width, local_c=by.local_c, local_r=by.local_r, aligned=aligned,
+            (by.local_c, by.local_r), {"rows": rows, "channels": kind.channels, "chunk": by.chunk},
+            step=step, width=by.width, local_c=by.local_c, local_r=by.local_r, aligned=aligned,
         )
         for step, by, count in (*steps, ("writes", cut, chunks))
     )  # fmt: skip
@@ -217,7 +234,7 @@ def _prepared(
         template: its name.
         sizes: of the launch, in work-items.
         local: of a work-group.
-        counts: arguments by name: what differs from call to call.
+        counts: arguments by name, 0 to 2^32 - 1: sizes, so that layers share a program.
         values: of the template's parameters.
     """
     dtype, param = dtype_of(kind.dtype), dtype_of(kind.param)
@@ -225,7 +242,7 @@ def _prepared(
         template, package="ocl_backend",
         direction=kind.direction, trains=kind.trains, tracks=kind.tracks, affine=kind.affine,
         residual=kind.residual, activation=kind.activation, mask=kind.mask, dtype=dtype,
-        param=param, channels=kind.channels, counts=tuple(counts), **values,
+        param=param, counts=tuple(counts), **values,
     )  # fmt: skip
     params = 6 if kind.direction == "fwd" else 7
     partial_bytes = 8 if dtype.value == "double" else 4
@@ -234,7 +251,7 @@ def _prepared(
         *(Pointer(param.item_bytes),) * params,
         Pointer(partial_bytes),
         *(Varying("float"),) * 2,
-        *map(np.int32, counts.values()),
+        *map(np.uint32, counts.values()),  # an int's bytes, too
     ]
     name = f"batch_norm_{kind.direction}"
     return prepare(kind.device, source, name, sizes, arguments, local)

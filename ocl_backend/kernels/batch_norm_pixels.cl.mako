@@ -32,7 +32,7 @@ images, and chunk, the rows per work-group; chunks = rows / chunk, rounded up.
     def set_parameter(name, value):
         return vectors.store(param, name, "c", "1", value, width)
     def sums(of, n):
-        at = f"{of} + {n * channels} + c"
+        at = f"{of} + {n} * channels + c"
         return f"*({at})" if width == 1 else f"vload{width}(0, {at})"
     def total(n):
         return sums("partial", n)
@@ -68,10 +68,10 @@ ${items.arguments()}\
 % if step != "writes":
     __local ${kind} scratch[${local_c * local_r}];
 % endif
-    const bool owns = get_global_id(0) * ${width} < ${channels};
+    const bool owns = get_global_id(0) * ${width} < channels;
     // a work-item beyond the last channel loads the last channels, so that it reaches every barrier,
     // and stores nothing
-    const int c = min((int)get_global_id(0) * ${width}, ${channels - width});
+    const int c = min((int)get_global_id(0) * ${width}, channels - ${width});
     const int begin = (int)get_group_id(1) * chunk, end = min(begin + chunk, rows);
     const int first = begin + (int)get_local_id(1);
 ${items.starts()}\
@@ -92,13 +92,13 @@ ${items.starts()}\
     // the middle one of three rows, so that distances are not from a single one far out
     const int apart = max(end - 1 - first, 0) / ${2 * local_r} * ${local_r};
 % for i in range(3):
-    const ${kind} near${i} = ${load("x", f"(long)min(first + {i} * apart, end - 1) * {channels} + c")};
+    const ${kind} near${i} = ${load("x", f"(long)min(first + {i} * apart, end - 1) * channels + c")};
 % endfor
     const ${kind} near = max(min(near0, near1), min(max(near0, near1), near2));
     ${kind} sum = 0, squares = 0;
     #pragma unroll 4
     for (int row = first; row < end; row += ${local_r}) {
-        const long at = (long)row * ${channels} + c;
+        const long at = (long)row * channels + c;
         const ${kind} d = ${load("x")} - near;
         sum += d;
         squares += d * d;
@@ -112,7 +112,7 @@ ${items.starts()}\
     ${kind} sum = 0, dot = 0;
     #pragma unroll 4
     for (int row = first; row < end; row += ${local_r}) {
-        const long at = (long)row * ${channels} + c;
+        const long at = (long)row * channels + c;
 ${items.load_grad(width)}\
         sum += g;
         dot += g * (${load("x")} - mean);
@@ -120,9 +120,9 @@ ${items.load_grad(width)}\
     const ${kind} one = group_sum(sum, scratch), two = group_sum(dot, scratch);
 % endif
     if (owns && get_local_id(1) == 0) {
-        partial += ${2 * channels} * (1 + get_group_id(1)) + c;
+        partial += 2 * channels * (1 + get_group_id(1)) + c;
         ${keep("partial", "one")}
-        ${keep(f"(partial + {channels})", "two")}
+        ${keep(f"(partial + channels)", "two")}
     }
 % elif step == "combines":
     const int chunks = (rows + chunk - 1) / chunk;
@@ -131,7 +131,7 @@ ${items.load_grad(width)}\
     #pragma unroll 4
 % endif
     for (int p = get_local_id(1); p < chunks; p += ${local_r}) {
-        const __global ${real} *part = partial + ${2 * channels} * (1 + p);
+        const __global ${real} *part = partial + 2 * channels * (1 + p);
         sum += ${part(0)}${f" * ({real})min(chunk, rows - p * chunk)" if fwd else ""};
 % if not fwd:
         rest += ${part(1)};
@@ -144,7 +144,7 @@ ${items.load_grad(width)}\
     #pragma unroll 4
 % endif
     for (int p = get_local_id(1); p < chunks; p += ${local_r}) {
-        const __global ${real} *part = partial + ${2 * channels} * (1 + p);
+        const __global ${real} *part = partial + 2 * channels * (1 + p);
         const ${kind} away = ${part(0)} - mean;
         rest += ${part(1)} + away * away * (${real})min(chunk, rows - p * chunk);
     }
@@ -156,7 +156,7 @@ ${items.load_grad(width)}\
 % if fwd:
     const ${kind} invstd = rsqrt(total_rest / rows + (${real})eps);
     ${keep("(partial + c)", "mean")}
-    ${keep(f"(partial + {channels} + c)", "invstd")}
+    ${keep(f"(partial + channels + c)", "invstd")}
 % for line in [*set_parameter("save_mean", "mean"), *set_parameter("save_invstd", "invstd")]:
     ${line}
 % endfor
@@ -170,7 +170,7 @@ ${items.load_grad(width)}\
 % endif
 % else:
     ${keep("(partial + c)", "total")}
-    ${keep(f"(partial + {channels} + c)", "total_rest")}
+    ${keep(f"(partial + channels + c)", "total_rest")}
 % if affine:
 % if trains:
     const ${kind} invstd = ${parameter("save_invstd")};
@@ -196,7 +196,7 @@ ${items.load_grad(width)}\
     }
     #pragma unroll 4
     for (int row = first; row < end; row += ${local_r}) {
-        const long at = (long)row * ${channels} + c;
+        const long at = (long)row * channels + c;
 % if fwd:
 ${items.write_y(load("x"), width)}\
 % else:

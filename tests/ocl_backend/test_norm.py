@@ -23,6 +23,15 @@ PIXEL_SHAPES = [(8, 6, 7, 7), (2, 70, 5, 9), (1, 32, 1, 4), (3, 5, 2, 3, 4)]
 TOLERANCE = 3e-5
 
 
+def test_a_divisor_divides_every_number() -> None:
+    for number in (1, 2, 3, 7, 49, 641, 3136, 12544, 2**16 + 1, 2**31 - 1):
+        factor, shift = batch_norm_kernels.divisor(number)
+        assert factor < 2**32
+        for i in {0, 1, number - 1, number, 10 * number - 1, 2**31 - 2, 2**31 - 1}:
+            if i < 2**31:
+                assert (2 * i * factor >> 32) >> shift == i // number, (i, number)
+
+
 def filled(module: Any) -> Any:
     for parameter in module.parameters():
         nn.init.uniform_(parameter, 0.5, 1.5)

@@ -126,6 +126,21 @@ def test_batches_that_vary_build_a_bounded_number_of_programs(
     assert counts[FIXED] == counts[-1], counts
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_normalisations_of_other_sizes_share_programs(
+    device: Any, layout: Any, built: list[str]
+) -> None:
+    counts = []
+    for shape in ((2, 16, 8, 8), (3, 32, 5, 7), (5, 48, 4, 9)):
+        x = torch.randn(shape).to(place(device), memory_format=layout)
+        norm = nn.BatchNorm2d(shape[1]).to(place(device))
+        (norm(x.requires_grad_()) * x).sum().backward()
+        norm.eval()(x.detach())
+        torch.ocl.synchronize()
+        counts.append(sum("batch_norm" in text for text in built))
+    assert counts[0] == counts[-1] > 0, counts
+
+
 class FakeChooser:
     """Chooses nothing but notes what it is asked for."""
 

@@ -4,10 +4,11 @@ w' = w * s and bias' = (bias - mean) * s + beta, where s = gamma / sqrt(variance
 
 dtype        DType of w, bias and both results
 param        DType of gamma, beta, mean and variance
-items        weights per filter
 bias         the convolution has a bias
 affine       there are gamma and beta
 local_items  work-items per group
+
+The argument items is the number of weights per filter.
 </%doc>\
 ${dtype.prelude}\
 ${param.prelude if param is not dtype else ""}\
@@ -21,7 +22,7 @@ void fold_batch_norm(
     const __global ${param.storage} *restrict variance, const long variance_start,
     __global ${dtype.storage} *restrict folded, const long folded_start,
     __global ${dtype.storage} *restrict shift, const long shift_start,
-    const float eps)
+    const float eps, const int items)
 {
     const int filter = get_group_id(0);
     const float scale = rsqrt(${param.load("(variance + variance_start)", "filter")} + eps)${' * ' + param.load("(gamma + gamma_start)", "filter") if affine else ""};
@@ -30,9 +31,9 @@ void fold_batch_norm(
         const float moved = centre * scale${' + ' + param.load("(beta + beta_start)", "filter") if affine else ""};
         ${dtype.store("(shift + shift_start)", "filter", "moved")}
     }
-    w += w_start + (long)filter * ${items};
-    folded += folded_start + (long)filter * ${items};
-    for (int i = get_local_id(0); i < ${items}; i += ${local_items}) {
+    w += w_start + (long)filter * items;
+    folded += folded_start + (long)filter * items;
+    for (int i = get_local_id(0); i < items; i += ${local_items}) {
         const float weight = ${dtype.load("w", "i")} * scale;
         ${dtype.store("folded", "i", "weight")}
     }

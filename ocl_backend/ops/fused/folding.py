@@ -12,7 +12,7 @@ from math import prod
 from ocl_backend.dtypes import DType
 from oclgen.plan import Arg, Buffer, Launch, Offset, Plan, Scalar, buffer
 from oclgen.problem import DTYPES, ConvProblem
-from oclgen.render import render
+from oclgen.render import rendered
 
 FOLDED = {"w": "folded_w", "bias": "folded_bias"}
 """What a plan reads in place of its buffers."""
@@ -50,12 +50,13 @@ class Folding:
 
     def _launch(self, problem: ConvProblem) -> Launch:
         filters, *rest = problem.buffers["w"]
-        source = render(
+        source = rendered(
             "fold_batch_norm", package="ocl_backend", dtype=self.dtype, param=self.param,
-            items=prod(rest), bias=self.bias, affine=self.affine, local_items=self.local,
+            bias=self.bias, affine=self.affine, local_items=self.local,
         )  # fmt: skip
         roles = ("w", GIVEN_BIAS, *STATISTICS, *FOLDED.values())
-        args = (*(arg for role in roles for arg in buffer(role)), Scalar(self.eps, "float"))
+        buffers = (arg for role in roles for arg in buffer(role))
+        args = (*buffers, Scalar(self.eps, "float"), Scalar(prod(rest)))
         sizes = (filters * self.local,)
         return Launch(source, "fold_batch_norm", sizes, (self.local,), args, of_weights=True)
 
