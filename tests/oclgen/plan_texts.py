@@ -5,7 +5,7 @@
                                                            and where to note a changed text
     python -m tests.oclgen.plan_texts --write FILE         writes the digests
     python -m tests.oclgen.plan_texts --show KEY           prints the plan with this key
-    python -m tests.oclgen.plan_texts --restamp            stamps shipped records of equal kernels
+    python -m tests.oclgen.plan_texts --restamp FILE       stamps shipped records of equal work
 
 The corpus is every shipped record and, of each family for each problem of `PROBLEMS` on each
 device of `DEVICES`, the default and a sample of the space. Nothing in it is random: it is the same
@@ -216,12 +216,16 @@ def shown(key: Key) -> str:
     return "\n".join(lines)
 
 
-def restamp(folder: Path = SHIPPED) -> list[str]:
-    """Give shipped records today's digest where only declared bytes of local memory differ.
+def restamp(known: dict[Key, str], folder: Path = SHIPPED) -> list[str]:
+    """Give shipped records today's digest where they had that of the plan before a change.
 
-    Bytes of local memory are in a plan's digest, but change nothing that runs: a record whose
-    digest is that of today's plan with none declared was measured on the same sources, sizes and
-    arguments. A record with any other digest keeps it.
+    For changes that leave a device the same work in the same time, such as sizes that move from the
+    text to arguments; whether a change is one, measurements say. A record that was not exact before
+    keeps its digest.
+
+    Args:
+        known: digests before the change, as `write` wrote them.
+        folder: of the records.
 
     Returns:
         A line for each record that got another digest.
@@ -234,10 +238,8 @@ def restamp(folder: Path = SHIPPED) -> list[str]:
             if record.get("digest") is None:
                 continue
             variant = Variant.from_values(record["family"], record["config"])
-            plan = variant.plan(parse_key(record["problem"]))
-            undeclared = tuple(replace(launch, local_bytes=0) for launch in plan.launches)
-            old, new = replace(plan, launches=undeclared).digest(), plan.digest()
-            if record["digest"] == old != new:
+            problem, old = parse_key(record["problem"]), record["digest"]
+            if old == known.get(_key(problem, variant)) != (new := variant.plan(problem).digest()):
                 lines[number] = line.replace(f'"digest":"{old}"', f'"digest":"{new}"')
                 stamped.append(f"{path.name}: {record['problem']} {variant.family} {old} -> {new}")
         path.write_text("\n".join(lines) + "\n")
@@ -250,10 +252,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the digests")
     parser.add_argument("--against", type=Path, metavar="FILE", help="compare with a file's")
     parser.add_argument("--show", nargs=3, metavar=("PROBLEM", "FAMILY", "CONFIG"))
-    parser.add_argument("--restamp", action="store_true", help="stamp records of equal kernels")
+    parser.add_argument("--restamp", type=Path, metavar="FILE", help="of digests before a change")
     asked = parser.parse_args(arguments)
     if asked.restamp:
-        print("\n".join([*(lines := restamp()), f"{len(lines)} records stamped anew"]))
+        lines = restamp(load(asked.restamp))
+        print("\n".join([*lines, f"{len(lines)} records stamped anew"]))
         return 0
     if asked.show:
         print(shown(tuple(asked.show)))

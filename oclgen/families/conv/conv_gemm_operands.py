@@ -220,15 +220,18 @@ def index_type(problem: ConvProblem) -> str:
 
 def size_text(problem: ConvProblem, tiles: Tiles) -> str:
     """Return the sizes of every phase as macros."""
+    return defines(phase_sizes(problem, tiles))
+
+
+def phase_sizes(problem: ConvProblem, tiles: Tiles) -> list[Sizes]:
+    """Return the sizes of every phase by name."""
     parts = phases(problem)
     packed = accumulate((packed_elements(part, tiles) for part in parts), initial=0)
     table = accumulate((k_padded(part, tiles) for part in parts), initial=0)
-    return defines(
-        [
-            _correlation_sizes(part, tiles) | {"PACKED_FIRST": packed_first, "TABLE_FIRST": first}
-            for part, packed_first, first in zip(parts, packed, table, strict=False)
-        ]
-    )
+    return [
+        _correlation_sizes(part, tiles) | {"PACKED_FIRST": packed_first, "TABLE_FIRST": first}
+        for part, packed_first, first in zip(parts, packed, table, strict=False)
+    ]
 
 
 def defines(phases: Sequence[Sizes]) -> str:

@@ -8,6 +8,7 @@ their strides say, and k counts channels within taps in any case.
 
 dtype               storage type of w
 sizes               text of the correlations' sizes; those that differ are tables by `phase`
+given               names of those that are arguments, with their types: all but taps, of one phase
 taps_outer          k counts channels within taps, DEPTH rounded up; else taps within channels
 pixels, group_step  for images in channels_last; what then lies between the weights of two groups
 taps                taps of the phase that has most
@@ -32,7 +33,7 @@ void conv_gemm_pack(
 % if pixels:
     const long w_out, const long w_in, const long w_row, const long w_column,
 % endif
-    __global float *restrict packed, const long offset_packed)
+    __global float *restrict packed, const long offset_packed${"".join(f", const {kind} {name}" for name, kind in given.items())})
 {
     const int m = get_global_id(0);
     const int tap = (int)get_global_id(2) % ${taps};

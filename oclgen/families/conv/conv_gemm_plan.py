@@ -6,19 +6,20 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 from oclgen.families.conv import conv_gemm_operands, conv_gemm_pixels
 from oclgen.families.conv.conv_as_gemm import lowered
 from oclgen.families.conv.conv_gemm_operands import (
     Product,
     Tiles,
+    defines,
     index_type,
     k_padded,
     packed_elements,
+    phase_sizes,
     phases,
     role_a,
-    size_text,
     weights_extents,
 )
 from oclgen.families.conv.correlation import Correlation, correlations, operands, output_elements
@@ -33,13 +34,33 @@ from oclgen.families.parts.planes import (
 )
 from oclgen.families.parts.strided_weights import strided_weights
 from oclgen.limits import Limits
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
+from oclgen.plan import (
+    Frame,
+    Launch,
+    LazyText,
+    Needs,
+    Plan,
+    Scalar,
+    buffer,
+    ceil_div,
+    round_up,
+)
 from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.render import dtype_preamble, render
 
 PACK_LOCAL = 64
 PACK_CHANNELS = 8
 """Channels that one work-item packs: a cache line of weights where taps are few."""
+PACK_TAPS = (
+    "PACKED_FIRST", "TAPS_H", "TAPS_W", "KERNEL_FIRST_H", "KERNEL_FIRST_W",
+    "KERNEL_STEP_H", "KERNEL_STEP_W", "KERNEL_W",
+)  # fmt: skip
+"""Sizes that packing has in its text."""
+PACK_SIZES: dict[str, Literal["int", "long"]] = {
+    "GROUPS": "int", "M": "int", "M_PADDED": "int", "DEPTH": "int", "DEPTH_PADDED": "int",
+    "K_PADDED": "int", "WEIGHT_OUT": "int", "WEIGHT_IN": "int", "WEIGHT_GROUP": "long",
+}  # fmt: skip
+"""Sizes that are arguments of packing where there is one phase, and their types."""
 MAX_TAPS = 16
 """Rows, and columns, of taps that 32 bits tell apart."""
 FEW_DEPTHS = 8
@@ -274,12 +295,17 @@ def pack(problem: ConvProblem, tiles: Tiles) -> Launch:
     pixels, taps = problem.layout == "nhwc", max(part.rows.taps * part.cols.taps for part in parts)
     channels = max(_packed_channels(part, tiles, pixels) for part in parts if part.reduction)
 
+    sizes = phase_sizes(problem, tiles)
+    given = PACK_SIZES if len(sizes) == 1 else {}
+    written = (*PACK_TAPS, *(name for name in PACK_SIZES if name not in given))
+
     @LazyText
     def text() -> str:
         return render(
             "conv_gemm_pack",
             preamble=dtype_preamble(problem.dtype),
-            sizes=size_text(problem, tiles),
+            sizes=defines([{name: one[name] for name in written} for one in sizes]),
+            given=given,
             taps_outer=tiles.taps_outer,
             pixels=pixels,
             group_step="DEPTH * w_in" if problem.direction == "bwd_data" else "M * w_out",
@@ -294,6 +320,10 @@ def pack(problem: ConvProblem, tiles: Tiles) -> Launch:
         kernel="conv_gemm_pack",
         global_size=(rows, ceil_div(channels, PACK_CHANNELS), len(parts) * problem.groups * taps),
         local_size=(PACK_LOCAL, 1, 1),
-        args=(*(strided_weights(problem) if pixels else buffer("w")), *buffer(PACKED)),
+        args=(
+            *(strided_weights(problem) if pixels else buffer("w")),
+            *buffer(PACKED),
+            *(Scalar(sizes[0][name], kind) for name, kind in given.items()),
+        ),
         of_weights=True,
     )

@@ -23,6 +23,8 @@ VECTORS = (4, 2, 1)
 """Elements that a work-item sums, widest first: 128 bits of a plane are loaded at once."""
 WEIGHTS_ITEMS = 256
 FLOAT_BYTES = 4
+FEW = 8
+"""Planes up to which their number is a constant, so that all loads are in flight at once."""
 
 
 class Bias(NamedTuple):
@@ -113,7 +115,7 @@ class Sum:
                 preamble=dtype_preamble(self.problem.dtype),
                 **epilogue(self.problem) | {"bias": self.bias},
                 exclusive="" if Buffer(self.role) in self.result else "restrict ",
-                planes=self.planes,
+                planes=self.planes if self.planes <= FEW else 0,
                 strided=self.strided,
                 columns=columns,
                 plane=plane,
@@ -124,7 +126,11 @@ class Sum:
                 filters=self.filters,
             )
 
-        sizes = (Scalar(columns), Scalar(plane, "long")) if self.strided else ()
+        sizes: tuple[Scalar, ...] = () if self.filters else (Scalar(plane, "long"),)
+        if self.strided:
+            sizes = (Scalar(columns), *sizes)
+        if self.planes > FEW:
+            sizes += (Scalar(self.planes),)
         return Launch(
             text=text,
             kernel="sum_planes",

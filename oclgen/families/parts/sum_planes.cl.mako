@@ -12,9 +12,9 @@ or taps lie side by side.
 activation, residual    the epilogue: ACT, and whether what lies as the results do is added
 bias                    place of an element's bias (`Bias`), or None
 exclusive               "restrict ", or "" where the results are the first plane
-planes                  number of planes
+planes                  number of planes; 0: an argument
 strided                 results lie in rows whose number, length and strides are arguments
-columns, plane          elements of a row and of a plane, unless strided
+columns, plane          elements of a row and of a plane of filters; else arguments
 vec, edge               neighbours per work-item, and whether they do not divide a row
 local_size              work-items per group, along columns
 slices                  work-items that share the planes of an element
@@ -28,6 +28,8 @@ filters                 how filters lie in a plane (`Filters`), or None
     # of unaligned loads CPUs want no unrolled loop (PoCL), and no sum that begins with 0 (Intel)
     first = 1 if edge else "get_local_id(1)" if slices > 1 else 0
     unroll = "" if edge else f"#pragma unroll {4 if slices > 1 else 16}\n"
+    def counted(declared=""):
+        return "" if planes else f", {declared}count"
     def load(width, place):
         if edge and width > 1:
             return f"vload{width}(0, {place})"
@@ -43,11 +45,11 @@ ${preamble}
 ${activation}
 
 % for width in sorted({vec, 1 if edge else vec}):
-static ${vector(width)} added${width}(__global const float *planes, const long plane)
+static ${vector(width)} added${width}(__global const float *planes, const long plane${counted('const int ')})
 {
     ${vector(width)} sum = ${load(width, "planes") if edge else "0.0f"};
 ${unroll}\
-    for (int i = ${first}; i < ${planes}; i += ${slices}) {
+    for (int i = ${first}; i < ${planes or 'count'}; i += ${slices}) {
         sum += ${load(width, "planes + i * plane")};
     }
     return sum;
@@ -60,7 +62,7 @@ void sum_planes(
 ${term_parameters}\
 % if filters:
     __global elem_t *restrict w, const long offset_w,
-    const long w_filter, const long w_depth, const long w_row, const long w_column)
+    const long w_filter, const long w_depth, const long w_row, const long w_column${counted('const int ')})
 {
     __local float sums[${filters.taps}][${filters.span + 1}];
     const int first = (int)get_group_id(0) * ${filters.span}, filter = (int)get_group_id(1);
@@ -72,7 +74,7 @@ ${term_parameters}\
     for (int i = (int)get_local_id(0); i < ${filters.taps * filters.span}; i += ${local_size}) {
         const int tap = i / ${filters.span}, d = i % ${filters.span};
         if (d < some) {
-            sums[tap][d] = added1(planes + tap * ${filters.padded} + d, ${plane}L);
+            sums[tap][d] = added1(planes + tap * ${filters.padded} + d, ${plane}L${counted()});
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -84,9 +86,11 @@ ${term_parameters}\
     }
 }
 % else:
-    __global elem_t *${exclusive}out, const long offset_out${"," if strided else ")"}
+    __global elem_t *${exclusive}out, const long offset_out,
 % if strided:
-    const int ld_out, const long batch_out, const int columns, const long plane)
+    const int ld_out, const long batch_out, const int columns, const long plane${counted('const int ')})
+% else:
+    const long plane${counted('const int ')})
 % endif
 {
     const ${"int" if strided else "long"} column = get_global_id(0) * ${vec};
@@ -95,7 +99,7 @@ ${term_parameters}\
     const long place = item * batch_out + row * (long)ld_out;
     planes += offset_planes + (item * (long)get_global_size(1) + row) * columns;
 % else:
-    const long columns = ${columns}, plane = ${plane};
+    const long columns = plane;
     planes += offset_planes;
 % endif
     out += offset_out${" + place" if strided else ""};
@@ -104,7 +108,7 @@ ${term_parameters}\
 % endif
 % if slices > 1:
     // work-items beyond the last column meet the others at the barrier
-    ${floats} sum = added${vec}(planes + min(column, columns - ${vec}), plane);
+    ${floats} sum = added${vec}(planes + min(column, columns - ${vec}), plane${counted()});
     __local ${floats} sums[${slices}][${local_size}];
     sums[get_local_id(1)][get_local_id(0)] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -118,13 +122,13 @@ ${term_parameters}\
     STORE${vec}(ACT(result), out + column);
 % else:
     if (column + ${vec} <= columns) {
-        const ${floats} sum = added${vec}(planes + column, plane)${plus_terms(vec, "column")};
+        const ${floats} sum = added${vec}(planes + column, plane${counted()})${plus_terms(vec, "column")};
         STORE${vec}(ACT(sum), out + column);
     }
 % if edge:
     else {
         for (int at = column; at < columns; ++at) {
-            const float sum = added1(planes + at, plane)${plus_terms(1, "at")};
+            const float sum = added1(planes + at, plane${counted()})${plus_terms(1, "at")};
             STORE1(ACT(sum), out + at);
         }
     }

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.winograd import winograd_common as common
+from oclgen.families.winograd import winograd_filters
 from oclgen.families.winograd.winograd_blocked_text import Pixels
 from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, serves
 from oclgen.families.winograd.winograd_matrices import cook_toom
@@ -124,14 +125,14 @@ class Scratch:
             "TILE_ROWS": geo.batch * geo.tiles_h,
             "BLOCK": self.block,
             "LINE": line,
-            "LINES": round_up(line * geo.in_tile, common.CACHE_LINE),
+            "LINES": round_up(line * geo.in_tile, winograd_filters.CACHE_LINE),
             "V_TILES": v_tiles,
-            "V_POINT": common.odd_lines(geo.channels * v_tiles),
-            "M_POINT": common.odd_lines(self.block * item_k),
+            "V_POINT": winograd_filters.odd_lines(geo.channels * v_tiles),
+            "M_POINT": winograd_filters.odd_lines(self.block * item_k),
         }
         inside = self.config.filters_inside
-        filters = common.FilterLayout(geo, item_k, skewed=True).point
-        sizes["U_POINT"] = common.odd_lines(geo.channels * item_k) if inside else filters
+        filters = winograd_filters.FilterLayout(geo, item_k, skewed=True).point
+        sizes["U_POINT"] = winograd_filters.odd_lines(geo.channels * item_k) if inside else filters
         sizes["SLOT"] = sizes["LINES"] + geo.points * (
             sizes["V_POINT"] + sizes["M_POINT"] + (sizes["U_POINT"] if inside else 0)
         )
@@ -158,7 +159,7 @@ def workspaces(problem: ConvProblem, config: Config) -> common.Workspaces:
     scratch = ("scratch", FLOAT * slots * Scratch(geo, config).sizes()["SLOT"])
     if config.filters_inside:
         return (scratch,)
-    return (scratch, ("u", common.FilterLayout(geo, config.item_k, skewed=True).bytes))
+    return (scratch, ("u", winograd_filters.FilterLayout(geo, config.item_k, skewed=True).bytes))
 
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
@@ -202,8 +203,8 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     geo = common.geometry(problem, config.out_tile)
     launches = [_convolution(problem, geo, config)]
     if not config.filters_inside:
-        filters = common.FilterLayout(geo, config.item_k, skewed=True)
-        first = common.filter_launch(problem, filters, config.vec_k, 1, CHANNELS_PER_ITEM)
+        filters = winograd_filters.FilterLayout(geo, config.item_k, skewed=True)
+        first = winograd_filters.filter_launch(problem, filters, config.vec_k, 1, CHANNELS_PER_ITEM)
         launches.insert(0, first)
     return Plan(tuple(launches), workspaces(problem, config))
 
@@ -224,7 +225,7 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
             pixels_axis=common.axis_function("pixels_axis", matrices.input, vector(scratch.vec_x)),
             tiles_axis=common.axis_function("tiles_axis", matrices.input, vector(scratch.vec_t)),
             output_axis=common.output_axis(geo, config.vec_k),
-            filter_tile=common.filter_tile(geo, config.vec_k),
+            filter_tile=winograd_filters.filter_tile(geo, config.vec_k),
             block=scratch.block,
             vec_t=scratch.vec_t,
             vec_x=scratch.vec_x,

@@ -1,4 +1,4 @@
-"""What the Winograd families share: geometry, transform text and the filter transform's launch.
+"""What the Winograd families share: geometry, the transforms' text and that of inputs.
 
 It is no family itself; the families are `winograd_staged`, `winograd_blocked`, `winograd_fused`
 and `winograd_weights`.
@@ -6,11 +6,11 @@ and `winograd_weights`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Any, TypeGuard
 
-from oclgen.families.parts.strided_weights import strided_weights
 from oclgen.families.winograd.winograd_matrices import (
     POINTS,
     Matrix,
@@ -20,7 +20,17 @@ from oclgen.families.winograd.winograd_matrices import (
 )
 from oclgen.limits import Limits
 from oclgen.parameters import Range
-from oclgen.plan import WARP, Arg, Launch, LazyText, Needs, buffer, ceil_div, even_part, round_up
+from oclgen.plan import (
+    WARP,
+    Launch,
+    LazyText,
+    Needs,
+    Scalar,
+    buffer,
+    ceil_div,
+    even_part,
+    round_up,
+)
 from oclgen.problem import ConvProblem, GemmProblem, Problem, in_planes
 from oclgen.render import dtype_preamble, render, vector
 from oclgen.variant import Nested, Variant
@@ -33,8 +43,10 @@ PRODUCT = Nested(("gemm_register", "gemm_staged"))
 ProductText = Annotated[str, PRODUCT]
 OutTile = Annotated[int, Range(1, 16)]
 """Rows and columns of an output tile; the points known say which there are."""
-CACHE_LINE = 16
-"""Floats of a cache line of 64 bytes."""
+IMAGES = (
+    "BATCH", "CHANNELS", "FILTERS", "IN_H", "IN_W", "OUT_H", "OUT_W", "TILES_H", "TILES_W", "TILES",
+)  # fmt: skip
+"""Sizes that differ from layer to layer."""
 FLOAT = 4
 """Bytes of a workspace element: transformed data is fp32 whatever the problem stores."""
 
@@ -113,17 +125,28 @@ class Geometry:
         """Tiles of the whole batch."""
         return self.batch * self.tiles_h * self.tiles_w
 
-    def defines(self) -> str:
-        """Return the sizes as `#define`s, one per line; without those of a free batch."""
-        values = {
+    def defines(self, given: Collection[str] = ()) -> str:
+        """Return the sizes as `#define`s, one per line; not `given` ones, nor a free batch's."""
+        left_out = (*given, *(("BATCH", "TILES") if self.free else ()))
+        return "\n".join(
+            f"#define {name} {size}" for name, size in self.sizes.items() if name not in left_out
+        )
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What templates call the sizes."""
+        return {
             "BATCH": self.batch, "CHANNELS": self.channels, "FILTERS": self.filters,
             "IN_H": self.in_h, "IN_W": self.in_w, "OUT_H": self.out_h, "OUT_W": self.out_w,
             "PAD_H": self.pad_h, "PAD_W": self.pad_w,
             "OUT_TILE": self.out_tile, "IN_TILE": self.in_tile, "POINTS": self.points,
             "TILES_H": self.tiles_h, "TILES_W": self.tiles_w, "TILES": self.tiles,
         }  # fmt: skip
-        given = ("BATCH", "TILES") if self.free else ()
-        return "\n".join(f"#define {name} {n}" for name, n in values.items() if name not in given)
+
+    @property
+    def of_images(self) -> dict[str, int]:
+        """Those of `sizes` that differ from layer to layer."""
+        return {name: self.sizes[name] for name in IMAGES}
 
     @property
     def gradient(self) -> Geometry:
@@ -206,14 +229,19 @@ def input_launch(
         slice_t: tiles of a slice; 0: V is not cut.
     """
     shape: dict[str, Any]
+    sizes: dict[str, int]
     group = input_group(geo, vec, local)
     if geo.pixels:
         template = "winograd_input_pixels"
-        shape = {"vec": vec, "local_c": group[0], "local_t": group[1]}
+        sizes = {}
+        shape = {"vec": vec, "local_c": group[0], "local_t": group[1], "slice": slice_t}
         items = (geo.channels // vec, tiles)
+        padded = f"\n#define TILES_PADDED {tiles}"
     else:
         template = "winograd_input"
-        shape = {"vec_t": vec, "local_t": local}
+        sizes = geo.of_images | {"TILES_PADDED": tiles} | ({"SLICE": slice_t} if slice_t else {})
+        padded = ""
+        shape = {"vec_t": vec, "local_t": local, "given": tuple(sizes), "sliced": bool(slice_t)}
         items = (tiles // vec, geo.channels)
 
     @LazyText
@@ -221,10 +249,9 @@ def input_launch(
         return render(
             template,
             preamble=dtype_preamble(dtype),
-            defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
+            defines=geo.defines(sizes) + padded,
             input_axis=str(axis),
             read=read,
-            slice=slice_t,
             **shape,
         )
 
@@ -233,7 +260,7 @@ def input_launch(
         kernel="winograd_input",
         global_size=(round_up(items[0], group[0]), round_up(items[1], group[1])),
         local_size=group,
-        args=(*buffer(geo.source), *buffer(role)),
+        args=(*buffer(geo.source), *buffer(role), *map(Scalar, sizes.values())),
     )
 
 
@@ -247,102 +274,17 @@ def pixels_group(count: int, local: int) -> tuple[int, int]:
 
 def input_axis(geo: Geometry, width: int) -> str:
     """Return `input_axis`, B^T along one axis, on vectors of `width` floats."""
-    return axis_function("input_axis", _matrices(geo).input, vector(width))
+    return axis_function("input_axis", matrices(geo).input, vector(width))
 
 
 def output_axis(geo: Geometry, width: int) -> str:
     """Return `output_axis`, A^T along one axis, on vectors of `width` floats."""
-    return axis_function("output_axis", _matrices(geo).output, vector(width))
+    return axis_function("output_axis", matrices(geo).output, vector(width))
 
 
-def _matrices(geo: Geometry) -> Transforms:
+def matrices(geo: Geometry) -> Transforms:
+    """Return the matrices of its tiles."""
     return cook_toom(geo.out_tile, geo.kernel)
-
-
-def filter_tile(geo: Geometry, width: int) -> str:
-    """Return the function `filter_tile`: G g G^T of `width` filters and one channel."""
-    return render(
-        "winograd_filter_tile",
-        vec_k=width,
-        kernel=geo.kernel,
-        rotated=geo.rotated,
-        strided=geo.pixels,
-        filter_axis=axis_function("filter_axis", _matrices(geo).filter, vector(width)),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class FilterLayout:
-    """U as [points][filters / panel][channels][panel], the points `point` floats apart.
-
-    A panel that the filters do not fill repeats the last filter; its results are never stored.
-    """
-
-    geo: Geometry
-    panel: int
-    skewed: bool = False
-    """Keep the points from sharing cache sets; dense otherwise, as a GEMM wants its batches."""
-
-    @property
-    def point(self) -> int:
-        """Floats from one point to the next."""
-        dense = round_up(self.geo.filters, self.panel) * self.geo.channels
-        return odd_lines(dense) if self.skewed else dense
-
-    @property
-    def bytes(self) -> int:
-        """Size of the workspace."""
-        return FLOAT * self.geo.points * self.point
-
-
-def odd_lines(floats: int) -> int:
-    """Return the next odd number of cache lines, in floats: powers of two share cache sets."""
-    return CACHE_LINE * (ceil_div(floats, CACHE_LINE) | 1)
-
-
-def weights(problem: ConvProblem) -> tuple[Arg, ...]:
-    """Return the argument w: where images lie as pixels, its strides may be replaced."""
-    return strided_weights(problem) if problem.layout == "nhwc" else buffer("w")
-
-
-def filter_launch(
-    problem: ConvProblem, layout: FilterLayout, vec_k: int, local_k: int, channels_per_item: int
-) -> Launch:
-    """Return the launch that writes U from w.
-
-    Args:
-        problem: a forward or backward-data convolution.
-        layout: how U lies.
-        vec_k: filters that a work-item transforms.
-        local_k: work-items of a group.
-        channels_per_item: channels that a work-item transforms.
-    """
-    geo = layout.geo
-
-    @LazyText
-    def text() -> str:
-        return render(
-            "winograd_filter",
-            preamble=dtype_preamble(problem.dtype),
-            defines=geo.defines(),
-            filter_tile=filter_tile(geo, vec_k),
-            strided=geo.pixels,
-            panel=layout.panel,
-            point=layout.point,
-            vec_k=vec_k,
-            local_k=local_k,
-            channels_per_item=channels_per_item,
-        )
-
-    items_k = round_up(geo.filters, layout.panel) // vec_k
-    return Launch(
-        text=text,
-        kernel="winograd_filter",
-        global_size=(round_up(items_k, local_k), ceil_div(geo.channels, channels_per_item)),
-        local_size=(local_k, 1),
-        args=(*weights(problem), *buffer("u")),
-        of_weights=True,
-    )
 
 
 def no_points(geo: Geometry) -> str | None:

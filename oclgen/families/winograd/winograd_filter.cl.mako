@@ -5,15 +5,15 @@ Filter transform: U = G g G^T, from w to panels of filters,
 local_k       work-items per group, along the filters
 vec_k         filters per work-item; panel is a multiple of it
 channels_per_item   channels that one work-item takes, one after the other
-panel         filters that lie side by side; if all do, U is [points, channels, filters]
-point         floats from one point of U to the next
 strided       the strides of w are arguments
 filter_tile   the function that transforms vec_k filters of one channel
+given         names of sizes that are arguments
+
+PANEL is the number of filters that lie side by side; if all do, U is [points, channels, filters].
+U_POINT is the number of floats from one point of U to the next.
 </%doc>
 ${preamble}
 ${defines}
-#define PANEL ${panel}
-#define U_POINT ${point}
 
 ${filter_tile}
 __kernel __attribute__((reqd_work_group_size(${local_k}, 1, 1)))
@@ -22,7 +22,7 @@ void winograd_filter(
 % if strided:
     const long w_filter, const long w_channel, const long w_row, const long w_column,
 % endif
-    __global float *restrict u, const long offset_u)
+    __global float *restrict u, const long offset_u${"".join(f", const int {name}" for name in given)})
 {
     const int k0 = (int)get_global_id(0) * ${vec_k};
     if (k0 >= (FILTERS + PANEL - 1) / PANEL * PANEL) {
@@ -32,6 +32,6 @@ void winograd_filter(
     u += offset_u + (long)(k0 / PANEL) * CHANNELS * PANEL + k0 % PANEL;
     const int first = (int)get_global_id(1) * ${channels_per_item};
     for (int c = first; c < min(first + ${channels_per_item}, CHANNELS); ++c) {
-        filter_tile(w, ${"w_filter, w_channel, w_row, w_column, " if strided else ""}k0, c, u + (long)c * PANEL, U_POINT);
+        filter_tile(w, ${"w_filter, w_channel, w_row, w_column, " if strided else ""}FILTERS, CHANNELS, k0, c, u + (long)c * PANEL, U_POINT);
     }
 }

@@ -5,6 +5,7 @@ kernel        rows and columns of a filter
 vec_k         filters in the lanes of one vector
 rotated       the filter is stored [channels, filters] and turned by half (backward-data)
 strided       the strides of w are arguments, whatever the order in which it is stored
+given         names of sizes that are arguments
 filter_axis   the function that multiplies one axis by G
 </%doc>
 <%!
@@ -30,7 +31,7 @@ const long w_filter, const long w_channel,
     const long w_row, const long w_column,
     \
 % endif
-const int k0, const int c, __global float *u, const long step)
+${"".join(f"const int {name}, " for name in given)}const int k0, const int c, __global float *u, const long step)
 {
     ${vf} v[POINTS];
 % for s in range(vec_k):

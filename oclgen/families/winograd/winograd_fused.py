@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.winograd import winograd_common as common
+from oclgen.families.winograd import winograd_filters
 from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, serves
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -104,9 +105,9 @@ DEFAULT = Config(
 TRAITS = Traits(rank=240, transforming=True)
 
 
-def _filters(geo: Geometry, config: Config) -> common.FilterLayout:
+def _filters(geo: Geometry, config: Config) -> winograd_filters.FilterLayout:
     """Return U [points, channels, filters], the filters padded to whole blocks."""
-    return common.FilterLayout(geo, panel=round_up(geo.filters, config.tile_k))
+    return winograd_filters.FilterLayout(geo, panel=round_up(geo.filters, config.tile_k))
 
 
 def workspaces(problem: ConvProblem, config: Config) -> common.Workspaces:
@@ -142,7 +143,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     geo = common.geometry(problem, config.out_tile)
     filters = _filters(geo, config)
     launches = (
-        common.filter_launch(problem, filters, 1, FILTER_GROUP, 1),
+        winograd_filters.filter_launch(problem, filters, 1, FILTER_GROUP, 1),
         _convolution(problem, geo, config, filters.panel),
     )
     return Plan(launches, workspaces(problem, config))

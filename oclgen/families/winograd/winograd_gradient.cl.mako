@@ -4,6 +4,7 @@ Inverse transform of the gradient of a filter: w = A^T M A, from M [POINTS][filt
 kernel        rows and columns of a filter
 dtype         storage type of w; M is fp32
 strided       the strides of w are arguments
+given         names of sizes that are arguments
 local_c       work-items per group, along pairs of filter and channel
 output_axis   the function that multiplies one axis by A^T
 </%doc>
@@ -15,10 +16,7 @@ ${output_axis}
 __kernel __attribute__((reqd_work_group_size(${local_c}, 1, 1)))
 void winograd_gradient(
     __global const float *restrict m, const long offset_m,
-    __global elem_t *restrict w, const long offset_w${"," if strided else ")"}
-% if strided:
-    const long w_filter, const long w_channel, const long w_row, const long w_column)
-% endif
+    __global elem_t *restrict w, const long offset_w${"".join(f", const long {name}" for name in ("w_filter", "w_channel", "w_row", "w_column") if strided)}${"".join(f", const int {name}" for name in given)})
 {
     const int pair = get_global_id(0);
     if (pair >= FILTERS * CHANNELS) {

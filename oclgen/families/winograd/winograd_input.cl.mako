@@ -5,9 +5,10 @@ Transform of a source's tiles for the staged Winograd convolutions: V = B^T d B,
 vec_t         tiles per work-item, in the lanes of vectors
 local_t       work-items per group, along the tiles
 dtype         storage type of the source; V is fp32
+given         names of sizes that are arguments
 input_axis    the function that multiplies one axis by B^T (gradients: by G)
 read          rows and columns of a tile that are read: IN_TILE (gradients: OUT_TILE)
-slice         tiles per slice, or 0: one slice
+sliced        V lies in slices of SLICE tiles
 </%doc>
 <%!
     from oclgen.render import vector
@@ -16,7 +17,7 @@ slice         tiles per slice, or 0: one slice
     vf = vector(vec_t)
     # private arrays are registers on GPUs, which take single tiles; on CPUs they stay in memory
     unroll = "#pragma unroll" if vec_t == 1 else ""
-    pixels = [f"pixel(plane{s}, row{s} + i, column{s} + j)" for s in range(vec_t)]
+    pixels = [f"pixel(plane{s}, row{s} + i, column{s} + j, IN_H, IN_W)" for s in range(vec_t)]
     store = "*out = d[p]" if vec_t == 1 else f"vstore{vec_t}(d[p], 0, out)"
 %>\
 ${preamble}
@@ -25,7 +26,8 @@ ${defines}
 ${input_axis}
 
 /* An element of a plane of the source; padding and tiles past the last one read as zero. */
-static inline float pixel(__global const elem_t *plane, const int row, const int column)
+static inline float pixel(__global const elem_t *plane, const int row, const int column,
+    const int IN_H, const int IN_W)
 {
     return (uint)row < IN_H && (uint)column < IN_W ? LOAD1(plane + row * IN_W + column) : 0.0f;
 }
@@ -33,7 +35,7 @@ static inline float pixel(__global const elem_t *plane, const int row, const int
 __kernel __attribute__((reqd_work_group_size(${local_t}, 1, 1)))
 void winograd_input(
     __global const elem_t *restrict source, const long offset_source,
-    __global float *restrict v, const long offset_v)
+    __global float *restrict v, const long offset_v${"".join(f", const int {name}" for name in given)})
 {
     const int t = (int)get_global_id(0) * ${vec_t};
     const int c = get_global_id(1);
@@ -72,14 +74,14 @@ ${unroll}
     for (int i = 0; i < IN_TILE; ++i) {
         input_axis(d + i * IN_TILE, 1);
     }
-% if slice:
+% if sliced:
     __global float *out = v + offset_v
-        + ((long)(t / ${slice}) * POINTS * CHANNELS + c) * ${slice} + t % ${slice};
+        + ((long)(t / SLICE) * POINTS * CHANNELS + c) * SLICE + t % SLICE;
 % else:
     __global float *out = v + offset_v + (long)c * TILES_PADDED + t;
 % endif
 ${unroll}
-    for (int p = 0; p < POINTS; ++p, out += (long)CHANNELS * ${slice or "TILES_PADDED"}) {
+    for (int p = 0; p < POINTS; ++p, out += (long)CHANNELS * ${"SLICE" if sliced else "TILES_PADDED"}) {
         ${store};
     }
 }

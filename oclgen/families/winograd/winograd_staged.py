@@ -13,6 +13,7 @@ from oclgen.families.gemm import gemm_staged
 from oclgen.families.gemm.gemm_parts import aligned_preamble
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.winograd import winograd_common as common
+from oclgen.families.winograd import winograd_filters
 from oclgen.families.winograd import winograd_pixels as pixels
 from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, ProductText
 from oclgen.families.winograd.winograd_products import by_rank, out_tiles, product_guesses
@@ -27,6 +28,7 @@ from oclgen.plan import (
     Needs,
     Offset,
     Plan,
+    Scalar,
     buffer,
     ceil_div,
     round_up,
@@ -138,7 +140,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     product = Variant.from_text(config.gemm).plan(gemm_problem(geo))
     roles = ROLES_OF_PIXELS if geo.pixels else ROLES
     launches = (
-        common.filter_launch(problem, filters, config.vec_k, config.local_k, 1),
+        winograd_filters.filter_launch(problem, filters, config.vec_k, config.local_k, 1),
         common.input_launch(
             problem.dtype,
             geo,
@@ -171,9 +173,9 @@ def workspaces(geo: Geometry) -> common.Workspaces:
     )
 
 
-def _filters(geo: Geometry) -> common.FilterLayout:
+def _filters(geo: Geometry) -> winograd_filters.FilterLayout:
     """Return U as the product wants it: dense [points, channels, filters]."""
-    return common.FilterLayout(geo, panel=geo.filters)
+    return winograd_filters.FilterLayout(geo, panel=geo.filters)
 
 
 def renamed(launch: Launch, roles: dict[str, str]) -> Launch:
@@ -189,13 +191,15 @@ def _output_launch(problem: ConvProblem, geo: Geometry, config: Config) -> Launc
     tiles = round_up(geo.tiles, TILE_STEP)
     if geo.pixels:
         return pixels.output_launch(problem, geo, config.vec_t, config.local_t, tiles=tiles)
+    sizes = geo.of_images | {"TILES_PADDED": tiles}
 
     @LazyText
     def text() -> str:
         return render(
             "winograd_output",
             preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
-            defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
+            defines=geo.defines(sizes),
+            given=tuple(sizes),
             output_axis=common.output_axis(geo, config.vec_t),
             **epilogue(problem, "(target + offset_target)"),
             run=_run(geo) if config.vec_t == 1 else 1,
@@ -208,7 +212,7 @@ def _output_launch(problem: ConvProblem, geo: Geometry, config: Config) -> Launc
         kernel="winograd_output",
         global_size=(round_up(ceil_div(geo.tiles, config.vec_t), config.local_t), geo.filters),
         local_size=(config.local_t, 1),
-        args=(*buffer("m"), *terms(problem), *buffer(geo.target)),
+        args=(*buffer("m"), *terms(problem), *buffer(geo.target), *map(Scalar, sizes.values())),
     )
 
 

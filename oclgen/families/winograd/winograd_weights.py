@@ -18,6 +18,7 @@ from oclgen.families.gemm import gemm_staged
 from oclgen.families.parts.blocking import ITEMS_PER_UNIT
 from oclgen.families.parts.planes import Sum
 from oclgen.families.winograd import winograd_common as common
+from oclgen.families.winograd import winograd_filters
 from oclgen.families.winograd import winograd_pixels as pixels
 from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, ProductText
 from oclgen.families.winograd.winograd_matrices import Matrix, cook_toom
@@ -26,7 +27,7 @@ from oclgen.families.winograd.winograd_staged import TILE_STEP, renamed
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits, broken
 from oclgen.parameters import Local, Range
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.render import dtype_preamble, render, vector
 from oclgen.variant import Variant
@@ -188,8 +189,9 @@ def _inverse(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
         return render(
             "winograd_gradient",
             preamble=dtype_preamble(problem.dtype),
-            defines=geo.defines(),
+            defines=geo.defines(common.IMAGES),
             kernel=geo.kernel,
+            given=("FILTERS", "CHANNELS"),
             strided=geo.pixels,
             output_axis=common.axis_function("output_axis", matrices.output, vector(1)),
             local_c=config.local_c,
@@ -200,5 +202,10 @@ def _inverse(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
         kernel="winograd_gradient",
         global_size=(round_up(geo.filters * geo.channels, config.local_c),),
         local_size=(config.local_c,),
-        args=(*buffer("m"), *common.weights(problem)),
+        args=(
+            *buffer("m"),
+            *winograd_filters.weights(problem),
+            Scalar(geo.filters),
+            Scalar(geo.channels),
+        ),
     )
