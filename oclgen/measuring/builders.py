@@ -27,6 +27,8 @@ Key = tuple[Problem, Variant]
 
 LIFE = 100
 """Builds of a process: what compilers allocate, Intel's 4 MB for a program, stays until its end."""
+FIRST_IDLE_S = 30.0
+"""Seconds that a process which was started ahead waits for its first question, at least."""
 JOIN_S = 5.0
 """Seconds in which a thread whose process was ended comes to its end, but for a loaded machine."""
 
@@ -77,14 +79,27 @@ class Pool:
         task = Task(question, Future())
         with self._changed:
             self._tasks.append(task)
-            if len(self._tasks) > self._idle + self._spare and self._free and not self.is_closed:
-                thread = threading.Thread(
-                    target=self._serve, args=(self._free.pop(),), name="builder", daemon=True
-                )
-                self._threads.add(thread)
-                thread.start()
+            if len(self._tasks) > self._idle + self._spare:
+                self._start_one()
             self._changed.notify()
         return task.answer
+
+    def start(self) -> None:
+        """Start all processes: many questions are to come."""
+        with self._changed:
+            while self._start_one(ahead=True):
+                pass
+
+    def _start_one(self, ahead: bool = False) -> bool:
+        """Start a process, unless all are; return whether one was."""
+        if not self._free or self.is_closed:
+            return False
+        thread = threading.Thread(
+            target=self._serve, args=(self._free.pop(), ahead), name="builder", daemon=True
+        )
+        self._threads.add(thread)
+        thread.start()
+        return True
 
     def steal(self) -> Task | None:
         """Return the oldest question that no process has begun: the caller answers it."""
@@ -120,9 +135,14 @@ class Pool:
         for child in self.children:
             child.close()  # one that its thread was just starting
 
-    def _serve(self, child: Child) -> None:
-        built = 0
-        while task := self._next(child):
+    def _serve(self, child: Child, ahead: bool) -> None:
+        built, idle_s = 0, self._idle_s
+        if ahead:
+            with suppress(WorkerError):  # the first question is told
+                child.start()
+            idle_s = None if idle_s is None else max(idle_s, FIRST_IDLE_S)
+        while task := self._next(child, idle_s):
+            idle_s = self._idle_s
             if not task.answer.set_running_or_notify_cancel():
                 continue
             try:
@@ -135,11 +155,11 @@ class Pool:
             if built % LIFE == 0:
                 child.close()
 
-    def _next(self, child: Child) -> Task | None:
+    def _next(self, child: Child, idle_s: float | None) -> Task | None:
         """Return the next question, or None: the thread of `child` has come to its end."""
         with self._changed:
             self._idle += 1
-            self._changed.wait_for(lambda: self._tasks or self.is_closed, self._idle_s)
+            self._changed.wait_for(lambda: self._tasks or self.is_closed, idle_s)
             self._idle -= 1
             if self._tasks and not self.is_closed:
                 return self._tasks.popleft()

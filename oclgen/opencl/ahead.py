@@ -126,6 +126,8 @@ class Ahead:
                 return known
             if self._pool is None:
                 self._pool = self._start()
+                if self._programs.stored.is_empty:  # a first network: processes take a second
+                    self._pool.start()
             known = self._asked[key] = Future()
             self._begun += 1
             question = Source(source, self._programs.options(source))

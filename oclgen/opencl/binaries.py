@@ -52,6 +52,15 @@ class Binaries:
         """Touch nothing yet: the folder is made by the first write."""
         self._lock = threading.Lock()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was put here yet, by any process, and something may be."""
+        if not self.most_bytes:
+            return False
+        with suppress(OSError), os.scandir(self.folder) as entries:
+            return next(entries, None) is None
+        return True
+
     def get(self, key: str) -> bytes | None:
         """Return what was put under `key`; None if there is nothing, or it is damaged."""
         path = self.folder / key

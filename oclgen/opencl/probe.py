@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from oclgen.opencl import ptx
 from oclgen.plan import Launch, Plan, buffer
-from oclgen.render import render
 
 ONES: NDArray[np.uint16] = np.full(256, 0x3F80, np.uint16)
 """What the probes read, 1.0 in bf16."""
@@ -50,6 +49,8 @@ def probes(extensions: Collection[str]) -> dict[str, Plan]:
 
 def probe(name: str) -> Plan:
     """Return the plan that tries one instruction."""
+    from oclgen.render import render  # mako takes a tenth of a second, and builders need none
+
     given = {"dot": render(name)} if name == "vdpbf16ps" else {}
     source = render(f"probe_{name}", **given)
     if name in _TARGETS:

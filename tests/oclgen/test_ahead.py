@@ -125,11 +125,25 @@ def test_one_program_starts_no_process(
 ) -> None:
     monkeypatch.setattr(ahead, "HELPS", True)
     monkeypatch.setenv(PROCESSES_VARIABLE, "2")
+    programs.stored.put("another", b"program")
     building = Ahead(programs, device.index, device.limits)
     future = building.find(fresh())
     assert building.wait(future).kernel_names
     assert building._pool is not None
     assert [child.pid for child in building._pool.children] == [None, None]
+
+
+def test_the_first_program_of_a_cache_starts_all_processes(
+    programs: Programs, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROCESSES_VARIABLE, "2")
+    building = Ahead(programs, device.index, device.limits)
+    assert building.wait(building.find(fresh())).kernel_names
+    pool = building._pool
+    assert pool is not None
+    assert not pool._free
+    assert len(pool._threads) == 2
+    pool.close()
 
 
 def test_what_a_compiler_refuses_is_raised_by_every_wait(
