@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from importlib import resources
-from pathlib import Path
-
-from mako.lookup import TemplateLookup
 
 from oclgen.activations import ACTIVATIONS
 from oclgen.problem import Activation
+from oclgen.templates import templates
 
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
 BF16_ROUNDED = "(u + 0x7fffu + ((u >> 16) & 1u)) >> 16"
@@ -29,7 +26,7 @@ def render(template: str, *, package: str = "oclgen", **values: object) -> str:
 
     A template's name is its own within a package, whatever the folder; undefined names are errors.
     """
-    text: str = _templates(package).get_template(f"{template}.cl.mako").render_unicode(**values)
+    text: str = templates(package).get(f"{template}.cl.mako").render_unicode(**values)
     return _tidy(text)
 
 
@@ -40,13 +37,6 @@ def rendered(template: str, *, package: str = "oclgen", **values: object) -> str
     For kernels that are prepared for one size after another: to render takes half a millisecond.
     """
     return render(template, package=package, **values)
-
-
-@cache
-def _templates(package: str) -> TemplateLookup:
-    root = Path(str(resources.files(package)))
-    folders = sorted({str(path.parent) for path in root.rglob("*.mako")})
-    return TemplateLookup(folders, strict_undefined=True, filesystem_checks=False)
 
 
 def _tidy(text: str) -> str:

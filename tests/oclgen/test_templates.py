@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
+import mako.template
 import pytest
+
+from oclgen.templates import Templates
 
 ROOT = Path(str(resources.files("oclgen")))
 BLOCK = re.compile(r"<%!?(?=\s)(.*?)%>", re.DOTALL)
@@ -22,3 +26,37 @@ def test_no_block_of_python_is_long(template: Path) -> None:
         f"{template.name} has {longest} lines of Python in a block, more than {MOST_LINES}; "
         "functions that write text belong to a module beside the template"
     )
+
+
+VALUES = {"vec": 4}
+
+
+def no_compiler(*_: Any) -> None:
+    raise AssertionError("compiled again")
+
+
+def test_a_template_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Templates("oclgen", tmp_path).get("transpose.cl.mako").render_unicode(**VALUES)
+    monkeypatch.setattr(mako.template, "_compile", no_compiler)
+    again = Templates("oclgen", tmp_path).get("transpose.cl.mako").render_unicode(**VALUES)
+    assert again == text
+
+
+def test_what_is_damaged_or_cannot_be_kept_is_compiled(tmp_path: Path) -> None:
+    text = Templates("oclgen", tmp_path).get("transpose.cl.mako").render_unicode(**VALUES)
+    (module,) = tmp_path.rglob("transpose.cl.mako.py")
+    module.write_text("nonsense (")
+    (blocked := tmp_path / "file").write_text("")
+    for folder in (tmp_path, blocked):
+        again = Templates("oclgen", folder).get("transpose.cl.mako")
+        assert again.render_unicode(**VALUES) == text
+
+
+def test_modules_of_other_texts_go(tmp_path: Path) -> None:
+    Templates("oclgen", tmp_path)
+    (folder,) = (path for path in tmp_path.glob("oclgen-*/*"))
+    (old := folder.with_name("old")).mkdir()
+    folder.rename(tmp_path / "gone")
+    Templates("oclgen", tmp_path)
+    assert folder.is_dir()
+    assert not old.exists()
