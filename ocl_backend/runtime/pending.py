@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from itertools import count
+from math import inf
 from threading import current_thread, main_thread
 from typing import Any
 
@@ -20,7 +21,9 @@ from ocl_backend.runtime import shim
 from oclgen.opencl.device import Device
 
 SHOWN_AFTER_S = 1.0
-"""A wait that takes longer shows its progress, in a terminal."""
+"""Waits that take longer show their progress, in a terminal."""
+APART_S = 0.5
+"""Seconds between two waits from which they are not of one step."""
 
 _numbers = count(1)
 _completers: dict[int, Callable[[], None]] = {}
@@ -69,37 +72,49 @@ def program_of(device: Device, future: Future[Any]) -> Any:
     """
     if future.done():
         return future.result()
-    with _Progress() as progress:
+    with _progress as progress:
         return device.ahead.wait(future, progress.tell)
 
 
 class _Progress:
-    """Shows how many programs are built, where a person may be waiting."""
+    """Shows in one line how many programs are built, where a person may be waiting.
+
+    A step waits for one program after the other, so that what counts is since when it does.
+    """
 
     def __init__(self) -> None:
-        self._begin = time.monotonic()
-        self._bar: Any = None
-        self._is_shown = sys.stderr.isatty() and current_thread() is main_thread()
+        self._begin = self._end = -inf
+        self._shown = ""
 
     def __enter__(self) -> _Progress:
+        if (begin := time.monotonic()) - self._end > APART_S:
+            self._begin = begin
         return self
 
     def tell(self, done: int, asked: int) -> None:
         """Hear of progress."""
-        if not self._is_shown or time.monotonic() - self._begin < SHOWN_AFTER_S:
+        if time.monotonic() - self._begin < SHOWN_AFTER_S or not _is_watched():
             return
-        if self._bar is None:
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task("building kernels")
-            self._bar.start()
-        self._bar.update(self._task, completed=done, total=asked)
+        if (line := f"building kernels: {done} of {asked}") != self._shown:
+            self._clear()
+            self._shown = line
+            print(line, end="", file=sys.stderr, flush=True)
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._clear()
+        self._end = time.monotonic()
+
+    def _clear(self) -> None:
+        if self._shown:
+            print("\r" + " " * len(self._shown) + "\r", end="", file=sys.stderr, flush=True)
+            self._shown = ""
+
+
+_progress = _Progress()
+
+
+def _is_watched() -> bool:
+    return sys.stderr.isatty() and current_thread() is main_thread()
 
 
 def _complete(number: int) -> int:
