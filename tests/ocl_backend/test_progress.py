@@ -1,4 +1,4 @@
-"""Who waits in a terminal sees in one line how many programs are built."""
+"""A user who waits in a terminal sees in one line how many programs are built."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def wait(progress: pending._Progress, clock: Clock, done: int) -> str:
-    """Wait for one of five programs, for 0.6 seconds; return what is shown at the end of it."""
+    """Wait 0.6 seconds for one of five programs; return the line that its end clears."""
     with progress:
         clock.now += 0.6
         progress.tell(done, 5)
@@ -45,7 +45,7 @@ def test_short_waits_one_after_the_other_are_shown(
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     progress = pending._Progress()
     assert [wait(progress, clock, done) for done in (1, 2)] == ["", "building kernels: 2 of 5"]
-    assert terminal.getvalue().endswith("2 of 5\r                        \r")  # nothing stays
+    assert terminal.getvalue().endswith("2 of 5\r                        \r")
     clock.now += 10.0
     assert wait(progress, clock, 3) == ""  # another step
 

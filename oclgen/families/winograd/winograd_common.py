@@ -229,14 +229,12 @@ def input_launch(
         slice_t: tiles of a slice; 0: V is not cut.
     """
     shape: dict[str, Any]
-    sizes: dict[str, int]
+    sizes, padded = {}, f"\n#define TILES_PADDED {tiles}"
     group = input_group(geo, vec, local)
     if geo.pixels:
         template = "winograd_input_pixels"
-        sizes = {}
         shape = {"vec": vec, "local_c": group[0], "local_t": group[1], "slice": slice_t}
         items = (geo.channels // vec, tiles)
-        padded = f"\n#define TILES_PADDED {tiles}"
     else:
         template = "winograd_input"
         sizes = geo.of_images | {"TILES_PADDED": tiles} | ({"SLICE": slice_t} if slice_t else {})
