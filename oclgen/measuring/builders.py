@@ -138,7 +138,7 @@ class Pool:
     def _serve(self, child: Child, ahead: bool) -> None:
         built, idle_s = 0, self._idle_s
         if ahead:
-            with suppress(WorkerError):  # the first question is told
+            with suppress(Exception):  # the first question hears of it; `close` takes the pipe away
                 child.start()
             idle_s = None if idle_s is None else max(idle_s, FIRST_IDLE_S)
         while task := self._next(child, idle_s):

@@ -1,4 +1,4 @@
-"""A user who waits in a terminal sees in one line how many programs are built."""
+"""A user in a terminal sees in one line how many programs are built while a step waits."""
 
 from __future__ import annotations
 
