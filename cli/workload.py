@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from oclgen.keys import CONV_FORM, GEMM_FORM, parse_conv, parse_gemm, parse_key
+from oclgen.keys import (
+    ATTENTION_FORM,
+    CONV_FORM,
+    GEMM_FORM,
+    parse_attention,
+    parse_conv,
+    parse_gemm,
+    parse_key,
+)
 from oclgen.limits import Limits
 from oclgen.problem import Problem
 
@@ -28,6 +36,13 @@ _OPTIONS = (
     ),
     click.option(
         "--conv", "convs", multiple=True, metavar="SHAPE", help=f"{CONV_FORM}. Repeatable."
+    ),
+    click.option(
+        "--attention",
+        "attentions",
+        multiple=True,
+        metavar="SHAPE",
+        help=f"{ATTENTION_FORM}. Repeatable.",
     ),
     click.option(
         "--problems",
@@ -84,6 +99,7 @@ def gather(
     *,
     gemms: Sequence[str],
     convs: Sequence[str],
+    attentions: Sequence[str],
     listed: TextIO | None,
     recorded: TextIO | None,
     model: str | None,
@@ -99,6 +115,7 @@ def gather(
         place: torch's name of the device, on which a model is run once to see what it calls.
         gemms: of `--gemm`.
         convs: of `--conv`.
+        attentions: of `--attention`.
         listed: of `--problems`.
         recorded: of `--recorded`.
         model: of `--model`.
@@ -117,6 +134,7 @@ def gather(
     from search_spaces.workloads import default_problems
 
     problems: list[Problem] = [*map(parse_gemm, gemms), *map(parse_conv, convs)]
+    problems += map(parse_attention, attentions)
     problems += [parse_key(line.strip()) for line in listed or () if line.strip()]
     if sum(map(bool, (problems, recorded, model))) > 1:
         raise click.UsageError("give shapes, --recorded or --model, not several of them")

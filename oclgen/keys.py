@@ -9,10 +9,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.problem import (
     DIRECTIONS,
     DTYPES,
     LAYOUTS,
+    AttentionProblem,
     ConvProblem,
     GemmProblem,
     Problem,
@@ -33,6 +35,15 @@ _CONV_KEY = re.compile(
     r"(?::(?P<layout>nhwc))?(?P<residual>:residual)?(?::any_(?P<free>[a-z_]+))?"
 )
 
+_ATTENTION_KEY = re.compile(
+    rf"attention:(?P<sizes>{_SIZE}(?:,{_SIZE}){{6}}):(?P<dtype>\w+):(?P<direction>\w+)"
+    r":(?P<causal>-|causal):(?P<mask>-|mask):(?P<dropout>-|dropout)(?::w(?P<window>[1-9]\d{0,9}))?"
+    r"(?::any_(?P<free>[a-z_]+))?"
+)
+
+_ATTENTION_SIZES = (
+    "batch", "heads", "kv_heads", "queries", "keys", "head_dim", "value_dim",
+)  # fmt: skip
 _CONV_SIZES = (
     "batch", "in_channels", "height", "width", "out_channels", "kernel_h", "kernel_w",
 )  # fmt: skip
@@ -43,14 +54,20 @@ CONV_FORM = (
     "N,C,H,W,K,R,S[,stride,pad,dilation,groups][:fp32|tf32|fp16|bf16][:fwd|bwd_data|bwd_weights]"
     "[:nchw|nhwc], for example 8,64,56,56,64,3,3,1,1"
 )
+ATTENTION_FORM = (
+    "B,H,Q,K,D[,kv_heads,value_dim][:fp32|fp16|bf16][:fwd|bwd_q|bwd_kv][:causal][:mask][:dropout]"
+    "[:wN], for example 8,16,2048,2048,64:bf16:causal"
+)
 
 
 def parse_problem(text: str) -> Problem:
-    """Return the product or convolution that a short form or a key describes.
+    """Return the problem that a short form or a key describes; attention by its key alone.
 
     Raises:
-        ProblemError: it is neither, or cannot exist.
+        ProblemError: it is none, or cannot exist.
     """
+    if text.startswith("attention:"):
+        return parse_key(text)
     if text.startswith("conv:") or "," in text.split(":")[0]:
         return parse_conv(text)
     if text.startswith("gemm:") or "x" in text.split(":")[0].lower():
@@ -66,7 +83,7 @@ def parse_key(text: str) -> Problem:
     Raises:
         ProblemError: `text` is no canonical key, or names a problem that cannot exist.
     """
-    problem = _gemm_of_key(text) or _conv_of_key(text)
+    problem = _gemm_of_key(text) or _conv_of_key(text) or _attention_of_key(text)
     if problem is None or problem.key() != text:
         shown = text if len(text) <= 120 else text[:117] + "..."
         raise ProblemError(
@@ -113,6 +130,50 @@ def _conv_of_key(text: str) -> ConvProblem | None:
         residual=part["residual"] is not None,
         free=frozenset(part["free"].split("_") if part["free"] else ()),
     )
+
+
+def _attention_of_key(text: str) -> AttentionProblem | None:
+    if not (match := _ATTENTION_KEY.fullmatch(text)):
+        return None
+    part: dict[str, Any] = match.groupdict()
+    return AttentionProblem(
+        **_named(_ATTENTION_SIZES, part["sizes"].split(",")),
+        dtype=part["dtype"],
+        direction=part["direction"],
+        causal=part["causal"] == "causal",
+        window=int(part["window"] or 0),
+        mask=part["mask"] == "mask",
+        dropout=part["dropout"] == "dropout",
+        free=frozenset(part["free"].split("_") if part["free"] else ()),
+    )
+
+
+def parse_attention(text: str) -> AttentionProblem:
+    """Return the attention that a text of `ATTENTION_FORM` or a canonical key describes.
+
+    Raises:
+        ProblemError: the text has another form, or the attention cannot exist.
+    """
+    if text.startswith("attention:"):
+        problem = parse_key(text)
+        assert isinstance(problem, AttentionProblem)
+        return problem
+    sizes, *options = text.strip().split(":")
+    numbers = _numbers(sizes, ",", text, ATTENTION_FORM)
+    if not 5 <= len(numbers) <= 7:
+        raise ProblemError(f"{text!r} has {len(numbers)} numbers, not 5 to 7: {ATTENTION_FORM}")
+    windows = [option for option in options if re.fullmatch(r"w[1-9]\d{0,9}", option)]
+    known: dict[str, tuple[str, ...]] = {
+        "dtype": tuple(DTYPES), "direction": ATTENTION_DIRECTIONS, "window": tuple(windows),
+        **{flag: (flag,) for flag in ("causal", "mask", "dropout")},
+    }  # fmt: skip
+    found = _options(text, options, known, ATTENTION_FORM)
+    found |= {flag: True for flag in ("causal", "mask", "dropout") if flag in found}
+    if "window" in found:
+        found["window"] = int(found["window"][1:])
+    batch, heads, queries, keys, dim = numbers[:5]
+    kv_heads, value_dim = (*numbers[5:], *(heads, dim)[len(numbers) - 5 :])
+    return AttentionProblem(batch, heads, kv_heads, queries, keys, dim, value_dim, **found)
 
 
 def parse_gemm(text: str) -> GemmProblem:

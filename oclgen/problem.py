@@ -1,33 +1,59 @@
-"""What is to be computed: GEMM and convolution problems as frozen, hashable values.
+"""What is to be computed: GEMM, convolution and attention problems as frozen, hashable values.
 
 Nothing here knows how a problem is solved; that is what the families in `oclgen.families` are for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeGuard, TypeVar
 
 from oclgen.activations import ACTIVATIONS
+from oclgen.attention_problem import FIXED_DTYPES, AttentionProblem
+from oclgen.problem_parts import (
+    DTYPES,
+    FREE_SIZES,
+    ProblemError,
+    Shape,
+    bytes_of,
+    free_text,
+    require_free,
+    require_known,
+    require_positive,
+)
 
-Shape = tuple[int, ...]
+__all__ = [
+    "DIRECTIONS",
+    "DTYPES",
+    "FREE_SIZES",
+    "LAYOUTS",
+    "Activation",
+    "AttentionProblem",
+    "ConvProblem",
+    "Direction",
+    "GemmProblem",
+    "Known",
+    "Memory",
+    "Problem",
+    "ProblemError",
+    "Shape",
+    "divided_by",
+    "in_planes",
+    "output_size",
+    "stored_dtype",
+    "with_sizes",
+]
+
 Activation = str
 """Name of a row of `oclgen.activations.ACTIVATIONS`."""
 Direction = Literal["fwd", "bwd_data", "bwd_weights"]
 Memory = Literal["nchw", "nhwc"]
 
-DTYPES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
-"""Types a problem may have, with the bytes of an element in memory. Accumulation is in fp32. tf32
-is fp32 in memory whose products may be rounded to eleven bits, as matrix units do."""
 DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd_data", "bwd_weights")
 LAYOUTS: tuple[Memory, ...] = ("nchw", "nhwc")
 """How images lie in memory: planes of channels, or the channels of a pixel side by side (torch's
 channels_last)."""
-
-
-FREE_SIZES = {"gemm": ("m", "n", "k", "batch"), "conv": ("batch",)}
-"""The sizes that may be free, by operation: kernels then take them as arguments."""
 
 
 def output_size(size: int, kernel: int, stride: int, pad: int, dilation: int) -> int:
@@ -44,10 +70,6 @@ def output_size(size: int, kernel: int, stride: int, pad: int, dilation: int) ->
         The result's size, below 1 where no window fits.
     """
     return (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
-
-
-class ProblemError(ValueError):
-    """A problem that cannot exist: a size below one, an unknown dtype, an empty output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +101,11 @@ class GemmProblem:
 
     def __post_init__(self) -> None:
         """Raise `ProblemError` for sizes below one and unknown names."""
-        _require_positive(self, "m", "n", "k", "batch")
-        _require_free(self)
-        _require_known("dtype", self.dtype, DTYPES)
-        _require_known("bias", self.bias, ("none", "m", "n"))
-        _require_known("activation", self.activation, ACTIVATIONS)
+        require_positive(self, "m", "n", "k", "batch")
+        require_free(self)
+        require_known("dtype", self.dtype, DTYPES)
+        require_known("bias", self.bias, ("none", "m", "n"))
+        require_known("activation", self.activation, ACTIVATIONS)
 
     @property
     def op(self) -> str:
@@ -94,6 +116,11 @@ class GemmProblem:
     def output(self) -> str:
         """Role of the buffer that is written."""
         return "c"
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Roles of all buffers that are written."""
+        return (self.output,)
 
     @property
     def buffers(self) -> dict[str, Shape]:
@@ -119,7 +146,7 @@ class GemmProblem:
     @property
     def bytes(self) -> int:
         """Bytes moved if every input is read once and the output written once."""
-        return _bytes(self.buffers, self.dtype)
+        return bytes_of(self.buffers, self.dtype)
 
     def key(self) -> str:
         """Canonical text, `parse_key` reads it back: `gemm:1024x1024x1024:fp32:nt:b1:-:-:none`.
@@ -132,7 +159,7 @@ class GemmProblem:
         return (
             f"gemm:{self.m}x{self.n}x{self.k}:{self.dtype}:{trans}:b{self.batch}"
             f":{shared}:{bias}:{self.activation}{':residual' if self.residual else ''}"
-            f"{_free_text(self)}"
+            f"{free_text(self)}"
         )
 
 
@@ -173,15 +200,15 @@ class ConvProblem:
 
     def __post_init__(self) -> None:
         """Raise `ProblemError` where the sizes contradict each other."""
-        _require_positive(
+        require_positive(
             self, "batch", "in_channels", "height", "width", "out_channels", "kernel_h",
             "kernel_w", "stride_h", "stride_w", "dilation_h", "dilation_w", "groups",
         )  # fmt: skip
-        _require_known("dtype", self.dtype, DTYPES)
-        _require_known("direction", self.direction, DIRECTIONS)
-        _require_known("activation", self.activation, ACTIVATIONS)
-        _require_known("layout", self.layout, LAYOUTS)
-        _require_free(self)
+        require_known("dtype", self.dtype, DTYPES)
+        require_known("direction", self.direction, DIRECTIONS)
+        require_known("activation", self.activation, ACTIVATIONS)
+        require_known("layout", self.layout, LAYOUTS)
+        require_free(self)
         if self.pad_h < 0 or self.pad_w < 0:
             raise ProblemError(f"padding is {self.pad_h},{self.pad_w}; it must not be negative")
         if self.in_channels % self.groups or self.out_channels % self.groups:
@@ -220,6 +247,11 @@ class ConvProblem:
         return {"fwd": "y", "bwd_data": "x", "bwd_weights": "w"}[self.direction]
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """Roles of all buffers that are written."""
+        return (self.output,)
+
+    @property
     def buffers(self) -> dict[str, Shape]:
         """Dense shape of each buffer, by role."""
         shapes: dict[str, Shape] = {
@@ -252,7 +284,7 @@ class ConvProblem:
     @property
     def bytes(self) -> int:
         """Bytes moved if every input is read once and the output written once."""
-        return _bytes(self.buffers, self.dtype)
+        return bytes_of(self.buffers, self.dtype)
 
     def key(self) -> str:
         """Canonical text, `parse_key` reads it back: `conv:8,64,56,56,64,3,3:s1,1:p1,1:...`.
@@ -267,11 +299,11 @@ class ConvProblem:
             f":d{self.dilation_h},{self.dilation_w}:g{self.groups}"
             f":{self.dtype}:{self.direction}:{'bias' if self.bias else '-'}:{self.activation}"
             f"{'' if self.layout == 'nchw' else f':{self.layout}'}"
-            f"{':residual' if self.residual else ''}{_free_text(self)}"
+            f"{':residual' if self.residual else ''}{free_text(self)}"
         )
 
 
-Problem = GemmProblem | ConvProblem
+Problem = GemmProblem | ConvProblem | AttentionProblem
 Known = TypeVar("Known", bound=Problem)
 
 
@@ -290,42 +322,17 @@ def divided_by(problem: Problem, size: str, tile: int) -> bool:
     """Say whether `tile` divides a size, at whatever value if the size is free.
 
     Args:
-        problem: a product or a convolution.
+        problem: whose size it is.
         size: name of one of its sizes.
         tile: what may divide it.
     """
     return tile == 1 or (size not in problem.free and getattr(problem, size) % tile == 0)
 
 
-def _require_free(problem: Problem) -> None:
-    if unknown := problem.free - {*FREE_SIZES[problem.op]}:
-        known = ", ".join(FREE_SIZES[problem.op])
-        raise ProblemError(
-            f"{', '.join(sorted(unknown))} cannot be free in a {problem.op}; known are {known}"
-        )
+def stored_dtype(problem: Problem, role: str) -> str:
+    """Return the dtype of a buffer's items, a name of `DTYPES` or "int64".
 
-
-def _free_text(problem: Problem) -> str:
-    return f":any_{'_'.join(sorted(problem.free))}" if problem.free else ""
-
-
-def _require_positive(problem: Problem, *names: str) -> None:
-    for name in names:
-        value = getattr(problem, name)
-        if not isinstance(value, int) or value < 1:
-            raise ProblemError(f"{name} is {value!r}; it must be an integer of at least 1")
-
-
-def _require_known(name: str, value: str, known: Iterable[str]) -> None:
-    if value not in known:
-        raise ProblemError(f"{name} {value!r} is unknown; known are {', '.join(known)}")
-
-
-def _bytes(buffers: dict[str, Shape], dtype: str) -> int:
-    total = 0
-    for shape in buffers.values():
-        size = DTYPES[dtype]
-        for extent in shape:
-            size *= extent
-        total += size
-    return total
+    All have the problem's, but for the sums of attention's rows, which are fp32, and the numbers
+    that choose what its dropout leaves out.
+    """
+    return FIXED_DTYPES.get(role, problem.dtype) if problem.op == "attention" else problem.dtype

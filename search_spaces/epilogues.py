@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from oclgen.measurement import Measurement
-from oclgen.problem import GemmProblem, Problem
+from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 from search_spaces.duel import duel
 from search_spaces.progress import Best, OutOfTimeError, TuneResult
@@ -28,7 +28,9 @@ def core(problem: Problem) -> Problem:
     """Return the problem without bias, activation and residual."""
     if isinstance(problem, GemmProblem):
         return replace(problem, bias="none", activation="none", residual=False)
-    return replace(problem, bias=False, activation="none", residual=False)
+    if isinstance(problem, ConvProblem):
+        return replace(problem, bias=False, activation="none", residual=False)
+    return problem
 
 
 def together(problems: Iterable[Problem]) -> list[list[Problem]]:

@@ -238,7 +238,7 @@ class Chooser:
         options = self._options(problem)
         known = {option.variant: option for option in options}
         served = (option.cost for option in options if self._can_serve(problem, option))
-        bound = MARGIN * next(served, inf) if has_model(self.limits) else inf
+        bound = MARGIN * next(served, inf) if has_model(problem, self.limits) else inf
         for step, (rung, pool) in enumerate(self._evidence, len(self._here)):
             for entry in pool.alike(problem):
                 option = known.get(entry.variant, _Option(inf, rung, entry.variant, entry))

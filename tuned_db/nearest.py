@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import log2
 
 from oclgen.limits import DeviceInfo
-from oclgen.problem import ConvProblem, GemmProblem, Problem
+from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, Problem
 
 SMALL = 0.125
 """Weight of what changes the kernel a little: padding, dilation, bias, activation, residual."""
@@ -19,6 +19,8 @@ NEAR = 4.0
 factor of 16 over all sizes, as between neighbouring stages of a ResNet."""
 
 
+FEW_QUERIES = 16
+"""Queries of attention up to which time is that of reading keys and values."""
 HALVES = {"fp16": "half", "bf16": "half"}
 """Dtypes of convolutions that differ in no size and no count of operations."""
 
@@ -26,12 +28,16 @@ HALVES = {"fp16": "half", "bf16": "half"}
 def kind_of(problem: Problem) -> tuple[object, ...]:
     """Return what decides the algorithm; problems of different kinds are never compared.
 
-    For products that is the dtype, both transposes and whether there is a batch; for convolutions
+    For products that is the dtype, both transposes and whether there is a batch; for attention
+    dtype (the two halves are one), direction, and whether there is one query; for convolutions
     dtype (the two halves are one), direction, layout, dense, grouped or depthwise, and pointwise,
     3x3 at stride 1, or any other.
     """
     if isinstance(problem, GemmProblem):
         return ("gemm", problem.dtype, problem.trans_a, problem.trans_b, problem.batch > 1)
+    if isinstance(problem, AttentionProblem):
+        dtype = HALVES.get(problem.dtype, problem.dtype)
+        return ("attention", dtype, problem.direction, problem.queries <= FEW_QUERIES)
     how = (HALVES.get(problem.dtype, problem.dtype), problem.direction, problem.layout)
     return ("conv", *how, _grouping(problem), _window(problem))
 
@@ -51,6 +57,11 @@ def distance(one: Problem, other: Problem) -> float:
 def _sizes(problem: Problem) -> tuple[int, ...]:
     if isinstance(problem, GemmProblem):
         return (problem.m, problem.n, problem.k, problem.batch)
+    if isinstance(problem, AttentionProblem):
+        return (
+            problem.batch, problem.heads, problem.kv_heads, problem.queries, problem.keys,
+            problem.head_dim, problem.value_dim,
+        )  # fmt: skip
     return (
         problem.batch,
         problem.in_channels,
@@ -68,11 +79,14 @@ def _sizes(problem: Problem) -> tuple[int, ...]:
 def _details(problem: Problem) -> tuple[object, ...]:
     if isinstance(problem, GemmProblem):
         return (problem.shared_a, problem.shared_b, *_epilogue(problem))
+    if isinstance(problem, AttentionProblem):
+        hidden = (problem.causal, problem.window > 0, problem.mask, problem.dropout)
+        return (problem.dtype, *hidden)
     dilation = (problem.dilation_h, problem.dilation_w)
     return (problem.dtype, problem.pad_h, problem.pad_w, *dilation, *_epilogue(problem))
 
 
-def _epilogue(problem: Problem) -> tuple[object, ...]:
+def _epilogue(problem: GemmProblem | ConvProblem) -> tuple[object, ...]:
     return (problem.bias, problem.activation, problem.residual)
 
 

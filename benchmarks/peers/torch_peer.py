@@ -14,7 +14,7 @@ from benchmarks.tasks import networks, pointwise
 from benchmarks.tasks.sweep_calls import call
 from benchmarks.timing import Call, Clock, Prepare, Prepared, bursts, calls, steps, wall_ms
 from oclgen.keys import parse_key
-from oclgen.problem import ConvProblem, GemmProblem, Problem
+from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, Problem
 
 DTYPES = {
     "fp32": torch.float32,
@@ -59,7 +59,7 @@ def prepare(kind: str, what: dict[str, Any], device: str) -> Prepared:
 
 
 def _dtype(kind: str, what: dict[str, Any]) -> str:
-    if kind in ("gemm", "conv"):
+    if kind in ("gemm", "conv", "attention"):
         return parse_key(what["problem"]).dtype
     return what["case"].dtype if kind == "sweep" else ""
 
@@ -70,7 +70,9 @@ def allow_tf32(allowed: bool) -> None:
 
 
 def problem_call(problem: Problem, device: str) -> Call:
-    """Return torch's call of a product or a convolution on normally distributed numbers."""
+    """Return torch's call of a problem on normally distributed numbers."""
+    if isinstance(problem, AttentionProblem):
+        return _attention(problem, device)
     tensors = {
         role: torch.randn(shape, dtype=DTYPES[problem.dtype], device=device)
         for role, shape in problem.buffers.items()
@@ -97,6 +99,27 @@ def _convolution(p: ConvProblem, x: torch.Tensor, w: torch.Tensor, y: torch.Tens
     wanted = [p.direction == "bwd_data", p.direction == "bwd_weights", False]
     backward = torch.ops.aten.convolution_backward
     return lambda: backward(y, x, w, None, *geometry, False, [0, 0], p.groups, wanted)
+
+
+def _attention(p: AttentionProblem, device: str) -> Call:
+    """Return torch's call of attention; of a gradient's direction, all gradients at once."""
+    shapes = p.buffers
+    q, k, v = (
+        torch.randn(shapes[role], dtype=DTYPES[p.dtype], device=device, requires_grad=p.is_gradient)
+        for role in "qkv"
+    )
+    mask = torch.randn(shapes["mask"], dtype=q.dtype, device=device) if p.mask else None
+
+    def call() -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, mask, is_causal=p.causal, enable_gqa=p.heads != p.kv_heads
+        )
+
+    if not p.is_gradient:
+        return torch.no_grad()(call)
+    out = call()
+    grad = torch.randn_like(out)
+    return lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True)
 
 
 def cuda_ms(run: Call) -> float:

@@ -21,11 +21,12 @@ from ocl_backend.dispatch.settings import CONV_ACCURACY, TUNE_FIRST
 from ocl_backend.dispatch.varying import Varying
 from ocl_backend.fusion import held, recall
 from ocl_backend.runtime.launch import MOST_LAUNCHES
+from oclgen.attention_problem import BYTES
 from oclgen.limits import Limits
 from oclgen.opencl.device import BuildError, LaunchError, devices
 from oclgen.plan import Plan
 from oclgen.predictor.model import LAUNCH_MS, has_model, rates_of
-from oclgen.problem import DTYPES, ConvProblem, Known, Problem
+from oclgen.problem import DTYPES, ConvProblem, Known, Problem, stored_dtype
 from tuned_db import Choice, Chooser, DatabaseError, NoVariantError, open_store
 
 
@@ -47,7 +48,7 @@ class Given(NamedTuple):
 
     problem: Problem
     met: Problem
-    scalars: tuple[tuple[str, int], ...]
+    scalars: tuple[tuple[str, float], ...]
     prologue: Prologue | None
 
 
@@ -224,7 +225,7 @@ def tuned_call(
     operator: str,
     device: int,
     problem: Problem,
-    scalars: tuple[tuple[str, int], ...] = (),
+    scalars: tuple[tuple[str, float], ...] = (),
     prologue: Prologue | None = None,
 ) -> TunedCall:
     """Return the call that computes `problem`.
@@ -262,7 +263,7 @@ def _prepare(device: int, choice: Choice, given: Given) -> tuple[PreparedPlan, f
     """Return a chosen variant's plan, prepared, and the scalars that it let its caller replace."""
     problem = given.problem
     plan = varying.plan(choice.variant, given.met)
-    roles = dict.fromkeys(problem.buffers, DTYPES[problem.dtype])
+    roles = {role: BYTES[stored_dtype(problem, role)] for role in problem.buffers}
     if given.prologue is not None:
         plan, roles = given.prologue.before(plan, problem), given.prologue.roles(problem)
     launch = prepare_plan(device, plan, tuple(roles), roles, dict(given.scalars))
@@ -301,7 +302,7 @@ def better_known(device: int, first: ConvProblem, second: ConvProblem) -> ConvPr
 
 def _copying_ms(problem: ConvProblem, limits: Limits) -> float:
     """Return the time in ms of copies of x and y; 0 where there is no model: costs are no times."""
-    if not has_model(limits):
+    if not has_model(problem, limits):
         return 0.0
     _, gbytes = rates_of(limits)
     items = sum(prod(problem.buffers[role]) for role in "xy")

@@ -32,9 +32,11 @@ SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
     "gemm": (("m",), ("n",), ("k",)),
     "batched gemm": (("batch", "m", "n"), ("batch", "m", "k"), ("batch", "n", "k")),
     "conv": (("batch",),),
+    "attention": (("batch",), ("queries",), ("keys",), ("queries", "keys")),
 }
 """Sizes that may vary together while all others stay. A layer's are watched one by one, since
-layers of a network differ in two; those of attention, whose heads keep their size, in threes."""
+layers of a network differ in two; those of batched products in threes, and attention's queries and
+keys grow together."""
 
 
 @dataclass(slots=True)
@@ -98,7 +100,7 @@ class Varying:
         try:
             choice = self._chooser.choose(free)
             limits = self._chooser.limits
-            if limits.kind == "cpu" or not has_model(limits):
+            if limits.kind == "cpu" or not has_model(free, limits):
                 return choice  # every family of CPUs has free sizes, and a build takes a second
             own = self._chooser.choose(replace(free, free=frozenset()))
         except NoVariantError:

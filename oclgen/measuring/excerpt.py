@@ -1,7 +1,7 @@
 """Cuts a smaller problem out of a large one, whose float64 reference is affordable.
 
-What is cut is independent of the rest: batch items, rows of C, output channels, groups. So the
-excerpt's output is exactly that part of the whole output. No device and no numbers here.
+What is cut is independent of the rest: batch items, rows of C, output channels, groups, heads.
+So the excerpt's output is exactly that part of the whole output. No device and no numbers here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oclgen.problem import ConvProblem, GemmProblem, Problem
+from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, Problem
 
 AFFORDABLE = 8e9
 """Work of a float64 reference that is computed whole: some seconds in numpy."""
@@ -49,6 +49,8 @@ def excerpt(problem: Problem, seed: int) -> Excerpt:
     share = AFFORDABLE / work
     if isinstance(problem, GemmProblem):
         return _of_gemm(problem, share, seed)
+    if isinstance(problem, AttentionProblem):
+        return _of_attention(problem, share, seed)
     return _of_conv(problem, share, seed)
 
 
@@ -93,6 +95,18 @@ def _of_conv(problem: ConvProblem, share: float, seed: int) -> Excerpt:
         problem, groups=len(groups), in_channels=len(inputs), out_channels=len(outputs)
     )
     return Excerpt(smaller, {"x": {axis: inputs}, "y": {axis: outputs}, "w": {0: outputs}})
+
+
+def _of_attention(problem: AttentionProblem, share: float, seed: int) -> Excerpt:
+    if problem.dropout:  # a random number's counter tells the row's place in the whole problem
+        return Excerpt(problem, {})
+    items = _draw(problem.batch, sqrt(share), seed)
+    groups = _draw(problem.kv_heads, share * problem.batch / len(items), seed)
+    heads = _members(groups, problem.shared_by)
+    cuts = {role: {0: items, 1: heads} for role in ("q", "out", "lse", "delta", "grad", "grad_q")}
+    cuts |= {role: {0: items, 1: groups} for role in ("k", "v", "grad_k", "grad_v")}
+    smaller = replace(problem, batch=len(items), heads=len(heads), kv_heads=len(groups))
+    return Excerpt(smaller, cuts)
 
 
 def _members(groups: Indices, size: int) -> Indices:

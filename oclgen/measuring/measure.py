@@ -19,10 +19,10 @@ from oclgen.measurement import Cache, Measurement, undisturbed
 from oclgen.measuring.canary import Guarded, guarded
 from oclgen.measuring.conditions import before_and_after, conditions
 from oclgen.measuring.excerpt import Excerpt, excerpt
-from oclgen.measuring.reference import random_inputs, reference
+from oclgen.measuring.reference import random_inputs, references
 from oclgen.opencl.device import BuildError, Device, LaunchError, PreparedPlan
 from oclgen.plan import COUNTER_BYTES, COUNTERS, Plan
-from oclgen.problem import DTYPES, Problem
+from oclgen.problem import DTYPES, Problem, stored_dtype
 
 TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 4e-3, "bf16": 3e-2}
 """Largest relative L2 error against float64; single elements may be off by ten times as much of
@@ -62,10 +62,13 @@ class Bench:
     ) -> None:
         self.device, self.problem, self.seed, self.cache = device, problem, seed, cache
         self._leave = leave
-        inputs, self.excerpt, self.expected = _case(problem, seed)
-        self._like = encode(np.empty(problem.buffers[problem.output], np.float32), problem.dtype)
+        inputs, self.excerpt, self._expected = _case(problem, seed)
+        self._like = {
+            role: encode(np.zeros(problem.buffers[role], np.float32), stored_dtype(problem, role))
+            for role in problem.outputs
+        }
         stored = {
-            role: np.ascontiguousarray(encode(array, problem.dtype))
+            role: np.ascontiguousarray(encode(array, stored_dtype(problem, role)))
             for role, array in inputs.items()
         }
         self._inputs = [(guarded(device, role, each.nbytes), each) for role, each in stored.items()]
@@ -73,6 +76,11 @@ class Bench:
         self._spots = random.Random(seed)
         self._write_inputs()
         self._flush = Flush(device) if cache == "cold" else None
+
+    @property
+    def expected(self) -> NDArray[Any]:
+        """The first output's reference, as much of it as is compared."""
+        return self._expected[self.problem.output]
 
     def measure(self, plan: Plan, limit_ms: float = float("inf")) -> Measurement:
         """Verify `plan`, then time it; give up early when it is far slower than `limit_ms`.
@@ -97,15 +105,15 @@ class Bench:
 
     def _try(self, plan: Plan, limit_ms: float) -> tuple[float, str, tuple[float, ...]]:
         """Return the error, why the variant is wrong or "", and its times."""
-        out = guarded(self.device, self.problem.output, self._like.nbytes)
+        outs = [guarded(self.device, role, one.nbytes) for role, one in self._like.items()]
         spaces = [guarded(self.device, role, size) for role, size in plan.workspaces]
         if plan.counters:
             spaces += [guarded(self.device, COUNTERS, COUNTER_BYTES * plan.counters, content=0)]
-        written = {one.role: one.region for one in (out, *spaces)}
+        written = {one.role: one.region for one in (*outs, *spaces)}
         prepared = self.device.prepare(plan, {**self.buffers, **written})
         with self._leave():
             first = prepared.run()
-        error, reason = self._judge(out, spaces)
+        error, reason = self._judge(outs, spaces)
         if reason:
             return error, reason, ()
         on_cpu = self.device.limits.kind == "cpu"
@@ -116,25 +124,32 @@ class Bench:
                 return error, "", (first,)
             samples = time_samples(prepared, limit_ms, self._flush)
         # a race may show in a later launch only
-        error, reason = self._judge(out, spaces)
+        error, reason = self._judge(outs, spaces)
         if reason:
             return error, f"after {len(samples)} launches: {reason}", ()
         return error, "", undisturbed(samples) if on_cpu else samples
 
-    def _judge(self, out: Guarded, spaces: Sequence[Guarded]) -> tuple[float, str]:
-        """Return the error against the reference, and why the output is wrong or ""."""
-        damages = [damage for one in (out, *spaces) if (damage := one.damage())]
+    def _judge(self, outs: Sequence[Guarded], spaces: Sequence[Guarded]) -> tuple[float, str]:
+        """Return the largest error against the reference, and why an output is wrong or ""."""
+        damages = [damage for one in (*outs, *spaces) if (damage := one.damage())]
         if damages:
             return float("inf"), f"wrote out of bounds: {', '.join(damages)}"
         left = sum(one.changed() for one in spaces if one.role == COUNTERS)
         if left:
             return float("inf"), f"left {left} bytes of {COUNTERS} that are not zero"
-        got = decode(self.device.download(out.region, self._like), self.problem.dtype)
+        judged = [self._compared(out) for out in outs]
+        return max(error for error, _ in judged), next((why for _, why in judged if why), "")
+
+    def _compared(self, out: Guarded) -> tuple[float, str]:
+        """Return the error of one output, and why it is wrong or ""."""
+        role = out.role
+        stored = self.device.download(out.region, self._like[role])
+        got = decode(stored, stored_dtype(self.problem, role))
         unwritten = got.size - int(np.count_nonzero(np.isfinite(got)))
         if unwritten:
-            return float("inf"), f"{unwritten} of {got.size} elements are not finite"
-        part = self.excerpt.of(self.problem.output, got)
-        return compare(part, self.expected, TOLERANCE[self.problem.dtype])
+            return float("inf"), f"{unwritten} of {got.size} elements of {role} are not finite"
+        part = self.excerpt.of(role, got)
+        return compare(part, self._expected[role], TOLERANCE[self.problem.dtype])
 
     def _spoiled_inputs(self) -> str:
         """Say which inputs, or what lies beside them, a variant wrote to; "" if none.
@@ -171,15 +186,17 @@ class Flush:
 
 
 @lru_cache(maxsize=2)
-def _case(problem: Problem, seed: int) -> tuple[Mapping[str, NDArray[Any]], Excerpt, NDArray[Any]]:
-    """Return the inputs as the dtype stores them, the part to compare, and its reference."""
-    inputs = {
-        role: decode(encode(array, problem.dtype), problem.dtype)
-        for role, array in random_inputs(problem, seed).items()
-    }
+def _case(
+    problem: Problem, seed: int
+) -> tuple[Mapping[str, NDArray[Any]], Excerpt, Mapping[str, NDArray[Any]]]:
+    """Return the inputs as the dtype stores them, the part to compare, and its references."""
+    inputs = {}
+    for role, array in random_inputs(problem, seed).items():
+        dtype = stored_dtype(problem, role)
+        inputs[role] = decode(encode(array, dtype), dtype)
     part = excerpt(problem, seed)
     cut = {role: part.of(role, array) for role, array in inputs.items()}
-    return inputs, part, reference(part.problem, cut)
+    return inputs, part, references(part.problem, cut)
 
 
 def second_chance(prepared: PreparedPlan, first: float, bound: float, most: int) -> float:
@@ -267,7 +284,12 @@ def compare(got: NDArray[Any], want: NDArray[Any], tolerance: float) -> tuple[fl
 
 
 def encode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Return fp32 values as stored: float32, float16, or bf16 bits in uint16 (round to even)."""
+    """Return fp32 values as stored: float32, float16, or bf16 bits in uint16 (round to even).
+
+    What is "int64" is stored as it is.
+    """
+    if dtype == "int64":
+        return array
     if dtype == "bf16":
         bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32).astype(np.uint64)
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
@@ -278,6 +300,8 @@ def encode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
 
 def decode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
     """Return stored values as float32; the inverse of `encode`."""
+    if dtype == "int64":
+        return array
     if dtype == "bf16":
         return (array.astype(np.uint32) << 16).view(np.float32)
     return array.astype(np.float32, copy=False)

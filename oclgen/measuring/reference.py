@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oclgen.activations import ACTIVATIONS
-from oclgen.problem import ConvProblem, GemmProblem, Problem
+from oclgen.measuring.attention_reference import attention, attention_inputs
+from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, Problem
 
 Array = NDArray[Any]
 
@@ -26,17 +27,30 @@ IMAGES = ("x", "y", "residual")
 
 
 def random_inputs(problem: Problem, seed: int) -> dict[str, Array]:
-    """Return fresh standard-normal fp32 inputs by role; the output's role is left out."""
+    """Return fresh standard-normal fp32 inputs by role; the outputs' roles are left out.
+
+    Attention's sums of rows are such that its probabilities are some, and its seed is an integer.
+    """
     rng = np.random.default_rng(seed)
-    return {
+    drawn = {
         role: np.resize(rng.standard_normal(min(math.prod(shape), PERIOD), np.float32), shape)
         for role, shape in problem.buffers.items()
-        if role != problem.output
+        if role not in problem.outputs
     }
+    return attention_inputs(problem, drawn, seed) if problem.op == "attention" else drawn
+
+
+def references(problem: Problem, inputs: dict[str, Array]) -> dict[str, Array]:
+    """Return all of the problem's outputs in float64, by role, shaped like their buffers."""
+    if isinstance(problem, AttentionProblem):
+        return attention(problem, inputs)
+    return {problem.output: reference(problem, inputs)}
 
 
 def reference(problem: Problem, inputs: dict[str, Array]) -> Array:
-    """Return the problem's output in float64, shaped like its buffer."""
+    """Return the problem's output, its first if there are several, as `references` does."""
+    if isinstance(problem, AttentionProblem):
+        return attention(problem, inputs)[problem.output]
     wide = {role: value.astype(np.float64) for role, value in inputs.items()}
     if isinstance(problem, GemmProblem):
         return _gemm(problem, wide)

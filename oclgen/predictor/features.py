@@ -11,7 +11,7 @@ from math import ceil, log2, prod
 
 from oclgen.limits import Limits
 from oclgen.plan import WORK_ITEMS_PER_UNIT, Launch, Plan, ceil_div
-from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem
+from oclgen.problem import DTYPES, AttentionProblem, ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 
 Features = dict[str, float]
@@ -43,7 +43,11 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
 
 
 def of_problem(problem: Problem, limits: Limits) -> Features:
-    """Return what the problem alone tells, once for all of its variants."""
+    """Return what the problem alone tells, once for all of its variants.
+
+    Of attention nothing is predicted, so it has no features.
+    """
+    assert not isinstance(problem, AttentionProblem), problem.key()
     m, n, k, batch = product_of(problem)
     units = limits.compute_units
     shared = {
@@ -68,6 +72,7 @@ def product_of(problem: Problem) -> tuple[float, float, float, int]:
 
     k of a strided gradient of the data is the mean over its phases, no whole number.
     """
+    assert not isinstance(problem, AttentionProblem), problem.key()
     if isinstance(problem, GemmProblem):
         return problem.m, problem.n, problem.k, problem.batch
     taps = problem.kernel_h * problem.kernel_w

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from oclgen.limits import Limits
 from oclgen.predictor.features import Features, of_problem, of_variant
 from oclgen.predictor.forest import Forest
-from oclgen.problem import Problem
+from oclgen.problem import AttentionProblem, Problem
 from oclgen.variant import Variant
 
 VERSION = 1
@@ -92,16 +92,16 @@ def shipped(kind: str) -> Model | None:
         return Model.load(file)
 
 
-def has_model(limits: Limits) -> bool:
-    """Say whether there is a model for devices of this kind."""
-    return shipped(limits.kind) is not None
+def has_model(problem: Problem, limits: Limits) -> bool:
+    """Say whether there is a model for such problems on devices of this kind."""
+    return not isinstance(problem, AttentionProblem) and shipped(limits.kind) is not None
 
 
 def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> list[float] | None:
     """Return the predicted time of each variant in ms, infinite for those that cannot be planned.
 
     The ratios of variants are what is predicted well; all may be wrong by a common factor. None is
-    returned where there is no model for such devices.
+    returned where there is no model for such problems and devices.
 
     Args:
         problem: what is to be computed.
@@ -109,7 +109,7 @@ def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> li
         limits: of the device.
     """
     model = shipped(limits.kind)
-    if model is None:
+    if model is None or isinstance(problem, AttentionProblem):
         return None
     shared = of_problem(problem, limits)
     rows: list[list[float]] = []

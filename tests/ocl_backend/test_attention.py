@@ -14,9 +14,12 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ocl_backend.kernels import attention_kernels
-from ocl_backend.kernels.attention_kernels import CPU, CPU_FEW_ROWS, DEFAULT, GPU, Config, Problem
+from ocl_backend.dispatch.tuned import prepared_calls, reload_tuned
+from oclgen.families import FAMILIES
+from oclgen.families.attention import attention_register
+from oclgen.families.attention.attention_register import CPU, CPU_FEW_ROWS, DEFAULT, GPU, Config
 from oclgen.limits import KIB, Limits
+from oclgen.problem import AttentionProblem
 from tests.ocl_backend.cpu_twin import check, place, relative
 
 attention: Any = functional.scaled_dot_product_attention
@@ -28,11 +31,15 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A function that makes one config serve everything."""
 
     def choose(config: Config) -> None:
-        attention_kernels.prepared.cache_clear()
-        monkeypatch.setattr(attention_kernels, "choose", lambda *_: config)
+        for family in FAMILIES.values():
+            if family.NAME.startswith("attention"):
+                others = () if family is not attention_register else (config,)
+                monkeypatch.setattr(family, "guesses", lambda *_, found=others: found)
+        reload_tuned()
 
     yield choose
-    attention_kernels.prepared.cache_clear()
+    monkeypatch.undo()
+    reload_tuned()
 
 
 def inputs(queries: int, keys: int, dim: int, dim_v: int, heads: int = 2, shared: int = 2) -> Any:
@@ -127,16 +134,18 @@ def test_the_choice_of_the_user_is_respected(device: Any) -> None:
     if device.index:
         pytest.skip("the choice is the same for every device")
     tensors = [x.to(place(device)) for x in inputs(8, 8, 8, 8)]
-    attention_kernels.prepared.cache_clear()
+    reload_tuned()
     with sdpa_kernel(SDPBackend.MATH):
         attention(*tensors)
-    assert attention_kernels.prepared.cache_info().misses == 0
+    assert all(call.problem.op == "gemm" for call in prepared_calls())
 
 
-@pytest.mark.parametrize("direction", ["forward", "grad_query", "grad_key"])
+@pytest.mark.parametrize("direction", ["fwd", "bwd_q", "bwd_kv"])
 @pytest.mark.parametrize("dim", [16, 64, 128, 256])
 def test_the_smallest_device_has_room(direction: Any, dim: int) -> None:
-    problem = Problem(direction, torch.float32, dim, dim, True, True, True)
+    problem = AttentionProblem(
+        1, 2, 2, 512, 512, dim, dim, direction=direction, causal=True, mask=True, dropout=True
+    )
     assert DEFAULT.why_not(problem, Limits()) is None
-    nvidia = Limits("gpu", local_bytes=47 * KIB, max_work_group=1024)
-    assert attention_kernels.choose(problem, 512, nvidia) in GPU
+    nvidia = Limits("gpu", 47 * KIB, 1024, (1024, 1024, 64))
+    assert any(config.why_not(problem, nvidia) is None for config in GPU)

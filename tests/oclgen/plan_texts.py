@@ -23,10 +23,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, families_for
 from oclgen.keys import parse_key
 from oclgen.limits import KIB, Limits
-from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, GemmProblem, Problem
+from oclgen.problem import (
+    DIRECTIONS,
+    LAYOUTS,
+    AttentionProblem,
+    ConvProblem,
+    GemmProblem,
+    Problem,
+)
 from oclgen.variant import Variant
 from search_spaces.space import SPACES
 from tuned_db.digests import CHANGED
@@ -95,7 +103,17 @@ def _convs() -> Iterator[ConvProblem]:
     yield from (replace(_SHAPES[2], dtype="bf16", layout=layout) for layout in LAYOUTS)
 
 
-PROBLEMS: tuple[Problem, ...] = (*GEMMS, *_convs())
+ATTENTIONS = tuple(
+    replace(problem, direction=direction)
+    for problem in (
+        AttentionProblem(2, 4, 2, 70, 90, 64, 48, causal=True),
+        AttentionProblem(2, 4, 4, 70, 70, 128, 128, "bf16", window=16, mask=True),
+        AttentionProblem(1, 8, 2, 2, 300, 64, 64, "fp16"),
+        AttentionProblem(1, 2, 2, 30, 30, 36, 20, dropout=True),
+    )
+    for direction in ATTENTION_DIRECTIONS
+)
+PROBLEMS: tuple[Problem, ...] = (*GEMMS, *_convs(), *ATTENTIONS)
 SAMPLES, DRAWS = 2, 80
 """Configs of a space that are taken for each problem and device, and how many are looked at."""
 

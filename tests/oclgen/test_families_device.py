@@ -9,10 +9,12 @@ import pytest
 from oclgen.families import FAMILIES
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
-from oclgen.problem import DIRECTIONS, ConvProblem, GemmProblem, Problem
+from oclgen.problem import DIRECTIONS, AttentionProblem, ConvProblem, GemmProblem, Problem
 
 PROBLEMS: list[Problem] = [
     GemmProblem(17, 24, 19),
+    AttentionProblem(1, 2, 1, 5, 9, 8, 16, causal=True),
+    AttentionProblem(1, 2, 1, 5, 9, 8, 16, "bf16"),
     GemmProblem(17, 24, 24, trans_b=True),
     GemmProblem(1, 24, 40),
     GemmProblem(16, 24, 32, dtype="bf16"),

@@ -9,13 +9,14 @@ from random import Random
 
 import pytest
 
+from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, preferred, valid_configs, valid_guesses
 from oclgen.families.conv.conv_register import Piece, _runs, pieces
 from oclgen.families.conv.correlation import Axis, Run
 from oclgen.families.parts.blocking import fill, none_empty
 from oclgen.limits import KIB, Limits
 from oclgen.plan import ceil_div
-from oclgen.problem import DIRECTIONS, ConvProblem, GemmProblem, Problem
+from oclgen.problem import DIRECTIONS, AttentionProblem, ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 from search_spaces.space import MOST_SEEDS, seeds_of
 from tests.oclgen.conv_cases import EVERY_WAY, PIXELS
@@ -32,7 +33,7 @@ DEVICES = {"cpu": CPU, "gpu": GPU, "plain gpu": PLAIN_GPU, "smallest": Limits()}
 FOR_CPUS = {
     "gemm_register", "gemm_pairs", "gemm_dot", "conv_register", "conv_register_weights",
     "depthwise", "depthwise_weights", "winograd_blocked", "winograd_staged",
-    "conv_as_gemm_register", "conv_as_gemm_pairs",
+    "conv_as_gemm_register", "conv_as_gemm_pairs", "attention_register",
 }  # fmt: skip
 """Families that guess for CPUs."""
 CPUS_ALONE = {
@@ -59,6 +60,13 @@ TYPICAL: tuple[Problem, ...] = (
         for layout in ("nchw", "nhwc")
         for dtype in ("fp32", "bf16")
     ),
+    *(
+        AttentionProblem(8, 16, 16, 2048, 2048, dim, dim, dtype, direction, causal=True)
+        for dim in (64, 128)
+        for dtype in ("fp32", "bf16")
+        for direction in ATTENTION_DIRECTIONS
+    ),
+    *(AttentionProblem(1, 32, 8, 1, 2048, 128, 128, dtype) for dtype in ("fp32", "bf16")),
     *(
         GemmProblem(*size, dtype, trans_a, trans_b)
         for size in ((1024, 1024, 1024), (8, 4096, 4096), (64, 1000, 2048))

@@ -168,7 +168,9 @@ def test_every_family_of_convolutions_is_among_the_cases() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("problem", [*PRODUCTS, *CONVS], ids=lambda p: p.key())
-def test_one_launch_of_every_family_reads_it(problem: Problem, dtype: str) -> None:
+def test_one_launch_of_every_family_reads_it(
+    problem: GemmProblem | ConvProblem, dtype: str
+) -> None:
     problem = replace(problem, dtype=dtype)
     for family in families_for(problem):
         launches = family.plan(problem, family.DEFAULT).launches
@@ -176,7 +178,7 @@ def test_one_launch_of_every_family_reads_it(problem: Problem, dtype: str) -> No
 
 
 @pytest.mark.parametrize("problem", [*PRODUCTS, *CONVS], ids=lambda p: p.key())
-def test_keys_and_neighbours(problem: Problem) -> None:
+def test_keys_and_neighbours(problem: GemmProblem | ConvProblem) -> None:
     without = replace(problem, residual=False)
     assert problem.key() == f"{without.key()}:residual"
     assert parse_key(problem.key()) == problem

@@ -1,20 +1,28 @@
 """Attention whose memory grows linearly in the sequence, forward and backward.
 
 The operators behind `scaled_dot_product_attention`; the shim decides which calls come here, the
-rest is torch's composition of products and a softmax. The kernels are in `attention_kernels`.
+rest is torch's composition of products and a softmax. The kernels are those of the families of
+`AttentionProblem`, the best known for each call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ocl_backend.kernels.attention_kernels import Direction, Problem, Sizes, prepared
+from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
+from ocl_backend.dtypes import STORAGE
 from ocl_backend.ops.tensor.random import reserve
+from oclgen.attention_problem import Direction
+from oclgen.families.attention.attention_parts import AXES
+from oclgen.problem import AttentionProblem
+
+OPERATOR = "scaled_dot_product_attention"
+"""The operator's name in warnings and profiles."""
 
 NOTHING = torch.empty(0, dtype=torch.int64)
 """What takes the places of results that only other devices have."""
@@ -36,20 +44,19 @@ def attention(
     query [batch, heads, queries, dim], key [batch, shared, keys, dim] and value [batch, shared,
     keys, dim_v] share a dtype of fp32, fp16 or bf16; heads is a multiple of shared; attn_bias
     broadcasts to [batch, heads, queries, keys]. The result has the strides of query, the logsumexp
-    is fp32 [batch, heads, queries]. Of the others, only the seed and the offset of dropout's random
-    numbers mean something here.
+    is fp32 [batch, heads, queries]. Of the others, only the seed means something here: an int64
+    tensor of seed and counter of dropout's random numbers.
     """
     q, k, v = map(_dense_rows, (query, key, value))
     out = _empty_like(query, value.shape[-1])
     lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
-    seed, offset = NOTHING, NOTHING
-    random: tuple[int, int] | None = None
+    random: Tensor | None = None
     if dropout_p > 0:
-        random = reserve(q, None, lse.numel() * k.shape[2])
-        seed, offset = map(torch.tensor, random)
+        random = torch.tensor(reserve(q, None, lse.numel() * k.shape[2]), device=q.device)
     run = _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, random)
-    run("forward", (q, k, v, out), (lse,))
-    return out, lse, NOTHING, NOTHING, q.shape[2], k.shape[2], seed, offset, NOTHING
+    run("fwd", (q, k, v), (out, lse))
+    seed = NOTHING if random is None else random
+    return out, lse, NOTHING, NOTHING, q.shape[2], k.shape[2], seed, NOTHING, NOTHING
 
 
 def attention_backward(
@@ -74,17 +81,17 @@ def attention_backward(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """Return the gradients of query, key and value that `grad_input_mask` asks for."""
     q, k, v, grad = map(_dense_rows, (query, key, value, grad_out))
-    random = (int(philox_seed), int(philox_offset)) if dropout_p > 0 else None
+    random = philox_seed if dropout_p > 0 else None
     run = _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, random)
     delta = torch.mul(grad, out).sum(-1, dtype=torch.float32)
-    rows = (logsumexp, delta)
+    given = (q, k, v, grad, logsumexp, delta)
     grad_q = grad_k = grad_v = None
     if grad_input_mask[0]:
         grad_q = torch.empty_like(q)
-        run("grad_query", (q, k, v, grad, grad_q), rows)
+        run("bwd_q", given, (grad_q,))
     if grad_input_mask[1] or grad_input_mask[2]:
         grad_k, grad_v = torch.empty_like(k), torch.empty_like(v)
-        run("grad_key", (q, k, v, grad, grad_k, grad_v), rows)
+        run("bwd_kv", given, (grad_k, grad_v))
     return grad_q, grad_k, grad_v, None
 
 
@@ -93,23 +100,54 @@ class _Call:
 
     def __init__(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float,
-        causal: bool, scale: float | None, random: tuple[int, int] | None,
+        causal: bool, scale: float | None, random: Tensor | None,
     ) -> None:  # fmt: skip
         batch, heads, queries, dim = q.shape
-        self.common = (q.dtype, dim, v.shape[-1], causal, mask is not None, random is not None)
-        self.sizes = (q.get_device(), batch, heads, k.shape[1], queries, k.shape[2])
-        self.mask = None if mask is None else mask.expand(batch, heads, queries, k.shape[2])
-        scale = 1 / sqrt(dim) if scale is None else scale
-        self.numbers = (scale,) if random is None else (1 - dropout_p, *random, scale)
+        keys = k.shape[2]
+        self.sizes = (batch, heads, k.shape[1], queries, keys, dim, v.shape[-1])
+        self.how = (STORAGE[q.dtype], causal, mask is not None, random is not None)
+        self.device = q.get_device()
+        self.last: list[Tensor] = []
+        if mask is not None:
+            self.last.append(mask.expand(batch, heads, queries, keys))
+        if random is not None:
+            self.last.append(random)
+        self.numbers = (1 - dropout_p, 1 / sqrt(dim) if scale is None else scale)
 
     def __call__(
-        self, direction: Direction, strided: Sequence[Tensor], rows: Sequence[Tensor]
+        self, direction: Direction, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> None:
-        given = [*strided, *rows] if self.mask is None else [*strided, *rows, self.mask]
-        masks = [] if self.mask is None else [self.mask]
-        strides = tuple(tensor.stride() for tensor in (*strided, *masks))
-        launch = prepared(Problem(direction, *self.common), Sizes(*self.sizes, strides))
-        launch(*(tensor.data_ptr() for tensor in given), *self.numbers)
+        given = [*inputs, *outputs, *self.last]
+        strides = tuple(tensor.stride() for tensor in given)
+        key = _Key(self.device, direction, self.sizes, self.how, strides, self.numbers)
+        _prepared(key)(*(tensor.data_ptr() for tensor in given))
+
+
+class _Key(NamedTuple):
+    """What a call is prepared for; strides are those of the problem's buffers, in their order."""
+
+    device: int
+    direction: Direction
+    sizes: tuple[int, ...]
+    how: tuple[str, bool, bool, bool]
+    strides: tuple[tuple[int, ...], ...]
+    numbers: tuple[float, float]
+
+
+@remember()
+def _prepared(key: _Key) -> TunedCall:
+    """Return the tuned call of a direction; strides, scale and chance are arguments of it."""
+    dtype, causal, masked, dropout = key.how
+    batch, heads, kv_heads, queries, keys, head_dim, value_dim = key.sizes
+    problem = AttentionProblem(
+        batch, heads, kv_heads, queries, keys, head_dim, value_dim, dtype, key.direction, causal,
+        mask=masked, dropout=dropout,
+    )  # fmt: skip
+    chance, scale = key.numbers
+    scalars: dict[str, float] = {"scale": scale, "chance": chance}
+    for role, strides in zip(problem.buffers, key.strides, strict=True):
+        scalars |= {f"{role}_{axis}": step for axis, step in zip(AXES, strides, strict=False)}
+    return tuned_call(OPERATOR, key.device, problem, tuple(scalars.items()))
 
 
 def _dense_rows(x: Tensor) -> Tensor:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from oclgen.plan import Arg, buffer
-from oclgen.problem import GemmProblem, Problem
+from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.render import activation_preamble
 
 
-def epilogue(problem: Problem, results: str = "", split: bool = False) -> dict[str, Any]:
+def epilogue(
+    problem: GemmProblem | ConvProblem, results: str = "", split: bool = False
+) -> dict[str, Any]:
     """Return a template's `bias`, `residual`, `term_parameters` and `activation`, the text of ACT.
 
     `term_parameters` is the text of the kernel's parameters of both, whose arguments are `terms`.

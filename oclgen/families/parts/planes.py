@@ -12,7 +12,7 @@ from typing import NamedTuple
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.strided_weights import strided_weights
 from oclgen.plan import Arg, Buffer, Launch, LazyText, Plan, Scalar, buffer, ceil_div
-from oclgen.problem import ConvProblem, Problem
+from oclgen.problem import ConvProblem, GemmProblem
 from oclgen.render import dtype_preamble, render
 
 PLANES = "planes"
@@ -73,7 +73,7 @@ class Sum:
         role: of the workspace; the result may lie in its first plane.
     """
 
-    problem: Problem
+    problem: GemmProblem | ConvProblem
     planes: int
     shape: tuple[int, ...]
     result: tuple[Arg, ...]
@@ -141,12 +141,12 @@ class Sum:
         )
 
 
-def planes_bytes(problem: Problem, planes: int) -> int:
+def planes_bytes(problem: GemmProblem | ConvProblem, planes: int) -> int:
     """Return the size of the workspace: one fp32 copy of the output per plane."""
     return FLOAT_BYTES * planes * prod(problem.buffers[problem.output])
 
 
-def planes_space(problem: Problem, planes: int) -> tuple[tuple[str, int], ...]:
+def planes_space(problem: GemmProblem | ConvProblem, planes: int) -> tuple[tuple[str, int], ...]:
     """Return role and bytes of the workspace of several planes; none of one."""
     return ((PLANES, planes_bytes(problem, planes)),) if planes > 1 else ()
 

@@ -5,11 +5,11 @@ The probabilities P are computed anew from the rows' logsumexp (Dao et al. 2022,
 is the sum of grad * out over a row.
 
 tiles       text of attention_tiles.cl.mako
-local_m, local_n, item_m, item_v, vec, loop_m, tile_m, tile_n, pad      as in attention_forward
+local_m, local_n, item_m, item_v, vec, loop_m, tile_m, tile_n, pad      as in attention_register
 depth       items of a row of q and k, rounded up to vec; depth_v those of v and grad
 width       items of a row of q, rounded up to whole register tiles
 dim, dim_v  the same, not rounded
-causal, masked, dropout     as in attention_forward
+seen, masked, dropout       as in attention_register
 </%doc>
 <%
     vf = f"float{vec}"
@@ -24,27 +24,30 @@ causal, masked, dropout     as in attention_forward
 ${tiles}
 
 __kernel __attribute__((reqd_work_group_size(${local_n}, ${local_m}, 1)))
-void attention_grad_query(
+void attention_register_grad_q(
     ${tensor("q")}
     ${tensor("k")}
     ${tensor("v")}
     ${tensor("grad")}
     ${tensor("grad_q", "")}
-    __global const float *restrict logsumexp, const long logsumexp_start,
+    __global const float *restrict lse, const long lse_start,
     __global const float *restrict delta, const long delta_start,
 % if masked:
     ${tensor("mask")} const long mask_column,
 % endif
     const int heads, const int shared_by, const int queries, const int keys,
 % if dropout:
-    const float chance, const long seed, const long offset,
+    const float chance, __global const long *restrict random, const long random_start,
 % endif
     const float scale)
 {
-    __local float q_tile[${tile_m * pitch_q}];
-    __local float grad_tile[${tile_m * pitch_g}];
-    __local float kv_tile[${max(depth * tile_n, depth_v * tile_n, tile_n * width)}];
-    __local float p_tile[${tile_m * pitch_p}];
+    TILE(q_tile, ${tile_m * pitch_q});
+    TILE(grad_tile, ${tile_m * pitch_g});
+    TILE(kv_tile, ${max(depth * tile_n, depth_v * tile_n, tile_n * width)});
+    TILE(p_tile, ${tile_m * pitch_p});
+% if dropout:
+    const long seed = random[random_start], offset = random[random_start + 1];
+% endif
     const int lane = get_local_id(0), block = get_local_id(1) * ${item_m};
     const int row0 = get_group_id(1) * ${tile_m};
     const int batch = get_group_id(2) / heads, head = get_group_id(2) % heads;
@@ -53,7 +56,7 @@ void attention_grad_query(
     v += v_start + batch * v_batch + head / shared_by * v_head;
     grad += grad_start + batch * grad_batch + head * grad_head;
     grad_q += grad_q_start + batch * grad_q_batch + head * grad_q_head;
-    logsumexp += logsumexp_start + get_group_id(2) * (long)queries;
+    lse += lse_start + get_group_id(2) * (long)queries;
     delta += delta_start + get_group_id(2) * (long)queries;
 % if masked:
     mask += mask_start + batch * mask_batch + head * mask_head;
@@ -66,8 +69,8 @@ void attention_grad_query(
     for (int i = 0; i < ${loop_m * item_m * outs}; ++i) {
         outs[i] = 0.0f;
     }
-    const int last = ${f"min(keys, row0 + {tile_m})" if causal else "keys"};
-    for (int key0 = 0; key0 < last; key0 += ${tile_n}) {
+    const int last = ${seen.last_key(f"(row0 + {tile_m - 1})")};
+    for (int key0 = ${seen.first_key("row0", tile_n)}; key0 < last; key0 += ${tile_n}) {
         barrier(CLK_LOCAL_MEM_FENCE);
         load_columns(kv_tile, ${tile_n}, ${depth}, k + key0 * k_row, k_row, keys - key0, ${dim});
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -90,8 +93,8 @@ void attention_grad_query(
                     value += mask_of(mask + row * mask_row + (key0 + column) * mask_column,
                                      mask_column, keys - key0 - column);
 % endif
-                    value = within(value, key0 + column, 0, ${"min(keys, row + 1)" if causal else "keys"});
-                    vstore${vec}(exp(value - logsumexp[row]), 0, p_tile + (first + r) * ${pitch_p} + column);
+                    value = within(value, key0 + column, ${seen.first_key("row")}, ${seen.last_key("row")});
+                    *(__local ${vf} *)(p_tile + (first + r) * ${pitch_p} + column) = exp(value - lse[row]);
                 }
             }
         }
@@ -118,7 +121,7 @@ void attention_grad_query(
                     const ulong line = get_group_id(2) * (ulong)queries + row;
                     value *= kept(seed, offset + line * keys + key0 + column, 1, chance);
 % endif
-                    vstore${vec}(vload${vec}(0, p) * (value - delta[row]) * scale, 0, p);
+                    *(__local ${vf} *)(p) = *(__local const ${vf} *)(p) * (value - delta[row]) * scale;
                 }
             }
         }

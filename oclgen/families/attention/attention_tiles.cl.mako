@@ -23,6 +23,8 @@ dropout     probabilities are dropped by Philox4x32-10 (Salmon et al. 2011), one
         return text[0]
 %>\
 ${preamble}
+// tiles begin where vectors may: their loads from local memory are one instruction each
+#define TILE(name, size) __local float name[size] __attribute__((aligned(${4 * vec})))
 
 float largest(const ${vf} v)
 {
@@ -70,7 +72,7 @@ void load_rows(
         if (row < count && column < dim) {
             value = load_part(source + row * ld + column, dim - column);
         }
-        vstore${vec}(value, 0, tile + row * pitch + column);
+        *(__local ${vf} *)(tile + row * pitch + column) = value;
     }
 }
 
@@ -104,11 +106,11 @@ void product(
 % endfor
     for (int k = 0; k < depth; k += ${unroll_k}) {
 % for r in range(item_m):
-        const float${"" if unroll_k == 1 else unroll_k} a${r} = ${f"a[{r} * pitch_a + k]" if unroll_k == 1 else f"vload{unroll_k}(0, a + {r} * pitch_a + k)"};
+        const float${"" if unroll_k == 1 else unroll_k} a${r} = ${f"a[{r} * pitch_a + k]" if unroll_k == 1 else f"*(__local const float{unroll_k} *)(a + {r} * pitch_a + k)"};
 % endfor
 % for u in range(unroll_k):
 % for v in range(item_v):
-        const ${vf} b${u}_${v} = vload${vec}(0, b + (k + ${u}) * pitch_b + ${v * local_n * vec});
+        const ${vf} b${u}_${v} = *(__local const ${vf} *)(b + (k + ${u}) * pitch_b + ${v * local_n * vec});
 % endfor
 % for r in range(item_m):
 % for v in range(item_v):

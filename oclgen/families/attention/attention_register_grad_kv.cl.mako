@@ -1,15 +1,15 @@
 <%doc>
 The gradients of attention's k and v, by rows of k: grad_v = P^T grad and grad_k = dS^T q.
 
-As attention_grad_query, with keys as rows and queries as columns; the query heads that share a head
+As attention_register_grad_q, with keys as rows and queries as columns; the query heads that share a head
 of k and v follow each other, so nothing is added up from outside.
 
 tiles       text of attention_tiles.cl.mako
-local_m, local_n, item_m, item_v, vec, loop_m, tile_m, tile_n, pad      as in attention_forward
+local_m, local_n, item_m, item_v, vec, loop_m, tile_m, tile_n, pad      as in attention_register
 depth       items of a row of q and k, rounded up to vec; depth_v those of v and grad
 width       items of a row of k, rounded up to whole register tiles; width_v those of v
 dim, dim_v  the same, not rounded
-causal, masked, dropout     as in attention_forward
+seen, masked, dropout       as in attention_register
 </%doc>
 <%
     vf, vi = f"float{vec}", f"int{vec}"
@@ -37,29 +37,32 @@ ${vf} of_queries(__global const float *p, const int count, const float other)
 }
 
 __kernel __attribute__((reqd_work_group_size(${local_n}, ${local_m}, 1)))
-void attention_grad_key(
+void attention_register_grad_kv(
     ${tensor("q")}
     ${tensor("k")}
     ${tensor("v")}
     ${tensor("grad")}
     ${tensor("grad_k", "")}
     ${tensor("grad_v", "")}
-    __global const float *restrict logsumexp, const long logsumexp_start,
+    __global const float *restrict lse, const long lse_start,
     __global const float *restrict delta, const long delta_start,
 % if masked:
     ${tensor("mask")} const long mask_column,
 % endif
     const int heads, const int shared_by, const int queries, const int keys,
 % if dropout:
-    const float chance, const long seed, const long offset,
+    const float chance, __global const long *restrict random, const long random_start,
 % endif
     const float scale)
 {
-    __local float k_tile[${tile_m * pitch_k}];
-    __local float v_tile[${tile_m * pitch_v}];
-    __local float other[${tile_n * max(depth, depth_v, width, width_v)}];
-    __local float p_tile[${tile_m * pitch_p}];
-    __local float ds_tile[${tile_m * pitch_p}];
+    TILE(k_tile, ${tile_m * pitch_k});
+    TILE(v_tile, ${tile_m * pitch_v});
+    TILE(other, ${tile_n * max(depth, depth_v, width, width_v)});
+    TILE(p_tile, ${tile_m * pitch_p});
+    TILE(ds_tile, ${tile_m * pitch_p});
+% if dropout:
+    const long seed = random[random_start], offset = random[random_start + 1];
+% endif
     const int lane = get_local_id(0), block = get_local_id(1) * ${item_m};
     const int row0 = get_group_id(1) * ${tile_m};
     const int shared = heads / shared_by;
@@ -82,9 +85,10 @@ void attention_grad_key(
         const long line = batch * heads + head;
         __global const elem_t *q_rows = q + q_start + batch * q_batch + head * q_head;
         __global const elem_t *grad_rows = grad + grad_start + batch * grad_batch + head * grad_head;
-        __global const float *lse = logsumexp + logsumexp_start + line * queries;
+        __global const float *ends_of = lse + lse_start + line * queries;
         __global const float *deltas = delta + delta_start + line * queries;
-        for (int query0 = ${f"row0 / {tile_n} * {tile_n}" if causal else 0}; query0 < queries; query0 += ${tile_n}) {
+        const int last = ${seen.last_query(f"(row0 + {tile_m - 1})")};
+        for (int query0 = ${seen.first_query("row0", tile_n)}; query0 < last; query0 += ${tile_n}) {
             const int left = queries - query0;
             barrier(CLK_LOCAL_MEM_FENCE);
             load_columns(other, ${tile_n}, ${depth}, q_rows + query0 * q_row, q_row, left, ${dim});
@@ -101,7 +105,7 @@ void attention_grad_key(
 % endfor
                 for (int s = 0; s < ${scores}; ++s) {
                     const int column = (s * ${local_n} + lane) * ${vec};
-                    const ${vf} ends = of_queries(lse + query0 + column, left - column, INFINITY);
+                    const ${vf} ends = of_queries(ends_of + query0 + column, left - column, INFINITY);
                     for (int r = 0; r < ${item_m}; ++r) {
                         ${vf} value = score[r * ${scores} + s] * scale;
 % if masked:
@@ -111,10 +115,11 @@ void attention_grad_key(
                                 + min(row0 + first + r, keys - 1) * mask_column,
                             mask_row, left - column);
 % endif
-% if causal:
-                        value = within(value, query0 + column, row0 + first + r, queries);
+% if seen.is_limited:
+                        value = within(value, query0 + column, ${seen.first_query("(row0 + first + r)")},
+                                       ${seen.last_query("(row0 + first + r)")});
 % endif
-                        vstore${vec}(exp(value - ends), 0, p_tile + (first + r) * ${pitch_p} + column);
+                        *(__local ${vf} *)(p_tile + (first + r) * ${pitch_p} + column) = exp(value - ends);
                     }
                 }
             }
@@ -136,15 +141,15 @@ void attention_grad_key(
                     const ${vf} mean = of_queries(deltas + query0 + column, left - column, 0.0f);
                     for (int r = 0; r < ${item_m}; ++r) {
                         const int at = (first + r) * ${pitch_p} + column;
-                        const ${vf} p = vload${vec}(0, p_tile + at);
+                        const ${vf} p = *(__local const ${vf} *)(p_tile + at);
                         ${vf} value = score[r * ${scores} + s];
 % if dropout:
                         const ulong counter = (line * queries + query0 + column) * keys + row0 + first + r;
                         const ${vf} factor = kept(seed, offset + counter, keys, chance);
                         value *= factor;
-                        vstore${vec}(p * factor, 0, p_tile + at);
+                        *(__local ${vf} *)(p_tile + at) = p * factor;
 % endif
-                        vstore${vec}(p * (value - mean) * scale, 0, ds_tile + at);
+                        *(__local ${vf} *)(ds_tile + at) = p * (value - mean) * scale;
                     }
                 }
             }

@@ -12,7 +12,7 @@ depth       items of a row of q and k, rounded up to vec
 width       items of a row of v, rounded up to whole register tiles
 dim, dim_v  the same, not rounded
 pad         floats between rows of local memory, against bank conflicts
-causal      row i of q sees rows 0 to i of k
+seen        which keys a query sees: see `Seen`
 masked, dropout     as in attention_tiles
 </%doc>
 <%
@@ -29,26 +29,29 @@ masked, dropout     as in attention_tiles
 ${tiles}
 
 __kernel __attribute__((reqd_work_group_size(${local_n}, ${local_m}, 1)))
-void attention_forward(
+void attention_register(
     ${tensor("q")}
     ${tensor("k")}
     ${tensor("v")}
     ${tensor("out", "")}
-    __global float *restrict logsumexp, const long logsumexp_start,
+    __global float *restrict lse, const long lse_start,
 % if masked:
     ${tensor("mask")} const long mask_column,
 % endif
     const int heads, const int shared_by, const int queries, const int keys,
 % if dropout:
-    const float chance, const long seed, const long offset,
+    const float chance, __global const long *restrict random, const long random_start,
 % endif
     const float scale)
 {
-    __local float q_tile[${tile_m * pitch_q}];
-    __local float kv_tile[${max(depth * tile_n, tile_n * width)}];
-    __local float p_tile[${tile_m * pitch_p}];
+    TILE(q_tile, ${tile_m * pitch_q});
+    TILE(kv_tile, ${max(depth * tile_n, tile_n * width)});
+    TILE(p_tile, ${tile_m * pitch_p});
 % if local_n > 1:
     __local float parts[${tile_m * local_n}];
+% endif
+% if dropout:
+    const long seed = random[random_start], offset = random[random_start + 1];
 % endif
     const int lane = get_local_id(0), block = get_local_id(1) * ${item_m};
     const int row0 = get_group_id(1) * ${tile_m};
@@ -57,7 +60,7 @@ void attention_forward(
     k += k_start + batch * k_batch + head / shared_by * k_head;
     v += v_start + batch * v_batch + head / shared_by * v_head;
     out += out_start + batch * out_batch + head * out_head;
-    logsumexp += logsumexp_start + get_group_id(2) * (long)queries;
+    lse += lse_start + get_group_id(2) * (long)queries;
 % if masked:
     mask += mask_start + batch * mask_batch + head * mask_head;
 % endif
@@ -72,8 +75,8 @@ void attention_forward(
     for (int i = 0; i < ${loop_m * item_m * outs}; ++i) {
         outs[i] = 0.0f;
     }
-    const int last = ${f"min(keys, row0 + {tile_m})" if causal else "keys"};
-    for (int key0 = 0; key0 < last; key0 += ${tile_n}) {
+    const int last = ${seen.last_key(f"(row0 + {tile_m - 1})")};
+    for (int key0 = ${seen.first_key("row0", tile_n)}; key0 < last; key0 += ${tile_n}) {
         barrier(CLK_LOCAL_MEM_FENCE);
         load_columns(kv_tile, ${tile_n}, ${depth}, k + key0 * k_row, k_row, keys - key0, ${dim});
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -102,7 +105,7 @@ void attention_forward(
                     value += mask_of(mask + min(row, queries - 1) * mask_row + column * mask_column,
                                      mask_column, keys - column);
 % endif
-                    value = within(value, column, 0, ${"min(keys, row + 1)" if causal else "keys"});
+                    value = within(value, column, ${seen.first_key("row")}, ${seen.last_key("row")});
                     score[${r * scores + s}] = value;
                     most = fmax(most, value);
                 }
@@ -142,7 +145,7 @@ void attention_forward(
                     const ulong row = get_group_id(2) * (ulong)queries + row0 + first + ${r};
                     p *= kept(seed, offset + row * keys + key0 + column, 1, chance);
 % endif
-                    vstore${vec}(p, 0, p_tile + (first + ${r}) * ${pitch_p} + column);
+                    *(__local ${vf} *)(p_tile + (first + ${r}) * ${pitch_p} + column) = p;
                 }
 % endfor
                 sum[r] = sum[r] * shrink + total(added);
@@ -186,7 +189,7 @@ void attention_forward(
                 }
                 if (lane == 0) {
                     // +inf where all is masked: the backward pass then finds probabilities of 0
-                    logsumexp[row] = all == 0.0f ? INFINITY : top[r] + log(all);
+                    lse[row] = all == 0.0f ? INFINITY : top[r] + log(all);
                 }
             }
         }

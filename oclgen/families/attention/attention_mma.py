@@ -1,0 +1,168 @@
+"""Attention on a GPU's matrix units by `mma.sync` in inline PTX, for fp16 and bf16, both ways.
+
+It is not for rows that are no whole chunks of 16 bytes, nor for dropout, which
+`attention_register` serves, nor for few queries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, TypeGuard
+
+from oclgen.families.attention import attention_parts as parts
+from oclgen.family import BaseConfig, Traits
+from oclgen.limits import Limits
+from oclgen.parameters import Range, Warps
+from oclgen.plan import WARP, Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
+from oclgen.problem import AttentionProblem, Problem
+from oclgen.render import dtype_preamble, render
+
+NAME = "attention_mma"
+KERNELS = {"fwd": NAME, "bwd_q": "attention_mma_grad_q", "bwd_kv": "attention_mma_grad_kv"}
+CHUNK = 8
+"""Elements of 16 bits that are copied at once; rows are whole chunks, and aligned to them."""
+BLOCK = 16
+"""Rows, columns and steps of what the units multiply at once."""
+MAX_REGISTERS = 232
+"""Private numbers of a work-item beside which addresses still fit in 255 registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config(BaseConfig):
+    """Parameters of the three kernels; the legends stand at the heads of their templates."""
+
+    FREE = frozenset({"batch", "queries", "keys"})
+
+    warps: Warps
+    blocks_m: Annotated[int, Range(1, 4)]
+    tile_n: Annotated[int, Range(16, 256)]
+    stages: Annotated[int, Range(1, 2)]
+    keep: bool
+
+    @property
+    def work_items(self) -> int:
+        """Work-items per group."""
+        return WARP * self.warps
+
+    @property
+    def tile_m(self) -> int:
+        """Rows of a work-group."""
+        return BLOCK * self.blocks_m * self.warps
+
+    def local_bytes(self, problem: AttentionProblem) -> int:
+        """Return the bytes of local memory: rows of both sides, each with a chunk behind it."""
+        row, row_v = (2 * size + 2 * CHUNK for size in depths(problem))
+        stages = self.stages * self.tile_n * (row + row_v)
+        if problem.is_gradient:
+            own = self.tile_m * max(row, row_v) if self.keep else self.tile_m * (row + row_v)
+        else:
+            own = self.tile_m * row
+        return max(own, stages) if self.keep else own + stages
+
+    def registers(self, problem: AttentionProblem) -> int:
+        """Return the numbers that a work-item keeps: sums, a tile's scores, its own fragments."""
+        depth, depth_v = depths(problem)
+        sums, scores, own = {
+            "fwd": (depth_v, 1, depth),
+            "bwd_q": (depth, 2, depth + depth_v),
+            "bwd_kv": (depth + depth_v, 2, depth + depth_v),
+        }[problem.direction]
+        return self.blocks_m * (sums + scores * self.tile_n + self.keep * own // 2) // 2
+
+    def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
+        if reason := limits.why_no("mma"):
+            return reason
+        if problem.dropout:
+            return "it drops no probabilities; attention_register does"
+        if problem.head_dim % CHUNK or problem.value_dim % CHUNK:
+            return (
+                f"rows of {problem.head_dim} and {problem.value_dim} elements are no whole chunks "
+                f"of {CHUNK}"
+            )
+        if self.tile_n % BLOCK:
+            return f"tile_n={self.tile_n} is no multiple of {BLOCK}"
+        if (kept := self.registers(problem)) > MAX_REGISTERS:
+            return f"a work-item would keep {kept} numbers; at most {MAX_REGISTERS} fit"
+        return None
+
+    def needs(self, problem: AttentionProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        group = (self.work_items, 1, 1)
+        return Needs((Frame(KERNELS[problem.direction], group, self.local_bytes(problem)),))
+
+
+DEFAULT = Config(warps=2, blocks_m=1, tile_n=16, stages=1, keep=False)
+TRAITS = Traits(rank=510, instructions=frozenset({"mma"}))
+
+
+def depths(problem: AttentionProblem) -> tuple[int, int]:
+    """Return the items of a row of q and k, and of v, rounded up to whole blocks."""
+    return round_up(problem.head_dim, BLOCK), round_up(problem.value_dim, BLOCK)
+
+
+def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
+    """Say whether the family can compute the problem at all."""
+    return parts.serves(problem) and problem.dtype in ("fp16", "bf16")
+
+
+def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    # warps, blocks_m, tile_n, stages, keep
+    shapes = (
+        (4, 2, 64, 2, True), (4, 2, 64, 1, True), (4, 1, 64, 2, True), (4, 1, 64, 1, True),
+        (4, 1, 32, 2, True), (4, 1, 32, 1, True), (4, 1, 32, 1, False), (2, 1, 32, 1, False),
+    )  # fmt: skip
+    return [Config(*shape) for shape in shapes]
+
+
+def units(dtype: str, work_items: int) -> str:
+    """Return the text of the matrix units: see `attention_mma_units`.
+
+    Args:
+        dtype: "fp16" or "bf16".
+        work_items: of a work-group; an emulation exchanges registers between them.
+    """
+    return render("attention_mma_units", dtype=dtype)
+
+
+def rows_of(problem: AttentionProblem) -> int:
+    """Return the rows of a head that work-groups share out: queries, or keys for their gradient."""
+    return problem.keys if problem.direction == "bwd_kv" else problem.queries
+
+
+def plan(problem: AttentionProblem, config: Config) -> Plan:
+    """Return the one launch that computes the problem."""
+    heads = problem.kv_heads if problem.direction == "bwd_kv" else problem.heads
+    blocks = ceil_div(rows_of(problem), config.tile_m)
+    launch = Launch(
+        text=LazyText(lambda: _text(problem, config)),
+        kernel=KERNELS[problem.direction],
+        global_size=(blocks * config.work_items, problem.batch * heads, 1),
+        local_size=(config.work_items, 1, 1),
+        args=parts.arguments(problem),
+        local_bytes=config.local_bytes(problem),
+    )
+    return Plan((launch,))
+
+
+def _text(problem: AttentionProblem, config: Config) -> str:
+    depth, depth_v = depths(problem)
+    return render(
+        KERNELS[problem.direction],
+        preamble=dtype_preamble(problem.dtype),
+        units=units(problem.dtype, config.work_items),
+        warps=config.warps,
+        blocks_m=config.blocks_m,
+        tile_m=config.tile_m,
+        tile_n=config.tile_n,
+        stages=config.stages,
+        keep=config.keep,
+        local_bytes=config.local_bytes(problem),
+        depth=depth,
+        depth_v=depth_v,
+        dim=problem.head_dim,
+        dim_v=problem.value_dim,
+        seen=parts.seen(problem),
+        masked=problem.mask,
+    )

@@ -1,0 +1,103 @@
+"""What the families of attention share: who sees whom as text, and the arguments of kernels."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Literal, NamedTuple, TypeGuard
+
+from oclgen.plan import Arg, Scalar, buffer
+from oclgen.problem import AttentionProblem, Problem
+
+LARGEST_DIM = 256
+"""Of head_dim and value_dim: what a row takes in registers and local memory has to fit."""
+CHANCE = 0.75
+"""The part of the probabilities that dropout keeps unless the scalar `chance` is replaced."""
+STRIDED = {
+    "fwd": ("q", "k", "v", "out"),
+    "bwd_q": ("q", "k", "v", "grad", "grad_q"),
+    "bwd_kv": ("q", "k", "v", "grad", "grad_k", "grad_v"),
+}
+"""Buffers [batch, heads, rows, items] in the order of the kernels' arguments; items are dense."""
+
+
+class Seen(NamedTuple):
+    """Which keys a query sees, as expressions of OpenCL C in `queries` and `keys`."""
+
+    causal: bool
+    window: int
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there are keys that some query does not see."""
+        return self.causal or self.window > 0
+
+    def first_key(self, query: str, tile: int = 1) -> str:
+        """Return the first key that `query` sees, rounded down to whole tiles."""
+        return _floor(f"max(0, {query} - {self.window - 1})" if self.window else "0", tile)
+
+    def last_key(self, query: str) -> str:
+        """Return the key behind the last one that `query` sees."""
+        if not self.is_limited:
+            return "keys"
+        return f"min(keys, {query} + {1 if self.causal else self.window})"
+
+    def first_query(self, key: str, tile: int = 1) -> str:
+        """Return the first query that sees `key`, rounded down to whole tiles."""
+        if self.causal:
+            return _floor(key, tile)
+        return _floor(f"max(0, {key} - {self.window - 1})" if self.window else "0", tile)
+
+    def last_query(self, key: str) -> str:
+        """Return the query behind the last one that sees `key`."""
+        return f"min(queries, {key} + {self.window})" if self.window else "queries"
+
+
+def _floor(value: str, tile: int) -> str:
+    return value if tile == 1 or value == "0" else f"{value} / {tile} * {tile}"
+
+
+def seen(problem: AttentionProblem) -> Seen:
+    """Return which keys a query of the problem sees."""
+    return Seen(problem.causal, problem.window)
+
+
+def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
+    """Say whether it is attention whose rows are short enough."""
+    return (
+        isinstance(problem, AttentionProblem)
+        and max(problem.head_dim, problem.value_dim) <= LARGEST_DIM
+    )
+
+
+def arguments(problem: AttentionProblem) -> tuple[Arg, ...]:
+    """Return the arguments of a kernel that computes the problem, in the templates' order.
+
+    Each strided buffer is followed by its strides of batch, head and row, in elements, which a
+    caller may replace, as it may the mask's four, the scale and dropout's chance.
+    """
+    args: list[Arg] = []
+    for role in STRIDED[problem.direction]:
+        args += [*buffer(role), *strides_of(problem, role)]
+    args += [*buffer("lse")] if problem.direction == "fwd" else [*buffer("lse"), *buffer("delta")]
+    if problem.mask:
+        args += [*buffer("mask"), *_strides("mask", (0, 0, problem.keys, 1))]
+    sizes = (problem.heads, problem.shared_by, problem.queries, problem.keys)
+    args += [Scalar(size) for size in sizes]
+    if problem.dropout:
+        args += [Scalar(CHANCE, "float", "chance"), *buffer("random")]
+    return (*args, Scalar(1 / sqrt(problem.head_dim), "float", "scale"))
+
+
+Axis = Literal["batch", "head", "row", "column"]
+AXES: tuple[Axis, ...] = ("batch", "head", "row", "column")
+
+
+def strides_of(problem: AttentionProblem, role: str) -> list[Scalar]:
+    """Return the arguments behind a strided buffer: its dense strides, which may be replaced."""
+    _, heads, rows, items = problem.buffers[role]
+    return _strides(role, (heads * rows * items, rows * items, items))
+
+
+def _strides(role: str, strides: tuple[int, ...]) -> list[Scalar]:
+    pairs = zip(AXES, strides, strict=False)
+    return [Scalar(stride, "long", f"{role}_{axis}") for axis, stride in pairs]

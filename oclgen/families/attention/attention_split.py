@@ -1,0 +1,171 @@
+"""Attention of few queries on GPUs: the keys are shared out, as in decoding (flash-decoding).
+
+It reads keys and values at the rate of memory and multiplies in fp32; with many queries that is
+not what bounds the time. It is not for gradients, nor for dropout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, TypeGuard
+
+from oclgen.families.attention import attention_parts as parts
+from oclgen.family import BaseConfig, Traits
+from oclgen.limits import Limits
+from oclgen.parameters import Local, Range
+from oclgen.plan import Arg, Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
+from oclgen.problem import DTYPES, AttentionProblem, Problem
+from oclgen.render import dtype_preamble, render
+
+NAME = "attention_split"
+JOIN = "attention_split_join"
+CHUNK_BYTES = 16
+"""What a work-item reads at once."""
+FLOAT_BYTES = 4
+JOINING = 64
+"""Work-items that join a row."""
+MOST_ROWS = 16
+"""Rows of a head of k and v beyond which these are read more than once; other families serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config(BaseConfig):
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    FREE = frozenset({"batch", "queries", "keys"})
+
+    work_items: Local
+    slice: Annotated[int, Range(4, 1024)]
+    rows: Annotated[int, Range(1, 16)]
+
+    def lanes(self, problem: AttentionProblem) -> tuple[int, int]:
+        """Return how many work-items read a key together, and how many a value."""
+        chunk = CHUNK_BYTES // DTYPES[problem.dtype]
+        return problem.head_dim // chunk, problem.value_dim // chunk
+
+    def local_bytes(self, problem: AttentionProblem) -> int:
+        """Return the bytes of local memory: sums of products, scores and their powers."""
+        lanes, _ = self.lanes(problem)
+        chunk = CHUNK_BYTES // DTYPES[problem.dtype]
+        sums = max(self.slice * (lanes + 1), self.work_items * chunk)
+        return FLOAT_BYTES * self.rows * (sums + 2 * self.slice)
+
+    def slices(self, problem: AttentionProblem) -> int:
+        """Return the slices of the keys."""
+        return ceil_div(problem.keys, self.slice)
+
+    def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
+        size = DTYPES[problem.dtype]
+        if problem.head_dim * size % CHUNK_BYTES or problem.value_dim * size % CHUNK_BYTES:
+            return (
+                f"rows of {problem.head_dim} and {problem.value_dim} elements of {size} B are no "
+                f"whole chunks of {CHUNK_BYTES} B"
+            )
+        if problem.dropout:
+            return "it drops no probabilities; attention_register does"
+        if self.slice % 4:
+            return f"slice={self.slice} is no multiple of 4"
+        if max(self.lanes(problem)) > self.work_items:
+            return f"{max(self.lanes(problem))} work-items read a row; there are {self.work_items}"
+        return None
+
+    def needs(self, problem: AttentionProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes(problem))
+        return Needs((frame,), _workspaces(problem, self))
+
+
+DEFAULT = Config(work_items=64, slice=16, rows=1)
+TRAITS = Traits(rank=505)
+
+
+def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
+    """Say whether the family can compute the problem at all."""
+    return (
+        parts.serves(problem)
+        and not problem.is_gradient
+        and problem.dtype != "tf32"
+        and problem.queries * problem.shared_by <= MOST_ROWS
+    )
+
+
+def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if limits.kind == "cpu":
+        return []
+    all_rows = problem.queries * problem.shared_by
+    rows = next(rows for rows in (1, 2, 4, 8) if rows >= all_rows or rows == 8)
+    groups = problem.batch * problem.kv_heads * ceil_div(all_rows, rows)
+    # twice as many work-groups as units, and slices of 128 keys at the most
+    wanted = problem.keys * groups // (2 * limits.compute_units)
+    slices = [size for size in (128, 64, 32) if size <= max(wanted, 32)]
+    return [Config(128, size, rows) for size in (*slices, 32, 16)]
+
+
+def plan(problem: AttentionProblem, config: Config) -> Plan:
+    """Return the launch over slices and, if there are several, the one that joins them."""
+    alone = config.slices(problem) == 1 and "keys" not in problem.free
+    work: tuple[Arg, ...] = () if alone else (*buffer("parts"), *buffer("ends"))
+    all_rows = problem.queries * problem.shared_by
+    sliced = Launch(
+        text=LazyText(lambda: _text(problem, config, alone)),
+        kernel=NAME,
+        global_size=(
+            config.slices(problem) * config.work_items,
+            ceil_div(all_rows, config.rows),
+            problem.batch * problem.kv_heads,
+        ),
+        local_size=(config.work_items, 1, 1),
+        args=(*parts.arguments(problem), *work),
+        local_bytes=config.local_bytes(problem),
+    )
+    launches = (sliced,) if alone else (sliced, _join(problem, config))
+    return Plan(launches, _workspaces(problem, config))
+
+
+def _workspaces(problem: AttentionProblem, config: Config) -> tuple[tuple[str, int], ...]:
+    if config.slices(problem) == 1 and "keys" not in problem.free:
+        return ()
+    count = problem.batch * problem.heads * problem.queries * config.slices(problem)
+    return (("parts", FLOAT_BYTES * count * problem.value_dim), ("ends", FLOAT_BYTES * count))
+
+
+def _join(problem: AttentionProblem, config: Config) -> Launch:
+    text = LazyText(
+        lambda: render(
+            JOIN, preamble=dtype_preamble(problem.dtype), dim_v=problem.value_dim,
+            work_items=JOINING,
+        )
+    )  # fmt: skip
+    lines = problem.batch * problem.heads * problem.queries
+    strides = parts.strides_of(problem, "out")
+    sizes = (problem.heads, problem.queries, config.slices(problem))
+    return Launch(
+        text=text,
+        kernel=JOIN,
+        global_size=(lines * JOINING, 1, 1),
+        local_size=(JOINING, 1, 1),
+        args=(
+            *buffer("parts"), *buffer("ends"), *buffer("out"), *strides, *buffer("lse"),
+            *map(Scalar, sizes),
+        ),
+    )  # fmt: skip
+
+
+def _text(problem: AttentionProblem, config: Config, alone: bool) -> str:
+    lanes, lanes_v = config.lanes(problem)
+    return render(
+        NAME,
+        preamble=dtype_preamble(problem.dtype),
+        dtype=problem.dtype,
+        work_items=config.work_items,
+        slice=config.slice,
+        rows=config.rows,
+        lanes=lanes,
+        lanes_v=lanes_v,
+        chunk=CHUNK_BYTES // DTYPES[problem.dtype],
+        seen=parts.seen(problem),
+        masked=problem.mask,
+        alone=alone,
+    )

@@ -1,0 +1,62 @@
+"""What all problems share: dtypes, the rules of sizes and names, and pieces of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+Shape = tuple[int, ...]
+
+DTYPES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+"""Types a problem may have, with the bytes of an element in memory. Accumulation is in fp32. tf32
+is fp32 in memory whose products may be rounded to eleven bits, as matrix units do."""
+
+FREE_SIZES = {
+    "gemm": ("m", "n", "k", "batch"),
+    "conv": ("batch",),
+    "attention": ("batch", "queries", "keys"),
+}
+"""The sizes that may be free, by operation: kernels then take them as arguments."""
+
+
+class ProblemError(ValueError):
+    """A problem that cannot exist: a size below one, an unknown dtype, an empty output."""
+
+
+def require_free(problem: Any) -> None:
+    """Raise `ProblemError` where a size is free that cannot be."""
+    if unknown := problem.free - {*FREE_SIZES[problem.op]}:
+        known = ", ".join(FREE_SIZES[problem.op])
+        raise ProblemError(
+            f"{', '.join(sorted(unknown))} cannot be free in a {problem.op}; known are {known}"
+        )
+
+
+def free_text(problem: Any) -> str:
+    """Return the end of a key that names the free sizes, "" without any."""
+    return f":any_{'_'.join(sorted(problem.free))}" if problem.free else ""
+
+
+def require_positive(problem: Any, *names: str) -> None:
+    """Raise `ProblemError` for a size that is no integer of at least 1."""
+    for name in names:
+        value = getattr(problem, name)
+        if not isinstance(value, int) or value < 1:
+            raise ProblemError(f"{name} is {value!r}; it must be an integer of at least 1")
+
+
+def require_known(name: str, value: str, known: Iterable[str]) -> None:
+    """Raise `ProblemError` for a name that is not among the known ones."""
+    if value not in known:
+        raise ProblemError(f"{name} {value!r} is unknown; known are {', '.join(known)}")
+
+
+def bytes_of(buffers: dict[str, Shape], dtype: str) -> int:
+    """Return the bytes of all buffers, their items of `dtype`."""
+    total = 0
+    for shape in buffers.values():
+        size = DTYPES[dtype]
+        for extent in shape:
+            size *= extent
+        total += size
+    return total

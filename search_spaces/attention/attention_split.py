@@ -1,0 +1,20 @@
+"""What is worth trying for `attention_split`, and why.
+
+It says neither what is valid nor where to begin: that is the family's, `why_not` and `guesses`.
+"""
+
+from __future__ import annotations
+
+from oclgen.limits import Limits
+from oclgen.problem import AttentionProblem
+from search_spaces.values import Values, up_to
+
+
+def values(problem: AttentionProblem, limits: Limits) -> Values:
+    """Return the values worth trying for each parameter of `attention_split`."""
+    return {
+        "work_items": (64, 128, 256),
+        # short slices fill the units, long ones leave little to join
+        "slice": up_to(problem.keys, 16, 32, 64, 128, 256),
+        "rows": up_to(problem.queries * problem.shared_by, 1, 2, 4, 8),
+    }

@@ -1,0 +1,51 @@
+"""Attention of small sizes that between them meet every edge: shared by the families' tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from oclgen.attention_problem import ATTENTION_DIRECTIONS
+from oclgen.families.attention import attention_mma, attention_register, attention_split
+from oclgen.problem import AttentionProblem
+
+BASE = AttentionProblem(2, 4, 2, 37, 45, 24, 40)
+HALF = replace(BASE, dtype="bf16")
+FEW = replace(BASE, queries=3)
+
+REGISTERS = (
+    (replace(BASE, causal=True), attention_register.GPU[1]),
+    (replace(BASE, head_dim=20, value_dim=36, window=9, keys=37), attention_register.DEFAULT),
+    (replace(BASE, mask=True, dropout=True, dtype="fp16"), attention_register.CPU[0]),
+    (replace(FEW, queries=1, causal=True), attention_register.CPU_FEW_ROWS[0]),
+)
+"""Each is computed in every direction."""
+
+MMAS = (
+    (replace(HALF, causal=True), attention_mma.Config(2, 1, 32, stages=2, keep=True)),
+    (
+        replace(HALF, dtype="fp16", mask=True),
+        attention_mma.Config(1, 2, 16, stages=2, keep=False),
+    ),
+    (
+        replace(HALF, causal=True, window=9, queries=70, keys=70),
+        attention_mma.Config(1, 2, 16, stages=1, keep=True),
+    ),
+    (replace(HALF, window=9, keys=37), attention_mma.Config(2, 1, 32, stages=1, keep=False)),
+)
+"""Each is computed in every direction, by emulated units where there are none."""
+
+SPLITS = (
+    (replace(FEW, causal=True), attention_split.Config(work_items=32, slice=32, rows=4)),
+    (replace(FEW, dtype="fp16", mask=True), attention_split.Config(64, slice=64, rows=8)),
+    (replace(FEW, dtype="bf16", window=9, keys=11), attention_split.Config(32, slice=4, rows=1)),
+    (replace(FEW, queries=1), attention_split.Config(128, slice=16, rows=1)),
+    (
+        replace(FEW, dtype="bf16", free=frozenset({"keys"})),
+        attention_split.Config(64, slice=64, rows=2),
+    ),
+)
+
+
+def in_all_directions(problem: AttentionProblem) -> list[AttentionProblem]:
+    """Return the problem and its gradients."""
+    return [replace(problem, direction=direction) for direction in ATTENTION_DIRECTIONS]

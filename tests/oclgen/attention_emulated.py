@@ -1,0 +1,115 @@
+"""Matrix units of attention in plain OpenCL C: each instruction of `attention_mma_units`, by lanes.
+
+A warp's work-items exchange their registers through local memory, so that what each lane holds of
+a block is checked on any device. Slow and obvious.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from oclgen.families.attention import attention_mma
+
+WORDS = 6
+LOADS = {
+    "fp16": "vload_half(0, (const half *)&bits)",
+    "bf16": "as_float((uint)bits << 16)",
+}
+STORES = {
+    "fp16": "vstore_half_rte(value, 0, (half *)&bits)",
+    "bf16": "bits = bf16_from_float(value)",
+}
+TEXT = """
+typedef uint local_t;
+#define UNIT_MEMORY \\
+    __local uint exchanged[{words} * {work_items}]; \\
+    __local uint *warp_words = exchanged + id / 32 * 32 * {words}; \\
+    const local_t base = 0;
+#define COPY_COMMIT()
+#define COPY_WAIT(n)
+#define copy_chunk(to, from, valid) copied(tiles + (to), from, valid)
+#define fragment(at) loaded(tiles, warp_words, id % 32, at, 0)
+#define fragment_trans(at) loaded(tiles, warp_words, id % 32, at, 1)
+#define MMA(c, a, b0, b1) multiplied(warp_words, id % 32, c, a, b0, b1)
+#define from_lane(value, mask) passed(warp_words, id % 32, value, mask)
+
+void copied(__local uchar *to, __global const elem_t *from, const bool valid)
+{{
+    for (int i = 0; i < 8; ++i) {{
+        ((__local elem_t *)to)[i] = valid ? from[i] : 0;
+    }}
+}}
+
+ushort stored(const float value)
+{{
+    ushort bits;
+    {store};
+    return bits;
+}}
+
+uint pair_of(const float low, const float high)
+{{
+    return stored(low) | (uint)stored(high) << 16;
+}}
+
+float value_of(const ushort bits)
+{{
+    return {load};
+}}
+
+uint4 loaded(
+    __local uchar *tiles, __local uint *words, const int lane, const uint at, const int turn)
+{{
+    words[lane] = at;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint found[4];
+    for (int part = 0; part < 4; ++part) {{
+        uint pair[2];
+        for (int i = 0; i < 2; ++i) {{
+            const int along = lane % 4 * 2 + i;
+            const int row = turn ? along : lane / 4, column = turn ? lane / 4 : along;
+            pair[i] = ((__local ushort *)(tiles + words[8 * part + row]))[column];
+        }}
+        found[part] = pair[0] | pair[1] << 16;
+    }}
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return (uint4)(found[0], found[1], found[2], found[3]);
+}}
+
+void multiplied(
+    __local uint *words, const int lane, float *c, const uint4 a, const uint b0, const uint b1)
+{{
+    vstore4(a, 0, words + {words} * lane);
+    words[{words} * lane + 4] = b0;
+    words[{words} * lane + 5] = b1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int part = 0; part < 4; ++part) {{
+        const int row = lane / 4, column = lane % 4 * 2 + part % 2, low = part / 2;
+        for (int k = 0; k < 16; ++k) {{
+            const uint left = words[{words} * (row * 4 + k % 8 / 2) + low + k / 8 * 2];
+            const uint right = words[{words} * (column * 4 + k % 8 / 2) + 4 + k / 8];
+            c[part] += value_of(left >> k % 2 * 16) * value_of(right >> k % 2 * 16);
+        }}
+    }}
+    barrier(CLK_LOCAL_MEM_FENCE);
+}}
+
+float passed(__local uint *words, const int lane, const float value, const int mask)
+{{
+    words[lane] = as_uint(value);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const float other = as_float(words[lane ^ mask]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return other;
+}}
+"""
+
+
+def units(dtype: str, work_items: int) -> str:
+    """Return the emulation, called as `attention_mma.units` is."""
+    return TEXT.format(words=WORDS, work_items=work_items, load=LOADS[dtype], store=STORES[dtype])
+
+
+def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `attention_mma` compute with this."""
+    monkeypatch.setattr(attention_mma, "units", units)

@@ -1,0 +1,141 @@
+"""Attention as a problem: its key, whom its queries see, and its families against float64."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oclgen.families import FAMILIES
+from oclgen.families.attention import attention_mma, attention_register, attention_split
+from oclgen.keys import parse_attention, parse_key
+from oclgen.limits import KIB, Limits
+from oclgen.measuring.attention_reference import philox, seen
+from oclgen.measuring.measure import Bench
+from oclgen.opencl.device import Device
+from oclgen.problem import AttentionProblem, ProblemError
+from search_spaces.space import SPACES
+from tests.oclgen.attention_cases import BASE, FEW, HALF, MMAS, REGISTERS, SPLITS, in_all_directions
+from tests.oclgen.attention_emulated import emulate
+
+GPU = Limits(
+    "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1, instructions=frozenset({"mma"})
+)
+ABLE = frozenset({"mma"})
+
+
+def right(device: Device, family: Any, problem: AttentionProblem, config: Any) -> None:
+    assert config.why_not(problem, device.limits) is None
+    result = Bench(device, problem).measure(family.plan(problem, config), 0.0)
+    assert result.ok, f"{problem.key()} {config}: {result.reason}"
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [0, 1, 4, 9])
+def test_pairs_are_those_that_are_seen(causal: bool, window: int) -> None:
+    for queries in (1, 4, 7):
+        for keys in (7, 9):
+            problem = AttentionProblem(1, 1, 1, queries, keys, 8, 8, causal=causal, window=window)
+            assert problem.pairs == np.count_nonzero(seen(problem))
+
+
+def test_a_key_and_a_short_form_are_read_back() -> None:
+    for problem, _ in (*REGISTERS, *MMAS, *SPLITS):
+        for one in in_all_directions(problem):
+            assert parse_key(one.key()) == one
+            assert parse_attention(one.key()) == one
+    short = parse_attention("8,16,1024,2048,64,4,32:bf16:bwd_kv:causal:w256:mask")
+    assert short == AttentionProblem(
+        8, 16, 4, 1024, 2048, 64, 32, "bf16", "bwd_kv", causal=True, window=256, mask=True
+    )
+    assert parse_attention("1,2,3,5,8") == AttentionProblem(1, 2, 2, 3, 5, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("8,16,2048,64", "4 numbers, not 5 to 7"),
+        ("8,16,20,20,64:fp8", "'fp8'"),
+        ("8,6,20,20,64,4,64", "heads=6 must be a multiple of kv_heads=4"),
+        ("1,1,20,5,64:w3", "query 19 sees none of 5 keys"),
+    ],
+)
+def test_what_cannot_be_says_why(text: str, why: str) -> None:
+    with pytest.raises(ProblemError, match=why):
+        parse_attention(text)
+
+
+def test_random_numbers_are_those_of_philox() -> None:
+    """The first word of the known answer of Salmon et al.'s Random123 for zeros."""
+    assert philox(0, np.zeros(1, np.uint64))[0] == 0x6627E8D5
+
+
+@pytest.mark.parametrize("case", range(len(REGISTERS)))
+@pytest.mark.parametrize("direction", ["fwd", "bwd_q", "bwd_kv"])
+@pytest.mark.sampled(2)
+def test_register_tiles_are_right(device: Device, case: int, direction: Any) -> None:
+    problem, config = REGISTERS[case]
+    right(device, attention_register, replace(problem, direction=direction), config)
+
+
+@pytest.mark.parametrize("case", range(len(MMAS)))
+@pytest.mark.parametrize("direction", ["fwd", "bwd_q", "bwd_kv"])
+@pytest.mark.sampled(3)
+def test_matrix_units_are_right(
+    device: Device, case: int, direction: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With units in OpenCL C where there are none."""
+    problem, config = MMAS[case]
+    if "mma" not in device.limits.instructions:
+        emulate(monkeypatch)
+        device = replace(device, limits=replace(device.limits, instructions=ABLE))
+    right(device, attention_mma, replace(problem, direction=direction), config)
+
+
+@pytest.mark.parametrize("case", range(len(SPLITS)))
+def test_slices_of_the_keys_are_right(device: Device, case: int) -> None:
+    problem, config = SPLITS[case]
+    right(device, attention_split, problem, config)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("attention_register", BASE), ("attention_mma", HALF), ("attention_split", FEW)],
+)
+def test_every_parameter_changes_the_text(name: str, problem: AttentionProblem) -> None:
+    family = FAMILIES[name]
+    values = SPACES[name](problem, GPU)
+    first = next(one for one in family.guesses(problem, GPU) if one.why_not(problem, GPU) is None)
+    text = family.plan(problem, first).launches[0].source
+    for field in fields(family.Config):
+        others = [
+            replace(first, **{field.name: value})
+            for value in values.get(field.name, (1, 2))
+            if value != getattr(first, field.name)
+        ]
+        texts = {family.plan(problem, one).launches[0].source for one in others}
+        assert texts, field.name
+        assert text not in texts, field.name
+
+
+@pytest.mark.parametrize("name", ["attention_register", "attention_mma", "attention_split"])
+def test_free_sizes_are_in_no_text(name: str) -> None:
+    problem = {"attention_register": BASE, "attention_mma": HALF, "attention_split": FEW}[name]
+    problem = replace(problem, free=frozenset({"batch", "queries", "keys"}))
+    family = FAMILIES[name]
+    other = replace(problem, batch=3, queries=problem.queries - 2, keys=101)
+    assert family.DEFAULT.why_not(problem, GPU) is None
+    texts = [
+        [launch.source for launch in family.plan(one, family.DEFAULT).launches]
+        for one in (problem, other)
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_no_family_reads_more_than_there_is_of_rows_that_are_no_chunks() -> None:
+    odd = replace(HALF, head_dim=20)
+    assert "no whole chunks" in str(attention_mma.DEFAULT.why_not(odd, GPU))
+    assert attention_register.DEFAULT.why_not(odd, GPU) is None
+    assert "no whole chunks" in str(attention_split.DEFAULT.why_not(replace(FEW, head_dim=22), GPU))
