@@ -15,7 +15,8 @@ def values(problem: AttentionProblem, limits: Limits) -> Values:
 
     None but the default where the device showed no matrix instruction.
     """
-    if "mma" not in limits.instructions:
+    units = tuple(sorted({"mma", "wgmma"} & limits.instructions))
+    if not units:
         return {}
     return {
         # a fragment of the other side is read once for all blocks_m, and costs as much as a product
@@ -24,4 +25,5 @@ def values(problem: AttentionProblem, limits: Limits) -> Values:
         "tile_n": (16, 32, 64, 128),
         "stages": (1, 2),
         "keep": BOTH,
+        "unit": units,
     }

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from oclgen.families.attention import attention_mma
+from oclgen.families.attention import attention_lanes, attention_mma
+from oclgen.opencl import ptx
+from oclgen.problem import AttentionProblem
 
 WORDS = 6
 LOADS = {
@@ -31,12 +33,17 @@ typedef uint local_t;
 #define fragment(at) loaded(tiles, warp_words, id % 32, at, 0)
 #define fragment_trans(at) loaded(tiles, warp_words, id % 32, at, 1)
 #define MMA(c, a, b0, b1) multiplied(warp_words, id % 32, c, a, b0, b1)
+#define COPIES_FOR_UNITS()
+#define MULTIPLY_BEGIN()
+#define MULTIPLY_END()
+#define ADD_SCORES(c, a, at, add) wide(tiles, warp_words, id % 32, c, a, at, add, {tile_n}, 0)
+#define ADD_VALUES(c, a, at) wide(tiles, warp_words, id % 32, c, a, at, 1, {depth_v}, {tile_n})
 #define from_lane(value, mask) passed(warp_words, id % 32, value, mask)
 
 void copied(__local uchar *to, __global const elem_t *from, const bool valid)
 {{
-    for (int i = 0; i < 8; ++i) {{
-        ((__local elem_t *)to)[i] = valid ? from[i] : 0;
+    for (int i = 0; i < 16; ++i) {{
+        to[i] = valid ? ((__global const uchar *)from)[i] : 0;
     }}
 }}
 
@@ -94,6 +101,28 @@ void multiplied(
     barrier(CLK_LOCAL_MEM_FENCE);
 }}
 
+/* a warp's 16 rows of wgmma; panels of 128 bytes, whose chunks are swizzled by their row */
+void wide(
+    __local uchar *tiles, __local uint *words, const int lane, float *c, const uint4 a,
+    const uint at, const int add, const int columns, const int steps)
+{{
+    vstore4(a, 0, words + {words} * lane);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = 0; i < columns / 2; ++i) {{
+        const int row = lane / 4, column = i / 4 * 8 + lane % 4 * 2 + i % 2, low = i / 2 % 2;
+        float sum = add ? c[i] : 0.0f;
+        for (int k = 0; k < 16; ++k) {{
+            const uint left = words[{words} * (row * 4 + k % 8 / 2) + low + k / 8 * 2];
+            const int line = steps ? k : column, inside = steps ? column % 64 * 2 : at % 128 + 2 * k;
+            const int panel = steps ? at + column / 64 * steps * 128 : at / 128 * 128;
+            const int byte = panel + line * 128 + (inside / 16 ^ line % 8) * 16 + inside % 16;
+            sum += value_of(left >> k % 2 * 16) * value_of(*(__local ushort *)(tiles + byte));
+        }}
+        c[i] = sum;
+    }}
+    barrier(CLK_LOCAL_MEM_FENCE);
+}}
+
 float passed(__local uint *words, const int lane, const float value, const int mask)
 {{
     words[lane] = as_uint(value);
@@ -105,11 +134,27 @@ float passed(__local uint *words, const int lane, const float value, const int m
 """
 
 
-def units(dtype: str, work_items: int) -> str:
+def units(problem: AttentionProblem, config: attention_mma.Config) -> str:
     """Return the emulation, called as `attention_mma.units` is."""
-    return TEXT.format(words=WORDS, work_items=work_items, load=LOADS[dtype], store=STORES[dtype])
+    return _text(
+        config.work_items, LOADS[problem.dtype], STORES[problem.dtype], config.tile_n,
+        config.depths(problem)[1],
+    )  # fmt: skip
+
+
+def exchange(work_items: int) -> str:
+    """Return the same for fp32, called as `attention_lanes.units` is."""
+    return _text(work_items, "as_float((uint)bits)", "bits = 0")
+
+
+def _text(work_items: int, load: str, store: str, tile_n: int = 0, depth_v: int = 0) -> str:
+    return TEXT.format(
+        words=WORDS, work_items=work_items, load=load, store=store, tile_n=tile_n, depth_v=depth_v
+    )
 
 
 def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `attention_mma` compute with this."""
+    """Let `attention_mma` and `attention_lanes` compute with this."""
     monkeypatch.setattr(attention_mma, "units", units)
+    monkeypatch.setattr(attention_lanes, "units", exchange)
+    monkeypatch.setattr(ptx, "with_target", lambda source, _: source)

@@ -6,7 +6,8 @@ next product reads it, rounded to the operands' dtype (Dao 2023, arXiv:2307.0869
 run along in powers of two. Tiles of k and v are copied while the units work: with one stage v while
 q k^T is computed and the next k while v is added up, with two stages the next k and v.
 
-units       text of attention_mma_units.cl.mako
+unit        "mma", each warp on its own rows, or "wgmma", four warps on 64 rows
+units       text of attention_mma_units.cl.mako, or of attention_wgmma_units.cl.mako
 preamble    typedef of elem_t and the macros LOADn and STOREn
 warps, blocks_m     warps of a work-group, and blocks of 16 rows that each computes
 tile_m, tile_n      rows of q and of k per tile
@@ -18,9 +19,13 @@ seen        which keys a query sees: see `Seen`
 masked      there is an additive mask
 </%doc>
 <%namespace name="share" file="attention_mma_tiles.cl.mako"/>\
+<%namespace name="wide" file="attention_wgmma_tiles.cl.mako"/>\
 <%
+    is_wide = unit == "wgmma"
+    tiles = wide if is_wide else share
     work_items = 32 * warps
-    pitch, pitch_v = 2 * depth + 16, 2 * depth_v + 16
+    padding = 0 if is_wide else 16
+    pitch, pitch_v = 2 * depth + padding, 2 * depth_v + padding
     k_bytes, v_bytes = tile_n * pitch, tile_n * pitch_v
     stage_bytes = k_bytes + v_bytes
     tiles_at = 0 if keep else tile_m * pitch
@@ -44,9 +49,13 @@ void attention_mma(
 ${share.parameters(("q", "k", "v", "out"), "fwd", masked)})
 {
     const int id = (int)get_local_id(0);
-    __local uchar tiles[${local_bytes}] __attribute__((aligned(16)));
+    __local uchar tiles[${local_bytes}] __attribute__((aligned(${1024 if is_wide else 16})));
     UNIT_MEMORY
+% if is_wide:
+    const int lane = id % 32, warp = id / 32;
+% else:
 ${share.lanes((pitch, pitch_v))}\
+% endif
     // rows that see most keys come first, so that none of them is left for the end
     const int row0 = (int)(get_num_groups(0) - 1 - get_group_id(0)) * ${tile_m};
     const int batch = get_group_id(1) / heads, head = get_group_id(1) % heads;
@@ -61,17 +70,21 @@ ${share.lanes((pitch, pitch_v))}\
 
     const int last = ${seen.last_key(f"(row0 + {tile_m - 1})")};
     int key0 = ${seen.first_key("row0", tile_n)};
+% if is_wide:
+${wide.keep("own_q", "q", "q_row", "row0", "queries", depth, dim)}\
+% else:
 ${share.copy("base", "q", "q_row", "row0", "queries", tile_m, depth, dim, work_items)}\
     COPY_COMMIT();
-% if keep:
+% endif
+% if keep and not is_wide:
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
 ${share.keep("own_q", "base", depth, blocks_m)}\
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
-${share.copy(f"base + {tiles_at}", "k", "k_row", "key0", "keys", tile_n, depth, dim, work_items)}\
+${tiles.copy(f"base + {tiles_at}", "k", "k_row", "key0", "keys", tile_n, depth, dim, work_items)}\
 % if stages == 2:
-${share.copy(f"base + {tiles_at + k_bytes}", "v", "v_row", "key0", "keys", tile_n, depth_v, dim_v, work_items)}\
+${tiles.copy(f"base + {tiles_at + k_bytes}", "v", "v_row", "key0", "keys", tile_n, depth_v, dim_v, work_items)}\
 % endif
     COPY_COMMIT();
 
@@ -86,20 +99,27 @@ ${share.zeros("outs", blocks_m, depth_v)}\
     for (; key0 < last; key0 += ${tile_n}) {
         const int next = key0 + ${tile_n};
         COPY_WAIT(0);
+% if is_wide:
+        COPIES_FOR_UNITS();
+% endif
         barrier(CLK_LOCAL_MEM_FENCE);
 % if stages == 2:
         const uint other_stage = ${2 * tiles_at + stage_bytes} + 2 * base - stage;
         if (next < last) {
-${share.copy("other_stage", "k", "k_row", "next", "keys", tile_n, depth, dim, work_items)}\
-${share.copy(f"other_stage + {k_bytes}", "v", "v_row", "next", "keys", tile_n, depth_v, dim_v, work_items)}\
+${tiles.copy("other_stage", "k", "k_row", "next", "keys", tile_n, depth, dim, work_items)}\
+${tiles.copy(f"other_stage + {k_bytes}", "v", "v_row", "next", "keys", tile_n, depth_v, dim_v, work_items)}\
         }
         COPY_COMMIT();
 % else:
-${share.copy(f"stage + {k_bytes}", "v", "v_row", "key0", "keys", tile_n, depth_v, dim_v, work_items)}\
+${tiles.copy(f"stage + {k_bytes}", "v", "v_row", "key0", "keys", tile_n, depth_v, dim_v, work_items)}\
         COPY_COMMIT();
 % endif
 ${share.zeros("scores", blocks_m, tile_n)}\
+% if is_wide:
+${wide.products("scores", "own_q", "stage", depth, tile_n)}\
+% else:
 ${share.products("scores", "own_q" if keep else "base", keep, "stage", depth, blocks_m, tile_n)}\
+% endif
         {
 ${share.each("scores", "key0", "row0", blocks_m, tile_n, scaled)}\
         }
@@ -140,13 +160,20 @@ ${share.each("scores", "key0", "row0", blocks_m, tile_n, hide)}\
         }
 % if stages == 1:
         COPY_WAIT(0);
+% if is_wide:
+        COPIES_FOR_UNITS();
+% endif
         barrier(CLK_LOCAL_MEM_FENCE);
         if (next < last) {
-${share.copy("stage", "k", "k_row", "next", "keys", tile_n, depth, dim, work_items)}\
+${tiles.copy("stage", "k", "k_row", "next", "keys", tile_n, depth, dim, work_items)}\
         }
         COPY_COMMIT();
 % endif
+% if is_wide:
+${wide.accumulate("outs", "scores", f"stage + {k_bytes}", tile_n)}\
+% else:
 ${share.accumulate("outs", "scores", f"stage + {k_bytes}", depth_v, blocks_m, tile_n)}\
+% endif
 % if stages == 2:
         stage = other_stage;
 % endif

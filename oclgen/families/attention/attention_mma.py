@@ -1,4 +1,6 @@
-"""Attention on a GPU's matrix units by `mma.sync` in inline PTX, for fp16 and bf16, both ways.
+"""Attention on a GPU's matrix units in inline PTX, for fp16 and bf16.
+
+It is computed by `mma.sync`, which also computes gradients, or by `wgmma`.
 
 It is not for rows that are no whole chunks of 16 bytes, nor for dropout, which
 `attention_register` serves, nor for few queries.
@@ -10,8 +12,10 @@ from dataclasses import dataclass
 from typing import Annotated, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
+from oclgen.families.gemm.gemm_mma_tiles import Layout
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
+from oclgen.opencl import ptx
 from oclgen.parameters import Range, Warps
 from oclgen.plan import WARP, Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
 from oclgen.problem import AttentionProblem, Problem
@@ -21,6 +25,8 @@ NAME = "attention_mma"
 KERNELS = {"fwd": NAME, "bwd_q": "attention_mma_grad_q", "bwd_kv": "attention_mma_grad_kv"}
 CHUNK = 8
 """Elements of 16 bits that are copied at once; rows are whole chunks, and aligned to them."""
+PANEL = 64
+"""Items of a row of wgmma's tiles: 128 bytes."""
 BLOCK = 16
 """Rows, columns and steps of what the units multiply at once."""
 MAX_REGISTERS = 232
@@ -38,6 +44,7 @@ class Config(BaseConfig):
     tile_n: Annotated[int, Range(16, 256)]
     stages: Annotated[int, Range(1, 2)]
     keep: bool
+    unit: str = "mma"
 
     @property
     def work_items(self) -> int:
@@ -49,9 +56,19 @@ class Config(BaseConfig):
         """Rows of a work-group."""
         return BLOCK * self.blocks_m * self.warps
 
+    def depths(self, problem: AttentionProblem) -> tuple[int, int]:
+        """Return the items of a row of q and k, and of v, rounded up to whole blocks or panels."""
+        block = PANEL if self.unit == "wgmma" else BLOCK
+        return round_up(problem.head_dim, block), round_up(problem.value_dim, block)
+
     def local_bytes(self, problem: AttentionProblem) -> int:
-        """Return the bytes of local memory: rows of both sides, each with a chunk behind it."""
-        row, row_v = (2 * size + 2 * CHUNK for size in depths(problem))
+        """Return the bytes of local memory: rows of both sides, each with a chunk behind it.
+
+        With wgmma there is nothing behind, and the rows of q are in registers from the first.
+        """
+        if self.unit == "wgmma":
+            return 2 * self.stages * self.tile_n * sum(self.depths(problem))
+        row, row_v = (2 * size + 2 * CHUNK for size in self.depths(problem))
         stages = self.stages * self.tile_n * (row + row_v)
         if problem.is_gradient:
             own = self.tile_m * max(row, row_v) if self.keep else self.tile_m * (row + row_v)
@@ -61,7 +78,7 @@ class Config(BaseConfig):
 
     def registers(self, problem: AttentionProblem) -> int:
         """Return the numbers that a work-item keeps: sums, a tile's scores, its own fragments."""
-        depth, depth_v = depths(problem)
+        depth, depth_v = self.depths(problem)
         sums, scores, own = {
             "fwd": (depth_v, 1, depth),
             "bwd_q": (depth, 2, depth + depth_v),
@@ -71,8 +88,8 @@ class Config(BaseConfig):
 
     def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
-        if reason := limits.why_no("mma"):
-            return reason
+        if reason := limits.why_no(self.unit):
+            return f"unit={reason}"
         if problem.dropout:
             return "it drops no probabilities; attention_register does"
         if problem.head_dim % CHUNK or problem.value_dim % CHUNK:
@@ -82,9 +99,19 @@ class Config(BaseConfig):
             )
         if self.tile_n % BLOCK:
             return f"tile_n={self.tile_n} is no multiple of {BLOCK}"
+        if self.unit == "wgmma" and (problem.is_gradient or not self._is_wide):
+            return (
+                f"wgmma computes no gradients, and out with warps in fours, blocks_m=1 and keep; "
+                f"given are {problem.direction}, warps={self.warps}, blocks_m={self.blocks_m}, "
+                f"keep={self.keep}"
+            )
         if (kept := self.registers(problem)) > MAX_REGISTERS:
             return f"a work-item would keep {kept} numbers; at most {MAX_REGISTERS} fit"
         return None
+
+    @property
+    def _is_wide(self) -> bool:
+        return self.warps % 4 == 0 and self.blocks_m == 1 and self.keep
 
     def needs(self, problem: AttentionProblem) -> Needs:
         """Return what the plan asks of a device."""
@@ -93,12 +120,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(warps=2, blocks_m=1, tile_n=16, stages=1, keep=False)
-TRAITS = Traits(rank=510, instructions=frozenset({"mma"}))
-
-
-def depths(problem: AttentionProblem) -> tuple[int, int]:
-    """Return the items of a row of q and k, and of v, rounded up to whole blocks."""
-    return round_up(problem.head_dim, BLOCK), round_up(problem.value_dim, BLOCK)
+TRAITS = Traits(rank=510, instructions=frozenset({"mma", "wgmma"}))
 
 
 def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
@@ -113,17 +135,25 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
         (4, 2, 64, 2, True), (4, 2, 64, 1, True), (4, 1, 64, 2, True), (4, 1, 64, 1, True),
         (4, 1, 32, 2, True), (4, 1, 32, 1, True), (4, 1, 32, 1, False), (2, 1, 32, 1, False),
     )  # fmt: skip
-    return [Config(*shape) for shape in shapes]
+    wide = ((4, 64), (4, 32)) if "wgmma" in limits.instructions else ()
+    return [
+        *(Config(warps, 1, tile_n, 1, keep=True, unit="wgmma") for warps, tile_n in wide),
+        *(Config(*shape) for shape in shapes),
+    ]
 
 
-def units(dtype: str, work_items: int) -> str:
-    """Return the text of the matrix units: see `attention_mma_units`.
-
-    Args:
-        dtype: "fp16" or "bf16".
-        work_items: of a work-group; an emulation exchanges registers between them.
-    """
-    return render("attention_mma_units", dtype=dtype)
+def units(problem: AttentionProblem, config: Config) -> str:
+    """Return the text of the matrix units: see `attention_mma_units`, `attention_wgmma_units`."""
+    copies = render("attention_units")
+    if config.unit == "mma":
+        return render("attention_mma_units", copies=copies, dtype=problem.dtype)
+    _, depth_v = config.depths(problem)
+    k = Layout(config.tile_n, PANEL, 2, along_k=True, packed=False, by_words=False)
+    v = Layout(depth_v, config.tile_n, 2, along_k=False, packed=False, by_words=False)
+    return render(
+        "attention_wgmma_units", copies=copies, dtype=problem.dtype, tile_n=config.tile_n,
+        depth_v=depth_v, k_descriptor=k.descriptor, v_descriptor=v.descriptor,
+    )  # fmt: skip
 
 
 def rows_of(problem: AttentionProblem) -> int:
@@ -147,11 +177,12 @@ def plan(problem: AttentionProblem, config: Config) -> Plan:
 
 
 def _text(problem: AttentionProblem, config: Config) -> str:
-    depth, depth_v = depths(problem)
-    return render(
+    depth, depth_v = config.depths(problem)
+    source = render(
         KERNELS[problem.direction],
         preamble=dtype_preamble(problem.dtype),
-        units=units(problem.dtype, config.work_items),
+        unit=config.unit,
+        units=units(problem, config),
         warps=config.warps,
         blocks_m=config.blocks_m,
         tile_m=config.tile_m,
@@ -166,3 +197,4 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         seen=parts.seen(problem),
         masked=problem.mask,
     )
+    return ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source

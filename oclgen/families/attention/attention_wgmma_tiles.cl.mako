@@ -1,0 +1,63 @@
+<%doc>
+Tiles, fragments and products of attention by wgmma, in the place of those of
+attention_mma_tiles. Defs for other templates, no text of its own.
+
+A tile lies in local memory as panels of 64 items: rows of 128 bytes, one for each row of the
+operand, whose 16-byte chunks are exclusive-or'ed with the row modulo 8 (PTX ISA, shared memory
+layout of wgmma).
+</%doc>
+<%def name="copy(to, source, row, first, count, height, depth, dim, work_items)">\
+<% chunks = depth // 8; total = height * chunks; rounds = -(-total // work_items) %>\
+    {
+#pragma unroll
+        for (int i = 0; i < ${rounds}; ++i) {
+            const int at = id + i * ${work_items}, line = at / ${chunks}, chunk = at % ${chunks};
+            const bool valid = ${first} + line < ${count}${f" && chunk < {dim // 8}" if dim < depth else ""};
+            ${f"if (at < {total}) " if total % work_items else ""}{
+                copy_chunk(${to} + chunk / 8 * ${height * 128} + line * 128 + (chunk % 8 ^ line % 8) * 16,
+                           valid ? ${source} + (${first} + line) * ${row} + chunk * 8 : ${source}, valid);
+            }
+        }
+    }
+</%def>
+
+<%doc> Fragments of a warp's 16 rows, straight from memory: they are read once. </%doc>
+<%def name="keep(name, source, row, row0, count, depth, dim)">\
+    uint4 ${name}[${depth // 16}];
+    {
+        const int line = ${row0} + warp * 16 + lane / 4;
+        __global const elem_t *from = ${source} + line * ${row} + lane % 4 * 2;
+#pragma unroll
+        for (int k = 0; k < ${depth // 16}; ++k) {
+% for part, (below, right) in {"x": (0, 0), "y": (8, 0), "z": (0, 8), "w": (8, 8)}.items():
+            ${name}[k].${part} = line + ${below} < ${count}${f" && k * 16 + {right} < {dim}" if dim < depth else ""} ? *(__global const uint *)(from + ${below} * ${row} + k * 16 + ${right}) : 0;
+% endfor
+        }
+    }
+</%def>
+
+<%def name="products(to, rows, tile, depth, tile_n)">\
+        MULTIPLY_BEGIN();
+#pragma unroll
+        for (int k = 0; k < ${depth // 16}; ++k) {
+            ADD_SCORES((float *)${to}, ${rows}[k], ${tile} + k / 4 * ${tile_n * 128} + k % 4 * 32, k > 0);
+        }
+        MULTIPLY_END();
+</%def>
+
+<%def name="accumulate(to, scores, tile, tile_n)">\
+        uint4 pairs[${tile_n // 16}];
+#pragma unroll
+        for (int k = 0; k < ${tile_n // 16}; ++k) {
+            pairs[k].x = pair_of(${scores}[0][2 * k][0], ${scores}[0][2 * k][1]);
+            pairs[k].y = pair_of(${scores}[0][2 * k][2], ${scores}[0][2 * k][3]);
+            pairs[k].z = pair_of(${scores}[0][2 * k + 1][0], ${scores}[0][2 * k + 1][1]);
+            pairs[k].w = pair_of(${scores}[0][2 * k + 1][2], ${scores}[0][2 * k + 1][3]);
+        }
+        MULTIPLY_BEGIN();
+#pragma unroll
+        for (int k = 0; k < ${tile_n // 16}; ++k) {
+            ADD_VALUES((float *)${to}, pairs[k], ${tile} + k * 2048);
+        }
+        MULTIPLY_END();
+</%def>
