@@ -19,6 +19,7 @@ KINDS = {
     "all": "Everything below, the most important first.",
     "gemm": "Matrix products.",
     "conv": "Convolutions.",
+    "attention": "Attention, forward and with gradients.",
     "networks": "Whole networks of torchvision.",
     "pointwise": "Operators that memory limits.",
 }
@@ -26,7 +27,7 @@ EXPLAINED = """
 
 Each row has the median times of both sides, taken in turns, what bounds it by the rates that were
 measured first, and how much of that is reached. Products and convolutions are timed on the device,
-torch's by CUDA's events or the host's clock, networks and operators by the host's. Without
+torch's by CUDA's events or the host's clock, all else through torch by the host's. Without
 `--trials` ours is what a user gets: the variant that dispatch takes from the database and the
 records shipped with the package. Beside the chosen shapes there are groups called "drawn": shapes
 that `--seed` draws, which is today's date unless it is given. What fails is a row with a reason;
@@ -64,7 +65,7 @@ MEASURING = (
     click.option("--drawn", type=click.IntRange(0), help="Shapes of each kind that are drawn."),
     click.option("--trials", default=0, help="Search this many variants; 0: what dispatch knows."),
     click.option("--family", multiple=True, help="Search only this one; repeatable."),
-    click.option("--dtype", type=Names(tuple(DTYPES)), default=(), help="Of gemm and conv."),
+    click.option("--dtype", type=Names(tuple(DTYPES)), default=(), help="Not of networks."),
     click.option("--direction", type=click.Choice(DIRECTIONS), multiple=True, help="Of conv."),
     click.option("--batch", default=0, help="Images; usually 8 on CPUs, 64 on GPUs."),
     click.option("--networks", type=Names(), help="Networks of torchvision that are chosen."),

@@ -1,4 +1,4 @@
-"""Generated GEMM and convolution kernels for any OpenCL device.
+"""Generated GEMM, convolution and attention kernels for any OpenCL device.
 
 This package is the generator and the one door to OpenCL; searching, storing and PyTorch are
 `search_spaces`, `tuned_db` and `ocl_backend`. `oclgen.tune` and `oclgen.Session` are those of

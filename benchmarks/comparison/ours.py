@@ -18,10 +18,10 @@ import numpy as np
 
 from benchmarks.comparison.variants import PreparedVariant, known, ready, searched
 from benchmarks.peers.clblast import Clblast
-from benchmarks.tasks import networks, pointwise
+from benchmarks.tasks import attention, networks, pointwise
 from benchmarks.tasks.sweep import Case
 from benchmarks.tasks.sweep_calls import call
-from benchmarks.timing import Clock, Prepare, Prepared, bursts, calls, steps, wall_ms
+from benchmarks.timing import Call, Clock, Prepare, Prepared, bursts, calls, steps, wall_ms
 from oclgen import GENERATOR_VERSION
 from oclgen.keys import parse_key
 from oclgen.measuring import peak
@@ -82,6 +82,10 @@ class Ours:
                 run = pointwise.call(device=self._torch_device, **what)
                 seconds = TURN_S[self.device.limits.kind]
                 return Prepared({}, {"ours": calls(run, self._clock(), seconds)})
+            case "attention":
+                ocl = torch_device()  # before a tensor is made on it
+                run = attention.call(device=self._torch_device, **what)
+                return self._through_torch(ocl, run)
             case "sweep":
                 return self._swept(**what)
         return self._problem(parse_key(what["problem"]))
@@ -131,6 +135,10 @@ class Ours:
     def _swept(self, case: Case) -> Prepared:
         ocl, run = torch_device(), call(case, self._torch_device)
         ocl.matmul.allow_tf32 = ocl.conv.allow_tf32 = case.dtype == "tf32"
+        return self._through_torch(ocl, run)
+
+    def _through_torch(self, ocl: Any, run: Call) -> Prepared:
+        """Return a call through torch in bursts, with what served it and what fell back."""
         before = ocl.fallbacks()
         rows = ocl.explain(run).rows
         asked = [parse_key(row.problem) for row in rows]

@@ -15,14 +15,14 @@ from benchmarks.comparison.suite import LONGEST_S, Clock, Suite
 from benchmarks.peers import torch_peer
 from benchmarks.report import text
 from benchmarks.report.rows import Result
-from benchmarks.tasks import conv, gemm, networks, pointwise
+from benchmarks.tasks import attention, conv, gemm, networks, pointwise
 from benchmarks.tasks.draw import Draw
 from benchmarks.tasks.task import Task, TaskError, merged
 from oclgen.limits import Limits
 from oclgen.problem import DIRECTIONS, Direction
 from oclgen.roofline import Roofs
 
-KINDS = ("gemm", "conv", "networks", "pointwise")
+KINDS = ("gemm", "conv", "attention", "networks", "pointwise")
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ def all_tasks(options: Options, limits: Limits) -> list[Task]:
     found = [
         *gemm.tasks(limits, draw, options.dtype),
         *conv.tasks(limits, draw, options.batch, options.direction or DIRECTIONS, options.dtype),
+        *attention.tasks(limits, draw, options.dtype),
         *networks.tasks(limits, draw, options.batch, options.networks),
         *pointwise.tasks(limits, draw),
     ]

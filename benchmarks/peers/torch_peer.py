@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from benchmarks.tasks import networks, pointwise
+from benchmarks.tasks import attention, networks, pointwise
 from benchmarks.tasks.sweep_calls import call
 from benchmarks.timing import Call, Clock, Prepare, Prepared, bursts, calls, steps, wall_ms
 from oclgen.keys import parse_key
-from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, Problem
+from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem
 
 DTYPES = {
     "fp32": torch.float32,
@@ -36,7 +36,7 @@ def prepare(kind: str, what: dict[str, Any], device: str) -> Prepared:
     """Make a task ready and warm.
 
     Args:
-        kind: "gemm", "conv", "networks", "pointwise", "sweep"; "hello" asks for torch's name alone.
+        kind: of `benchmarks.comparison.run.KINDS`, or "sweep"; "hello" asks for torch's name alone.
         what: the task.
         device: torch's name of it, "cuda" or "cpu".
     """
@@ -48,18 +48,23 @@ def prepare(kind: str, what: dict[str, Any], device: str) -> Prepared:
     clock: Clock = partial(wall_ms, wait=wait)
     if kind == "sweep":
         return Prepared({}, {"torch": bursts(call(**what, device=device), wait, SAMPLE_S[device])})
+    if kind == "attention":
+        run = attention.call(device=device, **what)
+        return Prepared({}, {"torch": bursts(run, wait, SAMPLE_S[device])})
     if kind == "networks":
         return Prepared({}, {"torch": steps(networks.step(device=device, **what), clock)})
     if kind == "pointwise":
         run = pointwise.call(device=device, **what)
     else:
-        run = problem_call(parse_key(what["problem"]), device)
+        problem = parse_key(what["problem"])
+        assert not isinstance(problem, AttentionProblem)
+        run = problem_call(problem, device)
         clock = cuda_ms if device == "cuda" else clock
     return Prepared({}, {"torch": calls(run, clock, SAMPLE_S[device])})
 
 
 def _dtype(kind: str, what: dict[str, Any]) -> str:
-    if kind in ("gemm", "conv", "attention"):
+    if kind in ("gemm", "conv"):
         return parse_key(what["problem"]).dtype
     return what["case"].dtype if kind == "sweep" else ""
 
@@ -69,10 +74,8 @@ def allow_tf32(allowed: bool) -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 
-def problem_call(problem: Problem, device: str) -> Call:
-    """Return torch's call of a problem on normally distributed numbers."""
-    if isinstance(problem, AttentionProblem):
-        return _attention(problem, device)
+def problem_call(problem: GemmProblem | ConvProblem, device: str) -> Call:
+    """Return torch's call of a product or a convolution on normally distributed numbers."""
     tensors = {
         role: torch.randn(shape, dtype=DTYPES[problem.dtype], device=device)
         for role, shape in problem.buffers.items()
@@ -99,27 +102,6 @@ def _convolution(p: ConvProblem, x: torch.Tensor, w: torch.Tensor, y: torch.Tens
     wanted = [p.direction == "bwd_data", p.direction == "bwd_weights", False]
     backward = torch.ops.aten.convolution_backward
     return lambda: backward(y, x, w, None, *geometry, False, [0, 0], p.groups, wanted)
-
-
-def _attention(p: AttentionProblem, device: str) -> Call:
-    """Return torch's call of attention; of a gradient's direction, all gradients at once."""
-    shapes = p.buffers
-    q, k, v = (
-        torch.randn(shapes[role], dtype=DTYPES[p.dtype], device=device, requires_grad=p.is_gradient)
-        for role in "qkv"
-    )
-    mask = torch.randn(shapes["mask"], dtype=q.dtype, device=device) if p.mask else None
-
-    def call() -> torch.Tensor:
-        return torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, mask, is_causal=p.causal, enable_gqa=p.heads != p.kv_heads
-        )
-
-    if not p.is_gradient:
-        return torch.no_grad()(call)
-    out = call()
-    grad = torch.randn_like(out)
-    return lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True)
 
 
 def cuda_ms(run: Call) -> float:

@@ -12,6 +12,7 @@ from oclgen.roofline import Roofs
 TITLES = {
     "gemm": "Products, m x n x k",
     "conv": "Convolutions: batch, channels, height, width, filters, kernel",
+    "attention": "Attention: batch, heads, kv_heads, queries, keys, head_dim, value_dim",
     "networks": "Networks, whole steps",
     "pointwise": "Operators that memory limits",
     "sweep": "Drawn operators of every class",

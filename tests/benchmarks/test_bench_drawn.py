@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.tasks import conv, gemm, networks, pointwise
+from benchmarks.tasks import attention, conv, gemm, networks, pointwise
 from benchmarks.tasks.draw import Draw, distinct, log_uniform
 from benchmarks.tasks.task import merged, task_of
 from oclgen.keys import parse_key
@@ -21,6 +21,7 @@ KINDS = ("cpu", "gpu", "other")
 DRAWS: dict[str, Callable[[int, int, str], list[Any]]] = {
     "gemm": gemm.drawn,
     "conv": conv.drawn,
+    "attention": attention.drawn,
     "networks": networks.drawn,
     "pointwise": pointwise.drawn,
 }
@@ -120,6 +121,7 @@ def test_tasks_carry_the_seed_and_are_in_groups_called_drawn() -> None:
     made = {
         "gemm": list(gemm.tasks(limits, draw)),
         "conv": list(conv.tasks(limits, draw, directions=("fwd",))),
+        "attention": list(attention.tasks(limits, draw)),
         "networks": list(networks.tasks(limits, draw)),
         "pointwise": list(pointwise.tasks(limits, draw)),
     }

@@ -86,6 +86,11 @@ def test_half_precision_is_summed_in_full(device: Any, dtype: Any) -> None:
     assert relative(ours.float(), exact) <= torch.finfo(dtype).eps
 
 
+def test_rows_that_no_read_of_16_bytes_can_begin_at_are_copied(device: Any) -> None:
+    wide = torch.randn(3, 2, 2, 33, 17)
+    check(device, lambda x: attention(*x[..., 1:]), wide, tolerance=3e-6)
+
+
 def test_dropout_is_the_same_forward_and_backward_and_for_every_tile(device: Any, use: Any) -> None:
     if device.index:
         pytest.skip("the text is the same for every device")

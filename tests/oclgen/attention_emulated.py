@@ -113,7 +113,8 @@ void wide(
         float sum = add ? c[i] : 0.0f;
         for (int k = 0; k < 16; ++k) {{
             const uint left = words[{words} * (row * 4 + k % 8 / 2) + low + k / 8 * 2];
-            const int line = steps ? k : column, inside = steps ? column % 64 * 2 : at % 128 + 2 * k;
+            const int line = steps ? k : column;
+            const int inside = steps ? column % 64 * 2 : at % 128 + 2 * k;
             const int panel = steps ? at + column / 64 * steps * 128 : at / 128 * 128;
             const int byte = panel + line * 128 + (inside / 16 ^ line % 8) * 16 + inside % 16;
             sum += value_of(left >> k % 2 * 16) * value_of(*(__local ushort *)(tiles + byte));

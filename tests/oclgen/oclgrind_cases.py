@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, Family
 from oclgen.families.conv import conv_mma
 from oclgen.families.gemm import gemm_mma, gemm_pairs
@@ -23,10 +24,12 @@ from oclgen.measuring.measure import TOLERANCE, Bench, compare, decode, encode
 from oclgen.opencl.device import Device, select
 from oclgen.opencl.probe import ANSWERS
 from oclgen.plan import Plan
-from oclgen.problem import ConvProblem, GemmProblem, Problem
+from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, Problem, stored_dtype
 from oclgen.variant import Variant
 from search_spaces.space import SPACES, seeds_of, space_of
 from tests import samples
+from tests.oclgen.attention_cases import LANES, MMAS, WGMMAS
+from tests.oclgen.attention_emulated import emulate as emulate_attention
 from tests.oclgen.cp_async_in_c import in_plain_c
 from tests.oclgen.gemm_cases import SHARING
 from tests.oclgen.mma_emulated import emulate
@@ -61,6 +64,19 @@ PROBLEMS: tuple[Problem, ...] = (
     ConvProblem(1, 8, 7, 6, 8, 3, 3, 2, 1, groups=2, direction="bwd_weights", layout="nhwc"),
 )
 
+_ATTENTION = AttentionProblem(1, 4, 2, 11, 19, 12, 20, causal=True)
+ATTENTIONS = tuple(
+    replace(problem, direction=direction)
+    for problem in (
+        _ATTENTION,
+        replace(_ATTENTION, mask=True, dropout=True),
+        replace(_ATTENTION, window=5, dtype="fp16"),
+        replace(_ATTENTION, queries=2, head_dim=8, value_dim=16, dtype="bf16"),
+    )
+    for direction in ATTENTION_DIRECTIONS
+)
+PROBLEMS = (*PROBLEMS, *ATTENTIONS)
+
 MMA = gemm_mma.TRAITS.packing
 WGMMA = replace(gemm_mma.DEFAULT, unit="wgmma", tile_k=16, warps_m=4, warps_n=1, stages=3)
 CONV_MMA = replace(conv_mma.DEFAULT, tile_k=16, warps_m=1, stages=3)
@@ -73,6 +89,15 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
             GemmProblem(70, 96, 40, dtype="bf16", trans_b=True),
             replace(gemm_mma.DEFAULT, tile_n=96, split_k=2),
         ),
+    ),
+    "attention_mma": tuple(
+        (replace(problem, direction=direction), config)
+        for (problem, config), direction in zip(MMAS, ATTENTION_DIRECTIONS, strict=False)
+    )
+    + WGMMAS[:1],
+    "attention_lanes": tuple(
+        (replace(problem, direction=direction), config)
+        for (problem, config), direction in zip(LANES, ATTENTION_DIRECTIONS, strict=False)
     ),
     "conv_mma": (
         (
@@ -138,11 +163,16 @@ def run(device: Device, problem: Problem, family: Family, config: Any) -> None:
     if config.why_not(problem, device.limits):
         return
     bench = Bench(device, problem)
-    poison = encode(np.full(bench.expected.shape, np.nan, np.float32), problem.dtype)
-    out = device.upload(poison)
-    buffers = {**bench.buffers, problem.output: out}
-    device.prepare(in_plain_c(family.plan(problem, config)), buffers).run()
-    got = decode(device.download(out, poison), problem.dtype)
+    poisons = {
+        role: encode(
+            np.full(problem.buffers[role], np.nan, np.float32), stored_dtype(problem, role)
+        )
+        for role in problem.outputs
+    }
+    outs = {role: device.upload(poison) for role, poison in poisons.items()}
+    device.prepare(in_plain_c(family.plan(problem, config)), {**bench.buffers, **outs}).run()
+    role = problem.output
+    got = decode(device.download(outs[role], poisons[role]), problem.dtype)
     _, wrong = compare(got, bench.expected, TOLERANCE[problem.dtype])
     if wrong:
         print(f"WRONG: {wrong}", flush=True)
@@ -165,6 +195,7 @@ def run_emulated(device: Device, name: str) -> int:
     able = replace(device, limits=replace(device.limits, instructions=frozenset(ANSWERS)))
     with pytest.MonkeyPatch.context() as patch:
         emulate(patch)
+        emulate_attention(patch)
         for problem, config in CASES[name]:
             refused = config.why_not(problem, able.limits)
             assert refused is None, refused
@@ -176,7 +207,7 @@ def run_family(device: Device, name: str) -> int:
     """Run the problems of the family of this name and return how many cases ran."""
     family, count = FAMILIES[name], 0
     wanted, cases = family.TRAITS.instructions, CASES.get(name, ())
-    if cases and wanted & UNITS:
+    if cases and (wanted & UNITS or name == "attention_lanes"):
         return run_emulated(device, name)
     # what stands for the instructions in OpenCL C: `DOT_PAIRS` for one, `in_plain_c` for another
     gemm_pairs.dot = lambda: DOT_PAIRS

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from oclgen.families import FAMILIES
-from oclgen.families.attention import attention_mma, attention_register, attention_split
+from oclgen.families.attention import (
+    attention_lanes,
+    attention_mma,
+    attention_register,
+    attention_split,
+)
 from oclgen.keys import parse_attention, parse_key
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.attention_reference import philox, seen
@@ -17,13 +22,32 @@ from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
 from oclgen.problem import AttentionProblem, ProblemError
 from search_spaces.space import SPACES
-from tests.oclgen.attention_cases import BASE, FEW, HALF, MMAS, REGISTERS, SPLITS, in_all_directions
+from tests.oclgen.attention_cases import (
+    BASE,
+    FEW,
+    HALF,
+    LANES,
+    MMAS,
+    REGISTERS,
+    SPLITS,
+    WGMMAS,
+    in_all_directions,
+)
 from tests.oclgen.attention_emulated import emulate
 
 GPU = Limits(
-    "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1, instructions=frozenset({"mma"})
-)
-ABLE = frozenset({"mma"})
+    "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,
+    instructions=frozenset({"cp_async", "mma", "wgmma"}),
+)  # fmt: skip
+
+
+@pytest.fixture
+def able(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """The device, with instructions in OpenCL C where it has none."""
+    if device.limits.instructions >= GPU.instructions:
+        return device
+    emulate(monkeypatch)
+    return replace(device, limits=replace(device.limits, instructions=GPU.instructions))
 
 
 def right(device: Device, family: Any, problem: AttentionProblem, config: Any) -> None:
@@ -42,7 +66,7 @@ def test_pairs_are_those_that_are_seen(causal: bool, window: int) -> None:
 
 
 def test_a_key_and_a_short_form_are_read_back() -> None:
-    for problem, _ in (*REGISTERS, *MMAS, *SPLITS):
+    for problem, _ in (*REGISTERS, *LANES, *MMAS, *SPLITS):
         for one in in_all_directions(problem):
             assert parse_key(one.key()) == one
             assert parse_attention(one.key()) == one
@@ -83,15 +107,23 @@ def test_register_tiles_are_right(device: Device, case: int, direction: Any) -> 
 @pytest.mark.parametrize("case", range(len(MMAS)))
 @pytest.mark.parametrize("direction", ["fwd", "bwd_q", "bwd_kv"])
 @pytest.mark.sampled(3)
-def test_matrix_units_are_right(
-    device: Device, case: int, direction: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With units in OpenCL C where there are none."""
+def test_matrix_units_are_right(able: Device, case: int, direction: Any) -> None:
     problem, config = MMAS[case]
-    if "mma" not in device.limits.instructions:
-        emulate(monkeypatch)
-        device = replace(device, limits=replace(device.limits, instructions=ABLE))
-    right(device, attention_mma, replace(problem, direction=direction), config)
+    right(able, attention_mma, replace(problem, direction=direction), config)
+
+
+@pytest.mark.parametrize("case", range(len(WGMMAS)))
+@pytest.mark.sampled(2)
+def test_wide_matrix_units_are_right(able: Device, case: int) -> None:
+    right(able, attention_mma, *WGMMAS[case])
+
+
+@pytest.mark.parametrize("case", range(len(LANES)))
+@pytest.mark.parametrize("direction", ["fwd", "bwd_q", "bwd_kv"])
+@pytest.mark.sampled(3)
+def test_lanes_that_share_rows_are_right(able: Device, case: int, direction: Any) -> None:
+    problem, config = LANES[case]
+    right(able, attention_lanes, replace(problem, direction=direction), config)
 
 
 @pytest.mark.parametrize("case", range(len(SPLITS)))
@@ -102,27 +134,29 @@ def test_slices_of_the_keys_are_right(device: Device, case: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [("attention_register", BASE), ("attention_mma", HALF), ("attention_split", FEW)],
-)
+    [
+        ("attention_register", BASE), ("attention_lanes", BASE), ("attention_mma", HALF),
+        ("attention_split", FEW),
+    ],
+)  # fmt: skip
 def test_every_parameter_changes_the_text(name: str, problem: AttentionProblem) -> None:
     family = FAMILIES[name]
     values = SPACES[name](problem, GPU)
     first = next(one for one in family.guesses(problem, GPU) if one.why_not(problem, GPU) is None)
     text = family.plan(problem, first).launches[0].source
     for field in fields(family.Config):
-        others = [
-            replace(first, **{field.name: value})
-            for value in values.get(field.name, (1, 2))
-            if value != getattr(first, field.name)
-        ]
+        changed = (
+            replace(first, **{field.name: value}) for value in values.get(field.name, (1, 2))
+        )
+        others = [one for one in changed if one != first and one.why_not(problem, GPU) is None]
         texts = {family.plan(problem, one).launches[0].source for one in others}
         assert texts, field.name
         assert text not in texts, field.name
 
 
-@pytest.mark.parametrize("name", ["attention_register", "attention_mma", "attention_split"])
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name.startswith("attention")])
 def test_free_sizes_are_in_no_text(name: str) -> None:
-    problem = {"attention_register": BASE, "attention_mma": HALF, "attention_split": FEW}[name]
+    problem = {"attention_mma": HALF, "attention_split": FEW}.get(name, BASE)
     problem = replace(problem, free=frozenset({"batch", "queries", "keys"}))
     family = FAMILIES[name]
     other = replace(problem, batch=3, queries=problem.queries - 2, keys=101)

@@ -21,6 +21,8 @@ from oclgen.attention_problem import Direction
 from oclgen.families.attention.attention_parts import AXES
 from oclgen.problem import AttentionProblem
 
+CHUNK_BYTES = 16
+"""What kernels read at once of rows that are so long."""
 OPERATOR = "scaled_dot_product_attention"
 """The operator's name in warnings and profiles."""
 
@@ -118,9 +120,9 @@ class _Call:
         self, direction: Direction, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> None:
         given = [*inputs, *outputs, *self.last]
-        strides = tuple(tensor.stride() for tensor in given)
+        strides = tuple([tensor.stride() for tensor in given])
         key = _Key(self.device, direction, self.sizes, self.how, strides, self.numbers)
-        _prepared(key)(*(tensor.data_ptr() for tensor in given))
+        _prepared(key)(*[tensor.data_ptr() for tensor in given])
 
 
 class _Key(NamedTuple):
@@ -151,11 +153,22 @@ def _prepared(key: _Key) -> TunedCall:
 
 
 def _dense_rows(x: Tensor) -> Tensor:
-    return x if x.stride(-1) == 1 else x.contiguous()
+    """Return a tensor whose rows are dense and, where they are whole chunks, aligned to those."""
+    batch, head, row, item = x.stride()
+    if item != 1:
+        return x.contiguous()
+    size = x.element_size()
+    if x.shape[3] * size % CHUNK_BYTES or (
+        (x.data_ptr() | (batch | head | row) * size) % CHUNK_BYTES == 0
+    ):
+        return x
+    return x.clone(memory_format=torch.contiguous_format)
 
 
 def _empty_like(query: Tensor, dim: int) -> Tensor:
     """Return an empty tensor whose dimensions lie in memory in query's order, rows dense."""
+    if query.is_contiguous():
+        return query.new_empty((*query.shape[:3], dim))
     order = sorted(range(3), key=query.stride, reverse=True)
     shape = [*(query.shape[axis] for axis in order), dim]
     places = [order.index(axis) for axis in range(3)]

@@ -7,7 +7,7 @@ other. It is not for half precision, dropout, or rows that are no whole vectors 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, TypeGuard
+from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
 from oclgen.family import BaseConfig, Traits
@@ -84,7 +84,9 @@ class Config(BaseConfig):
 
     def needs(self, problem: AttentionProblem) -> Needs:
         """Return what the plan asks of a device."""
-        frame = Frame(KERNELS[problem.direction], (self.work_items, 1, 1), self.local_bytes(problem))
+        frame = Frame(
+            KERNELS[problem.direction], (self.work_items, 1, 1), self.local_bytes(problem)
+        )
         return Needs((frame,))
 
 
@@ -99,11 +101,13 @@ def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
 
 def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    # lanes, rows, chunk, tile_n
-    shapes = (
-        (2, 2, 4, 16), (4, 2, 4, 16), (4, 2, 2, 16), (8, 2, 4, 16), (8, 2, 4, 8), (8, 1, 4, 8),
-    )  # fmt: skip
-    return [Config(128, *shape) for shape in shapes]
+    # work_items, lanes, rows, chunk, tile_n
+    shapes = {
+        "fwd": ((128, 2, 2, 8, 8), (128, 8, 4, 8, 16)),
+        "bwd_q": ((128, 2, 1, 4, 16), (128, 4, 1, 4, 16)),
+        "bwd_kv": ((64, 2, 1, 1, 32), (128, 4, 1, 1, 16)),
+    }[problem.direction]
+    return [Config(*shape) for shape in (*shapes, (128, 8, 1, 4, 8))]
 
 
 def units(work_items: int) -> str:
@@ -133,7 +137,7 @@ def plan(problem: AttentionProblem, config: Config) -> Plan:
 
 def _text(problem: AttentionProblem, config: Config) -> str:
     depth, depth_v = config.depths(problem)
-    by_keys = {"by_keys": problem.direction == "bwd_kv"} if problem.is_gradient else {}
+    by_keys: dict[str, Any] = {"by_keys": problem.direction == "bwd_kv"}
     return render(
         KERNELS[problem.direction],
         preamble=dtype_preamble(problem.dtype),
@@ -151,5 +155,5 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         dim_v=problem.value_dim,
         seen=parts.seen(problem),
         masked=problem.mask,
-        **by_keys,
+        **(by_keys if problem.is_gradient else {}),
     )

@@ -132,12 +132,13 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     # warps, blocks_m, tile_n, stages, keep
     shapes = (
-        (4, 2, 64, 2, True), (4, 2, 64, 1, True), (4, 1, 64, 2, True), (4, 1, 64, 1, True),
-        (4, 1, 32, 2, True), (4, 1, 32, 1, True), (4, 1, 32, 1, False), (2, 1, 32, 1, False),
+        (4, 2, 32, 2, True), (4, 1, 64, 2, True), (4, 1, 32, 2, True), (4, 1, 64, 1, True),
+        (4, 1, 32, 1, True), (4, 1, 32, 1, False), (2, 1, 32, 1, False),
     )  # fmt: skip
-    wide = ((4, 64), (4, 32)) if "wgmma" in limits.instructions else ()
+    # of 64 keys two tiles fit local memory where heads are narrow
+    wide = ((64, 2), (32, 2), (64, 1), (32, 1)) if "wgmma" in limits.instructions else ()
     return [
-        *(Config(warps, 1, tile_n, 1, keep=True, unit="wgmma") for warps, tile_n in wide),
+        *(Config(4, 1, tile_n, stages, keep=True, unit="wgmma") for tile_n, stages in wide),
         *(Config(*shape) for shape in shapes),
     ]
 

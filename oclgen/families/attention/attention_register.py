@@ -102,7 +102,7 @@ class Config(BaseConfig):
 
 DEFAULT = Config(local_m=2, local_n=2, item_m=1, item_v=1, vec=4)
 """Fits 16 KiB of local memory and 64 work-items at any width."""
-TRAITS = Traits(rank=520)
+TRAITS = Traits(rank=500, for_cpus=True)
 
 CPU = (
     Config(local_m=1, local_n=1, item_m=8, item_v=2, vec=16, loop_m=8, chunks=2),

@@ -100,7 +100,10 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     # twice as many work-groups as units, and slices of 128 keys at the most
     wanted = problem.keys * groups // (2 * limits.compute_units)
     slices = [size for size in (128, 64, 32) if size <= max(wanted, 32)]
-    return [Config(128, size, rows) for size in (*slices, 32, 16)]
+    return [
+        *(Config(256, size, rows) for size in slices),
+        *(Config(128, size, rows) for size in (32, 16)),
+    ]
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:
