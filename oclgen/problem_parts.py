@@ -24,7 +24,11 @@ class ProblemError(ValueError):
 
 
 def require_free(problem: Any) -> None:
-    """Raise `ProblemError` where a size is free that cannot be."""
+    """Refuse a size that is free and cannot be.
+
+    Raises:
+        ProblemError: the message names it, and those that can.
+    """
     if unknown := problem.free - {*FREE_SIZES[problem.op]}:
         known = ", ".join(FREE_SIZES[problem.op])
         raise ProblemError(
@@ -38,7 +42,15 @@ def free_text(problem: Any) -> str:
 
 
 def require_positive(problem: Any, *names: str) -> None:
-    """Raise `ProblemError` for a size that is no integer of at least 1."""
+    """Refuse a size that is no integer of at least 1.
+
+    Args:
+        problem: whose sizes they are.
+        names: of the sizes.
+
+    Raises:
+        ProblemError: the message names the size and its value.
+    """
     for name in names:
         value = getattr(problem, name)
         if not isinstance(value, int) or value < 1:
@@ -46,7 +58,16 @@ def require_positive(problem: Any, *names: str) -> None:
 
 
 def require_known(name: str, value: str, known: Iterable[str]) -> None:
-    """Raise `ProblemError` for a name that is not among the known ones."""
+    """Refuse a name that is not among the known ones.
+
+    Args:
+        name: of what has the value.
+        value: that a problem gives.
+        known: values that can be.
+
+    Raises:
+        ProblemError: the message lists the known ones.
+    """
     if value not in known:
         raise ProblemError(f"{name} {value!r} is unknown; known are {', '.join(known)}")
 

@@ -23,6 +23,11 @@ def attention_inputs(problem: Problem, drawn: dict[str, Array], seed: int) -> di
 
     lse grows with the number of keys, so that probabilities stay in the range of fp16, and the
     seed and counter of dropout are integers.
+
+    Args:
+        problem: an `AttentionProblem`.
+        drawn: standard-normal inputs by role; they are changed.
+        seed: that drew them.
     """
     assert isinstance(problem, AttentionProblem)
     if "lse" in drawn:

@@ -92,7 +92,7 @@ def test_what_cannot_be_says_why(text: str, why: str) -> None:
 
 
 def test_random_numbers_are_those_of_philox() -> None:
-    """The first word of the known answer of Salmon et al.'s Random123 for zeros."""
+    """The known answer for zeros of Salmon et al., Random123."""
     assert philox(0, np.zeros(1, np.uint64))[0] == 0x6627E8D5
 
 
