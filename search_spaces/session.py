@@ -354,7 +354,7 @@ def tune(
 
     Args:
         problems: One problem or several: texts such as "1024x1024x1024:fp16" or
-            "8,64,56,56,64,3,3,1,1" (`oclgen.keys`), keys, or `GemmProblem` and `ConvProblem`; or
+            "8,64,56,56,64,3,3,1,1" (`oclgen.keys`), keys, or values of `oclgen.problem`; or
             how often a network's run calls each.
         device: An opened device, an index as `oclgen devices` lists them, or a part of a name.
         trials: Variants to try per problem, earlier runs included.

@@ -163,7 +163,7 @@ def forms(varying: Varying, problems: list[Problem]) -> list[frozenset[str]]:
 
 @pytest.fixture
 def watched(device: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[FakeChooser, Varying]:
-    monkeypatch.setattr(varying, "has_model", lambda _: False)
+    monkeypatch.setattr(varying, "has_model", lambda *_: False)
     chooser: Any = FakeChooser(device)
     return chooser, Varying(chooser)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oclgen.families import FAMILIES
+from oclgen.families import FAMILIES, valid_configs
 from oclgen.families.attention import (
     attention_lanes,
     attention_mma,
@@ -142,16 +142,19 @@ def test_slices_of_the_keys_are_right(device: Device, case: int) -> None:
 def test_every_parameter_changes_the_text(name: str, problem: AttentionProblem) -> None:
     family = FAMILIES[name]
     values = SPACES[name](problem, GPU)
-    first = next(one for one in family.guesses(problem, GPU) if one.why_not(problem, GPU) is None)
-    text = family.plan(problem, first).launches[0].source
+    bases = list(valid_configs(family, problem, GPU))
     for field in fields(family.Config):
-        changed = (
-            replace(first, **{field.name: value}) for value in values.get(field.name, (1, 2))
-        )
-        others = [one for one in changed if one != first and one.why_not(problem, GPU) is None]
-        texts = {family.plan(problem, one).launches[0].source for one in others}
-        assert texts, field.name
-        assert text not in texts, field.name
+        choices = (*values.get(field.name, ()), 1, 2, 8)
+        pairs = [
+            (base, changed)
+            for base in bases
+            for changed in (replace(base, **{field.name: value}) for value in choices)
+            if changed != base and changed.why_not(problem, GPU) is None
+        ]
+        assert pairs, field.name
+        for pair in pairs[:3]:
+            texts = {family.plan(problem, one).launches[0].source for one in pair}
+            assert len(texts) == 2, field.name
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name.startswith("attention")])

@@ -109,7 +109,10 @@ CPU = (
     Config(local_m=1, local_n=1, item_m=8, item_v=1, vec=16, loop_m=2),
 )
 """One work-item per group, rows enough to pay for turning the tile of keys."""
-CPU_FEW_ROWS = (Config(local_m=1, local_n=1, item_m=1, item_v=2, vec=16, chunks=2),)
+CPU_FEW_ROWS = (
+    Config(local_m=1, local_n=1, item_m=1, item_v=2, vec=16, chunks=2),
+    Config(local_m=1, local_n=1, item_m=1, item_v=1, vec=16),
+)
 GPU = (
     Config(local_m=8, local_n=8, item_m=4, item_v=2, vec=4, unroll_k=4, pad=4),
     Config(local_m=8, local_n=8, item_m=4, item_v=1, vec=4, unroll_k=4, pad=4),
