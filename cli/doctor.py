@@ -22,8 +22,9 @@ from .options import db_option, json_option
 
 OLDEST_TORCH = (2, 11)
 SHIM_TIMEOUT_S = 1800
-"""The torch device compiles its shim on first import: 30 to 120 s on an idle machine, 535 s on two
-cores that six programs shared. Only a compiler that hangs takes three times as long as that."""
+"""The torch device compiles its shim on first import if the wheel has none for this torch: 30 to
+120 s on an idle machine, 535 s on two cores that six programs shared. Only a compiler that hangs
+takes three times as long as that."""
 
 Verdict = Literal["ok", "warn", "fail"]
 COLOURS: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -109,7 +110,10 @@ def _remedy(runtime: Runtime) -> str:
 
 def _gcc() -> Finding:
     compiler = os.environ.get("CXX") or "g++"
-    remedy = "Only the torch device needs it. Debian, Ubuntu: apt install g++; or set CXX."
+    remedy = (
+        "Nothing, if the torch device works: it came compiled. "
+        "Else: Debian, Ubuntu: apt install g++; or set CXX."
+    )
     if shutil.which(compiler) is None:
         return Finding("C++ compiler", "warn", f"{compiler} was not found", remedy)
     try:
@@ -152,7 +156,7 @@ def _torch_device() -> Finding:
         return Finding(
             "torch device ocl", "fail", last, "python -c 'import ocl_backend' says more."
         )
-    return Finding("torch device ocl", "ok", f"compiled; {done.stdout.split()[-1]} devices")
+    return Finding("torch device ocl", "ok", f"loads; {done.stdout.split()[-1]} devices")
 
 
 def _database(where: str | None) -> Finding:

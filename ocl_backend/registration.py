@@ -17,7 +17,7 @@ from ocl_backend.dispatch import fallback
 from ocl_backend.fusion import held
 from ocl_backend.ops.tensor import copies
 from ocl_backend.ops.training import optim
-from ocl_backend.runtime import devices, generators, memory, pending, shim, streams
+from ocl_backend.runtime import compiling, devices, generators, memory, pending, shim, streams
 
 
 @cache
@@ -42,7 +42,7 @@ def register() -> None:
     fallback.configure()
     atexit.register(_settle)
     if devices.is_available():
-        ocl_autoload.remember(shim.cached_path(), shim.sources(), devices.device_count())
+        ocl_autoload.remember(shim.path(), compiling.sources(), devices.device_count())
 
 
 _last: list[torch.Tensor] = []

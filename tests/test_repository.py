@@ -133,10 +133,10 @@ def test_cpp_is_formatted() -> None:
 def test_cpp_has_no_finding_of_clang_tidy(pytestconfig: pytest.Config) -> None:
     if "tidy" not in pytestconfig.getoption("markexpr"):
         pytest.skip("takes minutes; `pytest -m tidy` runs it")
-    from ocl_backend.runtime import shim
+    from ocl_backend.runtime import compiling, shim
 
     tool = tool_for_cpp("clang-tidy")
-    options = ["--", *shim.flags(), f"-I{ROOT / 'tests/csrc'}"]
+    options = ["--", *compiling.flags(shim.installed()), f"-I{ROOT / 'tests/csrc'}"]
 
     def findings(unit: Path) -> str:
         command = [str(tool), "--quiet", str(unit), *options]

@@ -58,8 +58,7 @@ def _empty_caches(folder: Path) -> dict[str, str]:
     """Return the variables that point all caches below `folder`, which then has the shim alone."""
     from ocl_backend.runtime import shim
 
-    shim.library()  # compiled, if it was not
-    source = shim.cached_path()
+    source = shim.path()  # compiled, if it was not
     target = folder / source.relative_to(source.parents[2])
     target.parent.mkdir(parents=True)
     copy2(source, target)

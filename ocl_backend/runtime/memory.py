@@ -12,7 +12,7 @@ from oclgen.opencl.device import Device, devices  # before pyopencl: it prepares
 
 import pyopencl as cl  # isort: skip
 
-from ocl_backend.runtime import shim
+from ocl_backend.runtime import compiling, shim
 
 
 @cache
@@ -27,7 +27,9 @@ def open_devices() -> tuple[Device, ...]:
     # pyopencl's extension module carries its own loader: symbols of that are found through it
     missing = library.ocl_bind(cl._cl.__file__.encode())
     if missing is not None:
-        raise shim.ShimError(f"pyopencl {cl.VERSION_TEXT} gives no access to {missing.decode()}")
+        raise compiling.ShimError(
+            f"pyopencl {cl.VERSION_TEXT} gives no access to {missing.decode()}"
+        )
     found = devices()[: library.ocl_room()]
     for index, device in enumerate(found):
         limits = device.limits

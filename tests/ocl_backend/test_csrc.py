@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ocl_backend.runtime import shim
+from ocl_backend.runtime import compiling, shim
 
 TESTS = Path(__file__).parents[1] / "csrc"
 TORCH_LIBRARIES = Path(torch.__file__).parent / "lib"
@@ -65,12 +65,12 @@ def test_runtime_and_fusion_hold_by_themselves(
     program, units = tmp_path / name, sorted(TESTS.glob("*.cpp"))
     linking = [f"-Wl,-rpath,{TORCH_LIBRARIES}"]
     if name == "plain":
-        shim.library()  # compiled, if no test before this one needed it
-        linking += ["-Wl,--no-as-needed", str(shim.cached_path())]  # it stands before its users
+        linking += ["-Wl,--no-as-needed", str(shim.path())]  # it stands before its users
     else:
-        folders = shim.SOURCES / "runtime", shim.SOURCES / "fusion"
+        folders = compiling.SOURCES / "runtime", compiling.SOURCES / "fusion"
         units += sorted(unit for folder in folders for unit in folder.glob("*.cpp"))
-    shim.build(program, units, [f"-I{TESTS}", *BUILDS[name]], linking=linking)
+    options = [f"-I{TESTS}", *BUILDS[name]]
+    compiling.build(program, units, shim.installed(), options, linking)
     done = subprocess.run([program], capture_output=True, text=True, env=environment())
     assert done.returncode == 0, f"{name}: status {done.returncode}\n{done.stdout}{done.stderr}"
     assert "0 failed" in done.stdout, done.stdout

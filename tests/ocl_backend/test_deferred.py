@@ -292,7 +292,7 @@ def folder(tmp_path: Path) -> Path:
 
     from ocl_backend.runtime import shim
 
-    copytree(shim.cached_path().parent, tmp_path / "oclgen/shim")
+    copytree(shim.path().parent, tmp_path / "oclgen/shim")
     return tmp_path
 
 

@@ -18,7 +18,7 @@ from torch.autograd import Function
 from torch.nn import functional
 
 import ocl_backend  # noqa: F401  (registers the device)
-from ocl_backend.runtime import launch, memory, shim
+from ocl_backend.runtime import compiling, launch, memory, shim
 from oclgen.opencl.device import BuildError, devices
 from tests.conformance import errors
 from tests.ocl_backend.cpu_twin import place
@@ -211,7 +211,7 @@ def test_a_kernel_that_does_not_build_says_so_and_is_forgotten(device: Any) -> N
 def failing(entry: str, code: int) -> Iterator[None]:
     """Let the shim's OpenCL entry point `entry` do nothing but return `code`."""
     names = re.findall(
-        r"^  X\((cl\w+),", (shim.SOURCES / "runtime/opencl.h").read_text(), re.MULTILINE
+        r"^  X\((cl\w+),", (compiling.SOURCES / "runtime/opencl.h").read_text(), re.MULTILINE
     )
     table = (ctypes.c_void_p * len(names)).in_dll(shim.library(), "_ZN3ocl2clE")
     number = names.index(entry)

@@ -1,0 +1,165 @@
+"""Compiles the native shim in `csrc/` for a torch, and names what was compiled before.
+
+It imports no torch: a release is compiled for torches that are unpacked, not installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCES = Path(__file__).parents[1] / "csrc"
+PREBUILT = Path(__file__).with_name("prebuilt")
+"""A wheel's shims, one per minor version of torch; a source tree has none."""
+FLAGS = ("-std=c++20", "-O1", "-fPIC", "-Wall", "-DAT_PER_OPERATOR_HEADERS")
+
+
+class ShimError(ImportError):
+    """The shim could not be compiled or loaded; the message says what to install."""
+
+
+@dataclass(frozen=True)
+class Torch:
+    """A torch to compile for.
+
+    Attributes:
+        version: as `torch.__version__` has it, such as "2.13.0+cpu".
+        folder: holds its `include` and `lib`.
+        cxx11_abi: whether its strings are those of C++11, as in every build of torch's own.
+    """
+
+    version: str
+    folder: Path
+    cxx11_abi: bool = True
+
+
+def sources() -> list[Path]:
+    """Return every file the shim is made of."""
+    return sorted(path for path in SOURCES.rglob("*") if path.is_file())
+
+
+def digest(*beside: object) -> str:
+    """Return 12 hexadecimal digits that differ between sources, their names, or `beside`."""
+    found = hashlib.sha256(repr(beside).encode())
+    for source in sources():
+        found.update(source.relative_to(SOURCES).as_posix().encode() + b"\0")
+        found.update(source.read_bytes())
+    return found.hexdigest()[:12]
+
+
+def prebuilt_name(torch: Torch) -> str | None:
+    """Return the name of a wheel's shim for `torch`, by its minor version.
+
+    Releases of a minor version share their C++ interface, for processors and for GPUs alike.
+    Alphas, release candidates and builds by others share it with nothing: None.
+    """
+    release = re.fullmatch(r"(\d+\.\d+)\.\d+(\+(cpu|cu\d+|rocm[\d.]+|xpu))?", torch.version)
+    if release is None:
+        return None
+    abi = "cxx11" if torch.cxx11_abi else "cxx98"
+    return f"ocl-torch{release[1]}-{abi}-{sysconfig.get_platform()}-{digest(FLAGS)}.so"
+
+
+def flags(torch: Torch) -> tuple[str, ...]:
+    """Return the compiler's options for a source of `csrc/`; torch's headers are none of ours."""
+    include = torch.folder / "include"
+    return (*FLAGS, f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
+            f"-ffile-prefix-map={SOURCES.parent}=ocl_backend", f"-I{SOURCES}",
+            f"-isystem{include}", f"-isystem{include}/torch/csrc/api/include")  # fmt: skip
+
+
+def compile_shim(target: Path, torch: Torch, linking: Sequence[str] = ()) -> None:
+    """Compile every source of `csrc/` and link them to the library `target`.
+
+    Args:
+        target: the file to make.
+        torch: whose headers and libraries it is for.
+        linking: more options for linking.
+
+    Raises:
+        ShimError: there is no compiler, or it failed.
+    """
+    units = [source for source in sources() if source.suffix == ".cpp"]
+    build(target, units, torch, linking=["-shared", *linking])
+
+
+def build(
+    target: Path,
+    units: Sequence[Path],
+    torch: Torch,
+    options: Sequence[str] = (),
+    linking: Sequence[str] = (),
+) -> None:
+    """Compile `units` in parallel and link them and torch's libraries to `target`, all or nothing.
+
+    Args:
+        target: the file to make; an executable unless `linking` has "-shared".
+        units: sources; they include headers from `csrc/` and torch.
+        torch: whose headers and libraries they are for.
+        options: of the compiler, for compiling and linking, behind its usual ones.
+        linking: more options for linking alone.
+
+    Raises:
+        ShimError: there is no compiler, or it failed.
+    """
+    compiler = os.environ.get("CXX") or "g++"
+    if shutil.which(compiler) is None:
+        raise ShimError(_no_compiler(compiler, torch))
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        objects = [Path(folder) / f"{index}_{unit.stem}.o" for index, unit in enumerate(units)]
+
+        def compile_one(source: Path, out: Path) -> None:
+            _run([compiler, *flags(torch), *options, "-c", str(source), "-o", str(out)], torch)
+
+        with ThreadPoolExecutor(os.cpu_count()) as workers:
+            list(workers.map(compile_one, units, objects))
+        linked = Path(folder) / target.name
+        # torch's libstdc++ by its runtime name: where only libstdc++.a is installed, a second copy
+        # of its locale tables would crash the first formatted number
+        _run([compiler, *options, *linking, *map(str, objects), "-o", str(linked),
+              f"-L{torch.folder / 'lib'}", "-ltorch_cpu", "-lc10", "-ldl", "-l:libstdc++.so.6",
+              "-pthread"], torch)  # fmt: skip
+        linked.replace(target)
+
+
+def _no_compiler(compiler: str, torch: Torch) -> str:
+    carried = (re.match(r"ocl-torch(\d+)\.(\d+)-", path.name) for path in PREBUILT.glob("*.so"))
+    minors = sorted({(int(found[1]), int(found[2])) for found in carried if found})
+    has = ", ".join(f"{major}.{minor}" for major, minor in minors)
+    brings = f"brings it compiled for torch {has} alone" if minors else "does not bring it compiled"
+    instead = ", or one of these versions of torch" if minors else ""
+    return (
+        f"torch {torch.version} needs the native part of the ocl device, this installation "
+        f"{brings}, and the compiler {compiler!r} was not found. Install g++ 10 or later "
+        f"(Debian, Ubuntu: apt install g++), or set CXX{instead}."
+    )
+
+
+def _run(command: list[str], torch: Torch) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr]
+        raise ShimError(
+            f"compiling the ocl device failed (torch {torch.version}):\n"
+            + "\n".join(errors[:8])
+            + f"\nThe command was: {' '.join(command)}"
+        )
+
+
+if __name__ == "__main__":  # python ocl_backend/runtime/compiling.py VERSION FOLDER, as Torch's
+    torch = Torch(sys.argv[1], Path(sys.argv[2]))
+    name = prebuilt_name(torch)
+    if name is None:
+        sys.exit(f"torch {torch.version} is no release: no wheel carries a shim for it")
+    PREBUILT.mkdir(exist_ok=True)
+    compile_shim(PREBUILT / name, torch, ["-s", "-Wl,-z,defs"])  # small; each symbol is torch's
