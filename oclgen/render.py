@@ -7,7 +7,6 @@ from functools import cache, lru_cache
 
 from oclgen.activations import ACTIVATIONS
 from oclgen.problem import Activation
-from oclgen.templates import templates
 
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
 BF16_ROUNDED = "(u + 0x7fffu + ((u >> 16) & 1u)) >> 16"
@@ -26,6 +25,8 @@ def render(template: str, *, package: str = "oclgen", **values: object) -> str:
 
     A template's name is its own within a package, whatever the folder; undefined names are errors.
     """
+    from oclgen.templates import templates  # mako imports pygments: 0.2 s that imports of ours save
+
     text: str = templates(package).get(f"{template}.cl.mako").render_unicode(**values)
     return _tidy(text)
 
