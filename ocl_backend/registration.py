@@ -12,7 +12,7 @@ from functools import cache
 import torch
 
 import ocl_autoload
-from ocl_backend import module, ops, tied
+from ocl_backend import module, ops, sharing, tied
 from ocl_backend.dispatch import fallback
 from ocl_backend.fusion import held
 from ocl_backend.ops.tensor import copies
@@ -37,6 +37,7 @@ def register() -> None:
     pending.register()
     copies.register()
     tied.register()
+    sharing.register()
     ops.register()
     optim.prefer_fused()
     fallback.configure()
