@@ -65,6 +65,8 @@ def announce(shim: ctypes.PyDLL, module: ModuleType) -> None:
         backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
         register_module: Any = torch._register_device_module
         register_module("ocl", module)
+        if torch.distributed.is_available() and torch.distributed.is_gloo_available():
+            torch.distributed.Backend.register_backend("ocl", _group, devices=["ocl"])
     else:  # torch has handed the first one out and remembers it
         vars(torch.get_device_module("ocl")).update(vars(module))
 
@@ -115,6 +117,12 @@ def _open() -> None:
 
 _opener = ctypes.CFUNCTYPE(None)(_open)
 """The shim calls it at the first use of a device."""
+
+
+def _group(*arguments: Any) -> torch.distributed.ProcessGroup:
+    from ocl_backend import distributed
+
+    return distributed.create(*arguments)
 
 
 def _stamp() -> Path:

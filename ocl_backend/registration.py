@@ -12,7 +12,7 @@ from functools import cache
 import torch
 
 import ocl_autoload
-from ocl_backend import module, ops, sharing, tied
+from ocl_backend import data_parallel, module, ops, sharing, tied
 from ocl_backend.dispatch import fallback
 from ocl_backend.fusion import held
 from ocl_backend.ops.tensor import copies
@@ -38,6 +38,7 @@ def register() -> None:
     copies.register()
     tied.register()
     sharing.register()
+    data_parallel.register()
     ops.register()
     optim.prefer_fused()
     fallback.configure()

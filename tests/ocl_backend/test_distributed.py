@@ -1,0 +1,69 @@
+"""Processes that train together: `torch.distributed` on the device, as torchrun starts it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import ocl_backend  # noqa: F401 (compiles the shim once, not in both processes)
+
+pytestmark = [
+    pytest.mark.usefixtures("any_device"),
+    pytest.mark.skipif(
+        not (torch.distributed.is_available() and torch.distributed.is_gloo_available()),
+        reason="this torch has no torch.distributed with gloo",
+    ),
+]
+
+
+def test_two_processes_agree_with_the_cpu() -> None:
+    """Collectives of three dtypes, DDP, FSDP2 and DTensor, under torchrun."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    program = [*torchrun, "--nproc-per-node", "2", "-m", "tests.ocl_backend.two_processes"]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    said = sorted(line for line in done.stdout.splitlines() if line.endswith("agrees"))
+    assert said == ["process 0 agrees", "process 1 agrees"], done.stderr[-4000:]
+
+
+def test_torch_knows_the_backend_by_the_devices_name() -> None:
+    assert torch.distributed.Backend.default_device_backend_map["ocl"] == "ocl"
+    assert torch.distributed.is_backend_available("ocl")
+
+
+@pytest.mark.filterwarnings("ignore:PyTorch is not compiled with NCCL")
+@pytest.mark.parametrize("several", [False, True], ids=["one device", "all devices"])
+def test_data_parallel_gives_the_modules_results_and_gradients(several: bool) -> None:
+    count = torch.ocl.device_count() if several else 1
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    images = torch.randn(5, 3)
+    expected = model(images)
+    expected.square().sum().backward()
+    gradients = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+    parallel = torch.nn.DataParallel(model.to("ocl:0"), device_ids=list(range(count)))
+    result = parallel(images)
+    assert result.device == torch.device("ocl", 0)
+    torch.testing.assert_close(result.cpu(), expected)
+    result.square().sum().backward()
+    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+        torch.testing.assert_close(parameter.grad.cpu(), gradient)
+
+
+def test_complex_numbers_are_shared_out_and_gathered() -> None:
+    from torch.nn.parallel.scatter_gather import gather, scatter
+
+    values = torch.randn(3, 2, dtype=torch.complex64, requires_grad=True)
+    places = [torch.ocl.device_count() - 1, 0]
+    parts = scatter(values, places)
+    assert [part.shape[0] for part in parts] == [2, 1]
+    assert [part.device.index for part in parts] == places
+    result = gather(parts, -1)
+    assert torch.equal(result, values)
+    result.abs().sum().backward()
+    torch.testing.assert_close(values.grad, torch.sgn(values.detach()))

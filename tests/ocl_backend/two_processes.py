@@ -1,0 +1,148 @@
+"""A program of two processes that torchrun starts: everything on the device agrees with the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+from torch.distributed._functional_collectives import all_reduce as functional_all_reduce
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+Made = Callable[..., Tensor]
+"""Makes a tensor of some numbers on the device that is tried."""
+
+
+def reduced(made: Made, rank: int) -> list[Tensor]:
+    tensors = [made(rank + 1, 2), made(rank, 7), made(5, rank), made(rank - 1, 2)]
+    dist.all_reduce(tensors[0])
+    dist.all_reduce(tensors[1], dist.ReduceOp.MAX)
+    dist.broadcast(tensors[2], 1)
+    dist.reduce(tensors[3], 0)
+    return tensors if rank == 0 else tensors[:3]
+
+
+def gathered(made: Made, rank: int) -> list[Tensor]:
+    parts = [made(0, 0), made(0, 0)]
+    works = [dist.all_gather(parts, made(rank, 3), async_op=True)]
+    flat = made(0, 0, 0, 0)
+    works.append(dist.all_gather_into_tensor(flat, made(rank, 4), async_op=True))
+    here = [made(0, 0), made(0, 0)] if rank == 0 else None
+    works.append(dist.gather(made(rank, 5), here, 0, async_op=True))
+    for work in works:
+        work.wait()
+    return [*parts, flat, *(here or [])]
+
+
+def scattered(made: Made, rank: int) -> list[Tensor]:
+    results = [made(0, 0) for _ in range(3)]
+    parts = [made(1, 2), made(3, rank)]
+    dist.scatter(results[0], parts if rank == 1 else None, 1)
+    dist.reduce_scatter(results[1], parts)
+    dist.reduce_scatter_tensor(results[2], torch.cat(parts))
+    return results
+
+
+def exchanged(made: Made, rank: int) -> list[Tensor]:
+    flat, uneven = made(0, 0), made(0, 0, 0)
+    dist.all_to_all_single(flat, made(rank, 10 + rank))
+    counts = [1, 2] if rank == 0 else [2, 1]
+    dist.all_to_all_single(uneven, made(rank, 7, 8), counts, counts)
+    sent, received = made(rank, 6), made(0, 0)
+    for work in dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, sent, 1 - rank), dist.P2POp(dist.irecv, received, 1 - rank)]
+    ):
+        work.wait()
+    whoever = made(0, 0)
+    source = dist.recv(whoever) if rank else dist.send(sent, 1)
+    assert source == (0 if rank else None)
+    return [flat, uneven, received, whoever]
+
+
+def futures(made: Made, rank: int) -> list[Tensor]:
+    """What DDP's hooks and functional collectives stand on."""
+    (first,) = dist.all_reduce(made(rank, 1), async_op=True).get_future().wait()
+    return [first, functional_all_reduce(made(rank, 2), "sum", [0, 1]) * 1]
+
+
+def compare_collectives(rank: int) -> None:
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        for run in (reduced, gathered, scattered, exchanged, futures):
+
+            def make(*numbers: float, device: str, dtype: torch.dtype = dtype) -> Tensor:
+                return torch.tensor(numbers, dtype=dtype, device=device)
+
+            ours = run(lambda *n: make(*n, device="ocl"), rank)
+            theirs = run(lambda *n: make(*n, device="cpu"), rank)
+            assert all(tensor.device.type == "ocl" for tensor in ours), run
+            assert [t.tolist() for t in ours] == [t.tolist() for t in theirs], (run, dtype)
+    results = [torch.zeros(1 + part, device="ocl") for part in range(2)]
+    parts = [torch.full((1 + rank,), 10.0 * rank + part, device="ocl") for part in range(2)]
+    dist.all_to_all(results, parts)
+    assert [t.tolist() for t in results] == [[rank], [10 + rank] * 2]
+    objects: list[Any] = [None, None]
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": 0}, {"rank": 1}]
+    group = dist.new_group([0, 1])
+    dist.barrier(group)
+    dist.all_reduce(parts[0][:1], group=group)
+    assert parts[0][0] == 10
+
+
+def trained(rank: int, wrap: Callable[[nn.Module], nn.Module], device: str) -> list[Tensor]:
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    model = wrap(layers.to(device))
+    steps = torch.optim.SGD(model.parameters(), 0.1)
+    draw = torch.Generator().manual_seed(rank)
+    for _ in range(3):
+        steps.zero_grad()
+        model(torch.randn(6, 4, generator=draw).to(device)).square().mean().backward()
+        steps.step()
+    whole = [getattr(p, "full_tensor", lambda p=p: p)() for p in model.parameters()]
+    return [p.detach().cpu() for p in whole]
+
+
+def sharded(model: Any) -> Any:
+    mesh = init_device_mesh("ocl", (2,))
+    fully_shard(model[0], mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def compare_training(rank: int) -> None:
+    expected = trained(rank, DistributedDataParallel, "cpu")
+    for wrap in (DistributedDataParallel, sharded):
+        for ours, theirs in zip(trained(rank, wrap, "ocl"), expected, strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+def compare_distributed_tensors() -> None:
+    mesh = init_device_mesh("ocl", (2,))
+    whole = torch.arange(8.0).reshape(4, 2)
+    rows: Any = distribute_tensor(whole.to("ocl"), mesh, [Shard(0)])
+    assert rows.to_local().shape == (2, 2)
+    product = (rows @ rows.T).redistribute(mesh, [Replicate()]).to_local()
+    assert product.device.type == "ocl"
+    assert torch.equal(product.cpu(), whole @ whole.T)
+    assert rows.sum().full_tensor().item() == 28
+
+
+def main() -> None:
+    dist.init_process_group()  # no name: torch asks which backend serves the accelerator
+    rank = dist.get_rank()
+    compare_collectives(rank)
+    compare_training(rank)
+    compare_distributed_tensors()
+    dist.destroy_process_group()
+    print(f"process {rank} agrees")
+
+
+if __name__ == "__main__":
+    import ocl_backend  # noqa: F401
+
+    main()
