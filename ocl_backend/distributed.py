@@ -126,10 +126,10 @@ class Work(dist.Work):
         return self._tensors
 
     def _finish(self) -> None:
-        with self._lock:  # a thread of gloo may come, too
-            copies, self._copies = self._copies, None
-        if copies is not None:
-            _copy(copies, self._tensors)
+        with self._lock:  # a thread of gloo calls it, too; the second caller finds all copied
+            if self._copies is not None:
+                _copy(self._copies, self._tensors)
+            self._copies = None
 
 
 def _collective(name: str) -> Callable[..., Any]:

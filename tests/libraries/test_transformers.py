@@ -1,0 +1,121 @@
+"""transformers with and without accelerate: loading, pipelines, training."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+transformers: Any = pytest.importorskip("transformers")
+
+import ocl_backend.libraries  # noqa: F401 (imports torchvision first)
+
+pytestmark = pytest.mark.usefixtures("any_device")
+
+SIZES = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("llama")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(**SIZES, eos_token_id=None, pad_token_id=0)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def load(folder: Path, **options: Any) -> Any:
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, **options)
+
+
+def test_a_model_is_loaded_to_the_device_without_a_second_copy(saved: Path) -> None:
+    pytest.importorskip("accelerate")  # transformers asks for it where a device is named
+    before = torch.ocl.memory_allocated()
+    torch.ocl.reset_peak_memory_stats()
+    model = load(saved, device_map="ocl")
+    size = sum(parameter.nbytes for parameter in model.parameters())
+    assert model.device.type == "ocl"
+    assert torch.ocl.max_memory_allocated() - before < 1.5 * size
+
+
+def test_a_pipeline_runs_where_it_is_told_to(saved: Path) -> None:
+    model = load(saved)
+    prompt = torch.tensor([[1, 2, 3]])
+    expected = model.generate(prompt, max_new_tokens=5, do_sample=False)
+
+    class Numbers(transformers.Pipeline):
+        def _sanitize_parameters(self, **kwargs: Any) -> tuple[dict, dict, dict]:
+            return {}, {}, {}
+
+        def preprocess(self, row: dict[str, list[int]]) -> dict[str, Any]:
+            return {"input_ids": torch.tensor([row["numbers"]])}
+
+        def _forward(self, inputs: dict[str, Any]) -> Any:
+            assert inputs["input_ids"].device.type == "ocl"
+            return self.model.generate(**inputs, max_new_tokens=5, do_sample=False)
+
+        def postprocess(self, numbers: Any) -> list[int]:
+            return numbers[0].tolist()
+
+    pipeline = Numbers(model=model, tokenizer=None, device="ocl")
+    assert pipeline({"numbers": [1, 2, 3]}) == expected[0].tolist()
+
+
+def trained(saved: Path, folder: Path) -> tuple[Any, list[float]]:
+    accelerate_state = pytest.importorskip("accelerate.state")
+    accelerate_state.AcceleratorState._reset_state(True)
+    draw = torch.Generator().manual_seed(1)
+    rows = [
+        {"input_ids": row, "labels": row} for row in torch.randint(0, 64, (8, 6), generator=draw)
+    ]
+    arguments = transformers.TrainingArguments(
+        str(folder), max_steps=2, per_device_train_batch_size=2, logging_steps=1, report_to=[]
+    )
+    trainer = transformers.Trainer(load(saved), arguments, train_dataset=rows)
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    return trainer, losses
+
+
+def test_the_trainer_trains_on_the_device_after_one_import(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("accelerate")
+    monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "cpu")
+    _, expected = trained(saved, tmp_path / "cpu")
+    monkeypatch.delenv("ACCELERATE_TORCH_DEVICE")
+    import ocl_backend.libraries.accelerate as ours
+
+    ours.prefer_device()
+    assert os.environ["ACCELERATE_TORCH_DEVICE"] == "ocl"
+    trainer, losses = trained(saved, tmp_path / "ocl")
+    assert trainer.args.device.type == trainer.model.device.type == "ocl"
+    assert losses == pytest.approx(expected, rel=1e-4)
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    trainer, losses = trained(saved, tmp_path / "bf16")
+    assert trainer.accelerator.mixed_precision == "bf16"
+    assert losses == pytest.approx(expected, rel=2e-2)
+
+
+def test_parts_of_a_model_stay_on_the_cpu_until_they_are_used(saved: Path) -> None:
+    accelerate = pytest.importorskip("accelerate")
+    with accelerate.init_empty_weights():
+        model = transformers.AutoModelForCausalLM.from_config(
+            transformers.AutoConfig.from_pretrained(saved)
+        )
+    places = {"model.embed_tokens": 0, "model.layers.0": "cpu", "model.layers.1": 0}
+    places |= {"model.norm": 0, "model.rotary_emb": 0, "lm_head": 0}
+    model = accelerate.load_checkpoint_and_dispatch(model, str(saved), device_map=places)
+    prompt = torch.tensor([[1, 2, 3]])
+    expected = load(saved)(prompt).logits
+    torch.testing.assert_close(model(prompt.to("ocl")).logits.cpu(), expected.detach())
