@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from ocl_backend import tunable
+from ocl_backend.compilation import NoInductor
 from ocl_backend.dispatch.fallback import fallbacks, reset_fallbacks
 from ocl_backend.dispatch.settings import (
     conv,
@@ -127,6 +128,9 @@ __all__ = [
     "synchronize",
     "tunable",
 ]
+
+Scheduling = PythonWrapperCodegen = CppWrapperCodegen = WrapperFxCodegen = NoInductor
+"""Inductor asks for these names."""
 
 _initialized = True
 """torch.utils.checkpoint keeps the generators of a device only if it reads this."""

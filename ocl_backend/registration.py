@@ -12,7 +12,7 @@ from functools import cache
 import torch
 
 import ocl_autoload
-from ocl_backend import data_parallel, module, ops, sharing, tied
+from ocl_backend import compilation, data_parallel, module, ops, sharing, tied
 from ocl_backend.dispatch import fallback
 from ocl_backend.fusion import held
 from ocl_backend.ops.tensor import copies
@@ -39,6 +39,7 @@ def register() -> None:
     tied.register()
     sharing.register()
     data_parallel.register()
+    compilation.register()
     ops.register()
     optim.prefer_fused()
     fallback.configure()

@@ -1,0 +1,84 @@
+"""`torch.compile` without a backend of Inductor: its default runs graphs of the device as captured.
+
+Inductor asks `torch.ocl` for classes that write kernels when it meets the device; there are none.
+So the default backend hands graphs of the device to "aot_eager" and others to Inductor.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache, wraps
+from typing import Any
+
+import torch
+
+
+def register() -> None:
+    """Make `torch.compile` choose the default backend when it is first called.
+
+    The choice is torch's `torch.compiler.set_default_backend`, which imports the compiler, so that
+    a program that never compiles does not wait for it.
+    """
+    if not hasattr(torch.compiler, "set_default_backend"):
+        return
+    function: Any = torch.compile
+
+    @wraps(function)
+    def compile(*args: Any, **options: Any) -> Any:  # noqa: A001 (torch's name)
+        if torch.compiler.get_default_backend() == "inductor":
+            torch.compiler.set_default_backend(default)
+        return function(*args, **options)
+
+    torch.compile = compile
+
+
+def default(
+    graph: torch.fx.GraphModule,
+    inputs: list[Any],
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Any:
+    """Compile a graph by Inductor, or capture it with its backward pass if the device runs it.
+
+    Args:
+        graph: what torch captured.
+        inputs: its inputs, tensors without memory among them.
+        mode: `torch.compile`'s, for Inductor.
+        options: `torch.compile`'s, for Inductor.
+    """
+    values = [*inputs, *(node.meta.get("example_value") for node in graph.graph.nodes)]
+    if any(isinstance(item, torch.Tensor) and item.device.type == "ocl" for item in values):
+        _warn()
+        from torch._dynamo import lookup_backend
+
+        return lookup_backend("aot_eager")(graph, inputs)
+    from torch import _inductor
+
+    of_mode = _inductor.list_mode_options(mode) if mode else {}
+    return _inductor.compile(graph, inputs, of_mode | (options or {}))
+
+
+@cache
+def _warn() -> None:
+    warnings.warn(
+        "ocl has no backend of Inductor: torch.compile captures graphs and runs their operators "
+        'one by one, as backend="aot_eager" does',
+        stacklevel=2,
+    )
+
+
+class NoInductor:
+    """Stands for the classes that Inductor asks for where it is chosen by name, and refuses."""
+
+    supports_caching = False
+
+    def __init__(self, *args: Any) -> None:
+        """Refuse.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            'ocl has no backend of Inductor: call torch.compile(..., backend="aot_eager"), or '
+            "import ocl_backend before torch.compile is called and name no backend"
+        )
