@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+from torch import AcceleratorError, OutOfMemoryError
+
 from ocl_backend import tunable
 from ocl_backend.compilation import NoInductor
 from ocl_backend.dispatch.fallback import fallbacks, reset_fallbacks
@@ -20,6 +22,10 @@ from ocl_backend.dispatch.settings import (
     set_sync_errors,
 )
 from ocl_backend.dispatch.tuned import explain, reload_tuned
+from ocl_backend.runtime import figures as memory
+from ocl_backend.runtime import generators as random
+from ocl_backend.runtime import streams
+from ocl_backend.runtime.condition import clock_rate, temperature
 from ocl_backend.runtime.devices import (
     can_device_access_peer,
     current_device,
@@ -35,6 +41,7 @@ from ocl_backend.runtime.devices import (
     set_device,
 )
 from ocl_backend.runtime.figures import (
+    device_memory_used,
     empty_cache,
     get_per_process_memory_fraction,
     max_memory_allocated,
@@ -43,8 +50,10 @@ from ocl_backend.runtime.figures import (
     memory_allocated,
     memory_reserved,
     memory_stats,
+    memory_stats_as_nested_dict,
     memory_summary,
     reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
@@ -64,17 +73,23 @@ from ocl_backend.runtime.profiling import profile
 from ocl_backend.runtime.streams import (
     Event,
     Stream,
+    StreamContext,
     current_stream,
     default_stream,
+    is_current_stream_capturing,
     set_stream,
     stream,
     synchronize,
 )
 
 __all__ = [
+    "AcceleratorError",
     "Event",
+    "OutOfMemoryError",
     "Stream",
+    "StreamContext",
     "can_device_access_peer",
+    "clock_rate",
     "conv",
     "current_device",
     "current_stream",
@@ -82,6 +97,7 @@ __all__ = [
     "default_stream",
     "device",
     "device_count",
+    "device_memory_used",
     "device_of",
     "empty_cache",
     "explain",
@@ -94,9 +110,12 @@ __all__ = [
     "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "init",
     "initial_seed",
+    "ipc_collect",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
     "keep_weights",
     "manual_seed",
@@ -105,14 +124,18 @@ __all__ = [
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
+    "memory",
     "memory_allocated",
     "memory_reserved",
     "memory_stats",
+    "memory_stats_as_nested_dict",
     "memory_summary",
     "profile",
+    "random",
     "reload_tuned",
     "reset_accumulated_memory_stats",
     "reset_fallbacks",
+    "reset_max_memory_allocated",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
@@ -125,7 +148,9 @@ __all__ = [
     "set_stream",
     "set_sync_errors",
     "stream",
+    "streams",
     "synchronize",
+    "temperature",
     "tunable",
 ]
 
@@ -141,6 +166,14 @@ _forked = False
 def is_initialized() -> bool:
     """Return True: this module is in its place only once the devices are open."""
     return _initialized
+
+
+def init() -> None:
+    """Do nothing: the devices are open once this module is in its place."""
+
+
+def ipc_collect() -> None:
+    """Do nothing: no memory is shared with other processes that could be given back."""
 
 
 def _mark_forked() -> None:

@@ -12,7 +12,7 @@ from functools import cache
 import torch
 
 import ocl_autoload
-from ocl_backend import compilation, data_parallel, module, ops, sharing, tied
+from ocl_backend import backends, compilation, data_parallel, module, ops, sharing, tied
 from ocl_backend.dispatch import fallback
 from ocl_backend.fusion import held
 from ocl_backend.ops.tensor import copies
@@ -40,6 +40,7 @@ def register() -> None:
     sharing.register()
     data_parallel.register()
     compilation.register()
+    backends.register()
     ops.register()
     optim.prefer_fused()
     fallback.configure()

@@ -22,6 +22,18 @@ def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
     return dict(accelerator.memory_stats(index_of(device)))
 
 
+def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
+    """Return `memory_stats` as dictionaries in dictionaries, split where its names have dots."""
+    nested: dict[str, Any] = {}
+    for name, value in memory_stats(device).items():
+        *outer, last = name.split(".")
+        part = nested
+        for key in outer:
+            part = part.setdefault(key, {})
+        part[last] = value
+    return nested
+
+
 def memory_allocated(device: DeviceLike = None) -> int:
     """Return the bytes that tensors hold, rounded up to the allocator's size classes."""
     return accelerator.memory_allocated(index_of(device))
@@ -47,6 +59,10 @@ def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     accelerator.reset_peak_memory_stats(index_of(device))
 
 
+reset_max_memory_allocated = reset_peak_memory_stats
+"""torch.cuda's older name."""
+
+
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
     """Start the counts of everything ever allocated and freed again from zero."""
     accelerator.reset_accumulated_memory_stats(index_of(device))
@@ -55,6 +71,12 @@ def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     """Return (bytes this process may still reserve, bytes of the device's memory)."""
     return accelerator.get_memory_info(index_of(device))
+
+
+def device_memory_used(device: DeviceLike = None) -> int:
+    """Return the bytes of the device's memory that this process may not reserve."""
+    free, total = mem_get_info(device)
+    return total - free
 
 
 def memory_summary(device: DeviceLike = None) -> str:

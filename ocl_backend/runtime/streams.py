@@ -7,7 +7,7 @@ several streams are right, and gain nothing. Waiting for an event of another dev
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import accelerator
@@ -36,9 +36,32 @@ def set_stream(stream: torch.Stream) -> None:
     accelerator.set_stream(stream)
 
 
-def stream(stream: torch.Stream | None) -> AbstractContextManager[object]:
+class StreamContext:
+    """Context in which a stream is the current one; None changes nothing."""
+
+    def __init__(self, stream: torch.Stream | None) -> None:
+        """Keep the stream until the context begins."""
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        """Make it the current one."""
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        """Make the one from before the current one."""
+        if self.stream is not None:
+            self.stream.__exit__(*raised)
+
+
+def stream(stream: torch.Stream | None) -> StreamContext:
     """Return a context in which `stream` is the current one; None changes nothing."""
-    return nullcontext() if stream is None else stream
+    return StreamContext(stream)
+
+
+def is_current_stream_capturing() -> bool:
+    """Return False: there are no graphs that a stream's commands could go to."""
+    return False
 
 
 def synchronize(device: DeviceLike = None) -> None:

@@ -1,0 +1,92 @@
+"""The names of torch.ocl: the table beside torch.cuda, aliases, torch.backends.ocl."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.ocl_backend.cpu_twin import place
+
+ROOT = Path(__file__).parents[2]
+
+
+def tool() -> Any:
+    """docs/tools is no package: MkDocs reads its files one by one."""
+    path = ROOT / "docs/tools/torch_ocl_page.py"
+    spec = importlib.util.spec_from_file_location("torch_ocl_page", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.skipif(
+    not torch.__version__.startswith("2.13."), reason="torch.cuda has other names in other versions"
+)
+def test_the_table_beside_torch_cuda_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tool()
+    assert page.PAGE.read_text() == page.page(torch.ocl), f"run python {page.__file__}"
+    monkeypatch.delitem(page.MISSING, next(iter(page.MISSING)))
+    with pytest.raises(ValueError, match=r"torch\.ocl\.CUDAGraph: present False"):
+        page.page(torch.ocl)
+
+
+def test_aliases_are_torchs_own(device: Any) -> None:
+    with pytest.raises(torch.ocl.OutOfMemoryError):
+        torch.empty(1 << 50, dtype=torch.uint8, device=place(device))
+    assert torch.ocl.AcceleratorError is torch.AcceleratorError
+    assert torch.ocl.memory.memory_allocated is torch.ocl.memory_allocated
+    assert torch.ocl.random.manual_seed is torch.ocl.manual_seed
+    assert torch.ocl.streams.Stream is torch.ocl.Stream
+    assert torch.ocl.init() is torch.ocl.ipc_collect() is None
+    assert not torch.ocl.is_current_stream_capturing()
+
+
+def test_a_stream_context_sets_the_stream_and_restores_it(device: Any) -> None:
+    before = torch.ocl.current_stream(device.index)
+    chosen = torch.ocl.Stream(device.index)
+    with torch.ocl.StreamContext(chosen):
+        assert torch.ocl.current_stream(device.index) == chosen
+    assert torch.ocl.current_stream(device.index) == before
+    with torch.ocl.stream(None):
+        assert torch.ocl.current_stream(device.index) == before
+
+
+def test_figures_are_nested_by_the_dots_of_their_names(device: Any) -> None:
+    held = torch.ones(1000, device=place(device))
+    flat = torch.ocl.memory_stats(device.index)
+    nested = torch.ocl.memory_stats_as_nested_dict(device.index)
+    assert nested["allocated_bytes"]["all"]["current"] == flat["allocated_bytes.all.current"]
+    assert held.nbytes <= torch.ocl.device_memory_used(device.index)
+    torch.ocl.reset_max_memory_allocated(device.index)
+    now = torch.ocl.memory_allocated(device.index)
+    assert torch.ocl.max_memory_allocated(device.index) == now
+
+
+@pytest.mark.parametrize(("name", "figure"), [("temperature", "celsius"), ("clock_rate", "mhz")])
+def test_conditions_are_told_or_refused(
+    name: str, figure: str, device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ocl_backend.runtime import condition
+
+    monkeypatch.setattr(condition, "conditions", lambda info, handle: {figure: 41.6})
+    assert getattr(torch.ocl, name)(device.index) == 42
+    monkeypatch.setattr(condition, "conditions", lambda info, handle: {})
+    with pytest.raises(NotImplementedError, match=f"does not tell its {figure}"):
+        getattr(torch.ocl, name)(device.index)
+
+
+def test_backends_have_the_settings_of_the_device() -> None:
+    backend = importlib.import_module("torch.backends.ocl")
+
+    assert backend.matmul is torch.ocl.matmul
+    assert backend.conv is torch.ocl.conv
+    assert backend.is_built()
+    assert backend.is_available() == torch.ocl.is_available()
