@@ -5,6 +5,7 @@ It knows names and expressions of single items, not kernels.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -75,20 +76,94 @@ DTYPES: dict[torch.dtype, DType] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Float8(DType):
+    """A float of 8 bits, which copies convert and nothing computes with.
+
+    A code is a sign, an exponent and `mantissa` bits; codes in a row are values in order, and the
+    lowest exponent, `least`, is also that of the values without a leading bit. Behind the code
+    `last`, which larger values become, are no numbers; it is the infinity where there is one.
+    """
+
+    name: str = ""
+    mantissa: int = 0
+    least: int = 0
+    last: int = 0
+    has_infinity: bool = False
+
+    def load(self, pointer: str, index: str) -> str:
+        """Return the expression that reads an item, as `DType.load`."""
+        return f"from_{self.name}({pointer}[{index}])"
+
+    def store(self, pointer: str, index: str, value: str) -> str:
+        """Return the statement that writes an item, as `DType.store`."""
+        return f"{pointer}[{index}] = to_{self.name}({value});"
+
+    @property
+    def prelude(self) -> str:
+        """The two conversions: to the nearest, of two to the even one, of larger ones to `last`.
+
+        A value's distance to its neighbours is that of its exponent, so the number of distances,
+        rounded, is the code but for the exponent's part, also where rounding reaches the next one.
+        """
+        infinity = f"\n    if (size == {self.last})\n        value = INFINITY;"
+        return f"""\
+float from_{self.name}(const uchar code)
+{{
+    const int size = code & 0x7f, exponent = max(size >> {self.mantissa}, 1);
+    const int distances = size - ((exponent - 1) << {self.mantissa});
+    float value = ldexp((float)distances, exponent - 1 + {self.least - self.mantissa});
+    if (size > {self.last})
+        value = NAN;{infinity if self.has_infinity else ""}
+    return code & 0x80 ? -value : value;
+}}
+
+uchar to_{self.name}(const float value)
+{{
+    const uchar sign = signbit(value) ? 0x80 : 0;
+    if (isnan(value))
+        return sign | 0x7f;
+    const float size = fmin(fabs(value), 1e6f);
+    const int exponent = size > 0 ? max(ilogb(size), {self.least}) : {self.least};
+    const int distances = convert_int_rte(ldexp(size, {self.mantissa} - exponent));
+    const int code = ((exponent - {self.least}) << {self.mantissa}) + distances;
+    return sign | (uchar)min(code, {self.last});
+}}
+"""
+
+
+COPIED: dict[torch.dtype, DType] = DTYPES | {
+    torch.uint16: DType("ushort", "ushort", 2),
+    torch.uint32: DType("uint", "uint", 4),
+    torch.uint64: DType("ulong", "ulong", 8),
+    torch.float8_e4m3fn: Float8(
+        "uchar", "float", 1, name="float8_e4m3fn", mantissa=3, least=-6, last=0x7E
+    ),
+    torch.float8_e5m2: Float8(
+        "uchar", "float", 1, name="float8_e5m2", mantissa=2, least=-14, last=0x7C, has_infinity=True
+    ),
+}
+"""Dtypes that copies convert; those that are not in `DTYPES` nothing computes with."""
+
+
 class UnsupportedDtypeError(NotImplementedError):
     """No kernel can be written for a dtype: the call is one for the CPU."""
 
 
-def dtype_of(dtype: torch.dtype) -> DType:
+def dtype_of(dtype: torch.dtype, among: Mapping[torch.dtype, DType] = DTYPES) -> DType:
     """Return how `dtype` is handled.
+
+    Args:
+        dtype: of a tensor.
+        among: the dtypes that the caller handles.
 
     Raises:
         UnsupportedDtypeError: no kernel can be written for it.
     """
-    if dtype not in DTYPES:
-        names = ", ".join(str(known).removeprefix("torch.") for known in DTYPES)
+    if dtype not in among:
+        names = ", ".join(str(known).removeprefix("torch.") for known in among)
         raise UnsupportedDtypeError(f"{dtype} is not supported on ocl devices; they know {names}.")
-    return DTYPES[dtype]
+    return among[dtype]
 
 
 STORAGE: dict[torch.dtype, str] = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
-from ocl_backend.dtypes import DTYPES
+from ocl_backend.dtypes import COPIED, DTYPES
 from ocl_backend.ops.tensor.copies import Dim, collapse, crossing
 from ocl_backend.runtime import memory
 from tests.ocl_backend.cpu_twin import place
@@ -43,6 +43,42 @@ def test_every_dtype_converts_as_on_the_cpu(device: Any, source: Any, target: An
     if x.dtype.is_floating_point and not target.is_floating_point and target is not torch.bool:
         x = x.abs().clamp(max=100)  # elsewhere C leaves the result undefined
     assert torch.equal(x.to(place(device)).to(target).cpu(), x.to(target))
+
+
+FLOAT8 = [torch.float8_e4m3fn, torch.float8_e5m2]
+
+
+@pytest.mark.parametrize("dtype", FLOAT8, ids=str)
+def test_floats_of_8_bits_convert_as_on_the_cpu(device: Any, dtype: Any) -> None:
+    codes = torch.arange(256, dtype=torch.uint8).view(dtype)
+    values = codes.float()
+    ours = codes.to(place(device)).float().cpu()
+    torch.testing.assert_close(ours, values, rtol=0, atol=0, equal_nan=True)
+    finite = values[values.isfinite()].sort().values
+    between = (finite[1:] + finite[:-1]) / 2  # ties, which go to the even code
+    scales = 10.0 ** torch.linspace(-9, 2, 3000)
+    numbers = torch.cat([finite, between, scales, -scales, torch.tensor([float("nan")])])
+    for source in (torch.float32, torch.bfloat16):
+        x = numbers.to(source)
+        assert torch.equal(
+            x.to(place(device)).to(dtype).cpu().view(torch.uint8), x.to(dtype).view(torch.uint8)
+        )
+    beyond = torch.tensor([1e6, -float("inf")], device=place(device)).to(dtype).float()
+    largest = 448.0 if dtype is torch.float8_e4m3fn else float("inf")
+    assert beyond.tolist() == [largest, -largest]
+
+
+@pytest.mark.parametrize("dtype", [d for d in COPIED if d not in DTYPES], ids=str)
+def test_dtypes_that_nothing_computes_with_are_converted_there(device: Any, dtype: Any) -> None:
+    x = torch.arange(24.0).reshape(4, 6)
+    torch.ocl.reset_fallbacks()
+    there = x.to(place(device)).to(dtype)
+    back = there.T.contiguous().to(torch.int64)
+    assert torch.ocl.fallbacks() == {}
+    assert there.dtype is dtype
+    assert torch.equal(there.cpu().float(), x.to(dtype).float())
+    assert torch.equal(back.cpu(), x.to(dtype).T.to(torch.int64))
+    assert str(there).startswith("tensor([[")
 
 
 @pytest.mark.parametrize("target", [torch.float16, torch.bfloat16, torch.bool], ids=str)

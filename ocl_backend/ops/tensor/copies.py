@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ocl_backend.dtypes import dtype_of
+from ocl_backend.dtypes import COPIED, dtype_of
 from ocl_backend.fusion import recall
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Launch, Pointer, prepare
 from oclgen import render
@@ -111,8 +111,8 @@ def _source(template: str, source: torch.dtype, target: torch.dtype, outer: int,
     return render.render(
         template,
         package="ocl_backend",
-        source=dtype_of(source),
-        target=dtype_of(target),
+        source=dtype_of(source, COPIED),
+        target=dtype_of(target, COPIED),
         outer=outer,
         tile=TILE,
         index="long" if wide else "int",
