@@ -96,7 +96,13 @@ class Float8(DType):
         return f"from_{self.name}({pointer}[{index}])"
 
     def store(self, pointer: str, index: str, value: str) -> str:
-        """Return the statement that writes an item, as `DType.store`."""
+        """Return the statement that writes an item.
+
+        Args:
+            pointer: to the first item.
+            index: of the item.
+            value: a float.
+        """
         return f"{pointer}[{index}] = to_{self.name}({value});"
 
     @property
