@@ -27,7 +27,7 @@ from tuned_db import open_store
 HERE = Path(__file__).parent
 REASONS = {
     "wrong": ("correctness", "relative L2"),
-    "unwritten": ("correctness", "16 of 384 elements are not finite"),
+    "unwritten": ("correctness", "16 of 384 elements of c are not finite"),
     "before": ("correctness", "wrote out of bounds: 64 bytes before c"),
     "behind": ("correctness", "wrote out of bounds: 64 bytes behind c"),
     "workspace": ("correctness", "wrote out of bounds: 64 bytes behind spare"),
