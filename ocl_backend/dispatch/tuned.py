@@ -28,6 +28,10 @@ from oclgen.plan import Plan
 from oclgen.predictor.model import LAUNCH_MS, has_model, rates_of
 from oclgen.problem import DTYPES, ConvProblem, Known, Problem, stored_dtype
 from tuned_db import Choice, Chooser, DatabaseError, NoVariantError, open_store
+from tuned_db.choice import Rung
+
+RELATED: tuple[Rung, ...] = ("architecture", "shipped")
+"""Rungs of what other devices' records say."""
 
 
 class Prologue(Protocol):
@@ -284,7 +288,8 @@ def better_known(device: int, first: ConvProblem, second: ConvProblem) -> ConvPr
     """Return the convolution that is served by what is known better: `first` if both are as good.
 
     Of two layouts this is the one that was tuned or, where times are predicted, that is expected to
-    be faster, copies of the images included.
+    be faster, copies of the images included. What a record of another device says of `second` is
+    said of `first`, too, if its variant serves both: then the times decide.
 
     Args:
         device: its index.
@@ -293,11 +298,18 @@ def better_known(device: int, first: ConvProblem, second: ConvProblem) -> ConvPr
     """
     try:
         met = [varying.typical(_as_met(device, one)) for one in (first, second)]
-        (step, cost), (other_step, other_cost) = (chooser(device).choose(one).order for one in met)
+        made, other = (chooser(device).choose(one) for one in met)
     except NoVariantError:
         return second
-    other_cost += _copying_ms(met[1], chooser(device).limits)
-    return first if (step, cost) <= (other_step, other_cost) else second
+    limits = chooser(device).limits
+    step, cost = other.order
+    if made.step > step and other.ms is None and _serves(other, met[0], limits):
+        step = made.step
+    return first if made.order <= (step, cost + _copying_ms(met[1], limits)) else second
+
+
+def _serves(choice: Choice, problem: ConvProblem, limits: Limits) -> bool:
+    return choice.rung in RELATED and choice.variant.why_not(problem, limits) is None
 
 
 def _copying_ms(problem: ConvProblem, limits: Limits) -> float:

@@ -91,8 +91,8 @@ def test_channels_last_is_read_as_it_lies(device: Any, case: str) -> None:
     check_module(device, CASES[case], x)
     layer = deepcopy(CASES[case]).to(place(device))
     met = torch.ocl.explain(layer, x.to(place(device))).rows[0].problem
-    # several filters of one channel each are for planes, and torch's circular padding makes them
-    assert met.endswith(":nhwc") == (case not in ("depthwise", "reflected"))
+    # torch's circular padding makes planes
+    assert met.endswith(":nhwc") == (case != "reflected")
 
 
 @pytest.mark.usefixtures("in_pixels")

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 
 from ocl_backend.dispatch import prepared_plan, tuned
 from oclgen.families import FAMILIES
+from oclgen.families.conv import conv_register
 from oclgen.limits import Limits
 from oclgen.measurement import Measurement
 from oclgen.opencl.device import BuildError
@@ -57,23 +58,32 @@ def test_explain_names_operator_problem_variant_and_rung(device: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "planes_step", "planes_cost", "expected"),
+    ("kind", "planes_step", "rung", "planes_cost", "expected"),
     [
-        ("gpu", 6, 0.99, "nhwc"),  # copies of 8 MB are slower than that
-        ("gpu", 6, 0.90, "nchw"),
-        ("gpu", 3, 0.99, "nchw"),
-        ("cpu", 6, 0.90, "nhwc"),  # on ten cores they take longer
+        ("gpu", 6, "guess", 0.99, "nhwc"),  # copies of 8 MB are slower than that
+        ("gpu", 6, "guess", 0.90, "nchw"),
+        ("gpu", 3, "nearest", 0.99, "nchw"),
+        ("cpu", 6, "guess", 0.90, "nhwc"),  # on ten cores they take longer
+        ("cpu", 5, "shipped", 0.99, "nhwc"),  # what served planes there serves pixels here
+        ("gpu", 5, "shipped", 0.99, "nchw"),  # a family of CPUs serves neither
     ],
 )
 def test_a_layout_is_chosen_with_the_copies_that_it_takes(
-    monkeypatch: pytest.MonkeyPatch, kind: Any, planes_step: int, planes_cost: float, expected: str
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Any,
+    planes_step: int,
+    rung: str,
+    planes_cost: float,
+    expected: str,
 ) -> None:
+    variant = Variant("conv_register", conv_register.DEFAULT)
+
     class Known:
         limits = Limits(kind=kind, compute_units=10)
 
         def choose(self, problem: ConvProblem) -> Any:
             order = (6, 1.0) if problem.layout == "nhwc" else (planes_step, planes_cost)
-            return SimpleNamespace(order=order)
+            return SimpleNamespace(order=order, step=order[0], ms=None, rung=rung, variant=variant)
 
     monkeypatch.setattr(tuned, "chooser", lambda device: Known())
     planes = ConvProblem(1, 32, 128, 128, 32, 3, 3, 1, 1, 1, 1)

@@ -1,6 +1,7 @@
-"""Implicit GEMM of images in channels_last: what it says, launches and computes, in all directions.
+"""Convolutions of images in channels_last: what they say, launch and compute, in all directions.
 
-`conv_gemm` runs everywhere, `conv_async` by `cp.async` where the device has it, else in plain C.
+`conv_gemm` runs everywhere, `conv_async` by `cp.async` where the device has it, else in plain C,
+`conv_register` and `winograd_blocked` on CPUs.
 """
 
 from __future__ import annotations
@@ -97,6 +98,25 @@ def test_by_cp_async(device: Device, problem: ConvProblem, config: conv_async.Co
     assert_right(device, problem, runnable(device, problem, config, AMPERE))
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        (name, problem)
+        for name in ("conv_register", "winograd_blocked")
+        for problem in (*CASES, replace(CASES[-3], dtype="bf16", out_channels=21))
+        if FAMILIES[name].serves(problem)
+    ],
+    ids=label,
+)
+def test_in_registers(device: Device, name: str, problem: ConvProblem) -> None:
+    """The first guess, whose vectors the last channels of most problems do not fill."""
+    family = FAMILIES[name]
+    found = family.guesses(problem, device.limits)
+    config = next(one for one in found if one.why_not(problem, device.limits) is None)
+    assert_right(device, problem, family.plan(problem, config))
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_half_precision(device: Device, direction: Direction) -> None:
     problem = replace(
@@ -134,7 +154,7 @@ def test_others_serve_products_and_filters_of_one_channel() -> None:
     ):
         names = {family.NAME for family in families_for(other)}
         assert not names & {"conv_gemm", "conv_async"}
-    assert [f.NAME for f in families_for(LAYER)] == ["conv_gemm", "conv_async"]
+    assert [f.NAME for f in families_for(LAYER)] == ["conv_register", "conv_gemm", "conv_async"]
 
 
 def test_the_gradient_of_weights_copies_four_channels_at_once() -> None:

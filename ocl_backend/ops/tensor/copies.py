@@ -18,12 +18,17 @@ from ocl_backend.dtypes import COPIED, dtype_of
 from ocl_backend.fusion import recall
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Launch, Pointer, prepare
 from oclgen import render
+from oclgen.families.parts.packing import transpose_text
+from oclgen.limits import Limits
 from oclgen.opencl.device import devices
-from oclgen.plan import round_up
+from oclgen.plan import ceil_div, round_up
 
 TILE = 16
 """Side of the tiles by which dimensions that cross are copied."""
 
+TILES = 4
+"""Tiles that a work-item of a CPU turns: a single one takes no longer than to start a work-item."""
+FLOAT_BYTES = 4
 INNER_ITEMS = 16
 """A contiguous dimension shorter than this leaves vector units idle: the longest goes innermost."""
 
@@ -98,12 +103,43 @@ def _prepared(
         Pointer(target.itemsize),
         *(np.int64(number) if wide else np.int32(number) for number in numbers),
     ]
+    if crossed and source is target and _turns(crossed, source, devices()[device].limits):
+        return _turn(device, crossed, outer, arguments, wide)
     template = "strided_transpose" if tiles else "strided_copy"
     text = _source(template, source, target, len(outer), wide)
     if not tiles:
         return prepare(device, text, template, (walked[0].size, rest), arguments)
     sizes = (*(round_up(dim.size, TILE) for dim in walked), rest)
     return prepare(device, text, template, sizes, arguments, (TILE, TILE, 1))
+
+
+def _turns(crossed: tuple[Dim, Dim], dtype: torch.dtype, limits: Limits) -> bool:
+    """Say whether tiles are turned in registers: local memory of a CPU is ordinary memory."""
+    a, b = crossed
+    is_plain = dtype.itemsize == FLOAT_BYTES and (a.target, b.source) == (1, 1)
+    return is_plain and limits.kind == "cpu" and limits.native_float_width > 1
+
+
+def _turn(
+    device: int,
+    crossed: tuple[Dim, Dim],
+    outer: Sequence[Dim],
+    arguments: list[Argument],
+    wide: bool,
+) -> Launch:
+    vec = devices()[device].limits.native_float_width
+    a, b = crossed
+    items = (ceil_div(a.size, vec), ceil_div(b.size, vec * TILES), prod(dim.size for dim in outer))
+    text = render.rendered(
+        "strided_turn",
+        package="ocl_backend",
+        vec=vec,
+        tiles=TILES,
+        outer=len(outer),
+        index="long" if wide else "int",
+        transpose=transpose_text(vec),
+    )
+    return prepare(device, text, "strided_turn", items, arguments, (1, 1, 1))
 
 
 @cache

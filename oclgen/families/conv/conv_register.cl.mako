@@ -3,8 +3,9 @@ Direct correlation in registers for CPUs: vector lanes are channels of the resul
 
 A work-item computes vecs * vec channels of item_x neighbouring results of a row: weights, packed
 so that lanes are channels, are loaded as vectors and each input element is broadcast against them.
-Results are transposed before they are stored. What lies in the padding is left out of the text:
-blocks of columns that reach the same taps share one piece of code, and rows are skipped whole.
+In planes results are transposed before they are stored; in pixels (channels_last) their lanes are
+neighbours. What lies in the padding is left out of the text: blocks of columns that reach the same
+taps share one piece of code, and rows are skipped whole.
 
 dtype, activation   storage type of input, output, bias (accumulation is fp32); epilogue
 sizes               names and values of the correlation's sizes
@@ -16,10 +17,13 @@ unroll              channels that are summed over per loop iteration
 taps_outer          loop over kernel taps outside the channels; else inside
 channels_fastest    neighbouring work-items differ in channels, else in positions
 bias, residual      add bias[channel], and what lies as the output does
+in_pixels           channels of a pixel are neighbours, else pixels of a plane
 store_step          distance of neighbouring results in the output
-transpose           text of the function transpose(rows)
+transpose           text of the function transpose(rows), for planes
+store_channels      text of the function store_channels, for pixels
 </%doc>
 <%!
+    from itertools import product
     from oclgen.families.conv.conv_register_text import lanes_of, sums
     from oclgen.families.parts.expressions import branch, chunks, load, store_result
     from oclgen.render import vector
@@ -40,10 +44,17 @@ ${activation}
 #define WRITTEN_PLANE (WRITTEN_H * WRITTEN_W)
 #define READ_IMAGE (GROUPS * DEPTH * READ_PLANE)
 #define WRITTEN_IMAGE (GROUPS * CHANNELS * WRITTEN_PLANE)
+% if in_pixels:
+#define READ_PIXEL (GROUPS * DEPTH)
+#define WRITTEN_PIXEL (GROUPS * CHANNELS)
+
+${store_channels}
+% else:
 
 ${transpose}
+% endif
 
-% for count in counts:
+% for count in () if in_pixels else counts:
 // Stores ${count} results of up to ${vec} channels, which come as rows of lanes.
 void store${count}(
     ${vf} rows[${vec}], __global elem_t *out,
@@ -75,13 +86,17 @@ void store${count}(
 % endfor
 <%def name="tap(positions, j, indent)">\
 ${indent}const int wt = (c * PACKED_IN + i * PACKED_H + ${j} * PACKED_W) * BLOCK;
+% if in_pixels:
+${indent}const int at = (h * READ_W + w0 + ${j} * TAP_STEP_W) * READ_PIXEL + c;
+% else:
 ${indent}const int at = c * READ_PLANE + h * READ_W + w0 + ${j} * TAP_STEP_W;
+% endif
 % for u in range(vecs):
 ${indent}const ${vf} weight${u} = ${load(vec, f"weights + wt + {u * vec}")};
 % endfor
 % for n in range(images):
 % for x in positions:
-${indent}const float x${n}_${x} = LOAD1(in + at + ${n} * READ_IMAGE + ${x} * STEP_W);
+${indent}const float x${n}_${x} = LOAD1(in + at + ${n} * READ_IMAGE + ${x} * STEP_W${" * READ_PIXEL" if in_pixels else ""});
 % for u in range(vecs):
 ${indent}acc${n}_${x}_${u} = (${vf})(x${n}_${x}) * weight${u} + acc${n}_${x}_${u};
 % endfor
@@ -129,7 +144,19 @@ ${tap(run.reached, "j", " " * 20)}\
 % endif
 % for u in range(vecs):
         if (channel + ${u * vec} < CHANNELS) {
-% for n in range(images):
+% for n, x in product(range(images if in_pixels else 0), range(v.results)):
+<% place = f"out + {n} * WRITTEN_IMAGE + {x * store_step} * WRITTEN_PIXEL + {u * vec}" %>\
+            store_channels(
+                acc${n}_${x}_${u}, ${place},
+% if bias:
+                bias + ${u * vec},
+% endif
+% if residual:
+                RESIDUAL(${place}),
+% endif
+                CHANNELS - channel - ${u * vec});
+% endfor
+% for n in range(0 if in_pixels else images):
 % for start in range(0, v.results, vec):
             {
                 ${vf} rows[${vec}] = {${sums(n, u, start, vec, v.results)}};
@@ -166,17 +193,28 @@ ${term_parameters}\
     const int h0 = row * STEP_H + ORIGIN_H;
     const int w0 = column * ${item_x} * STEP_W + ORIGIN_W;
 
-    in += offset_in + image * READ_IMAGE + group * DEPTH * READ_PLANE;
+    in += offset_in + image * READ_IMAGE + group * DEPTH${"" if in_pixels else " * READ_PLANE"};
     weights += offset_weights + (long)block % BLOCKS * PACKED_BLOCK * BLOCK
-        + (long)group * PACKED_GROUP * BLOCK + (KERNEL_FIRST_H * KERNEL_W + KERNEL_FIRST_W) * BLOCK;
+        + (long)group * PACKED_GROUP * BLOCK + (KERNEL_FIRST_H * KERNEL_W + KERNEL_FIRST_W)${" * DEPTH" if in_pixels else ""} * BLOCK;
+<% place = f"(FIRST_H + row * STORE_STEP_H) * WRITTEN_W + FIRST_W + column * {item_x * store_step}" %>\
+% if in_pixels:
+    out += offset_out + image * WRITTEN_IMAGE + group * CHANNELS + channel
+        + (${place}) * WRITTEN_PIXEL;
+% else:
     out += offset_out + image * WRITTEN_IMAGE + (group * CHANNELS + channel) * WRITTEN_PLANE
-        + (FIRST_H + row * STORE_STEP_H) * WRITTEN_W + FIRST_W + column * ${item_x * store_step};
+        + ${place};
+% endif
 % if bias:
     bias += offset_bias + group * CHANNELS + channel;
 % endif
 % if residual:
+% if in_pixels:
+    residual += offset_residual + image * WRITTEN_IMAGE + group * CHANNELS + channel
+        + (${place}) * WRITTEN_PIXEL;
+% else:
     residual += offset_residual + image * WRITTEN_IMAGE + (group * CHANNELS + channel) * WRITTEN_PLANE
-        + (FIRST_H + row * STORE_STEP_H) * WRITTEN_W + FIRST_W + column * ${item_x * store_step};
+        + ${place};
+% endif
 % endif
 % for v in pieces:
     ${branch(loop.first, v.blocks)}{

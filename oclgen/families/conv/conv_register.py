@@ -21,13 +21,20 @@ from oclgen.families.conv.lanes import (
     vector_widths,
 )
 from oclgen.families.parts.blocking import waste
-from oclgen.families.parts.epilogue import epilogue, terms
-from oclgen.families.parts.packing import PACKED, Packing, lanes, pack_lanes, transpose_text
+from oclgen.families.parts.epilogue import epilogue, store_channels, terms
+from oclgen.families.parts.packing import (
+    PACKED,
+    Packing,
+    lanes,
+    pack_lanes,
+    pack_weights,
+    transpose_text,
+)
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Unroll, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div
-from oclgen.problem import ConvProblem, Problem, divided_by, in_planes
+from oclgen.problem import ConvProblem, Problem, divided_by
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "conv_register"
@@ -115,7 +122,7 @@ class Piece(NamedTuple):
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
     return (
-        in_planes(problem)
+        isinstance(problem, ConvProblem)
         and problem.direction != "bwd_weights"
         and problem.kernel_w <= MAX_KERNEL_W
     )
@@ -162,11 +169,20 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     parts = parts_of(problem)
     packed = packing(parts[0], problem, config)
     launches = (_correlate(problem, config, part, packed) for part in parts)
-    return Plan((pack_lanes(packed, config.vec), *launches), ((PACKED, packed.bytes),))
+    return Plan((_pack(problem, config, parts[0], packed), *launches), ((PACKED, packed.bytes),))
+
+
+def _pack(problem: ConvProblem, config: Config, part: Correlation, packed: Packing) -> Launch:
+    if problem.layout == "nhwc":
+        return pack_weights(problem, packed, part.channels, part.depth, config.vec)
+    return pack_lanes(packed, config.vec)
 
 
 def packing(part: Correlation, problem: ConvProblem, config: Config) -> Packing:
     """Return how the weights are packed: a result's channels become lanes.
+
+    For images in channels_last a tap's channels that are summed over lie side by side, else those
+    of a channel's taps.
 
     Args:
         part: the correlation that is computed: its channels are the results'.
@@ -174,7 +190,7 @@ def packing(part: Correlation, problem: ConvProblem, config: Config) -> Packing:
         config: its `block` is the number of channels that are packed together.
     """
     taps = problem.kernel_h * problem.kernel_w
-    if problem.direction == "fwd":
+    if problem.direction == "fwd" or problem.layout == "nhwc":
         return lanes(
             "w", problem.dtype, part.groups, part.channels, part.depth * taps, config.block
         )
@@ -226,10 +242,12 @@ def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: 
             NAME,
             preamble=dtype_preamble(problem.dtype),
             transpose=transpose_text(config.vec),
+            store_channels=store_channels(problem, config.vec),
             sizes=_sizes(problem, part, packed) | {"COLUMNS": columns},
             pieces=codes,
             counts=stored_counts((piece.results for piece in codes), config.vec),
             **epilogue(problem, "out"),
+            in_pixels=problem.layout == "nhwc",
             store_step=part.cols.store_step,
             **asdict(config),
         )
@@ -250,7 +268,12 @@ def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: 
 
 def _sizes(problem: ConvProblem, part: Correlation, packed: Packing) -> dict[str, int]:
     rows, cols, taps = part.rows, part.cols, problem.kernel_h * problem.kernel_w
-    fwd = problem.direction == "fwd"
+    if problem.layout == "nhwc":
+        into, tap, of_block = 1, part.depth, part.depth * taps
+    elif problem.direction == "fwd":
+        into, tap, of_block = taps, 1, part.depth * taps
+    else:
+        into, tap, of_block = packed.tiles * taps, 1, taps
     return {
         "GROUPS": part.groups, "CHANNELS": part.channels, "DEPTH": part.depth,
         "RESULTS_H": rows.results, "TAPS_H": rows.taps, "KERNEL_W": part.kernel_w,
@@ -263,7 +286,6 @@ def _sizes(problem: ConvProblem, part: Correlation, packed: Packing) -> dict[str
         "KERNEL_FIRST_H": rows.kernel_first, "KERNEL_FIRST_W": cols.kernel_first,
         # distances in the packed weights, in blocks
         "PACKED_GROUP": packed.tiles * part.depth * taps,
-        "PACKED_BLOCK": part.depth * taps if fwd else taps,
-        "PACKED_IN": taps if fwd else packed.tiles * taps,
-        "PACKED_H": part.kernel_w * rows.kernel_step, "PACKED_W": cols.kernel_step,
+        "PACKED_BLOCK": of_block, "PACKED_IN": into,
+        "PACKED_H": tap * part.kernel_w * rows.kernel_step, "PACKED_W": tap * cols.kernel_step,
     }  # fmt: skip

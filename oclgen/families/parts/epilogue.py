@@ -10,7 +10,7 @@ from typing import Any
 
 from oclgen.plan import Arg, buffer
 from oclgen.problem import ConvProblem, GemmProblem, Problem
-from oclgen.render import activation_preamble
+from oclgen.render import activation_preamble, render
 
 
 def epilogue(
@@ -43,6 +43,18 @@ def epilogue(
     )
     added = {"bias": problem.bias, "residual": problem.residual, "term_parameters": parameters}
     return {**added, "activation": text}
+
+
+def store_channels(problem: ConvProblem, vec: int) -> str:
+    """Return the text of `store_channels`, which adds bias and residual, applies ACT and stores.
+
+    It is for images in channels_last: the lanes of a vector are neighbours.
+
+    Args:
+        problem: says which terms there are.
+        vec: lanes of a vector.
+    """
+    return render("store_channels", vec=vec, bias=problem.bias, residual=problem.residual)
 
 
 def plus_residual(residual: bool, width: int, place: str, load: str = "LOAD") -> str:

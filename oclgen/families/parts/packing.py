@@ -1,6 +1,6 @@
 """Operands repacked before a product: where they lie, their workspace, the launch that fills it.
 
-It knows matrices, neither products nor convolutions; how a tile looks inside is its kernel's.
+It knows matrices and the weights of convolutions; how a tile looks inside is its kernel's.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from oclgen.families.parts.strided_weights import strided_weights
 from oclgen.plan import Arg, Launch, LazyText, Scalar, buffer, ceil_div, round_up
+from oclgen.problem import ConvProblem
 from oclgen.render import dtype_preamble, render
 
 PACKED = "packed"
@@ -162,6 +164,48 @@ def pack_lanes(packing: Packing, vec: int) -> Launch:
     of_weights = packing.source == buffer("w")
     return packing.launch_of(
         "conv_pack", text, rows=vec, steps=vec, args=buffer(PACKED), of_weights=of_weights
+    )
+
+
+def pack_weights(
+    problem: ConvProblem, packing: Packing, channels: int, depth: int, vec: int
+) -> Launch:
+    """Return the launch that packs weights of any strides, the depths of a tap side by side.
+
+    A caller may replace the strides, as those of `strided_weights`.
+
+    Args:
+        problem: forward or backward-data.
+        packing: of a matrix [channels, depth * taps] for each group.
+        channels: of a group's result.
+        depth: channels of a group that are summed over.
+        vec: lanes of a vector, which divide a tile.
+    """
+    taps = problem.kernel_h * problem.kernel_w
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "conv_pack_strided",
+            preamble=dtype_preamble(packing.dtype),
+            transpose=transpose_text(vec),
+            channels=channels,
+            depth=depth,
+            taps=taps,
+            kernel_w=problem.kernel_w,
+            vec=vec,
+            block=packing.tile,
+            grouped="channel" if problem.direction == "fwd" else "depth",
+        )
+
+    blocks = packing.tiles * packing.tile // vec
+    return Launch(
+        text=text,
+        kernel="conv_pack",
+        global_size=(taps * ceil_div(depth, vec), blocks, packing.batch),
+        local_size=(1, 1, 1),
+        args=(*strided_weights(problem), *buffer(PACKED)),
+        of_weights=True,
     )
 
 

@@ -10,10 +10,14 @@ Input: rows are combined first, in vectors along the width; the result goes to `
 borders are zero; from there vectors of tiles are picked with shuffles and columns are combined.
 Output: vectors of filters are transposed to runs of out_tile pixels.
 
+Where the channels of a pixel are neighbours (channels_last), they are the lanes of both transforms:
+there are no lines, and V is [POINTS][BLOCK][V_TILE], channels last.
+
 tile_rows        rows of tiles per block (of the whole batch: images follow one another)
 item_t, item_k   tiles and filters of the product that one register tile holds
 vec_k            lanes of filters; item_k is a multiple
 vec_t, vec_x     lanes of tiles and of pixels in the input transform (derived)
+in_pixels, vec_c channels of a pixel are neighbours; lanes of channels in the input transform
 unroll_c         channels written out per iteration of the product
 workers          work-items that share the blocks
 split_k          work-items that share the filters of a block; each transforms the input itself
@@ -24,6 +28,7 @@ bias, residual   what is added: by filter, and as the target lies
 dtype, activation   storage types and epilogue
 pixels_axis, tiles_axis, output_axis, filter_tile   functions of the transforms
 given            names of sizes that are arguments, since the batch is free
+store_channels   text of the function that stores filters of a pixel, for pixels
 phases, phase_names       statements that pick every out_tile-th pixel, and their results
 </%doc>
 <%!
@@ -33,22 +38,30 @@ phases, phase_names       statements that pick every out_tile-th pixel, and thei
 <%
     vectors = range(item_k // vec_k)
     transposed = pixels.transposed
+    filter_at = "k" if in_pixels else "(long)k * (OUT_H * OUT_W)"
     last_k = f"min(k0 + {item_k}, FILTERS)" if edge_k else f"k0 + {item_k}"
 %>\
 ${preamble}
 ${activation}
 ${defines}
 
+% if in_pixels:
+${channels_axis}
+% else:
 ${pixels_axis}
 
 ${tiles_axis}
+% endif
 
 ${output_axis}
 % if filters_inside:
 
 ${filter_tile}
 % endif
-% if transposed:
+% if in_pixels:
+
+${store_channels}
+% elif transposed:
 
 static inline ${vector(vec_k)} zip_low(const ${vector(vec_k)} a, const ${vector(vec_k)} b)
 {
@@ -67,6 +80,40 @@ static inline ${vector(vec_k)} zip_high(const ${vector(vec_k)} a, const ${vector
 }
 % endif
 
+% if in_pixels:
+/* V of one tile, all channels; `row` and `column` are its first pixel, negative in the padding. */
+static void input_tile(
+    __global const elem_t *image, const int row, const int column, __global float *v)
+{
+    for (int first = 0; first < CHANNELS; first += ${vec_c}) {
+        const int c = min(first, CHANNELS - ${vec_c}); /* the last vector overlaps the one before */
+        ${vector(vec_c)} d[POINTS];
+#pragma unroll
+        for (int i = 0; i < IN_TILE; ++i) {
+            const bool is_row = (uint)(row + i) < IN_H;
+#pragma unroll
+            for (int j = 0; j < IN_TILE; ++j) {
+                d[i * IN_TILE + j] = 0.0f;
+                if (is_row && (uint)(column + j) < IN_W) {
+                    d[i * IN_TILE + j] = LOAD${vec_c}(image + ((row + i) * IN_W + column + j) * CHANNELS + c);
+                }
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < IN_TILE; ++j) {
+            channels_axis(d + j, IN_TILE);
+        }
+#pragma unroll
+        for (int i = 0; i < IN_TILE; ++i) {
+            channels_axis(d + i * IN_TILE, 1);
+        }
+#pragma unroll
+        for (int p = 0; p < POINTS; ++p) {
+            ${store(vec_c, "d[p]", "v + p * V_POINT + c")};
+        }
+    }
+}
+% else:
 /* V of one row of tiles of one plane; `row` is the first input row, negative in the padding. */
 static void input_row(
     __global const elem_t *plane, const int row, __global float *lines, __global float *v)
@@ -104,6 +151,7 @@ static void input_row(
         }
     }
 }
+% endif
 
 <%def name="product(count)">\
 % for i in range(count):
@@ -111,16 +159,16 @@ static void input_row(
         ${vector(vec_k)} acc${i}_${j} = 0.0f;
 % endfor
 % endfor
-        __global const float *a = v + t;
+        __global const float *a = v + t${" * V_TILE" if in_pixels else ""};
         __global const float *b = u;
 #pragma unroll ${unroll_c}
-        for (int c = 0; c < CHANNELS; ++c, a += V_TILES, b += ${item_k}) {
+        for (int c = 0; c < CHANNELS; ++c, a += ${"1" if in_pixels else "V_TILES"}, b += ${item_k}) {
 % for j in vectors:
             const ${vector(vec_k)} b${j} = ${load(vec_k, f"b + {j * vec_k}")};
 % endfor
 % for i in range(count):
 % for j in vectors:
-            acc${i}_${j} = (${vector(vec_k)})(a[${i}]) * b${j} + acc${i}_${j};
+            acc${i}_${j} = (${vector(vec_k)})(a[${f"{i} * V_TILE" if in_pixels else i}]) * b${j} + acc${i}_${j};
 % endfor
 % endfor
         }
@@ -171,6 +219,21 @@ static void output_tile(
     for (int i = 0; i < OUT_TILE; ++i) {
         output_axis(d + i * IN_TILE, 1);
     }
+% if in_pixels:
+/* not unrolled: a copy of store_channels for every pixel takes compilers minutes */
+#pragma unroll 1
+    for (int i = 0; i < OUT_TILE; ++i) {
+#pragma unroll 1
+        for (int j = 0; j < OUT_TILE; ++j) {
+            if (row + i < OUT_H && column + j < OUT_W) {
+                const int at = ((row + i) * OUT_W + column + j) * FILTERS;
+                store_channels(
+                    d[i * IN_TILE + j], out + at, ${"bias + k, " if bias else ""}${"residual + at, " if residual else ""}FILTERS - k);
+            }
+        }
+    }
+}
+% else:
 % if bias and edge_k and vec_k > 1:
     const ${vector(vec_k)} shift = (${vector(vec_k)})(
 % for s in range(vec_k):
@@ -217,12 +280,16 @@ static void output_tile(
 % endif
     }
 }
+% endif
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void winograd_blocked(
     __global const elem_t *restrict source, const long offset_source,
 % if filters_inside:
     __global const elem_t *restrict w, const long offset_w,
+% if in_pixels:
+    const long w_filter, const long w_channel, const long w_row, const long w_column,
+% endif
 % else:
     __global const float *restrict u, const long offset_u,
 % endif
@@ -237,10 +304,23 @@ ${term_parameters}\
 % if filters_inside:
     __global float *own = m + POINTS * M_POINT;
 % endif
+% if not in_pixels:
     for (int i = 0; i < LINES; ++i) {
         lines[i] = 0.0f;
     }
+% endif
     for (int first = worker * ${tile_rows}; first < TILE_ROWS; first += ${workers * tile_rows}) {
+% if in_pixels:
+        for (int r = 0; r < ${tile_rows}; ++r) {
+            const int tile_row = min(first + r, TILE_ROWS - 1);
+            __global const elem_t *image = source + offset_source
+                + (long)(tile_row / TILES_H) * CHANNELS * (IN_H * IN_W);
+            for (int t = 0; t < TILES_W; ++t) {
+                input_tile(image, tile_row % TILES_H * OUT_TILE - PAD_H, t * OUT_TILE - PAD_W,
+                    v + (r * TILES_W + t) * V_TILE);
+            }
+        }
+% else:
         for (int c = 0; c < CHANNELS; ++c) {
             for (int r = 0; r < ${tile_rows}; ++r) {
                 const int tile_row = min(first + r, TILE_ROWS - 1);
@@ -250,11 +330,12 @@ ${term_parameters}\
                     v + c * V_TILES + r * TILES_W);
             }
         }
+% endif
         for (int k0 = share * ${item_k}; k0 < FILTERS; k0 += ${split_k * item_k}) {
 % if filters_inside:
             for (int c = 0; c < CHANNELS; ++c) {
                 for (int k = 0; k < ${item_k}; k += ${vec_k}) {
-                    filter_tile(w + offset_w, k0 + k, c, own + c * ${item_k} + k, U_POINT);
+                    filter_tile(w + offset_w, ${"w_filter, w_channel, w_row, w_column, " if in_pixels else ""}k0 + k, c, own + c * ${item_k} + k, U_POINT);
                 }
             }
 % else:
@@ -274,7 +355,7 @@ ${term_parameters}\
                 for (int k = k0; k < ${last_k}; k += ${vec_k}) {
                     output_tile(m + t * ${item_k} + k - k0, k,
                         tile_row % TILES_H * OUT_TILE, t % TILES_W * OUT_TILE,
-                        ${"bias + offset_bias, " if bias else ""}${"theirs + (long)k * (OUT_H * OUT_W), " if residual else ""}image + (long)k * (OUT_H * OUT_W));
+                        ${"bias + offset_bias, " if bias else ""}${f"theirs + {filter_at}, " if residual else ""}image + ${filter_at});
                 }
             }
         }

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import TypeGuard
 
-from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.parts.epilogue import epilogue, store_channels, terms
 from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd import winograd_filters
 from oclgen.families.winograd.winograd_blocked_text import Pixels
-from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, serves
+from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile
 from oclgen.families.winograd.winograd_matrices import cook_toom
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts, Unroll, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div, round_up
-from oclgen.problem import ConvProblem
+from oclgen.problem import ConvProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render, vector
 
 __all__ = ["DEFAULT", "NAME", "TRAITS", "Config", "guesses", "plan", "serves"]
@@ -107,6 +108,11 @@ class Scratch:
         return next(w for w in VECTOR_WIDTHS if w >= min(self.geo.tiles_w, LANES))
 
     @property
+    def vec_c(self) -> int:
+        """Lanes of channels in the input transform of pixels: no more than there are."""
+        return max(w for w in VECTOR_WIDTHS if w <= self.geo.channels)
+
+    @property
     def vec_x(self) -> int:
         """Lanes of pixels in the input transform: no more than the image is wide."""
         return max(w for w in VECTOR_WIDTHS if w <= self.geo.in_w)
@@ -121,15 +127,18 @@ class Scratch:
         row = round_up(geo.tiles_w, self.vec_t)
         line = max((row + 1) * geo.out_tile, geo.pad_w + geo.in_w)
         v_tiles = self.block - geo.tiles_w + row
-        sizes = {
-            "TILE_ROWS": geo.batch * geo.tiles_h,
-            "BLOCK": self.block,
-            "LINE": line,
-            "LINES": round_up(line * geo.in_tile, winograd_filters.CACHE_LINE),
-            "V_TILES": v_tiles,
-            "V_POINT": winograd_filters.odd_lines(geo.channels * v_tiles),
-            "M_POINT": winograd_filters.odd_lines(self.block * item_k),
-        }
+        sizes = {"TILE_ROWS": geo.batch * geo.tiles_h, "BLOCK": self.block}
+        if geo.pixels:
+            v_tile = winograd_filters.odd_lines(geo.channels)
+            sizes |= {"LINES": 0, "V_TILE": v_tile, "V_POINT": v_tile * (self.block | 1)}
+        else:
+            sizes |= {
+                "LINE": line,
+                "LINES": round_up(line * geo.in_tile, winograd_filters.CACHE_LINE),
+                "V_TILES": v_tiles,
+                "V_POINT": winograd_filters.odd_lines(geo.channels * v_tiles),
+            }
+        sizes["M_POINT"] = winograd_filters.odd_lines(self.block * item_k)
         inside = self.config.filters_inside
         filters = winograd_filters.FilterLayout(geo, item_k, skewed=True).point
         sizes["U_POINT"] = winograd_filters.odd_lines(geo.channels * item_k) if inside else filters
@@ -150,6 +159,11 @@ class Scratch:
     def given(self) -> tuple[str, ...]:
         """The sizes that the kernel takes as arguments: what grows with a free batch."""
         return ("TILE_ROWS",) if self.geo.free else ()
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether F(m x m, 3 x 3) computes it: forward or data, `fits` with 3x3."""
+    return common.fits(problem, (3,)) and problem.direction != "bwd_weights"
 
 
 def workspaces(problem: ConvProblem, config: Config) -> common.Workspaces:
@@ -223,12 +237,18 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
             preamble=dtype_preamble(problem.dtype),
             defines=f"{geo.defines()}\n{scratch.defines()}",
             pixels_axis=common.axis_function("pixels_axis", matrices.input, vector(scratch.vec_x)),
+            channels_axis=common.axis_function(
+                "channels_axis", matrices.input, vector(scratch.vec_c)
+            ),
             tiles_axis=common.axis_function("tiles_axis", matrices.input, vector(scratch.vec_t)),
             output_axis=common.output_axis(geo, config.vec_k),
             filter_tile=winograd_filters.filter_tile(geo, config.vec_k),
             block=scratch.block,
             vec_t=scratch.vec_t,
             vec_x=scratch.vec_x,
+            in_pixels=geo.pixels,
+            vec_c=scratch.vec_c,
+            store_channels=store_channels(problem, config.vec_k),
             rest=rest,
             edge_k=edge_k,
             pixels=Pixels(geo.out_tile, config.vec_k, edge_k, problem.residual, rest),
@@ -238,7 +258,7 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
             given=scratch.given,
         )
 
-    weights = buffer("w" if config.filters_inside else "u")
+    weights = winograd_filters.weights(problem) if config.filters_inside else buffer("u")
     return Launch(
         text=text,
         kernel=NAME,
