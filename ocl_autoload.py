@@ -65,6 +65,7 @@ def announce(shim: ctypes.PyDLL, module: ModuleType) -> None:
         backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
         register_module: Any = torch._register_device_module
         register_module("ocl", module)
+        _stand_in_for_torchvision()
         if torch.distributed.is_available() and torch.distributed.is_gloo_available():
             torch.distributed.Backend.register_backend("ocl", _group, devices=["ocl"])
     else:  # torch has handed the first one out and remembers it
@@ -123,6 +124,26 @@ def _group(*arguments: Any) -> torch.distributed.ProcessGroup:
     from ocl_backend import distributed
 
     return distributed.create(*arguments)
+
+
+def _stand_in_for_torchvision() -> None:
+    """Let `import torchvision` succeed where its library is of another build of torch.
+
+    It asks torch to load the library; what is not loaded is declared and served by `ocl_backend`.
+    """
+    load: Any = torch.ops.load_library
+
+    def load_library(path: Any) -> None:
+        try:
+            load(path)
+        except OSError:
+            if Path(path).parent.name != "torchvision" or not Path(path).name.startswith("_C"):
+                raise
+            from ocl_backend.vision import operators
+
+            operators.declare()
+
+    vars(torch.ops)["load_library"] = load_library
 
 
 def _stamp() -> Path:

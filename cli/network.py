@@ -23,7 +23,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 import ocl_backend  # noqa: F401  (registers the device)
 from ocl_backend import module as ocl
 from ocl_backend.dispatch.tuned import choose_by, chooser, reload_tuned
-from ocl_backend.interop import torchvision_models
 from oclgen.keys import parse_key
 from oclgen.problem import Problem
 from search_spaces.progress import OutOfTimeError
@@ -235,7 +234,7 @@ def load(spec: str, batch: int, shape: Sequence[int], dtype: str, train: bool) -
 
 
 def _torchvision(name: str) -> torch.nn.Module:
-    models = torchvision_models()
+    models: Any = import_module("torchvision.models")
     if name not in models.list_models(module=models):
         raise ModelError(f"torchvision has no model {name!r}; torchvision.models.list_models() has")
     model: torch.nn.Module = models.get_model(name, weights=None)

@@ -18,6 +18,7 @@ from ocl_backend.fusion import held
 from ocl_backend.ops.tensor import copies
 from ocl_backend.ops.training import optim
 from ocl_backend.runtime import compiling, devices, generators, memory, pending, shim, streams
+from ocl_backend.vision import operators
 
 
 @cache
@@ -42,6 +43,7 @@ def register() -> None:
     compilation.register()
     backends.register()
     ops.register()
+    operators.register()
     optim.prefer_fused()
     fallback.configure()
     atexit.register(_settle)

@@ -29,7 +29,7 @@ QUICK = {
     "search_spaces/test_surrogate.py",
     "tuned_db/test_choose.py",
     "tuned_db/test_exchange.py",
-    "ocl_backend/test_boxes.py",
+    "ocl_backend/test_vision.py",
     "ocl_backend/test_index_errors.py",
     "ocl_backend/test_tuned.py",
     "cli/test_errors.py",

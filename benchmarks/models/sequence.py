@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+import ocl_backend  # noqa: F401 (lets torchvision be imported)
 from benchmarks.models.case import Case, flat
-from ocl_backend.interop import torchvision_models
 
 WORDS = 512
 NEW_TOKENS = 24
@@ -38,9 +37,7 @@ def tokens(_: int) -> tuple[Tensor]:
 
 
 def of_transformers(*names: str) -> list[Any]:
-    """Return classes of transformers, which wants to find torchvision importable or absent."""
-    if find_spec("torchvision"):
-        torchvision_models()
+    """Return classes of transformers."""
     return [getattr(import_module("transformers"), name) for name in names]
 
 

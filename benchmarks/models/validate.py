@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import ocl_backend  # noqa: F401 (registers the device, lets torchvision be imported)
 from benchmarks.models import sequence, vision
 from benchmarks.models.case import Case, without_chance
 

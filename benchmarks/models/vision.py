@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+import ocl_backend  # noqa: F401 (lets torchvision be imported)
 from benchmarks.models.case import Case, flat
-from ocl_backend.interop import torchvision_models
 
 CONVOLUTIONAL = (
     *("alexnet", "resnet18", "resnet50", "convnext_small", "vgg16", "squeezenet1_0", "googlenet"),
@@ -23,6 +24,11 @@ SMALLEST = {"inception_v3": 299}  # its second head takes 17 x 17 items apart
 DETECTOR = "fasterrcnn_mobilenet_v3_large_320_fpn"
 
 
+def models() -> Any:
+    """Return the module `torchvision.models`."""
+    return import_module("torchvision.models")
+
+
 def images(size: int) -> tuple[Tensor]:
     """Return a batch of two."""
     return (torch.randn(2, 3, size, size),)
@@ -31,9 +37,9 @@ def images(size: int) -> tuple[Tensor]:
 def classifier(name: str, size: int) -> nn.Module:
     """Return torchvision's network; a transformer's head is drawn, for torchvision leaves zeros."""
     if not name.startswith("vit"):
-        network: nn.Module = getattr(torchvision_models(), name)(weights=None)
+        network: nn.Module = getattr(models(), name)(weights=None)
         return network
-    transformer: Any = getattr(torchvision_models(), name)(weights=None, image_size=size)
+    transformer: Any = getattr(models(), name)(weights=None, image_size=size)
     nn.init.normal_(transformer.heads.head.weight, std=0.02)
     made: nn.Module = transformer
     return made
@@ -74,7 +80,7 @@ class UNet(nn.Module):
 
 def detector(size: int) -> nn.Module:
     """Return Faster R-CNN on MobileNet v3 with random weights, which leaves images at this size."""
-    network: nn.Module = getattr(torchvision_models().detection, DETECTOR)(
+    network: nn.Module = getattr(models().detection, DETECTOR)(
         weights=None, weights_backbone=None, min_size=size, max_size=size
     )
     return network

@@ -100,11 +100,9 @@ def _task(
 
 def models_beside(device: str) -> Any:
     """Return torchvision's models; beside CUDA `ocl` stays out, for torch has one accelerator."""
-    if device == "cuda":
-        return import_module("torchvision.models")
-    from ocl_backend.interop import torchvision_models
-
-    return torchvision_models()
+    if device != "cuda":
+        import ocl_backend  # noqa: F401 (lets torchvision be imported beside any build of torch)
+    return import_module("torchvision.models")
 
 
 def step(name: str, mode: str, batch: int, device: str, dtype: str = "fp32") -> Call:

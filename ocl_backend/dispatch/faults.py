@@ -53,6 +53,7 @@ RULES: dict[str, Rule] = {
     "index_copy": Rule(IndexError, f"index_copy_(): {BOUNDS}"),
     "gather": Rule(RuntimeError, BOUNDS),
     "scatter": Rule(RuntimeError, BOUNDS),
+    "roi": Rule(IndexError, BOUNDS, noun="image"),
     "nll_loss": Rule(IndexError, "Target {index} is out of bounds.", noun="target"),
     "bernoulli": Rule(RuntimeError, "Expected p_in >= 0 && p_in <= 1 to be true, but got false."),
     "multinomial": Rule(

@@ -5,6 +5,7 @@ Which places an operator means is decided in `indexing`; here they are walked.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -254,3 +255,24 @@ def atomic_update(value: str, item_bytes: int, combine: Combine) -> str:
         "pragma": "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable" if wide else "",
         "combine": COMBINE[combine],
     }
+
+
+def alert_not_deterministic(name: str) -> None:
+    """Say in torch's words that items which meet are added in any order, where that matters.
+
+    Args:
+        name: of the operator.
+
+    Raises:
+        RuntimeError: deterministic algorithms were asked for; a warning, if so wanted.
+    """
+    if not torch.are_deterministic_algorithms_enabled():
+        return
+    text = (
+        f"{name} does not have a deterministic implementation, but you set "
+        "'torch.use_deterministic_algorithms(True)'. You can turn off determinism just for this "
+        "operation, or you can use the 'warn_only=True' option."
+    )
+    if not torch.is_deterministic_algorithms_warn_only_enabled():
+        raise RuntimeError(text)
+    warnings.warn(text, stacklevel=3)

@@ -9,7 +9,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-import ocl_backend.libraries  # noqa: F401 (imports torchvision first)
+import ocl_backend  # noqa: F401 (torchvision needs it beside a CPU torch)
 
 lightning: Any = pytest.importorskip("lightning.pytorch")
 

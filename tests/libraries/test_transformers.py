@@ -11,7 +11,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 transformers: Any = pytest.importorskip("transformers")
 
-import ocl_backend.libraries  # noqa: F401 (imports torchvision first)
+import ocl_backend  # noqa: F401 (torchvision needs it beside a CPU torch)
 
 pytestmark = pytest.mark.usefixtures("any_device")
 

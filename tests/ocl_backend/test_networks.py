@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,7 +16,7 @@ if find_spec("torchvision") is None:
 from torch import Tensor, nn
 from torch.optim import SGD, Adam
 
-from ocl_backend.interop import torchvision_models
+import ocl_backend  # noqa: F401 (lets torchvision be imported)
 from tests.ocl_backend.cpu_twin import place, relative
 
 NETWORKS = ["alexnet", "resnet18", "mobilenet_v2", "vgg16"]
@@ -30,7 +31,7 @@ it is judged by the CPU's own distance from float64 and may have ten times as mu
 def build(name: str) -> nn.Module:
     """The network without dropout, and with narrow linear layers."""
     torch.manual_seed(0)
-    network: nn.Module = getattr(torchvision_models(), name)(weights=None)
+    network: nn.Module = getattr(import_module("torchvision.models"), name)(weights=None)
     for module in network.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0

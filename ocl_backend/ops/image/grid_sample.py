@@ -7,7 +7,6 @@ and how items around it are weighted are launch arguments. Resizing by a factor 
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -18,7 +17,7 @@ from torch import Tensor
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
-from ocl_backend.kernels.scatter import NARROW, atomic_update
+from ocl_backend.kernels.scatter import NARROW, alert_not_deterministic, atomic_update
 
 HELPERS = """\
 enum { BILINEAR, NEAREST, BICUBIC };
@@ -225,8 +224,7 @@ def grid_sample_backward(
         RuntimeError: deterministic algorithms were asked for; items that meet are added in any
             order here.
     """
-    if torch.are_deterministic_algorithms_enabled():
-        _alert(f"grid_sampler_{grid.shape[-1]}d_backward_ocl")
+    alert_not_deterministic(f"grid_sampler_{grid.shape[-1]}d_backward_ocl")
     x = x.contiguous()
     total = torch.zeros_like(x, dtype=NARROW.get(x.dtype, x.dtype))
     grad_grid = torch.empty_like(grid, memory_format=torch.contiguous_format)
@@ -240,18 +238,6 @@ def grid_sample_backward(
     else:
         grad_grid.zero_()
     return total.to(x.dtype) if output_mask[0] else None, grad_grid
-
-
-def _alert(name: str) -> None:
-    """Say in torch's words that an operator is not deterministic: raise, or warn if so wanted."""
-    text = (
-        f"{name} does not have a deterministic implementation, but you set "
-        "'torch.use_deterministic_algorithms(True)'. You can turn off determinism just for this "
-        "operation, or you can use the 'warn_only=True' option."
-    )
-    if not torch.is_deterministic_algorithms_warn_only_enabled():
-        raise RuntimeError(text)
-    warnings.warn(text, stacklevel=3)
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

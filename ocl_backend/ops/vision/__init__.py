@@ -1,0 +1,1 @@
+"""torchvision's compiled operators: suppression, pooled regions, deformable convolution."""

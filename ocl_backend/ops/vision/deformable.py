@@ -1,0 +1,271 @@
+"""Convolution whose taps are moved, pixel by pixel (Dai et al. 2017; with a mask, Zhu et al. 2018).
+
+Sampled images become columns, and a product with the weights, which is `matmul`'s, does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, in_type, launch
+from ocl_backend.kernels.scatter import NARROW, alert_not_deterministic, atomic_update
+
+MOST_ITEMS = 1 << 26
+"""Items of the columns that exist at a time; images beyond them have their turns."""
+
+LOCATE = """\
+const T at_y = row - pad_y + move_y, at_x = column - pad_x + move_x;
+const T low_y = floor(at_y), low_x = floor(at_x);
+const T part_y = at_y - low_y, part_x = at_x - low_x;
+"""
+
+NEIGHBOURS = """\
+for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 2; ++j) {
+        const T y = low_y + i, x = low_x + j;
+        if (!(y >= 0 && y < height && x >= 0 && x < width))
+            continue;
+        const T weight_y = i ? part_y : 1 - part_y, weight_x = j ? part_x : 1 - part_x;
+        const long at = (long)y * image_step_y + (long)x * image_step_x;
+%s
+    }
+}
+"""
+
+COLUMNS = (
+    LOCATE
+    + "T sum = 0;\n"
+    + NEIGHBOURS % "        sum += weight_y * weight_x * LOAD_image(image_at + at);"
+    + "sum *= mask;\n"
+)
+
+BACKWARD = (
+    LOCATE
+    + "T along_y = 0, along_x = 0, along_mask = 0;\n"
+    + "for (long c = 0; c < channels; ++c) {\n"
+    + "    const T grad = LOAD_columns(columns_at + c * columns_step_c);\n"
+    + "    const long channel = c * image_step_c;\n"
+    + NEIGHBOURS
+    % """\
+        const T share = grad * LOAD_image(image_at + channel + at);
+        along_mask += share * weight_y * weight_x;
+        along_y += (i ? share : -share) * weight_x;
+        along_x += (j ? share : -share) * weight_y;
+        update(total_data + total_at + channel + at, grad * mask * weight_y * weight_x);"""
+    + "}\nalong_y *= mask;\nalong_x *= mask;\n"
+)
+
+NUMBERS = ("height", "width", "image_step_y", "image_step_x", "pad_y", "pad_x")
+
+
+@cache
+def _kernel(dtype: torch.dtype, backward: bool) -> Kernel:
+    value = dtype_of(dtype).value
+    parameters: list[Operand | Scalar] = [
+        Operand("image", dtype, "address"),
+        *(Operand(name, dtype) for name in ("move_y", "move_x", "mask")),
+        *(Operand(name, role="position") for name in ("row", "column")),
+        *(Scalar(name, "long") for name in NUMBERS),
+    ]
+    helpers = ""
+    if backward:
+        wide = NARROW.get(dtype, dtype)
+        helpers = atomic_update(value, wide.itemsize, "add")
+        parameters += [Operand("columns", dtype, "address"), Operand("total", wide, "address")]
+        parameters += [Scalar(f"{n}_step_c", "long") for n in ("image", "columns")]
+        parameters.append(Scalar("channels", "long"))
+        parameters += [Operand(f"along_{n}", dtype, "output") for n in ("y", "x", "mask")]
+    else:
+        parameters.append(Operand("sum", dtype, "output"))
+    name, body = ("deform_backward", BACKWARD) if backward else ("deform_columns", COLUMNS)
+    body = in_type(body, value)
+    return Kernel(name, value, tuple(parameters), body, helpers, scalar_only=True, work=32)
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """What is fixed of a convolution: pairs are along h and w."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+    offset_groups: int
+
+    def moves(self, offset: Tensor) -> tuple[Tensor, Tensor]:
+        """Return how taps move along h and w, [n, offset groups, kh, kw, oh, ow] each."""
+        n, _, oh, ow = offset.shape
+        both = offset.reshape(n, self.offset_groups, *self.kernel, 2, oh, ow)
+        return both[:, :, :, :, 0], both[:, :, :, :, 1]
+
+    def factors(self, mask: Tensor, offset: Tensor, use_mask: bool) -> Tensor:
+        """Return what each tap counts, shaped as a move; 1 without a mask."""
+        n, _, oh, ow = offset.shape
+        if not use_mask:
+            return offset.new_ones(()).expand(n, self.offset_groups, *self.kernel, oh, ow)
+        return mask.reshape(n, self.offset_groups, *self.kernel, oh, ow)
+
+    def numbers(self, image: Tensor) -> list[int]:
+        """Return what a launch is given of an image's plane and its padding."""
+        return [*image.shape[2:], image.stride(2), image.stride(3), *self.padding]
+
+    def walked(self, image: Tensor) -> dict[str, tuple[int, ...]]:
+        """Return how operands move along [n, offset groups, channels, kh, kw, oh, ow]."""
+        step = image.stride(1)
+        group = image.shape[1] // self.offset_groups * step
+        (stride_y, stride_x), (along_y, along_x) = self.stride, self.dilation
+        return {
+            "image": (image.stride(0), group, step, 0, 0, 0, 0),
+            "row": (0, 0, 0, along_y, 0, stride_y, 0),
+            "column": (0, 0, 0, 0, along_x, 0, stride_x),
+        }
+
+    def columns(self, image: Tensor, offset: Tensor, factors: Tensor) -> Tensor:
+        """Return sampled images, [n, groups, channels of a group * taps, pixels]."""
+        (n, c), pixels = image.shape[:2], offset.shape[2:]
+        shape = (n, self.offset_groups, c // self.offset_groups, *self.kernel, *pixels)
+        columns = image.new_empty(shape)
+        if columns.numel():
+            moves = (m.unsqueeze(2) for m in (*self.moves(offset), factors))
+            given: list[Tensor | float]
+            given = [image, *moves, *self.numbers(image), columns]
+            launch(_kernel(image.dtype, False), shape, given, self.walked(image))
+        return columns.view(n, self.groups, -1, pixels.numel())
+
+    def scattered(
+        self, grad: Tensor, image: Tensor, offset: Tensor, factors: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the gradients of image, offset and factors for those of the columns."""
+        (n, c), pixels = image.shape[:2], offset.shape[2:]
+        shape = (n, self.offset_groups, *self.kernel, *pixels)
+        total = torch.zeros_like(image, dtype=NARROW.get(image.dtype, image.dtype))
+        along = torch.empty_like(offset, memory_format=torch.contiguous_format)
+        counts = image.new_empty(shape)
+        if grad.numel():
+            step = shape[2] * shape[3] * pixels.numel()
+            channels = c // self.offset_groups
+            walked = {k: (*v[:2], *v[3:]) for k, v in self.walked(image).items()}
+            walked["total"] = walked["image"]
+            walked["columns"] = (c * step, channels * step, *counts.stride()[2:])
+            given: list[Tensor | float] = [image, *self.moves(offset), factors]
+            given += [*self.numbers(image), grad, total]
+            given += [image.stride(1), step, channels, *self.moves(along), counts]
+            launch(_kernel(image.dtype, True), shape, given, walked)
+        return total.to(image.dtype), along, counts
+
+
+def _weights(weight: Tensor, groups: int) -> Tensor:
+    """Return weights [groups, out channels, channels * taps] of a group each."""
+    return weight.reshape(groups, len(weight) // groups, -1)
+
+
+def _geometry(weight: Tensor, numbers: tuple[int, ...]) -> Geometry:
+    sh, sw, ph, pw, dh, dw, groups, offset_groups = numbers
+    kernel = (weight.shape[2], weight.shape[3])
+    return Geometry(kernel, (sh, sw), (ph, pw), (dh, dw), groups, offset_groups)
+
+
+def check_offsets(x: Tensor, weight: Tensor, offset: Tensor, numbers: Sequence[int]) -> Geometry:
+    """Return what is fixed of a convolution: `numbers` of `deform_conv2d` but the last.
+
+    Raises:
+        RuntimeError: sizes or channels of weights and offsets do not fit x.
+    """
+    geometry = _geometry(weight, tuple(numbers))
+    sides = zip(x.shape[2:], *astuple(geometry)[:4], strict=True)
+    sizes = [(size + 2 * pad - gap * (k - 1) - 1) // step + 1 for size, k, step, pad, gap in sides]
+    if list(offset.shape[2:]) != sizes or len(offset) != len(x):
+        raise RuntimeError(
+            f"deform_conv2d has {len(x)} results of {sizes} pixels, its offsets are for "
+            f"{len(offset)} of {list(offset.shape[2:])}"
+        )
+    taps = 2 * geometry.offset_groups * weight.shape[2] * weight.shape[3]
+    if x.shape[1] != weight.shape[1] * geometry.groups or offset.shape[1] != taps:
+        raise RuntimeError(
+            f"deform_conv2d of {x.shape[1]} channels in {geometry.groups} groups takes weights of "
+            f"{x.shape[1] // geometry.groups} channels and offsets of {taps} channels, not "
+            f"{weight.shape[1]} and {offset.shape[1]}"
+        )
+    return geometry
+
+
+def _turns(x: Tensor, offset: Tensor, weight: Tensor) -> int:
+    """Return how many images have their columns in memory at a time."""
+    each = x.shape[1] * weight[0, 0].numel() * offset.shape[2:].numel()
+    return max(1, MOST_ITEMS // max(each, 1))
+
+
+def _parts(many: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Return the tensors by parts of `many` along the first dimension."""
+    return zip(*(torch.split(tensor, many) for tensor in tensors), strict=True)
+
+
+def deform_conv2d(
+    x: Tensor,
+    weight: Tensor,
+    offset: Tensor,
+    mask: Tensor,
+    bias: Tensor,
+    *numbers: int,
+) -> Tensor:
+    """Return [n, out channels, oh, ow] of images x [n, c, h, w].
+
+    Args:
+        x: floats.
+        weight: [out channels, c / groups, kh, kw].
+        offset: [n, 2 * offset groups * taps, oh, ow]: how each tap moves along h and w.
+        mask: [n, offset groups * taps, oh, ow]: what it counts.
+        bias: [out channels].
+        numbers: stride, padding and dilation along h and w, groups of channels and of offsets, and
+            whether the mask counts.
+    """
+    *rest, use_mask = numbers
+    geometry = check_offsets(x, weight, offset, rest)
+    factors, many = geometry.factors(mask, offset, bool(use_mask)), _turns(x, offset, weight)
+    weights, parts = _weights(weight, geometry.groups), []
+    for own, moved, counts in _parts(many, x, offset, factors):
+        columns = geometry.columns(own, moved, counts)
+        parts.append((weights @ columns).view(len(own), len(weight), *offset.shape[2:]))
+    return torch.cat(parts) + bias.view(-1, 1, 1)
+
+
+def deform_conv2d_backward(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    offset: Tensor,
+    mask: Tensor,
+    bias: Tensor,
+    *numbers: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of x, weight, offset, mask and bias; arguments as of `deform_conv2d`."""
+    alert_not_deterministic("deform_conv2d_backward_ocl")
+    *rest, use_mask = numbers
+    geometry = _geometry(weight, tuple(rest))
+    factors, many = geometry.factors(mask, offset, bool(use_mask)), _turns(x, offset, weight)
+    weights, parts = _weights(weight, geometry.groups), []
+    grad_weights = torch.zeros_like(weights)
+    for given, own, moved, counts in _parts(many, grad, x.contiguous(), offset, factors):
+        rows = given.reshape(len(own), geometry.groups, -1, offset.shape[2:].numel())
+        columns = geometry.columns(own, moved, counts)
+        grad_weights += (rows @ columns.mT).sum(0)
+        spread = (weights.mT @ rows).contiguous()
+        parts.append(geometry.scattered(spread, own, moved, counts))
+    grad_x, grad_offset, grad_factors = (torch.cat(part) for part in zip(*parts, strict=True))
+    grad_mask = grad_factors.view(mask.shape) if use_mask else torch.zeros_like(mask)
+    return grad_x, grad_weights.view(weight.shape), grad_offset, grad_mask, grad.sum((0, 2, 3))
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "deform_conv2d": deform_conv2d,
+    "_deform_conv2d_backward": deform_conv2d_backward,
+}
+"""Implementations by torchvision's name."""
