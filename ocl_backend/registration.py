@@ -15,7 +15,8 @@ import ocl_autoload
 from ocl_backend import backends, compilation, data_parallel, module, ops, sharing, tied
 from ocl_backend.dispatch import fallback
 from ocl_backend.fusion import held
-from ocl_backend.ops.tensor import copies
+from ocl_backend.ops.sparse import layouts
+from ocl_backend.ops.tensor import copies, quantized
 from ocl_backend.ops.training import optim
 from ocl_backend.runtime import compiling, devices, generators, memory, pending, shim, streams
 from ocl_backend.vision import operators
@@ -43,6 +44,8 @@ def register() -> None:
     compilation.register()
     backends.register()
     ops.register()
+    quantized.register()
+    layouts.register()
     operators.register()
     optim.prefer_fused()
     fallback.configure()

@@ -105,7 +105,9 @@ def on_cpu(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     written = {}
     for target in _written(overload, args, kwargs):
         twin = twins[id(target)]
-        target.resize_(twin.shape).copy_(twin)
+        if target.layout is torch.strided:
+            target.resize_(twin.shape)
+        target.copy_(twin)
         written[id(twin)] = target
 
     def move_back(leaf: Any) -> Any:

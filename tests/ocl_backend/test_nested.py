@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -33,6 +34,22 @@ def test_attention_over_jagged_ones_is_that_of_each(device: Any, train: bool) ->
         alone = row.view(1, -1, 2, 4).transpose(1, 2)
         theirs = functional.scaled_dot_product_attention(alone, alone, alone)
         assert_same(one, theirs.transpose(1, 2)[0])
+
+
+def test_jagged_ones_through_layers_and_back(device: Any) -> None:
+    """A linear layer, a normalisation, attention of two heads and a loss; all gradients."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU())
+    found = []
+    for where in ("cpu", place(device)):
+        twin = deepcopy(network).to(where)
+        leaves = [row.to(where).requires_grad_() for row in rows()]
+        x = twin(torch.nested.as_nested_tensor(leaves, layout=torch.jagged))
+        heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
+        y = functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2)
+        y.flatten(-2).values().square().sum().backward()
+        found.append([y.values(), *(leaf.grad for leaf in [*leaves, *twin.parameters()])])
+    assert_same(found[1], found[0])
 
 
 STRIDED: dict[str, Callable[[Any], Any]] = {

@@ -238,6 +238,8 @@ def _prefer_fused(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
 def _is_ours(param: Tensor) -> bool:
     if type(param) not in (Tensor, torch.nn.Parameter):
         return False  # torch's tensors of several devices have no rule for every fused step
+    if param.grad is not None and param.grad.layout is not torch.strided:
+        return False
     return param.device.type == "ocl" and param.is_floating_point()
 
 

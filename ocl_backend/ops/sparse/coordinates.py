@@ -1,0 +1,192 @@
+"""Arithmetic on sparse tensors of coordinates (COO), and on those by rows or columns through them.
+
+Items are gathered and added by the operators of strided tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dtypes import UnsupportedDtypeError
+
+SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def of_parts(like: Tensor, indices: Tensor, values: Tensor, coalesced: bool) -> Tensor:
+    """Return a COO tensor of a shape `like` another's, its parts not looked at."""
+    made: Tensor = torch.ops.aten._sparse_coo_tensor_with_dims_and_tensors(
+        len(indices),
+        values.dim() - 1,
+        list(like.shape),
+        indices,
+        values,
+        dtype=values.dtype,
+        layout=torch.sparse_coo,
+        device=values.device,
+        is_coalesced=coalesced,
+    )
+    return made
+
+
+def coalesce(x: Tensor) -> Tensor:
+    """Return a COO tensor whose places are distinct and sorted; values of one place are added."""
+    if x.is_coalesced():
+        return x
+    indices, values = x._indices(), x._values()
+    sizes = x.shape[: len(indices)]
+    if values.shape[0] < 2:
+        return of_parts(x, indices.clone(), values.clone(), True)
+    steps = [prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
+    place = sum(
+        (row * step for row, step in zip(indices, steps, strict=True)), indices.new_zeros(())
+    )
+    places, member = torch.unique(place.expand(values.shape[0]), return_inverse=True)
+    sums = values.new_zeros((len(places), *values.shape[1:])).index_add_(0, member, values)
+    found = [places // step % size for step, size in zip(steps, sizes, strict=True)]
+    rows = torch.stack(found) if found else indices.new_empty(0, len(places))
+    return of_parts(x, rows, sums, True)
+
+
+def _dense_sum(x: Tensor, sparse: Tensor, alpha: float) -> Tensor:
+    """Add a COO tensor to a strided one in its place."""
+    if x.shape != sparse.shape:
+        raise RuntimeError(
+            "add: expected 'self' and 'other' to have same size, but self has size "
+            f"{list(x.shape)} while other has size {list(sparse.shape)}"
+        )
+    indices, values = sparse._indices(), sparse._values()
+    if not len(indices):
+        return x.add_(values.sum(0), alpha=alpha)
+    scaled = (values if alpha == 1 else values * alpha).to(x.dtype)
+    return x.index_put_(tuple(indices), scaled, accumulate=True)
+
+
+def _apart(x: Tensor) -> Tensor:
+    """Return a COO tensor for a sparse one of any layout."""
+    return x if x.layout is torch.sparse_coo else x.to_sparse()
+
+
+def add(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
+    """Return the sum of a strided and a sparse tensor, or of two sparse ones."""
+    if other.layout not in SPARSE:
+        raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+    dtype = torch.result_type(x, other)
+    if x.layout not in SPARSE:
+        return _dense_sum(x.to(dtype, copy=True), _apart(other), alpha)
+    one, two = _apart(x), _apart(other)
+    if one.shape != two.shape or one.sparse_dim() != two.sparse_dim():
+        raise RuntimeError(
+            f"add: sparse tensors of shapes {list(x.shape)} and {list(other.shape)}, with "
+            f"{one.sparse_dim()} and {two.sparse_dim()} sparse dimensions; both must be alike"
+        )
+    values = [one._values().to(dtype), (two._values() * alpha).to(dtype)]
+    joined = of_parts(
+        x, torch.cat([one._indices(), two._indices()], 1), torch.cat(values), coalesced=False
+    )
+    if x.layout is torch.sparse_coo:
+        return coalesce(joined) if one.is_coalesced() and two.is_coalesced() else joined
+    return coalesce(joined).to_sparse(layout=x.layout)
+
+
+def add_(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
+    """Add a sparse tensor in place."""
+    if x.layout not in SPARSE and other.layout in SPARSE:
+        return _dense_sum(x, _apart(other), alpha)
+    return x.copy_(add(x, other, alpha=alpha))
+
+
+def sub(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
+    """Return the difference of a strided and a sparse tensor, or of two sparse ones."""
+    return add(x, other, alpha=-alpha)
+
+
+def sub_(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
+    """Subtract a sparse tensor in place."""
+    return add_(x, other, alpha=-alpha)
+
+
+def sparse_mask(x: Tensor, mask: Tensor) -> Tensor:
+    """Return the items of a strided tensor at the places of a COO one, duplicates included."""
+    if x.layout in SPARSE or mask.layout is not torch.sparse_coo:
+        raise UnsupportedDtypeError("masks by rows, and masks of sparse tensors")
+    indices = mask._indices()
+    values = x[tuple(indices)] if len(indices) else x.expand(mask._nnz(), *x.shape)
+    return of_parts(mask, indices.clone(), values, mask.is_coalesced())
+
+
+def mm(x: Tensor, y: Tensor) -> Tensor:
+    """Return the product of a sparse and a strided matrix: rows of the latter, scaled and added."""
+    if x.layout not in SPARSE or y.layout in SPARSE:
+        raise UnsupportedDtypeError("products of a strided and a sparse matrix, or of two sparse")
+    if x.dim() != 2 or y.dim() != 2 or x.shape[1] != y.shape[0]:
+        raise RuntimeError(
+            f"mm takes matrices whose inner sizes agree, not {list(x.shape)} and {list(y.shape)}"
+        )
+    found = _apart(x)
+    if found.sparse_dim() != 2:
+        raise UnsupportedDtypeError("matrices with a dense dimension")
+    (row, column), values = found._indices(), found._values()
+    return y.new_zeros(x.shape[0], y.shape[1]).index_add_(0, row, values[:, None] * y[column])
+
+
+def addmm(bias: Tensor, x: Tensor, y: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """Return `beta` times a strided tensor and `alpha` times a product as of `mm`."""
+    product = mm(x, y) if alpha == 1 else mm(x, y) * alpha
+    return product if beta == 0 else product.add_(bias, alpha=beta)
+
+
+def addmm_(bias: Tensor, x: Tensor, y: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """Write `addmm`'s result to its first operand."""
+    return bias.copy_(addmm(bias, x, y, beta=beta, alpha=alpha))
+
+
+def addmv_out(
+    bias: Tensor, x: Tensor, y: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor
+) -> Tensor:
+    """Write `addmm`'s result for a vector to `out`."""
+    result = addmm(bias.expand(x.shape[0])[:, None], x, y[:, None], beta=beta, alpha=alpha)
+    return out.resize_(x.shape[0]).copy_(result[:, 0])
+
+
+def _into(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return `function` with a strided or sparse `out`."""
+
+    def write(*args: Any, out: Tensor, **kwargs: Any) -> Tensor:
+        result = function(*args, **kwargs)
+        if out.layout not in SPARSE:
+            out.resize_(result.shape)
+        return out.copy_(result)
+
+    return write
+
+
+def to_dense(
+    x: Tensor, dtype: torch.dtype | None = None, masked_grad: bool | None = None
+) -> Tensor:
+    """Return a COO tensor as a strided one; values of one place are added."""
+    return _dense_sum(torch.zeros(x.shape, dtype=dtype or x.dtype, device=x.device), x, 1)
+
+
+COMMON: dict[str, Callable[..., Any]] = {
+    "add.Tensor": add,
+    "add_.Tensor": add_,
+    "add.out": _into(add),
+    "sub.Tensor": sub,
+    "sub_.Tensor": sub_,
+    "sub.out": _into(sub),
+    "mm": mm,
+    "mm.out": _into(mm),
+    "addmm": addmm,
+    "addmm_": addmm_,
+    "addmm.out": _into(addmm),
+    "sparse_mask": sparse_mask,
+}
+"""Implementations by aten name, of all sparse layouts."""
+
+OPERATORS = {**COMMON, "_coalesce": coalesce, "_to_dense": to_dense}
+BY_ROWS = {**COMMON, "addmv.out": addmv_out}

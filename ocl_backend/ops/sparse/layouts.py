@@ -1,0 +1,96 @@
+"""Registers sparse tensors, of coordinates and by rows or columns, for the device.
+
+Most of torch's kernels for them only call operators on indices and values: those serve here, too.
+Those that read memory have kernels of ours, or run on the CPU and are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dispatch.fallback import on_cpu, serving
+from ocl_backend.ops.sparse import coordinates
+from ocl_backend.ops.sparse.conversions import on_any_device
+
+READS_MEMORY = {
+    "SparseCPU": {
+        *("bmm", "hspmm", "sspaddmm", "index_select", "_sparse_mask_projection"),
+        *("_sparse_softmax", "_sparse_softmax_backward_data", "_sparse_log_softmax"),
+        *("_sparse_log_softmax_backward_data", "_sparse_sum_backward", "_sparse_sparse_matmul"),
+    },
+    "SparseCsrCPU": {
+        *("_sparse_csr_sum", "_sparse_csr_prod", "_sparse_mm_reduce_impl", "triangular_solve"),
+        *("_sparse_mm_reduce_impl_backward", "sparse_sampled_addmm"),
+    },
+}
+"""Operators whose kernels for the CPU look at items themselves, by the key they are under."""
+OF_TWO = ("mul", "mul_")
+"""Operators whose kernels do so if both operands are sparse."""
+
+KEYS: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
+    "SparseCPU": ("SparsePrivateUse1", coordinates.OPERATORS),
+    "SparseCsrCPU": ("SparseCsrPrivateUse1", coordinates.BY_ROWS),
+}
+"""The device's key beside that of the CPU, and what is ours under it."""
+
+_kept: list[Any] = []
+
+
+def register() -> None:
+    """Register all that torch has for sparse tensors of the CPU."""
+    new: Any = torch.library.Library  # torch types neither the class nor its methods
+    aten, others = new("aten", "IMPL"), new("_", "IMPL")
+    _kept.extend((aten, others))
+    view = partial(on_any_device, torch.ops.aten._nested_view_from_buffer.default, "CPU")
+    aten.impl("_nested_view_from_buffer", view, "PrivateUse1")  # of gradients of jagged attention
+    for theirs, (ours, kernels) in KEYS.items():
+        others.fallback(_on_cpu, ours)
+        named = torch._C._dispatch_get_registrations_for_dispatch_key(theirs)
+        names = {name.removeprefix("aten::") for name in named if name.startswith("aten::")}
+        for name in sorted(names | kernels.keys()):
+            base, _, label = name.partition(".")
+            overload = getattr(getattr(torch.ops.aten, base), label or "default")
+            if name in kernels:
+                kernel = serving(overload, kernels[name])
+            elif base in OF_TWO:
+                kernel = _unless_two(overload, theirs)
+            elif base not in READS_MEMORY[theirs]:
+                kernel = partial(on_any_device, overload, theirs)
+            else:
+                continue
+            aten.impl(name, _given_tensors(overload, kernel), ours)
+
+
+def _on_cpu(overload: Any, *args: Any, **kwargs: Any) -> Any:
+    return on_cpu(overload, args, kwargs)
+
+
+def _given_tensors(overload: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `kernel` with tensors for the numbers that torch hands to Python in their place."""
+    places = [i for i, a in enumerate(overload._schema.arguments) if str(a.type) == "Tensor"]
+    if len(places) < 2:
+        return kernel
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = list(args)
+        for i in places:
+            if i < len(given) and not isinstance(given[i], Tensor):
+                dtype = torch.result_type(given[0], given[i])
+                given[i] = torch.scalar_tensor(given[i], dtype=dtype)
+        return kernel(*given, **kwargs)
+
+    return call
+
+
+def _unless_two(overload: Any, key: str) -> Callable[..., Any]:
+    def call(x: Tensor, y: Tensor, **kwargs: Any) -> Any:
+        if x.layout in coordinates.SPARSE and y.layout in coordinates.SPARSE:
+            return on_cpu(overload, (x, y), kwargs)
+        return on_any_device(overload, key, x, y, **kwargs)
+
+    return call

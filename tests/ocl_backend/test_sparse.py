@@ -1,0 +1,126 @@
+"""Sparse tensors: conversion, printing, products, gradients of embeddings, against the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor, nn
+
+from tests.ocl_backend.cpu_twin import assert_same, ocl, place
+
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+
+DENSE = torch.tensor([[0.0, 1.5, 0.0, -2.0], [0.0] * 4, [3.0, 0.0, 4.0, 0.0]])
+RIGHT = torch.arange(8.0).view(4, 2)
+
+
+def twice(x: Tensor) -> Tensor:
+    """A tensor of coordinates in which every place is named twice, and none in order."""
+    coo = x.to_sparse()
+    indices, values = coo.indices(), coo.values()
+    return torch.sparse_coo_tensor(
+        torch.cat([indices.flip(1), indices], 1), torch.cat([values.flip(0), values]), x.shape
+    )
+
+
+CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "there and back": lambda x, y: x.to_sparse().to_dense(),
+    "by rows and back": lambda x, y: x.to_sparse_csr().to_dense(),
+    "by columns": lambda x, y: x.to_sparse_csc().to_dense(),
+    "in blocks": lambda x, y: x[:2].to_sparse_bsr((1, 2)).to_dense(),
+    "coordinates to rows": lambda x, y: x.to_sparse().to_sparse_csr().crow_indices(),
+    "rows to coordinates": lambda x, y: x.to_sparse_csr().to_sparse().indices(),
+    "rows are dense": lambda x, y: x.to_sparse(1).values(),
+    "coalesced": lambda x, y: twice(x).coalesce().indices(),
+    "sums of one place": lambda x, y: twice(x).coalesce().values(),
+    "product": lambda x, y: torch.sparse.mm(twice(x), y),
+    "product by rows": lambda x, y: x.to_sparse_csr() @ y,
+    "with a vector": lambda x, y: x.to_sparse() @ y[:, 0],
+    "rows with a vector": lambda x, y: x.to_sparse_csr() @ y[:, 0],
+    "addmm": lambda x, y: torch.sparse.addmm(y[:3], x.to_sparse(), y, beta=0.5, alpha=2.0),
+    "transposed": lambda x, y: (x.to_sparse().t() @ x).contiguous(),
+    "two sparse": lambda x, y: (x.to_sparse() - twice(x)).to_dense(),
+    "dense and sparse": lambda x, y: torch.add(x, twice(x), alpha=3),
+    "scaled": lambda x, y: (x.to_sparse() * 2 / 3.5).abs().sqrt().to_dense(),
+    "integers scaled": lambda x, y: (x.int().to_sparse() * 1.5).to_dense(),
+    "times dense": lambda x, y: (x.to_sparse() * x).to_dense(),
+    "sum": lambda x, y: torch.sparse.sum(x.to_sparse()),
+    "masked": lambda x, y: (x + 1).sparse_mask(x.to_sparse()).values(),
+    "norm": lambda x, y: x.to_sparse().norm(),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_on_the_device_alone(device: Any, name: str) -> None:
+    theirs = CALLS[name](DENSE, RIGHT)
+    ocl.reset_fallbacks()
+    ours = CALLS[name](DENSE.to(place(device)), RIGHT.to(place(device)))
+    assert ocl.fallbacks() == {}
+    assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_moved_and_printed(device: Any, layout: Any) -> None:
+    theirs = DENSE.to_sparse(layout=layout)
+    ours = theirs.to(place(device))
+    assert_same(ours.cpu().to_dense(), DENSE)
+    there = f"device='ocl:{device.index}',"
+    assert there in str(ours)
+    assert "".join(str(ours).replace(there, "").split()) == "".join(str(theirs).split())
+
+
+@pytest.mark.parametrize("make", [torch.optim.SparseAdam, torch.optim.SGD])
+def test_training_of_an_embedding(device: Any, make: Any) -> None:
+    """A text may name a word twice."""
+    found = []
+    for where in ("cpu", place(device)):
+        torch.manual_seed(0)
+        layer = nn.Embedding(6, 3, sparse=True).to(where)
+        optimizer = make(layer.parameters(), lr=0.1)
+        for text in ([[1, 4, 1]], [[0, 4, 5]]):
+            optimizer.zero_grad()
+            layer(torch.tensor(text, device=where)).square().sum().backward()
+            assert layer.weight.grad is not None and layer.weight.grad.is_sparse
+            optimizer.step()
+        found.append(layer.weight)
+    assert_same(found[1], found[0])
+
+
+def test_gradient_of_a_sparse_product(device: Any) -> None:
+    found = []
+    for where in ("cpu", place(device)):
+        x = DENSE.to(where).to_sparse().requires_grad_()
+        y = RIGHT.clone().to(where).requires_grad_()
+        torch.sparse.mm(x, y).square().sum().backward()
+        assert x.grad is not None
+        found.append((x.grad.to_dense(), y.grad))
+    assert_same(found[1], found[0])
+
+
+@pytest.mark.filterwarnings("ignore:.* has no ocl kernel")
+def test_what_has_no_kernel_runs_on_the_cpu(device: Any) -> None:
+    ocl.reset_fallbacks()
+    x = DENSE.to(place(device)).to_sparse()
+    theirs = torch.sparse.softmax(DENSE.to_sparse(), 1).to_dense()
+    assert_same(torch.sparse.softmax(x, 1).to_dense(), theirs)
+    assert_same((x * x).to_dense(), DENSE * DENSE)
+    assert set(ocl.fallbacks()) == {"aten::_sparse_softmax", "aten::mul.Tensor"}
+
+
+def test_wrong_calls(device: Any) -> None:
+    x, y = DENSE.to(place(device)).to_sparse(), RIGHT.to(place(device))
+    with pytest.raises(RuntimeError, match=r"shapes cannot be multiplied \(3x4 and 3x2\)"):
+        torch.sparse.mm(x, y[:3])
+    with pytest.raises(RuntimeError, match="must match the size"):
+        x + x.t()
+    with pytest.raises(RuntimeError, match=r"Use add\(dense, sparse\)"):
+        x + DENSE.to(place(device))
+    with pytest.raises(TypeError, match=r"quantized.*dequantize"):
+        torch.quantize_per_tensor(y, 0.1, 0, torch.qint8)
+    with pytest.raises(TypeError, match=r"quantized.*dequantize"):
+        torch.quantize_per_tensor(RIGHT, 0.1, 0, torch.qint8).to(place(device))
