@@ -114,6 +114,17 @@ def ps_roi_align(
     """Return bilinear samples averaged by bin, each bin of a channel of its own, and the channels.
 
     A product of matrices that mix rows and columns, per region and bin, as in `roi_align`.
+
+    Args:
+        features: floats [n, c, h, w].
+        rois: [k, 5]: the number of an image, and a box's two corners.
+        scale: items of `features` per unit of a corner.
+        tall: bins along h.
+        wide: bins along w.
+        ratio: samples along each side of a bin; 0 or less: one per item of `features`.
+
+    Returns:
+        [k, c / bins, tall, wide], and int32 of that shape.
     """
     y = pooled(features, rois, (tall, wide), sensitive=True)
     boxes = rois[:, 1:] * scale - 0.5
@@ -127,7 +138,18 @@ def ps_roi_align(
 def roi_pool(
     features: Tensor, rois: Tensor, scale: float, tall: int, wide: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the largest items by bin and their places in their plane: of rows, then of columns."""
+    """Return the largest items by bin and their places in their plane: of rows, then of columns.
+
+    Args:
+        features: floats [n, c, h, w].
+        rois: [k, 5]: the number of an image, and a box's two corners.
+        scale: items of `features` per unit of a corner.
+        tall: bins along h.
+        wide: bins along w.
+
+    Returns:
+        [k, c, tall, wide], and int32 of that shape, -1 of an empty bin.
+    """
     y, width = pooled(features, rois, (tall, wide), sensitive=False), features.shape[3]
     if not len(rois):
         return y, y.int()
@@ -146,7 +168,18 @@ def roi_pool(
 def ps_roi_pool(
     features: Tensor, rois: Tensor, scale: float, tall: int, wide: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the means of items by bin, each bin of a channel of its own, and the channels."""
+    """Return the means of items by bin, each bin of a channel of its own, and the channels.
+
+    Args:
+        features: floats [n, c, h, w].
+        rois: [k, 5]: the number of an image, and a box's two corners.
+        scale: items of `features` per unit of a corner.
+        tall: bins along h.
+        wide: bins along w.
+
+    Returns:
+        [k, c / bins, tall, wide], and int32 of that shape.
+    """
     y = pooled(features, rois, (tall, wide), sensitive=True)
     means = []
     for image, rows, columns in _bins(features, rois, scale, (tall, wide), extra=0, left_out=1):
@@ -180,7 +213,20 @@ def _bins(
 def deform_conv2d(
     x: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor, *numbers: int
 ) -> Tensor:
-    """Return a convolution whose taps are moved: `grid_sample` at the taps, then a product."""
+    """Return a convolution whose taps are moved: `grid_sample` at the taps, then a product.
+
+    Args:
+        x: floats [n, c, h, w].
+        weight: [out channels, c / groups, kh, kw].
+        offset: [n, 2 * offset groups * taps, oh, ow]: how each tap moves along h and w.
+        mask: [n, offset groups * taps, oh, ow]: what it counts.
+        bias: [out channels].
+        numbers: stride, padding and dilation along h and w, groups of channels and of offsets, and
+            whether the mask counts.
+
+    Returns:
+        [n, out channels, oh, ow].
+    """
     sh, sw, ph, pw, dh, dw, groups, offset_groups, use_mask = numbers
     check_offsets(x, weight, offset, numbers[:-1])
     (n, c, height, width), (kh, kw), (oh, ow) = x.shape, weight.shape[2:], offset.shape[2:]
