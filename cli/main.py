@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -41,13 +42,14 @@ def is_users(error: Exception) -> bool:
         return (error.name or "").split(".")[0] not in OWN_PACKAGES
     from oclgen.families import ConfigError
     from oclgen.problem import ProblemError
+    from oclgen.profiles import ProfileError
     from oclgen.recording import RecordingError
     from search_spaces.progress import CrewError
     from tuned_db import DatabaseError, ImportFileError, NoVariantError, RecordError
 
     kinds = (
         ConfigError, CrewError, DatabaseError, ImportFileError, NoVariantError, ProblemError,
-        RecordError, RecordingError,
+        ProfileError, RecordError, RecordingError,
     )  # fmt: skip
     return isinstance(error, kinds) or _is_devices(error)
 
@@ -63,8 +65,15 @@ def _is_devices(error: Exception) -> bool:
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="oclgen")
-def main() -> None:
+@click.option(
+    "--device-profile",
+    metavar="NAME|PATH",
+    help="Lay the limits of another device over those here, as $OCLGEN_DEVICE_PROFILE does.",
+)
+def main(device_profile: str | None) -> None:
     """Generate, tune and keep GEMM and convolution kernels for any OpenCL device."""
+    if device_profile is not None:
+        os.environ["OCLGEN_DEVICE_PROFILE"] = device_profile  # for this process's children, too
 
 
 for command in (

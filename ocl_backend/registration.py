@@ -12,7 +12,7 @@ from functools import cache
 import torch
 
 import ocl_autoload
-from ocl_backend import backends, compilation, data_parallel, module, ops, sharing, tied
+from ocl_backend import backends, compilation, data_parallel, module, ops, printing, sharing, tied
 from ocl_backend.dispatch import fallback
 from ocl_backend.fusion import held
 from ocl_backend.ops.sparse import layouts
@@ -39,6 +39,7 @@ def register() -> None:
     pending.register()
     copies.register()
     tied.register()
+    printing.register()
     sharing.register()
     data_parallel.register()
     compilation.register()

@@ -9,8 +9,9 @@ from typing import Any, Literal
 from oclgen.plan import Buffer, Launch, Needs, Offset, Plan
 
 KIB = 1024
-POINTER_BYTES = 8
 SCALAR_BYTES = {"int": 4, "long": 8, "float": 4}
+PROFILED = "profile "
+"""What an architecture begins with that no real device has: `oclgen.profiles`."""
 SHARE = 2
 """Workspaces take at most 1/SHARE of a device's memory; the rest is for data."""
 
@@ -35,6 +36,7 @@ class Limits:
     extensions: frozenset[str] = frozenset()
     instructions: frozenset[str] = frozenset()
     max_argument_bytes: int = KIB
+    address_bits: int = 64
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; sets become sorted lists."""
@@ -78,6 +80,11 @@ class DeviceInfo:
     driver_version: str
     compute_units: int
 
+    @property
+    def is_profiled(self) -> bool:
+        """Whether a profile is laid over the device (`oclgen.profiles`): its times tell nothing."""
+        return self.architecture.startswith(PROFILED)
+
 
 def broken(needs: Needs, limits: Limits) -> str | None:
     """Say with numbers which limit is broken, by which kernel or workspace; None if none is.
@@ -111,7 +118,7 @@ def first_broken(plan: Plan, limits: Limits) -> str | None:
     Asked is what `broken` asks, and the bytes of each launch's arguments.
     """
     for launch in plan.launches:
-        if (size := _argument_bytes(launch)) > limits.max_argument_bytes:
+        if (size := _argument_bytes(launch, limits)) > limits.max_argument_bytes:
             return (
                 f"{launch.kernel} has {size} B of arguments; the device allows "
                 f"{limits.max_argument_bytes} B"
@@ -134,9 +141,12 @@ def _without_room(workspaces: tuple[tuple[str, int], ...], limits: Limits) -> st
     return None
 
 
-def _argument_bytes(launch: Launch) -> int:
+def _argument_bytes(launch: Launch, limits: Limits) -> int:
     """Return the bytes of a launch's arguments, of which an offset is a long."""
-    return sum(
-        POINTER_BYTES if isinstance(arg, Buffer | Offset) else SCALAR_BYTES[arg.type]
-        for arg in launch.args
-    )
+    total = 0
+    for arg in launch.args:
+        if isinstance(arg, Buffer):
+            total += limits.address_bits // 8
+        else:
+            total += SCALAR_BYTES["long" if isinstance(arg, Offset) else arg.type]
+    return total

@@ -24,6 +24,7 @@ PYOPENCL_USERS = {
     "oclgen/opencl/device.py",
     "oclgen/opencl/health.py",
     "oclgen/opencl/programs.py",
+    "oclgen/opencl/shown.py",
     "ocl_backend/ops/tensor/copies.py",
     "ocl_backend/runtime/kernel.py",
     "ocl_backend/runtime/memory.py",

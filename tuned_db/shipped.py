@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from oclgen import unknown
+from oclgen import profiles
 from tuned_db.exchange import read_records
 from tuned_db.record import Record
 
@@ -15,9 +15,10 @@ from tuned_db.record import Record
 def shipped_records() -> tuple[Record, ...]:
     """Return the records of every `shipped/*.jsonl` in the package, in the order of the names.
 
-    There are none where devices are to be taken for unknown ones (`oclgen.unknown`).
+    There are none under a profile that says so (`oclgen.profiles`).
     """
-    if unknown.is_pretended():
+    profile = profiles.chosen()
+    if profile and not profile.has_records:
         return ()
     folder = resources.files("tuned_db").joinpath("shipped")
     if not folder.is_dir():

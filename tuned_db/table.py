@@ -107,7 +107,8 @@ def of_store(store: Store) -> Iterator[tuple[Head, list[Row]]]:
     """Yield what was measured on each device with warm caches and today's kernels, failures too.
 
     Devices come without what records from elsewhere claim. One that was not tuned here since its
-    limits are kept, or whose peak is not known, cannot be described and is left out.
+    limits are kept, or whose peak is not known, cannot be described and is left out, as is one
+    under a profile, whose times are another device's.
 
     Args:
         store: what is read.
@@ -134,5 +135,5 @@ def of_store(store: Store) -> Iterator[tuple[Head, list[Row]]]:
             info = DeviceInfo(**{name: getattr(device, name) for name in device_rows.DEVICE})
             limits = Limits.from_json(device.limits)
             head = Head(info, limits, device.peak_gflops, device.peak_gbytes)
-            if measured[device.id]:
+            if measured[device.id] and not info.is_profiled:
                 yield head, measured[device.id]

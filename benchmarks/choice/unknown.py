@@ -19,7 +19,7 @@ from statistics import median
 
 import numpy as np
 
-from oclgen import unknown
+from oclgen import profiles
 
 STEPS, WARM_UP = 12, 5
 
@@ -36,7 +36,7 @@ def main(steps: Sequence[str], device: int, is_known: bool, background_s: float)
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     if not is_known:
-        os.environ[unknown.VARIABLE] = "1"
+        os.environ[profiles.VARIABLE] = "unknown"
     if background_s or not is_known:
         os.environ["OCLGEN_DB"] = f"{folder}/empty.sqlite"
     import ocl_backend  # noqa: F401 (registers the device)

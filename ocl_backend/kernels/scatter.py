@@ -17,6 +17,7 @@ from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.fixed_order_scatter import combine_in_order, is_wanted
+from oclgen.opencl.device import devices
 
 Combine = Literal["assign", "add", "prod", "amax", "amin"]
 
@@ -36,6 +37,9 @@ NARROW = {
     torch.bool: torch.int32,
 }
 """Dtypes too narrow for atomics, and what they are combined in."""
+
+WIDE_ATOMICS = "cl_khr_int64_base_atomics"
+"""What a device needs to combine items of 8 bytes that meet; mobile GPUs and Apple's lack it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,7 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
 
     Where places meet, `assign` keeps one of the values; the others combine all, in any order: sums
     of floats then differ in the last bits from run to run, unless torch's deterministic algorithms
-    are asked for.
+    are asked for, or the device has no atomics for them.
 
     Args:
         target: written in place.
@@ -140,7 +144,7 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
         return
     places = locate(target)
     places.check()
-    if is_wanted(target, combine):
+    if is_wanted(target, combine) or (combine != "assign" and not has_atomics(target)):
         formula = "value" if combine == "assign" else COMBINE[combine]
         combine_in_order(target, _items(places), value, formula)
         return
@@ -150,6 +154,12 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
     given += [faults.record(device), value]
     launch(kernel, places.shape, given, _walked(places))
     faults.check(device)
+
+
+def has_atomics(target: Tensor) -> bool:
+    """Whether the device can compare and swap items of this tensor, of 4 or 8 bytes."""
+    narrow = target.itemsize < 8
+    return narrow or WIDE_ATOMICS in devices()[target.get_device()].limits.extensions
 
 
 def _items(places: Places) -> Tensor:
@@ -252,7 +262,7 @@ def atomic_update(value: str, item_bytes: int, combine: Combine) -> str:
         "value": value,
         "bits": "long" if wide else "int",
         "swap": "atom_cmpxchg" if wide else "atomic_cmpxchg",
-        "pragma": "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable" if wide else "",
+        "pragma": f"#pragma OPENCL EXTENSION {WIDE_ATOMICS} : enable" if wide else "",
         "combine": COMBINE[combine],
     }
 

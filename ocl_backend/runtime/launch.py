@@ -182,12 +182,13 @@ def prepare(
 
     Raises:
         BuildError: the compiler refused the text.
-        LaunchError: the text has no such kernel, an argument does not fit it, or `device` is -1,
-            torch's index of the CPU.
+        LaunchError: the text has no such kernel, an argument does not fit it, `device` is -1,
+            torch's index of the CPU, or a profile's device refuses the sizes.
     """
     if device < 0:
         raise LaunchError(f"kernel {kernel}: a tensor lies on the CPU. Move it to the device first")
     target = devices()[device]
+    target.check_launch(kernel, global_size, local_size)
     program = target.ahead.find(source)
     count, changing, fixed = _places(arguments)
     is_built = not isinstance(program, Future)

@@ -41,6 +41,8 @@ def open_devices() -> tuple[Device, ...]:
             ctypes.c_size_t(limits.max_alloc_bytes),
             ctypes.c_int("cl_khr_fp64" in limits.extensions),
         )
+        if device.enforced is not None:
+            library.ocl_enforce_largest(ctypes.c_int(index))
         set_own_memory(index, not device.handle.host_unified_memory)
     return found
 

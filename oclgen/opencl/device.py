@@ -5,8 +5,7 @@ What is worth launching is decided elsewhere; nothing here knows a kernel family
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -15,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oclgen import unknown
-from oclgen.limits import KIB, DeviceInfo, Limits
+from oclgen import profiles
+from oclgen.limits import DeviceInfo, Limits, first_broken
 from oclgen.opencl import probe, runtimes
 from oclgen.plan import COUNTER_BYTES, COUNTERS, Buffer, Launch, Offset, Plan
 
@@ -29,6 +28,7 @@ runtimes.claim_loader()
 from oclgen.opencl.ahead import Ahead  # noqa: E402 (these import pyopencl)
 from oclgen.opencl.programs import BuildError as BuildError  # noqa: E402
 from oclgen.opencl.programs import Programs  # noqa: E402
+from oclgen.opencl.shown import info_of, kind_of, limits_of  # noqa: E402
 
 SCALAR_TYPES: dict[str, Any] = {"int": np.int32, "long": np.int64, "float": np.float32}
 
@@ -43,12 +43,17 @@ class LaunchError(RuntimeError):
 
 @dataclass(eq=False)
 class Device:
-    """An opened OpenCL device with one in-order queue; `index` is global over all platforms."""
+    """An opened OpenCL device with one in-order queue; `index` is global over all platforms.
+
+    `enforced` are the limits of a profile's device, which is refused what exceeds them; None where
+    the runtime refuses by itself.
+    """
 
     index: int
     handle: Any
     info: DeviceInfo
     limits: Limits
+    enforced: Limits | None = None
     context: Any = field(init=False)
     queue: Any = field(init=False)
     programs: Programs = field(init=False)
@@ -59,7 +64,7 @@ class Device:
         self.context = cl.Context([self.handle])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         self.queue = cl.CommandQueue(self.context, properties=profiling)
-        self.programs = Programs(self.context, self.handle, self.info)
+        self.programs = Programs(self.context, self.handle, self.info, enforced=self.enforced)
         self.ahead = Ahead(self.programs, self.index, self.limits)
 
     @property
@@ -97,8 +102,13 @@ class Device:
 
         Raises:
             BuildError: the compiler refused a program.
-            LaunchError: there is no room for a workspace, or an argument does not fit.
+            LaunchError: there is no room for a workspace, an argument does not fit, or a profile's
+                device refuses the launch.
         """
+        if self.enforced and (reason := first_broken(plan, self.enforced)):
+            raise LaunchError(f"{self.name}: {reason}")
+        for launch in plan.launches:
+            self.check_launch(launch.kernel, launch.global_size, launch.local_size)
         try:
             spaces = {
                 role: self.empty(size) for role, size in plan.workspaces if role not in buffers
@@ -115,8 +125,32 @@ class Device:
             raise LaunchError(f"{self.name}: {error}") from error
         return PreparedPlan(self, tuple(steps), (*buffers.values(), *spaces.values()))
 
+    def check_launch(
+        self, kernel: str, global_size: Sequence[int], local_size: Sequence[int] | None
+    ) -> None:
+        """Refuse what a profile's device would, since the one underneath may take it.
+
+        Args:
+            kernel: its name.
+            global_size: work-items.
+            local_size: of a work-group; None: the runtime chooses.
+
+        Raises:
+            LaunchError: the work-group is too large, or does not divide the work-items.
+        """
+        if self.enforced and local_size is not None:
+            reason = profiles.why_no_launch(kernel, global_size, local_size, self.enforced)
+            if reason is not None:
+                raise LaunchError(f"{self.name}: {reason}")
+
     def empty(self, size: int) -> Any:
-        """Return an uninitialised read-write buffer of `size` bytes."""
+        """Return an uninitialised read-write buffer of `size` bytes.
+
+        Raises:
+            LaunchError: it is larger than a profile's device allocates at once.
+        """
+        if self.enforced and size > (most := self.enforced.max_alloc_bytes):
+            raise LaunchError(f"{self.name} allocates at most {most} B at once; asked are {size} B")
         return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, max(size, 1))
 
     def fill(self, buffer: Any, byte: int, size: int, begin: int = 0) -> None:
@@ -231,10 +265,11 @@ def devices() -> tuple[Device, ...]:
     found: list[Device] = []
     for handle in _ranked():
         try:
-            device = Device(len(found), handle, _info(handle), _limits(handle))
+            device = opened_as(len(found), handle)
         except cl.Error:
             continue  # `oclgen doctor` reports it; here a broken device must not stop the rest
-        device.limits = replace(device.limits, instructions=_instructions(device))
+        if not device.info.is_profiled:
+            device.limits = replace(device.limits, instructions=_instructions(device))
         found.append(device)
     return tuple(found)
 
@@ -244,20 +279,26 @@ def opened(index: int) -> Device:
 
     Where a device before it cannot be opened, `index` means another one here than in `devices`.
     """
-    handle = _ranked()[index]
-    return Device(index, handle, _info(handle), _limits(handle))
+    return opened_as(index, _ranked()[index])
+
+
+def opened_as(index: int, handle: Any) -> Device:
+    """Open a device, a `pyopencl.Device`, with the limits of the profile that is laid over it."""
+    info, limits, profile = info_of(handle), limits_of(handle), profiles.chosen()
+    if profile is None:
+        return Device(index, handle, info, limits)
+    limits = profile.laid_over(limits)
+    return Device(index, handle, profile.info(info), limits, limits if profile.figures else None)
 
 
 def _ranked() -> list[Any]:
     handles = [handle for platform in _platforms() for handle in _handles(platform)]
     order = {"gpu": 0, "other": 1, "cpu": 2}
-    return sorted(handles, key=lambda h: (order[_kind(h)], h.platform.name))
+    return sorted(handles, key=lambda h: (order[kind_of(h)], h.platform.name))
 
 
 def _instructions(device: Device) -> frozenset[str]:
     """Return the names of the instructions that `device` builds, runs and gets right."""
-    if unknown.is_pretended():
-        return frozenset()
     plans = probe.probes(device.limits.extensions)
     asked = frozenset(name for name, plan in plans.items() if _answers(device, name, plan))
     return asked | runtimes.instructions(device.info.runtime_version, device.info.name)
@@ -316,51 +357,3 @@ def _works(platform: Any, handle: Any) -> bool:
     if not (handle.available and handle.compiler_available):
         return False
     return not runtimes.is_broken(platform.version, handle.name)
-
-
-def _kind(handle: Any) -> Any:
-    if handle.type & cl.device_type.GPU:
-        return "gpu"
-    return "cpu" if handle.type & cl.device_type.CPU else "other"
-
-
-def _limits(handle: Any) -> Limits:
-    # NVIDIA keeps about 1 KiB of the local memory it reports for itself
-    reserved = KIB if "NVIDIA" in handle.vendor else 0
-    return Limits(
-        kind=_kind(handle),
-        local_bytes=handle.local_mem_size - reserved,
-        max_work_group=handle.max_work_group_size,
-        max_work_items=tuple(handle.max_work_item_sizes),
-        max_argument_bytes=handle.max_parameter_size,
-        max_alloc_bytes=handle.max_mem_alloc_size,
-        global_bytes=handle.global_mem_size,
-        compute_units=handle.max_compute_units,
-        native_float_width=max(handle.native_vector_width_float, 1),
-        extensions=frozenset(handle.extensions.split()),
-    )
-
-
-def _info(handle: Any) -> DeviceInfo:
-    return DeviceInfo(
-        name=" ".join(handle.name.split()),
-        vendor=handle.vendor.strip(),
-        kind=_kind(handle),
-        architecture=_architecture(handle),
-        runtime=handle.platform.name.strip(),
-        runtime_version=handle.platform.version.strip(),
-        driver_version=handle.driver_version.strip(),
-        compute_units=handle.max_compute_units,
-    )
-
-
-def _architecture(handle: Any) -> str:
-    """Return the coarse class of a device whose records serve its relatives."""
-    if "cl_nv_device_attribute_query" in handle.extensions:
-        major = handle.compute_capability_major_nv
-        return f"nvidia sm_{major}{handle.compute_capability_minor_nv}"
-    if _kind(handle) == "cpu":
-        # float vectors tell SSE, AVX and AVX-512 apart without asking the operating system
-        return f"cpu float{max(handle.native_vector_width_float, 1)}"
-    words = re.sub(r"[^a-z0-9]+", " ", f"{handle.vendor} {handle.name}".lower()).split()
-    return " ".join(words[:4])

@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 
 import pyopencl as cl
 
-from oclgen.limits import DeviceInfo
+from oclgen import profiles
+from oclgen.limits import DeviceInfo, Limits, broken
 from oclgen.opencl import binaries, health, ptx
 from oclgen.opencl.binaries import Binaries
+from oclgen.plan import Frame, Needs
 
 # a context of filters would not do: programs are built in several threads, which share them
 warnings.filterwarnings("ignore", message="Non-empty compiler output")
@@ -64,12 +66,17 @@ class Tally:
 
 @dataclass(eq=False)
 class Programs:
-    """The programs of one device in one context."""
+    """The programs of one device in one context.
+
+    `enforced` are the limits of a profile's device, whose compiler would refuse what exceeds them;
+    None where the device's own compiler does.
+    """
 
     context: Any
     handle: Any
     info: DeviceInfo
     stored: Binaries = field(default_factory=binaries.of_user)
+    enforced: Limits | None = None
     tally: Tally = field(default_factory=Tally, init=False)
     _known: OrderedDict[str, Any] = field(default_factory=OrderedDict, init=False)
 
@@ -95,6 +102,8 @@ class Programs:
         """
         key = self.key(source)
         program = self._known.get(key)
+        if program is None and self.enforced is not None:
+            self._refuse(profiles.why_no_program(source, self.enforced))
         with suppress(KeyError):  # it is not there, or another thread has let go of it
             self._known.move_to_end(key)
         if program is not None or (binary := self.stored.get(key)) is None:
@@ -188,11 +197,27 @@ class Programs:
 
     def _remembered(self, key: str, program: Any) -> Any:
         """Keep a program in memory, and return it."""
-        self._known[key] = program
+        self._known[key] = self._checked(program)
         with suppress(KeyError):  # another thread has let go of all
             while len(self._known) > MOST_PROGRAMS:
                 self._known.popitem(last=False)
         return program
+
+    def _checked(self, program: Any) -> Any:
+        """Return `program`, unless a kernel of it takes more than a profile's device has."""
+        if self.enforced is None:
+            return program
+        for kernel in program.all_kernels():
+            asked = cl.kernel_work_group_info
+            local_bytes = kernel.get_work_group_info(asked.LOCAL_MEM_SIZE, self.handle)
+            group = kernel.get_work_group_info(asked.COMPILE_WORK_GROUP_SIZE, self.handle)
+            frame = Frame(kernel.function_name, tuple(group) if all(group) else (1,), local_bytes)
+            self._refuse(broken(Needs((frame,)), self.enforced))
+        return program
+
+    def _refuse(self, reason: str | None) -> None:
+        if reason is not None:
+            raise BuildError(f"{self.info.name}: {reason}")
 
     def _count(self, seconds: float) -> None:
         self.tally.built += 1

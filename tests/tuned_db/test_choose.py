@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from oclgen import profiles
 from oclgen.families import FAMILIES, ConfigError
 from oclgen.families.gemm import gemm_register
 from oclgen.keys import parse_conv, parse_gemm
@@ -227,6 +228,16 @@ def test_a_config_that_does_not_fit_this_device_is_stepped_over() -> None:
     known = record(config=Variant(gemm_register.NAME, large).to_json())
     assert Chooser(Shelf(known), INFO, LIMITS).choose(SQUARE).variant.config == large
     assert Chooser(Shelf(known), INFO, small).choose(SQUARE).rung == "guess"
+
+
+@pytest.mark.parametrize("profile", profiles.names())
+def test_what_was_measured_under_a_profile_serves_no_real_device(profile: str) -> None:
+    """Nor does a real device's record serve as the profile's own."""
+    taken = profiles.load(profile).info(INFO)
+    real = replace(taken, name="Apple M1", architecture="apple apple m1", driver_version="1.2")
+    for one, other in ((taken, INFO), (taken, real), (INFO, taken)):
+        served = Chooser(Shelf(replace(record(), device=one)), other, LIMITS).choose(SQUARE)
+        assert served.rung in ("guess", "default")
 
 
 def test_records_that_no_longer_parse_are_counted_and_stepped_over(shipped: list[Record]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
+from oclgen import profiles
 from oclgen.limits import Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
@@ -64,3 +65,15 @@ def test_a_merge_brings_what_describes_a_device(tmp_path: Path) -> None:
     absorb(target, source, trusted=True)
     ((head, rows),) = of_store(target)
     assert (head.limits, len(rows)) == (LIMITS, 2)
+
+
+def test_times_under_a_profile_are_left_out(tmp_path: Path) -> None:
+    """They are those of the device underneath: a model would learn that a GPU is that slow."""
+    store = open_store(tmp_path / "one.sqlite")
+    taken = profiles.load("apple_m1").info(INFO)
+    for info in (INFO, taken):
+        mine = store.of(info)
+        mine.record(SQUARE, variant(item_m=1), timed(2.0))
+        mine.note_limits(LIMITS)
+        mine.note_peak(1000.0, 100.0)
+    assert [head.device for head, _ in of_store(store)] == [INFO]

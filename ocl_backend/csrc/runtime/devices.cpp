@@ -96,6 +96,12 @@ void ocl_add_device(void* context, void* queue, const char* name, size_t total, 
   device.doubles = doubles != 0;
 }
 
+// Refuses larger buffers than `largest_bytes`, as the device of a profile does.
+void ocl_enforce_largest(int device) {
+  auto& one = ocl::devices()[size_t(device)];
+  one.enforced_bytes = one.largest_bytes;
+}
+
 // Whether the device's memory is not the host's, so that large copies go through pinned memory.
 void ocl_set_own_memory(int device, int own) { ocl::devices()[size_t(device)].own_memory = own; }
 }

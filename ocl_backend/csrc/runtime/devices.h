@@ -5,6 +5,7 @@
 #include <c10/core/Stream.h>
 
 #include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <string>
 
@@ -21,6 +22,7 @@ struct Device {
   std::string name;
   size_t total_bytes;        // the device's memory
   size_t largest_bytes;      // CL_DEVICE_MAX_MEM_ALLOC_SIZE
+  size_t enforced_bytes = SIZE_MAX;  // a larger buffer is refused here, not by the driver
   bool doubles;              // cl_khr_fp64
   bool own_memory = false;   // not the host's
   std::mutex submission;     // setting arguments and enqueueing is one step

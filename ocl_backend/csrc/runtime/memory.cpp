@@ -122,6 +122,7 @@ Block* create_block(c10::DeviceIndex index, size_t size, cl_int* status) {
   Pool& pool = pools()[index];
   *status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
   if (current_of(pool.stats.reserved_bytes) + size > limit_of(index)) return nullptr;
+  if (size > device_at(index).enforced_bytes) return nullptr;
   if (free_slots.empty() && next_slot == kSlots) return nullptr;
   cl_mem buffer = nullptr;
   *status = create_buffer(device_at(index), size, &buffer);
