@@ -304,6 +304,40 @@ def varying(steps: int, seed: int, only: tuple[str, ...], device: str, json: Pat
     run(device, only, steps, seed, json)
 
 
+@main.command()
+@click.argument("names", nargs=-1, metavar="[TARGET]...")
+@click.option("--family", multiple=True, help="Only this one; repeatable.")
+@click.option("--seed", default=1, show_default=True, help="Draws the samples.")
+@click.option("--samples", default=1, show_default=True, help="Drawn for each problem and family.")
+@click.option("--jobs", default=2, show_default=True, help="Compilers that run at once.")
+@click.option("--json", type=PATH, help="Keep the rows here.")
+@click.option("--markdown", type=PATH, help="Write the tables.")
+def targets(
+    names: tuple[str, ...],
+    family: tuple[str, ...],
+    seed: int,
+    samples: int,
+    jobs: int,
+    json: Path | None,
+    markdown: Path | None,
+) -> None:
+    """Compile for GPUs that are not there: gfx1100 dg2; without names for all that are known.
+
+    Of every family the default, the first guess and a sample of its space. Needs no device:
+    `ocloc` compiles for Intel's GPUs, clang for AMD's. Exits with 1 if a variant does not
+    compile, or if a default or a guess needs more than registers. The file of `--json` is whole
+    after every target; a later run with the same file replaces the targets that it compiles for.
+    """
+    from benchmarks.targets.run import main as run
+    from benchmarks.targets.target import TARGETS
+    from oclgen.families import FAMILIES
+
+    chosen = Names(tuple(TARGETS)).convert(names, None, None)
+    families = Names(tuple(FAMILIES)).convert(family, None, None)
+    if not run(chosen, families, seed, samples, jobs, json, markdown):
+        raise SystemExit(1)
+
+
 EMPTY_DB = "An empty database; without it a SQLite file that is thrown away."
 
 

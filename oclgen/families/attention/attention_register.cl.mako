@@ -167,7 +167,9 @@ void attention_register(
         }
     }
 
+#pragma unroll // sums are arrays, which stay in registers only where every index is constant
     for (int step = 0; step < ${loop_m}; ++step) {
+#pragma unroll
         for (int i = 0; i < ${item_m}; ++i) {
             const int r = step * ${item_m} + i, place = step * ${local_m * item_m} + block + i;
             float all = sum[r];
@@ -183,6 +185,7 @@ void attention_register(
             const int row = row0 + place;
             if (row < queries) {
                 const float part = all == 0.0f ? 0.0f : 1.0f / all;
+#pragma unroll
                 for (int j = 0; j < ${outs}; ++j) {
                     const int column = (j * ${local_n} + lane) * ${vec};
                     store_part(out + row * out_row + column, outs[r * ${outs} + j] * part, ${dim_v} - column);

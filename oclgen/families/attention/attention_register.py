@@ -100,7 +100,7 @@ class Config(BaseConfig):
         return Needs((Frame(KERNELS[problem.direction], group, self.local_bytes(problem)),))
 
 
-DEFAULT = Config(local_m=2, local_n=2, item_m=1, item_v=1, vec=4)
+DEFAULT = Config(local_m=2, local_n=2, item_m=1, item_v=1, vec=2)
 """Fits 16 KiB of local memory and 64 work-items at any width."""
 TRAITS = Traits(rank=500, for_cpus=True)
 

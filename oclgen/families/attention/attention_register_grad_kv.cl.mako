@@ -170,14 +170,18 @@ void attention_register_grad_kv(
         }
     }
 
+#pragma unroll // sums are arrays, which stay in registers only where every index is constant
     for (int step = 0; step < ${loop_m}; ++step) {
+#pragma unroll
         for (int i = 0; i < ${item_m}; ++i) {
             const int row = row0 + step * ${local_m * item_m} + block + i;
 % for name, sums, count, dimension in (("k", "k_sums", outs, dim), ("v", "v_sums", outs_v, dim_v)):
-            for (int j = 0; row < keys && j < ${count}; ++j) {
+#pragma unroll
+            for (int j = 0; j < ${count}; ++j) {
                 const int column = (j * ${local_n} + lane) * ${vec};
                 store_part(grad_${name} + row * grad_${name}_row + column,
-                           ${sums}[(step * ${item_m} + i) * ${count} + j], ${dimension} - column);
+                           ${sums}[(step * ${item_m} + i) * ${count} + j],
+                           row < keys ? ${dimension} - column : 0);
             }
 % endfor
         }

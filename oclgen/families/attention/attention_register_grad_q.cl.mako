@@ -137,13 +137,16 @@ void attention_register_grad_q(
         }
     }
 
+#pragma unroll // sums are arrays, which stay in registers only where every index is constant
     for (int step = 0; step < ${loop_m}; ++step) {
+#pragma unroll
         for (int i = 0; i < ${item_m}; ++i) {
             const int row = row0 + step * ${local_m * item_m} + block + i;
-            for (int j = 0; row < queries && j < ${outs}; ++j) {
+#pragma unroll
+            for (int j = 0; j < ${outs}; ++j) {
                 const int column = (j * ${local_n} + lane) * ${vec};
                 store_part(grad_q + row * grad_q_row + column, outs[(step * ${item_m} + i) * ${outs} + j],
-                           ${dim} - column);
+                           row < queries ? ${dim} - column : 0);
             }
         }
     }

@@ -56,8 +56,10 @@ void store_part(__global elem_t *p, const ${vf} value, const int count)
     }
     float part[${vec}];
     vstore${vec}(value, 0, part);
-    for (int i = 0; i < count; ++i) {
-        STORE1(part[i], p + i);
+    for (int i = 0; i < ${vec}; ++i) {
+        if (i < count) {
+            STORE1(part[i], p + i);
+        }
     }
 }
 

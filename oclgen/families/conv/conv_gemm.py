@@ -135,7 +135,7 @@ class Config(BaseConfig):
 
 DEFAULT = Config(
     tile_m=64, tile_n=64, tile_k=8, local_m=8, local_n=8, vec_m=4, vec_n=4, pad=0, buffers=1,
-    prefetch=True, unroll_k=8, taps_outer=True, split_k=1, m_fastest=True,
+    prefetch=True, unroll_k=4, taps_outer=True, split_k=1, m_fastest=True,
 )  # fmt: skip
 TRAITS = Traits(rank=210)
 

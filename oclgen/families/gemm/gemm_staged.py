@@ -195,7 +195,7 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     return [
-        guess(problem, shape, fill(problem, limits, *shape[:3]))
+        guess(problem, shape, fill(problem, limits, *shape[:3]), limits)
         for shape in shapes(problem, limits)
     ]
 
@@ -212,18 +212,21 @@ def shapes(problem: GemmProblem, limits: Limits) -> list[Shape]:
     return fills or list(SHAPES[4:])
 
 
-def guess(problem: GemmProblem, shape: Shape, split_k: int) -> Config:
+def guess(problem: GemmProblem, shape: Shape, split_k: int, limits: Limits) -> Config:
     """Return the config with such tiles that has served best.
 
     Args:
         problem: says which operands are transposed.
         shape: tile and work-group.
         split_k: slices of k.
+        limits: of the device.
     """
+    # AMD's compiler moves the loads of all written steps to the front: of 16, registers spill
+    unroll = 16 if "cp_async" in limits.instructions else 8
     return Config(
         *shape, vec_m=4, vec_n=4, stage_a=True, stage_b=True,
         pad_a=0 if problem.trans_a else 4, pad_b=4 if problem.trans_b else 0,
-        double_buffer=True, prefetch=True, unroll_k=min(shape.tile_k, 16), split_k=split_k,
+        double_buffer=True, prefetch=True, unroll_k=min(shape.tile_k, unroll), split_k=split_k,
         group_m=8,
     )  # fmt: skip
 

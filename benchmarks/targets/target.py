@@ -1,0 +1,52 @@
+"""The GPUs that are compiled for, and what planning for them needs to know. No compiler is run.
+
+Sources of the limits: AMD, "RDNA" and "CDNA" instruction set architecture guides (64 KiB of local
+memory per work-group) and ROCm's default of 256 work-items per group; Intel, "oneAPI GPU
+Optimization Guide", table of the Xe architectures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from oclgen.limits import KIB, Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A GPU by the name that its compiler knows it under: `gfx90a`, `dg2`."""
+
+    name: str
+    maker: Literal["amd", "intel"]
+    product: str
+    limits: Limits
+
+
+def _gpu(units: int, work_items: int, local_kib: int, *instructions: str) -> Limits:
+    return Limits(
+        kind="gpu",
+        local_bytes=local_kib * KIB,
+        max_work_group=work_items,
+        max_work_items=(work_items,) * 3,
+        max_alloc_bytes=2**32,
+        global_bytes=2**34,
+        compute_units=units,
+        instructions=frozenset(instructions),
+    )
+
+
+TARGETS: dict[str, Target] = {
+    one.name: one
+    for one in (
+        Target("gfx906", "amd", "Radeon VII, Instinct MI50", _gpu(60, 256, 64)),
+        Target("gfx90a", "amd", "Instinct MI210", _gpu(104, 256, 64, "mfma")),
+        Target("gfx1030", "amd", "Radeon RX 6800", _gpu(30, 256, 64)),
+        Target("gfx1100", "amd", "Radeon RX 7900 XTX", _gpu(48, 256, 64, "wmma")),
+        Target("gfx1201", "amd", "Radeon RX 9070 XT", _gpu(32, 256, 64, "wmma_gfx12")),
+        Target("skl", "intel", "Gen9 graphics of Skylake", _gpu(24, 256, 64)),
+        Target("tgllp", "intel", "Iris Xe of Tiger Lake", _gpu(96, 512, 64)),
+        Target("dg2", "intel", "Arc A770", _gpu(512, 1024, 64, "dpas8")),
+        Target("pvc", "intel", "Data Center GPU Max", _gpu(1024, 1024, 128, "dpas16")),
+    )
+}
