@@ -38,6 +38,11 @@ class Limits:
     max_argument_bytes: int = KIB
     address_bits: int = 64
 
+    @property
+    def has_few_registers(self) -> bool:
+        """Whether a GPU's work-item keeps some 100 floats in registers, not 250: Intel's GPUs."""
+        return self.kind == "gpu" and any(name.startswith("cl_intel_") for name in self.extensions)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values; sets become sorted lists."""
         return {

@@ -26,8 +26,8 @@ UNDIGESTED = "3"
 and revision 0004. Of older generators' kernels nothing is known."""
 CHANGED = frozenset(
     {
-        "conv_as_gemm_async", "conv_as_gemm_mma", "conv_async", "conv_gemm", "conv_mma",
-        "conv_narrow_weights", "gemm_async", "gemm_mma", "gemm_tma", "winograd_blocked",
+        "attention_register", "conv_as_gemm_async", "conv_as_gemm_mma", "conv_async", "conv_gemm",
+        "conv_mma", "conv_narrow_weights", "gemm_async", "gemm_mma", "gemm_tma", "winograd_blocked",
         "winograd_fused", "winograd_staged", "winograd_weights",
     }
 )  # fmt: skip

@@ -176,7 +176,7 @@ _REGISTER_FILE = 1024
 def _ocloc(launch: Launch, target: Target, folder: Path, *more: str) -> None:
     (folder / "in.cl").write_text(launch.source)
     asked = ("-device", target.name, "-options", " ".join(OPTIONS), *more)
-    _run(["ocloc", "compile", "-q", "-file", "in.cl", *asked], folder)
+    _run(["ocloc", "compile", "-file", "in.cl", *asked], folder)
 
 
 _COMPILERS: dict[str, Callable[[Launch, Target, Path], Figures]] = {"amd": _amd, "intel": _intel}
@@ -234,6 +234,8 @@ def _run(command: list[str], folder: Path) -> str:
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise CompileError(f"{command[0]} took longer than {TIMEOUT_S:.0f} s") from error
+    if done.returncode < 0:
+        raise CompileError(f"{command[0]} died of signal {-done.returncode}")
     if done.returncode:
         raise CompileError(f"{command[0]}: {_reason(done.stdout + done.stderr)}")
     return done.stdout

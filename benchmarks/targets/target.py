@@ -12,6 +12,9 @@ from typing import Literal
 
 from oclgen.limits import KIB, Limits
 
+AMD, INTEL = "cl_amd_media_ops", "cl_intel_subgroups"
+"""An extension by which families know the makers' devices."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -23,7 +26,7 @@ class Target:
     limits: Limits
 
 
-def _gpu(units: int, work_items: int, local_kib: int, *instructions: str) -> Limits:
+def _gpu(extension: str, units: int, work_items: int, local_kib: int, *instructions: str) -> Limits:
     return Limits(
         kind="gpu",
         local_bytes=local_kib * KIB,
@@ -32,6 +35,7 @@ def _gpu(units: int, work_items: int, local_kib: int, *instructions: str) -> Lim
         max_alloc_bytes=2**32,
         global_bytes=2**34,
         compute_units=units,
+        extensions=frozenset({extension}),
         instructions=frozenset(instructions),
     )
 
@@ -39,14 +43,14 @@ def _gpu(units: int, work_items: int, local_kib: int, *instructions: str) -> Lim
 TARGETS: dict[str, Target] = {
     one.name: one
     for one in (
-        Target("gfx906", "amd", "Radeon VII, Instinct MI50", _gpu(60, 256, 64)),
-        Target("gfx90a", "amd", "Instinct MI210", _gpu(104, 256, 64, "mfma")),
-        Target("gfx1030", "amd", "Radeon RX 6800", _gpu(30, 256, 64)),
-        Target("gfx1100", "amd", "Radeon RX 7900 XTX", _gpu(48, 256, 64, "wmma")),
-        Target("gfx1201", "amd", "Radeon RX 9070 XT", _gpu(32, 256, 64, "wmma_gfx12")),
-        Target("skl", "intel", "Gen9 graphics of Skylake", _gpu(24, 256, 64)),
-        Target("tgllp", "intel", "Iris Xe of Tiger Lake", _gpu(96, 512, 64)),
-        Target("dg2", "intel", "Arc A770", _gpu(512, 1024, 64, "dpas8")),
-        Target("pvc", "intel", "Data Center GPU Max", _gpu(1024, 1024, 128, "dpas16")),
+        Target("gfx906", "amd", "Radeon VII, Instinct MI50", _gpu(AMD, 60, 256, 64)),
+        Target("gfx90a", "amd", "Instinct MI210", _gpu(AMD, 104, 256, 64, "mfma")),
+        Target("gfx1030", "amd", "Radeon RX 6800", _gpu(AMD, 30, 256, 64)),
+        Target("gfx1100", "amd", "Radeon RX 7900 XTX", _gpu(AMD, 48, 256, 64, "wmma")),
+        Target("gfx1201", "amd", "Radeon RX 9070 XT", _gpu(AMD, 32, 256, 64, "wmma_gfx12")),
+        Target("skl", "intel", "Gen9 graphics of Skylake", _gpu(INTEL, 24, 256, 64)),
+        Target("tgllp", "intel", "Iris Xe of Tiger Lake", _gpu(INTEL, 96, 512, 64)),
+        Target("dg2", "intel", "Arc A770", _gpu(INTEL, 512, 1024, 64, "dpas8")),
+        Target("pvc", "intel", "Data Center GPU Max", _gpu(INTEL, 1024, 1024, 128, "dpas16")),
     )
 }

@@ -10,7 +10,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from oclgen.opencl import ptx
+from oclgen.opencl import fragments, ptx
 from oclgen.plan import Launch, Plan, buffer
 
 ONES: NDArray[np.uint16] = np.full(256, 0x3F80, np.uint16)
@@ -22,16 +22,25 @@ ANSWERS: dict[str, NDArray[np.float32]] = {
     "wgmma": np.full(128, 4 * 16, np.float32),
     "tma": np.full(32, 8 + 1, np.float32),
     "vdpbf16ps": np.full(16, 2.0, np.float32),
+    **{
+        name: np.full(unit.lanes, len(fragments.DTYPES) * unit.sums, np.float32)
+        for name, unit in fragments.UNITS.items()
+    },
 }
 """What the kernel `probe_...` writes: one element per work-item, a number that was copied or four
 elements of C, each the sum of as many ones as k is long; one more than the ones in a box;
-or the sums of 16 pairs of ones."""
+the sums of 16 pairs of ones; or of each dtype how many sums of a fragment are right."""
 
 FATAL = ("vdpbf16ps",)
 """Instructions that a process may die of asking for: a compiler that does not know one may abort,
 and a processor that lacks it raises SIGILL. `oclgen.opencl.health` asks CPUs for these,
 in a child."""
 
+_EXTENSIONS = {"dpas8": fragments.DPAS, "dpas16": fragments.DPAS} | dict.fromkeys(
+    ("wmma", "wmma_gfx12", "mfma"), "cl_amd_"
+)
+"""How the name of an extension begins that a compiler shows which may know the instruction; else
+it is NVIDIA's: a compiler of others may die of inline PTX."""
 _TARGETS = {"wgmma": "sm_90a", "tma": "sm_90a"}
 _WORK_ITEMS = {"vdpbf16ps": 1}
 """Work-items of a probe; else as many as its answer is long."""
@@ -40,17 +49,22 @@ _WORK_ITEMS = {"vdpbf16ps": 1}
 def probes(extensions: Collection[str]) -> dict[str, Plan]:
     """Return the plan that tries each instruction, reading `ones` and writing `out`.
 
-    A compiler that shows no extension of NVIDIA's is asked nothing: it may die of inline PTX.
+    A compiler is asked for what its extensions let expect, which says nothing yet of the device.
     """
-    if not any(name.startswith("cl_nv_") for name in extensions):
-        return {}
-    return {name: probe(name) for name in ANSWERS if name not in FATAL}
+    return {
+        name: probe(name)
+        for name in ANSWERS
+        if name not in FATAL
+        and any(each.startswith(_EXTENSIONS.get(name, "cl_nv_")) for each in extensions)
+    }
 
 
 def probe(name: str) -> Plan:
     """Return the plan that tries one instruction."""
     from oclgen.render import render  # mako takes a tenth of a second, and builders need none
 
+    if name in fragments.UNITS:
+        return _probe_of_unit(name)
     given = {"dot": render(name)} if name == "vdpbf16ps" else {}
     source = render(f"probe_{name}", **given)
     if name in _TARGETS:
@@ -58,3 +72,25 @@ def probe(name: str) -> Plan:
     items = (_WORK_ITEMS.get(name, len(ANSWERS[name])),)
     args = (*buffer("ones"), *buffer("out"))
     return Plan((Launch(source, f"probe_{name}", items, items, args),))
+
+
+def _probe_of_unit(name: str) -> Plan:
+    """Return the plan that tries a unit in all dtypes, one after the other."""
+    from oclgen.render import render
+
+    unit = fragments.UNITS[name]
+    args = (*buffer("ones"), *buffer("out"), *buffer("operands"))
+    launches = (
+        Launch(
+            render(
+                "probe_fragments",
+                name=name,
+                unit=unit,
+                fragments=fragments.text(name, dtype),
+                bits=[f"0x{each:04x}" for each in fragments.DTYPES[dtype]],
+            ),
+            f"probe_{name}", (unit.lanes,), (unit.lanes,), args,
+        )
+        for dtype in fragments.DTYPES
+    )  # fmt: skip
+    return Plan(tuple(launches), (("operands", 2 * 2 * 16 * fragments.STEPS),))

@@ -29,7 +29,8 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
         # tiles that are filled along k meet bank conflicts; a pad of 4 keeps vectors aligned
         "pad": (0, 4) if along_k(problem) else (0,),
         "buffers": (1, 2),
-        "prefetch": BOTH,
+        # Intel's compiler (22.43) crashes on some kernels that prefetch; others spill
+        "prefetch": (False,) if limits.has_few_registers else BOTH,
         "unroll_k": (8,),
         "taps_outer": tap_orders(problem),
         "split_k": splits_of(problem, limits, 64, 64),

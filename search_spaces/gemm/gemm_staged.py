@@ -39,7 +39,8 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
         "pad_a": (0,) if problem.trans_a else (0, 4),
         "pad_b": (0, 4) if problem.trans_b else (0,),
         "double_buffer": BOTH,
-        "prefetch": BOTH,
+        # Intel's compiler (22.43) crashes on some kernels that prefetch; others spill
+        "prefetch": (False,) if limits.has_few_registers else BOTH,
         "unroll_k": (4, 8, 16),
         "split_k": splits(problem, limits, 1, 2, 4, 8, 16),
         "group_m": (1, 8),

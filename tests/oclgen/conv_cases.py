@@ -84,8 +84,8 @@ VARIED: dict[str, dict[str, Any]] = {
         "item_c": 2, "vec": 4, "vecs": 2, "unroll": 2, "split": 3, "outputs_fastest": True,
     },
     "conv_gemm": {
-        "tile_m": 32, "tile_n": 32, "tile_k": 16, "local_m": 4, "local_n": 4, "vec_m": 2,
-        "vec_n": 2, "pad": 4, "buffers": 2, "prefetch": False, "unroll_k": 4,
+        "tile_m": 32, "tile_n": 64, "tile_k": 16, "local_m": 4, "local_n": 4, "vec_m": 2,
+        "vec_n": 2, "pad": 4, "buffers": 2, "prefetch": True, "unroll_k": 8,
         "taps_outer": False, "split_k": 2, "m_fastest": False,
     },
 }  # fmt: skip

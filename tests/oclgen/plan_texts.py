@@ -51,7 +51,7 @@ DEVICES = (
     ),
     Limits(
         "gpu", 227 * KIB, 1024, (1024, 1024, 64), 2**34, 2**36, compute_units=132,
-        instructions=frozenset({"cp_async", "mma", "wgmma", "tma"}),
+        instructions=frozenset({"cp_async", "mma", "wgmma", "tma", "dpas8"}),
     ),
 )  # fmt: skip
 

@@ -80,7 +80,11 @@ def test_every_parameter_changes_the_text(name: str, layout: Memory) -> None:
         ("conv_gemm", {"tile_m": 20}, ("tile_m=20", "32")),
         ("conv_gemm", {"tile_k": 3, "unroll_k": 2, "taps_outer": True}, ("tile_k=3",)),
         ("conv_gemm", {"local_m": 16, "local_n": 32, "tile_n": 128}, ("512", "256")),
-        ("conv_gemm", {"tile_m": 256, "tile_k": 256, "local_n": 16}, ("327680", "262144")),
+        (
+            "conv_gemm",
+            {"tile_m": 256, "tile_n": 64, "tile_k": 256, "local_n": 16},
+            ("327680", "262144"),
+        ),
         ("conv_gemm", {"split_k": 1000}, ("split_k=1000", "72")),
         ("conv_gemm", {"buffers": 3}, ("buffers=3",)),
         ("conv_gemm", {"pad": 2}, ("pad=2", "vec_m=4")),

@@ -26,7 +26,7 @@ CPU = Limits(
 )
 GPU = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,
-    instructions=frozenset({"cp_async", "mma", "wgmma", "tma"}),
+    instructions=frozenset({"cp_async", "mma", "wgmma", "tma", "dpas8"}),
 )  # fmt: skip
 PLAIN_GPU = Limits("gpu", 32 * KIB, 256, (256,) * 3, 2**30, 2**32, 32, 1)
 DEVICES = {"cpu": CPU, "gpu": GPU, "plain gpu": PLAIN_GPU, "smallest": Limits()}

@@ -5,7 +5,7 @@ It is not for matrix units, which `attention_mma` uses, and on GPUs not for few 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
@@ -120,6 +120,7 @@ GPU = (
     Config(local_m=4, local_n=4, item_m=2, item_v=1, vec=4, unroll_k=4, pad=4),
 )
 """Largest first: the first that local memory does not forbid is taken."""
+GPU_FEW_REGISTERS = tuple(replace(one, item_m=1, item_v=1) for one in GPU[1::2])
 
 
 def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
@@ -130,7 +131,7 @@ def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
 def guesses(problem: AttentionProblem, limits: Limits) -> tuple[Config, ...]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind != "cpu":
-        return GPU
+        return GPU_FEW_REGISTERS if limits.has_few_registers else GPU
     return CPU_FEW_ROWS if rows_of(problem) <= FEW_ROWS else CPU
 
 

@@ -30,6 +30,8 @@ SHAPES: tuple[Shape, ...] = (
     (32, 64, 16, 8, 8, 2), (16, 128, 8, 4, 16, 2),
 )  # fmt: skip
 """Guesses of what fits: 64 accumulators, or 32 for few rows."""
+FEW_ACCUMULATORS = 32
+"""What a work-item with few registers keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +136,8 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(
-    tile_m=64, tile_n=64, tile_k=8, local_m=8, local_n=8, vec_m=4, vec_n=4, pad=0, buffers=1,
-    prefetch=True, unroll_k=4, taps_outer=True, split_k=1, m_fastest=True,
+    tile_m=64, tile_n=32, tile_k=8, local_m=8, local_n=8, vec_m=4, vec_n=4, pad=0, buffers=1,
+    prefetch=False, unroll_k=4, taps_outer=True, split_k=1, m_fastest=True,
 )  # fmt: skip
 TRAITS = Traits(rank=210)
 
@@ -150,17 +152,24 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     if limits.kind == "cpu":
         return []
     pad = 4 if parts.along_k(problem) else 0
+    few = limits.has_few_registers
+    shapes = [one for one in SHAPES if not few or _accumulators(one) <= FEW_ACCUMULATORS]
     return [
         Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
             vec_m=4 if tile_m >= 4 * local_m else 2, vec_n=4, pad=pad, buffers=buffers,
-            prefetch=True, unroll_k=8, taps_outer=tap_orders(problem)[0], split_k=split_k,
-            m_fastest=True,
+            prefetch=not few, unroll_k=4 if few else 8, taps_outer=tap_orders(problem)[0],
+            split_k=split_k, m_fastest=True,
         )
         for (tile_m, tile_n, tile_k, local_m, local_n, buffers), split_k in fitting(
-            problem, limits, SHAPES
+            problem, limits, shapes
         )
     ]  # fmt: skip
+
+
+def _accumulators(shape: Shape) -> int:
+    tile_m, tile_n, _, local_m, local_n, _ = shape
+    return tile_m * tile_n // (local_m * local_n)
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

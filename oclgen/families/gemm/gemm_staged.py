@@ -38,6 +38,11 @@ class Shape(NamedTuple):
     local_m: int
     local_n: int
 
+    @property
+    def accumulators(self) -> int:
+        """Sums that each work-item keeps."""
+        return self.tile_m * self.tile_n // (self.local_m * self.local_n)
+
 
 SHAPES = tuple(
     Shape(*sizes)
@@ -49,6 +54,8 @@ SHAPES = tuple(
 )  # fmt: skip
 """What to guess, best first: 128 x 128 with 8 x 8 per work-item reads 16 words of local memory for
 64 multiply-adds, which keeps current GPUs busy."""
+FEW_ACCUMULATORS = 32
+"""What a work-item with few registers keeps beside vectors of A and B."""
 
 
 class Fetch(NamedTuple):
@@ -181,7 +188,7 @@ class Config(BaseConfig):
 
 DEFAULT = Config(
     tile_m=32, tile_n=32, tile_k=8, local_m=8, local_n=8, vec_m=4, vec_n=4,
-    stage_a=True, stage_b=True, pad_a=4, pad_b=0, double_buffer=False, prefetch=True,
+    stage_a=True, stage_b=True, pad_a=4, pad_b=0, double_buffer=False, prefetch=False,
     unroll_k=8, split_k=1, group_m=8,
 )  # fmt: skip
 TRAITS = Traits(rank=60, conv_rank=350)
@@ -207,9 +214,10 @@ def shapes(problem: GemmProblem, limits: Limits) -> list[Shape]:
     """
     if limits.kind == "cpu":
         return []
-    units = limits.compute_units
-    fills = [one for one in SHAPES if tiles(problem, one.tile_m, one.tile_n) >= units]
-    return fills or list(SHAPES[4:])
+    units, most = limits.compute_units, FEW_ACCUMULATORS if limits.has_few_registers else None
+    fits = [one for one in SHAPES if not most or one.accumulators <= most]
+    fills = [one for one in fits if tiles(problem, one.tile_m, one.tile_n) >= units]
+    return fills or [one for one in fits if one in SHAPES[4:]]
 
 
 def guess(problem: GemmProblem, shape: Shape, split_k: int, limits: Limits) -> Config:
@@ -221,13 +229,14 @@ def guess(problem: GemmProblem, shape: Shape, split_k: int, limits: Limits) -> C
         split_k: slices of k.
         limits: of the device.
     """
-    # AMD's compiler moves the loads of all written steps to the front: of 16, registers spill
-    unroll = 16 if "cp_async" in limits.instructions else 8
+    # other compilers than NVIDIA's load early what all written steps read: of 16, registers spill
+    few = limits.has_few_registers
+    unroll = 4 if few else 16 if "cp_async" in limits.instructions else 8
     return Config(
         *shape, vec_m=4, vec_n=4, stage_a=True, stage_b=True,
         pad_a=0 if problem.trans_a else 4, pad_b=4 if problem.trans_b else 0,
-        double_buffer=True, prefetch=True, unroll_k=min(shape.tile_k, unroll), split_k=split_k,
-        group_m=8,
+        double_buffer=True, prefetch=not few, unroll_k=min(shape.tile_k, unroll),
+        split_k=split_k, group_m=8,
     )  # fmt: skip
 
 

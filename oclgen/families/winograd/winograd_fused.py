@@ -135,6 +135,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
         )
         for out_tile, tile_t, tile_k, tile_c, item_t, item_k, pass_k in shapes
         for stage_u in (True, False)
+        if item_t * item_k <= 32 or not limits.has_few_registers
     ]  # fmt: skip
 
 

@@ -106,7 +106,7 @@ def gemm_problem(geo: Geometry) -> GemmProblem:
 DEFAULT = Config(
     out_tile=4, vec_t=1, local_t=32, vec_k=1, local_k=32,
     # CPUs prefer other families to this one, so the product is one for GPUs
-    gemm=Variant(gemm_staged.NAME, replace(gemm_staged.DEFAULT, tile_m=64, tile_n=64)).to_text(),
+    gemm=Variant(gemm_staged.NAME, replace(gemm_staged.DEFAULT, tile_m=64, unroll_k=4)).to_text(),
 )  # fmt: skip
 TRAITS = Traits(rank=190, transforming=True)
 

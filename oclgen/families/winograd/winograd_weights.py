@@ -80,7 +80,7 @@ class Config(BaseConfig):
 
 DEFAULT = Config(
     out_tile=4, slice_t=256, local_t=32, local_c=32,
-    gemm=Variant(gemm_staged.NAME, replace(gemm_staged.DEFAULT, tile_m=64, tile_n=64)).to_text(),
+    gemm=Variant(gemm_staged.NAME, replace(gemm_staged.DEFAULT, tile_m=64, unroll_k=4)).to_text(),
 )  # fmt: skip
 TRAITS = Traits(rank=200, transforming=True)
 

@@ -1,0 +1,107 @@
+"""What is compiled for other GPUs, what is told of it, and, where compilers are, what they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.targets.cases import PROBLEMS, cases, unasked
+from benchmarks.targets.compilers import CompileError, Figures, compiled, instructions, missing
+from benchmarks.targets.rows import Result, Row
+from benchmarks.targets.table import markdown_of
+from benchmarks.targets.target import TARGETS, Target
+from oclgen.families import FAMILIES
+from oclgen.families.gemm import gemm_fragments
+from oclgen.plan import Launch
+from oclgen.problem import GemmProblem
+
+ROOT = Path(__file__).parents[2]
+ROW = Row("dg2", "gemm_dot", "key", "default", "text", Figures(128, 0, 64, 16, 8))
+MNEMONICS = {"dg2": "dpas.8x8", "pvc": "dpas.8x8", "gfx90a": "v_mfma_f32_16x16x16",
+             "gfx1100": "v_wmma_f32_16x16x16", "gfx1201": "v_wmma_f32_16x16x16"}  # fmt: skip
+SPILLING = """
+__kernel void {name}(__global float16 *x, const int n)
+{{
+    float16 all[40];
+    for (int i = 0; i < n; ++i) {{
+        all[i % 40] = x[i * 7];
+    }}
+    for (int i = 0; i < n; ++i) {{
+        x[i] = all[(i + 3) % 40];
+    }}
+}}
+"""
+
+
+@pytest.mark.parametrize("name", ["gfx1100", "dg2"])
+def test_every_family_has_a_case_or_a_reason(name: str) -> None:
+    target = TARGETS[name]
+    found, left_out = cases(target, seed=1, samples=1), unasked(target)
+    assert {case.variant.family for case in found} | set(left_out) == set(FAMILIES)
+    assert all(case.variant.why_not(case.problem, target.limits) is None for case in found)
+    assert {case.problem for case in found} == set(PROBLEMS)
+    assert found == cases(target, seed=1, samples=1)
+    of_one = cases(target, seed=1, samples=1, families=("gemm_staged",))
+    assert of_one == [case for case in found if case.variant.family == "gemm_staged"]
+
+
+def test_a_row_is_wrong_if_it_failed_or_needs_scratch_unless_it_was_drawn() -> None:
+    assert not ROW.is_wrong
+    assert replace(ROW, figures=None, error="refused").is_wrong
+    spilled = replace(ROW, figures=Figures(128, 4, 64, 16, 8))
+    assert spilled.is_wrong
+    assert not replace(spilled, origin="sample").is_wrong
+    assert Figures(1, 5, 3, 16, 8).worse(Figures(2, 4, 3, 32, 4)) == Figures(2, 5, 3, 16, 4)
+
+
+def test_a_file_is_read_back_and_a_target_replaces_its_rows() -> None:
+    amd = replace(ROW, target="gfx906")
+    result = Result({}, (), {}).having(TARGETS["dg2"], "ocloc 1", (ROW,), {"gemm_mma": "why"})
+    both = result.having(TARGETS["gfx906"], "clang 19", (amd, amd), {})
+    assert Result.from_json(both.to_json()) == both
+    assert [row.target for row in both.rows] == ["gfx906", "gfx906", "dg2"]
+    again = both.having(TARGETS["gfx906"], "clang 20", (amd,), {})
+    assert [row.target for row in again.rows] == ["gfx906", "dg2"]
+    assert again.compilers == {"intel": "ocloc 1", "amd": "clang 20"}
+
+
+def test_the_page_shows_the_committed_rows() -> None:
+    result = Result.from_json((ROOT / "benchmarks/results/targets.json").read_text())
+    assert (ROOT / "docs/results_targets.md").read_text() == markdown_of(result)
+    assert {row.target for row in result.rows} <= set(TARGETS)
+
+
+def target_of(name: str) -> Target:
+    """Return a target whose compiler is here, or skip."""
+    if reason := missing(TARGETS[name].maker):
+        pytest.skip(reason)
+    return TARGETS[name]
+
+
+@pytest.mark.parametrize("name", MNEMONICS)
+def test_units_are_in_the_assembly_and_nothing_spills(name: str) -> None:
+    target = target_of(name)
+    problem = GemmProblem(1024, 1024, 1024, "bf16", bias="n", residual=True)
+    config = next(
+        each
+        for each in gemm_fragments.guesses(problem, target.limits)
+        if each.why_not(problem, target.limits) is None
+    )
+    launch = next(
+        one
+        for one in gemm_fragments.plan(problem, config).launches
+        if one.kernel == gemm_fragments.NAME
+    )
+    assert compiled(launch, target).scratch == 0
+    assert instructions(launch, target).count(MNEMONICS[name]) >= config.blocks[0]
+
+
+@pytest.mark.parametrize("name", ["gfx1100", "dg2"])
+def test_what_spills_or_is_refused_is_told(name: str) -> None:
+    target = target_of(name)
+    launch = Launch(SPILLING.format(name="spills"), "spills", (64,), (64,), ())
+    assert compiled(launch, target).scratch > 0
+    with pytest.raises(CompileError, match="error"):
+        compiled(replace(launch, text="__kernel void spills() { nonsense; }"), target)
