@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = ROOT / "docs/reference/environment.md"
-SOURCES = ("oclgen", "search_spaces", "tuned_db", "ocl_backend", "cli")
+SOURCES = ("oclgen", "search_spaces", "tuned_db", "ocl_backend", "cli", "benchmarks")
 LONGEST_LINE = 120
 TUNABLE = "OCLGEN_TUNABLE_"
 _READ = re.compile(

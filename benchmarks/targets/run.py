@@ -35,7 +35,13 @@ class Programs:
 
 
 def rows_of(target: Target, wanted: list[Case], jobs: int) -> Iterator[Row]:
-    """Compile cases for a target, `jobs` programs at a time, and yield their rows in order."""
+    """Compile cases for a target, and yield their rows in order.
+
+    Args:
+        target: whose compiler is there.
+        wanted: variants for problems.
+        jobs: programs that are compiled at a time.
+    """
     with ThreadPoolExecutor(jobs) as pool:
         programs = Programs(target, pool)
         futures = [programs.submit(case.variant.plan(case.problem).launches) for case in wanted]
@@ -66,6 +72,15 @@ def main(
     markdown: Path | None,
 ) -> bool:
     """Compile for targets whose compiler is there, print what is wrong, and write the files.
+
+    Args:
+        targets: their names; all of them if there are none.
+        families: only these; all if there are none.
+        seed: draws the samples.
+        samples: configs that are drawn for each problem and family.
+        jobs: programs that are compiled at a time.
+        json_path: file whose rows are kept, but for those of the targets.
+        markdown: file of the tables.
 
     Returns:
         Whether every variant compiled, and no default and no guess needs scratch.

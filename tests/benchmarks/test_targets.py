@@ -1,4 +1,4 @@
-"""What is compiled for other GPUs, what is told of it, and, where compilers are, what they say."""
+"""What is compiled for other GPUs, how it is reported and, where compilers are, what they say."""
 
 from __future__ import annotations
 
