@@ -122,6 +122,23 @@ def test_few_weights_of_many_pixels_give_every_unit_work(kind: str, dtype: str) 
     assert prod(ceil_div(items, local) for items, local in sizes) >= limits.compute_units
 
 
+def test_few_registers_get_few_sums() -> None:
+    """Intel's GPUs, which an extension tells from others: half of the sums, no copies ahead."""
+    intel = replace(PLAIN_GPU, extensions=frozenset({"cl_intel_subgroups"}))
+    assert intel.has_few_registers
+    assert not replace(intel, kind="cpu").has_few_registers
+    product, layer = GemmProblem(1024, 1024, 1024), CONVS[0]
+    for limits, is_few in ((PLAIN_GPU, False), (intel, True)):
+        for name, problem in (("gemm_staged", product), ("conv_gemm", layer)):
+            configs = list(FAMILIES[name].guesses(problem, limits))
+            sums = [one.tile_m * one.tile_n // one.work_items for one in configs]
+            assert (max(sums) <= 32) == is_few, name
+            assert all(one.prefetch != is_few for one in configs)
+    written = {kind: next(iter(FAMILIES["gemm_staged"].guesses(product, DEVICES[kind]))).unroll_k
+               for kind in ("gpu", "plain gpu")}  # fmt: skip
+    assert written == {"gpu": 16, "plain gpu": 8}
+
+
 def test_no_slice_of_a_reduction_is_empty() -> None:
     """784 steps in each of 32 slices; in 64 slices of 416, as steps of 32 have it, 3 are empty."""
     assert none_empty(25_088, 64, 32) == 32

@@ -153,13 +153,15 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
         return []
     pad = 4 if parts.along_k(problem) else 0
     few = limits.has_few_registers
+    # Intel's compiler (22.43) dies on slices of a reduction over taps
+    whole = few and problem.direction != "bwd_weights"
     shapes = [one for one in SHAPES if not few or _accumulators(one) <= FEW_ACCUMULATORS]
     return [
         Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
             vec_m=4 if tile_m >= 4 * local_m else 2, vec_n=4, pad=pad, buffers=buffers,
             prefetch=not few, unroll_k=4 if few else 8, taps_outer=tap_orders(problem)[0],
-            split_k=split_k, m_fastest=True,
+            split_k=1 if whole else split_k, m_fastest=True,
         )
         for (tile_m, tile_n, tile_k, local_m, local_n, buffers), split_k in fitting(
             problem, limits, shapes

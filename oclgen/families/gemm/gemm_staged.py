@@ -235,7 +235,7 @@ def guess(problem: GemmProblem, shape: Shape, split_k: int, limits: Limits) -> C
     return Config(
         *shape, vec_m=4, vec_n=4, stage_a=True, stage_b=True,
         pad_a=0 if problem.trans_a else 4, pad_b=4 if problem.trans_b else 0,
-        double_buffer=True, prefetch=not few, unroll_k=min(shape.tile_k, unroll),
+        double_buffer=not few, prefetch=not few, unroll_k=min(shape.tile_k, unroll),
         split_k=split_k, group_m=8,
     )  # fmt: skip
 
