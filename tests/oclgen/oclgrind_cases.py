@@ -18,9 +18,10 @@ import pytest
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, Family
 from oclgen.families.conv import conv_mma
-from oclgen.families.gemm import gemm_mma, gemm_pairs
+from oclgen.families.gemm import gemm_fragments, gemm_mma, gemm_pairs
 from oclgen.limits import KIB
 from oclgen.measuring.measure import TOLERANCE, Bench, compare, decode, encode
+from oclgen.opencl import fragments
 from oclgen.opencl.device import Device, select
 from oclgen.opencl.probe import ANSWERS
 from oclgen.plan import Plan
@@ -31,6 +32,7 @@ from tests import samples
 from tests.oclgen.attention_cases import LANES, MMAS, WGMMAS
 from tests.oclgen.attention_emulated import emulate as emulate_attention
 from tests.oclgen.cp_async_in_c import in_plain_c
+from tests.oclgen.fragments_emulated import emulate as emulate_fragments
 from tests.oclgen.gemm_cases import SHARING
 from tests.oclgen.mma_emulated import emulate
 
@@ -90,6 +92,12 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
             replace(gemm_mma.DEFAULT, tile_n=96, split_k=2),
         ),
     ),
+    "gemm_fragments": (
+        (
+            GemmProblem(35, 33, 20, dtype="bf16", trans_b=True, bias="n", residual=True),
+            replace(gemm_fragments.DEFAULT, unit="dpas16", subs_n=2, ahead=True),
+        ),
+    ),
     "attention_mma": tuple(
         (replace(problem, direction=direction), config)
         for (problem, config), direction in zip(MMAS, ATTENTION_DIRECTIONS, strict=False)
@@ -125,7 +133,7 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
     ),
 }
 """Problems and configs that a family is asked beside, or of matrix units instead of, the others."""
-UNITS = frozenset({"mma", "wgmma"})
+UNITS = frozenset({"mma", "wgmma", *fragments.UNITS})
 """Instructions that take long to emulate: only `CASES` are run."""
 DOT_PAIRS = """
 #define HIGH(pairs) as_float16((pairs) & 0xffff0000u)
@@ -196,6 +204,7 @@ def run_emulated(device: Device, name: str) -> int:
     with pytest.MonkeyPatch.context() as patch:
         emulate(patch)
         emulate_attention(patch)
+        emulate_fragments(patch)
         for problem, config in CASES[name]:
             refused = config.why_not(problem, able.limits)
             assert refused is None, refused
