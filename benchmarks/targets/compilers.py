@@ -105,7 +105,8 @@ def version(maker: str) -> str:
         return _run(["clang-19", "--version"], Path()).splitlines()[0].strip()
     with TemporaryDirectory() as folder:
         _run(["ocloc", "query", "OCL_DRIVER_VERSION"], Path(folder))
-        return f"ocloc {(Path(folder) / 'OCL_DRIVER_VERSION').read_text().strip()}"
+        answer = (Path(folder) / "OCL_DRIVER_VERSION").read_text()
+        return f"ocloc {answer.strip(chr(0))}"
 
 
 def _amd(launch: Launch, target: Target, folder: Path) -> Figures:

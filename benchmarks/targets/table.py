@@ -23,6 +23,7 @@ def markdown_of(result: Result) -> str:
     ]
     for name in dict.fromkeys(row.target for row in result.rows):
         parts += [f"\n## {name}, {TARGETS[name].product}\n", *_of_families(result, name)]
+        parts += _of_wrong(row for row in result.rows if row.target == name and row.is_wrong)
         if left_out := result.left_out[name]:
             parts.append(
                 f"\nLeft out, since the target lacks what they ask for: {_names(left_out)}."
@@ -59,6 +60,15 @@ def _of_families(result: Result, target: str) -> Iterable[str]:
         most = max((one.scratch for one in figures), default=0)
         worst = f"{len(spilled)}, {most}" if spilled else "0"
         yield f"| {family} | {len(own)} | {ranges} | {worst} |"
+
+
+def _of_wrong(rows: Iterable[Row]) -> Iterable[str]:
+    lines = [
+        f"- {row.origin} of `{row.family}` for `{row.problem}`: "
+        + (f"{row.figures.scratch} B of scratch" if row.figures else row.error)
+        for row in rows
+    ]
+    return ["\nWrong:\n", *lines] if lines else []
 
 
 def _spilling(rows: list[Row]) -> str:
