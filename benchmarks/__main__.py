@@ -338,6 +338,16 @@ def targets(
         raise SystemExit(1)
 
 
+@main.command()
+@click.argument("numbers", nargs=-1)
+def commons(numbers: tuple[str, ...]) -> None:
+    """Try what strangers' records and requests could do to a database; exits with 1 on harm."""
+    from benchmarks.commons.run import main as run
+
+    if run(numbers):
+        raise SystemExit(1)
+
+
 EMPTY_DB = "An empty database; without it a SQLite file that is thrown away."
 
 

@@ -14,7 +14,8 @@ from rich.progress import Progress
 from .console import console
 from .options import db_option
 from .records import list_, stats
-from .sharing import pull, push, serve, token
+from .sharing import pull, push, serve
+from .trust import backup, batches, quarantine, token, undo
 from .verify import verify
 
 
@@ -73,7 +74,8 @@ def import_(file: Path, where: str | None) -> None:
     """Take in the records of FILE where they are faster; none if one line is bad.
 
     They serve at once, but as unverified until `oclgen db verify` or `oclgen tune` measured them. A
-    record that no family reads today is kept, and serves once one does.
+    record that no family reads today is kept, and serves once one does. Every 500 records are kept
+    at once: after an interrupt, import again.
     """
     from tuned_db import open_store, read_records
     from tuned_db.digests import with_digests
@@ -84,7 +86,12 @@ def import_(file: Path, where: str | None) -> None:
     except OSError as error:
         raise click.ClickException(f"cannot read {file}: {error.strerror}") from error
     store = open_store(where)
-    merge = store.merge(with_digests(records))
+    out = console(aside=True)
+    with Progress(console=out, transient=True, disable=not out.is_terminal) as bar:
+        task = bar.add_task("importing", total=len(records))
+        merge = store.merge(
+            with_digests(records), report=lambda done: bar.update(task, completed=done)
+        )
     click.echo(
         f"{merge.improved} records taken into {store.name}; {merge.kept} were known or not faster"
     )
@@ -150,5 +157,7 @@ def prune(dry_run: bool, where: str | None, **wanted: Any) -> None:
     click.echo(f"{count} measurements {'would go' if dry_run else 'dropped'} from {store.name}")
 
 
-for command in (list_, stats, push, pull, serve, token, verify):
+for command in (
+    list_, stats, push, pull, serve, token, verify, batches, undo, quarantine, backup
+):  # fmt: skip
     database.add_command(command)

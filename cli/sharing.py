@@ -1,11 +1,11 @@
-"""`oclgen db serve`, `push`, `pull` and `token`: a database that people share over HTTP."""
+"""`oclgen db serve`, `push` and `pull`: a database that people share over HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from dataclasses import replace
 
 import click
-from rich.table import Table
 
 from .console import console
 from .options import db_option
@@ -33,12 +33,37 @@ PATIENCE_S = 10
     type=click.FloatRange(0.01),
     help="Writing requests per second of one address.",
 )
+@click.option(
+    "--connections",
+    default=100,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Most connections of one address at a time.",
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A server before this one, whose X-Forwarded-For is believed; repeatable.",
+)
+@click.option("--private", is_flag=True, help="Reading needs a token, too.")
 @db_option
-def serve(host: str, port: int, reads: float, writes: float, where: str | None) -> None:
+def serve(
+    host: str,
+    port: int,
+    reads: float,
+    writes: float,
+    connections: int,
+    proxies: tuple[str, ...],
+    private: bool,
+    where: str | None,
+) -> None:
     """Serve the database: pages for a browser, and an API that push and pull speak to.
 
-    Reading needs no token; writing needs a token of `oclgen db token add`. For
-    the open internet put a server that speaks TLS in front of it.
+    Reading needs no token; writing needs a token of `oclgen db token add`. For the open internet
+    put a server that speaks TLS in front of it, and name it by --proxy. Every request is a line of
+    JSON on standard error; /healthz and /metrics are for what watches the service.
     """
     try:
         import uvicorn
@@ -49,14 +74,20 @@ def serve(host: str, port: int, reads: float, writes: float, where: str | None) 
             f"the service needs {error.name}: pip install 'oclgen[serve]'"
         ) from error
     from tuned_db import open_existing
+    from tuned_db.service.connections import protocol
     from tuned_db.service.guard import Limits
 
     store = open_existing(where)
     click.echo(f"serving {store.name} at http://{host}:{port}/ (Ctrl-C ends)")
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("oclgen.access").setLevel(logging.INFO)
     uvicorn.run(
-        create_app(store, Limits(reads_per_s=reads, writes_per_s=writes)),
+        create_app(store, Limits(reads_per_s=reads, writes_per_s=writes), private=private),
         host=host,
         port=port,
+        http=protocol(connections, proxies),
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
         log_level="warning",
         server_header=False,
         limit_concurrency=1000,
@@ -80,7 +111,8 @@ def push(url: str, secret: str | None, history: bool, where: str | None) -> None
     store = open_existing(where)
     records = [r for r in (store.history() if history else store.all_winners()) if r.verified]
     improved = kept = 0
-    with Client(url, secret) as client, console(aside=True).status("sending") as status:
+    out = console(aside=True)
+    with Client(url, secret, say=out.print) as client, out.status("sending") as status:
         for start in range(0, len(records), BATCH):
             merge = client.push(records[start : start + BATCH])
             improved, kept = improved + merge.improved, kept + merge.kept
@@ -95,70 +127,27 @@ def push(url: str, secret: str | None, history: bool, where: str | None) -> None
 @click.argument("url")
 @click.option("--architecture", default="", help="Only devices of this one, as `db list` has it.")
 @click.option("--kind", default="", type=click.Choice(["", "cpu", "gpu", "other"]))
+@click.option("--token", "secret", envvar=TOKEN, metavar="TOKEN", help="Where reading is private.")
 @db_option
-def pull(url: str, architecture: str, kind: str, where: str | None) -> None:
+def pull(url: str, architecture: str, kind: str, secret: str | None, where: str | None) -> None:
     """Fetch the winners of the service at URL; they serve at once, as unverified.
 
     `oclgen db verify` measures on this machine what would serve here.
     """
     from tuned_db import open_store
+    from tuned_db.batches import Source
     from tuned_db.service.client import Client
 
     store = open_store(where)
     improved = kept = 0
-    with Client(url) as client, console(aside=True).status("fetching") as status:
+    out, source = console(aside=True), Source()
+    with Client(url, secret or "", say=out.print) as client, out.status("fetching") as status:
         for records in client.pull(architecture, kind):
-            merge = store.merge(records, origin=f"pull from {client.host}"[:100])
+            merge = store.merge(records, f"pull from {client.host}"[:100], source)
+            source = replace(source, batch=merge.batch)
             improved, kept = improved + merge.improved, kept + merge.kept
             status.update(f"fetched {improved + kept} records")
     click.echo(
         f"{improved} records of {client.host} taken into {store.name}; "
         f"{kept} were known or not faster"
     )
-
-
-@click.group()
-def token() -> None:
-    """Tokens for writing to a database that is served."""
-
-
-@token.command("add")
-@click.argument("name")
-@click.option("--create", is_flag=True, help="Make the database if it is not there.")
-@db_option
-def add(name: str, create: bool, where: str | None) -> None:
-    """Print a new token for NAME; it cannot be shown again, only its hash is kept."""
-    from tuned_db import open_existing, open_store
-    from tuned_db.tokens import add_token
-
-    store = open_store(where) if create else open_existing(where)
-    click.echo(add_token(store.database, name))
-
-
-@token.command("list")
-@db_option
-def list_(where: str | None) -> None:
-    """Show who may write, and since when."""
-    from tuned_db import open_existing
-    from tuned_db.tokens import list_tokens
-
-    _print(list_tokens(open_existing(where).database))
-
-
-@token.command("revoke")
-@click.argument("name")
-@db_option
-def revoke(name: str, where: str | None) -> None:
-    """Take NAME's token back; `oclgen db prune --origin "push by NAME"` drops what it wrote."""
-    from tuned_db import open_existing
-    from tuned_db.tokens import revoke_token
-
-    revoke_token(open_existing(where).database, name)
-    click.echo(f"the token of {name} is no longer valid")
-
-
-def _print(tokens: Sequence[tuple[str, str]]) -> None:
-    table = Table("name", "since")
-    for row in tokens:
-        table.add_row(*row)
-    console().print(table)

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, func, select
 
 from oclgen.limits import DeviceInfo
 from tuned_db.device_rows import DEVICE, KNOWN_PEAK
-from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
+from tuned_db.models import BatchRow, DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import Record, RecordError
 from tuned_db.rows import TRIALS, Query, record_of, winners
 
@@ -160,13 +160,21 @@ def list_trials(
         limit: measurements of a page.
     """
     asked = (
-        select(*MeasurementRow.__table__.columns)
+        select(*MeasurementRow.__table__.columns, BatchRow.arrived)
+        .outerjoin(BatchRow, BatchRow.id == MeasurementRow.batch_id)
         .where(MeasurementRow.tuning_id == tuning, MeasurementRow.id > after)
         .order_by(MeasurementRow.id)
         .limit(limit)
     )
-    trials = [MeasurementRow(**row) for row in connection.execute(asked).mappings()]
+    trials = [_trial(dict(row)) for row in connection.execute(asked).mappings()]
     return Page(trials, _next([trial.id for trial in trials], limit))
+
+
+def _trial(values: dict[str, Any]) -> MeasurementRow:
+    arrived = values.pop("arrived")
+    trial = MeasurementRow(**values)
+    trial.arrived = arrived
+    return trial
 
 
 def _with_ids() -> Query:

@@ -29,7 +29,8 @@ class Choice:
     the steps down the ladder. `cache` is cold where nothing on the same step was measured with warm
     caches. `cost` orders what was not measured here, on one step: less is better.
     `predicted_ms` is the time that the model predicts, where it was asked: there is one for such
-    devices, and the problem was not measured here.
+    devices, and the problem was not measured here. `is_checked` says of what is not verified that
+    its plan was right in a quick check on this device, `origin` how it came.
     """
 
     problem: Problem
@@ -42,6 +43,8 @@ class Choice:
     cache: Cache = "warm"
     cost: float = 0.0
     predicted_ms: float | None = None
+    is_checked: bool = False
+    origin: str = ""
 
     @property
     def order(self) -> tuple[int, float]:
@@ -52,7 +55,8 @@ class Choice:
     def source(self) -> str:
         """The rung, and whether it rests on cold or unverified times: how people are told."""
         cold = ", cold" if self.cache == "cold" else ""
-        return f"{self.rung}{cold}" if self.verified else f"{self.rung}{cold}, unverified"
+        claimed = ", checked" if self.is_checked else ", unverified"
+        return f"{self.rung}{cold}{'' if self.verified else claimed}"
 
 
 def of_entry(
@@ -81,4 +85,5 @@ def of_entry(
         step=step,
         verified=record.verified,
         cache=record.cache,
+        origin=record.origin,
     )

@@ -6,7 +6,7 @@ of this very device cannot serve, its problem's other measurements are read then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from math import inf
@@ -66,6 +66,10 @@ class Winners(Protocol):
         """Return the claims about this very device whose variant was not measured here."""
         ...
 
+    def checks(self, info: DeviceInfo, /) -> Mapping[str, str]:
+        """Return by digest why plans failed a check on this device, "" for those that did not."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Option:
@@ -95,13 +99,29 @@ class _Option:
 class Chooser:
     """Climbs the ladder once per problem and remembers; one per device, for many threads.
 
-    `skipped` says of each record that was left out why: no family reads it today, or it claims more
-    than the device can do.
+    `skipped` says of each record that was left out why: no family reads it today, it claims more
+    than the device can do, or its plan failed a check.
+
+    Args:
+        store: what is read; None: nothing.
+        info: the device.
+        limits: what it allows.
+        check: Says why a claim's plan is not to serve, "" if it may; asked before a claim serves
+            whose plan was not checked on this device, and keeps what it says. None: claims serve
+            unchecked.
     """
 
-    def __init__(self, store: Winners | None, info: DeviceInfo, limits: Limits) -> None:
+    def __init__(
+        self,
+        store: Winners | None,
+        info: DeviceInfo,
+        limits: Limits,
+        check: Callable[[Choice], str] | None = None,
+    ) -> None:
         self.info, self.limits = info, limits
         self.skipped: list[str] = []
+        self._check = check
+        self._checks: dict[str, str] = {}
         self._store = store
         self._memo: dict[Problem, Choice] = {}
         self._claimed: list[Problem] = []
@@ -120,13 +140,24 @@ class Chooser:
         """
         choice = self._memo.get(problem)
         if choice is None:
-            choice = next(self.candidates(problem), None)
+            choice = next(filter(None, map(self._passed, self.candidates(problem))), None)
             if choice is None:
                 raise NoVariantError(self._why_none(problem))
             if len(self._memo) >= MOST_CHOICES:
                 self._memo.clear()
             self._memo[problem] = choice
         return choice
+
+    def _passed(self, choice: Choice) -> Choice | None:
+        """Return a choice that may serve, None where its plan fails the check."""
+        if choice.verified or choice.is_checked or self._check is None:
+            return choice
+        reason = self._check(choice)
+        self._checks[digest_of(choice.problem, choice.variant) or ""] = reason
+        if not reason:
+            return replace(choice, is_checked=True)
+        self.skipped.append(f"{choice.problem.key()}: {choice.variant.family}: {reason}")
+        return None
 
     def was_measured(self, problem: Problem) -> bool:
         """Say whether there is a winner of this device for exactly `problem`."""
@@ -179,6 +210,7 @@ class Chooser:
         self._evidence = [("nearest", here), ("architecture", relatives), ("shipped", close)]
         self._kin = kin
         self._claimed = [e.problem for e in mine if not e.record.verified]
+        self._checks = dict(self._store.checks(self.info)) if self._store else {}
         self._memo = {}
 
     def _runners_up(self, pool: Pool, problem: Problem) -> list[Entry]:
@@ -204,7 +236,7 @@ class Chooser:
         return [choice for choice in found if choice is not None]
 
     def _worth_checking(self, problem: Problem) -> Choice | None:
-        candidates = self.candidates(problem)
+        candidates = self._candidates(problem)
         served = next(candidates, None)
         if served is None or not served.verified:
             return served
@@ -230,7 +262,18 @@ class Chooser:
         return device.architecture == self.info.architecture and device.kind == self.info.kind
 
     def candidates(self, problem: Problem) -> Iterator[Choice]:
-        """Yield every variant that can serve, best first: measured ones, then predicted ones."""
+        """Yield every variant that can serve, best first: measured ones, then predicted ones.
+
+        A claim whose plan failed its check on this device is left out.
+        """
+        for choice in self._candidates(problem):
+            said = None
+            if self._checks and not choice.verified:
+                said = self._checks.get(digest_of(problem, choice.variant) or "")
+            if not said:
+                yield replace(choice, is_checked=True) if said == "" else choice
+
+    def _candidates(self, problem: Problem) -> Iterator[Choice]:
         for step, (rung, look, pool) in enumerate(self._here):
             valid = (entry for entry in look(pool, problem) if self._is_valid(problem, entry))
             for entry in _of_today(valid) if rung == "exact" else valid:

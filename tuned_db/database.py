@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from json import JSONDecodeError
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from platformdirs import user_data_path
@@ -26,6 +28,8 @@ BUSY_MS = 30_000
 """How long a SQLite writer waits for the others before it gives up."""
 
 
+PAUSE_S = 0.05
+"""Between two transactions of many on SQLite."""
 MOST_CONNECTIONS = 50
 """At once, beyond the few that are kept open; a service answers 40 requests at a time."""
 
@@ -47,6 +51,11 @@ class Database:
 
     engine: Engine
     name: str
+    _turn: AbstractContextManager[object] = field(default_factory=Lock, repr=False, compare=False)
+    _watching: AbstractContextManager[object] = field(
+        default_factory=Lock, repr=False, compare=False
+    )
+    _watcher: list[Any] = field(default_factory=list, repr=False, compare=False)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -65,8 +74,54 @@ class Database:
         Raises:
             DatabaseError: the database is read-only, full, locked or damaged.
         """
-        with translated(self.name), _writing(self.engine) as connection:
+        # SQLite lets one write at a time: threads wait here, where waiting costs nothing
+        turn = self._turn if self._is_file else nullcontext()
+        with translated(self.name), turn, _writing(self.engine) as connection:
             yield connection
+
+    def state(self) -> str:
+        """Return a text that is another one after any process has written.
+
+        Raises:
+            DatabaseError: the database is out of reach.
+        """
+        if not self._is_file:
+            with self.reading() as connection:
+                return str(connection.exec_driver_sql("SELECT pg_current_snapshot()").scalar())
+        with translated(self.name), self._watching:
+            if not self._watcher:  # the number tells of what other connections wrote
+                self._watcher.append(self.engine.raw_connection())
+            return str(self._watcher[0].cursor().execute("PRAGMA data_version").fetchone()[0])
+
+    def let_others_write(self) -> None:
+        """Pause between two transactions of many: other processes poll for SQLite's lock."""
+        if self._is_file:
+            time.sleep(PAUSE_S)
+
+    @property
+    def _is_file(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+
+def copy_to(database: Database, path: Path) -> None:
+    """Copy a SQLite database whole to a file, as it is at one moment, while others use it.
+
+    Raises:
+        DatabaseError: it is no SQLite database, or the file is there or cannot be written.
+    """
+    if database.engine.dialect.name != "sqlite":
+        raise DatabaseError(f"{database.name} is copied by its own tools: pg_dump")
+    if path.exists():
+        raise DatabaseError(f"{path} is there already; name another file")
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    with translated(f"copy {path}"), database.engine.connect() as connection:
+        source: Any = connection.connection.driver_connection
+        target = sqlite3.connect(part)
+        try:
+            source.backup(target)
+        finally:
+            target.close()
+    part.replace(path)
 
 
 def locate(where: str | os.PathLike[str] | None = None) -> URL:

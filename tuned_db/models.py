@@ -2,7 +2,8 @@
 
 A device (with its driver) has tunings, one per generator, problem and state of the caches; a tuning
 has measurements, failures among them so that none is tried twice, and at most one winner. Tokens
-let people write to a database that is served to others.
+let people write to a database that is served to others; batches say what came when from where,
+checks and quarantined origins what of it may serve.
 """
 
 from __future__ import annotations
@@ -84,9 +85,11 @@ class MeasurementRow(Base):
     "push by alice"), and its times are claims. `seed` and `conditions` are those of
     `oclgen.measurement.Measurement`; without a seed they are not known. `digest` names the text of
     the kernels that were measured (`tuned_db.digests`), None where it is not known. `promoted`:
-    measured side by side, it won against what was measured before it.
+    measured side by side, it won against what was measured before it. `batch_id` names the
+    `BatchRow` that a row came with, None where it was measured here.
     """
 
+    __allow_unmapped__ = True  # `arrived` is another table's
     __tablename__ = "oclgen_measurements"
     __table_args__ = (Index("oclgen_by_tuning", "tuning_id", "family"),)
 
@@ -107,6 +110,10 @@ class MeasurementRow(Base):
     conditions: Mapped[dict[str, float] | None] = mapped_column(JSON(none_as_null=True))
     digest: Mapped[str | None] = mapped_column(String(16))
     promoted: Mapped[bool] = mapped_column(default=False, server_default=false())
+    batch_id: Mapped[int | None]
+
+    arrived: str | None = None
+    """When it came from elsewhere, by this database's clock; of rows that `browse` returns."""
 
     @property
     def verified(self) -> bool:
@@ -117,13 +124,62 @@ class MeasurementRow(Base):
 MEASURED: dict[str, Any] = {
     column.name: get_args(get_type_hints(MeasurementRow)[column.name])[0]
     for column in MeasurementRow.__table__.columns
-    if column.name not in ("id", "tuning_id")
+    if column.name not in ("id", "tuning_id", "batch_id")
 }
 """The columns that say something of a measurement, and the type of each in Python."""
 
 
+class BatchRow(Base):
+    """What came from elsewhere at once: an import, a merge, a pull, or what one token pushed.
+
+    `arrived` is this database's clock, not the sender's. `token` and `address` are those of an
+    upload, else empty. `records` counts what was new.
+    """
+
+    __tablename__ = "oclgen_batches"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    origin: Mapped[str] = mapped_column(String(100))
+    token: Mapped[str] = mapped_column(String(64), default="")
+    address: Mapped[str] = mapped_column(String(64), default="")
+    arrived: Mapped[str] = mapped_column(String(20))
+    records: Mapped[int] = mapped_column(default=0)
+
+
+class CheckRow(Base):
+    """What a quick check of a plan against the reference said, before it first served on a device.
+
+    `digest` names the plan, so that it is known again whatever record it comes from. `reason` is
+    empty where it was right and not far slower than claimed.
+    """
+
+    __tablename__ = "oclgen_checks"
+    __table_args__ = (UniqueConstraint("device_id", "digest", name="oclgen_one_check"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("oclgen_devices.id"))
+    digest: Mapped[str] = mapped_column(String(16))
+    reason: Mapped[str] = mapped_column(Text)
+    created: Mapped[str] = mapped_column(String(20))
+
+
+class QuarantineRow(Base):
+    """An origin whose claims do not serve; they stay, and are settled by measuring alone."""
+
+    __tablename__ = "oclgen_quarantine"
+
+    origin: Mapped[str] = mapped_column(String(100), primary_key=True)
+    reason: Mapped[str] = mapped_column(Text)
+    created: Mapped[str] = mapped_column(String(20))
+
+
 class TokenRow(Base):
-    """Who may write to a database that is served; the token itself is not kept, its SHA-256 is."""
+    """Who may use a database that is served; the token itself is not kept, its SHA-256 is.
+
+    `role` is one of `tuned_db.tokens.ROLES`. From `expires` on it is worth nothing; None: never.
+    `used` is when it was last shown, to the minute. `daily` bounds the records that it may send in
+    24 hours; None: no bound.
+    """
 
     __tablename__ = "oclgen_tokens"
     __table_args__ = (
@@ -135,3 +191,7 @@ class TokenRow(Base):
     name: Mapped[str] = mapped_column(String(64))
     digest: Mapped[str] = mapped_column(String(64))
     created: Mapped[str] = mapped_column(String(20))
+    role: Mapped[str] = mapped_column(String(16), server_default="contributor")
+    expires: Mapped[str | None] = mapped_column(String(20))
+    used: Mapped[str | None] = mapped_column(String(20))
+    daily: Mapped[int | None]

@@ -6,12 +6,14 @@ Where records lie is `tuned_db.store`, and which one serves a problem is `tuned_
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import lru_cache
 from statistics import median
 from typing import Annotated, Any, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # pydantic's before Python 3.12
 
 from oclgen.families import ConfigError
 from oclgen.keys import parse_key
@@ -104,7 +106,7 @@ class Record:
     def __post_init__(self) -> None:
         """Raise `RecordError` where a value cannot be, whatever the generator."""
         values = {name: getattr(self, name) for name in _IN_LINE}
-        _check(values | {"device": asdict(self.device), "config": json_object(self.config)})
+        _check(values | {"device": _values(self.device), "config": json_object(self.config)})
 
     @property
     def ms(self) -> float:
@@ -141,17 +143,12 @@ class Record:
 
         Such a record is kept: it may be of a later version, or of a family that is gone.
         """
-        try:
-            parse_key(self.problem)
-            _ = self.variant
-        except (ProblemError, ConfigError) as error:
-            return str(error)
-        return None
+        return _why_unreadable(self.problem) or _why_unreadable(self.family, self.config)
 
     def to_line(self) -> str:
         """Return the record as one line of JSON, without the line feed."""
         values = {name: getattr(self, name) for name in _IN_LINE}
-        values |= {"device": asdict(self.device), "config": json.loads(self.config)}
+        values |= {"device": _values(self.device), "config": json.loads(self.config)}
         return json.dumps(values, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
     @classmethod
@@ -161,13 +158,25 @@ class Record:
         Raises:
             RecordError: the line is no JSON object, or a field is missing, unknown or wrong.
         """
-        values = _LATER | json_object(line)
-        for name in ("samples", "peak"):
-            if isinstance(values.get(name), list):
-                values[name] = tuple(values[name])
-        _check(values)
-        config = json.dumps(values.pop("config"), sort_keys=True, separators=(",", ":"))
-        return cls(**values | {"device": DeviceInfo(**values["device"]), "config": config})
+        try:
+            values = _LINE.validate_json(line)
+        except ValidationError:  # or an older schema's, or wrong: then the reason is found out
+            values = _LATER | json_object(line)
+            for name in ("samples", "peak"):
+                if isinstance(values.get(name), list):
+                    values[name] = tuple(values[name])
+            _check(values)
+        return cls._of_checked(values)
+
+    @classmethod
+    def _of_checked(cls, values: dict[str, Any]) -> Record:
+        """Return the record of a line's values, which are not checked again."""
+        made = object.__new__(cls)
+        config = json.dumps(values["config"], sort_keys=True, separators=(",", ":"))
+        device = _device(tuple(values["device"][name] for name in _DEVICE_HINTS))
+        for name, value in {**values, "config": config, "device": device, "origin": ""}.items():
+            object.__setattr__(made, name, value)
+        return made
 
 
 _LOCAL = {"origin"}
@@ -188,26 +197,52 @@ _MEANINGS = {
 _DEVICE_HINTS = get_type_hints(DeviceInfo)
 
 
-def _schema() -> type[BaseModel]:
+@lru_cache(maxsize=4096)
+def _why_unreadable(*texts: str) -> str | None:
+    """Say why a problem's key, or a family and its config, cannot be read, None if they can."""
+    try:
+        if len(texts) == 1:
+            parse_key(texts[0])
+        else:
+            Variant.from_values(texts[0], json_object(texts[1]))
+    except (ProblemError, ConfigError) as error:
+        return str(error)
+    return None
+
+
+def _values(device: DeviceInfo) -> dict[str, Any]:
+    return {name: getattr(device, name) for name in _DEVICE_HINTS}
+
+
+@lru_cache(maxsize=1024)
+def _device(values: tuple[Any, ...]) -> DeviceInfo:
+    """Return a device: all records of a file share a few."""
+    return DeviceInfo(*values)
+
+
+def _schema() -> TypeAdapter[dict[str, Any]]:
     """Return what `Record` and `DeviceInfo` say of their fields, as a schema that checks it."""
-    strict = ConfigDict(strict=True, extra="forbid")
     narrowed: dict[Any, Any] = {str: _Line, int: _Count}
-    device: Any = {name: (narrowed.get(hint, hint), ...) for name, hint in _DEVICE_HINTS.items()}
-    hints = get_type_hints(Record, include_extras=True) | {
-        "device": create_model("Device", __config__=strict, **device),
-        "config": _Parameters,
-    }
-    parts: Any = {name: (hints[name], ...) for name in _IN_LINE}
-    return create_model("Line", __config__=strict, **parts)
+    device = {name: narrowed.get(hint, hint) for name, hint in _DEVICE_HINTS.items()}
+    hints = get_type_hints(Record, include_extras=True)
+    hints |= {"device": _strict("Device", device), "config": _Parameters}
+    return TypeAdapter(_strict("Line", {name: hints[name] for name in _IN_LINE}))
 
 
-_SCHEMA = _schema()
+def _strict(name: str, hints: dict[str, Any]) -> Any:
+    typed: Any = TypedDict  # made of values, which mypy does not follow
+    made = typed(name, hints)
+    made.__pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+    return made
+
+
+_LINE = _schema()
 
 
 def _check(values: dict[str, Any]) -> None:
     """Raise `RecordError` unless the schema takes `values`; it names field, value and remedy."""
     try:
-        _SCHEMA.model_validate(values)
+        _LINE.validate_python(values)
     except ValidationError as error:
         raise RecordError(_sentence(error)) from error
 

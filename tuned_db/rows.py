@@ -33,7 +33,7 @@ from oclgen.limits import DeviceInfo
 from oclgen.measurement import Measurement
 from oclgen.variant import Variant
 from tuned_db.device_rows import DEVICE, KNOWN_PEAK, inserted, is_device, row_id
-from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, TuningRow
+from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, QuarantineRow, TuningRow
 from tuned_db.record import LEAST_MS, Record, RecordError
 
 Query = Select[*tuple[Any, ...]]
@@ -123,7 +123,12 @@ def _times(samples: tuple[float, ...]) -> dict[str, Any]:
 
 def now() -> str:
     """Return the time as it is kept: UTC in ISO 8601, to the second."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time_of(datetime.now(UTC))
+
+
+def time_of(moment: datetime) -> str:
+    """Return a time of UTC as it is kept."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @cache
@@ -220,9 +225,14 @@ def _claims(tuning: int) -> Query:
     return (
         select(MeasurementRow.id)
         .where(MeasurementRow.tuning_id == tuning, MeasurementRow.ms.is_not(None))
-        .where(MeasurementRow.origin != "", ~settled())
+        .where(MeasurementRow.origin != "", ~settled(), ~distrusted())
         .order_by(MeasurementRow.ms, MeasurementRow.id)
     )
+
+
+def distrusted() -> ColumnElement[bool]:
+    """Return the condition that a measurement came from a quarantined origin."""
+    return MeasurementRow.origin.in_(select(QuarantineRow.origin))
 
 
 def settled() -> ColumnElement[bool]:
@@ -258,31 +268,6 @@ def challenge(connection: Connection, tuning: int, key: int) -> bool:
     return True
 
 
-def take(
-    connection: Connection, tuning: int, row: dict[str, Any], *, competes: bool = True
-) -> bool | None:
-    """Take in a measurement from elsewhere; None if it was known, else whether it won.
-
-    A claim about a variant that was measured here already changes no winner, nor does a
-    measurement that does not compete.
-
-    Args:
-        connection: in a transaction that writes.
-        tuning: id of the tuning.
-        row: values by column; its `origin` is "" where it counts as measured here.
-        competes: whether it may become the winner.
-    """
-    if _is_known(connection, tuning, row, *VARIANT, "ms", "created"):
-        return None
-    settled = row["origin"] and _is_known(
-        connection, tuning, row | {"origin": ""}, *VARIANT, "origin"
-    )
-    key = inserted(connection, insert(MeasurementRow).values(tuning_id=tuning, **row))
-    if settled or not competes or row["ms"] is None:
-        return False
-    return challenge(connection, tuning, key)
-
-
 def measured() -> Query:
     """Return the query of every measurement: its time, and what says which kernels it is of."""
     names = ("id", "family", "config", "digest", "ms", "conditions")
@@ -306,7 +291,7 @@ def runners_up(info: DeviceInfo, problem: str) -> Query:
         successes()
         .where(*is_device(info), TuningRow.problem == problem)
         .where(MeasurementRow.id != TuningRow.winner_id)
-        .where(or_(MeasurementRow.origin == "", ~settled()))
+        .where(or_(MeasurementRow.origin == "", ~settled()), ~distrusted())
         .order_by(TuningRow.cache != "warm", MeasurementRow.origin != "")
         .order_by(MeasurementRow.ms, MeasurementRow.id)
         .limit(RUNNERS_UP)

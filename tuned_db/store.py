@@ -6,9 +6,9 @@ It opens no device and chooses nothing; `tuned_db.choose` reads the winners into
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,9 @@ from oclgen.measurement import PACE, Cache, Measurement
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db import device_rows, rows
+from tuned_db.arrivals import CHUNK, Arrival, Place, take_in
+from tuned_db.batches import Source, count_batch, open_batch
+from tuned_db.checks import checks, note_check
 from tuned_db.database import ENVIRONMENT, Database, locate, open_database
 from tuned_db.digests import digest_of, is_of_today
 from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
@@ -63,10 +66,14 @@ def open_if_any(where: str | os.PathLike[str] | None = None) -> Store | None:
 
 @dataclass(frozen=True)
 class Merge:
-    """What came of an import: records that became winners, and those that were not faster."""
+    """What came of an import: records that became winners, and those that were not faster.
+
+    `batch` is the one that they came with, None where they count as measured here.
+    """
 
     improved: int
     kept: int
+    batch: int | None = None
 
 
 class Store:
@@ -113,7 +120,22 @@ class Store:
     def unsettled(self, info: DeviceInfo) -> list[Record]:
         """Return the claims about `info` whose variant was not measured here."""
         asked = rows.successes().where(MeasurementRow.origin != "", ~rows.settled())
+        asked = asked.where(~rows.distrusted())
         return self._sorted(asked.where(*device_rows.is_device(info)))
+
+    def checks(self, info: DeviceInfo) -> Mapping[str, str]:
+        """Return what quick checks of plans on `info` said, by digest; "" where one may serve."""
+        return checks(self.database, info)
+
+    def note_check(self, info: DeviceInfo, digest: str, reason: str) -> None:
+        """Keep what a quick check of a plan on a device said.
+
+        Args:
+            info: the device.
+            digest: of the plan.
+            reason: why it is not to serve; "": it may.
+        """
+        note_check(self.database, info, digest, reason)
 
     def history(self) -> list[Record]:
         """Return every measurement that went well as a record, in the order of `all_winners`."""
@@ -124,18 +146,44 @@ class Store:
             records = list(rows.records_of(connection, query))
         return sorted(records, key=lambda record: (record.order, record.created, record.ms))
 
-    def merge(self, records: Iterable[Record], origin: str = "import") -> Merge:
-        """Take in `records` in one transaction and keep the faster where both sides have one.
+    def merge(
+        self,
+        records: Iterable[Record],
+        origin: str = "import",
+        source: Source | None = None,
+        report: Callable[[int], None] = lambda _: None,
+    ) -> Merge:
+        """Take in `records` and keep the faster where both sides have one.
 
         What is taken in is a claim that came by `origin`: it serves where nothing was measured
         here, but as unverified, until it is measured here. With an empty `origin` it counts as
-        measured here. The history keeps a record that was not known.
+        measured here. The history keeps a record that was not known. Each `arrivals.CHUNK` records
+        are a transaction, so that others who write wait little; doing it again does no harm.
+
+        Args:
+            records: in any order.
+            origin: how they came.
+            source: who sent them; several calls with one source are one batch.
+            report: hears how many are kept.
         """
-        with self.database.writing() as connection:
-            # in one order everywhere, so that two who write to a server cannot wait for each other
-            ordered = sorted(records, key=lambda record: record.order)
-            improved = [_merge(connection, record, origin) for record in ordered]
-        return Merge(sum(improved), len(improved) - sum(improved))
+        # in one order everywhere, so that two who write to a server cannot wait for each other
+        ordered = sorted(records, key=lambda record: record.order)
+        source = source or Source()
+        improved = 0
+        for start in range(0, len(ordered), CHUNK):
+            chunk = ordered[start : start + CHUNK]
+            arrivals = [_arrival(record, origin) for record in chunk]
+            with self.database.writing() as connection:
+                _raise_peaks(connection, chunk, claimed=bool(origin))
+                batch = open_batch(connection, origin, source) if origin else None
+                won = take_in(connection, arrivals, batch)
+                count_batch(connection, batch, len(won) - won.count(None))
+            source = replace(source, batch=batch)
+            improved += won.count(True)
+            report(start + len(chunk))
+            if start + CHUNK < len(ordered):
+                self.database.let_others_write()
+        return Merge(improved, len(ordered) - improved, source.batch)
 
 
 class DeviceStore:
@@ -314,11 +362,18 @@ class _Trial(NamedTuple):
     tuning: int
 
 
-def _merge(connection: Connection, record: Record, origin: str) -> bool:
-    """Take in one record and say whether it became the winner."""
-    key = (record.device, record.generator, record.problem, record.cache)
-    tuning = rows.tuning_id(connection, *key)
-    if record.peak is not None:
-        device_rows.raise_peak(connection, record.device, *record.peak, claimed=bool(origin))
-    rows.raise_count(connection, tuning, **{"claimed" if origin else "trials": record.trials})
-    return bool(rows.take(connection, tuning, rows.columns_of_record(record, origin)))
+def _arrival(record: Record, origin: str) -> Arrival:
+    place = Place(record.device, record.generator, record.problem, record.cache)
+    counts = {"claimed" if origin else "trials": record.trials}
+    return Arrival(place, rows.columns_of_record(record, origin), counts=counts)
+
+
+def _raise_peaks(connection: Connection, records: Iterable[Record], *, claimed: bool) -> None:
+    """Keep the largest peak that records give of each device."""
+    best: dict[DeviceInfo, tuple[float, float]] = {}
+    for one in records:
+        if one.peak is not None:
+            known = best.get(one.device, one.peak)
+            best[one.device] = max(known[0], one.peak[0]), max(known[1], one.peak[1])
+    for info, peak in best.items():
+        device_rows.raise_peak(connection, info, *peak, claimed=claimed)

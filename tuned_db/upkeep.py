@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, delete, exists, false, func, or_, select, update
 
 from oclgen.limits import DeviceInfo
 from tuned_db import device_rows, rows
+from tuned_db.arrivals import CHUNK, Arrival, Place, take_in
+from tuned_db.batches import Source, count_batch, open_batch
 from tuned_db.digests import is_of_today
-from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, TuningRow
+from tuned_db.models import MEASURED, CheckRow, DeviceRow, MeasurementRow, TuningRow
 from tuned_db.store import Store
 
 BATCH = 2000
-"""Measurements per transaction: few enough that others get their turn."""
+"""Measurements that are read, or dropped, at once."""
 _TUNING = ("generator", "problem", "cache", "trials", "claimed", "winner_id")
 
 
@@ -45,13 +46,15 @@ def absorb(target: Store, source: Store, *, trusted: bool = False) -> Absorbed:
         trusted: its measurements count as made here.
     """
     new = improved = known = 0
-    for batch in _batches(source):
+    batch: int | None = None
+    for copies in _chunks(source):
         with target.database.writing() as connection:
-            for same, group in groupby(batch, key=lambda one: one.key):
-                copies = list(group)
-                won = _take(connection, same, copies, trusted=trusted)
-                known, new = known + won.count(None), new + len(won) - won.count(None)
-                improved += True in won
+            batch = open_batch(connection, "merge", Source(batch=batch))
+            won = _take(connection, copies, batch, trusted=trusted)
+            count_batch(connection, batch, len(won) - won.count(None))
+        known, new = known + won.count(None), new + len(won) - won.count(None)
+        improved += len({one.place for one, wins in zip(copies, won, strict=True) if wins})
+        target.database.let_others_write()
     return Absorbed(new, improved, known)
 
 
@@ -68,48 +71,44 @@ class _Copy:
     wins: bool
 
     @property
-    def key(self) -> tuple[DeviceInfo, str, str, str]:
-        """What tells tunings apart in every database."""
-        return (self.info, *(self.tuning[name] for name in ("generator", "problem", "cache")))
+    def place(self) -> Place:
+        """Its tuning, as every database names it."""
+        return Place(self.info, *(self.tuning[name] for name in Place._fields[1:]))
 
     @property
     def order(self) -> tuple[Any, ...]:
         """The order in which all writers take tunings."""
-        return (*asdict(self.info).values(), *self.key[1:])
+        return (*asdict(self.info).values(), *self.place[1:])
+
+    def arrival(self, *, trusted: bool) -> Arrival:
+        """Return it as it arrives elsewhere: as a claim, unless it is trusted.
+
+        Only the source's winner competes: it has beaten the others, by a duel if not by its time.
+        """
+        row = self.row if self.row["origin"] or trusted else self.row | {"origin": "merge"}
+        trials, claimed = self.tuning["trials"], self.tuning["claimed"]
+        counts = {"claimed": claimed if trusted else max(trials, claimed)}
+        return Arrival(self.place, row, self.wins, counts | ({"trials": trials} if trusted else {}))
 
 
 def _take(
-    connection: Connection,
-    key: tuple[DeviceInfo, str, str, str],
-    copies: list[_Copy],
-    *,
-    trusted: bool,
+    connection: Connection, copies: list[_Copy], batch: int, *, trusted: bool
 ) -> list[bool | None]:
-    """Take in measurements of one tuning; say of each whether it won, None where it was known.
-
-    Only the source's winner competes: it has beaten the others, by a duel if not by its time.
-    """
-    tuning = rows.tuning_id(connection, *key)
-    first = copies[0]
-    device_rows.raise_peak(connection, first.info, *first.peak, claimed=not trusted)
-    device_rows.raise_peak(connection, first.info, *first.claimed_peak, claimed=True)
-    if first.limits is not None:
-        device_rows.set_limits(connection, first.info, first.limits)
-    won = []
-    for one in copies:
-        if not one.row["origin"] and not trusted:
-            one.row["origin"] = "merge"
-        won.append(rows.take(connection, tuning, one.row, competes=one.wins))
-    trials, claimed = first.tuning["trials"], first.tuning["claimed"]
+    """Take in measurements; say of each whether it won, None where it was known."""
+    for first in {one.info: one for one in copies}.values():
+        device_rows.raise_peak(connection, first.info, *first.peak, claimed=not trusted)
+        device_rows.raise_peak(connection, first.info, *first.claimed_peak, claimed=True)
+        if first.limits is not None:
+            device_rows.set_limits(connection, first.info, first.limits)
+    won = take_in(connection, [one.arrival(trusted=trusted) for one in copies], batch)
     if trusted:
-        here = max(trials, rows.variants_here(connection, tuning))
-        rows.raise_count(connection, tuning, trials=here, claimed=claimed)
-    else:
-        rows.raise_count(connection, tuning, claimed=max(trials, claimed))
+        for place in dict.fromkeys(one.place for one in copies):
+            tuning = rows.tuning_id(connection, *place)
+            rows.raise_count(connection, tuning, trials=rows.variants_here(connection, tuning))
     return won
 
 
-def _batches(source: Store) -> Iterator[list[_Copy]]:
+def _chunks(source: Store) -> Iterator[list[_Copy]]:
     """Yield every measurement, sorted as all writers do."""
     asked = (
         select(
@@ -123,7 +122,7 @@ def _batches(source: Store) -> Iterator[list[_Copy]]:
         .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
         .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
         .order_by(MeasurementRow.id)
-        .limit(BATCH)
+        .limit(CHUNK)
     )
     last = 0
     while True:
@@ -205,7 +204,7 @@ def prune(
             for start in range(0, len(outdated), BATCH):
                 some = MeasurementRow.id.in_(outdated[start : start + BATCH])
                 connection.execute(delete(MeasurementRow).where(some))
-            _repair(connection)
+            repair(connection)
     return count
 
 
@@ -229,13 +228,13 @@ def _outdated(store: Store, beside: Any, report: Callable[[int, int], None]) -> 
         last = found[-1].id
 
 
-def _repair(connection: Connection) -> None:
+def repair(connection: Connection) -> None:
     """Crown where a winner is gone; drop tunings, devices and claims of which nothing is left."""
     kept = exists().where(MeasurementRow.tuning_id == TuningRow.id)
     connection.execute(delete(TuningRow).where(~kept))
-    connection.execute(
-        delete(DeviceRow).where(~exists().where(TuningRow.device_id == DeviceRow.id))
-    )
+    untuned = select(DeviceRow.id).where(~exists().where(TuningRow.device_id == DeviceRow.id))
+    connection.execute(delete(CheckRow).where(CheckRow.device_id.in_(untuned)))
+    connection.execute(delete(DeviceRow).where(DeviceRow.id.in_(untuned)))
     claims = exists().where(MeasurementRow.tuning_id == TuningRow.id, MeasurementRow.origin != "")
     connection.execute(update(TuningRow).where(~claims).values(claimed=0))
     theirs = select(TuningRow.device_id).join(

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from oclgen.measurement import Measurement
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db.choice import Choice
-from tuned_db.choose import Chooser, NoVariantError
+from tuned_db.choose import Chooser
 from tuned_db.store import DeviceStore
 
 Measure = Callable[[Problem, Variant], Measurement]
+
+
+SLOWER = 1.5
+"""Times that a claim may take what was claimed for this device, and count as verified."""
+Kind = Literal["verified", "slower", "wrong", "failed", "compared"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,22 @@ class Verdict:
     choice: Choice
     measurement: Measurement
 
+    @property
+    def kind(self) -> Kind:
+        """What came of it.
+
+        `verified`: right, and about as fast as claimed; `slower`: right, and slower than `SLOWER`
+        times the claim; `wrong`: a false result; `failed`: it does not build or run. `compared` is
+        no claim, but what would serve without one that was slower.
+        """
+        if self.choice.verified:
+            return "compared"
+        if not self.measurement.ok:
+            return "wrong" if self.measurement.invalidity == "correctness" else "failed"
+        claimed = self.choice.ms
+        is_slower = claimed is not None and self.measurement.ms > SLOWER * claimed
+        return "slower" if is_slower else "verified"
+
 
 def verify(
     chooser: Chooser, results: DeviceStore, claims: Sequence[Choice], measure: Measure
@@ -32,7 +54,8 @@ def verify(
     """Measure claims, keep what comes of each, and yield it.
 
     Where one fails, the next best of its problem is measured, until one works or nothing but the
-    family's default is left. What works is then known for this very device and problem.
+    family's default is left. Where one is slower than claimed, what would serve without it is
+    measured, too, and the faster stays. What works is then known for this very device and problem.
 
     Args:
         chooser: of the device; it chooses the next best, and reads the results at the end.
@@ -42,19 +65,26 @@ def verify(
     """
     for claim in claims:
         choice: Choice | None = claim
-        while choice is not None and not choice.verified:
+        tried: set[Variant] = set()
+        while choice is not None:
             measurement = measure(choice.problem, choice.variant)
             results.record(choice.problem, choice.variant, measurement)
-            yield Verdict(choice, measurement)
-            choice = None if measurement.ok else _next(chooser, choice)
+            tried.add(choice.variant)
+            verdict = Verdict(choice, measurement)
+            yield verdict
+            choice = _next(chooser, verdict, tried)
     chooser.refresh()
 
 
-def _next(chooser: Chooser, failed: Choice) -> Choice | None:
-    """Return what serves now that `failed` lost its place, None if nothing does."""
-    try:
-        chooser.reject(failed)
-        chooser.refresh()  # the database has crowned another
-        return chooser.choose(failed.problem)
-    except NoVariantError:
+def _next(chooser: Chooser, verdict: Verdict, tried: set[Variant]) -> Choice | None:
+    """Return what is to be measured now for the verdict's problem, None if nothing is."""
+    if verdict.kind in ("verified", "compared"):
         return None
+    problem = verdict.choice.problem
+    chooser.refresh()  # the database may have crowned another
+    left = (one for one in chooser.candidates(problem) if one.variant not in tried)
+    best = next(left, None)
+    if best is None or not best.verified:
+        return best
+    # of what failed, what was measured or shipped takes the place; of what is slow, the faster
+    return best if verdict.kind == "slower" and best.rung != "exact" else None

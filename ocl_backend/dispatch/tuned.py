@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 from ocl_backend.dispatch import kept_weights, varying
+from ocl_backend.dispatch.claims import checking
 from ocl_backend.dispatch.explanation import ExplainRow, Explanation
 from ocl_backend.dispatch.kept_weights import Weights
 from ocl_backend.dispatch.prepared_plan import PreparedPlan, prepare_plan
@@ -205,7 +206,8 @@ def _new_chooser(device: int) -> Chooser:
     """
     target = devices()[device]
     try:
-        made = Chooser(open_store(), target.info, target.limits)
+        store = open_store()
+        made = Chooser(store, target.info, target.limits, checking(store, target))
     except DatabaseError as error:
         warnings.warn(f"the ocl device runs on shipped and default variants: {error}", stacklevel=2)
         made = Chooser(None, target.info, target.limits)

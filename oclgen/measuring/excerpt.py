@@ -37,16 +37,19 @@ class Excerpt:
         return array
 
 
-def excerpt(problem: Problem, seed: int) -> Excerpt:
+def excerpt(problem: Problem, seed: int, affordable: float = AFFORDABLE) -> Excerpt:
     """Return all of `problem` if it is affordable, else a random part with both ends of the axis.
 
-    The part is drawn from `seed` along the widest independent axis.
+    Args:
+        problem: what is computed.
+        seed: draws the part, along the widest independent axis.
+        affordable: work of a reference that is computed whole; of a part it is about as much.
     """
     elements = sum(int(np.prod(shape)) for shape in problem.buffers.values())
     work = problem.flops + WORK_PER_ELEMENT * elements
-    if work <= AFFORDABLE:
+    if work <= affordable:
         return Excerpt(problem, {})
-    share = AFFORDABLE / work
+    share = affordable / work
     if isinstance(problem, GemmProblem):
         return _of_gemm(problem, share, seed)
     if isinstance(problem, AttentionProblem):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oclgen.measurement import Cache, Measurement, undisturbed
 from oclgen.measuring.canary import Guarded, guarded
 from oclgen.measuring.conditions import before_and_after, conditions
-from oclgen.measuring.excerpt import Excerpt, excerpt
+from oclgen.measuring.excerpt import AFFORDABLE, Excerpt, excerpt
 from oclgen.measuring.reference import random_inputs, references
 from oclgen.opencl.device import BuildError, Device, LaunchError, PreparedPlan
 from oclgen.plan import COUNTER_BYTES, COUNTERS, Plan
@@ -49,7 +49,7 @@ class Bench:
     `oclgen.measuring.excerpt`), drawn anew by `seed`; that every element was written is checked
     always, and so is that nothing was written beside the buffers. `cache` says what time is
     measured. Every launch of a variant is made within a context that `leave()` returns: a program
-    that uses the device, too, may make it wait there.
+    that uses the device, too, may make it wait there. `affordable` bounds the reference's work.
     """
 
     def __init__(
@@ -59,10 +59,11 @@ class Bench:
         seed: int = 0,
         cache: Cache = "warm",
         leave: Callable[[], AbstractContextManager[object]] = nullcontext,
+        affordable: float = AFFORDABLE,
     ) -> None:
         self.device, self.problem, self.seed, self.cache = device, problem, seed, cache
         self._leave = leave
-        inputs, self.excerpt, self._expected = _case(problem, seed)
+        inputs, self.excerpt, self._expected = _case(problem, seed, affordable)
         self._like = {
             role: encode(np.zeros(problem.buffers[role], np.float32), stored_dtype(problem, role))
             for role in problem.outputs
@@ -187,14 +188,14 @@ class Flush:
 
 @lru_cache(maxsize=2)
 def _case(
-    problem: Problem, seed: int
+    problem: Problem, seed: int, affordable: float
 ) -> tuple[Mapping[str, NDArray[Any]], Excerpt, Mapping[str, NDArray[Any]]]:
     """Return the inputs as the dtype stores them, the part to compare, and its references."""
     inputs = {}
     for role, array in random_inputs(problem, seed).items():
         dtype = stored_dtype(problem, role)
         inputs[role] = decode(encode(array, dtype), dtype)
-    part = excerpt(problem, seed)
+    part = excerpt(problem, seed, affordable)
     cut = {role: part.of(role, array) for role, array in inputs.items()}
     return inputs, part, references(part.problem, cut)
 

@@ -12,16 +12,19 @@ import secrets
 import select
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache, Measurement
 from oclgen.measuring.builders import Builders, Source
 from oclgen.measuring.child import ASKS, TIMEOUTS, Child, ChildError, Leave, Stage, WorkerError
+from oclgen.measuring.excerpt import AFFORDABLE
 from oclgen.parameters import ConfigError
 from oclgen.problem import Problem
 from oclgen.variant import Variant
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
 
 __all__ = ["TIMEOUTS", "Stage", "Worker", "WorkerError"]
 
+STATM = Path("/proc/self/statm")
+"""Where Linux tells of a process's pages."""
+SHARE, LOOK_S, TOO_LARGE = 2, 0.2, 77
+"""A process has at most 1/SHARE of the machine's memory, else it ends with this exit code."""
 MOST_BUILDERS = 8
 """More build faster than a device measures, and each holds a context on it."""
 
@@ -42,7 +49,8 @@ class Worker:
 
     The child is started on entry or when it is first needed, and again after it died. `seed`
     draws the inputs of every problem, and is another one in every run. With `leave` a variant runs
-    only within the context that it returns.
+    only within the context that it returns. `affordable` is the most work of a reference that is
+    computed whole.
     """
 
     index: int
@@ -52,6 +60,7 @@ class Worker:
     seed: int = field(default_factory=lambda: secrets.randbits(31))
     builders: int = field(default_factory=lambda: min(os.cpu_count() or 1, MOST_BUILDERS))
     leave: Leave | None = None
+    affordable: float = AFFORDABLE
 
     def __post_init__(self) -> None:
         """Start nothing yet."""
@@ -87,7 +96,8 @@ class Worker:
         if isinstance(built, Measurement):
             return built
         asks = self.leave is not None
-        question = (problem, variant, best_ms, self.seed, self.cache, built, asks)
+        settings = (self.seed, self.cache, built, asks, self.affordable)
+        question = (problem, variant, best_ms, *settings)
         try:
             answer: Measurement = self._child.ask(question, "preparing", self.leave or nullcontext)
         except ChildError as error:
@@ -120,7 +130,7 @@ def serve_measurements(pipe: Connection, device: Device) -> None:
     bench: Bench | None = None
     while True:
         try:
-            problem, variant, best_ms, seed, cache, binaries, asks = pipe.recv()
+            problem, variant, best_ms, seed, cache, binaries, asks, affordable = pipe.recv()
         except EOFError:
             return
         except ConfigError as error:  # a family that this process does not know
@@ -128,7 +138,8 @@ def serve_measurements(pipe: Connection, device: Device) -> None:
             continue
         if bench is None or (bench.problem, bench.seed) != (problem, seed):
             device.programs.forget()
-            bench = Bench(device, problem, seed, cache, _asking(pipe) if asks else nullcontext)
+            leave = _asking(pipe) if asks else nullcontext
+            bench = Bench(device, problem, seed, cache, leave, affordable)
         pipe.send(_measurement(pipe, bench, variant, best_ms, binaries))
 
 
@@ -220,6 +231,7 @@ def main(role: str, pipe: Connection, index: int) -> None:
     from oclgen.opencl import device as opencl
 
     _end_with_parent(pipe)
+    _end_beyond(os.sysconf("SC_PHYS_PAGES") // SHARE)
     device = (opencl.opened if role == "build" else opencl.select)(index)
     pipe.send(device.info)
     (serve_builds if role == "build" else serve_measurements)(pipe, device)
@@ -235,6 +247,18 @@ def _end_with_parent(pipe: Connection) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _end_beyond(pages: int) -> None:
+    """End this process once it has `pages` of memory: a text or a compiler may take all."""
+
+    def watch() -> None:
+        while int(STATM.read_text().split()[1]) < pages:
+            time.sleep(LOOK_S)
+        os._exit(TOO_LARGE)
+
+    if STATM.exists():
+        threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -219,10 +219,28 @@ def test_a_claim_is_verified_on_the_device(run: Run, device: Device, own_databas
     result = run("db", "verify", "--device", index, "--db", claimed)
     assert result.exit_code == 0, result.output
     assert "claimed 9 ms" in result.output
-    assert "1 verified, 0 failed" in result.output
+    assert "1 verified, 0 slower than claimed, 0 failed" in result.output
     (checked,) = open_store(claimed).all_winners()
     assert (checked.verified, checked.config) == (True, variant.to_json())
     assert "0 unverified records" in run("db", "verify", "--device", index, "--db", claimed).output
+
+
+def test_a_claim_that_is_slower_here_is_a_verdict_and_may_cost_its_origin_its_trust(
+    run: Run, device: Device, own_database: Path
+) -> None:
+    store = open_store(own_database)
+    variant = Variant(gemm_register.NAME, gemm_register.DEFAULT)
+    store.of(device.info).record(SQUARE, variant, Measurement((1e-6,), error=0.0))
+    claimed = own_database.parent / "claimed.sqlite"
+    open_store(claimed).merge(store.all_winners(), origin="push by mallory")
+    arguments = ("--device", str(device.index), "--db", str(claimed), "--quarantine")
+    result = run("db", "verify", *arguments)
+    assert result.exit_code == 3, result.output
+    assert "slower: " in result.output
+    assert "0 verified, 1 slower than claimed, 0 failed" in result.output
+    assert "compared: " in result.output  # with what would serve without it
+    assert "push by mallory is in quarantine" in result.output
+    assert {one.verified for one in open_store(claimed).all_winners()} == {True}
 
 
 INFO = DeviceInfo(

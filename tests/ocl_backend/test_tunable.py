@@ -220,7 +220,7 @@ def test_records_of_a_file_serve(device: Any, tmp_path: Path) -> None:
     with file.open("wb") as stream:
         write_records([record], stream)
     assert tunable.read_file(str(file))
-    assert tuned.chooser(device.index).choose(problem).source == "exact, unverified"
+    assert tuned.chooser(device.index).choose(problem).source == "exact, checked"
     assert tunable.read_file()
     with pytest.warns(UserWarning, match=r"missing.jsonl is not read"):
         assert not tunable.read_file(str(tmp_path / "missing.jsonl"))

@@ -19,6 +19,7 @@ class Shelf:
     def __init__(self, *records: Record) -> None:
         self.records, self.reads = list(records), 0
         self.others: list[Record] = []
+        self.said: dict[str, str] = {}
 
     def relatives(self, info: DeviceInfo) -> list[Record]:
         self.reads += 1
@@ -27,6 +28,9 @@ class Shelf:
 
     def runners_up(self, info: DeviceInfo, problem: Problem) -> list[Record]:
         return [one for one in self.others if one.problem == problem.key()]
+
+    def checks(self, info: DeviceInfo) -> dict[str, str]:
+        return self.said
 
     def unsettled(self, info: DeviceInfo) -> list[Record]:
         return [one for one in self.others if not one.verified]

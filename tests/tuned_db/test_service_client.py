@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -91,11 +92,49 @@ def test_the_client_waits_as_long_as_it_is_asked_to() -> None:
 
 def test_the_client_stays_at_its_service_and_ends() -> None:
     away = {"Link": '<http://elsewhere/api>; rel="next"'}
-    again = {"Link": '</api/v1/records?after=1>; rel="next"'}
-    for headers, pages in ((away, 1), (again, 2)):
-        answer = httpx.Response(200, content=body(record()), headers=headers)
-        with Client("http://host", transport=answering(answer)) as client:
-            assert len(list(client.pull())) == pages
+    answer = httpx.Response(200, content=body(record()), headers=away)
+    with Client("http://host", transport=answering(answer)) as client:
+        assert len(list(client.pull())) == 1
+
+
+@pytest.mark.parametrize("keys", [[1, 1], [2, 1], [0], [10**30]])
+def test_pages_that_do_not_go_on_are_refused(keys: list[int]) -> None:
+    links = [{"Link": f'</api/v1/records?after={key}>; rel="next"'} for key in keys]
+    answers = (httpx.Response(200, content=body(record()), headers=link) for link in links)
+    with (
+        Client("http://host", transport=answering(*answers)) as client,
+        pytest.raises(ServiceError, match="pages that do not go on"),
+    ):
+        list(client.pull())
+
+
+def test_an_answer_is_read_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small compressed answer may be large, pages many, and an answer slow."""
+    content = body(*many(9))
+    packed = httpx.Response(
+        200, content=gzip.compress(content), headers={"Content-Encoding": "gzip"}
+    )
+    for name, value, said in (
+        ("LARGEST_PAGE", len(content) - 1, "pages of more than"),
+        ("MOST_BYTES", len(content) - 1, "more than .* bytes"),
+        ("ANSWER_S", -1.0, "for a page"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"tuned_db.service.client.{name}", value)
+            with (
+                Client("http://host", transport=answering(packed)) as client,
+                pytest.raises(ServiceError, match=said),
+            ):
+                list(client.pull())
+
+
+def test_who_waits_is_told_why() -> None:
+    said: list[str] = []
+    answers = answering(httpx.Response(503, json={"detail": "later"}), httpx.Response(404))
+    client = Client("http://host", transport=answers, sleep=lambda _: None, say=said.append)
+    with client, pytest.raises(ServiceError):
+        list(client.pull())
+    assert said == ["host refuses with 503: later; attempt 2 of 8 in 0.5 s"]
 
 
 @pytest.mark.parametrize("url", ["host", "ftp://host", "http://", ""])

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from threading import Lock
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
@@ -17,10 +16,13 @@ from pydantic import BaseModel, ConfigDict, create_model
 
 from tuned_db import browse
 from tuned_db.analysis import rate_of
+from tuned_db.batches import NoBatchError, Source, list_batches
 from tuned_db.exchange import ImportFileError, read_records, write_records
 from tuned_db.models import MEASURED
+from tuned_db.service.access import require
 from tuned_db.store import Store
-from tuned_db.tokens import holder_of
+from tuned_db.tokens import left_today
+from tuned_db.trust import undo
 
 LARGEST = 2**63 - 1
 """The largest key that a database counts to."""
@@ -96,9 +98,11 @@ class Winners(BaseModel):
 _WITHHELD = {"samples", "reason", "origin"}
 """Columns that are not shown to everybody: times one by one are long, a compiler's message may
 hold paths, and an origin names who pushed."""
-_TRIAL: dict[str, Any] = {"id": (int, ...), "verified": (bool, ...)} | {
-    name: (kind, ...) for name, kind in MEASURED.items() if name not in _WITHHELD
-}
+_TRIAL: dict[str, Any] = {
+    "id": (int, ...),
+    "verified": (bool, ...),
+    "arrived": (str | None, ...),
+} | {name: (kind, ...) for name, kind in MEASURED.items() if name not in _WITHHELD}
 TRIAL = create_model(
     "Trial",
     __doc__="One measurement; `ms` is null for a failure, and `invalidity` says which kind it is.",
@@ -120,13 +124,23 @@ class Merged(BaseModel):
     kept: int
 
 
+class Undone(BaseModel):
+    """How many measurements were dropped."""
+
+    dropped: int
+
+
 REFUSED: dict[int | str, dict[str, Any]] = {
     429: {"model": Detail, "description": "Too many requests; Retry-After says when to come back."},
     503: {"model": Detail, "description": "The database cannot be used at the moment."},
 }
-UPLOAD_REFUSED: dict[int | str, dict[str, Any]] = {
-    400: {"model": Detail, "description": "A line is bad; nothing was taken in."},
+TOKEN: dict[str, Any] = {"security": [{"token": []}]}
+TOKEN_REFUSED: dict[int | str, dict[str, Any]] = {
     401: {"model": Detail, "description": "No token, or one that is not known."},
+    403: {"model": Detail, "description": "The token's role, or its quota, does not allow it."},
+}
+UPLOAD_REFUSED: dict[int | str, dict[str, Any]] = TOKEN_REFUSED | {
+    400: {"model": Detail, "description": "A line is bad; nothing was taken in."},
     408: {"model": Detail, "description": "The body took too long."},
     413: {"model": Detail, "description": "The body is too large."},
 }
@@ -151,13 +165,25 @@ def router(store: Store) -> APIRouter:
         response_class=Response,
         responses={200: {"content": RECORDS, "description": "JSON lines"}},
     )(_export(store))
+    api.get(
+        "/batches",
+        summary="What arrived at once, the latest first; for maintainers",
+        responses=TOKEN_REFUSED,
+        openapi_extra=TOKEN,
+    )(_batches(store))
+    api.delete(
+        "/batches/{key}",
+        summary="Take a batch back; for maintainers",
+        responses=TOKEN_REFUSED | MISSING,
+        openapi_extra=TOKEN,
+    )(_undo(store))
     api.post(
         "/records",
-        summary="Take in an export file, all of it or nothing",
+        summary="Take in an export file, none of it if one line is bad",
         responses=UPLOAD_REFUSED,
         openapi_extra={
             "requestBody": {"required": True, "content": RECORDS},
-            "security": [{"token": []}],
+            **TOKEN,
         },
     )(_upload(store))
     return api
@@ -253,27 +279,40 @@ def _export(store: Store) -> Callable[..., Any]:
 
 
 def _upload(store: Store) -> Callable[..., Any]:
-    # SQLite lets one write at a time, and waiting here is fair; a server sees to it itself
-    sqlite = store.database.engine.dialect.name == "sqlite"
-    one_writer: AbstractContextManager[object] = Lock() if sqlite else nullcontext()
-
-    def take(body: bytes, token: str) -> Merged:
-        holder = holder_of(store.database, token)
-        if holder is None:
-            raise HTTPException(
-                401, "this needs a token: Authorization: Bearer ...", {"WWW-Authenticate": "Bearer"}
-            )
+    def take(request: Request, body: bytes) -> Merged:
+        token = require(store, request, "contributor")
         try:
             records = read_records("the upload", io.BytesIO(body))
         except ImportFileError as error:
             raise HTTPException(400, str(error)) from error
-        with one_writer:
-            merge = store.merge(records, origin=f"push by {holder}")
+        if len(records) > (left := left_today(store.database, token)):
+            detail = f"{token.name} may send {max(left, 0):.0f} more records today"
+            raise HTTPException(403, f"{detail}; the upload has {len(records)}")
+        address = request.client.host if request.client else ""
+        source = Source(token.name, address)
+        merge = store.merge(records, f"push by {token.name}"[:100], source)
         return Merged(improved=merge.improved, kept=merge.kept)
 
     async def upload(request: Request) -> Merged:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        token = token.strip() if scheme.lower() == "bearer" else ""
-        return await run_in_threadpool(take, await request.body(), token)
+        return await run_in_threadpool(take, request, await request.body())
 
     return upload
+
+
+def _batches(store: Store) -> Callable[..., Any]:
+    def batches(request: Request, limit: Limit = 100) -> list[dict[str, Any]]:
+        require(store, request, "maintainer")
+        return [asdict(one) for one in list_batches(store.database, limit)]
+
+    return batches
+
+
+def _undo(store: Store) -> Callable[..., Any]:
+    def undo_batch(request: Request, key: Key) -> Undone:
+        require(store, request, "maintainer")
+        try:
+            return Undone(dropped=undo(store, key))
+        except NoBatchError as error:
+            raise HTTPException(404, str(error)) from error
+
+    return undo_batch

@@ -8,12 +8,15 @@ from __future__ import annotations
 import logging
 from importlib.metadata import version
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
+from starlette.middleware.gzip import GZipMiddleware
 
 from tuned_db.database import DatabaseError
-from tuned_db.service import api, drawings, pages
+from tuned_db.service import api, drawings, pages, watch
+from tuned_db.service.access import readers_only
 from tuned_db.service.guard import Guard, Limits
+from tuned_db.service.kept import Kept
 from tuned_db.store import Store
 
 DESCRIPTION = """
@@ -22,19 +25,32 @@ that `oclgen db export` writes; `oclgen db push` and `oclgen db pull` speak to t
 """
 
 
-def create_app(store: Store, limits: Limits | None = None) -> FastAPI:
-    """Return the application that serves `store`; its description is at `/openapi.json`."""
+def create_app(store: Store, limits: Limits | None = None, *, private: bool = False) -> FastAPI:
+    """Return the application that serves `store`; its description is at `/openapi.json`.
+
+    Args:
+        store: what is served.
+        limits: of one client.
+        private: reading needs a token, too, all but `/healthz`.
+    """
     app = FastAPI(
         title="oclgen records",
         version=version("oclgen"),
         description=DESCRIPTION.strip(),
         docs_url=None,  # these load scripts from elsewhere
         redoc_url=None,
+        openapi_url=None if private else "/openapi.json",
     )
-    app.include_router(api.router(store))
-    app.include_router(pages.router(store))
-    app.include_router(drawings.router(store))
+    figures = watch.Figures()
+    asked = [Depends(readers_only(store))] if private else []
+    for routes in (api.router(store), pages.router(store), drawings.router(store)):
+        app.include_router(routes, dependencies=asked)
+    app.include_router(watch.router(store, figures))
+    app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
+    if not private:  # what is kept is shown without a token
+        app.add_middleware(Kept, database=store.database)
     app.add_middleware(Guard, limits=limits or Limits())
+    app.add_middleware(watch.Watch, figures=figures)
     app.add_exception_handler(DatabaseError, _unavailable)
     return app
 

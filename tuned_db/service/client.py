@@ -25,7 +25,14 @@ PAGE = 500
 PATIENCE_S = 60.0
 ATTEMPTS = 8
 """Times that a request is made which is answered by 429, by 503 or not at all."""
-LARGEST_PAGE = 64 * 1024 * 1024
+ANSWER_S = 120.0
+"""That an answer may take from its first byte to its last."""
+LARGEST_PAGE = 16 * 1024 * 1024
+"""Bytes of an answer, unpacked; a page has some 500 kB."""
+MOST_BYTES = 4 * 1024 * 1024 * 1024
+"""Of all pages of a service: some four million records."""
+_OF_TRANSFER = (b"content-encoding", b"content-length", b"transfer-encoding")
+"""Headers that tell how an answer came, not what it is."""
 
 
 class ServiceError(DatabaseError):
@@ -33,7 +40,19 @@ class ServiceError(DatabaseError):
 
 
 class Client:
-    """Speaks to the service at `url`; a context manager. `transport` is for tests."""
+    """Speaks to the service at `url`; a context manager.
+
+    Args:
+        url: of the service, http or https.
+        token: for writing, and for reading where that is private.
+        transport: in place of the network, for tests.
+        sleep: waits for this many seconds before a request is made again.
+        say: hears in a sentence why one is.
+
+    Raises:
+        ServiceError: the address is none; by every method: the service cannot be reached, or
+            refuses.
+    """
 
     def __init__(
         self,
@@ -41,8 +60,10 @@ class Client:
         token: str = "",
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers["Accept-Encoding"] = "gzip"
         try:
             self._http = httpx.Client(
                 base_url=url, headers=headers, timeout=PATIENCE_S, transport=transport
@@ -52,7 +73,7 @@ class Client:
         if self._http.base_url.scheme not in ("http", "https") or not self._http.base_url.host:
             raise ServiceError(f"{url!r} is no address of a service; it begins with http(s)://")
         self.host = self._http.base_url.host
-        self._sleep = sleep
+        self._sleep, self._say = sleep, say
 
     def __enter__(self) -> Client:
         return self
@@ -84,21 +105,25 @@ class Client:
         """Yield the service's winners page by page, of one architecture and kind if given.
 
         Raises:
-            ServiceError: see the class, or a record there is not well-formed.
+            ServiceError: see the class; a record there is not well-formed; or the service sends
+                more than `LARGEST_PAGE` a page, `MOST_BYTES` in all, or pages without end.
         """
         wanted = {"architecture": architecture, "kind": kind, "limit": PAGE}
         path = str(httpx.URL("api/v1/records", params={k: v for k, v in wanted.items() if v}))
-        seen: set[str] = set()
-        while path and path not in seen:
-            seen.add(path)
+        after, left = 0, MOST_BYTES
+        while path:
             answer = self._ask("GET", path)
-            if len(answer.content) > LARGEST_PAGE:
-                raise ServiceError(f"{self.host} sends pages of more than {LARGEST_PAGE} bytes")
+            left -= len(answer.content)
+            if left < 0:
+                raise ServiceError(f"{self.host} sends more than {MOST_BYTES} bytes")
             try:
                 yield read_records(self.host, io.BytesIO(answer.content))
             except ImportFileError as error:
                 raise ServiceError(str(error)) from error
-            path = self._following(answer)
+            path, before = self._following(answer), after
+            after = _key_after(path)
+            if path and after <= before:
+                raise ServiceError(f"{self.host} names pages that do not go on: after {after}")
 
     def _following(self, answer: httpx.Response) -> str:
         """Return the path of the next page, "" if there is none; it stays at this service."""
@@ -113,7 +138,7 @@ class Client:
         failure = ""
         for attempt in range(ATTEMPTS):
             try:
-                answer = self._http.request(method, path, **more)
+                answer = self._read(method, path, **more)
             except httpx.HTTPError as error:
                 failure = f"cannot be reached: {error}"
                 wait = 0.5 * 2**attempt
@@ -125,13 +150,45 @@ class Client:
                     break
                 wait = _retry_after(answer, 0.5 * 2**attempt)
             if attempt + 1 < ATTEMPTS:
-                self._sleep(min(wait, PATIENCE_S))
+                wait = min(wait, PATIENCE_S)
+                tried = f"attempt {attempt + 2} of {ATTEMPTS}"
+                self._say(f"{self.host} {failure}; {tried} in {wait:.1f} s")
+                self._sleep(wait)
         raise ServiceError(f"{self.host} {failure}")
+
+    def _read(self, method: str, path: str, **more: Any) -> httpx.Response:
+        """Return a whole answer, read while it is neither too large nor too slow.
+
+        Raises:
+            ServiceError: it is.
+            httpx.HTTPError: the service cannot be reached.
+        """
+        ends, size = time.monotonic() + ANSWER_S, 0
+        parts: list[bytes] = []
+        with self._http.stream(method, path, **more) as answer:
+            for part in answer.iter_bytes():  # as they come: a dripping answer fills no buffer
+                parts.append(part)
+                size += len(part)
+                if size > LARGEST_PAGE:
+                    raise ServiceError(f"{self.host} sends pages of more than {LARGEST_PAGE} bytes")
+                if time.monotonic() > ends:
+                    raise ServiceError(f"{self.host} takes more than {ANSWER_S:.0f} s for a page")
+        headers = [one for one in answer.headers.raw if one[0].lower() not in _OF_TRANSFER]
+        content = b"".join(parts)
+        return httpx.Response(
+            answer.status_code, headers=headers, content=content, request=answer.request
+        )
 
 
 def _batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
     for start in range(0, len(records), BATCH):
         yield records[start : start + BATCH]
+
+
+def _key_after(path: str) -> int:
+    """Return the key after which a page begins, 0 if it names none."""
+    after = httpx.URL(path).params.get("after", "")
+    return int(after) if after.isascii() and after.isdecimal() and len(after) < 20 else 0
 
 
 def _detail(answer: httpx.Response) -> str:

@@ -10,6 +10,7 @@ import json
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from ipaddress import IPv6Address, IPv6Network, ip_address
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -38,6 +39,22 @@ class Limits:
     body_bytes: int = 8 * 1024 * 1024
     body_s: float = 30.0
     """How long a client may take to send its body."""
+    request_s: float = 0.025
+    """Seconds of the service's work that cost as much as one request: longer ones count as more."""
+
+
+def client_of(scope: Scope) -> str:
+    """Return what a client is known by: its address, of IPv6 the network that one customer has."""
+    text = scope["client"][0] if scope.get("client") else ""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return str(text)
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(IPv6Network((address, 64), strict=False))
+    return text
 
 
 class Buckets:
@@ -56,6 +73,12 @@ class Buckets:
         if len(self._levels) > MOST_CLIENTS:
             self._levels.popitem(last=False)
         return wait
+
+    def charge(self, client: str, requests: float) -> None:
+        """Take what a request cost beyond one from the client's bucket, which may be in debt."""
+        if client in self._levels:
+            level, since = self._levels[client]
+            self._levels[client] = (max(level - requests, -self._size), since)
 
 
 class RefusalError(Exception):
@@ -96,12 +119,15 @@ class Guard:
         except RefusalError as refusal:
             await _answer(refusal, send_with_headers)
             return
+        begin = time.monotonic()
         await self._app(scope, _replay(body, receive), send_with_headers)
+        if scope["method"] in READING:
+            worked = (time.monotonic() - begin) / self._limits.request_s
+            self._reads.charge(client_of(scope), max(worked - 1.0, 0.0))
 
     def _require_rate(self, scope: Scope) -> None:
-        client = scope["client"][0] if scope.get("client") else ""
         buckets = self._reads if scope["method"] in READING else self._writes
-        wait = buckets.wait_s(client, time.monotonic())
+        wait = buckets.wait_s(client_of(scope), time.monotonic())
         if wait:
             after = (b"retry-after", str(int(wait) + 1).encode())
             raise RefusalError(429, f"too many requests; try again in {wait:.1f} s", (after,))

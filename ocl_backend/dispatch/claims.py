@@ -1,0 +1,39 @@
+"""Claims of others are checked before they first serve: in processes that may die, once a device.
+
+What a check is stands in `oclgen.measuring.check`; what it said is kept by the store.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+
+from oclgen.measuring.check import Checker
+from oclgen.opencl.device import Device
+from tuned_db import Choice, DatabaseError, Store
+from tuned_db.digests import digest_of
+
+
+def checking(store: Store, device: Device) -> Callable[[Choice], str]:
+    """Return what says why a claim is not to serve on `device`, "" if it may, and warns.
+
+    What will hold tomorrow is kept in `store`.
+    """
+    checker = Checker(device.index, device.info)
+
+    def check(choice: Choice) -> str:
+        reason, holds = checker.check(choice.problem, choice.variant, choice.ms)
+        digest = digest_of(choice.problem, choice.variant)
+        if holds and digest is not None:
+            with suppress(DatabaseError):  # what cannot be kept is checked again
+                store.note_check(device.info, digest, reason)
+        if reason:
+            warnings.warn(
+                f"{choice.problem.key()}: {choice.variant.family} of rung {choice.source!r} does "
+                f"not serve. {reason}",
+                stacklevel=2,
+            )
+        return reason
+
+    return check

@@ -1,0 +1,182 @@
+"""Takes in many measurements from elsewhere by few statements, inside a caller's transaction.
+
+What one measurement does when it is made here is `tuned_db.rows`; who wins is the same there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from oclgen.limits import DeviceInfo
+from tuned_db.device_rows import row_id
+from tuned_db.models import DeviceRow, MeasurementRow, QuarantineRow, TuningRow
+from tuned_db.rows import VARIANT
+
+CHUNK = 500
+"""Measurements of a transaction: others who write wait for some 0.2 s."""
+_SAME = (*VARIANT, "ms", "created")
+"""What is equal of two measurements that are one, which came twice."""
+
+
+class Place(NamedTuple):
+    """A tuning, as it is named in every database."""
+
+    info: DeviceInfo
+    generator: str
+    problem: str
+    cache: str
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A measurement on its way: its place, its columns, and whether it may become the winner.
+
+    `counts` are the least values of its tuning's `trials` or `claimed`.
+    """
+
+    place: Place
+    row: dict[str, Any]
+    competes: bool = True
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class _Tuning:
+    """A tuning's row while measurements arrive; `best` is what stands against its winner.
+
+    `new` is the place of an arrival that is the winner now, None while the old one is.
+    """
+
+    id: int
+    counts: dict[str, int]
+    winner: int | None
+    best: tuple[bool, float] | None = None
+    new: int | None = None
+    known: set[tuple[Any, ...]] = field(default_factory=set)
+    measured_here: set[tuple[Any, ...]] = field(default_factory=set)
+    raised: bool = False
+
+
+def take_in(
+    connection: Connection, arrivals: Sequence[Arrival], batch: int | None = None
+) -> list[bool | None]:
+    """Keep `arrivals`; say of each whether it won, None where it was known.
+
+    A claim never beats what was measured here, nor comes from a quarantined origin; one about a
+    variant that was measured here changes no winner.
+
+    Args:
+        connection: in a transaction that writes.
+        arrivals: in the order in which all writers take places.
+        batch: id of the batch that they came with.
+    """
+    tunings = _tunings(connection, arrivals)
+    _read_known(connection, tunings.values(), {one.row["config"] for one in arrivals})
+    distrusted = set(connection.execute(select(QuarantineRow.origin)).scalars())
+    verdicts = []
+    for number, one in enumerate(arrivals):
+        believed = one.competes and one.row["origin"] not in distrusted
+        verdicts.append(_judge(tunings[one.place], one, number, believed))
+    new = [number for number, won in enumerate(verdicts) if won is not None]
+    if new:
+        rows = [
+            {"tuning_id": tunings[arrivals[n].place].id, "batch_id": batch, **arrivals[n].row}
+            for n in new
+        ]
+        adding = insert(MeasurementRow).returning(MeasurementRow.id, sort_by_parameter_order=True)
+        ids = dict(zip(new, connection.execute(adding, rows).scalars(), strict=True))
+        _crown(connection, tunings.values(), ids)
+    _count(connection, tunings.values())
+    return verdicts
+
+
+def _judge(tuning: _Tuning, one: Arrival, number: int, competes: bool) -> bool | None:
+    row = one.row
+    for name, count in one.counts.items():
+        if tuning.counts[name] < count:
+            tuning.counts[name], tuning.raised = count, True
+    same, variant = (tuple(row[name] for name in names) for names in (_SAME, VARIANT))
+    if same in tuning.known:
+        return None
+    tuning.known.add(same)
+    settled = row["origin"] and variant in tuning.measured_here
+    if not row["origin"]:
+        tuning.measured_here.add(variant)
+    if settled or not competes or row["ms"] is None:
+        return False
+    rank = (row["origin"] != "", row["ms"])
+    if tuning.best is not None and tuning.best <= rank:
+        return False
+    tuning.best, tuning.new = rank, number
+    return True
+
+
+def _tunings(connection: Connection, arrivals: Sequence[Arrival]) -> dict[Place, _Tuning]:
+    """Return the rows of all places, made where there are none and locked, with their winners."""
+    groups: dict[tuple[DeviceInfo, str, str], dict[str, None]] = defaultdict(dict)
+    for one in arrivals:
+        info, generator, problem, cache = one.place
+        groups[info, generator, cache][problem] = None
+    devices = {info: row_id(connection, DeviceRow, asdict(info)) for info, _, _ in groups}
+    found: dict[Place, _Tuning] = {}
+    for (info, generator, cache), problems in groups.items():
+        same = {"device_id": devices[info], "generator": generator, "cache": cache}
+        new = [same | {"problem": problem, "trials": 0, "claimed": 0} for problem in problems]
+        _insert_missing(connection, new)
+        names = ("id", "problem", "trials", "claimed", "winner_id")
+        asked = select(*(getattr(TuningRow, name) for name in names)).filter_by(**same)
+        asked = asked.where(TuningRow.problem.in_(problems)).order_by(TuningRow.id)
+        for row in connection.execute(asked.with_for_update()):
+            counts = {"trials": row.trials, "claimed": row.claimed}
+            place = Place(info, generator, row.problem, cache)
+            found[place] = _Tuning(row.id, counts, row.winner_id)
+    _read_winners(connection, found.values())
+    return found
+
+
+def _insert_missing(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    connection.execute(dialect.insert(TuningRow).on_conflict_do_nothing(), rows)
+
+
+def _read_winners(connection: Connection, tunings: Iterable[_Tuning]) -> None:
+    by_winner = {one.winner: one for one in tunings if one.winner is not None}
+    names = (MeasurementRow.id, MeasurementRow.origin, MeasurementRow.ms)
+    for row in connection.execute(select(*names).where(MeasurementRow.id.in_(by_winner))):
+        if row.ms is not None:
+            by_winner[row.id].best = (row.origin != "", row.ms)
+
+
+def _read_known(connection: Connection, tunings: Iterable[_Tuning], configs: Iterable[str]) -> None:
+    """Read what is kept of these configs: the same measurement, or the same variant's here."""
+    by_id = {one.id: one for one in tunings}
+    names = ("tuning_id", "origin", *_SAME)
+    asked = select(*(getattr(MeasurementRow, name) for name in names)).where(
+        MeasurementRow.tuning_id.in_(by_id), MeasurementRow.config.in_(configs)
+    )
+    for row in connection.execute(asked).mappings():
+        tuning = by_id[row["tuning_id"]]
+        tuning.known.add(tuple(row[name] for name in _SAME))
+        if not row["origin"]:
+            tuning.measured_here.add(tuple(row[name] for name in VARIANT))
+
+
+def _crown(connection: Connection, tunings: Iterable[_Tuning], ids: dict[int, int]) -> None:
+    won = [{"key": one.id, "to": ids[one.new]} for one in tunings if one.new is not None]
+    if won:
+        crowned = update(TuningRow).where(TuningRow.id == bindparam("key"))
+        connection.execute(crowned.values(winner_id=bindparam("to")), won)
+
+
+def _count(connection: Connection, tunings: Iterable[_Tuning]) -> None:
+    raised = [{"key": one.id} | one.counts for one in tunings if one.raised]
+    if raised:
+        counted = update(TuningRow).where(TuningRow.id == bindparam("key"))
+        counted = counted.values(trials=bindparam("trials"), claimed=bindparam("claimed"))
+        connection.execute(counted, raised)

@@ -1,0 +1,70 @@
+"""Connections to the service: how long a client may take to ask, and how many it may have.
+
+uvicorn reads and answers requests, and waits for the headers of each without an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection
+from typing import Any
+
+from h11 import IDLE
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEADERS_S = 10.0
+"""Seconds from a connection's start, or from its last answer, to the end of a request's headers."""
+
+
+def protocol(most: int, proxies: Collection[str] = ()) -> type[H11Protocol]:
+    """Return the protocol of connections for `uvicorn.Config(http=...)`.
+
+    Args:
+        most: connections that one address may have; further ones are closed at once.
+        proxies: addresses that may have any number, since many clients stand behind them.
+    """
+    counts: Counter[str] = Counter()
+
+    class Connection(H11Protocol):
+        """A connection that is closed where its client is too slow or has too many."""
+
+        _address = ""
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._address = (transport.get_extra_info("peername") or ("",))[0]
+            counts[self._address] += 1
+            if self._address not in proxies and counts[self._address] > most:
+                transport.abort()
+            self._watch()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._watch()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop()
+            counts[self._address] -= 1
+            if not counts[self._address]:
+                del counts[self._address]
+            super().connection_lost(exc)
+
+        def _watch(self) -> None:
+            """Let the time run while the headers are not all there; a byte does not renew it."""
+            if self.conn.their_state is not IDLE:
+                self._stop()
+            elif self._timer is None:
+                self._timer = self.loop.call_later(HEADERS_S, self.transport.abort)
+
+        def _stop(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    return Connection

@@ -1,0 +1,83 @@
+"""What of others' claims is believed: batches taken back, origins in quarantine.
+
+What a single claim's rate says of it is `tuned_db.plausible`, what a quick check of its plan said
+`tuned_db.checks`; measuring one is `tuned_db.verify`.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, delete, insert, select
+
+from tuned_db import rows
+from tuned_db.batches import find_batch
+from tuned_db.database import Database, DatabaseError
+from tuned_db.models import MeasurementRow, QuarantineRow, TuningRow
+from tuned_db.store import Store
+from tuned_db.upkeep import repair
+
+
+def undo(store: Store, batch: int) -> int:
+    """Drop what one batch brought and return how many measurements; the next best win.
+
+    The batch stays listed.
+
+    Raises:
+        NoBatchError: there is no such batch.
+    """
+    find_batch(store.database, batch)
+    with store.database.writing() as connection:
+        gone = connection.execute(delete(MeasurementRow).where(MeasurementRow.batch_id == batch))
+        repair(connection)
+        return int(gone.rowcount)
+
+
+def quarantine(store: Store, origin: str, reason: str) -> int:
+    """Let no claim of an origin serve from now on, also such as come later.
+
+    What was measured here of its variants stays.
+
+    Args:
+        store: what is written to.
+        origin: as `oclgen db list` shows it.
+        reason: is listed beside it.
+
+    Returns:
+        How many of its claims lost their place as the winner.
+    """
+    with store.database.writing() as connection:
+        known = select(QuarantineRow.origin).where(QuarantineRow.origin == origin)
+        if connection.execute(known).scalar() is None:
+            values = {"origin": origin, "reason": reason, "created": rows.now()}
+            connection.execute(insert(QuarantineRow).values(**values))
+        won = select(TuningRow.id).join(MeasurementRow, TuningRow.winner_id == MeasurementRow.id)
+        won = won.where(MeasurementRow.origin == origin)
+        return _crown(connection, won)
+
+
+def release(store: Store, origin: str) -> None:
+    """Let claims of an origin serve again.
+
+    Raises:
+        DatabaseError: it is not in quarantine.
+    """
+    with store.database.writing() as connection:
+        gone = connection.execute(delete(QuarantineRow).where(QuarantineRow.origin == origin))
+        if not gone.rowcount:
+            raise DatabaseError(f"{origin[:100]!r} is not in quarantine")
+        theirs = select(MeasurementRow.tuning_id).where(MeasurementRow.origin == origin).distinct()
+        unmeasured = theirs.join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
+        _crown(connection, unmeasured.where(TuningRow.winner_id.is_(None)))
+
+
+def _crown(connection: Connection, tunings: rows.Query) -> int:
+    found = connection.execute(tunings).scalars().all()
+    for tuning in found:
+        rows.crown_best(connection, tuning)
+    return len(found)
+
+
+def quarantined(database: Database) -> list[tuple[str, str, str]]:
+    """Return origin, reason and time of everything in quarantine."""
+    asked = select(QuarantineRow.origin, QuarantineRow.reason, QuarantineRow.created)
+    with database.reading() as connection:
+        return [(one.origin, one.reason, one.created) for one in connection.execute(asked)]
