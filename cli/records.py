@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
-@click.option("--limit", default=50, show_default=True, help="Lines to print; 0 for all.")
+@click.option(
+    "--limit",
+    default=50,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Lines to print; 0 for all.",
+)
 @click.option("--unverified", is_flag=True, help="Only what was imported or pulled, not checked.")
 @json_option
 @db_option

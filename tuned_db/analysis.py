@@ -30,7 +30,7 @@ class Rate:
 
     `of_bound` is the part of what the device allows for the problem: the lesser of its peak and of
     what its memory can feed if every input is read once (`oclgen.roofline`). Both are None where
-    the peak is unknown. Winograd, caches and matrix units may pass 1.
+    the peak is unknown, as it is of all dtypes but fp32. Winograd and caches may pass 1.
     """
 
     flops: int
@@ -67,7 +67,8 @@ def rate_of(record: Record) -> Rate | None:
     if problem is None:
         return None
     gflops = problem.flops / max(record.ms, _LEAST_MS) * 1e-6
-    if record.peak is None or not all(record.peak):
+    # of other dtypes the peak is not kept: matrix units pass the one of fp32 many times over
+    if record.peak is None or not all(record.peak) or problem.dtype != "fp32":
         return Rate(problem.flops, gflops, None, None)
     roof = Roofs(*record.peak).over(problem.flops, problem.bytes, problem.dtype)
     of_bound = roof.ms / max(record.ms, _LEAST_MS)

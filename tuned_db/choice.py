@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from oclgen.measurement import Cache
@@ -44,7 +44,7 @@ class Choice:
     cost: float = 0.0
     predicted_ms: float | None = None
     is_checked: bool = False
-    origin: str = ""
+    origin: str = field(default="", compare=False)
 
     @property
     def order(self) -> tuple[int, float]:

@@ -18,16 +18,21 @@ MOST_BARS = 12
 
 
 def peak_chart(records: Iterable[Record]) -> Chart:
-    """Return rate over size, one colour per family: part of the fp32 peak where that is known."""
+    """Return rate over size, one colour per family: of fp32 as part of the peak, if it is known.
+
+    Where no winner is of fp32, or the peak is unknown, all are shown by their rate.
+    """
     known = [(record, rate) for record in records if (rate := rate_of(record))]
-    relative = bool(known) and all(rate.of_peak is not None for _, rate in known)
+    of_peak = [(record, rate) for record, rate in known if rate.of_peak is not None]
+    relative = bool(of_peak)
+    known = of_peak or known
     points: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for record, rate in known:
         height = (rate.of_peak or 0.0) if relative else rate.gflops
         points[record.family].append((float(rate.flops), height))
     series = [Series(name, tuple(points[name])) for name in sorted(points)]
     unit = "part of the fp32 peak" if relative else "GFLOP/s"
-    title = "Winners: how near the peak" if relative else "Winners: rate (peak unknown)"
+    title = "Winners of fp32: how near the peak" if relative else "Winners: rate"
     return Chart(title, "floating-point operations of the problem", unit, tuple(series), log_x=True)
 
 

@@ -19,6 +19,7 @@ from tuned_db.charts import REMEDY, Bars, Chart, can_draw, draw
 from tuned_db.html import render, style
 from tuned_db.plots import importance_chart, peak_chart, variants_of
 from tuned_db.store import Store
+from tuned_db.titles import title_of
 
 MOST_TRIALS = 1000
 """Trials of a problem that are looked at for what parameters do."""
@@ -67,7 +68,8 @@ def to_html(found: list[Section]) -> str:
     """
     drawn = can_draw()
     pairs = [(section, _inside(section.charts) if drawn else []) for section in found]
-    return render("report", style=style(), sections=pairs, remedy="" if drawn else REMEDY)
+    remedy = "" if drawn else REMEDY
+    return render("report", style=style(), sections=pairs, remedy=remedy, title_of=title_of)
 
 
 def _inside(charts: list[Chart | Bars]) -> list[tuple[str, str]]:

@@ -35,6 +35,7 @@ from tuned_db.models import MEASURED
 from tuned_db.service import drawings, guard
 from tuned_db.service.app import create_app
 from tuned_db.service.guard import Buckets, Limits
+from tuned_db.titles import title_of
 from tuned_db.tokens import TokenError, add_token, list_tokens, revoke_token
 
 
@@ -60,7 +61,7 @@ def test_caches_seed_conditions_and_digest_are_taken_in_and_shown(
     (trial,) = web.get(f"/api/v1/winners/{shown['id']}/trials").json()["items"]
     more = {"id", "verified", "arrived"}
     assert trial.keys() == MEASURED.keys() - {"samples", "reason", "origin"} | more
-    assert f">{cold.problem}</a> cold" in web.get(f"/devices/{shown['device_id']}").text
+    assert f">{title_of(cold.problem)}</a> cold" in web.get(f"/devices/{shown['device_id']}").text
 
 
 def test_writing_needs_a_token_and_reading_none(web: TestClient, shelf: Store) -> None:

@@ -89,7 +89,7 @@ def test_from_the_devices_to_a_history(page: Any, served: Served) -> None:
     page.click(f"text={INFO.name}")
     assert page.inner_text("h1") == INFO.name
     assert "part of the fp32 peak" in shown(page, "peak.svg")
-    page.click("#winners >> text=gemm:512x512x512")
+    page.click("#winners >> text=GEMM 512 x 512 x 512")
     assert page.locator("img").count() == 2
     assert "best so far" in shown(page, "progress.svg")
     assert "gemm_register.item_m" in shown(page, "parameters.svg")

@@ -20,6 +20,7 @@ from tuned_db.html import render, style
 from tuned_db.service.api import After, Key, Text, Word
 from tuned_db.service.drawings import CHARTED
 from tuned_db.store import Store
+from tuned_db.titles import title_of
 
 PAGE = 50
 Charts = list[tuple[str, str]]
@@ -66,6 +67,7 @@ def _device(store: Store) -> Callable[..., Any]:
             title=summary.device.name,
             summary=summary,
             **_charted([(chart, "Chart: how near the peak the winners below are")]),
+            title_of=title_of,
             rows=[(winner, rate_of(winner.record)) for winner in page.items],
             op=op,
             family=family,
@@ -90,7 +92,7 @@ def _tuning(store: Store) -> Callable[..., Any]:
         ]
         return render(
             "tuning",
-            title=winner.record.problem,
+            title=title_of(winner.record.problem),
             winner=winner,
             rate=rate_of(winner.record),
             **_charted(charts),

@@ -1,7 +1,7 @@
 <%doc>
 One device and its winners. Values: title; summary (tuned_db.browse.DeviceSummary); charts,
 remedy (charts.html.mako); rows (pairs of tuned_db.browse.Winner and tuned_db.analysis.Rate or
-None); op, family, text (the filter that is set); families (names to choose from); more (address
+None); title_of (tuned_db.titles.title_of); op, family, text (the filter that is set); families (names to choose from); more (address
 of the next page, or "").
 </%doc>
 <%inherit file="layout.html.mako"/>
@@ -12,7 +12,7 @@ ${summary.winners} winners of ${summary.tunings} tunings, ${summary.trials} tria
 <h2>Winners</h2>
 <form method="get">
 <select name="op" aria-label="operation">
-% for name in ("", "gemm", "conv"):
+% for name in ("", "gemm", "conv", "attention"):
 <option value="${name}" ${"selected" if name == op else ""}>${name or "all operations"}</option>
 % endfor
 </select>
@@ -27,11 +27,11 @@ ${summary.winners} winners of ${summary.tunings} tunings, ${summary.trials} tria
 </form>
 <table id="winners">
 <tr><th>problem</th><th>family</th><th>config</th><th class="number">ms</th><th class="number">GFLOP/s</th>
-<th class="number">of peak</th><th class="number">trials</th><th>generator</th><th></th></tr>
+<th class="number">of fp32 peak</th><th class="number">trials</th><th>generator</th><th></th></tr>
 % for winner, rate in rows:
 <% record = winner.record %>\
 <tr>
-<td><a href="/tunings/${winner.id}">${record.problem}</a>${" cold" if record.cache == "cold" else ""}</td>
+<td><a href="/tunings/${winner.id}" title="${record.problem}">${title_of(record.problem)}</a>${" cold" if record.cache == "cold" else ""}</td>
 <td>${record.family}</td>
 <td><code>${record.config.replace('"', '')}</code></td>
 <td class="number">${f"{record.ms:.4g}"}</td>

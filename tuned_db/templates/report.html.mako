@@ -1,6 +1,7 @@
 <%doc>
 The report, one file that needs nothing else. Values: style (CSS);
-sections (pairs of tuned_db.report.Section and its charts as charts.html.mako has them); remedy.
+sections (pairs of tuned_db.report.Section and its charts as charts.html.mako has them); remedy;
+title_of (tuned_db.titles.title_of).
 </%doc>
 <!doctype html>
 <html lang="en">
@@ -28,10 +29,10 @@ ${section.summary.winners} winners, ${section.summary.trials} trials.</p>
 <h3>How far from the peak, the farthest first</h3>
 <table>
 <tr><th>problem</th><th>family</th><th>config</th><th class="number">ms</th><th class="number">GFLOP/s</th>
-<th class="number">of peak</th><th class="number">of bound</th><th class="number">trials</th><th></th></tr>
+<th class="number">of fp32 peak</th><th class="number">of bound</th><th class="number">trials</th><th></th></tr>
 % for winner, rate in section.rows:
 <% record = winner.record %>\
-<tr><td>${record.problem}${" cold" if record.cache == "cold" else ""}</td><td>${record.family}</td><td><code>${record.config.replace('"', '')}</code></td>
+<tr><td title="${record.problem}">${title_of(record.problem)}${" cold" if record.cache == "cold" else ""}</td><td>${record.family}</td><td><code>${record.config.replace('"', '')}</code></td>
 <td class="number">${f"{record.ms:.4g}"}</td>
 <td class="number">${f"{rate.gflops:.1f}" if rate else "?"}</td>
 <td class="number">${f"{rate.of_peak:.0%}" if rate and rate.of_peak is not None else "?"}</td>

@@ -5,6 +5,7 @@ charts show); page (tuned_db.browse.Page of MeasurementRow).
 </%doc>
 <%inherit file="layout.html.mako"/>
 <% record = winner.record %>\
+<p><code id="problem">${record.problem}</code></p>
 <p>On <a href="/devices/${winner.device_id}">${record.device.name}</a>, driver
 ${record.device.driver_version}, generator ${record.generator}: <b>${record.family}</b>
 <code id="config">${record.config}</code></p>
