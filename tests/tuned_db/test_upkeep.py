@@ -141,7 +141,7 @@ def test_verifying_measures_what_would_serve_until_something_works(store: Store)
     asked: list[int] = []
     claims = chooser.unverified()
     assert {choice.source for choice in claims} == {"exact, unverified"}
-    done = list(verify(chooser, store.of(INFO), claims, measuring({2: 3.0, 3: 1.5}, asked)))
+    done = list(verify(chooser, store.of(INFO), claims, measuring({2: 3.0, 3: 0.6}, asked)))
     assert asked == [3, 1, 2]  # what a relative measured for the square comes before the other's
     assert [one.measurement.ok for one in done] == [True, False, True]
     assert chooser.unverified() == []
