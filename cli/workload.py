@@ -16,10 +16,12 @@ from oclgen.keys import (
     ATTENTION_FORM,
     CONV_FORM,
     GEMM_FORM,
+    PACKED_FORM,
     parse_attention,
     parse_conv,
     parse_gemm,
     parse_key,
+    parse_packed,
 )
 from oclgen.limits import Limits
 from oclgen.problem import Problem
@@ -43,6 +45,9 @@ _OPTIONS = (
         multiple=True,
         metavar="SHAPE",
         help=f"{ATTENTION_FORM}. Repeatable.",
+    ),
+    click.option(
+        "--packed", "packed", multiple=True, metavar="SHAPE", help=f"{PACKED_FORM}. Repeatable."
     ),
     click.option(
         "--problems",
@@ -100,6 +105,7 @@ def gather(
     gemms: Sequence[str],
     convs: Sequence[str],
     attentions: Sequence[str],
+    packed: Sequence[str],
     listed: TextIO | None,
     recorded: TextIO | None,
     model: str | None,
@@ -116,6 +122,7 @@ def gather(
         gemms: of `--gemm`.
         convs: of `--conv`.
         attentions: of `--attention`.
+        packed: of `--packed`.
         listed: of `--problems`.
         recorded: of `--recorded`.
         model: of `--model`.
@@ -134,7 +141,7 @@ def gather(
     from search_spaces.workloads import default_problems
 
     problems: list[Problem] = [*map(parse_gemm, gemms), *map(parse_conv, convs)]
-    problems += map(parse_attention, attentions)
+    problems += [*map(parse_attention, attentions), *map(parse_packed, packed)]
     problems += [parse_key(line.strip()) for line in listed or () if line.strip()]
     if sum(map(bool, (problems, recorded, model))) > 1:
         raise click.UsageError("give shapes, --recorded or --model, not several of them")

@@ -7,6 +7,7 @@ from typing import Literal
 
 from oclgen.problem_parts import (
     DTYPES,
+    STORED_BYTES,
     ProblemError,
     Shape,
     free_text,
@@ -24,7 +25,6 @@ OUTPUTS: dict[Direction, tuple[str, ...]] = {
 }
 FIXED_DTYPES = {"lse": "fp32", "delta": "fp32", "random": "int64"}
 """Dtypes of buffers that do not have the problem's."""
-BYTES = {**DTYPES, "int64": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class AttentionProblem:
         """Bytes moved if every input is read once and the outputs written once."""
         total = 0
         for role, shape in self.buffers.items():
-            size = BYTES[FIXED_DTYPES.get(role, self.dtype)]
+            size = STORED_BYTES[FIXED_DTYPES.get(role, self.dtype)]
             for extent in shape:
                 size *= extent
             total += size

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
+from oclgen.packed_problem import FORMATS
 from oclgen.problem import (
     DIRECTIONS,
     DTYPES,
@@ -17,6 +18,7 @@ from oclgen.problem import (
     AttentionProblem,
     ConvProblem,
     GemmProblem,
+    PackedProblem,
     Problem,
     ProblemError,
 )
@@ -41,6 +43,10 @@ _ATTENTION_KEY = re.compile(
     r"(?::any_(?P<free>[a-z_]+))?"
 )
 
+_PACKED_KEY = re.compile(
+    rf"packed:(?P<m>{_SIZE})x(?P<n>{_SIZE})x(?P<k>{_SIZE}):(?P<dtype>\w+):(?P<format>\w+)"
+    r"(?::any_(?P<free>[a-z_]+))?"
+)
 _ATTENTION_SIZES = (
     "batch", "heads", "kv_heads", "queries", "keys", "head_dim", "value_dim",
 )  # fmt: skip
@@ -59,14 +65,18 @@ ATTENTION_FORM = (
     "[:wN], for example 8,16,2048,2048,64:bf16:causal"
 )
 
+PACKED_FORM = (
+    f"MxNxK:FORMAT[:fp32|fp16|bf16], for example 1x4096x4096:q4_0; formats are {', '.join(FORMATS)}"
+)
+
 
 def parse_problem(text: str) -> Problem:
-    """Return the problem that a short form or a key describes; attention by its key alone.
+    """Return the problem that a short form or a key describes; attention and packed by keys alone.
 
     Raises:
         ProblemError: it is none, or cannot exist.
     """
-    if text.startswith("attention:"):
+    if text.startswith(("attention:", "packed:")):
         return parse_key(text)
     if text.startswith("conv:") or "," in text.split(":")[0]:
         return parse_conv(text)
@@ -83,7 +93,9 @@ def parse_key(text: str) -> Problem:
     Raises:
         ProblemError: `text` is no canonical key, or names a problem that cannot exist.
     """
-    problem = _gemm_of_key(text) or _conv_of_key(text) or _attention_of_key(text)
+    problem = (
+        _gemm_of_key(text) or _conv_of_key(text) or _attention_of_key(text) or _packed_of_key(text)
+    )
     if problem is None or problem.key() != text:
         shown = text if len(text) <= 120 else text[:117] + "..."
         raise ProblemError(
@@ -146,6 +158,36 @@ def _attention_of_key(text: str) -> AttentionProblem | None:
         dropout=part["dropout"] == "dropout",
         free=frozenset(part["free"].split("_") if part["free"] else ()),
     )
+
+
+def _packed_of_key(text: str) -> PackedProblem | None:
+    if not (match := _PACKED_KEY.fullmatch(text)):
+        return None
+    part = match.groupdict()
+    return PackedProblem(
+        int(part["m"]), int(part["n"]), int(part["k"]), part["dtype"], part["format"],
+        frozenset(part["free"].split("_") if part["free"] else ()),
+    )  # fmt: skip
+
+
+def parse_packed(text: str) -> PackedProblem:
+    """Return the product that a text of `PACKED_FORM` or a canonical key describes.
+
+    Raises:
+        ProblemError: the text has another form, or the product cannot exist.
+    """
+    if text.startswith("packed:"):
+        problem = parse_key(text)
+        assert isinstance(problem, PackedProblem)
+        return problem
+    sizes, *options = text.strip().split(":")
+    numbers = _numbers(sizes, "x", text, PACKED_FORM)
+    known = {"dtype": tuple(DTYPES), "format": tuple(FORMATS)}
+    found = _options(text, options, known, PACKED_FORM)
+    if len(numbers) != 3 or "format" not in found:
+        raise ProblemError(f"{text!r} is no product with packed weights: {PACKED_FORM}")
+    m, n, k = numbers
+    return PackedProblem(m, n, k, **found)
 
 
 def parse_attention(text: str) -> AttentionProblem:

@@ -1,4 +1,4 @@
-"""What is to be computed: GEMM, convolution and attention problems as frozen, hashable values.
+"""What is to be computed: products, convolutions and attention as frozen, hashable values.
 
 Nothing here knows how a problem is solved; that is what the families in `oclgen.families` are for.
 """
@@ -11,9 +11,11 @@ from typing import Any, Literal, TypeGuard, TypeVar
 
 from oclgen.activations import ACTIVATIONS
 from oclgen.attention_problem import FIXED_DTYPES, AttentionProblem
+from oclgen.packed_problem import PACKED_DTYPES, PackedProblem
 from oclgen.problem_parts import (
     DTYPES,
     FREE_SIZES,
+    STORED_BYTES,
     ProblemError,
     Shape,
     bytes_of,
@@ -28,6 +30,7 @@ __all__ = [
     "DTYPES",
     "FREE_SIZES",
     "LAYOUTS",
+    "STORED_BYTES",
     "Activation",
     "AttentionProblem",
     "ConvProblem",
@@ -35,6 +38,7 @@ __all__ = [
     "GemmProblem",
     "Known",
     "Memory",
+    "PackedProblem",
     "Problem",
     "ProblemError",
     "Shape",
@@ -303,7 +307,7 @@ class ConvProblem:
         )
 
 
-Problem = GemmProblem | ConvProblem | AttentionProblem
+Problem = GemmProblem | ConvProblem | AttentionProblem | PackedProblem
 Known = TypeVar("Known", bound=Problem)
 
 
@@ -330,9 +334,12 @@ def divided_by(problem: Problem, size: str, tile: int) -> bool:
 
 
 def stored_dtype(problem: Problem, role: str) -> str:
-    """Return the dtype of a buffer's items, a name of `DTYPES` or "int64".
+    """Return the dtype of a buffer's items, a name of `STORED_BYTES`.
 
-    All have the problem's, but for the sums of attention's rows, which are fp32, and the numbers
-    that choose what its dropout leaves out.
+    All have the problem's, but for the sums of attention's rows, which are fp32, the numbers that
+    choose what its dropout leaves out, and packed weights, which are bytes.
     """
-    return FIXED_DTYPES.get(role, problem.dtype) if problem.op == "attention" else problem.dtype
+    return _OTHER_DTYPES.get(problem.op, {}).get(role, problem.dtype)
+
+
+_OTHER_DTYPES = {"attention": FIXED_DTYPES, "packed": PACKED_DTYPES}

@@ -11,10 +11,14 @@ DTYPES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 """Types a problem may have, with the bytes of an element in memory. Accumulation is in fp32. tf32
 is fp32 in memory whose products may be rounded to eleven bits, as matrix units do."""
 
+STORED_BYTES = {**DTYPES, "int64": 8, "uint8": 1}
+"""Bytes of an item, also of buffers that do not have their problem's dtype."""
+
 FREE_SIZES = {
     "gemm": ("m", "n", "k", "batch"),
     "conv": ("batch",),
     "attention": ("batch", "queries", "keys"),
+    "packed": ("m",),
 }
 """The sizes that may be free, by operation: kernels then take them as arguments."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import log2
 
 from oclgen.limits import DeviceInfo
-from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, Problem
+from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, PackedProblem, Problem
 
 SMALL = 0.125
 """Weight of what changes the kernel a little: padding, dilation, bias, activation, residual."""
@@ -21,6 +21,8 @@ factor of 16 over all sizes, as between neighbouring stages of a ResNet."""
 
 FEW_QUERIES = 16
 """Queries of attention up to which time is that of reading keys and values."""
+FEW_ROWS = 8
+"""Rows up to which the time of a product with packed weights is that of reading these."""
 HALVES = {"fp16": "half", "bf16": "half"}
 """Dtypes of convolutions that differ in no size and no count of operations."""
 
@@ -29,7 +31,8 @@ def kind_of(problem: Problem) -> tuple[object, ...]:
     """Return what decides the algorithm; problems of different kinds are never compared.
 
     For products that is the dtype, both transposes and whether there is a batch; for attention
-    dtype (the two halves are one), direction, and whether there is one query; for convolutions
+    dtype (the two halves are one), direction, and whether there is one query; for products with
+    packed weights the format and whether there are few rows; for convolutions
     dtype (the two halves are one), direction, layout, dense, grouped or depthwise, and pointwise,
     3x3 at stride 1, or any other.
     """
@@ -38,6 +41,8 @@ def kind_of(problem: Problem) -> tuple[object, ...]:
     if isinstance(problem, AttentionProblem):
         dtype = HALVES.get(problem.dtype, problem.dtype)
         return ("attention", dtype, problem.direction, problem.queries <= FEW_QUERIES)
+    if isinstance(problem, PackedProblem):
+        return ("packed", problem.format, problem.m <= FEW_ROWS)
     how = (HALVES.get(problem.dtype, problem.dtype), problem.direction, problem.layout)
     return ("conv", *how, _grouping(problem), _window(problem))
 
@@ -62,6 +67,8 @@ def _sizes(problem: Problem) -> tuple[int, ...]:
             problem.batch, problem.heads, problem.kv_heads, problem.queries, problem.keys,
             problem.head_dim, problem.value_dim,
         )  # fmt: skip
+    if isinstance(problem, PackedProblem):
+        return (problem.m, problem.n, problem.k)
     return (
         problem.batch,
         problem.in_channels,
@@ -82,6 +89,8 @@ def _details(problem: Problem) -> tuple[object, ...]:
     if isinstance(problem, AttentionProblem):
         hidden = (problem.causal, problem.window > 0, problem.mask, problem.dropout)
         return (problem.dtype, *hidden)
+    if isinstance(problem, PackedProblem):
+        return (problem.dtype,)
     dilation = (problem.dilation_h, problem.dilation_w)
     return (problem.dtype, problem.pad_h, problem.pad_w, *dilation, *_epilogue(problem))
 

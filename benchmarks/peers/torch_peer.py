@@ -14,7 +14,7 @@ from benchmarks.tasks import attention, networks, pointwise
 from benchmarks.tasks.sweep_calls import call
 from benchmarks.timing import Call, Clock, Prepare, Prepared, bursts, calls, steps, wall_ms
 from oclgen.keys import parse_key
-from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem
+from oclgen.problem import ConvProblem, GemmProblem
 
 DTYPES = {
     "fp32": torch.float32,
@@ -57,7 +57,7 @@ def prepare(kind: str, what: dict[str, Any], device: str) -> Prepared:
         run = pointwise.call(device=device, **what)
     else:
         problem = parse_key(what["problem"])
-        assert not isinstance(problem, AttentionProblem)
+        assert isinstance(problem, GemmProblem | ConvProblem)
         run = problem_call(problem, device)
         clock = cuda_ms if device == "cuda" else clock
     return Prepared({}, {"torch": calls(run, clock, SAMPLE_S[device])})

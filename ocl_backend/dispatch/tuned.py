@@ -22,12 +22,11 @@ from ocl_backend.dispatch.settings import CONV_ACCURACY, TUNE_FIRST
 from ocl_backend.dispatch.varying import Varying
 from ocl_backend.fusion import held, recall
 from ocl_backend.runtime.launch import MOST_LAUNCHES
-from oclgen.attention_problem import BYTES
 from oclgen.limits import Limits
 from oclgen.opencl.device import BuildError, LaunchError, devices
 from oclgen.plan import Plan
 from oclgen.predictor.model import LAUNCH_MS, has_model, rates_of
-from oclgen.problem import DTYPES, ConvProblem, Known, Problem, stored_dtype
+from oclgen.problem import DTYPES, STORED_BYTES, ConvProblem, Known, Problem, stored_dtype
 from tuned_db import Choice, Chooser, DatabaseError, NoVariantError, open_store
 from tuned_db.choice import Rung
 
@@ -269,7 +268,7 @@ def _prepare(device: int, choice: Choice, given: Given) -> tuple[PreparedPlan, f
     """Return a chosen variant's plan, prepared, and the scalars that it let its caller replace."""
     problem = given.problem
     plan = varying.plan(choice.variant, given.met)
-    roles = {role: BYTES[stored_dtype(problem, role)] for role in problem.buffers}
+    roles = {role: STORED_BYTES[stored_dtype(problem, role)] for role in problem.buffers}
     if given.prologue is not None:
         plan, roles = given.prologue.before(plan, problem), given.prologue.roles(problem)
     launch = prepare_plan(device, plan, tuple(roles), roles, dict(given.scalars))

@@ -15,7 +15,7 @@ from threading import Lock
 
 from oclgen.plan import Plan
 from oclgen.predictor.model import has_model
-from oclgen.problem import Known, Problem, with_sizes
+from oclgen.problem import GemmProblem, Known, Problem, with_sizes
 from oclgen.variant import Variant
 from tuned_db import Choice, Chooser, NoVariantError
 
@@ -33,6 +33,7 @@ SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
     "batched gemm": (("batch", "m", "n"), ("batch", "m", "k"), ("batch", "n", "k")),
     "conv": (("batch",),),
     "attention": (("batch",), ("queries",), ("keys",), ("queries", "keys")),
+    "packed": (("m",),),
 }
 """Sizes that may vary together while all others stay. A layer's are watched one by one, since
 layers of a network differ in two; those of batched products in threes, and attention's queries and
@@ -70,7 +71,7 @@ class Varying:
 
     def _varied(self, problem: Problem) -> frozenset[str]:
         """Return the sizes of which more than `FIXED` values were met, this one among them."""
-        is_batched = problem.op == "gemm" and problem.batch > 1
+        is_batched = isinstance(problem, GemmProblem) and problem.batch > 1
         varied: set[str] = set()
         with self._lock:
             for names in SHAPES["batched gemm" if is_batched else problem.op]:

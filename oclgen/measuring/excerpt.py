@@ -1,7 +1,8 @@
 """Cuts a smaller problem out of a large one, whose float64 reference is affordable.
 
-What is cut is independent of the rest: batch items, rows of C, output channels, groups, heads.
-So the excerpt's output is exactly that part of the whole output. No device and no numbers here.
+What is cut is independent of the rest: batch items, rows of C, output channels, groups, heads, rows
+of packed weights. So the excerpt's output is exactly that part of the whole output. No device and
+no numbers here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, Problem
+from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, PackedProblem, Problem
 
 AFFORDABLE = 8e9
 """Work of a float64 reference that is computed whole: some seconds in numpy."""
@@ -54,6 +55,11 @@ def excerpt(problem: Problem, seed: int, affordable: float = AFFORDABLE) -> Exce
         return _of_gemm(problem, share, seed)
     if isinstance(problem, AttentionProblem):
         return _of_attention(problem, share, seed)
+    if isinstance(problem, PackedProblem):
+        rows = _draw(problem.n, share, seed)
+        scales = 1 if problem.packing.group else 0
+        cuts = {"w": {0: rows}, "scales": {scales: rows}, "y": {1: rows}}
+        return Excerpt(replace(problem, n=len(rows)), cuts)
     return _of_conv(problem, share, seed)
 
 

@@ -38,6 +38,8 @@ HOPELESS = 3.0
 """A variant whose first launch takes this many times the best is not timed any further."""
 SPOT_BYTES = 32 * 2**20
 """What is read back of each input after a variant, to see whether it was written to."""
+AS_THEY_ARE = ("int64", "uint8")
+"""Dtypes of buffers whose items are not converted."""
 FLUSH_BYTES = 64 * 2**20
 """What is written at least between launches with cold caches; four times a larger cache."""
 
@@ -287,9 +289,9 @@ def compare(got: NDArray[Any], want: NDArray[Any], tolerance: float) -> tuple[fl
 def encode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
     """Return fp32 values as stored: float32, float16, or bf16 bits in uint16 (round to even).
 
-    What is "int64" is stored as it is.
+    Integers and packed weights are stored as they are.
     """
-    if dtype == "int64":
+    if dtype in AS_THEY_ARE:
         return array
     if dtype == "bf16":
         bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32).astype(np.uint64)
@@ -301,7 +303,7 @@ def encode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
 
 def decode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
     """Return stored values as float32; the inverse of `encode`."""
-    if dtype == "int64":
+    if dtype in AS_THEY_ARE:
         return array
     if dtype == "bf16":
         return (array.astype(np.uint32) << 16).view(np.float32)

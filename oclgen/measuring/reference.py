@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from oclgen.activations import ACTIVATIONS
 from oclgen.measuring.attention_reference import attention, attention_inputs
-from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, Problem
+from oclgen.measuring.packed_reference import packed, packed_inputs
+from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, PackedProblem, Problem
 
 Array = NDArray[Any]
 
@@ -29,7 +30,8 @@ IMAGES = ("x", "y", "residual")
 def random_inputs(problem: Problem, seed: int) -> dict[str, Array]:
     """Return fresh standard-normal fp32 inputs by role; the outputs' roles are left out.
 
-    Attention's sums of rows are such that its probabilities are some, and its seed is an integer.
+    Attention's sums of rows are such that its probabilities are some, and its seed is an integer;
+    packed weights are bytes.
     """
     rng = np.random.default_rng(seed)
     drawn = {
@@ -37,7 +39,11 @@ def random_inputs(problem: Problem, seed: int) -> dict[str, Array]:
         for role, shape in problem.buffers.items()
         if role not in problem.outputs
     }
-    return attention_inputs(problem, drawn, seed) if problem.op == "attention" else drawn
+    fitted = _FITTED.get(problem.op)
+    return drawn if fitted is None else fitted(problem, drawn, seed)
+
+
+_FITTED = {"attention": attention_inputs, "packed": packed_inputs}
 
 
 def references(problem: Problem, inputs: dict[str, Array]) -> dict[str, Array]:
@@ -51,6 +57,8 @@ def reference(problem: Problem, inputs: dict[str, Array]) -> Array:
     """Return the problem's output, its first if there are several, as `references` does."""
     if isinstance(problem, AttentionProblem):
         return attention(problem, inputs)[problem.output]
+    if isinstance(problem, PackedProblem):
+        return packed(problem, inputs)
     wide = {role: value.astype(np.float64) for role, value in inputs.items()}
     if isinstance(problem, GemmProblem):
         return _gemm(problem, wide)

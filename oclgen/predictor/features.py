@@ -11,10 +11,19 @@ from math import ceil, log2, prod
 
 from oclgen.limits import Limits
 from oclgen.plan import WORK_ITEMS_PER_UNIT, Launch, Plan, ceil_div
-from oclgen.problem import DTYPES, AttentionProblem, ConvProblem, GemmProblem, Problem
+from oclgen.problem import (
+    DTYPES,
+    AttentionProblem,
+    ConvProblem,
+    GemmProblem,
+    PackedProblem,
+    Problem,
+)
 from oclgen.variant import Variant
 
 Features = dict[str, float]
+UNPREDICTED = (AttentionProblem, PackedProblem)
+"""Problems that no model was made for."""
 GROUPS_PER_UNIT = 32
 """Work-groups that a compute unit of a GPU holds at once, however small they are."""
 SMALLEST = 1e-9
@@ -45,9 +54,9 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
 def of_problem(problem: Problem, limits: Limits) -> Features:
     """Return what the problem alone tells, once for all of its variants.
 
-    Of attention nothing is predicted, so it has no features.
+    Of attention and packed weights nothing is predicted, so they have no features.
     """
-    assert not isinstance(problem, AttentionProblem), problem.key()
+    assert not isinstance(problem, UNPREDICTED), problem.key()
     m, n, k, batch = product_of(problem)
     units = limits.compute_units
     shared = {
@@ -72,7 +81,7 @@ def product_of(problem: Problem) -> tuple[float, float, float, int]:
 
     k of a strided gradient of the data is the mean over its phases, no whole number.
     """
-    assert not isinstance(problem, AttentionProblem), problem.key()
+    assert not isinstance(problem, UNPREDICTED), problem.key()
     if isinstance(problem, GemmProblem):
         return problem.m, problem.n, problem.k, problem.batch
     taps = problem.kernel_h * problem.kernel_w

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oclgen.limits import Limits
-from oclgen.predictor.features import Features, of_problem, of_variant
+from oclgen.predictor.features import UNPREDICTED, Features, of_problem, of_variant
 from oclgen.predictor.forest import Forest
-from oclgen.problem import AttentionProblem, Problem
+from oclgen.problem import Problem
 from oclgen.variant import Variant
 
 VERSION = 1
@@ -94,7 +94,7 @@ def shipped(kind: str) -> Model | None:
 
 def has_model(problem: Problem, limits: Limits) -> bool:
     """Say whether there is a model for such problems on devices of this kind."""
-    return not isinstance(problem, AttentionProblem) and shipped(limits.kind) is not None
+    return not isinstance(problem, UNPREDICTED) and shipped(limits.kind) is not None
 
 
 def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> list[float] | None:
@@ -109,7 +109,7 @@ def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> li
         limits: of the device.
     """
     model = shipped(limits.kind)
-    if model is None or isinstance(problem, AttentionProblem):
+    if model is None or isinstance(problem, UNPREDICTED):
         return None
     shared = of_problem(problem, limits)
     rows: list[list[float]] = []

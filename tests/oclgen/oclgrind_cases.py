@@ -25,7 +25,14 @@ from oclgen.opencl import fragments
 from oclgen.opencl.device import Device, select
 from oclgen.opencl.probe import ANSWERS
 from oclgen.plan import Plan
-from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, Problem, stored_dtype
+from oclgen.problem import (
+    AttentionProblem,
+    ConvProblem,
+    GemmProblem,
+    PackedProblem,
+    Problem,
+    stored_dtype,
+)
 from oclgen.variant import Variant
 from search_spaces.space import SPACES, seeds_of, space_of
 from tests import samples
@@ -77,7 +84,13 @@ ATTENTIONS = tuple(
     )
     for direction in ATTENTION_DIRECTIONS
 )
-PROBLEMS = (*PROBLEMS, *ATTENTIONS)
+PACKED = (
+    PackedProblem(3, 5, 256, "fp32", "int4_64z"),
+    PackedProblem(2, 5, 64, "bf16", "int8"),
+    PackedProblem(1, 3, 96, "fp16", "q4_1"),
+    PackedProblem(1, 3, 256, "fp32", "q6_k"),
+)
+PROBLEMS = (*PROBLEMS, *ATTENTIONS, *PACKED)
 
 MMA = gemm_mma.TRAITS.packing
 WGMMA = replace(gemm_mma.DEFAULT, unit="wgmma", tile_k=16, warps_m=4, warps_n=1, stages=3)

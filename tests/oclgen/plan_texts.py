@@ -33,6 +33,7 @@ from oclgen.problem import (
     AttentionProblem,
     ConvProblem,
     GemmProblem,
+    PackedProblem,
     Problem,
 )
 from oclgen.variant import Variant
@@ -113,7 +114,12 @@ ATTENTIONS = tuple(
     )
     for direction in ATTENTION_DIRECTIONS
 )
-PROBLEMS: tuple[Problem, ...] = (*GEMMS, *_convs(), *ATTENTIONS)
+PACKED = (
+    PackedProblem(1, 72, 512, "bf16", "int4_128z"),
+    *(PackedProblem(5, 72, 512, "fp16", form) for form in ("int8", "q4_0", "q4_k", "q6_k")),
+    PackedProblem(70, 72, 512, "fp32", "q8_0", frozenset({"m"})),
+)
+PROBLEMS: tuple[Problem, ...] = (*GEMMS, *_convs(), *ATTENTIONS, *PACKED)
 SAMPLES, DRAWS = 2, 80
 """Configs of a space that are taken for each problem and device, and how many are looked at."""
 

@@ -9,7 +9,14 @@ import pytest
 from oclgen.families import FAMILIES
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
-from oclgen.problem import DIRECTIONS, AttentionProblem, ConvProblem, GemmProblem, Problem
+from oclgen.problem import (
+    DIRECTIONS,
+    AttentionProblem,
+    ConvProblem,
+    GemmProblem,
+    PackedProblem,
+    Problem,
+)
 
 PROBLEMS: list[Problem] = [
     GemmProblem(17, 24, 19),
@@ -17,6 +24,7 @@ PROBLEMS: list[Problem] = [
     AttentionProblem(1, 2, 1, 5, 9, 8, 16, "bf16"),
     GemmProblem(17, 24, 24, trans_b=True),
     GemmProblem(1, 24, 40),
+    PackedProblem(3, 24, 64),
     GemmProblem(16, 24, 32, dtype="bf16"),
     GemmProblem(16, 24, 32, dtype="bf16", trans_b=True),
     *(

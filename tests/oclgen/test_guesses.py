@@ -16,7 +16,14 @@ from oclgen.families.conv.correlation import Axis, Run
 from oclgen.families.parts.blocking import fill, none_empty
 from oclgen.limits import KIB, Limits
 from oclgen.plan import ceil_div
-from oclgen.problem import DIRECTIONS, AttentionProblem, ConvProblem, GemmProblem, Problem
+from oclgen.problem import (
+    DIRECTIONS,
+    AttentionProblem,
+    ConvProblem,
+    GemmProblem,
+    PackedProblem,
+    Problem,
+)
 from oclgen.variant import Variant
 from search_spaces.space import MOST_SEEDS, seeds_of
 from tests.oclgen.conv_cases import EVERY_WAY, PIXELS
@@ -34,6 +41,7 @@ FOR_CPUS = {
     "gemm_register", "gemm_pairs", "gemm_dot", "conv_register", "conv_register_weights",
     "depthwise", "depthwise_weights", "winograd_blocked", "winograd_staged",
     "conv_as_gemm_register", "conv_as_gemm_pairs", "attention_register",
+    "packed_rows", "packed_gemm",
 }  # fmt: skip
 """Families that guess for CPUs."""
 CPUS_ALONE = {
@@ -67,6 +75,8 @@ TYPICAL: tuple[Problem, ...] = (
         for direction in ATTENTION_DIRECTIONS
     ),
     *(AttentionProblem(1, 32, 8, 1, 2048, 128, 128, dtype) for dtype in ("fp32", "bf16")),
+    *(PackedProblem(m, 4096, 4096, "bf16", form) for m in (1, 8) for form in ("q4_0", "int8")),
+    PackedProblem(512, 4096, 4096, "bf16", "int4_128z"),
     *(
         GemmProblem(*size, dtype, trans_a, trans_b)
         for size in ((1024, 1024, 1024), (8, 4096, 4096), (64, 1000, 2048))

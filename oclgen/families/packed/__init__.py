@@ -1,0 +1,1 @@
+"""Families for products with packed weights, and what they share."""

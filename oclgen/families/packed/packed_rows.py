@@ -1,0 +1,149 @@
+"""Products of few rows with packed weights: every weight is read and unpacked once per 8 rows.
+
+It is not the family for many rows, for which weights would be unpacked again and again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, TypeGuard
+
+from oclgen.families.packed.packed_formats import stripes
+from oclgen.family import BaseConfig, Traits
+from oclgen.limits import Limits
+from oclgen.packed_problem import PackedProblem
+from oclgen.parameters import Item, Local, Range, Unroll, Vector
+from oclgen.plan import (
+    Arg,
+    Frame,
+    Launch,
+    LazyText,
+    Needs,
+    Plan,
+    Scalar,
+    buffer,
+    ceil_div,
+    round_up,
+)
+from oclgen.problem import Problem
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
+
+NAME = "packed_rows"
+
+MAX_ACCUMULATORS = 512
+"""Private floats per work-item; more spill to memory."""
+MOST_ROWS = 32
+"""Rows up to which reading weights anew for every 8 rows takes less than writing them unpacked."""
+WIDTHS = (4, 8, 16)
+"""Bytes of a stripe: vectors that every format has whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config(BaseConfig):
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    FREE = frozenset({"m"})
+
+    item_m: Item
+    item_n: Item
+    width: Annotated[int, Range(4, 16)]
+    lanes: Vector
+    local_k: Local
+    local_n: Local
+    unroll: Unroll
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of local memory: one partial sum per work-item and result."""
+        return 4 * self.local_n * self.local_k * self.item_m * self.item_n * (self.local_k > 1)
+
+    def conflict(self, problem: PackedProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
+        if self.width not in WIDTHS or self.lanes not in VECTOR_WIDTHS:
+            return f"width={self.width} must be of {WIDTHS}, lanes={self.lanes} of {VECTOR_WIDTHS}"
+        if self.width % self.lanes or self.width // self.lanes not in (1, 2, 4, self.width):
+            return f"lanes={self.lanes} are not all, a half, a quarter or one of {self.width}"
+        if self.local_k & (self.local_k - 1):
+            return f"local_k={self.local_k} is no power of two, which adding in pairs needs"
+        if (count := self.item_m * self.item_n * self.lanes) > MAX_ACCUMULATORS:
+            return (
+                f"item_m={self.item_m} item_n={self.item_n} lanes={self.lanes} needs {count} "
+                f"accumulators per work-item; at most {MAX_ACCUMULATORS} stay in registers"
+            )
+        cut = stripes(problem, self.width)
+        if self.unroll % cut.count and cut.count % self.unroll:
+            return f"unroll={self.unroll} and the {cut.count} stripes of a block do not divide"
+        if (count := cut.of_row(problem.k)) % self.unroll:
+            return f"unroll={self.unroll} does not divide the {count} stripes of a row"
+        return None
+
+    def needs(self, problem: PackedProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        return Needs((Frame(NAME, (self.local_k, self.local_n, 1), self.local_bytes),))
+
+
+DEFAULT = Config(item_m=4, item_n=2, width=4, lanes=4, local_k=8, local_n=8, unroll=1)
+TRAITS = Traits(rank=10)
+
+
+def serves(problem: Problem) -> TypeGuard[PackedProblem]:
+    """Say whether it is a product of few rows with packed weights."""
+    return isinstance(problem, PackedProblem) and problem.m <= MOST_ROWS
+
+
+def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if limits.kind == "cpu":
+        lanes = max(4, min(16, limits.native_float_width))
+        return [
+            Config(min(problem.m, 8), item_n, 16, lanes, local_k=1, local_n=1, unroll=unroll)
+            for item_n in (4, 2, 1)
+            for unroll in (2, 1)
+        ]
+    return [
+        Config(min(problem.m, 8), item_n, 4, 4, local_k, 4, unroll=1)
+        for item_n in ((4, 2) if problem.m < 4 else (2, 1))
+        for local_k in (32, 64)
+    ]
+
+
+def plan(problem: PackedProblem, config: Config) -> Plan:
+    """Return the launch of the product."""
+    packing = problem.packing
+    cut = stripes(problem, config.width)
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            **{name: value for name, value in asdict(config).items() if name != "width"},
+            stripes=cut,
+            preamble=dtype_preamble(problem.dtype),
+            per_row=packing.group == 0,
+        )
+
+    groups_n = round_up(ceil_div(problem.n, config.item_n), config.local_n)
+    launch = Launch(
+        text=text,
+        kernel=NAME,
+        global_size=(config.local_k, groups_n, ceil_div(problem.m, config.item_m)),
+        local_size=(config.local_k, config.local_n, 1),
+        args=arguments(problem, Scalar(cut.of_row(problem.k))),
+        local_bytes=config.local_bytes,
+    )
+    return Plan((launch,))
+
+
+def arguments(problem: PackedProblem, *last: Arg) -> tuple[Arg, ...]:
+    """Return the arguments of a kernel that computes the problem, in the templates' order.
+
+    Args:
+        problem: whose row strides a caller may replace.
+        last: what follows the bytes of a row of w.
+    """
+    scales = buffer("scales") if problem.packing.group is not None else ()
+    return (
+        *buffer("x"), Scalar(problem.k, name="ld_x"), *buffer("w"), *scales,
+        *buffer("y"), Scalar(problem.n, name="ld_y"),
+        Scalar(problem.m), Scalar(problem.n), Scalar(problem.packing.row_bytes(problem.k)), *last,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What is worth trying for families of products with packed weights."""

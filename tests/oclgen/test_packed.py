@@ -1,0 +1,143 @@
+"""Products with packed weights: keys, unpacking to the bit, and the families against float64."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oclgen.families import FAMILIES, valid_configs, valid_guesses
+from oclgen.families.packed import packed_gemm, packed_rows
+from oclgen.families.packed.packed_formats import TEXTS
+from oclgen.families.packed.packed_unpacking import CPU, GPU, unpacking
+from oclgen.keys import parse_key, parse_packed, parse_problem
+from oclgen.limits import KIB, Limits
+from oclgen.measuring.excerpt import excerpt
+from oclgen.measuring.measure import Bench
+from oclgen.measuring.packed_reference import random_weights, unpacked
+from oclgen.measuring.reference import random_inputs, reference
+from oclgen.opencl.device import Device
+from oclgen.packed_problem import FORMATS
+from oclgen.plan import Plan
+from oclgen.problem import PackedProblem, ProblemError
+from search_spaces.space import space_of
+
+H200 = Limits("gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1)
+BASE = PackedProblem(3, 37, 512)
+ROWS = (
+    (BASE, packed_rows.DEFAULT),
+    (replace(BASE, dtype="bf16"), packed_rows.Config(2, 3, 8, 1, 4, 2, 1)),
+    (replace(BASE, m=1, dtype="fp16"), packed_rows.Config(1, 4, 16, 16, 1, 1, 4)),
+    (replace(BASE, m=9, free=frozenset({"m"})), packed_rows.Config(8, 2, 16, 8, 1, 1, 2)),
+)
+
+
+def right(device: Device, family: Any, problem: PackedProblem, config: Any) -> None:
+    assert config.why_not(problem, device.limits) is None
+    result = Bench(device, problem).measure(family.plan(problem, config), 0.0)
+    assert result.ok, f"{problem.key()} {config}: {result.reason}"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_keys_are_read_back(form: str) -> None:
+    problem = PackedProblem(2, 24, 256, "bf16", form, frozenset({"m"}))
+    assert parse_key(problem.key()) == problem == parse_problem(problem.key())
+    assert parse_packed(f"2x24x256:{form}:bf16") == replace(problem, free=frozenset())
+
+
+@pytest.mark.parametrize("text", ["2x24x256", "2x24:q4_0", "2x24x250:q4_0", "2x24x128:int4_256"])
+def test_what_is_no_product_with_packed_weights_is_refused(text: str) -> None:
+    with pytest.raises(ProblemError, match=r"packed|multiple"):
+        parse_packed(text)
+
+
+def test_every_format_has_a_text() -> None:
+    assert set(TEXTS) == set(FORMATS)
+
+
+@pytest.mark.parametrize("form", [one for one in FORMATS.values() if one.ggml_type is not None])
+def test_the_reference_unpacks_as_gguf_does(form: Any) -> None:
+    gguf = pytest.importorskip("gguf")
+    packed = random_weights(form, 5, 1024, seed=3)
+    wanted = gguf.quants.dequantize(packed, gguf.GGMLQuantizationType(form.ggml_type))
+    assert np.array_equal(unpacked(form, packed).astype(np.float32), wanted)
+
+
+def test_the_reference_unpacks_groups_of_four_bits() -> None:
+    form = FORMATS["int4_64z"]
+    packed = np.arange(64, dtype=np.uint8).reshape(1, 64)
+    scales = np.array([[[2.0, 10.0]], [[1.0, 0.0]]])
+    weights = unpacked(form, packed, scales)[0]
+    assert weights.shape == (128,)
+    assert weights[5] == (5 - 8) * 2.0 + 10.0  # byte 5's low half
+    assert weights[16 + 5] == (0 - 8) * 2.0 + 10.0  # its high half
+    assert weights[64 + 5] == ((32 + 5) % 16 - 8) * 1.0
+    assert weights[64 + 16 + 5] == ((32 + 5) // 16 - 8) * 1.0
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("shape", [CPU, GPU])
+def test_kernels_unpack_to_the_bit(device: Device, form: str, shape: tuple[int, int, int]) -> None:
+    """A weight is a product of few bits, and a sum that is rounded once."""
+    problem = PackedProblem(1, 3, 1024, "fp32", form)
+    inputs = random_inputs(problem, 5)
+    buffers = {role: device.upload(inputs[role]) for role in inputs if role != "x"}
+    wanted = unpacked(problem.packing, inputs["w"], inputs.get("scales")).astype(np.float32)
+    out = device.upload(np.full_like(wanted, np.nan))
+    device.prepare(Plan((unpacking(problem, *shape, "out"),)), {**buffers, "out": out}).run()
+    got = device.download(out, wanted)
+    if form.endswith("z"):  # scales of 24 bits: a fused multiply-add rounds once, others twice
+        assert np.allclose(got, wanted, rtol=1e-6, atol=1e-7)
+    else:
+        assert np.array_equal(got, wanted)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("case", range(len(ROWS)))
+def test_few_rows_are_right(device: Device, form: str, case: int) -> None:
+    problem, config = ROWS[case]
+    right(device, packed_rows, replace(problem, format=form), config)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("form", FORMATS)
+def test_many_rows_are_right(device: Device, form: str) -> None:
+    dtype = "bf16" if form.startswith("int") else "fp32"
+    problem = PackedProblem(45, 40, 512, dtype, form)
+    config = next(valid_configs(packed_gemm, problem, device.limits))
+    right(device, packed_gemm, problem, config)
+
+
+@pytest.mark.parametrize("name", ["packed_rows", "packed_gemm"])
+def test_every_parameter_changes_the_plan(name: str) -> None:
+    problem, limits = PackedProblem(8, 256, 1024, "fp32", "q4_0"), H200
+    space = space_of(name, problem, limits)
+    family = FAMILIES[name]
+    for field in fields(family.Config):
+        values = {getattr(space.config(row), field.name) for row in range(len(space))}
+        assert len(values) > 1, field.name
+    digests = {family.plan(problem, space.config(row)).digest() for row in range(0, len(space), 97)}
+    assert len(digests) == len(range(0, len(space), 97))
+
+
+@pytest.mark.parametrize(
+    ("m", "family"), [(1, "packed_rows"), (8, "packed_rows"), (512, "packed_gemm")]
+)
+def test_the_rows_choose_the_family(m: int, family: str) -> None:
+    problem = PackedProblem(m, 4096, 4096, "bf16", "int4_128z")
+    assert next(valid_guesses(problem, H200)).family == family
+
+
+def test_an_excerpt_is_a_part_of_the_whole() -> None:
+    problem = PackedProblem(600, 900, 8192, "fp32", "int4_32z")
+    part = excerpt(problem, 1)
+    assert isinstance(part.problem, PackedProblem)
+    assert part.problem.n < problem.n
+    inputs = random_inputs(problem, 1)
+    inputs["x"] = inputs["x"][:2]  # rows are independent, too
+    cut = {role: part.of(role, array) for role, array in inputs.items()}
+    whole = reference(replace(problem, m=2), inputs)
+    assert np.allclose(reference(replace(part.problem, m=2), cut), part.of("y", whole))
