@@ -150,6 +150,17 @@ def validate(every: bool, only: tuple[str, ...], device: str, size: int) -> None
 
 
 @main.command()
+@click.option("--device", default="0", show_default=True, help="Index of the torch device.")
+@click.option("--tokens", default=256, show_default=True, type=click.IntRange(1))
+def smollm(device: str, tokens: int) -> None:
+    """Compare a real model of packed weights with the CPU's; exits with 1 if one differs."""
+    import ocl_backend  # noqa: F401 (registers the device)
+    from benchmarks.models.smollm import main as run
+
+    run(device, tokens)
+
+
+@main.command()
 @click.argument("tables", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @click.option("--methods", type=Names(), default="ours,random", show_default=True,
               help="Also ours-ahead, tpe, or a strategy of Kernel Tuner.")  # fmt: skip

@@ -33,6 +33,7 @@ MODULES = (
     "linear.distances",
     "tensor.random",
     "linear.matmul",
+    "linear.packed",
     "conv.convolution",
     "image.pooling",
     "image.grid_sample",
