@@ -150,11 +150,27 @@ def validate(every: bool, only: tuple[str, ...], device: str, size: int) -> None
 
 
 @main.command()
+@click.option("--device", default="0", help="Index or part of the name.")
+@click.option("--rows", type=Names(), default="1,4,8", show_default=True, help="Of the input.")
+@click.option("--formats", type=Names(), default="int8,int4_128z,q4_0,q8_0,q4_k,q6_k",
+              show_default=True)  # fmt: skip
+@click.option("--dtype", default="fp32", show_default=True, type=click.Choice(tuple(DTYPES)))
+@click.option("--json", type=PATH, help="Keep the rows here.")
+def packed(
+    device: str, rows: tuple[str, ...], formats: tuple[str, ...], dtype: str, json: Path | None
+) -> None:
+    """Products with packed weights beside the rate at which the device reads."""
+    from benchmarks.costs.packed import main as run
+
+    run(device, [int(count) for count in rows], formats, dtype, json)
+
+
+@main.command()
 @click.option("--device", default="0", show_default=True, help="Index of the torch device.")
 @click.option("--tokens", default=256, show_default=True, type=click.IntRange(1))
 def smollm(device: str, tokens: int) -> None:
     """Compare a real model of packed weights with the CPU's; exits with 1 if one differs."""
-    import ocl_backend  # noqa: F401 (registers the device)
+    import ocl_backend.libraries  # noqa: F401 (registers the device, readies torchvision)
     from benchmarks.models.smollm import main as run
 
     run(device, tokens)

@@ -22,6 +22,8 @@ from ocl_backend.dispatch.settings import (
     set_sync_errors,
 )
 from ocl_backend.dispatch.tuned import explain, reload_tuned
+from ocl_backend.ops.linear.packed import pack_int4, packed_linear
+from ocl_backend.ops.linear.packed import unpacked as unpack_weights
 from ocl_backend.runtime import figures as memory
 from ocl_backend.runtime import generators as random
 from ocl_backend.runtime import streams
@@ -130,6 +132,8 @@ __all__ = [
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "pack_int4",
+    "packed_linear",
     "profile",
     "random",
     "reload_tuned",
@@ -152,6 +156,7 @@ __all__ = [
     "synchronize",
     "temperature",
     "tunable",
+    "unpack_weights",
 ]
 
 Scheduling = PythonWrapperCodegen = CppWrapperCodegen = WrapperFxCodegen = NoInductor

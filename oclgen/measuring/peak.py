@@ -176,6 +176,39 @@ def _gbytes(device: Device) -> float:
     return 2e-6 * size / _best(device.prepare(Plan((launch,)), buffers), REPEATS)
 
 
+READ_VECTORS = {"cpu": 64, "gpu": 8, "other": 8}
+"""Vectors that a work-item reads: rows of pages for processors, few loads in flight for GPUs."""
+
+
+def reading(device: Device, size: int) -> tuple[PreparedPlan, int]:
+    """Return a launch that reads about `size` bytes, and how many it reads.
+
+    It is prepared and not run, so that it can be timed in turns with what it is compared to.
+
+    Args:
+        device: whose memory is read.
+        size: bytes, those of what it is compared to: caches give more than memory.
+
+    Raises:
+        BuildError: the compiler refused the kernel.
+    """
+    kind = device.limits.kind
+    vec, group = (16, 1) if kind == "cpu" else (4, min(256, device.limits.max_work_group))
+    count = READ_VECTORS[kind]
+    groups = max(1, size // (4 * vec * count * group))
+    launch = Launch(
+        text=render("peak_read", vec=vec, count=count, group=group),
+        kernel="peak_read",
+        global_size=(groups * group,),
+        local_size=(group,),
+        args=(*buffer("in"), *buffer("out")),
+    )
+    read = groups * group * count * 4 * vec
+    buffers = {"in": device.empty(read), "out": device.empty(4 * groups * group)}
+    device.fill(buffers["in"], 1, read)
+    return device.prepare(Plan((launch,)), buffers), read
+
+
 def _items(limits: Limits) -> tuple[int, int]:
     """Return work-items and work-group size that fill a device several times over."""
     if limits.kind == "cpu":

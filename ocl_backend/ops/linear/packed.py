@@ -74,6 +74,30 @@ def packed_product(
     return out
 
 
+def packed_linear(
+    x: Tensor, weight: Tensor, form: str, out_features: int, scales: Tensor | None = None
+) -> Tensor:
+    """Return x times the rows of packed weights: a linear layer whose weights stay packed.
+
+    Args:
+        x: [..., k] of fp32, fp16 or bf16, on a device `ocl`.
+        weight: bytes in the order of the format, of whatever shape and dtype.
+        form: how they are packed: "q4_0", "int4_128z" or another name of
+            `oclgen.packed_problem.FORMATS`.
+        out_features: rows of the weights.
+        scales: as the format has them.
+
+    Returns:
+        [..., out_features] of x's dtype.
+
+    Raises:
+        RuntimeError: shapes, dtypes and format do not fit each other.
+    """
+    rows = x.reshape(-1, x.shape[-1])
+    out = packed_product("packed_linear", rows, weight, form, out_features, scales)
+    return out.view(*x.shape[:-1], out_features)
+
+
 def unpacked(
     weight: Tensor, form: str, n: int, k: int, dtype: torch.dtype, scales: Tensor | None = None
 ) -> Tensor:

@@ -95,9 +95,11 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "cpu":
         lanes = max(4, min(16, limits.native_float_width))
+        rows = min(problem.m, 8)
+        most = max(1, min(8, (24 if lanes == 16 else 12) // rows))  # of 32 and 16 vector registers
         return [
-            Config(min(problem.m, 8), item_n, 16, lanes, local_k=1, local_n=1, unroll=unroll)
-            for item_n in (4, 2, 1)
+            Config(rows, item_n, 16, lanes, local_k=1, local_n=1, unroll=unroll)
+            for item_n in dict.fromkeys((most, max(1, most // 2), 1))
             for unroll in (2, 1)
         ]
     return [

@@ -1,0 +1,78 @@
+"""Makes torchao's weight-only int8 and int4 layers compute on packed weights: import it first.
+
+`quantize_(model, Int8WeightOnlyConfig())` runs without this module, too, but unpacks the weights in
+every call. `Int4WeightOnlyConfig(int4_packing_format="tile_packed_to_4d")` asks CUDA what it can do
+before it packs, though what it packs with is torch's operator, which the device has.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+import ocl_backend  # noqa: F401 (registers the device)
+
+_quantization: Any = import_module("torchao.quantization")
+_Int4, _Int8 = _quantization.Int4TilePackedTo4dTensor, _quantization.Int8Tensor
+CAPABILITY = (8, 0)
+"""Of CUDA's devices, the first that torchao packs four bits for."""
+
+
+def linear(
+    unpacking: Any, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Tensor:
+    """Return a linear layer of int8 weights; `unpacking` computes what is not this device's.
+
+    Args:
+        unpacking: torchao's own.
+        function: that was called.
+        types: of the arguments.
+        args: input, weight and, if there is one, bias.
+        kwargs: none.
+    """
+    x, weight = args[:2]
+    dynamic = weight.act_quant_kwargs is not None or weight.act_pre_scale is not None
+    n, k = weight.qdata.shape
+    if x.device.type != "ocl" or dynamic or weight.block_size[-1] < k:
+        result: Tensor = unpacking(function, types, args, kwargs)
+        return result
+    scales = weight.scale.to(x.dtype).flatten().expand(n).contiguous()
+    rows = torch._weight_int8pack_mm(x.reshape(-1, k), weight.qdata, scales)
+    out = rows.reshape(*x.shape[:-1], n)
+    return out if len(args) < 3 or args[2] is None else out + args[2]
+
+
+def _asked_of(weight: Tensor) -> AbstractContextManager[Any]:
+    """Answer for a device `ocl` what torchao asks CUDA."""
+    if weight.device.type != "ocl":
+        return nullcontext()
+    return patch.object(torch.cuda, "get_device_capability", lambda device=None: CAPABILITY)
+
+
+def register() -> None:
+    """Take the places of torchao's own functions, once."""
+    for table, operator in (
+        (_Int8._TORCH_FN_TABLE, torch.nn.functional.linear),
+        (_Int8._ATEN_OP_TABLE, torch.ops.aten.linear.default),
+    ):
+        unpacking = table[_Int8][operator]
+
+        def packed(*given: Any, unpacking: Any = unpacking) -> Tensor:
+            return linear(unpacking, *given)
+
+        table[_Int8][operator] = packed
+    made = _Int4.from_hp
+
+    def from_hp(cls: Any, hp_tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+        with _asked_of(hp_tensor):
+            return made(hp_tensor, *args, **kwargs)
+
+    _Int4.from_hp = classmethod(from_hp)
+
+
+register()

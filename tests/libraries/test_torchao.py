@@ -1,0 +1,62 @@
+"""torchao's weight-only configs: int8 and int4 layers on packed weights of the device."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+quantization: Any = pytest.importorskip("torchao.quantization")
+
+import ocl_backend.libraries.torchao  # noqa: F401 (what is tested)
+
+pytestmark = pytest.mark.usefixtures("any_device")
+
+
+@pytest.fixture
+def model() -> Any:
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(1024, 64), torch.nn.ReLU(), torch.nn.Linear(64, 24, bias=False)
+    return torch.nn.Sequential(*layers).bfloat16()
+
+
+def problems(model: Any, x: Any) -> list[str]:
+    """Return the problems that a call of the model solves, without their sizes."""
+    return [row.problem.split(":")[-1] for row in torch.ocl.explain(model, x).rows]
+
+
+def close(one: Any, other: Any) -> bool:
+    return bool((one.float() - other.float()).norm() < 2e-2 * other.float().norm())
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_int8_weights_stay_packed(model: Any, rows: int) -> None:
+    config, x = quantization.Int8WeightOnlyConfig(), torch.randn(rows, 1024).bfloat16()
+    ours = copy.deepcopy(model).to("ocl")
+    for one in (model, ours):
+        quantization.quantize_(one, config)
+    assert close(ours(x.to("ocl")).cpu(), model(x))
+    assert problems(ours, x.to("ocl")) == ["int8", "int8"]
+
+
+def test_int4_weights_are_packed_and_stay_so(model: Any) -> None:
+    """torchao packs four bits on CUDA alone, so the weights that were packed are the reference."""
+    config = quantization.Int4WeightOnlyConfig(
+        group_size=32, int4_packing_format="tile_packed_to_4d"
+    )
+    ours, x = copy.deepcopy(model).to("ocl"), torch.randn(2, 1024).bfloat16()
+    quantization.quantize_(ours, config)
+    got = ours(x.to("ocl")).cpu()
+    assert problems(ours, x.to("ocl")) == ["int4_32z", "int4_32z"]
+    for layer in (0, 2):
+        weight = model[layer].weight
+        groups = weight.detach().float().reshape(-1, 32)
+        low, high = groups.amin(1, keepdim=True), groups.amax(1, keepdim=True)
+        step = (high - low) / 15
+        model[layer].weight.data = (
+            (((groups - low) / step).round() * step + low).reshape(weight.shape).bfloat16()
+        )
+    wanted = model(x)
+    assert (got.float() - wanted.float()).norm() < 0.1 * wanted.float().norm()
