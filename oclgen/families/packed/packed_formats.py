@@ -14,7 +14,7 @@ from oclgen.packed_problem import FORMATS, Format, PackedProblem
 from oclgen.render import render
 
 WORDS = {1: "uchar", 2: "ushort", 4: "uint", 8: "uint2", 16: "uint4"}
-"""Types that load so many bytes at once from addresses that are multiples of them."""
+"""Types by the bytes that they load at once, from addresses that are multiples of these."""
 ALIGNED = 16
 """Bytes at whose multiples packed weights begin."""
 

@@ -24,7 +24,7 @@ def unpacking(problem: PackedProblem, width: int, steps: int, local_t: int, out:
     Args:
         problem: whose m does not matter.
         width: bytes that are unpacked at once.
-        steps: of so many bytes, of a work-item.
+        steps: stripes of a work-item.
         local_t: work-items of a group.
         out: role of the buffer that is written.
     """
