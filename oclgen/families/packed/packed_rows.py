@@ -95,12 +95,14 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "cpu":
         lanes = max(4, min(16, limits.native_float_width))
-        rows = min(problem.m, 8)
-        most = max(1, min(8, (24 if lanes == 16 else 12) // rows))  # of 32 and 16 vector registers
+        rows, count = min(problem.m, 8), stripes(problem, 16).count
+        # sums are 3/4 of 32 or 16 vector registers, or half where large blocks have many numbers
+        vectors = (24 if count == 1 else 16) * lanes // 16
+        most = max(1, min(8 if count == 1 else 4, vectors // rows))
         return [
             Config(rows, item_n, 16, lanes, local_k=1, local_n=1, unroll=unroll)
             for item_n in dict.fromkeys((most, max(1, most // 2), 1))
-            for unroll in (2, 1)
+            for unroll in (max(2, count), 1)  # in whole blocks, places of numbers are constants
         ]
     return [
         Config(min(problem.m, 8), item_n, 4, 4, local_k, 4, unroll=1)
