@@ -81,27 +81,26 @@ void packed_rows(
             const int o = ${u % count * width};
 % endif
             const int at = block * ${block} + ${stripes.place("o")};
-% for i in rows:
-% for half in range(halves):
-            const ${wf} x${i}_${half} = LOAD${width}(x${i} + at${f" + {stripes.text.run}" if half else ""});
-% endfor
-% endfor
 % for j in columns:
-            {
-                ${wf} weights[${halves}];
-                unpack(w${j} + block * ${stripes.format.block_bytes}, o, ${scale(j, u)}, weights);
+            ${wf} weights${j}[${halves}];
+            unpack(w${j} + block * ${stripes.format.block_bytes}, o, ${scale(j, u)}, weights${j});
+% endfor
+            // weights of all columns stay in registers, and a vector of x at a time
 % for half in range(halves):
 % for i in rows:
+            {
+                const ${wf} value = LOAD${width}(x${i} + at${f" + {stripes.text.run}" if half else ""});
+% for j in columns:
 % if lanes == width:
-                acc${i}_${j} = x${i}_${half} * weights[${half}] + acc${i}_${j};
+                acc${i}_${j} = value * weights${j}[${half}] + acc${i}_${j};
 % else:
 % for part in parts:
-                acc${i}_${j} = x${i}_${half}.${part} * weights[${half}].${part} + acc${i}_${j};
+                acc${i}_${j} = value.${part} * weights${j}[${half}].${part} + acc${i}_${j};
 % endfor
 % endif
 % endfor
-% endfor
             }
+% endfor
 % endfor
         }
 % endfor

@@ -96,9 +96,8 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     if limits.kind == "cpu":
         lanes = max(4, min(16, limits.native_float_width))
         rows, count = min(problem.m, 8), stripes(problem, 16).count
-        # sums are 3/4 of 32 or 16 vector registers, or half where large blocks have many numbers
-        vectors = (24 if count == 1 else 16) * lanes // 16
-        most = max(1, min(8 if count == 1 else 4, vectors // rows))
+        # sums take 16 of 32 vector registers of 16 lanes, or 8 of 16: weights take most others
+        most = max(1, min(4, lanes // rows))
         return [
             Config(rows, item_n, 16, lanes, local_k=1, local_n=1, unroll=unroll)
             for item_n in dict.fromkeys((most, max(1, most // 2), 1))
