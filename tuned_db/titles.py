@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from oclgen.keys import parse_key
+from oclgen.packed_problem import PackedProblem
 from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, ProblemError
 
 DIRECTIONS = {
@@ -30,6 +31,8 @@ def title_of(key: str) -> str:
         parts = _gemm(problem)
     elif isinstance(problem, ConvProblem):
         parts = _conv(problem)
+    elif isinstance(problem, PackedProblem):
+        parts = _packed(problem)
     else:
         parts = _attention(problem)
     if problem.free:
@@ -48,6 +51,10 @@ def _gemm(one: GemmProblem) -> list[str]:
         f"{transposed} transposed" if transposed else "",
         *_epilogue(bias, one.residual, one.activation),
     ]
+
+
+def _packed(one: PackedProblem) -> list[str]:
+    return [f"Packed {one.m} x {one.n} x {one.k}", one.dtype, f"weights {one.format}"]
 
 
 def _conv(one: ConvProblem) -> list[str]:
