@@ -22,7 +22,13 @@ class Names(click.ParamType[tuple[str, ...]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
-        """Return the names; an unknown one is an error of usage."""
+        """Return the names; an unknown one is an error of usage.
+
+        Args:
+            value: names with commas between them, or several.
+            param: the option, for the error.
+            ctx: the command, for the error.
+        """
         names = tuple(value.split(",")) if isinstance(value, str) else tuple(value)
         if unknown := [name for name in names if self.known and name not in self.known]:
             self.fail(f"unknown: {', '.join(unknown)}; known: {', '.join(self.known)}", param, ctx)

@@ -86,6 +86,7 @@ def serve(
         host=host,
         port=port,
         http=protocol(connections, proxies),
+        ws="none",
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),
         log_level="warning",

@@ -70,7 +70,13 @@ def revoke(name: str, where: str | None) -> None:
 
 
 @click.command()
-@click.option("--limit", default=50, show_default=True, help="Lines to print; 0 for all.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=50,
+    show_default=True,
+    help="Lines to print; 0 for all.",
+)
 @json_option
 @db_option
 def batches(limit: int, as_json: bool, where: str | None) -> None:

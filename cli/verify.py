@@ -20,7 +20,13 @@ SLOWER_CODE = 3
 
 @click.command()
 @device_option
-@click.option("--limit", default=0, help="Most records to check; 0 for all.", show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=0,
+    help="Most records to check; 0 for all.",
+    show_default=True,
+)
 @click.option(
     "--quarantine",
     "distrust",

@@ -119,6 +119,9 @@ def copy_to(database: Database, path: Path) -> None:
         target = sqlite3.connect(part)
         try:
             source.backup(target)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
         finally:
             target.close()
     part.replace(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -114,7 +115,8 @@ def holder_of(database: Database, token: str) -> Token | None:
     if found is None or (found.expires is not None and found.expires <= now()):
         return None
     if (found.used or "")[:16] != (minute := now())[:16]:
-        with database.writing() as connection:
+        # a database that is only read, or is written to for long, notes no use
+        with suppress(DatabaseError), database.writing() as connection:
             noted = update(TokenRow).where(TokenRow.name == found.name)
             connection.execute(noted.values(used=f"{minute[:16]}:00Z"))
     return found

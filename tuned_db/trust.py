@@ -6,7 +6,8 @@ What a single claim's rate says of it is `tuned_db.plausible`, what a quick chec
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, insert, or_, select
+from sqlalchemy.orm import aliased
 
 from tuned_db import rows
 from tuned_db.batches import find_batch
@@ -65,8 +66,11 @@ def release(store: Store, origin: str) -> None:
         if not gone.rowcount:
             raise DatabaseError(f"{origin[:100]!r} is not in quarantine")
         theirs = select(MeasurementRow.tuning_id).where(MeasurementRow.origin == origin).distinct()
-        unmeasured = theirs.join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
-        _crown(connection, unmeasured.where(TuningRow.winner_id.is_(None)))
+        winner = aliased(MeasurementRow)
+        claimed = theirs.join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
+        claimed = claimed.outerjoin(winner, TuningRow.winner_id == winner.id)
+        # what was measured here keeps its place
+        _crown(connection, claimed.where(or_(winner.id.is_(None), winner.origin != "")))
 
 
 def _crown(connection: Connection, tunings: rows.Query) -> int:

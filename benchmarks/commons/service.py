@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import inf
 from subprocess import PIPE, Popen, TimeoutExpired
 from sys import executable
 
@@ -103,13 +104,16 @@ def large_upload(lab: Lab) -> str:
         thread = threading.Thread(target=write)
         thread.start()
         begin, used = time.monotonic(), service.cpu_s()
-        status = web.post("/api/v1/records", content=content).status_code
+        try:
+            status = web.post("/api/v1/records", content=content).status_code
+        finally:
+            done.set()
+            thread.join()
         spent, used = time.monotonic() - begin, service.cpu_s() - used
-        done.set()
-        thread.join()
-    said = f"{status}, {spent:.1f} s, {used:.1f} s of a core, others waited {max(waits):.2f} s"
+    waited = max(waits, default=inf)
+    said = f"{status}, {spent:.1f} s, {used:.1f} s of a core, others waited {waited:.2f} s"
     print(f"  7000 records: {said}")
-    return "" if status == 200 and min(spent, used) < 5 and max(waits) < 1 else said
+    return "" if status == 200 and min(spent, used) < 5 and waited < 1 else said
 
 
 @case("13", "an import of 100,000 records takes a minute")

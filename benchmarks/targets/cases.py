@@ -12,6 +12,7 @@ from benchmarks.targets.target import Target
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, Family, families_for, valid_configs
 from oclgen.limits import Limits
+from oclgen.packed_problem import PackedProblem
 from oclgen.problem import DIRECTIONS, AttentionProblem, ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 from search_spaces.space import SPACES
@@ -44,6 +45,9 @@ PROBLEMS: tuple[Problem, ...] = (
         for direction in ATTENTION_DIRECTIONS
     ),
     AttentionProblem(1, 32, 8, 1, 2048, 128, 128, "bf16"),
+    PackedProblem(1, 4096, 4096, "bf16", "q4_k"),
+    PackedProblem(8, 4096, 4096, "fp16", "int4_128z"),
+    PackedProblem(512, 4096, 4096, "fp32", "q6_k"),
 )
 """One or two of every kind that has kernels of its own."""
 

@@ -19,7 +19,7 @@ from transformers.integrations.gguf.dequant import dequantize as _plain
 from transformers.integrations.gguf.gguf_conversion_mapping import GGUF_ARCHS, PermuteRows
 
 import ocl_backend  # noqa: F401 (registers the device)
-from ocl_backend.ops.linear.packed import packed_product, unpacked
+from ocl_backend.ops.linear.packed import packed_linear, unpacked
 from oclgen.packed_problem import FORMATS
 
 FORMS = {form.ggml_type: form.name for form in FORMATS.values() if form.ggml_type is not None}
@@ -39,7 +39,7 @@ def mul_mat_vec(weight: Tensor, x: Tensor, ggml_type: int, out_features: int) ->
     """
     if weight.device.type != "ocl":
         return x @ dequantize(weight, ggml_type, out_features, x.shape[1], x.dtype).t()
-    return packed_product("mul_mat_vec", x, weight, FORMS[ggml_type], out_features)
+    return packed_linear(x, weight, FORMS[ggml_type], out_features)
 
 
 def dequantize(weight: Tensor, ggml_type: int, rows: int, cols: int, dtype: torch.dtype) -> Tensor:

@@ -33,12 +33,13 @@ def linear(
         function: that was called.
         types: of the arguments.
         args: input, weight and, if there is one, bias.
-        kwargs: none.
+        kwargs: what is named, a bias perhaps.
     """
     x, weight = args[:2]
     dynamic = weight.act_quant_kwargs is not None or weight.act_pre_scale is not None
     n, k = weight.qdata.shape
-    if x.device.type != "ocl" or dynamic or weight.block_size[-1] < k:
+    learns = torch.is_grad_enabled() and x.requires_grad  # torch's operator has no gradient
+    if x.device.type != "ocl" or dynamic or learns or kwargs or weight.block_size[-1] < k:
         result: Tensor = unpacking(function, types, args, kwargs)
         return result
     scales = weight.scale.to(x.dtype).flatten().expand(n).contiguous()

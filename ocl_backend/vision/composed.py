@@ -244,7 +244,7 @@ def deform_conv2d(
     if use_mask:
         found = found * mask.reshape(n, offset_groups, 1, kh * kw, oh * ow)
     weights = weight.reshape(groups, len(weight) // groups, -1)
-    result = weights @ found.reshape(n, groups, -1, oh * ow)
+    result = weights @ found.reshape(n, groups, weights.shape[-1], oh * ow)
     return result.view(n, len(weight), oh, ow) + bias.view(-1, 1, 1)
 
 

@@ -151,7 +151,9 @@ def load(name: str) -> Profile:
         )
     try:
         return _read(path)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+    except (
+        OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError,
+    ) as error:  # fmt: skip
         raise ProfileError(f"{path} is no profile: {type(error).__name__}: {error}") from error
 
 

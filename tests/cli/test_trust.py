@@ -37,6 +37,11 @@ def test_an_origin_is_put_in_quarantine_and_let_out(run: Run, claimed: Path) -> 
     assert "push by bob" in run("db", "quarantine").output
     run("db", "quarantine", "push by bob", "--release")
     assert [one.ms for one in store.all_winners()] == [0.5]
+    run("db", "quarantine", "push by bob")
+    store.merge([record(config=variant(item_m=4).to_json(), samples=(0.7,))], origin="push by eve")
+    assert [one.ms for one in store.all_winners()] == [0.7]
+    run("db", "quarantine", "push by bob", "--release")
+    assert [one.ms for one in store.all_winners()] == [0.5]  # a slower claim had taken its place
     assert "not in quarantine" in run("db", "quarantine", "nobody", "--release").stderr
 
 

@@ -6,6 +6,7 @@ is drawn where that fails. No operator here jumps at a value, so roundings stay 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -42,8 +43,14 @@ SMOOTH = (
     *("functional.conv2d({a}, wd, padding=1, groups=4)", "functional.avg_pool2d({a}, 2)"),
     *("functional.conv2d({a}, w3, stride=2)", "functional.interpolate({a}, scale_factor=2)"),
     *("functional.batch_norm({a}, b4, b4.square() + 0.5, b4, b4)", "{a}.repeat_interleave(2, {d})"),
-    *("functional.batch_norm({a}, None, None, training=True)", "functional.layer_norm({a}, (8,))"),
-    *("functional.layer_norm({a}, (6,), b6)", "functional.group_norm({a}, 2, b4, b4)"),
+    *(
+        "functional.batch_norm({a}, None, None, training=True, eps=0.1)",
+        "functional.layer_norm({a}, (8,), eps=0.1)",
+    ),
+    *(
+        "functional.layer_norm({a}, (6,), b6, eps=0.1)",
+        "functional.group_norm({a}, 2, b4, b4, eps=0.1)",
+    ),
     *(
         "functional.pad({a}, (1, 0))",
         "{a}.index_select({d}, torch.zeros_like({a}).int()[0].view(-1))",
@@ -62,7 +69,7 @@ VIEWS = (
     *("{a}[:, 1:]", "{a}[..., ::2]", "{a}.transpose({d}, -1)", "{a}.flatten(1)", "{a}.detach()"),
     *("{a}.unsqueeze({d})", "{a}.squeeze()", "{a}.view(-1)", "{a}.select(1, 0)", "{a}[1:]"),
     *("{a}.chunk(2, {d})[1]", "{a}.movedim(1, -1)", "{a}[:, :1].expand_as({a})", "{a}.T"),
-    *("{a}.unfold({d}, 2, 1)", "{a}.reshape(-1, 2)", "{a}.narrow({d}, 0, 1)", "{a}.diagonal()"),
+    *("{a}.unfold({d}, 2, 2)", "{a}.reshape(-1, 2)", "{a}.narrow({d}, 0, 1)", "{a}.diagonal()"),
 )
 WRITES = (
     *("{a}.mul_({c})", "{a}.add_({c})", "{a}.tanh_()", "{a}.sigmoid_()", "{a}.neg_()"),
@@ -105,7 +112,7 @@ def draw(seed: str) -> Program:
             break
         line = _line(rng, names, gradients, len(lines))
         attempt = dict(names)
-        if line and _runs(line, attempt):
+        if line and not _meets_itself(line, names) and _runs(line, attempt):
             names = attempt
             lines.append(line)
     gradients = gradients and _has_gradients(seed, lines, channels_last)
@@ -166,6 +173,18 @@ def _line(rng: Random, names: dict[str, Any], gradients: bool, number: int) -> s
     table = VIEWS if kind < 0.45 else SMOOTH if gradients else (*SMOOTH, *KINKED)
     target = a if rng.random() < 0.2 else f"v{number}"
     return f"{target} = {rng.choice(table).format(**words)}"
+
+
+def _meets_itself(line: str, names: dict[str, Any]) -> bool:
+    """Whether a line writes to a tensor that shares memory with another one in it.
+
+    No order is promised to reads and writes of the same memory, so results may differ rightly.
+    """
+    words = set(re.findall(r"\w+", line))
+    used = [value for name, value in names.items() if isinstance(value, Tensor) and name in words]
+    lies = {(one.data_ptr(), one.shape, one.stride()) for one in used}
+    shares = len({one.untyped_storage().data_ptr() for one in used}) < len(lies)
+    return shares and ("_(" in line or "out=" in line)
 
 
 def _runs(line: str, names: dict[str, Any]) -> bool:

@@ -51,6 +51,11 @@ def test_roles_allow_what_lesser_ones_may(web: TestClient, shelf: Store) -> None
     assert "reader is a reader; this needs a contributor" in sent[0].json()["detail"]
     listed = [web.get("/api/v1/batches", headers=tokens[role]).status_code for role in tokens]
     assert listed == [403, 403, 200]
+    # what a maintainer was told is not kept for others
+    again = [
+        web.get("/api/v1/batches", headers=who).status_code for who in (tokens["maintainer"], {})
+    ]
+    assert again == [200, 401]
     used = {one.name: one.used is not None for one in list_tokens(shelf.database)}
     assert used == dict.fromkeys(tokens, True)
     with pytest.raises(TokenError, match="no role; there are reader"):
@@ -111,6 +116,7 @@ def test_reading_can_be_private(shelf: Store) -> None:
     assert {web.get(path).status_code for path in paths} == {401}
     assert web.get("/").headers["www-authenticate"] == "Basic"
     assert {web.get(path, auth=("", token)).status_code for path in paths} == {200}
+    assert web.get("/", headers={b"Authorization": b"Basic \xe9"}).status_code == 401
     assert web.get("/healthz").status_code == 200
 
 
@@ -145,25 +151,43 @@ def test_clients_are_told_apart_by_what_one_customer_has(address: str, client: s
     assert client_of({"type": "http", "client": (address, 1)}) == client
 
 
-def test_half_headers_and_too_many_connections_are_closed(
+def test_half_headers_are_closed(shelf: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEADERS_S", 0.2)
+    monkeypatch.setattr(uvicorn, "Config", partial(uvicorn.Config, http=connections.protocol(9)))
+    with serving(shelf) as served:
+        with connected(served.url) as slow:
+            slow.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+            assert is_closed(slow)
+        monkeypatch.setattr(connections, "HEADERS_S", 60.0)
+        assert httpx.get(served.url).status_code == 200
+
+
+def test_the_connections_of_an_address_are_counted(
     shelf: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "HEADERS_S", 0.2)
-    config = partial(uvicorn.Config, http=connections.protocol(2))
-    monkeypatch.setattr(uvicorn, "Config", config)
+    monkeypatch.setattr(uvicorn, "Config", partial(uvicorn.Config, http=connections.protocol(2)))
     with serving(shelf) as served:
-        address = httpx.URL(served.url)
-        place = (address.host, address.port or 0)
-        slow = [socket.create_connection(place, timeout=30) for _ in range(3)]
-        for one in slow:
-            try:
-                one.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
-                assert one.recv(1) == b""
-            except ConnectionError:
-                pass
-            one.close()
-        with httpx.Client(base_url=served.url) as web:
-            assert [web.get("/").status_code for _ in range(3)] == [200] * 3
+        with connected(served.url) as one, connected(served.url) as two:
+            for each in (one, two):
+                each.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert each.recv(12) == b"HTTP/1.1 200"
+            with connected(served.url) as third:
+                assert is_closed(third)
+        assert httpx.get(served.url).status_code == 200
+
+
+def connected(url: str) -> socket.socket:
+    """Return a connection to a service."""
+    address = httpx.URL(url)
+    return socket.create_connection((address.host, address.port or 0), timeout=30)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Wait until the other end closes or speaks; say which."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
 
 
 def test_health_figures_and_a_line_per_request(

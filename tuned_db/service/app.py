@@ -31,7 +31,7 @@ def create_app(store: Store, limits: Limits | None = None, *, private: bool = Fa
     Args:
         store: what is served.
         limits: of one client.
-        private: reading needs a token, too, all but `/healthz`.
+        private: reading needs a token, too, all but `/healthz` and `/metrics`.
     """
     app = FastAPI(
         title="oclgen records",

@@ -38,7 +38,10 @@ class _Answer:
 
 
 class Kept:
-    """ASGI middleware that keeps what GET answered with 200, until the database is written to."""
+    """ASGI middleware that keeps what GET answered with 200, until the database is written to.
+
+    Answers to requests with a token are not kept.
+    """
 
     def __init__(self, app: ASGIApp, database: Database) -> None:
         self._app, self._database = app, database
@@ -47,10 +50,11 @@ class Kept:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer from what is kept, or keep what is answered."""
-        if scope["type"] != "http" or scope["method"] != "GET" or scope["path"] in LIVE:
+        asked = dict(scope.get("headers", ()))
+        is_kept = scope["type"] == "http" and scope["method"] == "GET" and scope["path"] not in LIVE
+        if not is_kept or b"authorization" in asked:  # what a role may see is for that role alone
             await self._app(scope, receive, send)
             return
-        asked = dict(scope["headers"])
         key = scope["path"], scope["query_string"], b"gzip" in asked.get(b"accept-encoding", b"")
         try:
             state = await run_in_threadpool(self._database.state)

@@ -12,7 +12,7 @@ ${summary.winners} winners of ${summary.tunings} tunings, ${summary.trials} tria
 <h2>Winners</h2>
 <form method="get">
 <select name="op" aria-label="operation">
-% for name in ("", "gemm", "conv", "attention"):
+% for name in ("", "gemm", "conv", "attention", "packed"):
 <option value="${name}" ${"selected" if name == op else ""}>${name or "all operations"}</option>
 % endfor
 </select>

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ocl_backend.dispatch.checks import check_written
 from ocl_backend.dispatch.outputs import resized
 from ocl_backend.dispatch.prepared_plan import PreparedPlan, prepare_plan
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
@@ -62,8 +63,8 @@ def packed_product(
     _check(operator, x, weight, form, n, scales)
     m, k = x.shape
     out = x.new_empty((m, n))
-    if out.numel() == 0:
-        return out
+    if out.numel() == 0 or k == 0:
+        return out.zero_()
     x = x if x.stride(1) == 1 and x.stride(0) >= k else x.contiguous()
     given = [x, _aligned(weight, form)]
     if scales is not None:
@@ -93,9 +94,24 @@ def packed_linear(
     Raises:
         RuntimeError: shapes, dtypes and format do not fit each other.
     """
-    rows = x.reshape(-1, x.shape[-1])
-    out = packed_product("packed_linear", rows, weight, form, out_features, scales)
+    rows: Any = _PackedLinear
+    out: Tensor = rows.apply(x.reshape(-1, x.shape[-1]), weight, form, out_features, scales)
     return out.view(*x.shape[:-1], out_features)
+
+
+class _PackedLinear(torch.autograd.Function):
+    """The product, and the gradient of what is multiplied: packed weights have none."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, form: str, n: int, scales: Tensor | None
+    ) -> Tensor:
+        ctx.packed = weight, form, n, x.shape[1], x.dtype, scales
+        return packed_product("packed_linear", x, weight, form, n, scales)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return grads[0] @ unpacked(*ctx.packed), None, None, None, None
 
 
 def unpacked(
@@ -135,6 +151,9 @@ def _check(
             f"{operator}: x is {[*x.shape]}, {x.dtype}; it must be a matrix of one of "
             f"{', '.join(map(str, STORAGE))}"
         )
+    for name, one in (("weights", weight), ("scales", scales)):
+        if one is not None and one.device != x.device:
+            raise RuntimeError(f"{operator}: x is on {x.device}, {name} are on {one.device}")
     packing, k = FORMATS[form], x.shape[1]
     unit = max(packing.block, packing.group or 0)
     if k % unit:
@@ -180,7 +199,8 @@ def weight_int8pack_mm(x: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
     if weight.dtype is not torch.int8 or x.shape[-1] != k:
         raise RuntimeError(f"weights {weight.dtype} {[n, k]} do not fit x {[*x.shape]}")
     if k % FORMATS["int8"].block or x.dtype not in STORAGE:
-        return torch.mm(x, weight.t().to(x.dtype)) * scales
+        # scaled before they are summed: sums of plain int8 are beyond fp16's range
+        return torch.mm(x, (weight.to(x.dtype) * scales.to(x.dtype)[:, None]).t())
     return packed_product("_weight_int8pack_mm", x, weight, "int8", n, scales)
 
 
@@ -241,7 +261,13 @@ def int_mm_out(a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
     fits = a.dim() == b.dim() == 2 and a.shape[1] == b.shape[0]
     if not fits or a.dtype not in (torch.int8, torch.uint8) or b.dtype is not torch.int8:
         raise RuntimeError(f"{a.dtype} {[*a.shape]} and {b.dtype} {[*b.shape]} have no product")
+    if out.dtype is not torch.int32 or not a.device == b.device == out.device:
+        raise RuntimeError(
+            f"_int_mm of matrices on {a.device} and {b.device} into {out.dtype} on {out.device}; "
+            "it takes torch.int32 on the same device"
+        )
     resized(out, (a.shape[0], b.shape[1]))
+    check_written("out", out)
     if out.numel():
         strides = (*a.stride(), *b.stride(), *out.stride())
         launch = _integers(a.get_device(), a.dtype, (*out.shape, a.shape[1]), strides)

@@ -13,9 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ocl_backend.dtypes import dtype_of
+from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, in_type, launch
-from ocl_backend.kernels.scatter import NARROW, alert_not_deterministic, atomic_update
+from ocl_backend.kernels.scatter import (
+    NARROW,
+    alert_not_deterministic,
+    atomic_update,
+    has_atomics,
+)
 
 MOST_ITEMS = 1 << 26
 """Items of the columns that exist at a time; images beyond them have their turns."""
@@ -138,7 +143,8 @@ class Geometry:
             given: list[Tensor | float]
             given = [image, *moves, *self.numbers(image), columns]
             launch(_kernel(image.dtype, False), shape, given, self.walked(image))
-        return columns.view(n, self.groups, -1, pixels.numel())
+        rows = c // self.groups * self.kernel[0] * self.kernel[1]
+        return columns.view(n, self.groups, rows, pixels.numel())
 
     def scattered(
         self, grad: Tensor, image: Tensor, offset: Tensor, factors: Tensor
@@ -197,6 +203,20 @@ def check_offsets(x: Tensor, weight: Tensor, offset: Tensor, numbers: Sequence[i
     return geometry
 
 
+def check_alike(x: Tensor, **others: Tensor) -> None:
+    """Compare dtypes and devices with x's, since kernels read all of them as they read x.
+
+    Raises:
+        RuntimeError: one differs.
+    """
+    for name, one in others.items():
+        if (one.dtype, one.device) != (x.dtype, x.device):
+            raise RuntimeError(
+                f"deform_conv2d of {x.dtype} on {x.device} has {name} of {one.dtype} on "
+                f"{one.device}; convert it"
+            )
+
+
 def _turns(x: Tensor, offset: Tensor, weight: Tensor) -> int:
     """Return how many images have their columns in memory at a time."""
     each = x.shape[1] * weight[0, 0].numel() * offset.shape[2:].numel()
@@ -229,6 +249,7 @@ def deform_conv2d(
     """
     *rest, use_mask = numbers
     geometry = check_offsets(x, weight, offset, rest)
+    check_alike(x, weight=weight, offset=offset, mask=mask, bias=bias)
     factors, many = geometry.factors(mask, offset, bool(use_mask)), _turns(x, offset, weight)
     weights, parts = _weights(weight, geometry.groups), []
     for own, moved, counts in _parts(many, x, offset, factors):
@@ -250,11 +271,15 @@ def deform_conv2d_backward(
     alert_not_deterministic("deform_conv2d_backward_ocl")
     *rest, use_mask = numbers
     geometry = _geometry(weight, tuple(rest))
+    check_alike(x, grad=grad, weight=weight, offset=offset, mask=mask)
+    if not has_atomics(x):
+        raise UnsupportedDtypeError(f"no atomics on {x.dtype} here")  # to the CPU, counted
     factors, many = geometry.factors(mask, offset, bool(use_mask)), _turns(x, offset, weight)
     weights, parts = _weights(weight, geometry.groups), []
     grad_weights = torch.zeros_like(weights)
     for given, own, moved, counts in _parts(many, grad, x.contiguous(), offset, factors):
-        rows = given.reshape(len(own), geometry.groups, -1, offset.shape[2:].numel())
+        channels = len(weight) // geometry.groups
+        rows = given.reshape(len(own), geometry.groups, channels, offset.shape[2:].numel())
         columns = geometry.columns(own, moved, counts)
         grad_weights += (rows @ columns.mT).sum(0)
         spread = (weights.mT @ rows).contiguous()

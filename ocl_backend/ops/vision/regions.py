@@ -14,9 +14,14 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import faults
-from ocl_backend.dtypes import dtype_of
+from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, in_type, launch
-from ocl_backend.kernels.scatter import NARROW, alert_not_deterministic, atomic_update
+from ocl_backend.kernels.scatter import (
+    NARROW,
+    alert_not_deterministic,
+    atomic_update,
+    has_atomics,
+)
 
 IMAGE = """\
 // the image that a region is of; the nearest one where there is none of that number
@@ -178,6 +183,8 @@ def pooled(x: Tensor, rois: Tensor, bins: Sequence[int], sensitive: bool) -> Ten
             "regions are taken of images [n, c, h, w] at rois [k, 5], not of "
             f"{list(x.shape)} at {list(rois.shape)}"
         )
+    if len(rois) and not (len(x) and x.shape[2:].numel()):
+        raise RuntimeError(f"{len(rois)} regions of images {list(x.shape)}, which have no items")
     if x.dtype != rois.dtype:
         raise RuntimeError(
             "Expected tensor for input to have the same type as tensor for rois; "
@@ -226,6 +233,8 @@ def _sampled_backward(
     sensitive: bool,
 ) -> Tensor:
     alert_not_deterministic(f"{'ps_' if sensitive else ''}roi_align_backward_ocl")
+    if not has_atomics(grad):
+        raise UnsupportedDtypeError(f"no atomics on {grad.dtype} here")  # to the CPU, counted
     total = grad.new_zeros(*size, dtype=NARROW.get(grad.dtype, grad.dtype))
     if grad.numel():
         bins = grad.shape[2:]
