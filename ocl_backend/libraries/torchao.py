@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 import ocl_backend  # noqa: F401 (registers the device)
+from ocl_backend.ops.linear.packed import packed_linear
+from oclgen.packed_problem import FORMATS
 
 _quantization: Any = import_module("torchao.quantization")
 _Int4, _Int8 = _quantization.Int4TilePackedTo4dTensor, _quantization.Int8Tensor
@@ -38,13 +40,12 @@ def linear(
     x, weight = args[:2]
     dynamic = weight.act_quant_kwargs is not None or weight.act_pre_scale is not None
     n, k = weight.qdata.shape
-    learns = torch.is_grad_enabled() and x.requires_grad  # torch's operator has no gradient
-    if x.device.type != "ocl" or dynamic or learns or kwargs or weight.block_size[-1] < k:
+    whole = weight.block_size[-1] >= k and k % FORMATS["int8"].block == 0
+    if x.device.type != "ocl" or dynamic or kwargs or not whole:
         result: Tensor = unpacking(function, types, args, kwargs)
         return result
     scales = weight.scale.to(x.dtype).flatten().expand(n).contiguous()
-    rows = torch._weight_int8pack_mm(x.reshape(-1, k), weight.qdata, scales)
-    out = rows.reshape(*x.shape[:-1], n)
+    out = packed_linear(x, weight.qdata, "int8", n, scales)  # torch's operator has no gradient
     return out if len(args) < 3 or args[2] is None else out + args[2]
 
 

@@ -39,6 +39,11 @@ def test_int8_weights_stay_packed(model: Any, rows: int) -> None:
         quantization.quantize_(one, config)
     assert close(ours(x.to("ocl")).cpu(), model(x))
     assert problems(ours, x.to("ocl")) == ["int8", "int8"]
+    given = x.to("ocl").requires_grad_()
+    ours(given).sum().backward()
+    x.requires_grad_()
+    model(x).sum().backward()
+    assert close(given.grad.cpu(), x.grad)
 
 
 def test_int4_weights_are_packed_and_stay_so(model: Any) -> None:
