@@ -6,7 +6,7 @@ It is not the place where a problem's sizes are judged; `oclgen.problem` does th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
@@ -18,6 +18,7 @@ from oclgen.problem import (
     AttentionProblem,
     ConvProblem,
     GemmProblem,
+    Known,
     PackedProblem,
     Problem,
     ProblemError,
@@ -105,6 +106,13 @@ def parse_key(text: str) -> Problem:
     return problem
 
 
+def _of_key(text: str, kind: type[Known]) -> Known:
+    """Return the problem of a key that begins as keys of this kind do."""
+    problem = parse_key(text)
+    assert isinstance(problem, kind)
+    return problem
+
+
 def _gemm_of_key(text: str) -> GemmProblem | None:
     if not (match := _GEMM_KEY.fullmatch(text)):
         return None
@@ -122,7 +130,7 @@ def _gemm_of_key(text: str) -> GemmProblem | None:
         bias="none" if part["bias"] == "-" else part["bias"],
         activation=part["activation"],
         residual=part["residual"] is not None,
-        free=frozenset(part["free"].split("_") if part["free"] else ()),
+        free=_free(part),
     )
 
 
@@ -140,7 +148,7 @@ def _conv_of_key(text: str) -> ConvProblem | None:
         activation=part["activation"],
         layout=part["layout"] or "nchw",
         residual=part["residual"] is not None,
-        free=frozenset(part["free"].split("_") if part["free"] else ()),
+        free=_free(part),
     )
 
 
@@ -156,8 +164,12 @@ def _attention_of_key(text: str) -> AttentionProblem | None:
         window=int(part["window"] or 0),
         mask=part["mask"] == "mask",
         dropout=part["dropout"] == "dropout",
-        free=frozenset(part["free"].split("_") if part["free"] else ()),
+        free=_free(part),
     )
+
+
+def _free(part: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(part["free"].split("_") if part["free"] else ())
 
 
 def _packed_of_key(text: str) -> PackedProblem | None:
@@ -166,7 +178,7 @@ def _packed_of_key(text: str) -> PackedProblem | None:
     part = match.groupdict()
     return PackedProblem(
         int(part["m"]), int(part["n"]), int(part["k"]), part["dtype"], part["format"],
-        frozenset(part["free"].split("_") if part["free"] else ()),
+        _free(part),
     )  # fmt: skip
 
 
@@ -177,9 +189,7 @@ def parse_packed(text: str) -> PackedProblem:
         ProblemError: the text has another form, or the product cannot exist.
     """
     if text.startswith("packed:"):
-        problem = parse_key(text)
-        assert isinstance(problem, PackedProblem)
-        return problem
+        return _of_key(text, PackedProblem)
     sizes, *options = text.strip().split(":")
     numbers = _numbers(sizes, "x", text, PACKED_FORM)
     known = {"dtype": tuple(DTYPES), "format": tuple(FORMATS)}
@@ -197,9 +207,7 @@ def parse_attention(text: str) -> AttentionProblem:
         ProblemError: the text has another form, or the attention cannot exist.
     """
     if text.startswith("attention:"):
-        problem = parse_key(text)
-        assert isinstance(problem, AttentionProblem)
-        return problem
+        return _of_key(text, AttentionProblem)
     sizes, *options = text.strip().split(":")
     numbers = _numbers(sizes, ",", text, ATTENTION_FORM)
     if not 5 <= len(numbers) <= 7:
@@ -225,9 +233,7 @@ def parse_gemm(text: str) -> GemmProblem:
         ProblemError: the text has another form, or the product cannot exist.
     """
     if text.startswith("gemm:"):
-        problem = parse_key(text)
-        assert isinstance(problem, GemmProblem)
-        return problem
+        return _of_key(text, GemmProblem)
     sizes, *options = text.strip().split(":")
     numbers = _numbers(sizes, "x", text, GEMM_FORM)
     if len(numbers) != 3:
@@ -247,9 +253,7 @@ def parse_conv(text: str) -> ConvProblem:
         ProblemError: the text has another form, or the convolution cannot exist.
     """  # noqa: D205
     if text.startswith("conv:"):
-        problem = parse_key(text)
-        assert isinstance(problem, ConvProblem)
-        return problem
+        return _of_key(text, ConvProblem)
     sizes, *options = text.strip().split(":")
     numbers = _numbers(sizes, ",", text, CONV_FORM)
     if not 7 <= len(numbers) <= 11:

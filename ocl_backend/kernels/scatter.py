@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import faults
-from ocl_backend.dtypes import dtype_of
+from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.fixed_order_scatter import combine_in_order, is_wanted
 from oclgen.opencl.device import devices
@@ -160,6 +160,16 @@ def has_atomics(target: Tensor) -> bool:
     """Whether the device can compare and swap items of this tensor, of 4 or 8 bytes."""
     narrow = target.itemsize < 8
     return narrow or WIDE_ATOMICS in devices()[target.get_device()].limits.extensions
+
+
+def require_atomics(target: Tensor) -> None:
+    """Send a call whose kernel adds to items of `target` to the CPU, counted, where it must.
+
+    Raises:
+        UnsupportedDtypeError: the device cannot compare and swap items of this size.
+    """
+    if not has_atomics(target):
+        raise UnsupportedDtypeError(f"no atomics on {target.dtype} here")
 
 
 def _items(places: Places) -> Tensor:

@@ -5,7 +5,7 @@ It says neither what is valid nor where to begin: that is the family's, `why_not
 
 from __future__ import annotations
 
-from oclgen.families.attention.attention_register import rows_of
+from oclgen.families.attention.attention_parts import rows_of
 from oclgen.limits import Limits
 from oclgen.problem import AttentionProblem
 from search_spaces.values import Values, up_to

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
-from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
+from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.scatter import (
     NARROW,
     alert_not_deterministic,
     atomic_update,
-    has_atomics,
+    require_atomics,
 )
 
 HELPERS = """\
@@ -230,8 +230,7 @@ def grid_sample_backward(
             order here.
     """
     alert_not_deterministic(f"grid_sampler_{grid.shape[-1]}d_backward_ocl")
-    if not has_atomics(x):
-        raise UnsupportedDtypeError(f"no atomics on {x.dtype} here")  # to the CPU, counted
+    require_atomics(x)
     x = x.contiguous()
     total = torch.zeros_like(x, dtype=NARROW.get(x.dtype, x.dtype))
     grad_grid = torch.empty_like(grid, memory_format=torch.contiguous_format)

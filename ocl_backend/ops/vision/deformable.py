@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
+from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, in_type, launch
 from ocl_backend.kernels.scatter import (
     NARROW,
     alert_not_deterministic,
     atomic_update,
-    has_atomics,
+    require_atomics,
 )
 
 MOST_ITEMS = 1 << 26
@@ -272,8 +272,7 @@ def deform_conv2d_backward(
     *rest, use_mask = numbers
     geometry = _geometry(weight, tuple(rest))
     check_alike(x, grad=grad, weight=weight, offset=offset, mask=mask)
-    if not has_atomics(x):
-        raise UnsupportedDtypeError(f"no atomics on {x.dtype} here")  # to the CPU, counted
+    require_atomics(x)
     factors, many = geometry.factors(mask, offset, bool(use_mask)), _turns(x, offset, weight)
     weights, parts = _weights(weight, geometry.groups), []
     grad_weights = torch.zeros_like(weights)

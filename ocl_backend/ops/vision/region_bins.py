@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import faults
-from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
+from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, in_type, launch
 from ocl_backend.kernels.scatter import (
     NARROW,
     alert_not_deterministic,
     atomic_update,
-    has_atomics,
+    require_atomics,
 )
 from ocl_backend.ops.vision.regions import (
     IMAGE,
@@ -145,8 +145,7 @@ def ps_roi_pool_backward(
 ) -> Tensor:
     """Return the gradient of ps_roi_pool's x, of `size` n, c, h, w."""
     alert_not_deterministic("ps_roi_pool_backward_ocl")
-    if not has_atomics(grad):
-        raise UnsupportedDtypeError(f"no atomics on {grad.dtype} here")  # to the CPU, counted
+    require_atomics(grad)
     total = grad.new_zeros(size, dtype=NARROW.get(grad.dtype, grad.dtype))
     if grad.numel():
         given = [*numbers(total, rois, scale, (tall, wide)), grad]

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import faults
-from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
+from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, in_type, launch
 from ocl_backend.kernels.scatter import (
     NARROW,
     alert_not_deterministic,
     atomic_update,
-    has_atomics,
+    require_atomics,
 )
 
 IMAGE = """\
@@ -233,8 +233,7 @@ def _sampled_backward(
     sensitive: bool,
 ) -> Tensor:
     alert_not_deterministic(f"{'ps_' if sensitive else ''}roi_align_backward_ocl")
-    if not has_atomics(grad):
-        raise UnsupportedDtypeError(f"no atomics on {grad.dtype} here")  # to the CPU, counted
+    require_atomics(grad)
     total = grad.new_zeros(*size, dtype=NARROW.get(grad.dtype, grad.dtype))
     if grad.numel():
         bins = grad.shape[2:]

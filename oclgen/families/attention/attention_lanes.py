@@ -6,7 +6,7 @@ other. It is not for half precision, dropout, or rows that are no whole vectors 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
@@ -121,13 +121,11 @@ def units(work_items: int) -> str:
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:
     """Return the one launch that computes the problem."""
-    by_keys = problem.direction == "bwd_kv"
-    heads = problem.kv_heads if by_keys else problem.heads
-    blocks = ceil_div(problem.keys if by_keys else problem.queries, config.tile_m)
+    blocks = ceil_div(parts.rows_of(problem), config.tile_m)
     launch = Launch(
         text=LazyText(lambda: _text(problem, config)),
         kernel=KERNELS[problem.direction],
-        global_size=(blocks * config.work_items, problem.batch * heads, 1),
+        global_size=(blocks * config.work_items, parts.heads_of(problem), 1),
         local_size=(config.work_items, 1, 1),
         args=parts.arguments(problem),
         local_bytes=config.local_bytes(problem),
@@ -142,12 +140,8 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         KERNELS[problem.direction],
         preamble=dtype_preamble(problem.dtype),
         units=units(config.work_items),
-        work_items=config.work_items,
-        lanes=config.lanes,
-        rows=config.rows,
-        chunk=config.chunk,
+        **asdict(config),
         tile_m=config.tile_m,
-        tile_n=config.tile_n,
         local_bytes=config.local_bytes(problem),
         depth=depth,
         depth_v=depth_v,

@@ -8,7 +8,7 @@ It is not for rows that are no whole chunks of 16 bytes, nor for dropout, which
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
@@ -157,19 +157,13 @@ def units(problem: AttentionProblem, config: Config) -> str:
     )  # fmt: skip
 
 
-def rows_of(problem: AttentionProblem) -> int:
-    """Return the rows of a head that work-groups share out: queries, or keys for their gradient."""
-    return problem.keys if problem.direction == "bwd_kv" else problem.queries
-
-
 def plan(problem: AttentionProblem, config: Config) -> Plan:
     """Return the one launch that computes the problem."""
-    heads = problem.kv_heads if problem.direction == "bwd_kv" else problem.heads
-    blocks = ceil_div(rows_of(problem), config.tile_m)
+    blocks = ceil_div(parts.rows_of(problem), config.tile_m)
     launch = Launch(
         text=LazyText(lambda: _text(problem, config)),
         kernel=KERNELS[problem.direction],
-        global_size=(blocks * config.work_items, problem.batch * heads, 1),
+        global_size=(blocks * config.work_items, parts.heads_of(problem), 1),
         local_size=(config.work_items, 1, 1),
         args=parts.arguments(problem),
         local_bytes=config.local_bytes(problem),
@@ -182,14 +176,9 @@ def _text(problem: AttentionProblem, config: Config) -> str:
     source = render(
         KERNELS[problem.direction],
         preamble=dtype_preamble(problem.dtype),
-        unit=config.unit,
+        **asdict(config),
         units=units(problem, config),
-        warps=config.warps,
-        blocks_m=config.blocks_m,
         tile_m=config.tile_m,
-        tile_n=config.tile_n,
-        stages=config.stages,
-        keep=config.keep,
         local_bytes=config.local_bytes(problem),
         depth=depth,
         depth_v=depth_v,

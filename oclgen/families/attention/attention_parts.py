@@ -69,6 +69,17 @@ def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
     )
 
 
+def rows_of(problem: AttentionProblem) -> int:
+    """Return the rows of a head that work-groups share out: queries, or keys for their gradient."""
+    return problem.keys if problem.direction == "bwd_kv" else problem.queries
+
+
+def heads_of(problem: AttentionProblem) -> int:
+    """Return the heads, of all batches, whose rows are shared out."""
+    heads = problem.kv_heads if problem.direction == "bwd_kv" else problem.heads
+    return problem.batch * heads
+
+
 def arguments(problem: AttentionProblem) -> tuple[Arg, ...]:
     """Return the arguments of a kernel that computes the problem, in the templates' order.
 

@@ -132,23 +132,17 @@ def guesses(problem: AttentionProblem, limits: Limits) -> tuple[Config, ...]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind != "cpu":
         return GPU_FEW_REGISTERS if limits.has_few_registers else GPU
-    return CPU_FEW_ROWS if rows_of(problem) <= FEW_ROWS else CPU
-
-
-def rows_of(problem: AttentionProblem) -> int:
-    """Return the rows of a head that work-groups share out: queries, or keys for their gradient."""
-    return problem.keys if problem.direction == "bwd_kv" else problem.queries
+    return CPU_FEW_ROWS if parts.rows_of(problem) <= FEW_ROWS else CPU
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:
     """Return the one launch that computes the problem."""
-    heads = problem.kv_heads if problem.direction == "bwd_kv" else problem.heads
     group = (config.local_n, config.local_m, 1)
-    blocks = ceil_div(rows_of(problem), config.tile_m)
+    blocks = ceil_div(parts.rows_of(problem), config.tile_m)
     launch = Launch(
         text=LazyText(lambda: _text(problem, config)),
         kernel=KERNELS[problem.direction],
-        global_size=(config.local_n, blocks * config.local_m, problem.batch * heads),
+        global_size=(config.local_n, blocks * config.local_m, parts.heads_of(problem)),
         local_size=group,
         args=parts.arguments(problem),
         local_bytes=config.local_bytes(problem),

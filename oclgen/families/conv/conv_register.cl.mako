@@ -19,8 +19,7 @@ channels_fastest    neighbouring work-items differ in channels, else in position
 bias, residual      add bias[channel], and what lies as the output does
 in_pixels           channels of a pixel are neighbours, else pixels of a plane
 store_step          distance of neighbouring results in the output
-transpose           text of the function transpose(rows), for planes
-store_channels      text of the function store_channels, for pixels
+own                 text of the function that stores: transpose (planes), store_channels (pixels)
 </%doc>
 <%!
     from itertools import product
@@ -48,10 +47,10 @@ ${activation}
 #define READ_PIXEL (GROUPS * DEPTH)
 #define WRITTEN_PIXEL (GROUPS * CHANNELS)
 
-${store_channels}
+${own}
 % else:
 
-${transpose}
+${own}
 % endif
 
 % for count in () if in_pixels else counts:

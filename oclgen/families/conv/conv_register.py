@@ -235,19 +235,21 @@ def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: 
     columns = ceil_div(part.cols.results, config.item_x)
     grid = (packed.tiles * part.groups, part.batch // config.images * part.rows.results * columns)
 
+    in_pixels = problem.layout == "nhwc"
+
     @LazyText
     def text() -> str:
         codes = pieces(part.cols, config.item_x)
+        own = store_channels(problem, config.vec) if in_pixels else transpose_text(config.vec)
         return render(
             NAME,
             preamble=dtype_preamble(problem.dtype),
-            transpose=transpose_text(config.vec),
-            store_channels=store_channels(problem, config.vec),
+            own=own,
             sizes=_sizes(problem, part, packed) | {"COLUMNS": columns},
             pieces=codes,
             counts=stored_counts((piece.results for piece in codes), config.vec),
             **epilogue(problem, "out"),
-            in_pixels=problem.layout == "nhwc",
+            in_pixels=in_pixels,
             store_step=part.cols.store_step,
             **asdict(config),
         )

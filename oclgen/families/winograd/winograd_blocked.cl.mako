@@ -26,7 +26,7 @@ rest             columns of the last tile of a row where out_tile does not divid
 edge_k           item_k does not divide the filters
 bias, residual   what is added: by filter, and as the target lies
 dtype, activation   storage types and epilogue
-pixels_axis, tiles_axis, output_axis, filter_tile   functions of the transforms
+input_axes, output_axis, filter_tile   functions of the transforms
 given            names of sizes that are arguments, since the batch is free
 store_channels   text of the function that stores filters of a pixel, for pixels
 phases, phase_names       statements that pick every out_tile-th pixel, and their results
@@ -45,13 +45,7 @@ ${preamble}
 ${activation}
 ${defines}
 
-% if in_pixels:
-${channels_axis}
-% else:
-${pixels_axis}
-
-${tiles_axis}
-% endif
+${input_axes}
 
 ${output_axis}
 % if filters_inside:

@@ -14,7 +14,7 @@ from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd import winograd_filters
 from oclgen.families.winograd.winograd_blocked_text import Pixels
 from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile
-from oclgen.families.winograd.winograd_matrices import cook_toom
+from oclgen.families.winograd.winograd_matrices import Transforms, cook_toom
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts, Unroll, Vector
@@ -236,11 +236,7 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
             **asdict(config),
             preamble=dtype_preamble(problem.dtype),
             defines=f"{geo.defines()}\n{scratch.defines()}",
-            pixels_axis=common.axis_function("pixels_axis", matrices.input, vector(scratch.vec_x)),
-            channels_axis=common.axis_function(
-                "channels_axis", matrices.input, vector(scratch.vec_c)
-            ),
-            tiles_axis=common.axis_function("tiles_axis", matrices.input, vector(scratch.vec_t)),
+            input_axes=_input_axes(scratch, matrices),
             output_axis=common.output_axis(geo, config.vec_k),
             filter_tile=winograd_filters.filter_tile(geo, config.vec_k),
             block=scratch.block,
@@ -248,7 +244,7 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
             vec_x=scratch.vec_x,
             in_pixels=geo.pixels,
             vec_c=scratch.vec_c,
-            store_channels=store_channels(problem, config.vec_k),
+            store_channels=store_channels(problem, config.vec_k) if geo.pixels else "",
             rest=rest,
             edge_k=edge_k,
             pixels=Pixels(geo.out_tile, config.vec_k, edge_k, problem.residual, rest),
@@ -273,6 +269,17 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
             *(Scalar(scratch.sizes()[name]) for name in scratch.given),
         ),
     )
+
+
+def _input_axes(scratch: Scratch, matrices: Transforms) -> str:
+    """Return the functions that multiply one axis of an input tile, which is done in vectors."""
+    widths = {"pixels_axis": scratch.vec_x, "tiles_axis": scratch.vec_t}
+    if scratch.geo.pixels:
+        widths = {"channels_axis": scratch.vec_c}
+    functions = (
+        common.axis_function(name, matrices.input, vector(width)) for name, width in widths.items()
+    )
+    return "\n\n".join(functions)
 
 
 def phases(geo: Geometry, lanes: int) -> tuple[list[str], list[str]]:
