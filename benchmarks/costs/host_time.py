@@ -15,6 +15,7 @@ from __future__ import annotations
 from time import perf_counter, thread_time
 
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 
 import ocl_backend  # noqa: F401  (registers the device)
 from benchmarks.timing import Call
@@ -45,7 +46,7 @@ def operators(device: torch.device) -> dict[str, Call]:
     """Return the calls to time, on tensors of `device`."""
     x, image = torch.ones(64, 64).to(device), torch.ones(1, 8, 16, 16).to(device)
     weight, bias = torch.ones(8, 8, 3, 3).to(device), torch.ones(64).to(device)
-    held = torch.ones(4, 64, 8, 8).to(device)
+    held, heads = torch.ones(4, 64, 8, 8).to(device), torch.ones(1, 4, 32, 64).to(device)
     layers = [
         torch.nn.Conv2d(64, 64, 1, bias=False),
         torch.nn.BatchNorm2d(64),
@@ -59,6 +60,8 @@ def operators(device: torch.device) -> dict[str, Call]:
         "addmm, 64^3": lambda: torch.addmm(bias, x, x),
         "conv2d 3x3, 8 to 8, 16^2": lambda: torch.conv2d(image, weight, padding=1),
         "chain 1x1, norm, ReLU6": lambda: chain(held),
+        "attention, 4 heads, 32 x 64": lambda: scaled_dot_product_attention(heads, heads, heads),
+        "dropout, 64 x 64": lambda: torch.dropout(x, 0.5, train=True),
     }
 
 

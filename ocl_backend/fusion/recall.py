@@ -41,8 +41,3 @@ def suspend(on: bool) -> None:
     Every call is then made in Python, where observers of tuned calls see it.
     """
     shim.library().ocl_suspend_recall(ctypes.c_int(1 if on else -1))
-
-
-def prevent() -> None:
-    """Say that the present call is not to be recalled: the next one will do something else."""
-    shim.library().ocl_note_other()

@@ -48,6 +48,21 @@ ocl::Key numbered(int64_t number, size_t length = 1) {
   return key;
 }
 
+// A generator as a device has one.
+struct Counting final : c10::GeneratorImpl {
+  Counting() : c10::GeneratorImpl(c10::kCPU, {}) {}
+  void set_current_seed(uint64_t value) override { seed_ = value; }
+  uint64_t current_seed() const override { return seed_; }
+  void set_offset(uint64_t value) override { offset_ = value; }
+  uint64_t get_offset() const override { return offset_; }
+  uint64_t seed() override { return seed_; }
+  void set_state(const c10::TensorImpl&) override {}
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override { return {}; }
+  c10::GeneratorImpl* clone_impl() const override { return new Counting; }
+
+  uint64_t seed_ = 1, offset_ = 0;
+};
+
 }  // namespace
 
 TEST_CASE("a recipe does for other operands what the call did") {
@@ -61,7 +76,7 @@ TEST_CASE("a recipe does for other operands what the call did") {
   CHECK((recipe.steps[1].words == std::vector<ocl::Word>{{2, 0}, {1, 0}, {-1, 10}}));
   fill(other_in, 100);
   std::vector<c10::DataPtr> spaces;
-  CHECK(ocl::perform(recipe, {address(other_in), address(other_out)}, spaces) == 0);
+  CHECK(ocl::perform(recipe, {address(other_in), address(other_out)}, 0, spaces) == 0);
   CHECK(!spaces[0].get());  // freed behind the step that used it last
   CHECK(value_of(other_out) == 111);
 }
@@ -70,8 +85,48 @@ TEST_CASE("the same call makes the same recipe, another one another") {
   const auto in = items(), out = items();
   const auto key = key_of({address(in), address(out)});
   const auto recipe = written(key, address(in), address(out));
-  CHECK((recipe == written(key, address(in), address(out))));
-  CHECK(!(recipe == written(key, address(out), address(in))));
+  CHECK(ocl::confirmed(recipe, written(key, address(in), address(out))));
+  CHECK(!ocl::confirmed(recipe, written(key, address(out), address(in))));
+}
+
+TEST_CASE("a recipe takes counters of the generator that its call took them of") {
+  const auto in = items(), out = items();
+  const auto key = key_of({address(in), address(out)});
+  Counting generator;
+  const auto drawn = [&](int64_t more) {  // out = in + more + the first counter
+    const ocl::Noting noting;
+    ocl::note_drawn({&generator, generator.current_seed(), generator.get_offset(), 4});
+    enqueue_add(address(in), address(out), int64_t(generator.get_offset()));
+    enqueue_add(address(out), address(out), more);
+    generator.set_offset(generator.get_offset() + 4);
+    ocl::Writer writer(0, key, noting);
+    REQUIRE(writer.add_steps());
+    return writer.recipe;
+  };
+  const auto from_0 = drawn(4), from_4 = drawn(4);
+  CHECK(!ocl::confirmed(from_0, from_0));  // which words are the counter is not known
+  const auto sure = ocl::confirmed(from_0, from_4);
+  REQUIRE(sure);
+  fill(in, 100);
+  const auto counter = ocl::take(sure->drawn);
+  REQUIRE(counter);
+  CHECK(*counter == 8);
+  std::vector<c10::DataPtr> spaces;
+  CHECK(ocl::perform(*sure, key.operands, *counter, spaces) == 0);
+  CHECK(value_of(out) == 112);
+  CHECK(generator.get_offset() == 12);
+  generator.set_current_seed(2);
+  CHECK(!ocl::take(sure->drawn));
+}
+
+TEST_CASE("a call that draws twice makes no recipe") {
+  const auto in = items();
+  Counting generator;
+  const ocl::Noting noting;
+  ocl::note_drawn({&generator, 0, 0, 4});
+  CHECK(ocl::Writer(0, key_of({address(in)}), noting).add_steps());
+  ocl::note_drawn({&generator, 0, 4, 4});
+  CHECK(!ocl::Writer(0, key_of({address(in)}), noting).add_steps());
 }
 
 TEST_CASE("what reads memory of unknown origin, or is no launch, makes no recipe") {
@@ -105,7 +160,7 @@ TEST_CASE("a step that fails ends the recipe, and its workspaces are freed") {
   fake::next_launch_fails = -54;
   {
     std::vector<c10::DataPtr> spaces;
-    CHECK(ocl::perform(recipe, key.operands, spaces) == ocl::kRefused);
+    CHECK(ocl::perform(recipe, key.operands, 0, spaces) == ocl::kRefused);
   }
   CHECK_THROWS_WITH(ocl::raise(ocl::kRefused), doctest::Contains("CL_INVALID_WORK_GROUP_SIZE"));
 }

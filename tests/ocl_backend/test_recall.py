@@ -61,6 +61,7 @@ OPERATORS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "a list of operands": lambda x, y: torch.cat([x, y, x]),
     "indices": lambda x, y: x[torch.tensor([2, 0], device=x.device)],
     "norm": lambda x, y: functional.layer_norm(x, x.shape[1:]),
+    "attention": lambda x, y: functional.scaled_dot_product_attention(x[None], y[None], x[None]),
 }
 
 
@@ -281,3 +282,45 @@ def test_an_error_is_raised_by_every_call(device: Any) -> None:
     for _ in range(CALLS):
         with pytest.raises(RuntimeError):
             x * y
+
+
+DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "dropout": lambda x: functional.dropout(x, 0.5),
+    "in place": lambda x: torch.empty_like(x).bernoulli_(0.5),
+    "attention": lambda x: functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5),
+    "gradients": lambda x: torch.autograd.grad(DRAWS["attention"](x.requires_grad_()).sum(), x)[0],
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_random_numbers_are_drawn_without_python(
+    device: Any, enqueued: list[Prepared], name: str
+) -> None:
+    def drawn_twice() -> list[Tensor]:
+        torch.manual_seed(7)
+        torch.rand(3, device=place(device))  # a call begins at any counter
+        results = [DRAWS[name](x.clone()).cpu() for _ in range(CALLS)]
+        return [*results, torch.rand(3, device=place(device)).cpu()]
+
+    x = drawn(device, 2, 2, 8, 16)
+    recall.suspend(True)
+    expected = drawn_twice()
+    recall.suspend(False)
+    drawn_twice()
+    enqueued.clear()
+    found = drawn_twice()
+    assert len(enqueued) == 0
+    for mine, reference in zip(found, expected, strict=True):
+        assert torch.equal(mine, reference)
+    assert not torch.equal(found[0], found[1])
+
+
+def test_another_seed_draws_other_numbers(device: Any) -> None:
+    x = torch.ones(64, device=place(device))
+    found = []
+    for seed in (1, 1, 2, 2, 1):
+        torch.manual_seed(seed)
+        found += [[functional.dropout(x).cpu() for _ in range(CALLS)]]
+    first, again, other, others, last = (torch.cat(each) for each in found)
+    assert torch.equal(first, again) and torch.equal(first, last) and torch.equal(other, others)
+    assert not torch.equal(first, other)

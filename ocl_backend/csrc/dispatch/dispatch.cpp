@@ -148,6 +148,21 @@ void strided_copy(const at::Tensor& source, const at::Tensor& target) {
   op.call(source, target);
 }
 
+// Takes `count` counters of a generator, or else of the device's own, and returns its seed and the
+// first of them. Only the device's own is noted: a recipe would have to hold any other one.
+std::tuple<int64_t, int64_t> reserve(const std::optional<at::Generator>& given, int64_t device,
+                                     int64_t count) {
+  const at::Generator& own = default_generator(c10::DeviceIndex(device));
+  c10::GeneratorImpl* source = (given ? *given : own).unsafeGetGeneratorImpl();
+  TORCH_CHECK(source->device().is_privateuseone(), "a generator of device ", source->device(),
+              " cannot fill a tensor on ocl:", device, "; use torch.Generator('ocl')");
+  const std::lock_guard<std::mutex> lock(source->mutex_);
+  const Drawn drawn{source, source->current_seed(), source->get_offset(), uint64_t(count)};
+  source->set_offset(drawn.first + drawn.count);
+  source == own.unsafeGetGeneratorImpl() ? note_drawn(drawn) : note_other();
+  return {int64_t(drawn.seed), int64_t(drawn.first)};
+}
+
 }  // namespace ocl
 
 TORCH_LIBRARY(ocl, library) {
@@ -155,6 +170,7 @@ TORCH_LIBRARY(ocl, library) {
   library.def("note_fallback(str name) -> ()", [](const std::string& name) { note(name); });
   library.def("default_generator(int device) -> Generator?",
               [](int64_t index) { return ocl::default_generator(c10::DeviceIndex(index)); });
+  library.def("reserve(Generator? generator, int device, int count) -> (int, int)", ocl::reserve);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {

@@ -150,6 +150,10 @@ void return_results(const Recipe& recipe, std::vector<c10::DataPtr>& spaces, siz
       results.emplace_back(Tensor());
       continue;
     }
+    if (result.argument == Result::kNumber) {
+      results.emplace_back(result.number);
+      continue;
+    }
     if (result.argument != Result::kNew) {
       results.push_back(torch::jit::peek(*stack, size_t(result.argument), arguments));
       continue;

@@ -7,7 +7,7 @@ namespace ocl {
 namespace {
 
 constexpr int64_t kAlignment = 128;
-constexpr int32_t kConstant = -1;
+constexpr int32_t kConstant = -1, kCounter = -2;
 constexpr size_t kMostNumbers = 1 << 17;  // bound on the numbers in a memory's keys
 constexpr size_t kMostCalls = 1 << 10;    // bound on its keys, each of which keeps launches
 constexpr int kTries = 8;
@@ -37,6 +37,13 @@ void note_allocated(const void* address, size_t bytes) {
   const auto begin = reinterpret_cast<int64_t>(address);
   for (Noting* each = noting; each; each = each->around_)
     each->allocated.push_back({begin, bytes, each->enqueued.size()});
+}
+
+void note_drawn(const Drawn& drawn) {
+  for (Noting* each = noting; each; each = each->around_) {
+    each->complete = each->complete && !each->drawn.generator;
+    each->drawn = drawn;
+  }
 }
 
 void note_other() {
@@ -69,6 +76,7 @@ bool Key::add_operand(int64_t address) {
 Writer::Writer(c10::DeviceIndex device, const Key& key, const Notes& notes)
     : key_(key), notes_(notes), spaces_(notes.allocated.size(), -1) {
   recipe.device = device;
+  recipe.drawn = notes.drawn;
 }
 
 bool Writer::add_steps() {
@@ -122,9 +130,15 @@ std::optional<int32_t> Writer::space_of(int64_t address, size_t index) {
 }
 
 bool Writer::add_result(const c10::IValue& value, const std::vector<c10::IValue>& arguments) {
+  Result result{Result::kUndefined, -1, 0, at::kFloat, 0, 0, {}, {}};
+  if (value.isInt()) {
+    result.argument = Result::kNumber;
+    result.number = value.toInt();
+    recipe.results.push_back(std::move(result));
+    return true;
+  }
   if (!value.isTensor()) return false;
   const at::Tensor& tensor = value.toTensor();
-  Result result{Result::kUndefined, -1, at::kFloat, 0, 0, {}, {}};
   if (tensor.defined()) {
     result.argument = Result::kNew;
     for (size_t i = 0; i < arguments.size(); ++i)
@@ -152,8 +166,42 @@ bool Writer::add_result(const c10::IValue& value, const std::vector<c10::IValue>
   return true;
 }
 
-int perform(const Recipe& recipe, const c10::SmallVector<int64_t, 16>& operands,
+std::shared_ptr<const Recipe> confirmed(const Recipe& before, const Recipe& now) {
+  const auto all_but_steps = [](const Recipe& recipe) {
+    const Drawn& drawn = recipe.drawn;
+    return std::tie(recipe.device, recipe.spaces, recipe.results, recipe.outcome, drawn.generator,
+                    drawn.seed, drawn.count);
+  };
+  const uint64_t first = now.drawn.first, first_before = before.drawn.first;
+  if (now.drawn.generator && first == first_before) return nullptr;
+  if (all_but_steps(before) != all_but_steps(now)) return nullptr;
+  auto sure = std::make_shared<Recipe>(now);
+  auto steps = before.steps;
+  for (size_t i = 0; i < std::min(steps.size(), sure->steps.size()); ++i) {
+    auto &words = sure->steps[i].words, &others = steps[i].words;
+    for (size_t j = 0; j < std::min(words.size(), others.size()); ++j)
+      if (words[j] == Word{kConstant, int64_t(first)} &&
+          others[j] == Word{kConstant, int64_t(first_before)} && first != first_before)
+        words[j] = others[j] = {kCounter, 0};
+  }
+  return sure->steps == steps ? sure : nullptr;
+}
+
+std::optional<int64_t> take(const Drawn& drawn) {
+  if (!drawn.generator) return 0;
+  const std::lock_guard<std::mutex> lock(drawn.generator->mutex_);
+  if (drawn.generator->current_seed() != drawn.seed) return {};
+  const uint64_t first = drawn.generator->get_offset();
+  drawn.generator->set_offset(first + drawn.count);
+  return int64_t(first);
+}
+
+int perform(const Recipe& recipe, const c10::SmallVector<int64_t, 16>& operands, int64_t counter,
             std::vector<c10::DataPtr>& spaces) {
+  const auto value = [&](const Word& word, const auto& bases) {
+    if (word.base == kCounter) return counter;
+    return word.offset + (word.base == kConstant ? 0 : bases[size_t(word.base)]);
+  };
   c10::SmallVector<int64_t, 32> bases(operands.begin(), operands.end());
   bases.resize(operands.size() + recipe.spaces.size());
   c10::SmallVector<int64_t, 32> words;
@@ -167,9 +215,7 @@ int perform(const Recipe& recipe, const c10::SmallVector<int64_t, 16>& operands,
     if (at == recipe.steps.size()) break;
     const Step& step = recipe.steps[at];
     words.clear();
-    for (const Word& word : step.words)
-      words.push_back(word.base == kConstant ? word.offset
-                                             : bases[size_t(word.base)] + word.offset);
+    for (const Word& word : step.words) words.push_back(value(word, bases));
     if (const int status = enqueue(step.prepared, words.data())) return status;
     for (size_t i = 0; i < spaces.size(); ++i)
       if (recipe.spaces[i].last == at) spaces[i].clear();
@@ -209,10 +255,12 @@ void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
   if (is_new) numbers_ += key.numbers.size();
   if (numbers_ > kMostNumbers || known_.size() > kMostCalls) return clear();
   Known& known = place->second;
-  if (known.sure) return;
+  if (known.sure && !(recipe && recipe->drawn.seed != known.recipe->drawn.seed)) return;
   ++known.tries;
-  known.sure = recipe && known.recipe && *known.recipe == *recipe;
-  if (!known.sure) known.recipe = recipe ? std::make_shared<const Recipe>(*recipe) : nullptr;
+  auto sure = recipe && known.recipe ? confirmed(*known.recipe, *recipe) : nullptr;
+  known.sure = sure != nullptr;
+  if (!sure && recipe) sure = std::make_shared<const Recipe>(*recipe);
+  known.recipe = std::move(sure);
 }
 
 void Memory::clear() {

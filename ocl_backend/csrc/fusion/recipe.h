@@ -9,6 +9,7 @@
 #pragma once
 
 #include <ATen/core/stack.h>
+#include <c10/core/GeneratorImpl.h>
 
 #include <shared_mutex>
 #include <unordered_map>
@@ -30,14 +31,26 @@ struct Allocated {
   size_t before;  // launches that were enqueued before
 };
 
+// Counters that a call took of a generator, whose random numbers are a function of seed and
+// counter.
+struct Drawn {
+  c10::GeneratorImpl* generator = nullptr;  // a device's own, which no one frees; null: none taken
+  uint64_t seed = 0;
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+
 struct Notes {
   std::vector<Noted> enqueued;
   std::vector<Allocated> allocated;
+  Drawn drawn;
   bool complete = true;
 };
 
 void note_enqueued(const Handle& prepared, const int64_t* words);
 void note_allocated(const void* address, size_t bytes);
+// A recipe takes counters once: a call that does so twice is not recalled.
+void note_drawn(const Drawn& drawn);
 // Notes what no recipe can do.
 void note_other();
 
@@ -52,6 +65,7 @@ class Noting : public Notes {
  private:
   friend void note_enqueued(const Handle&, const int64_t*);
   friend void note_allocated(const void*, size_t);
+  friend void note_drawn(const Drawn&);
   friend void note_other();
   Noting* around_;
 };
@@ -90,7 +104,8 @@ struct Key {
 
 // ---- what a call does
 
-// Where a word comes from: an operand, a space behind those, or nowhere: it is `offset`.
+// Where a word comes from: an operand, a space behind those, the first counter that is drawn, or
+// nowhere: it is `offset`.
 struct Word {
   int32_t base;
   int64_t offset;
@@ -111,9 +126,10 @@ struct Space {
 };
 
 struct Result {
-  static constexpr int32_t kUndefined = -1, kNew = -2;
+  static constexpr int32_t kUndefined = -1, kNew = -2, kNumber = -3;
   int32_t argument;  // which of the operator's is returned, or one of those above
-  int32_t space;     // or -1: there are no bytes
+  int32_t space;  // or -1: there are no bytes
+  int64_t number;  // of `kNumber`, an integer
   at::ScalarType dtype;
   int64_t offset;
   size_t bytes;  // of the storage
@@ -126,9 +142,17 @@ struct Recipe {
   std::vector<Space> spaces;
   std::vector<Step> steps;
   std::vector<Result> results;
+  Drawn drawn;  // `first`: where the generator stood when the recipe was written
   int64_t outcome = 0;  // what else the call returned
-  bool operator==(const Recipe&) const = default;
 };
+
+// What two calls in a row, which had the same key, show that a third will do; null if they differ.
+// Where their words are what each drew first, the word is the counter: so the generator must have
+// moved on between the two.
+std::shared_ptr<const Recipe> confirmed(const Recipe& before, const Recipe& now);
+
+// Takes the counters that a recipe draws and returns the first; nothing if the seed is another.
+std::optional<int64_t> take(const Drawn& drawn);
 
 // Makes a recipe of notes; its functions return false where something is of unknown origin.
 class Writer {
@@ -146,13 +170,13 @@ class Writer {
 
   const Key& key_;
   const Notes& notes_;
-  std::vector<int32_t> spaces_;   // of each allocation among the recipe's, or -1
+  std::vector<int32_t> spaces_;  // of each allocation among the recipe's, or -1
   std::vector<int64_t> origins_;  // where each of the recipe's began
 };
 
-// Enqueues the steps for these operands; leaves the memory of results in `spaces`. Returns a
-// `Status`. Raises `OutOfMemoryError`.
-int perform(const Recipe& recipe, const c10::SmallVector<int64_t, 16>& operands,
+// Enqueues the steps for these operands and this first counter; leaves the memory of results in
+// `spaces`. Returns a `Status`. Raises `OutOfMemoryError`.
+int perform(const Recipe& recipe, const c10::SmallVector<int64_t, 16>& operands, int64_t counter,
             std::vector<c10::DataPtr>& spaces);
 
 // ---- what is remembered
@@ -165,8 +189,8 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
   struct Found {
     std::shared_ptr<const Recipe> recipe;  // null: not sure
-    bool hopeless;                         // calls with this key differ: `run`, do not learn
-    uint64_t asked;                        // how often memories were forgotten until now
+    bool hopeless;  // calls with this key differ: `run`, do not learn
+    uint64_t asked;  // how often memories were forgotten until now
   };
   Found look_up(const Key& key) const;
   // Whether every call is to be made in Python.
@@ -203,9 +227,9 @@ template <typename Repeated, typename Run, typename Tell>
 int64_t repeat_or_learn(Memory& memory, const Key& key, c10::DeviceIndex device, Repeated repeated,
                         Run run, Tell tell) {
   const auto [recipe, hopeless, asked] = memory.look_up(key);
-  if (recipe) {
+  if (const auto counter = recipe ? take(recipe->drawn) : std::nullopt) {
     std::vector<c10::DataPtr> spaces;
-    const int status = perform(*recipe, key.operands, spaces);
+    const int status = perform(*recipe, key.operands, *counter, spaces);
     return repeated(*recipe, spaces, status);
   }
   if (hopeless) return run(false);

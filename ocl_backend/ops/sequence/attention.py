@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
 from ocl_backend.dtypes import STORAGE
-from ocl_backend.ops.tensor.random import reserve
+from ocl_backend.ops.tensor.random import reserve_there
 from oclgen.attention_problem import Direction
 from oclgen.families.attention.attention_parts import AXES
 from oclgen.problem import AttentionProblem
@@ -25,9 +25,6 @@ CHUNK_BYTES = 16
 """What kernels read at once of rows that are so long."""
 OPERATOR = "scaled_dot_product_attention"
 """The operator's name in warnings and profiles."""
-
-NOTHING = torch.empty(0, dtype=torch.int64)
-"""What takes the places of results that only other devices have."""
 
 
 def attention(
@@ -40,25 +37,25 @@ def attention(
     return_debug_mask: bool = False,
     *,
     scale: float | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, int, int, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, None, None, int, int, Tensor | None, None, None]:
     """Return softmax(scale query key^T + attn_bias) value and each row's logsumexp, among others.
 
     query [batch, heads, queries, dim], key [batch, shared, keys, dim] and value [batch, shared,
     keys, dim_v] share a dtype of fp32, fp16 or bf16; heads is a multiple of shared; attn_bias
     broadcasts to [batch, heads, queries, keys]. The result has the strides of query, the logsumexp
     is fp32 [batch, heads, queries]. Of the others, only the seed means something here: an int64
-    tensor of seed and counter of dropout's random numbers.
+    tensor of seed and counter of dropout's random numbers. What only other devices have is None, an
+    undefined tensor, since a recipe repeats no tensor of the CPU.
     """
     q, k, v = map(_dense_rows, (query, key, value))
     out = _empty_like(query, value.shape[-1])
     lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
     random: Tensor | None = None
     if dropout_p > 0:
-        random = torch.tensor(reserve(q, None, lse.numel() * k.shape[2]), device=q.device)
+        random = reserve_there(q, lse.numel() * k.shape[2])
     run = _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, random)
     run("fwd", (q, k, v), (out, lse))
-    seed = NOTHING if random is None else random
-    return out, lse, NOTHING, NOTHING, q.shape[2], k.shape[2], seed, NOTHING, NOTHING
+    return out, lse, None, None, q.shape[2], k.shape[2], random, None, None
 
 
 def attention_backward(
@@ -70,14 +67,14 @@ def attention_backward(
     grad_input_mask: Sequence[bool],
     out: Tensor,
     logsumexp: Tensor,
-    cum_seq_q: Tensor,
-    cum_seq_k: Tensor,
+    cum_seq_q: Tensor | None,
+    cum_seq_k: Tensor | None,
     max_q: int,
     max_k: int,
     dropout_p: float,
     is_causal: bool,
-    philox_seed: Tensor,
-    philox_offset: Tensor,
+    philox_seed: Tensor | None,
+    philox_offset: Tensor | None,
     *,
     scale: float | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import apart, into
-from ocl_backend.fusion import recall
 from ocl_backend.kernels.bounds import check_values
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.layout import broadcast_shapes
@@ -154,16 +153,28 @@ CONTIGUOUS = torch.contiguous_format
 
 def reserve(out: Tensor, generator: Generator, draws: int) -> tuple[int, int]:
     """Return seed and first counter of a draw, as signed 64-bit numbers, and move on."""
-    source = generator or torch.ops.ocl.default_generator(out.get_device())
-    if source.device.type != out.device.type:
-        raise RuntimeError(
-            f"a generator of device {source.device} cannot fill a tensor on {out.device}; "
-            f"use torch.Generator('{out.device.type}')"
-        )
-    seed, offset = source.initial_seed(), source.get_offset()
-    source.set_offset(offset + draws)
-    recall.prevent()
-    return seed - (seed >> 63 << 64), offset
+    seed, offset = torch.ops.ocl.reserve(generator, out.get_device(), draws)
+    return seed, offset
+
+
+def reserve_there(like: Tensor, draws: int) -> Tensor:
+    """Return what `reserve` returns for the device's generator, as int64 [2] beside `like`."""
+    out = torch.empty(2, dtype=torch.int64, device=like.device)
+    launch(_RESERVED, (2,), (out, *reserve(out, None, draws)), {"place": (1,), "out": (1,)})
+    return out
+
+
+_RESERVED = Kernel(
+    "reserved",
+    "long",
+    (
+        Operand("place", role="position"),
+        Operand("out", torch.int64, "address"),
+        *(Scalar(label, "long") for label in ("seed", "offset")),
+    ),
+    "STORE_out(out_at, place ? offset : seed);",
+    scalar_only=True,
+)
 
 
 def _floats(name: str, out: Tensor, generator: Generator, a: Number, b: Number = 0) -> Tensor:
