@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -24,41 +24,22 @@ class Step(NamedTuple):
     of_weights: bool
 
 
-class Made(NamedTuple):
-    """Workspaces that a plan filled from weights alone, and their addresses."""
-
-    spaces: tuple[torch.Tensor, ...]
-    addresses: tuple[int, ...]
-
-
-class Apart(NamedTuple):
-    """A plan in two: launches of weights alone, which fill workspaces, and all others.
-
-    Both take the plan's values and then the addresses of those workspaces, `made_bytes` long.
-    """
-
-    make: LaunchSequence
-    rest: LaunchSequence
-    made_bytes: list[int]
-
-
 class PreparedPlan(LaunchSequence):
-    """A generated plan whose launches are prepared; call it with the data pointers of its roles.
+    """A generated plan whose launches are prepared; call it with the data pointers of its roles."""
 
-    Once it has made what depends on weights, it can run the rest alone.
-    """
-
-    __slots__ = ("_apart", "_counters", "_device", "_roles", "_spaces", "_steps")
+    __slots__ = ("_counters", "_steps")
 
     def __init__(
         self, device: int, plan: plans.Plan, roles: Sequence[str], steps: Sequence[Step]
     ) -> None:
-        self._device = torch.device("ocl", device)
         self._counters = _counters(device, plan.counters) if plan.counters else None
-        self._roles, self._spaces = tuple(roles), dict(plan.workspaces)
         self._steps = sorted(steps, key=lambda step: not step.of_weights)
-        self._apart: Apart | None = None
-        super().__init__(device, *self._shared(self._steps, roles, self._spaces))
+        spaces = dict(plan.workspaces)
+        fixed = [] if self._counters is None else [self._counters.data_ptr()]
+        known = (*roles, *[plans.COUNTERS for _ in fixed], *spaces)
+        parts = [Part(step.launch, tuple(map(known.index, step.roles))) for step in self._steps]
+        of_weights = sum(step.of_weights for step in self._steps)
+        super().__init__(device, parts, len(roles), [*spaces.values()], fixed, of_weights)
 
     @property
     def is_pending(self) -> bool:
@@ -74,57 +55,6 @@ class PreparedPlan(LaunchSequence):
         """
         for step in self._steps:
             pending.complete(step.launch.number)
-
-    def make_of_weights(self, *pointers: int) -> Made:
-        """Enqueue what depends on the weights alone; return what that fills.
-
-        Raises:
-            LaunchError, torch.OutOfMemoryError: as a call.
-        """
-        apart = self._taken_apart()
-        spaces = tuple(
-            torch.empty(size, dtype=torch.uint8, device=self._device) for size in apart.made_bytes
-        )
-        made = Made(spaces, tuple(space.data_ptr() for space in spaces))
-        apart.make(*pointers, *made.addresses)
-        return made
-
-    def run_rest(self, made: Made, *pointers: int) -> None:
-        """Enqueue the other launches, on what `make_of_weights` returned.
-
-        Raises:
-            LaunchError, torch.OutOfMemoryError: as a call.
-        """
-        self._taken_apart().rest(*pointers, *made.addresses)
-
-    def _taken_apart(self) -> Apart:
-        """Return what depends on the weights alone, and the rest; few plans are asked for it."""
-        if self._apart is None:
-            first = [step for step in self._steps if step.of_weights]
-            made = [role for role in self._spaces if any(role in step.roles for step in first)]
-            others = {role: size for role, size in self._spaces.items() if role not in made}
-            given, rest = (*self._roles, *made), self._steps[len(first) :]
-            index = self._device.index
-            self._apart = Apart(
-                LaunchSequence(index, *self._shared(first, given, {})),
-                LaunchSequence(index, *self._shared(rest, given, others)),
-                [self._spaces[role] for role in made],
-            )
-        return self._apart
-
-    @property
-    def runs(self) -> int:
-        """How often it ran, with kept weights or without."""
-        return super().runs + (self._apart.rest.runs if self._apart else 0)
-
-    def _shared(
-        self, steps: Iterable[Step], given: Sequence[str], spaces: Mapping[str, int]
-    ) -> tuple[list[Part], int, list[int], list[int]]:
-        """Return what a sequence of `steps` takes, if its values are the addresses of `given`."""
-        fixed = [] if self._counters is None else [self._counters.data_ptr()]
-        known = (*given, *[plans.COUNTERS for _ in fixed], *spaces)
-        parts = [Part(step.launch, tuple(map(known.index, step.roles))) for step in steps]
-        return parts, len(given), [*spaces.values()], fixed
 
 
 def prepare_plan(

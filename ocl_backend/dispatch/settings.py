@@ -94,7 +94,8 @@ SYNC_ERRORS = Setting(
 TUNE_FIRST: Setting[Callable[[int, Problem], None] | None] = Setting("tune_first", initial=None)
 """What tunes a problem of a device before it is first served, if anything does."""
 CONV_ACCURACY: Setting[float | None] = Setting("conv_accuracy", initial=None)
-KEEP_WEIGHTS = Setting("keep_weights", initial=False)
+KEEP_WEIGHTS = Setting("keep_weights", initial=True)
+KEEP_WEIGHTS.when_set(lambda on: shim.library().ocl_keep_weights(ctypes.c_int(on)))
 FUSION = Setting("fusion", initial=True)
 FUSION.when_set(lambda on: shim.library().ocl_set_fusion(ctypes.c_int(on)))
 
@@ -124,11 +125,13 @@ def set_conv_accuracy(bound: float | None) -> None:
 
 
 def keep_weights(on: bool = True) -> None:
-    """Keep filter transforms and packed weights of convolutions between calls, or let them go.
+    """Keep what plans make of weights alone between calls, which is the default, or let it go.
 
-    They are made again when torch counts a change of the weights, and go when the weights do. A
-    change through `weight.data` is not counted: turn this off and on after it. It applies where no
-    gradient is recorded, and takes up to four times the memory of the weights. Off by default.
+    That is packed weights, filter transforms and folded normalisations, where no gradient is
+    recorded, from the second call with the same weights on. They are made again once anything was
+    written to the memory of the weights, and go with it, and where memory is short. At most an
+    eighth of the device's memory is taken; `torch.ocl.kept_weights_bytes` says how much is. What
+    other libraries write to that memory by OpenCL of their own is not seen: turn this off for it.
     """
     KEEP_WEIGHTS.set(on)
 

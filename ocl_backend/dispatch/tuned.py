@@ -13,10 +13,9 @@ from math import prod
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
-from ocl_backend.dispatch import kept_weights, varying
+from ocl_backend.dispatch import varying
 from ocl_backend.dispatch.claims import checking
 from ocl_backend.dispatch.explanation import ExplainRow, Explanation
-from ocl_backend.dispatch.kept_weights import Weights
 from ocl_backend.dispatch.prepared_plan import PreparedPlan, prepare_plan
 from ocl_backend.dispatch.settings import CONV_ACCURACY, TUNE_FIRST
 from ocl_backend.dispatch.varying import Varying
@@ -121,27 +120,14 @@ class TunedCall:
         held.settle()
         return self._launch.runs
 
-    def offer(
-        self, rule: held.Rule, pointers: tuple[int, ...], weights: Weights | None = None
-    ) -> None:
+    def offer(self, rule: held.Rule, pointers: tuple[int, ...]) -> None:
         """Hold the call back for what may follow, or run it.
 
         Args:
             rule: what the call is by itself, and how it continues a chain.
             pointers: addresses in the order of the call.
-            weights: of which the plan's packed form may be kept.
         """
-        held.offer(rule, self._launch, pointers, weights, is_observed=bool(_observers))
-
-    def with_weights(self, weights: Weights | None, *pointers: int) -> None:
-        """Enqueue the variant as a call does; what it makes of `weights` alone is kept."""
-        if weights is None:
-            self._launch(*pointers)
-        else:
-            self._complete()  # what is kept is this variant's
-            kept_weights.run(self._launch, weights, *pointers)
-        for notice in _observers:
-            notice(self)
+        held.offer(rule, self._launch, pointers, is_observed=bool(_observers))
 
 
 _prepared_calls: WeakSet[TunedCall] = WeakSet()

@@ -25,6 +25,11 @@ def vector(scalar: str, width: int) -> str:
     return scalar if width == 1 else f"{scalar}{width}"
 
 
+def busy_items(limits: Limits) -> int:
+    """Return how many work-items keep all compute units of a device busy."""
+    return limits.compute_units * (4 if limits.kind == "cpu" else 512)
+
+
 def width_of_rows(items: int, limits: Limits) -> int:
     """Return how many items of a dense row are read at once; it divides the row's `items`."""
     widths = (16, 4, 1) if limits.kind == "cpu" else (4, 1)

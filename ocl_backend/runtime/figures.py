@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 from torch import accelerator
 
-from ocl_backend.runtime import memory
+from ocl_backend.runtime import memory, shim
 from ocl_backend.runtime.devices import DeviceLike, get_device_name, index_of
 
 MIB = 1 << 20
@@ -52,6 +53,14 @@ def memory_reserved(device: DeviceLike = None) -> int:
 def max_memory_reserved(device: DeviceLike = None) -> int:
     """Return the peak of `memory_reserved` since the start or the last reset."""
     return accelerator.max_memory_reserved(index_of(device))
+
+
+def kept_weights_bytes(device: DeviceLike = None) -> int:
+    """Return the bytes of `memory_allocated` that hold what was made of weights: `keep_weights`."""
+    kept = shim.library().ocl_kept_bytes
+    kept.restype = ctypes.c_size_t
+    count: int = kept(ctypes.c_int(index_of(device)))
+    return count
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:

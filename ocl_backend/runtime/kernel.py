@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import weakref
 from functools import lru_cache
 from typing import Any
@@ -46,6 +47,18 @@ def kernel_of(program: Any, name: str, arguments: int) -> Kernel:
             "(a pointer counts for two: buffer and element offset)"
         )
     return built
+
+
+def are_const(source: str, name: str) -> list[bool]:
+    """Return of each pointer to global memory that a kernel takes whether it is declared const.
+
+    Args:
+        source: OpenCL C; its kernels declare their arguments without macros that hide a pointer.
+        name: of the kernel.
+    """
+    begin = re.search(rf"\bvoid\s+{name}\(", source)
+    declared = source[begin.end() : source.find(")", begin.end())].split(",") if begin else []
+    return ["const" in each.partition("*")[0] for each in declared if "*" in each]
 
 
 @lru_cache(maxsize=1024)

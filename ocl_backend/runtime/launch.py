@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from ocl_backend.runtime import pending, shim
-from ocl_backend.runtime.kernel import Kernel, kernel_of
+from ocl_backend.runtime.kernel import Kernel, are_const, kernel_of
 from oclgen.opencl.device import BuildError, Device, LaunchError, devices
 
 
@@ -49,7 +49,7 @@ Argument = Pointer | Varying | np.generic
 MOST_LAUNCHES = 2048
 """LRU bound of launches that an operator's module remembers, by the sizes of what it was called
 with. To prepare one again takes some 50 us."""
-KINDS = {"int": 1, "long": 2, "float": 3}
+KINDS = {"pointer": 0, "int": 1, "long": 2, "float": 3, "const pointer": 4}
 
 
 class Prepared:
@@ -116,7 +116,9 @@ class LaunchSequence(Prepared):
     """Launches one behind the other; call it with the values that they take together.
 
     Behind those come integers that are `fixed`, then workspaces, whose sizes are in bytes. They are
-    taken from the caching allocator and return to it at once: the queue is in order.
+    taken from the caching allocator and return to it at once: the queue is in order. What the first
+    `of_weights` launches write to workspaces depends on their values' memory alone: where no
+    gradient is recorded it is kept, until something is written to that memory.
     """
 
     __slots__ = ()
@@ -128,13 +130,14 @@ class LaunchSequence(Prepared):
         values: int,
         workspaces: Sequence[int] = (),
         fixed: Sequence[int] = (),
+        of_weights: int = 0,
     ) -> None:
         words = ["q"] * values
         for launch, places in parts:
             for word, place in zip(launch.words, places, strict=True):
                 if place < values:
                     words[place] = word
-        handle = _new_sequence(device, parts, values, workspaces, fixed)
+        handle = _new_sequence(device, parts, values, workspaces, fixed, of_weights)
         super().__init__(handle, "".join(words))
 
     @property
@@ -194,7 +197,10 @@ def prepare(
     is_built = not isinstance(program, Future)
     built = kernel_of(program, kernel, count) if is_built else None
     number = 0 if is_built else pending.new_number()
-    handle = _new_launch(device, built, number, kernel, global_size, local_size, changing, fixed)
+    handle = _new_launch(
+        device, built, number, kernel, global_size, local_size, changing, fixed,
+        are_const(source, kernel),
+    )  # fmt: skip
     launch = Launch(handle, [argument for _, argument in changing], number)
     if not is_built:
         pending.when_needed(number, partial(_complete, launch, target, program, kernel, count))
@@ -255,10 +261,15 @@ def _new_launch(
     local_size: Sequence[int] | None,
     changing: Sequence[tuple[int, Pointer | Varying]],
     fixed: Sequence[tuple[int, np.generic]],
+    consts: Sequence[bool],
 ) -> int:
     create = shim.library().ocl_launch_new
     create.restype = ctypes.c_void_p
-    kinds = [0 if isinstance(a, Pointer) else KINDS[a.type] for _, a in changing]
+    kinds = [KINDS["pointer" if isinstance(a, Pointer) else a.type] for _, a in changing]
+    pointers = [place for place, kind in enumerate(kinds) if kind == KINDS["pointer"]]
+    if len(consts) == len(pointers):  # else nothing is known of them
+        for place, is_const in zip(pointers, consts, strict=True):
+            kinds[place] = KINDS["const pointer"] if is_const else KINDS["pointer"]
     sizes = [a.item_bytes if isinstance(a, Pointer) else 0 for _, a in changing]
     handle: int | None = create(
         ctypes.c_int(device),
@@ -288,6 +299,7 @@ def _new_sequence(
     values: int,
     workspaces: Sequence[int],
     fixed: Sequence[int],
+    of_weights: int,
 ) -> int:
     create = shim.library().ocl_sequence_new
     create.restype = ctypes.c_void_p
@@ -302,6 +314,7 @@ def _new_sequence(
         _array(ctypes.c_void_p, [part.launch.handle for part in parts]),
         _array(ctypes.c_uint32, [len(part.places) for part in parts]),
         _array(ctypes.c_uint32, [place for part in parts for place in part.places]),
+        ctypes.c_uint32(of_weights),
     )
     return handle
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import partial
 from typing import Any
@@ -67,6 +67,15 @@ def test_a_convolution_takes_normalisation_and_activation(
     assert "batch_norm_fwd" in names(lambda: layers(x))  # its gradient needs what lies in between
 
 
+@pytest.fixture
+def nothing_kept() -> Iterator[None]:
+    """Make of weights at every call what is made of them."""
+    torch.ocl.keep_weights(False)
+    yield
+    torch.ocl.keep_weights()
+
+
+@pytest.mark.usefixtures("nothing_kept")
 @pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (3, 1), (3, 2)])
 def test_a_convolution_in_channels_last_takes_them_too(
     device: Any, kernel: int, stride: int, monkeypatch: pytest.MonkeyPatch
@@ -93,6 +102,7 @@ def test_a_convolution_in_channels_last_takes_them_too(
     reload_tuned()
 
 
+@pytest.mark.usefixtures("nothing_kept")
 def test_a_linear_layer_of_few_rows_folds_nothing(device: Any) -> None:
     conv = nn.Conv2d(16, 16, 3, padding=1).to(place(device))
     layers = nn.Sequential(conv, normalisation(16, device))

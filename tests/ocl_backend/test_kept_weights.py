@@ -1,78 +1,153 @@
-"""What convolutions make of weights alone is kept while it holds, and no longer."""
+"""What plans make of weights alone is kept while the weights' memory is not written to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch import nn
+from torch import Tensor, nn
 
-from ocl_backend.dispatch import kept_weights
-from ocl_backend.dispatch.prepared_plan import PreparedPlan
-from ocl_backend.fusion import held
+from ocl_backend.runtime.kernel import are_const
 from tests.ocl_backend.cpu_twin import place
 
 
+@pytest.fixture(autouse=True)
+def anew() -> Iterator[None]:
+    """Drop what other tests kept."""
+    torch.ocl.keep_weights(False)
+    torch.ocl.keep_weights()
+    yield
+    torch.ocl.keep_weights()
+
+
+def built() -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(4, 6, 3, padding=1), nn.BatchNorm2d(6)).eval()
+
+
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Keep weights, and note how often something was made of them."""
-    calls: list[int] = []
-    make = PreparedPlan.make_of_weights
-
-    def counted(self: PreparedPlan, *pointers: int) -> Any:
-        calls.append(1)
-        return make(self, *pointers)
-
-    monkeypatch.setattr(PreparedPlan, "make_of_weights", counted)
-    torch.ocl.keep_weights()
-    yield calls
-    torch.ocl.keep_weights(False)
+def layers(device: Any) -> nn.Sequential:
+    return built().to(place(device))
 
 
-def close(layer: nn.Module, x: Any) -> bool:
-    """Whether the layer's result is that of its copy on the CPU."""
-    got = layer(x).cpu()
-    weight, bias = (p.detach().cpu() for p in layer.parameters())
-    return bool(torch.allclose(got, torch.conv2d(x.cpu(), weight, bias, padding=1), atol=1e-4))
+@pytest.fixture
+def x(device: Any) -> Tensor:
+    return torch.randn(2, 4, 12, 12).to(place(device))
 
 
-def test_weights_are_transformed_once_until_they_change(device: Any, made: list[int]) -> None:
-    layer = nn.Conv2d(4, 6, 3, padding=1).to(place(device))
-    x = torch.randn(2, 4, 12, 12).to(place(device))
-    with torch.no_grad():
-        assert all(close(layer, x) for _ in range(3))
-        assert len(made) == 1
-        layer.weight.mul_(2)
-        assert close(layer, x)
-        assert len(made) == 2
-    with torch.inference_mode():
-        assert close(layer, x)
-    assert len(made) == 2
+def kept_bytes(device: Any) -> int:
+    bytes_: int = torch.ocl.kept_weights_bytes(device.index)
+    return bytes_
 
 
-def test_gradients_and_dead_weights_keep_nothing(device: Any, made: list[int]) -> None:
-    x = torch.randn(2, 4, 12, 12).to(place(device))
-    layer = nn.Conv2d(4, 6, 3, padding=1).to(place(device))
-    assert close(layer, x)
-    assert not made
-    with torch.no_grad():
+def is_right(layers: nn.Module, x: Tensor) -> bool:
+    """Whether the result is that of a copy on the CPU."""
+    twin = built()
+    twin.load_state_dict({name: value.cpu() for name, value in layers.state_dict().items()})
+    return bool(torch.allclose(layers(x).cpu(), twin(x.cpu()), atol=1e-4))
+
+
+def warm(device: Any, layer: nn.Module, x: Tensor) -> None:
+    """Call it as often as it takes: its programs are built, its weights lie still, and are kept."""
+    for _ in range(4):
         layer(x)
-    torch.ocl.synchronize(device.index)
-    assert len(kept_weights._kept) == 1
-    del layer
-    assert len(kept_weights._kept) == 0
+        torch.ocl.synchronize(device.index)
 
 
-def test_what_was_held_back_keeps_nothing_once_weights_are_let_go(device: Any) -> None:
-    layer = nn.Conv2d(4, 6, 3, padding=1).to(place(device))
-    torch.ocl.keep_weights()
-    with torch.no_grad():
-        layer(torch.randn(2, 4, 12, 12).to(place(device)))
-    assert held.is_holding()
-    torch.ocl.keep_weights(False)
+def launches(device: Any, call: Callable[[], object]) -> int:
+    with torch.ocl.profile(file=None) as seen:
+        call()
+        torch.ocl.synchronize(device.index)
+    return len(seen.commands)
+
+
+@torch.no_grad()
+def test_what_is_made_of_weights_is_made_once(device: Any, layers: Any, x: Tensor) -> None:
+    before = launches(device, lambda: layers(x))
+    warm(device, layers, x)
+    assert launches(device, lambda: layers(x)) < before
+    assert kept_bytes(device) > 0
+    with torch.inference_mode():
+        assert is_right(layers, x)
+
+
+CHANGES: dict[str, Callable[[nn.Conv2d], object]] = {
+    "in place": lambda layer: layer.weight.mul_(2),
+    "uncounted": lambda layer: layer.weight.data.mul_(2),
+    "part": lambda layer: layer.weight[1].zero_(),
+    "from the host": lambda layer: layer.weight.copy_(torch.randn(6, 4, 3, 3)),
+    "copied": lambda layer: layer.weight.copy_(layer.weight.roll(1, 0)),
+    "anew": lambda layer: setattr(layer, "weight", nn.Parameter(torch.randn_like(layer.weight))),
+    "bias": lambda layer: layer.bias.add_(1),  # type: ignore[union-attr]
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@torch.no_grad()
+def test_every_change_of_weights_is_seen(device: Any, layers: Any, x: Tensor, change: str) -> None:
+    warm(device, layers, x)
+    assert kept_bytes(device) > 0
+    for _ in range(3):
+        CHANGES[change](layers[0])
+        assert is_right(layers, x)
+        layers[1].running_mean.add_(0.5)
+        assert is_right(layers, x)
+
+
+def test_calls_with_gradients_drop_what_is_made(device: Any, layers: Any, x: Tensor) -> None:
+    for _ in range(4):
+        layers(x).sum().backward()
     torch.ocl.synchronize(device.index)
-    assert len(kept_weights._kept) == 0
+    assert kept_bytes(device) == 0
+
+
+@torch.no_grad()
+def test_what_is_kept_goes_with_the_weights(device: Any, x: Tensor) -> None:
+    layers = built().to(place(device))
+    warm(device, layers, x)
+    assert kept_bytes(device) > 0
+    del layers
+    gc.collect()
+    assert kept_bytes(device) == 0
+
+
+@pytest.mark.parametrize("how", ["keep_weights", "empty_cache"])
+@torch.no_grad()
+def test_what_is_kept_can_be_let_go(device: Any, layers: Any, x: Tensor, how: str) -> None:
+    warm(device, layers, x)
+    before = torch.ocl.memory_allocated(device.index)
+    kept = kept_bytes(device)
+    assert kept > 0
+    torch.ocl.keep_weights(False) if how == "keep_weights" else torch.ocl.empty_cache()
+    assert kept_bytes(device) == 0
+    assert torch.ocl.memory_allocated(device.index) <= before - kept
+    layers(x)
+    layers(x)
+    assert is_right(layers, x)
+    assert (kept_bytes(device) > 0) == (how == "empty_cache")
+
+
+@torch.no_grad()
+def test_what_is_made_of_changing_operands_is_dropped(device: Any) -> None:
+    for _ in range(5):
+        a, b = (torch.randn(64, 64).to(place(device)) for _ in range(2))
+        assert torch.allclose((a @ b).cpu(), a.cpu() @ b.cpu(), atol=1e-3)
+        a.mul_(2)
+        b.mul_(2)
+    assert kept_bytes(device) == 0
+
+
+def test_declarations_tell_what_a_kernel_writes() -> None:
+    source = """
+        // copies( is a kernel
+        void helper(__global float *y) {}
+        __kernel void copies(
+            const __global float *restrict x, const long x_start,
+            __global float *restrict y, const long y_start, const int count)
+        { helper(y); }
+    """
+    assert are_const(source, "copies") == [True, False]

@@ -16,7 +16,9 @@ namespace ocl {
 
 namespace {
 
-enum Kind : int32_t { kBuffer = 0, kInt = 1, kLong = 2, kFloat = 3 };
+enum Kind : int32_t { kBuffer = 0, kInt = 1, kLong = 2, kFloat = 3, kConstBuffer = 4 };
+
+bool is_buffer(int32_t kind) { return kind == kBuffer || kind == kConstBuffer; }
 
 // A kernel of a program. Launches of many sizes share it: each sets the arguments that it has
 // otherwise than the launch before it. All this under the device's lock of submission.
@@ -36,7 +38,8 @@ struct Kernel {
 };
 
 // An argument that changes from call to call. A buffer stands for two arguments of the kernel,
-// the pointer at `index` and its `long` element offset behind it.
+// the pointer at `index` and its `long` element offset behind it. The kernel writes to none that
+// its text declares `const`.
 struct Changing {
   Kind kind;
   cl_uint index;
@@ -125,6 +128,7 @@ int set_buffer(const Launch& launch, const Changing& argument, int64_t address) 
     Location found;
     if (const int status = find(launch, argument, address, found)) return status;
     may_fault(device_at(launch.device), address);
+    if (argument.kind == kBuffer) ++found.block->writes;
     buffer = found.block->buffer;
     offset = int64_t(found.offset) / argument.item_bytes;
   }
@@ -152,7 +156,7 @@ int set_arguments(const Launch& launch, const int64_t* words) {
   if (const int status = set_fixed(launch)) return status;
   for (const auto& argument : launch.changing) {
     int status = kOk;
-    if (argument.kind == kBuffer) {
+    if (is_buffer(argument.kind)) {
       status = set_buffer(launch, argument, *words);
     } else if (argument.kind == kFloat) {
       double given;
@@ -223,7 +227,7 @@ int Launch::enqueue(const int64_t* words) {
 int Launch::check(const int64_t* words) {
   for (const auto& argument : changing) {
     const int64_t word = *words++;
-    if (argument.kind != kBuffer || !word) continue;
+    if (!is_buffer(argument.kind) || !word) continue;
     Location found;
     if (const int status = find(*this, argument, word, found)) return status;
   }
@@ -288,7 +292,7 @@ void* ocl_launch_new(int device, void* kernel, int64_t number, const char* name,
   }
   for (uint32_t i = 0; i < count; ++i) {
     launch->changing.push_back({ocl::Kind(kinds[i]), ocl::cl_uint(indices[i]), item_bytes[i]});
-    launch->is_address.push_back(kinds[i] == ocl::kBuffer);
+    launch->is_address.push_back(ocl::is_buffer(kinds[i]));
   }
   for (uint32_t i = 0; i < fixed; ++i) launch->fixed.push_back({places[i], bytes[i], values[i]});
   if (!kernel) return new ocl::Handle(launch);

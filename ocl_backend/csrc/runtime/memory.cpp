@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/kept.h"
 #include "runtime/observer.h"
 
 namespace ocl {
@@ -198,6 +199,7 @@ Block* take(c10::DeviceIndex index, size_t bytes) {
     ++pool.stats.num_alloc_retries;
     lock.unlock();
     observer().short_of_memory(index);  // memory of held launches is free once they ran
+    forget_kept_on(index);
     lock.lock();
     release_cached(index);
     block = create_block(index, size, &status);
@@ -212,8 +214,9 @@ Block* take(c10::DeviceIndex index, size_t bytes) {
 
 void free_memory(void* address) {
   if (!address || in_forked_child()) return;
-  const std::lock_guard<std::mutex> lock(pool_mutex());
   Block* block = locate(address).block;
+  if (block->is_kept_of.exchange(false, std::memory_order_relaxed)) forget_kept_of(*block);
+  const std::lock_guard<std::mutex> lock(pool_mutex());
   // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): what `allocate` gave has a block
   Pool& pool = pools()[block->device];
   count_use(pool, *block, -1);
@@ -273,6 +276,7 @@ Location locate_or_throw(const void* address, const char* what) {
 
 void empty_cache(c10::DeviceIndex index) {
   check_not_forked();
+  forget_kept_on(index);
   const std::lock_guard<std::mutex> lock(pool_mutex());
   release_cached(index);
 }

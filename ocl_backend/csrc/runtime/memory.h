@@ -12,6 +12,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/StorageImpl.h>
 
+#include <atomic>
 #include <functional>
 #include <utility>
 
@@ -30,11 +31,13 @@ struct Block {
   uint32_t holds = 0;    // by launches that are held back, or that always use it
   bool dropped = false;  // freed, and waiting for those
   uint32_t waiting = 0;  // commands that use it and wait for programs
+  std::atomic<uint64_t> writes{0};      // commands enqueued so far that write to it
+  std::atomic<bool> is_kept_of{false};  // something that was made of its contents is kept (kept.h)
 };
 
 struct Location {
   Block* block = nullptr;  // null: not an address of this device
-  size_t offset = 0;       // bytes
+  size_t offset = 0;  // bytes
 };
 
 Location locate(const void* address);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/deferred.h"
+#include "runtime/kept.h"
 
 namespace ocl {
 
@@ -20,13 +21,16 @@ struct Part {
 struct Sequence final : Prepared {
   ~Sequence() override {
     for (Block* block : kept) let_go_block(block);
+    if (of_weights) forget_kept_by(this);
   }
   int enqueue(const int64_t* given) override;
-  int run(const int64_t* words) override;
+  int run(const int64_t* words) override { return run_from(0, words); }
+  int run_from(size_t first, const int64_t* words);
   int check(const int64_t* words) override;
   bool is_ready() const override;
   Handle other() const;
   void take(const Part& part, const int64_t* words, c10::SmallVector<int64_t, 24>& taken) const;
+  void keep_made(const Addresses& of, c10::SmallVector<c10::DataPtr, 4>& spaces) const;
 
   mutable std::mutex mutex;  // guards `replacement`
   Handle replacement;  // runs instead: a program of this one cannot be built
@@ -36,6 +40,9 @@ struct Sequence final : Prepared {
   std::vector<Block*> kept;  // where fixed words are addresses
   std::vector<size_t> workspaces;  // bytes
   std::vector<Part> parts;
+  size_t of_weights = 0;  // how many parts, the first ones, depend on weights alone
+  std::vector<uint32_t> weights;  // the places of those among the words
+  std::vector<bool> is_made;  // of each workspace: whether those parts fill it
   std::atomic<int64_t> runs{0};  // that were enqueued whole, by Python or by what is recalled
 };
 
@@ -45,17 +52,39 @@ int Sequence::enqueue(const int64_t* given) try {
   c10::SmallVector<int64_t, 24> words(given, given + is_address.size());
   words.append(fixed.begin(), fixed.end());
   c10::SmallVector<c10::DataPtr, 4> spaces;
-  for (const size_t bytes : workspaces) {
-    spaces.push_back(allocate(device, bytes));
-    words.push_back(reinterpret_cast<int64_t>(spaces.back().get()));
+  const bool waits = has_to_wait(device, *this);
+  Addresses given_weights;
+  Kept known;
+  if (of_weights && !waits && keeps_weights()) {
+    for (const uint32_t place : weights) given_weights.push_back(words[place]);
+    known = look_up_kept(this, given_weights);
+  }
+  for (size_t i = 0, made = 0; i < workspaces.size(); ++i) {
+    const bool is_known = known.spaces && is_made[i];
+    if (!is_known) spaces.push_back(allocate(device, workspaces[i]));
+    const auto& space = is_known ? (*known.spaces)[made++] : spaces.back();
+    words.push_back(reinterpret_cast<int64_t>(space.get()));
   }
   // as one: if a program cannot be built, another sequence takes the place of the whole
-  const int status = has_to_wait(device, *this) ? defer(device, *this, words.data(), words.size())
-                                                : run(words.data());
-  if (status == kOk) runs.fetch_add(1, std::memory_order_relaxed);
+  const int status = waits ? defer(device, *this, words.data(), words.size())
+                           : run_from(known.spaces ? of_weights : 0, words.data());
+  if (status != kOk) return status;
+  runs.fetch_add(1, std::memory_order_relaxed);
+  if (known.is_still && !known.spaces) keep_made(given_weights, spaces);
   return status;
 } catch (...) {
   return fail_with_exception();
+}
+
+void Sequence::keep_made(const Addresses& of, c10::SmallVector<c10::DataPtr, 4>& spaces) const {
+  Spaces made;
+  size_t bytes = 0;
+  for (size_t i = 0; i < spaces.size(); ++i) {
+    if (!is_made[i]) continue;
+    bytes += workspaces[i];
+    made.push_back(std::move(spaces[i]));
+  }
+  keep(this, of, std::move(made), bytes);
 }
 
 Handle Sequence::other() const {
@@ -84,7 +113,7 @@ int Sequence::check(const int64_t* words) {
 }
 
 // All programs are built before the first launch, which may overwrite what it reads.
-int Sequence::run(const int64_t* words) {
+int Sequence::run_from(size_t first, const int64_t* words) {
   for (const auto& part : parts) {
     const int64_t awaited = part.launch->awaited();
     if (!awaited) continue;
@@ -92,9 +121,9 @@ int Sequence::run(const int64_t* words) {
     if (const Handle instead = other()) return instead->enqueue(words);
   }
   c10::SmallVector<int64_t, 24> taken;
-  for (const auto& part : parts) {
-    take(part, words, taken);
-    if (const int status = part.launch->enqueue(taken.data())) return status;
+  for (size_t i = first; i < parts.size(); ++i) {
+    take(parts[i], words, taken);
+    if (const int status = parts[i].launch->enqueue(taken.data())) return status;
   }
   return kOk;
 }
@@ -106,20 +135,27 @@ int Sequence::run(const int64_t* words) {
 extern "C" {
 
 // Arrays, each behind its length; `lengths` and `places` say for each launch how many words it
-// takes and which.
+// takes and which. The first `of_weights` launches depend on weights alone.
 void* ocl_sequence_new(int device, uint32_t given, uint32_t fixed, const int64_t* words,
                        uint32_t workspaces, const size_t* bytes, uint32_t launches,
-                       void* const* handles, const uint32_t* lengths, const uint32_t* places) {
+                       void* const* handles, const uint32_t* lengths, const uint32_t* places,
+                       uint32_t of_weights) {
   const auto sequence = std::make_shared<ocl::Sequence>();
   sequence->device = c10::DeviceIndex(device);
   sequence->fixed.assign(words, words + fixed);
   sequence->workspaces.assign(bytes, bytes + workspaces);
   sequence->is_address.resize(given);
+  sequence->of_weights = of_weights;
+  sequence->is_made.resize(workspaces);
   for (uint32_t i = 0; i < launches; places += lengths[i++]) {
     const auto& launch = *static_cast<ocl::Handle*>(handles[i]);
     sequence->parts.push_back({launch, {places, places + lengths[i]}});
-    for (uint32_t j = 0; j < lengths[i]; ++j)
+    for (uint32_t j = 0; j < lengths[i]; ++j) {
       if (places[j] < given && launch->is_address[j]) sequence->is_address[places[j]] = true;
+      if (i < of_weights && places[j] < given) sequence->weights.push_back(places[j]);
+      if (i < of_weights && places[j] >= given + fixed)
+        sequence->is_made[places[j] - given - fixed] = true;
+    }
   }
   for (const int64_t word : sequence->fixed) {
     auto* block = ocl::hold_block(reinterpret_cast<const void*>(word), sequence->device);

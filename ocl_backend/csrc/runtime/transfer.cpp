@@ -64,6 +64,7 @@ void write_staged(const Location& to, std::unique_ptr<char[]> source, size_t byt
   const std::lock_guard<std::mutex> lock(staging.mutex);
   reap(staging);
   Staged staged{std::move(source), nullptr};
+  ++to.block->writes;
   Timed timed(to.block->device, Activity::kCopy, kHostToDevice, bytes);
   check(cl.clEnqueueWriteBuffer(device.queue, to.block->buffer, CL_FALSE, to.offset, bytes,
                                 staged.bytes.get(), 0, nullptr, &staged.done),
@@ -75,6 +76,7 @@ void write_staged(const Location& to, std::unique_ptr<char[]> source, size_t byt
 
 void copy_within(const Location& to, const Location& from, size_t bytes) {
   Device& device = device_at(to.block->device);
+  ++to.block->writes;
   Timed timed(to.block->device, Activity::kCopy, "copy within device", bytes);
   check(cl.clEnqueueCopyBuffer(device.queue, from.block->buffer, to.block->buffer, from.offset,
                                to.offset, bytes, 0, nullptr, timed.event()),
@@ -161,6 +163,7 @@ void write(void* target, const void* source, size_t bytes, bool source_stays) {
     return defer_transfer(to.block->device, *later, target);
   }
   wait_for_programs(to.block->device);
+  ++to.block->writes;
   if (is_bulk(device, source, bytes)) return write_bulk(to, source, bytes);
   Timed timed(to.block->device, Activity::kCopy, kHostToDevice, bytes);
   check(cl.clEnqueueWriteBuffer(device.queue, to.block->buffer, source_stays ? CL_FALSE : CL_TRUE,

@@ -18,7 +18,6 @@ from torch.nn.functional import pad
 
 from ocl_backend.dispatch import settings
 from ocl_backend.dispatch.arguments import Pair, pair, spread
-from ocl_backend.dispatch.kept_weights import made_once, weights_of
 from ocl_backend.dispatch.tuned import (
     TunedCall,
     better_known,
@@ -134,19 +133,11 @@ def _run_forward(
 
     The launch is held back for what may follow.
     """
-    y, lying = x.new_empty_strided(shape, strides), w if rule.steps else _dense(w)
+    y, lying = x.new_empty_strided(shape, strides), w if rule.steps else w.contiguous()
     bias = bias if bias is None else bias.contiguous()
     shift = () if bias is None else (bias.data_ptr(),)
-    rule.offer((x.data_ptr(), lying.data_ptr(), y.data_ptr(), *shift), weights_of(w, bias))
+    rule.offer((x.data_ptr(), lying.data_ptr(), y.data_ptr(), *shift))
     return y
-
-
-def _dense(w: Tensor) -> Tensor:
-    """Return contiguous weights; a copy is kept as other things that are made of weights are."""
-    if w.is_contiguous():
-        return w
-    copy: Tensor = made_once(weights_of(w), _dense, w.contiguous)
-    return copy
 
 
 def _empty(like: Tensor, shape: torch.Size, pixels: bool) -> Tensor:

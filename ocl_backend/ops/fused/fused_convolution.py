@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from ocl_backend.dispatch.kept_weights import Weights
+from ocl_backend.dispatch.settings import KEEP_WEIGHTS
 from ocl_backend.dispatch.tuned import TunedCall, tuned_call
 from ocl_backend.dtypes import STORAGE, dtype_of
 from ocl_backend.fusion.held import Rule, Step, Way
@@ -62,19 +62,18 @@ class Convolving(Rule):
         self._fused: dict[tuple[object, ...], Fused | None] = {}
         self.ways = (Way(0, (1, 3) if problem.bias else (1,), (2,)),)
 
-    def offer(self, values: tuple[int, ...], weights: Weights | None) -> None:
+    def offer(self, values: tuple[int, ...]) -> None:
         """Hold the convolution back for what may follow, or run it."""
-        self._call.offer(self, values, weights)
+        self._call.offer(self, values)
 
     def alone(self, step: Step) -> None:
         """Enqueue the convolution."""
-        self._call.with_weights(step.weights, *step.values)
+        self._call(*step.values)
 
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
         """Enqueue it with normalisation, residual and activation, those of them that follow."""
         x, w, _, *given = step.values
-        norm, state = after[0], after[0].weights
-        kept = step.weights is not None and state is not None
+        norm, kept = after[0], KEEP_WEIGHTS.value and not torch.is_grad_enabled()
         eps = norm.values[-2] if isinstance(norm.rule, Normalising) else None
         key = (*[held.rule for held in after], len(given), kept, eps)
         try:
@@ -87,11 +86,7 @@ class Convolving(Rule):
         y, given = after[fused.taken - 1].result, given or [0] * fused.folds
         if fused.added is not None:
             given.append(other_of(after[fused.added]))
-        if fused.folds:
-            weights = step.weights.joined(state) if kept else None
-            fused.call.with_weights(weights, x, w, y, *given, *norm.values[3:7])
-        else:
-            fused.call.with_weights(step.weights, x, w, y, *given)
+        fused.call(x, w, y, *given, *(norm.values[3:7] if fused.folds else ()))
         return fused.taken
 
     def _chain(

@@ -15,7 +15,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ocl_backend.dispatch.kept_weights import weights_of
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import STORAGE
 from ocl_backend.fusion.held import Rule, Step, Way, offer
@@ -157,8 +156,7 @@ def native_batch_norm(
     if x.dtype not in STORAGE or x is not given_x:
         rule.run(*values)
         return y, mean, invstd
-    weights = None if training else weights_of(weight, bias, running_mean, running_var)
-    offer(rule, rule.run.sequence(values), values, weights)
+    offer(rule, rule.run.sequence(values), values)
     return y, mean, invstd
 
 

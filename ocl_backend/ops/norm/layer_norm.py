@@ -24,8 +24,10 @@ from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 from oclgen.render import rendered
 
+GROUP_ROWS = 64
+"""Rows of a group at least: each group writes a line of sums, which a second pass adds up."""
 COLUMN_GROUPS = 32
-"""Groups of rows whose sums are added up in a second pass."""
+"""Groups where fewer would do: a processor's caches hold the rows of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +113,10 @@ def native_layer_norm_backward(
         _prepared(kind, "bwd")(*pointers_of(*tensors), 0.0)
     if not (output_mask[1] or output_mask[2]):
         return grad_x, None, None
-    groups = min(COLUMN_GROUPS, kind.rows)
+    groups = _groups(kind)
     sums = x.new_empty((2, groups, *normalized_shape), dtype=kind.real)
-    _columns(kind, groups)(*pointers_of(x, grad, means, rstds, sums[0], sums[1]))
+    given = pointers_of(x, grad, means, rstds, sums[0], sums[1])
+    _columns(kind, groups, vectors.are_aligned(given))(*given)
     grads = sums.sum(1).to(kind.param)
     return grad_x, grads[0] if output_mask[1] else None, grads[1] if output_mask[2] else None
 
@@ -152,12 +155,18 @@ def _prepared(kind: Kind, direction: Literal["fwd", "bwd"]) -> Launch:
     return prepare(kind.device, source, name, (items,), arguments, (local_items,))
 
 
+def _groups(kind: Kind) -> int:
+    """Return into how many groups the rows are split, so that all compute units have work."""
+    wanted = ceil_div(vectors.busy_items(kind.limits), kind.inner // kind.width)
+    return min(ceil_div(kind.rows, GROUP_ROWS), max(COLUMN_GROUPS, wanted))
+
+
 @lru_cache(maxsize=1024)
-def _columns(kind: Kind, groups: int) -> Launch:
+def _columns(kind: Kind, groups: int, aligned: bool) -> Launch:
     dtype = dtype_of(kind.dtype)
     source = rendered(
         "layer_norm_columns", package="ocl_backend", dtype=dtype, inner=kind.inner,
-        width=kind.width,
+        width=kind.width, aligned=aligned,
     )  # fmt: skip
     image, real = Pointer(dtype.item_bytes), Pointer(kind.real.itemsize)
     sizes = np.int32(kind.rows), np.int32(ceil_div(kind.rows, groups))

@@ -6,6 +6,7 @@ inner       items of a row. Each group of rows writes one line of its own sums, 
             afterwards: grad_weight and grad_bias are [groups, inner]. How many rows there are, and
             in a group, are arguments
 width       columns per work-item; divides inner
+aligned     whether a vector may be read at the beginning of every array
 </%doc>
 <%!
     from ocl_backend.kernels import vectors
@@ -13,6 +14,8 @@ width       columns per work-item; divides inner
 <%
     real = dtype.value
     wide = vectors.vector(real, width)
+    def read(name):
+        return vectors.load(dtype, name, "at", "1", width, aligned)
 %>\
 ${vectors.prelude(dtype, width)}\
 __kernel void layer_norm_columns(
@@ -33,9 +36,9 @@ __kernel void layer_norm_columns(
     ${wide} sum = 0, dot = 0;
     for (int r = begin; r < min(begin + rows_per_group, rows); ++r) {
         const long at = (long)r * ${inner} + column;
-        const ${wide} g = ${vectors.load(dtype, "grad", "at", "1", width)};
+        const ${wide} g = ${read("grad")};
         sum += g;
-        dot += g * (${vectors.load(dtype, "x", "at", "1", width)} - means[r]) * rstds[r];
+        dot += g * (${read("x")} - means[r]) * rstds[r];
     }
     const long to = (long)get_global_id(1) * ${inner} + column;
     grad_weight += grad_weight_start;

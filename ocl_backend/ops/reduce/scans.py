@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels import vectors
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.ops.reduce.reductions import dims_of
 from oclgen.opencl.device import devices
@@ -109,7 +110,7 @@ def _chunk(x: Tensor, axis: int) -> int:
     """Return how many items one work-item walks: all, if there are lines enough for the device."""
     limits = devices()[x.get_device()].limits
     lines = x.numel() // x.shape[axis]
-    enough = limits.compute_units * (4 if limits.kind == "cpu" else 512)
+    enough = vectors.busy_items(limits)
     if lines >= enough:
         return x.shape[axis]
     return 4096 if limits.kind == "cpu" else 128

@@ -16,8 +16,10 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels import vectors
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
 
 RUN = 16
 """Items sorted by insertion, whose time grows with their square."""
@@ -215,7 +217,7 @@ def _selected(rows: Tensor, k: int, largest: bool) -> tuple[Tensor, Tensor]:
         keys, order = _sorted(rows, largest)
         return keys[:, :k].contiguous(), order[:, :k].contiguous()
     limits = devices()[rows.get_device()].limits
-    enough = -(-limits.compute_units * (4 if limits.kind == "cpu" else 512) // len(rows))
+    enough = ceil_div(vectors.busy_items(limits), len(rows))
     share = min(max(LEAST_SHARE * k, size // enough), size)
     parts = size // share
     keys = rows.new_empty((len(rows), parts * k))

@@ -121,7 +121,9 @@ def draw(
     """
     if not out.numel():
         return out
-    dense = out if out.is_contiguous() else torch.empty_like(out, memory_format=CONTIGUOUS)
+    dense = (
+        out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
+    )
     count = out.numel()
     draws = -(-count // items)
     seed, offset = reserve(out, generator, draws)
@@ -146,9 +148,6 @@ def draw(
     given = (dense, seed, offset, count, *numbers.values())
     launch(kernel, (draws,), given, {"draw": (1,), "out": (items,)})
     return out if dense is out else out.copy_(dense)
-
-
-CONTIGUOUS = torch.contiguous_format
 
 
 def reserve(out: Tensor, generator: Generator, draws: int) -> tuple[int, int]:

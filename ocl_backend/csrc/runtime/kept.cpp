@@ -1,0 +1,149 @@
+#include "runtime/kept.h"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <map>
+#include <mutex>
+
+namespace ocl {
+
+namespace {
+
+constexpr size_t kMostEntries = 1 << 12;  // bound on weights that are watched
+constexpr size_t kShare = 8;              // of a device's memory, one part at most is kept
+
+struct Entry {
+  c10::DeviceIndex device = 0;
+  std::vector<uint64_t> writes;  // to the block of each address, at the last call
+  std::shared_ptr<const Spaces> spaces;
+  size_t bytes = 0;
+};
+
+using Place = std::pair<const void*, std::vector<int64_t>>;  // maker, addresses
+using Entries = std::map<Place, Entry>;
+
+// Leaked on purpose, as the allocator's: tensors die after static destructors have run.
+struct Shelf {
+  std::mutex mutex;
+  Entries entries;
+  std::array<size_t, kMostDevices> bytes{};
+};
+Shelf& shelf() {
+  static auto* all = new Shelf();
+  return *all;
+}
+std::atomic<bool> is_on{true};
+
+Block* block_at(int64_t address) { return locate(reinterpret_cast<const void*>(address)).block; }
+
+std::vector<uint64_t> writes_to(const Addresses& weights) {
+  std::vector<uint64_t> writes;
+  for (const int64_t address : weights) {
+    const Block* block = block_at(address);
+    writes.push_back(block ? block->writes.load(std::memory_order_relaxed) : 0);
+  }
+  return writes;
+}
+
+Place place_of(const void* maker, const Addresses& weights) {
+  return {maker, {weights.begin(), weights.end()}};
+}
+
+// Takes the spaces of an entry, to be freed without the lock: that asks for the shelf again.
+std::shared_ptr<const Spaces> emptied(Entry& entry) {
+  shelf().bytes[size_t(entry.device)] -= std::exchange(entry.bytes, 0);
+  return std::exchange(entry.spaces, nullptr);
+}
+
+template <typename Condition>
+void forget_if(Condition is_to_go) {
+  std::vector<std::shared_ptr<const Spaces>> freed;
+  const std::lock_guard<std::mutex> lock(shelf().mutex);
+  auto& entries = shelf().entries;
+  for (auto at = entries.begin(); at != entries.end();) {
+    if (!is_to_go(at->first, at->second)) {
+      ++at;
+      continue;
+    }
+    freed.push_back(emptied(at->second));
+    at = entries.erase(at);
+  }
+}
+
+}  // namespace
+
+bool keeps_weights() {
+  return is_on.load(std::memory_order_relaxed) && !c10::GradMode::is_enabled() &&
+         !in_forked_child();
+}
+
+Kept look_up_kept(const void* maker, const Addresses& weights) {
+  std::shared_ptr<const Spaces> freed;
+  auto writes = writes_to(weights);
+  const std::lock_guard<std::mutex> lock(shelf().mutex);
+  auto& entries = shelf().entries;
+  auto place = place_of(maker, weights);
+  const auto found = entries.find(place);
+  if (found != entries.end() && found->second.writes == writes) return {found->second.spaces, true};
+  if (found == entries.end() && entries.size() >= kMostEntries) {
+    std::erase_if(entries, [](const auto& each) { return !each.second.spaces; });
+    if (entries.size() >= kMostEntries) return {};
+  }
+  Entry& entry = entries[std::move(place)];
+  freed = emptied(entry);
+  entry.writes = std::move(writes);
+  return {};
+}
+
+void keep(const void* maker, const Addresses& weights, Spaces spaces, size_t bytes) {
+  const Block* first = nullptr;
+  for (const int64_t address : weights) first = first ? first : block_at(address);
+  if (!first) return;
+  const size_t most = device_at(first->device).total_bytes / kShare;
+  const std::lock_guard<std::mutex> lock(shelf().mutex);
+  const auto at = shelf().entries.find(place_of(maker, weights));
+  if (at == shelf().entries.end() || at->second.spaces) return;
+  size_t& kept = shelf().bytes[size_t(first->device)];
+  if (at->second.writes != writes_to(weights) || kept + bytes > most) return;
+  kept += bytes;
+  at->second.device = first->device;
+  at->second.bytes = bytes;
+  at->second.spaces = std::make_shared<const Spaces>(std::move(spaces));
+  for (const int64_t address : weights)
+    if (Block* block = block_at(address)) block->is_kept_of.store(true, std::memory_order_relaxed);
+}
+
+void forget_kept_by(const void* maker) {
+  forget_if([&](const Place& place, const Entry&) { return place.first == maker; });
+}
+
+void forget_kept_of(const Block& block) {
+  forget_if([&](const Place& place, const Entry&) {
+    return std::any_of(place.second.begin(), place.second.end(),
+                       [&](int64_t address) { return block_at(address) == &block; });
+  });
+}
+
+void forget_kept_on(c10::DeviceIndex device) {
+  forget_if(
+      [&](const Place&, const Entry& entry) { return entry.device == device && entry.spaces; });
+}
+
+}  // namespace ocl
+
+extern "C" {
+
+void ocl_keep_weights(int on) {
+  ocl::is_on = on != 0;
+  if (!on) ocl::forget_if([](const auto&, const auto&) { return true; });
+}
+
+// Bytes of a device that hold what was made of weights.
+size_t ocl_kept_bytes(int device) {
+  const std::lock_guard<std::mutex> lock(ocl::shelf().mutex);
+  return ocl::shelf().bytes.at(size_t(device));
+}
+}

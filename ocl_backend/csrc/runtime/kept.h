@@ -1,0 +1,37 @@
+// What plans make of weights alone (packed weights, filter transforms, folded normalisations), kept
+// from call to call where no gradient is recorded.
+//
+// It holds as long as nothing is written to the weights: every command counts what it writes
+// (`Block::writes`), so a change by whatever means is seen. What is made is kept from the second
+// call on whose weights were not written to, so operands that change every time cost no memory.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/memory.h"
+
+namespace ocl {
+
+using Spaces = std::vector<c10::DataPtr>;
+using Addresses = c10::SmallVector<int64_t, 8>;
+
+// Whether this thread's calls keep and use what is made of weights.
+bool keeps_weights();
+
+struct Kept {
+  std::shared_ptr<const Spaces> spaces;  // what was made; null: it is to be made
+  bool is_still = false;  // nothing was written to the weights since the last call
+};
+
+// What `maker` made of the weights at these addresses.
+Kept look_up_kept(const void* maker, const Addresses& weights);
+// Keeps what was made of weights that lay still since `look_up_kept`, if there is room.
+void keep(const void* maker, const Addresses& weights, Spaces spaces, size_t bytes);
+
+// Lets go of what a maker made, of what was made of a block's contents, or of a device's.
+void forget_kept_by(const void* maker);
+void forget_kept_of(const Block& block);
+void forget_kept_on(c10::DeviceIndex device);
+
+}  // namespace ocl
