@@ -32,7 +32,15 @@ from sqlalchemy.orm import aliased
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Measurement
 from oclgen.variant import Variant
-from tuned_db.device_rows import DEVICE, KNOWN_PEAK, inserted, is_device, row_id
+from tuned_db.device_rows import (
+    DEVICE,
+    KNOWN_PEAK,
+    PEAKS,
+    inserted,
+    is_device,
+    known_peaks,
+    row_id,
+)
 from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, QuarantineRow, TuningRow
 from tuned_db.record import LEAST_MS, Record, RecordError
 
@@ -53,6 +61,7 @@ _PLACE = (
     TuningRow.cache,
     TRIALS.label("trials"),
     *KNOWN_PEAK,
+    *PEAKS,
     *(getattr(DeviceRow, name) for name in DEVICE),
 )
 
@@ -324,5 +333,6 @@ def record_of(values: dict[str, Any]) -> Record:
     device = DeviceInfo(**{name: values.pop(name) for name in DEVICE})
     gflops, gbytes = values.pop("known_gflops"), values.pop("known_gbytes")
     values["peak"] = None if gflops is None or gbytes is None else (gflops, gbytes)
+    values["peaks"] = known_peaks(values.pop("peaks"), values.pop("claimed_peaks"))
     values["samples"] = tuple(values["samples"])
     return Record(device=device, **values)
