@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.middleware.gzip import GZipMiddleware
 
 from tuned_db.database import DatabaseError
-from tuned_db.service import api, drawings, pages, watch
+from tuned_db.service import api, beyond, drawings, pages, watch
 from tuned_db.service.access import readers_only
 from tuned_db.service.guard import Guard, Limits
 from tuned_db.service.kept import Kept
@@ -43,7 +43,7 @@ def create_app(store: Store, limits: Limits | None = None, *, private: bool = Fa
     )
     figures = watch.Figures()
     asked = [Depends(readers_only(store))] if private else []
-    for routes in (api.router(store), pages.router(store), drawings.router(store)):
+    for routes in (one.router(store) for one in (api, pages, beyond, drawings)):
         app.include_router(routes, dependencies=asked)
     app.include_router(watch.router(store, figures))
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
