@@ -22,7 +22,7 @@ from oclgen.measurement import PACE, Cache, Measurement
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db import device_rows, rows
-from tuned_db.arrivals import CHUNK, Arrival, Place, raise_peaks, take_in
+from tuned_db.arrivals import CHUNK, Arrival, Place, count_new, raise_peaks, take_in
 from tuned_db.batches import Source, count_batch, open_batch
 from tuned_db.checks import checks, note_check
 from tuned_db.database import ENVIRONMENT, Database, locate, open_database
@@ -184,6 +184,11 @@ class Store:
             if start + CHUNK < len(ordered):
                 self.database.let_others_write()
         return Merge(improved, len(ordered) - improved, source.batch)
+
+    def count_new(self, records: Iterable[Record]) -> int:
+        """Return how many of `records` `merge` would keep as new ones."""
+        with self.database.reading() as connection:
+            return count_new(connection, [_arrival(record, "new") for record in records])
 
 
 class DeviceStore:

@@ -288,9 +288,10 @@ def _upload(store: Store) -> Callable[..., Any]:
             records = read_records("the upload", io.BytesIO(body))
         except ImportFileError as error:
             raise HTTPException(400, str(error)) from error
-        if len(records) > (left := left_today(store.database, token)):
+        left = left_today(store.database, token)
+        if len(records) > left and (new := store.count_new(records)) > left:
             detail = f"{token.name} may send {max(left, 0):.0f} more records today"
-            raise HTTPException(403, f"{detail}; the upload has {len(records)}")
+            raise HTTPException(403, f"{detail}; the upload has {new} that are new")
         address = request.client.host if request.client else ""
         source = Source(token.name, address)
         merge = store.merge(records, f"push by {token.name}"[:100], source)

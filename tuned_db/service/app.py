@@ -25,13 +25,20 @@ that `oclgen db export` writes; `oclgen db push` and `oclgen db pull` speak to t
 """
 
 
-def create_app(store: Store, limits: Limits | None = None, *, private: bool = False) -> FastAPI:
+def create_app(
+    store: Store,
+    limits: Limits | None = None,
+    *,
+    private: bool = False,
+    open_metrics: bool = False,
+) -> FastAPI:
     """Return the application that serves `store`; its description is at `/openapi.json`.
 
     Args:
         store: what is served.
         limits: of one client.
-        private: reading needs a token, too, all but `/healthz` and `/metrics`.
+        private: reading needs a token, too, all but `/healthz`.
+        open_metrics: `/metrics` needs none even then.
     """
     app = FastAPI(
         title="oclgen records",
@@ -45,7 +52,8 @@ def create_app(store: Store, limits: Limits | None = None, *, private: bool = Fa
     asked = [Depends(readers_only(store))] if private else []
     for routes in (one.router(store) for one in (api, pages, beyond, drawings)):
         app.include_router(routes, dependencies=asked)
-    app.include_router(watch.router(store, figures))
+    app.include_router(watch.router(store, figures), dependencies=[] if open_metrics else asked)
+    app.include_router(watch.health(store))
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     if not private:  # what is kept is shown without a token
         app.add_middleware(Kept, database=store.database)
