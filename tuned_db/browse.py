@@ -7,12 +7,13 @@ numbers mean is `tuned_db.analysis`, how they are drawn `tuned_db.charts`.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection, and_, func, or_, select
 
 from oclgen.limits import DeviceInfo
+from oclgen.problem import DTYPES
 from tuned_db.device_rows import DEVICE, KNOWN_PEAK, known_peaks
 from tuned_db.models import BatchRow, DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import Record, RecordError
@@ -188,6 +189,14 @@ def count_winners(connection: Connection, wanted: Filter) -> int:
     """Return how many winners `wanted` asks for."""
     asked = winners().where(*wanted.conditions()).with_only_columns(func.count())
     return int(connection.execute(asked).scalar_one())
+
+
+def list_dtypes(connection: Connection, wanted: Filter) -> list[str]:
+    """Return the dtypes of the problems that have a winner which `wanted` asks for."""
+    dtypes = [dtype for dtype in DTYPES if wanted.dtype in ("", dtype)]
+    each = (winners().where(*replace(wanted, dtype=one).conditions()) for one in dtypes)
+    found = connection.execute(select(*(one.exists() for one in each))).one()
+    return [dtype for dtype, is_there in zip(dtypes, found, strict=True) if is_there]
 
 
 def find_winner(connection: Connection, tuning: int) -> Winner | None:

@@ -20,7 +20,7 @@ from tuned_db.charts import REMEDY, can_draw
 from tuned_db.failures import list_failures, shown
 from tuned_db.html import render, style
 from tuned_db.models import MeasurementRow
-from tuned_db.plots import dtypes_of, variants_of
+from tuned_db.plots import variants_of
 from tuned_db.service.asked import CHOICES, After, Key, Kind, Sort, Text, Wanted, Word, to_query
 from tuned_db.service.drawings import CHARTED
 from tuned_db.store import Store
@@ -63,13 +63,13 @@ def _device(store: Store) -> Callable[..., Any]:
             summary = browse.find_device(connection, key)
             page = browse.list_winners(connection, here, after, PAGE, sort)
             count = browse.count_winners(connection, here)
-            charted = browse.list_winners(connection, here, 0, CHARTED)
+            dtypes = browse.list_dtypes(connection, here)
         if summary is None:
             raise HTTPException(404, f"there is no device {key}")
         charts = [
             (f"/devices/{key}/roofline.svg?{to_query(replace(wanted, dtype=dtype))}",
              f"Chart: the winners of {dtype} below under their roof")
-            for dtype in dtypes_of(winner.record for winner in charted.items)
+            for dtype in dtypes
         ]  # fmt: skip
         return render(
             "device",
