@@ -7,10 +7,11 @@ numbers mean is `tuned_db.analysis`, how they are drawn `tuned_db.charts`.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, and_, case, func, or_, select
 
 from oclgen.limits import DeviceInfo
 from oclgen.problem import DTYPES
@@ -187,16 +188,26 @@ def list_winners(
 
 def count_winners(connection: Connection, wanted: Filter) -> int:
     """Return how many winners `wanted` asks for."""
-    asked = winners().where(*wanted.conditions()).with_only_columns(func.count())
-    return int(connection.execute(asked).scalar_one())
+    return count_by_dtype(connection, wanted)[0]
 
 
-def list_dtypes(connection: Connection, wanted: Filter) -> list[str]:
-    """Return the dtypes of the problems that have a winner which `wanted` asks for."""
-    dtypes = [dtype for dtype in DTYPES if wanted.dtype in ("", dtype)]
-    each = (winners().where(*replace(wanted, dtype=one).conditions()) for one in dtypes)
-    found = connection.execute(select(*(one.exists() for one in each))).one()
-    return [dtype for dtype, is_there in zip(dtypes, found, strict=True) if is_there]
+def count_by_dtype(connection: Connection, wanted: Filter) -> tuple[int, dict[str, int]]:
+    """Return how many winners `wanted` asks for, and how many of them are of each dtype there is.
+
+    Args:
+        connection: of the database.
+        wanted: which devices, problems and families.
+    """
+    dtypes = (func.sum(case((_has_part(dtype), 1), else_=0)) for dtype in DTYPES)
+    asked = (
+        select(func.count(), *dtypes)
+        .select_from(TuningRow)
+        .join(MeasurementRow, TuningRow.winner_id == MeasurementRow.id)
+        .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
+        .where(*wanted.conditions())
+    )
+    total, *counts = connection.execute(asked).one()
+    return total, {dtype: n for dtype, n in zip(DTYPES, counts, strict=True) if n}
 
 
 def find_winner(connection: Connection, tuning: int) -> Winner | None:
@@ -236,6 +247,7 @@ def _trial(values: dict[str, Any]) -> MeasurementRow:
     return trial
 
 
+@cache
 def _with_ids() -> Query:
     ids = (TuningRow.id.label("tuning_id"), TuningRow.device_id.label("device_id"))
     return winners().add_columns(*ids)

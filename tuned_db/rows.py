@@ -277,6 +277,7 @@ def challenge(connection: Connection, tuning: int, key: int) -> bool:
     return True
 
 
+@cache
 def measured() -> Query:
     """Return the query of every measurement: its time, and what says which kernels it is of."""
     names = ("id", "family", "config", "digest", "ms", "conditions")
@@ -285,6 +286,7 @@ def measured() -> Query:
     return select(*columns, *place).join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
 
 
+@cache
 def winners() -> Query:
     """Return the query of every winner with its tuning and device."""
     return (
@@ -307,6 +309,7 @@ def runners_up(info: DeviceInfo, problem: str) -> Query:
     )
 
 
+@cache
 def successes() -> Query:
     """Return the query of every measurement that went well, winners among them."""
     return (

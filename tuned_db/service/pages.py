@@ -62,8 +62,7 @@ def _device(store: Store) -> Callable[..., Any]:
         with store.database.reading() as connection:
             summary = browse.find_device(connection, key)
             page = browse.list_winners(connection, here, after, PAGE, sort)
-            count = browse.count_winners(connection, here)
-            dtypes = browse.list_dtypes(connection, here)
+            count, dtypes = browse.count_by_dtype(connection, here)
         if summary is None:
             raise HTTPException(404, f"there is no device {key}")
         charts = [
