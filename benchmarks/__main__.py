@@ -338,12 +338,13 @@ EMPTY_DB = "An empty database; without it a SQLite file that is thrown away."
 @click.option("--clients", default=50, show_default=True)
 @click.option("--rounds", default=20, show_default=True, help="Pushes per client, each with reads.")
 @click.option("--batch", default=10, show_default=True, help="Records per push.")
+@click.option("--kills", default=0, show_default=True, help="SIGKILLs of the service meanwhile.")
 @click.option("--db", help=EMPTY_DB)
-def service_load(clients: int, rounds: int, batch: int, db: str | None) -> None:
+def service_load(clients: int, rounds: int, batch: int, kills: int, db: str | None) -> None:
     """Let many clients read from and write to one service, and count what is lost."""
     from benchmarks.costs.service_load import main as run
 
-    run(clients, rounds, batch, db)
+    run(clients, rounds, batch, kills, db)
 
 
 @main.command()

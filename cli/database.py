@@ -15,7 +15,7 @@ from .console import console
 from .options import db_option
 from .records import list_, stats
 from .sharing import pull, push, serve
-from .trust import backup, batches, quarantine, token, undo
+from .trust import backup, batches, quarantine, thin, token, undo
 from .verify import verify
 
 
@@ -158,6 +158,6 @@ def prune(dry_run: bool, where: str | None, **wanted: Any) -> None:
 
 
 for command in (
-    list_, stats, push, pull, serve, token, verify, batches, undo, quarantine, backup
+    list_, stats, push, pull, serve, token, verify, batches, undo, quarantine, backup, thin
 ):  # fmt: skip
     database.add_command(command)

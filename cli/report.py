@@ -49,7 +49,7 @@ def _write_plots(folder: Path, found: list[Section]) -> str:
         return f"no plots. {REMEDY}"
     count = 0
     for number, section in enumerate(found, start=1):
-        for name, chart in zip(("peak", "parameters"), section.charts, strict=False):
+        for name, chart in section.charts.items():
             (folder / f"{name}_{number}.png").write_bytes(draw(chart, "png"))
             count += 1
     return f"{count} plots as PNG"

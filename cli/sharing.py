@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from ipaddress import ip_network
+from typing import Any
 
 import click
 
@@ -14,6 +16,16 @@ HOST, PORT = "127.0.0.1", 8787
 TOKEN = "OCLGEN_TOKEN"
 PATIENCE_S = 10
 """How long the service keeps an idle connection, and finishes what it does when it is stopped."""
+
+
+def _networks(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> Any:
+    """Return addresses and networks as they are; a name or a pattern would trust too many."""
+    for one in given:
+        try:
+            ip_network(one)
+        except ValueError as error:
+            raise click.BadParameter(f"{error}; an address or a network is needed") from error
+    return given
 
 
 @click.command()
@@ -45,9 +57,11 @@ PATIENCE_S = 10
     "proxies",
     multiple=True,
     metavar="ADDRESS",
-    help="A server before this one, whose X-Forwarded-For is believed; repeatable.",
+    callback=_networks,
+    help="A server before this one (or a network), whose X-Forwarded-For is believed; repeatable.",
 )
-@click.option("--private", is_flag=True, help="Reading needs a token, too.")
+@click.option("--private", is_flag=True, help="Reading needs a token, too, also of /metrics.")
+@click.option("--open-metrics", is_flag=True, help="With --private: /metrics needs no token.")
 @db_option
 def serve(
     host: str,
@@ -57,13 +71,15 @@ def serve(
     connections: int,
     proxies: tuple[str, ...],
     private: bool,
+    open_metrics: bool,
     where: str | None,
 ) -> None:
     """Serve the database: pages for a browser, and an API that push and pull speak to.
 
     Reading needs no token; writing needs a token of `oclgen db token add`. For the open internet
     put a server that speaks TLS in front of it, and name it by --proxy. Every request is a line of
-    JSON on standard error; /healthz and /metrics are for what watches the service.
+    JSON on standard error; /healthz and /metrics are for what watches the service. Of IPv6 the
+    limits count the /64 that one customer has.
     """
     try:
         import uvicorn
@@ -81,8 +97,9 @@ def serve(
     click.echo(f"serving {store.name} at http://{host}:{port}/ (Ctrl-C ends)")
     logging.basicConfig(format="%(message)s")
     logging.getLogger("oclgen.access").setLevel(logging.INFO)
+    limits = Limits(reads_per_s=reads, writes_per_s=writes)
     uvicorn.run(
-        create_app(store, Limits(reads_per_s=reads, writes_per_s=writes), private=private),
+        create_app(store, limits, private=private, open_metrics=open_metrics),
         host=host,
         port=port,
         http=protocol(connections, proxies),

@@ -1,4 +1,4 @@
-"""`oclgen db token`, `batches`, `undo`, `quarantine` and `backup`: who may send, and what stays."""
+"""`db token`, `batches`, `undo`, `quarantine`, `backup`, `thin`: who may send; what stays."""
 
 from __future__ import annotations
 
@@ -142,6 +142,44 @@ def backup(file: Path, where: str | None) -> None:
     store = open_existing(where)
     copy_to(store.database, file)
     click.echo(f"{store.name} copied to {file}")
+
+
+@click.command()
+@click.option(
+    "--days",
+    type=click.IntRange(1),
+    default=365,
+    show_default=True,
+    help="What is younger stays.",
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="Variants of a problem of which old times stay, the fastest.",
+)
+@click.option("--apply", is_flag=True, help="Drop it; without this, only say how much would go.")
+@db_option
+def thin(days: int, keep: int, apply: bool, where: str | None) -> None:
+    """Drop old measurements that serve nothing: repeats, slow variants, claims settled here.
+
+    Winners stay, and of each variant that failed its last failure, so that it is not tried again.
+    """
+    from tuned_db import open_existing
+    from tuned_db.retention import rule_of
+    from tuned_db.retention import thin as drop
+
+    store = open_existing(where)
+    with console(aside=True).status("thinning") as status:
+        count = drop(
+            store,
+            rule_of(days, keep),
+            dry_run=not apply,
+            report=lambda gone: status.update(f"{gone} measurements"),
+        )
+    said = "dropped" if apply else "would go; --apply drops them,"
+    click.echo(f"{count} measurements {said} from {store.name}")
 
 
 def _print(rows: Iterable[dict[str, Any]], as_json: bool) -> None:

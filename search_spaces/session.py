@@ -285,7 +285,9 @@ class Session:
         results = self.store.of(self.device.info)
         known, now = results.peak(), peak.measure(self.device)
         self.level = peak.Level(now, peak.Peak(*known) if known else None)
-        results.note_peak(now.gflops, now.gbytes)
+        is_new = known is None or now.gflops > known[0]  # the machine has less to do than ever
+        peaks = peak.by_dtype(self.device, now.gflops, () if is_new else results.peaks())
+        results.note_peak(now.gflops, now.gbytes, peaks)
         if self.notice:
             self._say(self.notice)
 

@@ -20,20 +20,25 @@ from tuned_db.record import Record, RecordError, json_object
 
 Variant = tuple[str, str, float]
 """Family, config as canonical JSON, milliseconds."""
+ENOUGH = 16
+"""Trials of a family that went well: from fewer nothing is said of its parameters."""
 _LEAST_MS = 1e-6
 """A nanosecond, the least that devices tell apart; a time of zero has no rate and no logarithm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How fast a winner is: GFLOP/s of the direct algorithm, and its part of the fp32 peak.
+    """How fast a winner is: GFLOP/s of the direct algorithm, and its part of its dtype's peak.
 
-    `of_bound` is the part of what the device allows for the problem: the lesser of its peak and of
-    what its memory can feed if every input is read once (`oclgen.roofline`). Both are None where
-    the peak is unknown, as it is of all dtypes but fp32. Winograd and caches may pass 1.
+    `intensity` is operations per byte, if every input is read once. `of_bound` is the part of what
+    the device allows for the problem: the lesser of its peak and of what its memory can feed then
+    (`oclgen.roofline`). Both parts are None where the peak of the dtype is unknown. Winograd and
+    caches may pass 1.
     """
 
+    dtype: str
     flops: int
+    intensity: float
     gflops: float
     of_peak: float | None
     of_bound: float | None
@@ -66,13 +71,32 @@ def rate_of(record: Record) -> Rate | None:
     problem = problem_of(record.problem)
     if problem is None:
         return None
-    gflops = problem.flops / max(record.ms, _LEAST_MS) * 1e-6
-    # of other dtypes the peak is not kept: matrix units pass the one of fp32 many times over
-    if record.peak is None or not all(record.peak) or problem.dtype != "fp32":
-        return Rate(problem.flops, gflops, None, None)
-    roof = Roofs(*record.peak).over(problem.flops, problem.bytes, problem.dtype)
-    of_bound = roof.ms / max(record.ms, _LEAST_MS)
-    return Rate(problem.flops, gflops, gflops / record.peak[0], of_bound)
+    ms, dtype = max(record.ms, _LEAST_MS), problem.dtype
+    gflops, intensity = 1e-6 * problem.flops / ms, problem.flops / problem.bytes
+    roofs, peak = roofs_of(record), peak_of(record, dtype)
+    if roofs is None or peak is None:
+        return Rate(dtype, problem.flops, intensity, gflops, None, None)
+    of_bound = roofs.over(problem.flops, problem.bytes, dtype).ms / ms
+    return Rate(dtype, problem.flops, intensity, gflops, gflops / peak, of_bound)
+
+
+def roofs_of(record: Record) -> Roofs | None:
+    """Return what is known of a record's device, None where its fp32 peak is not."""
+    known = record.peak is not None and all(record.peak)
+    return Roofs(*record.peak, record.peaks or {}) if known and record.peak else None
+
+
+def peak_of(record: Record, dtype: str) -> float | None:
+    """Return the peak of a dtype on a record's device in GFLOP/s, None where it is unknown.
+
+    Args:
+        record: of the device.
+        dtype: a name of `DTYPES`.
+    """
+    roofs = roofs_of(record)
+    if roofs is None:
+        return None
+    return roofs.gflops if dtype == "fp32" else roofs.matrix.get(dtype)
 
 
 def best_over_trials(times: Iterable[float | None]) -> list[tuple[int, float]]:
@@ -89,8 +113,10 @@ def effects(tunings: Iterable[Sequence[Variant]]) -> list[Effect]:
     """Return what each parameter does over tunings, each a list of variants of one problem.
 
     The importance is the part of the variance of log time, within a problem and a family, that
-    the parameter explains alone (first order, as in functional ANOVA; Hutter et al., ICML 2014).
-    Parameters that never vary are left out; the most important ones come first.
+    the parameter explains alone (first order, as in functional ANOVA; Hutter et al., ICML 2014),
+    less what as many values would explain by chance (epsilon squared; Kelley 1935,
+    doi:10.1073/pnas.21.9.554). Families with fewer trials than `ENOUGH` and parameters that never
+    vary are left out; the most important ones come first.
     """
     samples = _samples(tunings)
     found = [
@@ -117,11 +143,61 @@ def _samples(tunings: Iterable[Sequence[Variant]]) -> dict[str, list[list[Sample
         for family, group in groups.items():
             if len(group) > 2:
                 found[family].append(group)
-    return found
+    return {family: groups for family, groups in found.items() if sum(map(len, groups)) >= ENOUGH}
+
+
+def _in_order(values: Iterable[str]) -> list[str]:
+    """Return values as JSON, sorted: 2 before 16."""
+    return sorted(values, key=lambda value: (len(value), value))
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """What two parameters of a family do to one problem, whatever its others are.
+
+    `cells` has, by row (a value of `y`) and column (of `x`), how many times longer the best variant
+    there takes than the best of all, and of how many trials it is the best; None: nothing worked.
+    """
+
+    family: str
+    x: str
+    y: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    cells: tuple[tuple[tuple[float, int] | None, ...], ...]
+
+
+def grid(variants: Sequence[Variant], family: str, x: str, y: str) -> Grid | None:
+    """Return what two parameters of a family do, None from too few trials or values.
+
+    Args:
+        variants: of one problem.
+        family: whose parameters they are.
+        x: the parameter whose values are columns.
+        y: the one whose values are rows.
+    """
+    groups = _samples([variants]).get(family, [])
+    by_place: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for config, time in (one for group in groups for one in group):
+        if x in config and y in config:
+            by_place[json.dumps(config[y]), json.dumps(config[x])].append(time)
+    rows, columns = (tuple(_in_order({place[n] for place in by_place})) for n in (0, 1))
+    if x == y or len(rows) < 2 or len(columns) < 2:
+        return None
+    best = min(map(min, by_place.values()))
+    cells = tuple(
+        tuple(
+            (exp(min(times) - best), len(times)) if (times := by_place.get((row, column))) else None
+            for column in columns
+        )
+        for row in rows
+    )
+    return Grid(family, x, y, columns, rows, cells)
 
 
 def _effect(family: str, name: str, groups: list[list[Sample]]) -> Effect | None:
     within = total = 0.0
+    free = most = 0  # degrees of freedom
     costs: dict[str, list[float]] = defaultdict(list)
     for group in groups:
         by_value: dict[str, list[float]] = defaultdict(list)
@@ -133,13 +209,14 @@ def _effect(family: str, name: str, groups: list[list[Sample]]) -> Effect | None
             continue
         within += sum(_squares(values) for values in by_value.values())
         total += _squares(times)
+        free, most = free + len(times) - len(by_value), most + len(times) - 1
         for value, values in by_value.items():
             costs[value].append(min(values) - min(times))
-    if not total:
+    if not total or not free:
         return None
-    slowdowns = sorted((value, exp(fmean(logs))) for value, logs in costs.items())
-    slowdowns.sort(key=lambda pair: (len(pair[0]), pair[0]))  # 2 before 16
-    return Effect(family, name, 1.0 - within / total, tuple(slowdowns))
+    importance = max(0.0, 1.0 - (within / free) / (total / most))
+    slowdowns = [(value, exp(fmean(costs[value]))) for value in _in_order(costs)]
+    return Effect(family, name, importance, tuple(slowdowns))
 
 
 def _squares(values: Sequence[float]) -> float:

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from oclgen.limits import DeviceInfo
+from tuned_db import device_rows
 from tuned_db.device_rows import row_id
 from tuned_db.models import DeviceRow, MeasurementRow, QuarantineRow, TuningRow
+from tuned_db.record import Record
 from tuned_db.rows import VARIANT
 
 CHUNK = 500
 """Measurements of a transaction: others who write wait for some 0.2 s."""
+_PLACED = (TuningRow.generator, TuningRow.problem, TuningRow.cache)
+_FIRST = ("", " ")
+"""Names of the two rates of `Record.peak` among the dtypes of `Record.peaks`."""
 _SAME = (*VARIANT, "ms", "created")
 """What is equal of two measurements that are one, which came twice."""
 
@@ -94,6 +99,54 @@ def take_in(
         _crown(connection, tunings.values(), ids)
     _count(connection, tunings.values())
     return verdicts
+
+
+def count_new(connection: Connection, arrivals: Sequence[Arrival]) -> int:
+    """Return how many of `arrivals` are not kept yet.
+
+    Args:
+        connection: in a transaction.
+        arrivals: in any order.
+    """
+    place = (*(getattr(DeviceRow, name) for name in device_rows.DEVICE), *_PLACED)
+    asked = (
+        select(*place, *(getattr(MeasurementRow, name) for name in _SAME))
+        .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
+        .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
+    )
+    new = 0
+    for start in range(0, len(arrivals), CHUNK):
+        some = arrivals[start : start + CHUNK]
+        near = asked.where(
+            TuningRow.problem.in_({one.place.problem for one in some}),
+            MeasurementRow.config.in_({one.row["config"] for one in some}),
+        )
+        sent = {
+            (*astuple(one.place.info), *one.place[1:], *(one.row[name] for name in _SAME))
+            for one in some
+        }
+        new += len(sent.difference(tuple(row) for row in connection.execute(near)))
+    return new
+
+
+def raise_peaks(connection: Connection, records: Iterable[Record], *, claimed: bool) -> None:
+    """Keep the largest peaks that records give of each device.
+
+    Args:
+        connection: in a transaction that writes.
+        records: of any devices.
+        claimed: said by somewhere else, not measured here.
+    """
+    best: dict[DeviceInfo, dict[str, float]] = defaultdict(dict)
+    for one in records:
+        rates = dict(zip(_FIRST, one.peak, strict=True)) if one.peak else {}
+        known = best[one.device]
+        for name, rate in (rates | (one.peaks or {})).items():
+            known[name] = max(rate, known.get(name, 0.0))
+    for info, known in best.items():
+        if known:
+            gflops, gbytes = (known.pop(name, None) for name in _FIRST)
+            device_rows.raise_peak(connection, info, gflops, gbytes, known, claimed=claimed)
 
 
 def _judge(tuning: _Tuning, one: Arrival, number: int, competes: bool) -> bool | None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, and_, case, func, or_, select
 
 from oclgen.limits import DeviceInfo
-from tuned_db.device_rows import DEVICE, KNOWN_PEAK
+from oclgen.problem import DTYPES
+from tuned_db.device_rows import DEVICE, KNOWN_PEAK, known_peaks
 from tuned_db.models import BatchRow, DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import Record, RecordError
 from tuned_db.rows import TRIALS, Query, record_of, winners
@@ -29,6 +31,7 @@ class DeviceSummary:
     device: DeviceInfo
     peak_gflops: float | None
     peak_gbytes: float | None
+    peaks: dict[str, float] | None
     tunings: int
     winners: int
     trials: int
@@ -45,7 +48,11 @@ class Winner:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which winners are asked for; None and "" ask for all. `text` is a part of the problem."""
+    """Which winners are asked for; None and "" ask for all.
+
+    `text` is a part of the problem, `problem` all of it. `by` is "here" for what was measured by
+    those who write to this database, "claimed" for the rest.
+    """
 
     device: int | None = None
     op: str = ""
@@ -53,6 +60,11 @@ class Filter:
     text: str = ""
     architecture: str = ""
     kind: str = ""
+    dtype: str = ""
+    direction: str = ""
+    cache: str = ""
+    by: str = ""
+    problem: str = ""
 
     def conditions(self) -> list[Any]:
         """Return what the tables must fulfil; texts are bound, never pasted into SQL."""
@@ -63,8 +75,28 @@ class Filter:
             (self.text, TuningRow.problem.contains(self.text, autoescape=True)),
             (self.architecture, DeviceRow.architecture == self.architecture),
             (self.kind, DeviceRow.kind == self.kind),
+            (self.dtype, _has_part(self.dtype)),
+            (self.direction, _has_part(self.direction)),
+            (self.cache, TuningRow.cache == self.cache),
+            (self.by, (MeasurementRow.origin == "") == (self.by == "here")),
+            (self.problem, TuningRow.problem == self.problem),
         ]
         return [condition for value, condition in given if value]
+
+
+def _has_part(word: str) -> Any:
+    """Return the condition that a problem's key has a word between two colons."""
+    return TuningRow.problem.contains(f":{word}:", autoescape=True)
+
+
+ORDERS: dict[str, Any] = {
+    "ms": MeasurementRow.ms,
+    "problem": TuningRow.problem,
+    "family": MeasurementRow.family,
+    "trials": TRIALS,
+    "created": MeasurementRow.created,
+}
+"""What winners can be sorted by; else they come by id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +107,23 @@ class Page(Generic[Item]):
     next: int | None
 
 
-def list_devices(connection: Connection, after: int = 0, limit: int = 100) -> Page[DeviceSummary]:
+def list_devices(
+    connection: Connection, after: int = 0, limit: int = 100, text: str = "", kind: str = ""
+) -> Page[DeviceSummary]:
     """Return devices by id, those after `after`.
 
     Args:
         connection: of the database.
         after: id of the last device of the page before.
         limit: devices of a page.
+        text: a part of name, vendor, architecture, runtime or driver, in any case.
+        kind: "cpu", "gpu" or "other"; "": all.
     """
-    asked = _summaries().where(DeviceRow.id > after).order_by(DeviceRow.id).limit(limit)
+    texts = ("name", "vendor", "architecture", "runtime", "driver_version")
+    has_text = or_(*(getattr(DeviceRow, one).icontains(text, autoescape=True) for one in texts))
+    given = [(text, has_text), (kind, DeviceRow.kind == kind)]
+    asked = _summaries().where(DeviceRow.id > after, *(one for wanted, one in given if wanted))
+    asked = asked.order_by(DeviceRow.id).limit(limit)
     rows = connection.execute(asked).all()
     return Page([_summary(row) for row in rows], _next([row.id for row in rows], limit))
 
@@ -112,13 +152,13 @@ def _summaries() -> Query:
 def _summary(row: Any) -> DeviceSummary:
     info = DeviceInfo(**{name: getattr(row, name) for name in DEVICE})
     tunings, won, trials = row[-3:]
-    return DeviceSummary(
-        row.id, info, row.known_gflops, row.known_gbytes, tunings, won, int(trials)
-    )
+    peaks = known_peaks(row.peaks, row.claimed_peaks)
+    rates = (row.known_gflops, row.known_gbytes, peaks)
+    return DeviceSummary(row.id, info, *rates, tunings, won, int(trials))
 
 
 def list_winners(
-    connection: Connection, wanted: Filter, after: int = 0, limit: int = 100
+    connection: Connection, wanted: Filter, after: int = 0, limit: int = 100, sort: str = ""
 ) -> Page[Winner]:
     """Return the winners that `wanted` asks for, of tunings after `after`.
 
@@ -127,17 +167,47 @@ def list_winners(
         wanted: which devices, problems and families.
         after: id of the tuning that the page before ended with.
         limit: tunings of a page.
+        sort: a name of `ORDERS`, with "-" before it from the largest on; "": by id.
     """
-    asked = _with_ids().where(TuningRow.id > after, *wanted.conditions())
-    rows = connection.execute(asked.order_by(TuningRow.id).limit(limit)).mappings().all()
+    asked = _with_ids().where(*wanted.conditions())
+    if sort:
+        column = ORDERS[sort.removeprefix("-")]
+        order = column.desc() if sort.startswith("-") else column.asc()
+        asked = asked.order_by(order, TuningRow.id)
+        if after:
+            last = winners().where(TuningRow.id == after).with_only_columns(column)
+            value = connection.execute(last).scalar()
+            beyond = column < value if sort.startswith("-") else column > value
+            asked = asked.where(or_(beyond, and_(column == value, TuningRow.id > after)))
+    else:
+        asked = asked.where(TuningRow.id > after).order_by(TuningRow.id)
+    rows = connection.execute(asked.limit(limit)).mappings().all()
     found = [winner for row in rows if (winner := _winner(dict(row)))]
     return Page(found, _next([row["tuning_id"] for row in rows], limit))
 
 
 def count_winners(connection: Connection, wanted: Filter) -> int:
     """Return how many winners `wanted` asks for."""
-    asked = winners().where(*wanted.conditions()).with_only_columns(func.count())
-    return int(connection.execute(asked).scalar_one())
+    return count_by_dtype(connection, wanted)[0]
+
+
+def count_by_dtype(connection: Connection, wanted: Filter) -> tuple[int, dict[str, int]]:
+    """Return how many winners `wanted` asks for, and how many of them are of each dtype there is.
+
+    Args:
+        connection: of the database.
+        wanted: which devices, problems and families.
+    """
+    dtypes = (func.sum(case((_has_part(dtype), 1), else_=0)) for dtype in DTYPES)
+    asked = (
+        select(func.count(), *dtypes)
+        .select_from(TuningRow)
+        .join(MeasurementRow, TuningRow.winner_id == MeasurementRow.id)
+        .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
+        .where(*wanted.conditions())
+    )
+    total, *counts = connection.execute(asked).one()
+    return total, {dtype: n for dtype, n in zip(DTYPES, counts, strict=True) if n}
 
 
 def find_winner(connection: Connection, tuning: int) -> Winner | None:
@@ -177,6 +247,7 @@ def _trial(values: dict[str, Any]) -> MeasurementRow:
     return trial
 
 
+@cache
 def _with_ids() -> Query:
     ids = (TuningRow.id.label("tuning_id"), TuningRow.device_id.label("device_id"))
     return winners().add_columns(*ids)

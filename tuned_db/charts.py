@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import cycle, product
+from math import log2
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 8.125, 3.3
 """Inches of a chart: 780 pixels of a page are as wide."""
-BAR, FRAME = 0.24, 0.5
-"""Inches of a bar with its gap, and of what stands above and below all bars."""
+BAR, FRAME, CELL = 0.24, 0.5, 0.32
+"""Inches of a bar with its gap, of what stands above and below all bars, and of a row of cells."""
+Colour = tuple[float, float, float]
+BEST, PALE, INK = (0.31, 0.65, 0.88), (0.96, 0.92, 0.86), "#111111"
+"""Of cells and their text: dark on light, whether the page is white or dark."""
+WORST = 8.0
+"""Times longer than the best that have the palest colour."""
 LEAST, MOST = 1e-12, 1e30
 """A number beyond these has no place: a false record would flatten all others."""
 LONGEST = 48
@@ -56,7 +62,7 @@ class Series:
 
     name: str
     points: tuple[tuple[float, float], ...]
-    style: Literal["dots", "steps"] = "dots"
+    style: Literal["dots", "steps", "line"] = "dots"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +86,28 @@ class Bars:
     unit: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """Numbers by row and column, the least the best; each has a text, None has neither."""
+
+    title: str
+    x: str
+    y: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    cells: tuple[tuple[tuple[float, str] | None, ...], ...]
+
+
+AnyChart = Chart | Bars | Heat
+
+
 def can_draw() -> bool:
     """Say whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
 @lru_cache(maxsize=64)
-def draw(chart: Chart | Bars, form: Literal["svg", "png"] = "svg") -> bytes:
+def draw(chart: AnyChart, form: Literal["svg", "png"] = "svg") -> bytes:
     """Return the chart as a file; equal charts give equal bytes.
 
     Raises:
@@ -95,15 +116,16 @@ def draw(chart: Chart | Bars, form: Literal["svg", "png"] = "svg") -> bytes:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    height = FRAME + BAR * max(len(chart.bars), 1) if isinstance(chart, Bars) else HEIGHT
     file = io.BytesIO()
     with _DRAWING, rc_context(SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # browsers have further fonts
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        figure = Figure(figsize=(WIDTH, _height(chart)), layout="constrained")
         axes = figure.add_subplot()
         axes.set_title(_plain(chart.title), loc="left", fontweight="bold")
         if isinstance(chart, Bars):
             _draw_bars(axes, chart)
+        elif isinstance(chart, Heat):
+            _draw_heat(axes, chart)
         else:
             _draw_series(axes, chart)
         metadata: dict[str, str | None] = {"Title": _plain(chart.title)}
@@ -111,6 +133,34 @@ def draw(chart: Chart | Bars, form: Literal["svg", "png"] = "svg") -> bytes:
             metadata |= dict.fromkeys(("Date", "Creator"))  # these differ from run to run
         figure.savefig(file, format=form, dpi=120, transparent=True, metadata=metadata)
     return file.getvalue()
+
+
+def _height(chart: AnyChart) -> float:
+    if isinstance(chart, Bars):
+        return FRAME + BAR * max(len(chart.bars), 1)
+    return HEIGHT if isinstance(chart, Chart) else 2 * FRAME + CELL * max(len(chart.rows), 3)
+
+
+def _draw_heat(axes: Axes, chart: Heat) -> None:
+    from matplotlib.patches import Rectangle
+
+    for y, row in enumerate(chart.cells):
+        for x, cell in enumerate(row):
+            if cell is not None:
+                value, text = cell
+                colour = _between(BEST, PALE, log2(min(max(value, 1.0), WORST)) / log2(WORST))
+                axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=colour, linewidth=0))
+                axes.text(x, y, _plain(text), ha="center", va="center", fontsize=7, color=INK)
+    axes.set(xlabel=_plain(chart.x), ylabel=_plain(chart.y))
+    axes.set_xlim(-0.5, len(chart.columns) - 0.5)
+    axes.set_ylim(len(chart.rows) - 0.5, -0.5)
+    axes.set_xticks(range(len(chart.columns)), [_plain(one) for one in chart.columns])
+    axes.set_yticks(range(len(chart.rows)), [_plain(one) for one in chart.rows])
+
+
+def _between(first: Colour, last: Colour, part: float) -> Colour:
+    red, green, blue = (a + (b - a) * part for a, b in zip(first, last, strict=True))
+    return red, green, blue
 
 
 def _draw_bars(axes: Axes, chart: Bars) -> None:
@@ -135,6 +185,8 @@ def _draw_series(axes: Axes, chart: Chart) -> None:
         label, empty = _plain(series.name), empty and not points
         if series.style == "steps":
             axes.step(xs, ys, where="post", color=colour, label=label)
+        elif series.style == "line":
+            axes.plot(xs, ys, color=GREY, linewidth=1, label=label)
         else:
             axes.scatter(xs, ys, s=18, alpha=0.7, color=colour, marker=marker, label=label)
     _scale(axes, "x", chart.log_x and not empty)  # nothing has no logarithm

@@ -20,6 +20,20 @@ KNOWN_PEAK = (
     func.coalesce(DeviceRow.peak_gbytes, DeviceRow.claimed_gbytes).label("known_gbytes"),
 )
 """A device's peak as it was measured here, else as records from elsewhere claim it."""
+PEAKS = (DeviceRow.peaks, DeviceRow.claimed_peaks)
+"""The same of dtypes other than fp32; `known_peaks` says what is known."""
+
+
+def known_peaks(
+    peaks: dict[str, float] | None, claimed: dict[str, float] | None
+) -> dict[str, float] | None:
+    """Return GFLOP/s by dtype: of each dtype what was measured here, else what is claimed.
+
+    Args:
+        peaks: the column of what was measured here.
+        claimed: the column of what records from elsewhere give.
+    """
+    return {**(claimed or {}), **(peaks or {})} or None
 
 
 def is_device(info: DeviceInfo) -> list[Any]:
@@ -58,6 +72,7 @@ def raise_peak(
     info: DeviceInfo,
     gflops: float | None,
     gbytes: float | None,
+    peaks: dict[str, float] | None = None,
     *,
     claimed: bool = False,
 ) -> None:
@@ -68,6 +83,7 @@ def raise_peak(
         info: the device, whose row is made if there is none.
         gflops: billions of fp32 operations a second; None: not known.
         gbytes: 1e9 bytes a second that are copied; None: not known.
+        peaks: GFLOP/s of further dtypes; None: not known.
         claimed: said by somewhere else, not measured here.
     """
     row_id(connection, DeviceRow, asdict(info))
@@ -77,6 +93,15 @@ def raise_peak(
             known = getattr(DeviceRow, name)
             lower = update(DeviceRow).where(*is_device(info), known.is_(None) | (known < value))
             connection.execute(lower.values({name: value}))
+    if peaks:
+        column = DeviceRow.claimed_peaks if claimed else DeviceRow.peaks
+        asked = select(DeviceRow.id, column.label("now")).where(*is_device(info))
+        row = connection.execute(asked.with_for_update()).one()
+        now = row.now or {}
+        best = {name: max(value, now.get(name, 0.0)) for name, value in peaks.items()}
+        if now != (raised := dict(sorted((now | best).items()))):
+            raising = update(DeviceRow).where(DeviceRow.id == row.id)
+            connection.execute(raising.values({column: raised}))
 
 
 def set_limits(connection: Connection, info: DeviceInfo, limits: dict[str, Any]) -> None:

@@ -11,9 +11,9 @@ from typing import IO
 
 from tuned_db.record import Record, RecordError, json_object
 
-SCHEMA = 3
+SCHEMA = 4
 """What is written. Schema 2 brought the device's peak, schema 3 the state of the caches, the seed,
-the conditions and the kernels' digest; older files are read as well."""
+the conditions and the kernels' digest, schema 4 peaks by dtype; older files are read as well."""
 SCHEMA_LINE = json.dumps({"format": "oclgen records", "schema": SCHEMA}, separators=(",", ":"))
 LINE_LIMIT = 64 * 1024
 """Longest line that is read, in bytes; a record has about one thousand."""

@@ -25,4 +25,6 @@ def style() -> str:
 @cache
 def _lookup() -> TemplateLookup:
     folder = str(resources.files("tuned_db").joinpath("templates"))
-    return TemplateLookup([folder], strict_undefined=True, default_filters=["h"])
+    return TemplateLookup(
+        [folder], strict_undefined=True, default_filters=["h"], filesystem_checks=False
+    )

@@ -22,8 +22,9 @@ class DeviceRow(Base):
     """A device as `oclgen.limits.DeviceInfo` has it; another driver is another row.
 
     The peaks are what `oclgen.measuring.peak` measured here at best: fp32 GFLOP/s, and GB/s of a
-    copy. The claimed ones are the largest that records from elsewhere give; they are shown only
-    where nothing was measured here, and never become a peak that was. `limits` are
+    copy; `peaks` has GFLOP/s of dtypes other than fp32. The claimed ones are the largest that
+    records from elsewhere give; they are shown only where nothing was measured here, and never
+    become a peak that was. `limits` are
     `oclgen.limits.Limits` as they were when something was last tuned here, None where nothing was.
     """
 
@@ -48,6 +49,8 @@ class DeviceRow(Base):
     peak_gbytes: Mapped[float | None] = mapped_column(Float)
     claimed_gflops: Mapped[float | None] = mapped_column(Float)
     claimed_gbytes: Mapped[float | None] = mapped_column(Float)
+    peaks: Mapped[dict[str, float] | None] = mapped_column(JSON(none_as_null=True))
+    claimed_peaks: Mapped[dict[str, float] | None] = mapped_column(JSON(none_as_null=True))
     limits: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
 
@@ -65,6 +68,7 @@ class TuningRow(Base):
     __table_args__ = (
         UniqueConstraint("device_id", "generator", "problem", "cache", name="oclgen_one_tuning"),
         Index("oclgen_by_device", "device_id", "id"),
+        Index("oclgen_by_problem", "problem"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)

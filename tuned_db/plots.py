@@ -8,8 +8,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from tuned_db.analysis import Effect, Variant, best_over_trials, rate_of
-from tuned_db.charts import Bars, Chart, Series
+from oclgen.problem import DTYPES
+from tuned_db.across import Pair
+from tuned_db.analysis import (
+    Effect,
+    Grid,
+    Variant,
+    best_over_trials,
+    peak_of,
+    rate_of,
+    roofs_of,
+)
+from tuned_db.charts import Bars, Chart, Heat, Series
 from tuned_db.models import MeasurementRow
 from tuned_db.record import Record
 
@@ -17,23 +27,39 @@ MOST_BARS = 12
 """Parameters shown: those that matter least are left out."""
 
 
-def peak_chart(records: Iterable[Record]) -> Chart:
-    """Return rate over size, one colour per family: of fp32 as part of the peak, if it is known.
+def dtypes_of(records: Iterable[Record]) -> list[str]:
+    """Return the dtypes of problems, in the order of `DTYPES`."""
+    found = {rate.dtype for record in records if (rate := rate_of(record))}
+    return [dtype for dtype in DTYPES if dtype in found]
 
-    Where no winner is of fp32, or the peak is unknown, all are shown by their rate.
+
+def roofline_chart(records: Iterable[Record], dtype: str) -> Chart:
+    """Return rate over operations per byte of one device's winners, under the roof of their dtype.
+
+    The roof is the lesser of the dtype's peak and of what the memory can feed; none is drawn where
+    the peak of the dtype is unknown.
+
+    Args:
+        records: of one device; those of other dtypes are left out.
+        dtype: a name of `DTYPES`.
     """
-    known = [(record, rate) for record in records if (rate := rate_of(record))]
-    of_peak = [(record, rate) for record, rate in known if rate.of_peak is not None]
-    relative = bool(of_peak)
-    known = of_peak or known
+    known = [
+        (record, rate) for record in records if (rate := rate_of(record)) and rate.dtype == dtype
+    ]
     points: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for record, rate in known:
-        height = (rate.of_peak or 0.0) if relative else rate.gflops
-        points[record.family].append((float(rate.flops), height))
+        points[record.family].append((rate.intensity, rate.gflops))
     series = [Series(name, tuple(points[name])) for name in sorted(points)]
-    unit = "part of the fp32 peak" if relative else "GFLOP/s"
-    title = "Winners of fp32: how near the peak" if relative else "Winners: rate"
-    return Chart(title, "floating-point operations of the problem", unit, tuple(series), log_x=True)
+    title = f"{dtype}: winners, and no roof since the peak is unknown"
+    if known and (roofs := roofs_of(known[0][0])) and (peak := peak_of(known[0][0], dtype)):
+        title = f"{dtype}: winners under the roof of {peak:.4g} GFLOP/s, {roofs.gbytes:.4g} GB/s"
+        ridge = peak / roofs.gbytes
+        ends = [ridge, *(rate.intensity for _, rate in known)]
+        places = (min(ends) / 2, ridge, max(ends) * 2)
+        roof = tuple((place, min(peak, place * roofs.gbytes)) for place in places)
+        series.append(Series("roof", roof, style="line"))
+    x = "operations per byte, every input read once"
+    return Chart(title, x, "GFLOP/s", tuple(series), log_x=True, log_y=True)
 
 
 def progress_chart(trials: Sequence[MeasurementRow]) -> Chart:
@@ -51,6 +77,36 @@ def importance_chart(found: Sequence[Effect]) -> Bars:
     """Return how much of the variation of time each parameter explains, in percent."""
     bars = [(f"{one.family}.{one.parameter}", 100 * one.importance) for one in found[:MOST_BARS]]
     return Bars("What explains the differences", tuple(bars), "%")
+
+
+def heat_chart(found: Grid) -> Heat:
+    """Return what two parameters do to one problem, with the number of trials of each cell."""
+    cells = tuple(
+        tuple(cell and (cell[0], f"{cell[0]:.2f} ({cell[1]})") for cell in row)
+        for row in found.cells
+    )
+    title = f"{found.family}: times longer than the best (trials)"
+    return Heat(title, found.x, found.y, found.columns, found.rows, cells)
+
+
+def speedup_chart(pairs: Sequence[Pair], left: str, right: str) -> Chart:
+    """Return how many times faster the right side is over the time of the left, by operation.
+
+    Args:
+        pairs: problems that both sides know.
+        left: name of one side.
+        right: name of the other.
+    """
+    points: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for pair in pairs:
+        points[pair.problem.partition(":")[0]].append((pair.left.ms, pair.speedup))
+    series = [Series(name, tuple(points[name])) for name in sorted(points)]
+    if pairs:
+        ends = [pair.left.ms for pair in pairs]
+        even = ((min(ends), 1.0), (max(ends), 1.0))
+        series.append(Series("equal", even, style="line"))
+    title = f"How many times faster {right} is than {left}"
+    return Chart(title, "ms on the left", "times", tuple(series), log_x=True, log_y=True)
 
 
 def variants_of(trials: Iterable[MeasurementRow]) -> list[Variant]:

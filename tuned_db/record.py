@@ -19,7 +19,7 @@ from oclgen.families import ConfigError
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache
-from oclgen.problem import ProblemError
+from oclgen.problem import DTYPES, ProblemError
 from oclgen.variant import Variant
 
 LEAST_MS = 1e-6
@@ -53,6 +53,7 @@ def _parameter(value: Any) -> Any:
 
 _Line = Annotated[str, Field(max_length=400), AfterValidator(_line)]
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
+_Dtype = Annotated[str, Field(pattern=f"^({'|'.join(sorted(DTYPES.keys() - {'fp32'}))})$")]
 _Version = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+!-]{1,64}$")]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 _Created = Annotated[
@@ -75,10 +76,11 @@ class Record:
     `problem` is a key that `oclgen.keys.parse_key` reads, `config` canonical JSON of the family's
     parameters, `samples` milliseconds, `error` the relative L2 error against float64 (None if
     unknown), `trials` the number of variants that had been tried, `created` UTC in ISO 8601.
-    `peak` is what the device reaches at most, if known: fp32 GFLOP/s and GB/s of a copy. `cache`,
-    `seed` and `conditions` are those of `oclgen.measurement.Measurement`. `digest` names the
-    kernels' text (`tuned_db.digests`), None if unknown. `origin` is empty where the owner of
-    the database measured the times, else it says how they came there.
+    `peak` is what the device reaches at most, if known: fp32 GFLOP/s and GB/s of a copy; `peaks`
+    are GFLOP/s of other dtypes by name. `cache`, `seed` and `conditions` are those of
+    `oclgen.measurement.Measurement`. `digest` names the kernels' text (`tuned_db.digests`), None if
+    unknown. `origin` is empty where the owner of the database measured the times, else it says how
+    they came there.
 
     Raises:
         RecordError: a value is of a wrong type, too long or out of its range.
@@ -101,6 +103,7 @@ class Record:
         default=None, hash=False
     )
     digest: _Digest | None = None
+    peaks: dict[_Dtype, _Rate] | None = field(default=None, compare=False)
     origin: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -153,7 +156,7 @@ class Record:
 
     @classmethod
     def from_line(cls, line: str) -> Record:
-        """Return the record that `to_line` wrote, now or as schema 1 or 2 of export files.
+        """Return the record that `to_line` wrote, now or as an older schema of export files.
 
         Raises:
             RecordError: the line is no JSON object, or a field is missing, unknown or wrong.
@@ -184,12 +187,13 @@ _LOCAL = {"origin"}
 _IN_LINE = tuple(one.name for one in fields(Record) if one.name not in _LOCAL)
 _LATER: dict[str, Any] = {
     name: Record.__dataclass_fields__[name].default
-    for name in ("peak", "cache", "seed", "conditions", "digest")
+    for name in ("peak", "cache", "seed", "conditions", "digest", "peaks")
 }
 """Fields that came after schema 1, and what a line means that does not have them."""
 _MEANINGS = {
     "samples": "times are milliseconds, one at least, and none under a nanosecond",
     "peak": "it is GFLOP/s and GB/s, or null",
+    "peaks": "they are GFLOP/s by dtype, or null",
     "created": "it is UTC in ISO 8601, such as 2026-01-02T03:04:05Z",
     "cache": "it is warm or cold",
     "config": "parameters are numbers, switches and words by name",

@@ -7,7 +7,7 @@ by the caller, since the search knows.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -15,9 +15,9 @@ from sqlalchemy import Connection
 from oclgen.limits import DeviceInfo
 from tuned_db import browse
 from tuned_db.analysis import Effect, Rate, effects, rate_of
-from tuned_db.charts import REMEDY, Bars, Chart, can_draw, draw
+from tuned_db.charts import REMEDY, AnyChart, can_draw, draw
 from tuned_db.html import render, style
-from tuned_db.plots import importance_chart, peak_chart, variants_of
+from tuned_db.plots import dtypes_of, importance_chart, roofline_chart, variants_of
 from tuned_db.store import Store
 from tuned_db.titles import title_of
 
@@ -39,10 +39,13 @@ class Section:
     untuned: list[str]
 
     @property
-    def charts(self) -> list[Chart | Bars]:
-        """The charts of the section."""
-        peak = peak_chart(winner.record for winner, _ in self.rows)
-        return [peak, importance_chart(self.effects)] if self.effects else [peak]
+    def charts(self) -> dict[str, AnyChart]:
+        """The charts of the section by name: a roofline per dtype, and what parameters do."""
+        records = [winner.record for winner, _ in self.rows]
+        found: dict[str, AnyChart] = {
+            f"roofline_{dtype}": roofline_chart(records, dtype) for dtype in dtypes_of(records)
+        }
+        return found | ({"parameters": importance_chart(self.effects)} if self.effects else {})
 
 
 def sections(store: Store, wanted: Wanted, text: str = "") -> list[Section]:
@@ -67,12 +70,12 @@ def to_html(found: list[Section]) -> str:
     Without matplotlib it has its tables, and says what to install for the charts.
     """
     drawn = can_draw()
-    pairs = [(section, _inside(section.charts) if drawn else []) for section in found]
+    pairs = [(section, _inside(section.charts.values()) if drawn else []) for section in found]
     remedy = "" if drawn else REMEDY
     return render("report", style=style(), sections=pairs, remedy=remedy, title_of=title_of)
 
 
-def _inside(charts: list[Chart | Bars]) -> list[tuple[str, str]]:
+def _inside(charts: Iterable[AnyChart]) -> list[tuple[str, str]]:
     """Return charts as addresses that hold the drawing itself, with their titles."""
     texts = [(b64encode(draw(chart)).decode(), chart.title) for chart in charts]
     return [(f"data:image/svg+xml;base64,{text}", f"Chart: {title}") for text, title in texts]

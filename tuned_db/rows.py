@@ -32,7 +32,15 @@ from sqlalchemy.orm import aliased
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Measurement
 from oclgen.variant import Variant
-from tuned_db.device_rows import DEVICE, KNOWN_PEAK, inserted, is_device, row_id
+from tuned_db.device_rows import (
+    DEVICE,
+    KNOWN_PEAK,
+    PEAKS,
+    inserted,
+    is_device,
+    known_peaks,
+    row_id,
+)
 from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, QuarantineRow, TuningRow
 from tuned_db.record import LEAST_MS, Record, RecordError
 
@@ -53,6 +61,7 @@ _PLACE = (
     TuningRow.cache,
     TRIALS.label("trials"),
     *KNOWN_PEAK,
+    *PEAKS,
     *(getattr(DeviceRow, name) for name in DEVICE),
 )
 
@@ -268,6 +277,7 @@ def challenge(connection: Connection, tuning: int, key: int) -> bool:
     return True
 
 
+@cache
 def measured() -> Query:
     """Return the query of every measurement: its time, and what says which kernels it is of."""
     names = ("id", "family", "config", "digest", "ms", "conditions")
@@ -276,6 +286,7 @@ def measured() -> Query:
     return select(*columns, *place).join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
 
 
+@cache
 def winners() -> Query:
     """Return the query of every winner with its tuning and device."""
     return (
@@ -298,6 +309,7 @@ def runners_up(info: DeviceInfo, problem: str) -> Query:
     )
 
 
+@cache
 def successes() -> Query:
     """Return the query of every measurement that went well, winners among them."""
     return (
@@ -324,5 +336,6 @@ def record_of(values: dict[str, Any]) -> Record:
     device = DeviceInfo(**{name: values.pop(name) for name in DEVICE})
     gflops, gbytes = values.pop("known_gflops"), values.pop("known_gbytes")
     values["peak"] = None if gflops is None or gbytes is None else (gflops, gbytes)
+    values["peaks"] = known_peaks(values.pop("peaks"), values.pop("claimed_peaks"))
     values["samples"] = tuple(values["samples"])
     return Record(device=device, **values)

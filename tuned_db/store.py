@@ -22,7 +22,7 @@ from oclgen.measurement import PACE, Cache, Measurement
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db import device_rows, rows
-from tuned_db.arrivals import CHUNK, Arrival, Place, take_in
+from tuned_db.arrivals import CHUNK, Arrival, Place, count_new, raise_peaks, take_in
 from tuned_db.batches import Source, count_batch, open_batch
 from tuned_db.checks import checks, note_check
 from tuned_db.database import ENVIRONMENT, Database, locate, open_database
@@ -174,7 +174,7 @@ class Store:
             chunk = ordered[start : start + CHUNK]
             arrivals = [_arrival(record, origin) for record in chunk]
             with self.database.writing() as connection:
-                _raise_peaks(connection, chunk, claimed=bool(origin))
+                raise_peaks(connection, chunk, claimed=bool(origin))
                 batch = open_batch(connection, origin, source) if origin else None
                 won = take_in(connection, arrivals, batch)
                 count_batch(connection, batch, len(won) - won.count(None))
@@ -184,6 +184,11 @@ class Store:
             if start + CHUNK < len(ordered):
                 self.database.let_others_write()
         return Merge(improved, len(ordered) - improved, source.batch)
+
+    def count_new(self, records: Iterable[Record]) -> int:
+        """Return how many of `records` `merge` would keep as new ones."""
+        with self.database.reading() as connection:
+            return count_new(connection, [_arrival(record, "new") for record in records])
 
 
 class DeviceStore:
@@ -256,13 +261,20 @@ class DeviceStore:
             raise ValueError("times with cold caches are no results for warm ones")
         return rows.columns_of(variant, measurement, digest_of(problem, variant))
 
-    def note_peak(self, gflops: float, gbytes: float) -> None:
-        """Keep what the device was measured to reach: fp32 GFLOP/s, GB/s of a copy.
+    def note_peak(
+        self, gflops: float, gbytes: float, peaks: dict[str, float] | None = None
+    ) -> None:
+        """Keep what the device was measured to reach; the best that is known stays.
 
-        The best that is known stays: what else a machine does only lowers what is measured.
+        What else a machine does only lowers what is measured.
+
+        Args:
+            gflops: fp32 GFLOP/s.
+            gbytes: GB/s of a copy.
+            peaks: GFLOP/s of other dtypes.
         """
         with self._database.writing() as connection:
-            device_rows.raise_peak(connection, self._info, gflops, gbytes)
+            device_rows.raise_peak(connection, self._info, gflops, gbytes, peaks)
 
     def note_limits(self, limits: Limits) -> None:
         """Keep what the device allows, which its measurements are explained by."""
@@ -277,6 +289,12 @@ class DeviceStore:
         if found is None or found.peak_gflops is None or found.peak_gbytes is None:
             return None
         return found.peak_gflops, found.peak_gbytes
+
+    def peaks(self) -> dict[str, float]:
+        """Return GFLOP/s of dtypes other than fp32 that were measured here."""
+        asked = select(DeviceRow.peaks).where(*device_rows.is_device(self._info))
+        with self._database.reading() as connection:
+            return connection.execute(asked).scalar() or {}
 
     def winner(self, problem: Problem) -> Record | None:
         """Return the winner for exactly this problem with today's kernels, or None."""
@@ -366,14 +384,3 @@ def _arrival(record: Record, origin: str) -> Arrival:
     place = Place(record.device, record.generator, record.problem, record.cache)
     counts = {"claimed" if origin else "trials": record.trials}
     return Arrival(place, rows.columns_of_record(record, origin), counts=counts)
-
-
-def _raise_peaks(connection: Connection, records: Iterable[Record], *, claimed: bool) -> None:
-    """Keep the largest peak that records give of each device."""
-    best: dict[DeviceInfo, tuple[float, float]] = {}
-    for one in records:
-        if one.peak is not None:
-            known = best.get(one.device, one.peak)
-            best[one.device] = max(known[0], one.peak[0]), max(known[1], one.peak[1])
-    for info, peak in best.items():
-        device_rows.raise_peak(connection, info, *peak, claimed=claimed)

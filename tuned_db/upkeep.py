@@ -58,13 +58,16 @@ def absorb(target: Store, source: Store, *, trusted: bool = False) -> Absorbed:
     return Absorbed(new, improved, known)
 
 
+_Peak = tuple[float | None, float | None, dict[str, float] | None]
+
+
 @dataclass(frozen=True)
 class _Copy:
     """A measurement on its way: the device and its peaks, columns of its tuning, and its own."""
 
     info: DeviceInfo
-    peak: tuple[float | None, float | None]
-    claimed_peak: tuple[float | None, float | None]
+    peak: _Peak
+    claimed_peak: _Peak
     limits: dict[str, Any] | None
     tuning: dict[str, Any]
     row: dict[str, Any]
@@ -115,8 +118,9 @@ def _chunks(source: Store) -> Iterator[list[_Copy]]:
             MeasurementRow.id,
             *(getattr(MeasurementRow, name) for name in MEASURED),
             *(getattr(TuningRow, name) for name in _TUNING),
-            *(DeviceRow.peak_gflops, DeviceRow.peak_gbytes),
-            *(DeviceRow.claimed_gflops, DeviceRow.claimed_gbytes, DeviceRow.limits),
+            *(DeviceRow.peak_gflops, DeviceRow.peak_gbytes, DeviceRow.peaks),
+            *(DeviceRow.claimed_gflops, DeviceRow.claimed_gbytes, DeviceRow.claimed_peaks),
+            DeviceRow.limits,
             *(getattr(DeviceRow, name) for name in device_rows.DEVICE),
         )
         .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
@@ -137,8 +141,8 @@ def _chunks(source: Store) -> Iterator[list[_Copy]]:
 def _copy(values: dict[str, Any]) -> _Copy:
     return _Copy(
         DeviceInfo(**{name: values[name] for name in device_rows.DEVICE}),
-        (values["peak_gflops"], values["peak_gbytes"]),
-        (values["claimed_gflops"], values["claimed_gbytes"]),
+        (values["peak_gflops"], values["peak_gbytes"], values["peaks"]),
+        (values["claimed_gflops"], values["claimed_gbytes"], values["claimed_peaks"]),
         values["limits"],
         {name: values[name] for name in _TUNING},
         {name: values[name] for name in MEASURED},
@@ -242,7 +246,9 @@ def repair(connection: Connection) -> None:
     )
     theirs = theirs.where(MeasurementRow.origin != "")
     unclaimed = update(DeviceRow).where(DeviceRow.id.not_in(theirs))
-    connection.execute(unclaimed.values(claimed_gflops=None, claimed_gbytes=None))
+    connection.execute(
+        unclaimed.values(claimed_gflops=None, claimed_gbytes=None, claimed_peaks=None)
+    )
     crowned = exists().where(MeasurementRow.id == TuningRow.winner_id)
     orphans = select(TuningRow.id).where(TuningRow.winner_id.is_not(None), ~crowned)
     for tuning in connection.execute(orphans).scalars().all():

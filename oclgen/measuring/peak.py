@@ -5,6 +5,7 @@ It is no vendor's figure and no promise: the best that simple generated kernels 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -25,6 +26,12 @@ COPY_BYTES = {"cpu": 64 * KIB * KIB, "gpu": 256 * KIB * KIB, "other": 64 * KIB *
 
 
 MATRIX_DTYPES = ("tf32", "fp16", "bf16")
+NARROW = dict.fromkeys(("mma", "wgmma"), MATRIX_DTYPES) | {
+    "cp_async": (),
+    "tma": (),
+    "vdpbf16ps": ("bf16",),
+}
+"""Dtypes that an instruction computes faster than fp32 is computed; others: fp16 and bf16."""
 GROUPS_PER_UNIT = 48
 """Work-groups of the matrix kernels per compute unit: several rounds of what fits at a time."""
 
@@ -122,6 +129,23 @@ def matrix_gflops(device: Device) -> dict[str, float]:
         for dtype in MATRIX_DTYPES
     }
     return {dtype: rate for dtype, rate in rates.items() if rate}
+
+
+def by_dtype(device: Device, fp32: float, known: Collection[str] = ()) -> dict[str, float]:
+    """Return GFLOP/s of dtypes other than fp32.
+
+    A dtype that no instruction of the device is for is computed in fp32 and has its rate. One whose
+    instructions are not measured here, those of processors and of other vendors, is left out.
+
+    Args:
+        device: that is measured, once per process.
+        fp32: its GFLOP/s in fp32.
+        known: dtypes whose rates are known; matrix units that are among them are not measured.
+    """
+    faster = {d for one in device.limits.instructions for d in NARROW.get(one, ("fp16", "bf16"))}
+    matrix = {} if faster.issubset(known) else matrix_gflops(device)
+    slow = [dtype for dtype in MATRIX_DTYPES if dtype not in faster]
+    return dict.fromkeys(slow, fp32) | matrix
 
 
 def _matrix_gflops(device: Device, unit: MatrixUnit, dtype: str) -> float:

@@ -336,7 +336,7 @@ def test_a_report_is_written(run: Run, filled: Path, tmp_path: Path) -> None:
     text = (folder / "report.html").read_text()
     assert shipped_records()[0].problem in text
     assert str(tmp_path) not in text
-    assert (folder / "peak_1.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "roofline_fp32_1.png").read_bytes().startswith(b"\x89PNG")
     assert "cannot write" in run("report", "/proc/nothing").stderr
 
 

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from tests.cli.command_runs import Run
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
 from tuned_db import open_store
+from tuned_db.models import MeasurementRow
 
 
 @pytest.fixture
@@ -58,3 +60,19 @@ def test_a_backup_is_a_database(run: Run, claimed: Path, tmp_path: Path) -> None
     assert run("db", "backup", str(copy)).exit_code == 0
     assert open_store(copy).history() == open_store(claimed).history()
     assert "is there already" in run("db", "backup", str(copy)).stderr
+
+
+def test_thinning_counts_first_and_drops_when_told(run: Run, own_database: Path) -> None:
+    mine = open_store(own_database).of(INFO)
+    for ms in (2.0, 1.0, 3.0, 4.0):
+        mine.record(SQUARE, variant(), timed(ms))
+    with open_store(own_database).database.writing() as connection:
+        connection.execute(update(MeasurementRow).values(created="2020-01-01T00:00:00Z"))
+    assert "2 measurements would go" in run("db", "thin", "--days", "30").output
+    assert "2 measurements dropped" in run("db", "thin", "--days", "30", "--apply").output
+    assert [one.ms for one in open_store(own_database).history()] == [1.0, 4.0]
+
+
+def test_a_proxy_is_an_address_or_a_network(run: Run, own_database: Path) -> None:
+    refused = run("db", "serve", "--proxy", "*")
+    assert (refused.exit_code, "an address or a network is needed" in refused.stderr) == (2, True)

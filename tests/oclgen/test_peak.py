@@ -11,6 +11,7 @@ from oclgen.measuring.peak import (
     MATRIX_UNITS,
     Level,
     Peak,
+    by_dtype,
     matrix_gflops,
     measure,
 )
@@ -49,6 +50,14 @@ def test_matrix_units_are_measured_where_they_are(device: Device) -> None:
     rates = matrix_gflops(device)
     assert bool(rates) == bool({"mma", "wgmma"} & device.limits.instructions)
     assert all(rate > measure(device).gflops for rate in rates.values())
+
+
+def test_a_dtype_that_no_instruction_is_for_has_the_rate_of_fp32(device: Device) -> None:
+    rates = by_dtype(device, 7.0)
+    assert rates.get("tf32") == matrix_gflops(device).get("tf32", 7.0)
+    assert ("bf16" in rates) == ("vdpbf16ps" not in device.limits.instructions)
+    if matrix_gflops(device):
+        assert "bf16" not in by_dtype(device, 7.0, known=MATRIX_DTYPES)
 
 
 @pytest.mark.parametrize("dtype", MATRIX_DTYPES)

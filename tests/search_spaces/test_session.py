@@ -145,6 +145,7 @@ def test_the_best_known_peak_stays_and_load_is_said(lab: Lab, store: Store) -> N
         assert session.level is not None
         assert session.level.best.gflops == 100.0
     assert store.of(INFO).peak() == (100.0, 10.0)
+    assert store.of(INFO).peaks() == dict.fromkeys(("bf16", "fp16", "tf32"), 100.0)
     assert said == [result.notice]
     assert "peak of 50 GFLOP/s is below 0.8 of the 100 GFLOP/s" in result.notice
 

@@ -73,15 +73,15 @@ def test_joined_files_are_one() -> None:
     first, second = record(), record(GemmProblem(1, 2, 3))
     joined = export([first]) + export([second])
     assert read_records("x", io.BytesIO(joined)) == [first, second]
-    newer = joined + SCHEMA_LINE.replace("3", "4").encode()
-    with pytest.raises(ImportFileError, match=r"line 5: the file has schema 4"):
+    newer = joined + SCHEMA_LINE.replace("4", "5").encode()
+    with pytest.raises(ImportFileError, match=r"line 5: the file has schema 5"):
         read_records("x", io.BytesIO(newer))
 
 
-@pytest.mark.parametrize(("schema", "later"), [(1, 5), (2, 4)])
+@pytest.mark.parametrize(("schema", "later"), [(1, 6), (2, 5), (3, 1)])
 def test_older_files_are_read(schema: int, later: int) -> None:
     (line,) = lines(record(digest=None, peak=(2.0, 1.0)))
-    for name in ("digest", "conditions", "seed", "cache", "peak")[:later]:
+    for name in ("peaks", "digest", "conditions", "seed", "cache", "peak")[:later]:
         del line[name]
     text = f'{{"format":"oclgen records","schema":{schema}}}\n{json.dumps(line)}'
     (one,) = read_records("old", io.BytesIO(text.encode()))
@@ -165,6 +165,8 @@ BAD_LINES: list[tuple[Any, str]] = [
     ({"samples": [1.0] * 10_001}, "samples"),
     ({"peak": [0, 0]}, "peak[0] is 0"),
     ({"peak": [1.0]}, "peak"),
+    ({"peaks": {"bf16": 0}}, "peaks bf16 is 0"),
+    ({"peaks": {"fp8": 1.0}}, "peaks fp8"),
     ({"cache": "tepid"}, "cache is 'tepid'"),
     ({"seed": -1}, "seed is -1"),
     ({"conditions": {"mhz_before": "fast"}}, "conditions mhz_before is 'fast'"),
@@ -266,7 +268,7 @@ def test_a_record_says_nothing_of_people_or_machines() -> None:
     (line,) = lines(record())
     assert set(line) == {
         "problem", "family", "config", "samples", "error", "trials", "device", "generator",
-        "created", "version", "peak", "cache", "seed", "conditions", "digest",
+        "created", "version", "peak", "cache", "seed", "conditions", "digest", "peaks",
     }  # fmt: skip
     assert set(line["device"]) == set(INFO.__dataclass_fields__)
 

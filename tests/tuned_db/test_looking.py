@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -16,8 +17,8 @@ from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
 from tuned_db import DatabaseError, Store, browse, open_store, write_records
-from tuned_db.analysis import best_over_trials, effects, rate_of
-from tuned_db.charts import LONGEST, Bars, Chart, Series, draw
+from tuned_db.analysis import ENOUGH, best_over_trials, effects, grid, rate_of
+from tuned_db.charts import LONGEST, Bars, Chart, Heat, Series, draw
 from tuned_db.compare import compare, records_at
 from tuned_db.report import sections, to_html
 
@@ -29,7 +30,7 @@ def fill(store: Store) -> None:
     device = store.of(INFO)
     device.note_peak(1000.0, 100.0)
     for item_m in (1, 2, 4):
-        for unroll_k in (1, 2, 4):
+        for unroll_k in range(1, 7):
             one = variant(item_m=item_m, unroll_k=unroll_k)
             device.record(SQUARE, one, timed(8.0 / item_m))
     device.record(SQUARE, variant(item_m=8), FAILED)
@@ -42,13 +43,13 @@ def test_devices_winners_and_trials_come_page_by_page(store: Store) -> None:
         devices = browse.list_devices(connection)
         (summary,) = devices.items
         assert (summary.device, summary.winners, summary.tunings) == (INFO, 2, 2)
-        assert (summary.trials, summary.peak_gflops) == (10 + 20, 1000.0)
+        assert (summary.trials, summary.peak_gflops) == (19 + 20, 1000.0)
         first = browse.list_winners(connection, browse.Filter(), limit=1)
         rest = browse.list_winners(connection, browse.Filter(), after=first.next or 0, limit=2)
         assert [one.record.verified for one in (*first.items, *rest.items)] == [True, False]
         assert rest.next is None
         trials = browse.list_trials(connection, first.items[0].id, limit=500).items
-        assert [one.invalidity for one in trials] == ["none"] * 9 + ["timeout"]
+        assert [one.invalidity for one in trials] == ["none"] * 18 + ["timeout"]
         assert browse.find_winner(connection, 99) is None
         assert browse.find_device(connection, 99) is None
 
@@ -77,7 +78,7 @@ def test_the_parameter_that_matters_is_found() -> None:
     variants = [
         ("f", f'{{"a":{a},"b":{b},"same":1}}', 10.0 / a + 0.01 * b)
         for a in (1, 2, 16)
-        for b in (1, 2)
+        for b in range(1, 7)
     ]
     first, second = effects([variants])
     assert (first.parameter, second.parameter) == ("a", "b")
@@ -87,7 +88,33 @@ def test_the_parameter_that_matters_is_found() -> None:
     costs = dict(first.slowdowns)
     assert costs["16"] == pytest.approx(1.0)
     assert costs["1"] == pytest.approx(10.01 / 0.635)
-    assert effects([variants[:2]]) == []
+    assert effects([variants[: ENOUGH - 1]]) == []
+
+
+def test_noise_explains_nothing() -> None:
+    """Twelve values among sixteen trials fit any times: by chance they explain 11/15 of them."""
+    random = Random(7)
+    found = effects(
+        [("f", f'{{"a":{n % 12},"b":{n % 2}}}', random.uniform(1.0, 2.0)) for n in range(16)]
+        for _ in range(40)
+    )
+    assert {one.parameter for one in found} == {"a", "b"}
+    assert max(one.importance for one in found) < 0.2
+
+
+def test_two_parameters_make_a_grid_of_what_was_tried() -> None:
+    variants = [
+        ("f", f'{{"a":{a},"b":{b}}}', float(a * b)) for a in (1, 2, 16) for b in range(1, 7)
+    ]
+    found = grid(variants[:-1], "f", "a", "b")
+    assert found is not None
+    assert (found.columns, found.rows[-1]) == (("1", "2", "16"), "6")
+    slowdowns, counts = zip(*(cell for cell in found.cells[0] if cell), strict=True)
+    assert slowdowns == pytest.approx((1.0, 2.0, 16.0))
+    assert counts == (1, 1, 1)
+    assert found.cells[-1][-1] is None
+    assert grid(variants[: ENOUGH - 1], "f", "a", "b") is None
+    assert grid(variants, "f", "a", "a") is None
 
 
 texts = st.text(max_size=2 * LONGEST)
@@ -104,6 +131,7 @@ def test_any_chart_is_well_formed(
     for chart in (
         Chart("any", text, text, series, log_x=x, log_y=y),
         Bars("any", tuple((text, value) for value, _ in found), text),
+        Heat("any", text, text, (text, "b"), ("c",), (tuple((x, text) for x, _ in found[:2]),)),
     ):
         root = ElementTree.fromstring(draw(chart))
         assert "any" in "".join(root.itertext())

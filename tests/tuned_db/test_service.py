@@ -60,7 +60,7 @@ def test_caches_seed_conditions_and_digest_are_taken_in_and_shown(
     assert web.get("/api/v1/records").content == content
     (trial,) = web.get(f"/api/v1/winners/{shown['id']}/trials").json()["items"]
     more = {"id", "verified", "arrived"}
-    assert trial.keys() == MEASURED.keys() - {"samples", "reason", "origin"} | more
+    assert trial.keys() == MEASURED.keys() - {"samples", "origin"} | more
     assert f">{title_of(cold.problem)}</a> cold" in web.get(f"/devices/{shown['device_id']}").text
 
 
@@ -189,6 +189,10 @@ def test_bodies_that_are_no_export(web: TestClient, shelf: Store, upload: bytes)
         "/api/v1/winners/0/trials",
         "/devices/9223372036854775808",
         "/devices/1?text=%0a",
+        "/devices/1?sort=config",
+        "/compare?left=0",
+        "/problem",
+        "/api/v1/winners?sort=%20ms",
     ],
 )
 def test_wrong_questions_are_refused(web: TestClient, path: str) -> None:
@@ -203,7 +207,12 @@ def test_wrong_questions_are_refused(web: TestClient, path: str) -> None:
         "/api/v1/winners/7/trials",
         "/x",
         "/style.css/../x",
-        "/devices/7/peak.svg",
+        "/devices/7/failures",
+        "/devices/7/roofline.svg",
+        "/tunings/7/heat.svg",
+        "/problem?key=gemm",
+        "/compare?left=7&right=8",
+        "/diff?left=7&right=8",
         "/tunings/7/progress.svg",
         "/tunings/7/parameters.svg",
     ],
@@ -212,7 +221,13 @@ def test_what_is_not_there_is_404(web: TestClient, path: str) -> None:
     assert web.get(path).status_code == 404
 
 
-CHARTS = ("/devices/1/peak.svg", "/tunings/1/progress.svg", "/tunings/1/parameters.svg")
+CHARTS = (
+    "/devices/1/roofline.svg",
+    "/compare.svg?left=1&right=1",
+    "/tunings/1/progress.svg",
+    "/tunings/1/parameters.svg",
+    f"/tunings/1/heat.svg?family={FAMILY}&x=item_m&y=unroll_k",
+)
 
 
 @pytest.mark.parametrize("path", CHARTS)
@@ -220,7 +235,9 @@ def test_a_chart_is_drawn_once_and_kept_by_browsers(
     web: TestClient, shelf: Store, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     pytest.importorskip("matplotlib")
-    shelf.merge([record()])
+    for number in range(16):
+        one = variant(item_m=1 + number % 4, unroll_k=1 + number // 4)
+        shelf.of(INFO).record(SQUARE, one, timed(2.0 + number % 4))
     first = web.get(path)
     assert first.headers["content-type"] == "image/svg+xml"
     assert first.headers["cache-control"] == "max-age=60"
@@ -248,7 +265,7 @@ def test_without_matplotlib_pages_say_what_to_install(
         assert "Charts need matplotlib: pip install" in answer.text
         assert "<table" in answer.text
         assert "<img" not in answer.text
-    refused = web.get("/devices/1/peak.svg")
+    refused = web.get("/devices/1/roofline.svg")
     assert (refused.status_code, "pip install" in refused.text) == (404, True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -46,7 +47,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     device.note_peak(1000.0, 100.0)
     square = GemmProblem(512, 512, 512)
     for item_m, ms in ((1, 4.0), (2, 2.0), (4, 1.0), (8, 3.0)):
-        for unroll_k in (1, 2):
+        for unroll_k in (1, 2, 3, 4):
             one = variant(item_m=item_m, unroll_k=unroll_k)
             device.record(square, one, timed(ms + 0.01 * unroll_k))
     failure = Measurement(invalidity="compile", reason="/home/somebody/x.cl: error")
@@ -88,14 +89,15 @@ def test_from_the_devices_to_a_history(page: Any, served: Served) -> None:
     assert page.locator("#devices tr").count() == 3
     page.click(f"text={INFO.name}")
     assert page.inner_text("h1") == INFO.name
-    assert "part of the fp32 peak" in shown(page, "peak.svg")
+    assert "fp32: winners under the roof of 1000 GFLOP/s" in shown(page, "roofline.svg")
     page.click("#winners >> text=GEMM 512 x 512 x 512")
-    assert page.locator("img").count() == 2
+    assert page.locator("img").count() == 3
     assert "best so far" in shown(page, "progress.svg")
     assert "gemm_register.item_m" in shown(page, "parameters.svg")
+    assert "times longer than the best" in shown(page, "heat.svg")
     assert '"item_m":4' in page.inner_text("#config")
     outcomes = page.locator("#history tr td:nth-child(5)").all_inner_texts()
-    assert outcomes == ["timed"] * 8 + ["compile"]
+    assert outcomes == ["timed"] * 16 + ["compile"]
     assert "somebody" not in page.content()
 
 
@@ -124,9 +126,35 @@ def test_markup_in_a_name_is_shown_and_not_run(page: Any, served: Served) -> Non
 
 def test_a_chart_opened_by_itself_has_its_colours(page: Any, served: Served) -> None:
     """What a page may load does not hold for it: its styles stand inside, and scripts may not."""
-    page.goto(f"{served.url}/devices/1/peak.svg")
+    page.goto(f"{served.url}/devices/1/roofline.svg")
     grey = page.evaluate("getComputedStyle(document.querySelector('text')).fill")
     assert grey == "rgb(128, 128, 128)"
+
+
+PAGES = (
+    "/",
+    "/devices/1",
+    "/devices/1/failures",
+    "/tunings/1",
+    "/problems",
+    f"/problem?key={GemmProblem(512, 512, 512).key()}",
+    "/compare?left=1&right=1",
+    "/diff?left=1&right=2",
+)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_fit_a_telephone_and_a_dark_room(page: Any, served: Served, path: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.emulate_media(color_scheme="dark")
+    page.goto(f"{served.url}{path}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("main").count() == 1
+    back, ink = page.evaluate(
+        "['backgroundColor', 'color'].map(one => getComputedStyle(document.body)[one])"
+    )
+    dark, light = (sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in (back, ink))
+    assert (dark < 200, light > 500) == (True, True)
 
 
 def test_the_style_is_applied(page: Any, served: Served, tmp_path: Path) -> None:

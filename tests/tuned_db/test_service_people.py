@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
@@ -20,6 +21,7 @@ pytest.importorskip("uvicorn")
 import httpx
 import uvicorn
 from fastapi.testclient import TestClient
+from uvicorn.server import ServerState
 
 from tests.tuned_db.service_runs import GENEROUS, bearer, body, many, serving
 from tuned_db import Store, database
@@ -74,9 +76,9 @@ def test_a_quota_bounds_what_a_token_sends_a_day(web: TestClient, shelf: Store) 
     headers = with_token(shelf, "contributor", daily=3)
     codes = [
         web.post("/api/v1/records", content=body(*records), headers=headers).status_code
-        for records in (many(2), many(2), many(1), [record(samples=(7.0,))], [record()])
+        for records in (many(2), many(2), many(4), many(3), [record()], many(3))
     ]
-    assert codes == [200, 403, 200, 200, 403]
+    assert codes == [200, 200, 403, 200, 403, 200]  # what is known already does not count
 
 
 def test_a_batch_is_listed_and_undone(web: TestClient, shelf: Store) -> None:
@@ -118,6 +120,11 @@ def test_reading_can_be_private(shelf: Store) -> None:
     assert {web.get(path, auth=("", token)).status_code for path in paths} == {200}
     assert web.get("/", headers={b"Authorization": b"Basic \xe9"}).status_code == 401
     assert web.get("/healthz").status_code == 200
+    assert web.get("/metrics").status_code == 401
+    bearer = {"Authorization": f"Bearer {token}"}
+    assert "oclgen_tunings 0" in web.get("/metrics", headers=bearer).text
+    opened = TestClient(create_app(shelf, GENEROUS, private=True, open_metrics=True))
+    assert [opened.get(path).status_code for path in ("/metrics", "/")] == [200, 401]
 
 
 def test_pages_are_kept_until_somebody_writes(web: TestClient, shelf: Store) -> None:
@@ -174,6 +181,45 @@ def test_the_connections_of_an_address_are_counted(
             with connected(served.url) as third:
                 assert is_closed(third)
         assert httpx.get(served.url).status_code == 200
+
+
+class Line:
+    """A transport that only knows who is at the other end."""
+
+    def __init__(self, address: str) -> None:
+        self.address, self.is_open = address, True
+
+    def get_extra_info(self, name: str) -> Any:
+        return {"peername": (self.address, 1, 0, 0), "sockname": ("::1", 1, 0, 0)}.get(name)
+
+    def abort(self) -> None:
+        self.is_open = False
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+@pytest.mark.parametrize(
+    ("addresses", "is_open"),
+    [
+        (["2001:db8:1:2::1", "2001:db8:1:2::2", "2001:db8:1:3::1"], [True, False, True]),
+        (["10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2"], [True, False, True]),
+        (["192.0.2.1", "192.0.2.1", "fd00::1", "fd00::2"], [True] * 4),
+    ],
+)
+def test_connections_are_counted_by_what_one_customer_has(
+    shelf: Store, addresses: list[str], is_open: list[bool]
+) -> None:
+    made = connections.protocol(1, ["192.0.2.0/24", "fd00::/64"])
+    loop = asyncio.new_event_loop()
+    config = uvicorn.Config(create_app(shelf), http=made)
+    config.load()
+    lines = [Line(address) for address in addresses]
+    for line in lines:
+        one: Any = made(config, ServerState(), {}, loop)
+        one.connection_made(line)
+    loop.close()
+    assert [line.is_open for line in lines] == is_open
 
 
 def connected(url: str) -> socket.socket:

@@ -9,7 +9,7 @@ import pytest
 from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, Problem
 from tests.tuned_db.tuned_samples import record
 from tuned_db.analysis import rate_of
-from tuned_db.plots import peak_chart
+from tuned_db.plots import dtypes_of, roofline_chart
 from tuned_db.titles import title_of
 
 
@@ -40,15 +40,28 @@ def test_a_key_of_another_version_is_its_own_name() -> None:
     assert title_of("fft:1024") == "fft:1024"
 
 
-def test_only_fp32_is_held_against_the_peak_of_fp32() -> None:
-    """Matrix units passed it by a factor of ten, and flattened all else in a chart."""
-    peak = (1000.0, 100.0)
-    one, other = (
-        replace(record(GemmProblem(64, 64, 64, dtype)), peak=peak) for dtype in ("fp32", "bf16")
+def test_each_dtype_is_held_against_its_own_peak() -> None:
+    """Matrix units pass the peak of fp32 by a factor of ten, and would flatten all else."""
+    peak, peaks = (1000.0, 100.0), {"bf16": 8000.0}
+    fp32, bf16, fp16 = (
+        replace(record(GemmProblem(64, 64, 64, dtype)), peak=peak, peaks=peaks)
+        for dtype in ("fp32", "bf16", "fp16")
     )
-    shown = rate_of(other)
+    shown = rate_of(bf16)
     assert shown is not None
-    assert (shown.of_peak, shown.of_bound) == (None, None)
-    both = peak_chart([one, other])
-    assert (len(both.series[0].points), both.y) == (1, "part of the fp32 peak")
-    assert peak_chart([other]).y == "GFLOP/s"
+    assert shown.of_peak == pytest.approx(shown.gflops / 8000.0)
+    assert shown.of_bound == pytest.approx(shown.gflops / (100.0 * shown.intensity))
+    unknown = rate_of(fp16)
+    assert unknown is not None
+    assert (unknown.of_peak, unknown.of_bound) == (None, None)
+    records = [fp32, bf16, fp16]
+    assert dtypes_of(records) == ["fp32", "fp16", "bf16"]
+    charts = {dtype: roofline_chart(records, dtype) for dtype in dtypes_of(records)}
+    assert [len(one.series[0].points) for one in charts.values()] == [1, 1, 1]
+    highest = {
+        dtype: max(y for _, y in one.series[1].points)
+        for dtype, one in charts.items()
+        if one.series[1:]
+    }
+    assert highest == {"fp32": 1000.0, "bf16": 8000.0}
+    assert "the peak is unknown" in charts["fp16"].title

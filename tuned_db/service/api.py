@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Annotated, Any
+from dataclasses import asdict, replace
+from typing import Any
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, create_model
 
@@ -18,21 +18,15 @@ from tuned_db import browse
 from tuned_db.analysis import rate_of
 from tuned_db.batches import NoBatchError, Source, list_batches
 from tuned_db.exchange import ImportFileError, read_records, write_records
+from tuned_db.failures import shown
 from tuned_db.models import MEASURED
 from tuned_db.service.access import require
+from tuned_db.service.asked import After, Key, Kind, Limit, MaybeKey, Sort, Text, Wanted, Word
 from tuned_db.store import Store
 from tuned_db.tokens import left_today
 from tuned_db.trust import undo
 
-LARGEST = 2**63 - 1
-"""The largest key that a database counts to."""
 JSONL = "application/jsonl"
-
-After = Annotated[int, Query(ge=0, le=LARGEST, description="Key after which the page begins.")]
-Limit = Annotated[int, Query(ge=1, le=500, description="Most items of a page.")]
-Key = Annotated[int, Path(ge=1, le=LARGEST)]
-Word = Annotated[str, Query(max_length=64, pattern=r"^\w*$")]
-Text = Annotated[str, Query(max_length=400, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
 class Detail(BaseModel):
@@ -42,7 +36,10 @@ class Detail(BaseModel):
 
 
 class Device(BaseModel):
-    """A device with its driver. Peaks: fp32 GFLOP/s and GB/s of a copy, as measured there."""
+    """A device with its driver.
+
+    Peaks: fp32 GFLOP/s, GB/s of a copy, and GFLOP/s of other dtypes by name, as measured there.
+    """
 
     id: int
     name: str
@@ -55,6 +52,7 @@ class Device(BaseModel):
     compute_units: int
     peak_gflops: float | None
     peak_gbytes: float | None
+    peaks: dict[str, float] | None
     tunings: int
     winners: int
     trials: int
@@ -95,9 +93,9 @@ class Winners(BaseModel):
     next: int | None
 
 
-_WITHHELD = {"samples", "reason", "origin"}
-"""Columns that are not shown to everybody: times one by one are long, a compiler's message may
-hold paths, and an origin names who pushed."""
+_WITHHELD = {"samples", "origin"}
+"""Columns that are not shown to everybody: times one by one are long, an origin names who pushed.
+Reasons are shown without folders (`tuned_db.failures.shown`)."""
 _TRIAL: dict[str, Any] = {
     "id": (int, ...),
     "verified": (bool, ...),
@@ -152,7 +150,10 @@ def router(store: Store) -> APIRouter:
     """Return the routes under `/api/v1` for the records in `store`."""
     api = APIRouter(prefix="/api/v1", responses=REFUSED)
     api.get("/devices", summary="Devices, by id")(_devices(store))
-    api.get("/winners", summary="Winners, by id")(_winners(store))
+    api.get(
+        "/winners",
+        summary="Winners, by id or as sorted; of one problem over all devices, by `problem`",
+    )(_winners(store))
     api.get(
         "/winners/{key}/trials",
         summary="What was measured for a problem on a device",
@@ -190,9 +191,9 @@ def router(store: Store) -> APIRouter:
 
 
 def _devices(store: Store) -> Callable[..., Any]:
-    def devices(after: After = 0, limit: Limit = 100) -> Devices:
+    def devices(text: Text = "", kind: Kind = "", after: After = 0, limit: Limit = 100) -> Devices:
         with store.database.reading() as connection:
-            page = browse.list_devices(connection, after, limit)
+            page = browse.list_devices(connection, after, limit, text, kind)
         items = [Device(**_flat(summary)) for summary in page.items]
         return Devices(items=items, next=page.next)
 
@@ -207,16 +208,16 @@ def _flat(summary: browse.DeviceSummary) -> dict[str, Any]:
 
 def _winners(store: Store) -> Callable[..., Any]:
     def winners(
-        device: Annotated[int | None, Query(ge=1, le=LARGEST)] = None,
-        op: Word = "",
-        family: Word = "",
-        text: Text = "",
+        wanted: Wanted,
+        device: MaybeKey = None,
+        sort: Sort = "",
         after: After = 0,
         limit: Limit = 100,
     ) -> Winners:
-        wanted = browse.Filter(device, op, family, text)
         with store.database.reading() as connection:
-            page = browse.list_winners(connection, wanted, after, limit)
+            page = browse.list_winners(
+                connection, replace(wanted, device=device), after, limit, sort
+            )
         return Winners(items=[_winner(one) for one in page.items], next=page.next)
 
     return winners
@@ -250,6 +251,8 @@ def _trials(store: Store) -> Callable[..., Any]:
             if browse.find_winner(connection, key) is None:
                 raise HTTPException(404, f"there is no winner {key}")
             page = browse.list_trials(connection, key, after, limit)
+        for one in page.items:
+            one.reason = shown(one.reason)
         return {"items": [TRIAL.model_validate(one) for one in page.items], "next": page.next}
 
     return trials
@@ -285,9 +288,10 @@ def _upload(store: Store) -> Callable[..., Any]:
             records = read_records("the upload", io.BytesIO(body))
         except ImportFileError as error:
             raise HTTPException(400, str(error)) from error
-        if len(records) > (left := left_today(store.database, token)):
+        left = left_today(store.database, token)
+        if len(records) > left and (new := store.count_new(records)) > left:
             detail = f"{token.name} may send {max(left, 0):.0f} more records today"
-            raise HTTPException(403, f"{detail}; the upload has {len(records)}")
+            raise HTTPException(403, f"{detail}; the upload has {new} that are new")
         address = request.client.host if request.client else ""
         source = Source(token.name, address)
         merge = store.merge(records, f"push by {token.name}"[:100], source)

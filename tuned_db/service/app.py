@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.middleware.gzip import GZipMiddleware
 
 from tuned_db.database import DatabaseError
-from tuned_db.service import api, drawings, pages, watch
+from tuned_db.service import api, beyond, drawings, pages, watch
 from tuned_db.service.access import readers_only
 from tuned_db.service.guard import Guard, Limits
 from tuned_db.service.kept import Kept
@@ -25,13 +25,20 @@ that `oclgen db export` writes; `oclgen db push` and `oclgen db pull` speak to t
 """
 
 
-def create_app(store: Store, limits: Limits | None = None, *, private: bool = False) -> FastAPI:
+def create_app(
+    store: Store,
+    limits: Limits | None = None,
+    *,
+    private: bool = False,
+    open_metrics: bool = False,
+) -> FastAPI:
     """Return the application that serves `store`; its description is at `/openapi.json`.
 
     Args:
         store: what is served.
         limits: of one client.
-        private: reading needs a token, too, all but `/healthz` and `/metrics`.
+        private: reading needs a token, too, all but `/healthz`.
+        open_metrics: `/metrics` needs none even then.
     """
     app = FastAPI(
         title="oclgen records",
@@ -43,9 +50,10 @@ def create_app(store: Store, limits: Limits | None = None, *, private: bool = Fa
     )
     figures = watch.Figures()
     asked = [Depends(readers_only(store))] if private else []
-    for routes in (api.router(store), pages.router(store), drawings.router(store)):
+    for routes in (one.router(store) for one in (api, pages, beyond, drawings)):
         app.include_router(routes, dependencies=asked)
-    app.include_router(watch.router(store, figures))
+    app.include_router(watch.router(store, figures), dependencies=[] if open_metrics else asked)
+    app.include_router(watch.health(store))
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     if not private:  # what is kept is shown without a token
         app.add_middleware(Kept, database=store.database)

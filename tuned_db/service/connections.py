@@ -8,10 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection
+from contextlib import suppress
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 
 from h11 import IDLE
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tuned_db.service.guard import customer_of
 
 HEADERS_S = 10.0
 """Seconds from a connection's start, or from its last answer, to the end of a request's headers."""
@@ -21,10 +25,13 @@ def protocol(most: int, proxies: Collection[str] = ()) -> type[H11Protocol]:
     """Return the protocol of connections for `uvicorn.Config(http=...)`.
 
     Args:
-        most: connections that one address may have; further ones are closed at once.
-        proxies: addresses that may have any number, since many clients stand behind them.
+        most: connections that one address, of IPv6 one /64, may have; further ones are closed at
+            once.
+        proxies: addresses or networks that may have any number, since many clients stand behind
+            them.
     """
     counts: Counter[str] = Counter()
+    networks = [ip_network(one) for one in proxies]
 
     class Connection(H11Protocol):
         """A connection that is closed where its client is too slow or has too many."""
@@ -34,9 +41,10 @@ def protocol(most: int, proxies: Collection[str] = ()) -> type[H11Protocol]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._address = (transport.get_extra_info("peername") or ("",))[0]
+            address = str((transport.get_extra_info("peername") or ("",))[0])
+            self._address = customer_of(address)
             counts[self._address] += 1
-            if self._address not in proxies and counts[self._address] > most:
+            if not _is_in(address, networks) and counts[self._address] > most:
                 transport.abort()
             self._watch()
 
@@ -68,3 +76,10 @@ def protocol(most: int, proxies: Collection[str] = ()) -> type[H11Protocol]:
                 self._timer = None
 
     return Connection
+
+
+def _is_in(address: str, networks: Collection[IPv4Network | IPv6Network]) -> bool:
+    with suppress(ValueError):
+        found = ip_address(address)
+        return any(found in network for network in networks)
+    return False

@@ -6,17 +6,25 @@ What a chart shows is `tuned_db.plots`, how it is drawn `tuned_db.charts`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from tuned_db import browse
-from tuned_db.analysis import effects
-from tuned_db.charts import REMEDY, Bars, Chart, can_draw, draw
+from tuned_db import across, browse
+from tuned_db.analysis import effects, grid
+from tuned_db.charts import REMEDY, AnyChart, can_draw, draw
 from tuned_db.models import MeasurementRow
-from tuned_db.plots import importance_chart, peak_chart, progress_chart, variants_of
-from tuned_db.service.api import Key, Text, Word
+from tuned_db.plots import (
+    heat_chart,
+    importance_chart,
+    progress_chart,
+    roofline_chart,
+    speedup_chart,
+    variants_of,
+)
+from tuned_db.service.asked import AnyKey, Key, Wanted, Word
 from tuned_db.store import Store
 
 CHARTED = 1000
@@ -30,24 +38,46 @@ CSP = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 def router(store: Store) -> APIRouter:
     """Return the charts of the records in `store`, SVG; 404 without matplotlib."""
     drawings = APIRouter(include_in_schema=False, default_response_class=Response)
-    drawings.get("/devices/{key}/peak.svg")(_peak(store))
+    drawings.get("/devices/{key}/roofline.svg")(_roofline(store))
+    drawings.get("/compare.svg")(_speedup(store))
     drawings.get("/tunings/{key}/progress.svg")(_progress(store))
     drawings.get("/tunings/{key}/parameters.svg")(_parameters(store))
+    drawings.get("/tunings/{key}/heat.svg")(_heat(store))
     return drawings
 
 
-def _peak(store: Store) -> Callable[..., Any]:
-    def peak(
-        request: Request, key: Key, op: Word = "", family: Word = "", text: Text = ""
-    ) -> Response:
-        wanted = browse.Filter(key, op, family, text)
+def _roofline(store: Store) -> Callable[..., Any]:
+    def roofline(request: Request, key: Key, wanted: Wanted) -> Response:
+        wanted = replace(wanted, device=key, dtype=wanted.dtype or "fp32")
         with store.database.reading() as connection:
             if browse.find_device(connection, key) is None:
                 raise HTTPException(404, f"there is no device {key}")
             page = browse.list_winners(connection, wanted, 0, CHARTED)
-        return _answer(request, peak_chart(winner.record for winner in page.items))
+        records = [winner.record for winner in page.items]
+        return _answer(request, roofline_chart(records, wanted.dtype))
 
-    return peak
+    return roofline
+
+
+def _speedup(store: Store) -> Callable[..., Any]:
+    def speedup(request: Request, left: AnyKey, right: AnyKey, wanted: Wanted) -> Response:
+        with store.database.reading() as connection:
+            sides = [browse.find_device(connection, key) for key in (left, right)]
+            found = across.pairs(connection, left, right, wanted, CHARTED)
+        one, other = ("" if side is None else side.device.name for side in sides)
+        return _answer(request, speedup_chart(found, one, other))
+
+    return speedup
+
+
+def _heat(store: Store) -> Callable[..., Any]:
+    def heat(request: Request, key: Key, family: Word = "", x: Word = "", y: Word = "") -> Response:
+        found = grid(variants_of(_trials(store, key)), family, x, y)
+        if found is None:
+            raise HTTPException(404, f"too few trials for {x} and {y} of {family}")
+        return _answer(request, heat_chart(found))
+
+    return heat
 
 
 def _progress(store: Store) -> Callable[..., Any]:
@@ -72,7 +102,7 @@ def _trials(store: Store, key: int) -> list[MeasurementRow]:
         return browse.list_trials(connection, key, 0, CHARTED).items
 
 
-def _answer(request: Request, chart: Chart | Bars) -> Response:
+def _answer(request: Request, chart: AnyChart) -> Response:
     """Return the chart as SVG, or 304 where the browser has it already: then nothing is drawn."""
     if not can_draw():
         raise HTTPException(404, REMEDY)

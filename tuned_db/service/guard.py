@@ -44,12 +44,19 @@ class Limits:
 
 
 def client_of(scope: Scope) -> str:
-    """Return what a client is known by: its address, of IPv6 the network that one customer has."""
-    text = scope["client"][0] if scope.get("client") else ""
+    """Return what a client is known by (`customer_of`)."""
+    return customer_of(str(scope["client"][0] if scope.get("client") else ""))
+
+
+def customer_of(text: str) -> str:
+    """Return an address, of IPv6 the /64 around it, which is what one customer is given.
+
+    An IPv4 address that is written as one of IPv6 is that of IPv4; what is no address stays.
+    """
     try:
         address = ip_address(text)
     except ValueError:
-        return str(text)
+        return text
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return str(address.ipv4_mapped)

@@ -1,23 +1,27 @@
-"""Routes for people: devices, their winners and histories as pages without any script.
+"""Routes for people: devices, their winners, failures and histories, as pages without any script.
 
-What programs read is `tuned_db.service.api`.
+What is beyond one device is `tuned_db.service.beyond`; what programs read is
+`tuned_db.service.api`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Response
 from fastapi.responses import HTMLResponse
 
-from oclgen.families import FAMILIES
 from tuned_db import browse
-from tuned_db.analysis import rate_of
+from tuned_db.analysis import ENOUGH, Effect, effects, grid, rate_of
 from tuned_db.charts import REMEDY, can_draw
+from tuned_db.failures import list_failures, shown
 from tuned_db.html import render, style
-from tuned_db.service.api import After, Key, Text, Word
+from tuned_db.models import MeasurementRow
+from tuned_db.plots import variants_of
+from tuned_db.service.asked import CHOICES, After, Key, Kind, Sort, Text, Wanted, Word, to_query
 from tuned_db.service.drawings import CHARTED
 from tuned_db.store import Store
 from tuned_db.titles import title_of
@@ -32,6 +36,7 @@ def router(store: Store) -> APIRouter:
     pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
     pages.get("/")(_devices(store))
     pages.get("/devices/{key}")(_device(store))
+    pages.get("/devices/{key}/failures")(_failures(store))
     pages.get("/tunings/{key}")(_tuning(store))
     pages.get("/style.css")(_style)
     return pages
@@ -42,67 +47,124 @@ def _style() -> Response:
 
 
 def _devices(store: Store) -> Callable[..., Any]:
-    def devices(after: After = 0) -> str:
+    def devices(text: Text = "", kind: Kind = "", after: After = 0) -> str:
         with store.database.reading() as connection:
-            page = browse.list_devices(connection, after, PAGE)
-        return render("devices", title="Devices", page=page)
+            page = browse.list_devices(connection, after, PAGE, text, kind)
+        query = partial(to_query, browse.Filter(text=text), kind=kind)
+        return render("devices", title="Devices", page=page, text=text, kind=kind, query=query)
 
     return devices
 
 
 def _device(store: Store) -> Callable[..., Any]:
-    def device(
-        key: Key, op: Word = "", family: Word = "", text: Text = "", after: After = 0
-    ) -> str:
-        wanted = browse.Filter(key, op, family, text)
+    def device(key: Key, wanted: Wanted, sort: Sort = "", after: After = 0) -> str:
+        here = replace(wanted, device=key)
         with store.database.reading() as connection:
             summary = browse.find_device(connection, key)
-            page = browse.list_winners(connection, wanted, after, PAGE)
+            page = browse.list_winners(connection, here, after, PAGE, sort)
+            count, dtypes = browse.count_by_dtype(connection, here)
         if summary is None:
             raise HTTPException(404, f"there is no device {key}")
-        query = {"op": op, "family": family, "text": text}
-        chart = f"/devices/{key}/peak.svg?{urlencode(query)}"
+        charts = [
+            (f"/devices/{key}/roofline.svg?{to_query(replace(wanted, dtype=dtype))}",
+             f"Chart: the winners of {dtype} below under their roof")
+            for dtype in dtypes
+        ]  # fmt: skip
         return render(
             "device",
             title=summary.device.name,
             summary=summary,
-            **_charted([(chart, "Chart: how near the peak the winners below are")]),
+            **charted_with(charts),
             title_of=title_of,
             rows=[(winner, rate_of(winner.record)) for winner in page.items],
-            op=op,
-            family=family,
-            text=text,
-            families=list(FAMILIES),
-            more=f"/devices/{key}?{urlencode(query | {'after': page.next})}" if page.next else "",
+            count=count,
+            wanted=wanted,
+            choices=CHOICES,
+            sort=sort,
+            query=partial(to_query, wanted),
+            more=page.next,
         )
 
     return device
 
 
+def _failures(store: Store) -> Callable[..., Any]:
+    def failures(key: Key) -> str:
+        with store.database.reading() as connection:
+            summary = browse.find_device(connection, key)
+            found = list_failures(connection, device=key)
+        if summary is None:
+            raise HTTPException(404, f"there is no device {key}")
+        return render(
+            "failures", title=f"Failures on {summary.device.name}", summary=summary, failures=found
+        )
+
+    return failures
+
+
 def _tuning(store: Store) -> Callable[..., Any]:
-    def tuning(key: Key, after: After = 0) -> str:
+    def tuning(key: Key, family: Word = "", x: Word = "", y: Word = "", after: After = 0) -> str:
         with store.database.reading() as connection:
             winner = browse.find_winner(connection, key)
             page = browse.list_trials(connection, key, after, PAGE)
+            trials = browse.list_trials(connection, key, 0, CHARTED).items
+            failures = list_failures(connection, tuning=key)
         if winner is None:
             raise HTTPException(404, f"there is no winner {key}")
-        charts = [
-            (f"/tunings/{key}/progress.svg", "Chart: the best time over the trials below"),
-            (f"/tunings/{key}/parameters.svg", "Chart: what explains the differences of times"),
-        ]
+        found = effects([variants_of(trials)])
+        charts = [(f"/tunings/{key}/progress.svg", "Chart: the best time over the trials below")]
+        if found:
+            shows = "Chart: what explains the differences of times"
+            charts.append((f"/tunings/{key}/parameters.svg", shows))
+        heat = _heat_of(trials, found, family, x, y)
+        if heat["heat"]:
+            charts.append((f"/tunings/{key}/heat.svg?{heat['heat']}", "Chart: two parameters"))
         return render(
             "tuning",
             title=title_of(winner.record.problem),
             winner=winner,
             rate=rate_of(winner.record),
-            **_charted(charts),
+            **charted_with(charts),
+            **heat,
             most=CHARTED,
+            enough=ENOUGH,
             page=page,
+            shown=shown,
+            failures=failures,
+            query=to_query,
+            best=_key_of_best(trials),
         )
 
     return tuning
 
 
-def _charted(charts: Charts) -> dict[str, Any]:
+def _heat_of(
+    trials: Sequence[MeasurementRow], found: Sequence[Effect], family: str, x: str, y: str
+) -> dict[str, Any]:
+    """Return which heat map a page has, and what can be chosen: families and parameters.
+
+    Args:
+        trials: of one problem.
+        found: what each parameter does, the most important first.
+        family: that was chosen; "": the first.
+        x: the parameter that was chosen for columns; "": the most important.
+        y: that for rows; "": the next.
+    """
+    families = list(dict.fromkeys(effect.family for effect in found))
+    family = family if family in families else next(iter(families), "")
+    names = [effect.parameter for effect in found if effect.family == family]
+    x = x if x in names else next(iter(names), "")
+    y = y if y in names and y != x else next((name for name in names if name != x), "")
+    drawn = grid(variants_of(trials), family, x, y)
+    heat = to_query(browse.Filter(family=family), x=x, y=y) if drawn else ""
+    return {"heat": heat, "families": families, "names": names, "family": family, "x": x, "y": y}
+
+
+def _key_of_best(trials: Sequence[MeasurementRow]) -> int | None:
+    timed = [trial for trial in trials if trial.ms is not None]
+    return min(timed, key=lambda trial: trial.ms or 0.0).id if timed else None
+
+
+def charted_with(charts: Charts) -> dict[str, Any]:
     """Return a page's charts; without matplotlib none, and what to install."""
     return {"charts": charts, "remedy": ""} if can_draw() else {"charts": [], "remedy": REMEDY}

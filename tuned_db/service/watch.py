@@ -111,10 +111,16 @@ def _line(scope: Scope, status: int, size: int, seconds: float, token: str) -> s
 
 
 def router(store: Store, figures: Figures) -> APIRouter:
-    """Return `/healthz` and `/metrics`."""
+    """Return `/metrics`."""
+    routes = APIRouter(include_in_schema=False)
+    routes.get("/metrics")(_metrics(store, figures))
+    return routes
+
+
+def health(store: Store) -> APIRouter:
+    """Return `/healthz`, which says nothing but whether the database can be read."""
     routes = APIRouter(include_in_schema=False)
     routes.get("/healthz")(_health(store))
-    routes.get("/metrics")(_metrics(store, figures))
     return routes
 
 

@@ -10,9 +10,11 @@ Frame of every page of the service. Blocks: body. Values: title (text of tab and
 <link rel="stylesheet" href="/style.css">
 </head>
 <body>
-<nav><a href="/">oclgen records</a> | <a href="/openapi.json">API</a></nav>
+<nav><a href="/">oclgen records</a> | <a href="/problems">problems</a> | <a href="/compare">compare</a> | <a href="/openapi.json">API</a></nav>
+<main>
 <h1>${title}</h1>
 ${self.body()}
+</main>
 <footer>Rates count the operations of the direct algorithm: Winograd may pass the peak. "claimed": sent
 by others, and not measured by who runs this service.</footer>
 </body>

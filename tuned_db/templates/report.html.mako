@@ -29,7 +29,7 @@ ${section.summary.winners} winners, ${section.summary.trials} trials.</p>
 <h3>How far from the peak, the farthest first</h3>
 <table>
 <tr><th>problem</th><th>family</th><th>config</th><th class="number">ms</th><th class="number">GFLOP/s</th>
-<th class="number">of fp32 peak</th><th class="number">of bound</th><th class="number">trials</th><th></th></tr>
+<th class="number">of peak</th><th class="number">of bound</th><th class="number">trials</th><th></th></tr>
 % for winner, rate in section.rows:
 <% record = winner.record %>\
 <tr><td title="${record.problem}">${title_of(record.problem)}${" cold" if record.cache == "cold" else ""}</td><td>${record.family}</td><td><code>${record.config.replace('"', '')}</code></td>

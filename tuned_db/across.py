@@ -1,0 +1,178 @@
+"""What is known beyond one device: problems, two devices side by side, two variants side by side.
+
+What one device has is `tuned_db.browse`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log
+from statistics import fmean
+from typing import Any
+
+from sqlalchemy import Connection, and_, func, select
+
+from oclgen.limits import DeviceInfo
+from tuned_db.browse import Filter
+from tuned_db.device_rows import DEVICE
+from tuned_db.models import BatchRow, DeviceRow, MeasurementRow, TuningRow
+from tuned_db.record import LEAST_MS, RecordError, json_object
+from tuned_db.rows import TRIALS
+
+ENOUGH = 8
+"""Trials of a winner with which it counts in a mean: with fewer it may be far from the best."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A problem, and on how many devices (with their drivers) it was tuned."""
+
+    problem: str
+    devices: int
+
+
+def list_problems(
+    connection: Connection, wanted: Filter, after: str = "", limit: int = 100
+) -> list[Known]:
+    """Return problems by their keys, those after `after`.
+
+    Args:
+        connection: of the database.
+        wanted: which; of the filter what a problem's key says.
+        after: key of the last problem of the page before.
+        limit: problems of a page.
+    """
+    devices = func.count(TuningRow.device_id.distinct())
+    asked = select(TuningRow.problem, devices).where(TuningRow.problem > after)
+    asked = asked.where(*wanted.conditions()).group_by(TuningRow.problem)
+    return [
+        Known(*row) for row in connection.execute(asked.order_by(TuningRow.problem).limit(limit))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The winner of a problem on one device; `id` is its tuning's."""
+
+    id: int
+    family: str
+    ms: float
+    trials: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A problem with one state of the caches, as two devices have it."""
+
+    problem: str
+    cache: str
+    left: Side
+    right: Side
+
+    @property
+    def speedup(self) -> float:
+        """How many times faster the right side is."""
+        return max(self.left.ms, LEAST_MS) / max(self.right.ms, LEAST_MS)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether both sides have trials enough to stand for what the device can do."""
+        return min(self.left.trials, self.right.trials) >= ENOUGH
+
+
+def pairs(connection: Connection, left: int, right: int, wanted: Filter, limit: int) -> list[Pair]:
+    """Return the problems that two devices know, where the right one is fastest first.
+
+    Of several generators' winners that measured here comes first, then the fastest.
+
+    Args:
+        connection: of the database.
+        left: id of a device.
+        right: id of another.
+        wanted: which problems; of the filter what a problem's key says.
+        limit: problems, by key.
+    """
+    one, other = (_best(device, wanted).subquery() for device in (left, right))
+    same = and_(one.c.problem == other.c.problem, one.c.cache == other.c.cache)
+    asked = (
+        select(one, other)
+        .join(other, same)
+        .where(one.c.place == 1, other.c.place == 1)
+        .order_by(one.c.problem, one.c.cache)
+        .limit(limit)
+    )
+    found = [_pair(*row) for row in connection.execute(asked)]
+    return sorted(found, key=lambda pair: -pair.speedup)
+
+
+def _best(device: int, wanted: Filter) -> Any:
+    place = func.row_number().over(
+        partition_by=(TuningRow.problem, TuningRow.cache),
+        order_by=(MeasurementRow.origin != "", MeasurementRow.ms, TuningRow.id),
+    )
+    side = (TuningRow.id, MeasurementRow.family, MeasurementRow.ms, TRIALS.label("trials"))
+    return (
+        select(TuningRow.problem, TuningRow.cache, *side, place.label("place"))
+        .join(MeasurementRow, TuningRow.winner_id == MeasurementRow.id)
+        .where(TuningRow.device_id == device, *wanted.conditions())
+    )
+
+
+def _pair(*row: Any) -> Pair:
+    half = len(row) // 2
+    return Pair(row[0], row[1], Side(*row[2 : half - 1]), Side(*row[half + 2 : -1]))
+
+
+def mean_speedup(found: Sequence[Pair]) -> float | None:
+    """Return the geometric mean of pairs, None where there are none."""
+    return exp(fmean(log(pair.speedup) for pair in found)) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A measurement with its problem and device; `tuning` is the id of its tuning."""
+
+    row: MeasurementRow
+    tuning: int
+    problem: str
+    cache: str
+    generator: str
+    device: DeviceInfo
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Its config, empty where it cannot be read."""
+        try:
+            return json_object(self.row.config)
+        except RecordError:
+            return {}
+
+
+def find_trial(connection: Connection, key: int) -> Trial | None:
+    """Return a measurement by its id, or None."""
+    place = (TuningRow.problem, TuningRow.cache, TuningRow.generator)
+    asked = (
+        select(*MeasurementRow.__table__.columns, BatchRow.arrived, *place)
+        .add_columns(*(getattr(DeviceRow, name) for name in DEVICE))
+        .outerjoin(BatchRow, BatchRow.id == MeasurementRow.batch_id)
+        .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
+        .join(DeviceRow, DeviceRow.id == TuningRow.device_id)
+        .where(MeasurementRow.id == key)
+    )
+    found = connection.execute(asked).mappings().first()
+    if found is None:
+        return None
+    values = dict(found)
+    info = DeviceInfo(**{name: values.pop(name) for name in DEVICE})
+    problem, cache, generator = (values.pop(name) for name in ("problem", "cache", "generator"))
+    arrived = values.pop("arrived")
+    row = MeasurementRow(**values)
+    row.arrived = arrived
+    return Trial(row, row.tuning_id, problem, cache, generator, info)
+
+
+def differences(left: dict[str, Any], right: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Return every name with the values of both sides (None: not there), first what differs."""
+    rows = [(name, left.get(name), right.get(name)) for name in sorted({*left, *right})]
+    return sorted(rows, key=lambda row: row[1] == row[2])

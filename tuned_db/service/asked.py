@@ -1,0 +1,72 @@
+"""What requests may ask for: keys, pages, filters and orders, each with its bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+from urllib.parse import urlencode
+
+from fastapi import Depends, Path, Query
+
+from oclgen.families import FAMILIES
+from oclgen.problem import DTYPES
+from tuned_db.browse import Filter
+from tuned_db.titles import DIRECTIONS
+
+LARGEST = 2**63 - 1
+"""The largest key that a database counts to."""
+
+After = Annotated[int, Query(ge=0, le=LARGEST, description="Key after which the page begins.")]
+Limit = Annotated[int, Query(ge=1, le=500, description="Most items of a page.")]
+Key = Annotated[int, Path(ge=1, le=LARGEST)]
+AnyKey = Annotated[int, Query(ge=1, le=LARGEST)]
+MaybeKey = Annotated[int | None, Query(ge=1, le=LARGEST)]
+Word = Annotated[str, Query(max_length=64, pattern=r"^\w*$")]
+Text = Annotated[str, Query(max_length=400, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Kind = Literal["", "cpu", "gpu", "other"]
+Caches = Literal["", "warm", "cold"]
+By = Literal["", "here", "claimed"]
+Sort = Literal[
+    "", "ms", "-ms", "problem", "-problem", "family", "-family",
+    "trials", "-trials", "created", "-created",
+]  # fmt: skip
+CHOICES: dict[str, tuple[str, ...]] = {
+    "op": ("gemm", "conv", "attention", "packed"),
+    "dtype": tuple(DTYPES),
+    "direction": tuple(DIRECTIONS),
+    "family": tuple(FAMILIES),
+    "cache": get_args(Caches)[1:],
+    "by": get_args(By)[1:],
+}
+"""What a page offers for each part of a filter."""
+
+
+def _asked(
+    op: Word = "",
+    family: Word = "",
+    text: Text = "",
+    dtype: Word = "",
+    direction: Word = "",
+    cache: Caches = "",
+    by: By = "",
+    problem: Text = "",
+) -> Filter:
+    return Filter(
+        op=op, family=family, text=text, dtype=dtype, direction=direction, cache=cache, by=by,
+        problem=problem,
+    )  # fmt: skip
+
+
+Wanted = Annotated[Filter, Depends(_asked)]
+"""A filter as a request's parameters say it."""
+
+
+def to_query(wanted: Filter, **more: object) -> str:
+    """Return a filter, and what else is given, as parameters of a request; what is not set is out.
+
+    Args:
+        wanted: the filter, whose device stands elsewhere.
+        more: further parameters.
+    """
+    names = (*CHOICES, "text", "problem")
+    values = {name: getattr(wanted, name) for name in names} | more
+    return urlencode({name: value for name, value in values.items() if value})
