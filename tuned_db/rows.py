@@ -33,8 +33,9 @@ from oclgen.limits import DeviceInfo
 from oclgen.measurement import Measurement
 from oclgen.variant import Variant
 from tuned_db.device_rows import DEVICE, KNOWN_PEAK, inserted, is_device, row_id
+from tuned_db.fields import LEAST_MS
 from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, QuarantineRow, TuningRow
-from tuned_db.record import LEAST_MS, Record, RecordError
+from tuned_db.record import Record, RecordError
 
 Query = Select[*tuple[Any, ...]]
 
