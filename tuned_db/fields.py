@@ -76,14 +76,25 @@ def strict(name: str, hints: Mapping[str, Any]) -> Any:
     return made
 
 
+def several(kind: Any, most: int, least: int = 0) -> Any:
+    """Return the type of a list.
+
+    Args:
+        kind: of its items.
+        most: items that it may have.
+        least: items that it must have.
+    """
+    return Annotated[list[kind], Field(min_length=least, max_length=most)]
+
+
 DEVICE_HINTS: dict[str, Any] = get_type_hints(DeviceInfo)
 Device = strict("Device", {name: _NARROWED.get(hint, hint) for name, hint in DEVICE_HINTS.items()})
 """`DeviceInfo` as JSON."""
-_LISTED = Annotated[list[Line], Field(max_length=1000)]
+_NAMES = several(Line, 1000)
 _LIMITS: dict[str, Any] = {
-    "max_work_items": Annotated[list[Bytes], Field(min_length=1, max_length=16)],
-    "extensions": _LISTED,
-    "instructions": _LISTED,
+    "max_work_items": several(Bytes, 16, least=3),
+    "extensions": _NAMES,
+    "instructions": _NAMES,
 }
 LimitsJson = strict(
     "Limits",
