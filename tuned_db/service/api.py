@@ -19,6 +19,7 @@ from tuned_db.analysis import rate_of
 from tuned_db.batches import NoBatchError, Source, list_batches
 from tuned_db.exchange import ImportFileError, read_records, write_records
 from tuned_db.models import MEASURED
+from tuned_db.service import contributions, foreign
 from tuned_db.service.access import require
 from tuned_db.store import Store
 from tuned_db.tokens import left_today
@@ -186,6 +187,8 @@ def router(store: Store) -> APIRouter:
             **TOKEN,
         },
     )(_upload(store))
+    contributions.add(api, store, UPLOAD_REFUSED)
+    foreign.add(api, store, UPLOAD_REFUSED)
     return api
 
 
