@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 from rich.progress import Progress
 
 from .console import console
+from .contributions import contribute, import_
+from .foreign import foreign
 from .options import db_option
 from .records import list_, stats
 from .sharing import pull, push, serve
@@ -65,43 +66,6 @@ def measurements(file: Path, where: str | None) -> None:
     except OSError as error:
         raise click.ClickException(f"cannot write {file}: {error.strerror}") from error
     click.echo(f"{count} measurements of {store.name} written to {file}")
-
-
-@database.command("import")
-@click.argument("file", type=click.Path(allow_dash=True, path_type=Path))
-@db_option
-def import_(file: Path, where: str | None) -> None:
-    """Take in the records of FILE where they are faster; none if one line is bad.
-
-    They serve at once, but as unverified until `oclgen db verify` or `oclgen tune` measured them. A
-    record that no family reads today is kept, and serves once one does. Every 500 records are kept
-    at once: after an interrupt, import again.
-    """
-    from tuned_db import open_store, read_records
-    from tuned_db.digests import with_digests
-
-    try:
-        with _input(file) as stream:
-            records = read_records(str(file), stream)
-    except OSError as error:
-        raise click.ClickException(f"cannot read {file}: {error.strerror}") from error
-    store = open_store(where)
-    out = console(aside=True)
-    with Progress(console=out, transient=True, disable=not out.is_terminal) as bar:
-        task = bar.add_task("importing", total=len(records))
-        merge = store.merge(
-            with_digests(records), report=lambda done: bar.update(task, completed=done)
-        )
-    click.echo(
-        f"{merge.improved} records taken into {store.name}; {merge.kept} were known or not faster"
-    )
-    unread = [reason for one in records if (reason := one.why_unreadable())]
-    if unread:
-        click.echo(f"{len(unread)} of them serve nothing today, the first since {unread[0]}")
-
-
-def _input(file: Path) -> IO[bytes] | nullcontext[IO[bytes]]:
-    return nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb")
 
 
 @database.command("merge")
@@ -158,6 +122,7 @@ def prune(dry_run: bool, where: str | None, **wanted: Any) -> None:
 
 
 for command in (
-    list_, stats, push, pull, serve, token, verify, batches, undo, quarantine, backup, thin
+    list_, stats, import_, contribute, push, pull, serve, token, verify, batches, foreign,
+    undo, quarantine, backup, thin,
 ):  # fmt: skip
     database.add_command(command)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from .check import check
 from .compare import compare
 from .database import database
 from .devices import devices, ray_resources
@@ -77,6 +78,6 @@ def main(device_profile: str | None) -> None:
 
 
 for command in (
-    devices, doctor, tune, explain, show_source, database, report, compare, ray_resources
+    devices, doctor, check, tune, explain, show_source, database, report, compare, ray_resources
 ):  # fmt: skip
     main.add_command(command)

@@ -16,8 +16,9 @@ from sqlalchemy import Connection, and_, func, select
 from oclgen.limits import DeviceInfo
 from tuned_db.browse import Filter
 from tuned_db.device_rows import DEVICE
+from tuned_db.fields import LEAST_MS
 from tuned_db.models import BatchRow, DeviceRow, MeasurementRow, TuningRow
-from tuned_db.record import LEAST_MS, RecordError, json_object
+from tuned_db.record import RecordError, json_object
 from tuned_db.rows import TRIALS
 
 ENOUGH = 8

@@ -114,3 +114,16 @@ def set_limits(connection: Connection, info: DeviceInfo, limits: dict[str, Any])
     """
     row_id(connection, DeviceRow, asdict(info))
     connection.execute(update(DeviceRow).where(*is_device(info)).values(limits=limits))
+
+
+def claim_limits(connection: Connection, info: DeviceInfo, limits: dict[str, Any]) -> None:
+    """Keep what somebody else says that a device allows, where nothing is known.
+
+    Args:
+        connection: in a transaction that writes.
+        info: the device, whose row is made if there is none.
+        limits: `Limits.to_json()`.
+    """
+    row_id(connection, DeviceRow, asdict(info))
+    unknown = update(DeviceRow).where(*is_device(info), DeviceRow.limits.is_(None))
+    connection.execute(unknown.values(limits=limits))

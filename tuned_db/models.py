@@ -177,6 +177,36 @@ class QuarantineRow(Base):
     created: Mapped[str] = mapped_column(String(20))
 
 
+class ForeignRow(Base):
+    """What another tuner measured of a kernel of its own (`tuned_db.foreign`).
+
+    It is no measurement of a tuning: nothing here can build, check or run it. `digest` is the
+    SHA-256 of all that is measured, so that a row which comes twice is one.
+    """
+
+    __tablename__ = "oclgen_foreign"
+    __table_args__ = (
+        UniqueConstraint("digest", name="oclgen_one_foreign"),
+        Index("oclgen_by_kernel", "kernel", "device"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64))
+    tuner: Mapped[str] = mapped_column(String(64))
+    kernel: Mapped[str] = mapped_column(String(400))
+    source: Mapped[str] = mapped_column(String(64))
+    device: Mapped[str] = mapped_column(String(400))
+    sizes: Mapped[dict[str, int]] = mapped_column(JSON)
+    words: Mapped[list[str]] = mapped_column(JSON)
+    parameters: Mapped[dict[str, Any]] = mapped_column(JSON)
+    samples: Mapped[list[float]] = mapped_column(JSON)
+    ms: Mapped[float | None] = mapped_column(Float)
+    invalidity: Mapped[str] = mapped_column(String(16))
+    origin: Mapped[str] = mapped_column(String(100))
+    created: Mapped[str] = mapped_column(String(20))
+    batch_id: Mapped[int | None]
+
+
 class TokenRow(Base):
     """Who may use a database that is served; the token itself is not kept, its SHA-256 is.
 

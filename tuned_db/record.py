@@ -7,66 +7,40 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, fields
-from datetime import datetime
 from functools import lru_cache
 from statistics import median
 from typing import Annotated, Any, get_type_hints
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
-from typing_extensions import TypedDict  # pydantic's before Python 3.12
+from pydantic import Field, TypeAdapter, ValidationError
 
 from oclgen.families import ConfigError
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache
-from oclgen.problem import DTYPES, ProblemError
+from oclgen.problem import ProblemError
 from oclgen.variant import Variant
-
-LEAST_MS = 1e-6
-"""A nanosecond, in which devices count: times are kept to it, and none is less."""
+from tuned_db.fields import (
+    DEVICE_HINTS,
+    Conditions,
+    Count,
+    Created,
+    Device,
+    Digest,
+    Dtype,
+    Error,
+    Line,
+    Milliseconds,
+    Name,
+    Parameters,
+    Rate,
+    Version,
+    strict,
+    why_wrong,
+)
 
 
 class RecordError(ValueError):
     """A record that contradicts itself, or a line that holds none; the message says where."""
-
-
-def _line(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("a line of text is needed")
-    return text
-
-
-def _time(text: str) -> str:
-    datetime.fromisoformat(text)
-    return text
-
-
-def _parameter(value: Any) -> Any:
-    if type(value) is str:
-        fits = len(value) <= 400 and value.isprintable()
-    else:
-        fits = type(value) is bool or (type(value) is int and abs(value) < 2**31)
-    if not fits:
-        raise ValueError("a number of 32 bits, a switch or a word is needed")
-    return value
-
-
-_Line = Annotated[str, Field(max_length=400), AfterValidator(_line)]
-_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
-_Dtype = Annotated[str, Field(pattern=f"^({'|'.join(sorted(DTYPES.keys() - {'fp32'}))})$")]
-_Version = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+!-]{1,64}$")]
-_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-_Created = Annotated[
-    str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"), AfterValidator(_time)
-]
-_Count = Annotated[int, Field(ge=0, lt=2**31)]
-_Milliseconds = Annotated[float, Field(ge=LEAST_MS, lt=1e12, allow_inf_nan=False)]
-_Error = Annotated[float, Field(ge=0, lt=1e12, allow_inf_nan=False)]
-_Rate = Annotated[float, Field(gt=0, lt=1e12, allow_inf_nan=False)]
-_Condition = Annotated[float, Field(gt=-1e12, lt=1e12, allow_inf_nan=False)]
-_Parameters = Annotated[
-    dict[_Name, Annotated[Any, AfterValidator(_parameter)]], Field(max_length=64)
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +60,22 @@ class Record:
         RecordError: a value is of a wrong type, too long or out of its range.
     """
 
-    problem: _Line
-    family: _Name
+    problem: Line
+    family: Name
     config: str
-    samples: Annotated[tuple[_Milliseconds, ...], Field(min_length=1, max_length=10_000)]
-    error: _Error | None
-    trials: _Count
+    samples: Annotated[tuple[Milliseconds, ...], Field(min_length=1, max_length=10_000)]
+    error: Error | None
+    trials: Count
     device: DeviceInfo
-    generator: _Version
-    created: _Created
-    version: _Version
-    peak: tuple[_Rate, _Rate] | None = field(default=None, compare=False)
+    generator: Version
+    created: Created
+    version: Version
+    peak: tuple[Rate, Rate] | None = field(default=None, compare=False)
     cache: Cache = "warm"
-    seed: _Count | None = None
-    conditions: Annotated[dict[_Name, _Condition], Field(max_length=32)] | None = field(
-        default=None, hash=False
-    )
-    digest: _Digest | None = None
-    peaks: dict[_Dtype, _Rate] | None = field(default=None, compare=False)
+    seed: Count | None = None
+    conditions: Conditions | None = field(default=None, hash=False)
+    digest: Digest | None = None
+    peaks: dict[Dtype, Rate] | None = field(default=None, compare=False)
     origin: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -138,7 +110,7 @@ class Record:
     @property
     def order(self) -> tuple[Any, ...]:
         """Key that sorts records for export: by device, generator, problem, state of the caches."""
-        device = tuple(getattr(self.device, name) for name in _DEVICE_HINTS)
+        device = tuple(getattr(self.device, name) for name in DEVICE_HINTS)
         return (*device, self.generator, self.problem, self.cache != "warm")
 
     def why_unreadable(self) -> str | None:
@@ -176,7 +148,7 @@ class Record:
         """Return the record of a line's values, which are not checked again."""
         made = object.__new__(cls)
         config = json.dumps(values["config"], sort_keys=True, separators=(",", ":"))
-        device = _device(tuple(values["device"][name] for name in _DEVICE_HINTS))
+        device = _device(tuple(values["device"][name] for name in DEVICE_HINTS))
         for name, value in {**values, "config": config, "device": device, "origin": ""}.items():
             object.__setattr__(made, name, value)
         return made
@@ -190,15 +162,6 @@ _LATER: dict[str, Any] = {
     for name in ("peak", "cache", "seed", "conditions", "digest", "peaks")
 }
 """Fields that came after schema 1, and what a line means that does not have them."""
-_MEANINGS = {
-    "samples": "times are milliseconds, one at least, and none under a nanosecond",
-    "peak": "it is GFLOP/s and GB/s, or null",
-    "peaks": "they are GFLOP/s by dtype, or null",
-    "created": "it is UTC in ISO 8601, such as 2026-01-02T03:04:05Z",
-    "cache": "it is warm or cold",
-    "config": "parameters are numbers, switches and words by name",
-}
-_DEVICE_HINTS = get_type_hints(DeviceInfo)
 
 
 @lru_cache(maxsize=4096)
@@ -215,7 +178,7 @@ def _why_unreadable(*texts: str) -> str | None:
 
 
 def _values(device: DeviceInfo) -> dict[str, Any]:
-    return {name: getattr(device, name) for name in _DEVICE_HINTS}
+    return {name: getattr(device, name) for name in DEVICE_HINTS}
 
 
 @lru_cache(maxsize=1024)
@@ -226,18 +189,8 @@ def _device(values: tuple[Any, ...]) -> DeviceInfo:
 
 def _schema() -> TypeAdapter[dict[str, Any]]:
     """Return what `Record` and `DeviceInfo` say of their fields, as a schema that checks it."""
-    narrowed: dict[Any, Any] = {str: _Line, int: _Count}
-    device = {name: narrowed.get(hint, hint) for name, hint in _DEVICE_HINTS.items()}
-    hints = get_type_hints(Record, include_extras=True)
-    hints |= {"device": _strict("Device", device), "config": _Parameters}
-    return TypeAdapter(_strict("Line", {name: hints[name] for name in _IN_LINE}))
-
-
-def _strict(name: str, hints: dict[str, Any]) -> Any:
-    typed: Any = TypedDict  # made of values, which mypy does not follow
-    made = typed(name, hints)
-    made.__pydantic_config__ = ConfigDict(strict=True, extra="forbid")
-    return made
+    hints = get_type_hints(Record, include_extras=True) | {"device": Device, "config": Parameters}
+    return TypeAdapter(strict("Line", {name: hints[name] for name in _IN_LINE}))
 
 
 _LINE = _schema()
@@ -245,28 +198,8 @@ _LINE = _schema()
 
 def _check(values: dict[str, Any]) -> None:
     """Raise `RecordError` unless the schema takes `values`; it names field, value and remedy."""
-    try:
-        _LINE.validate_python(values)
-    except ValidationError as error:
-        raise RecordError(_sentence(error)) from error
-
-
-def _sentence(error: ValidationError) -> str:
-    found = error.errors(include_url=False)
-    unknown, missing = (
-        [one["loc"] for one in found if one["type"] == kind]
-        for kind in ("extra_forbidden", "missing")
-    )
-    if unknown or missing:
-        where = " ".join(map(str, (unknown or missing)[0][:-1])) or "record"
-        names = [sorted(str(loc[-1])[:60] for loc in locs)[:20] for locs in (unknown, missing)]
-        return f"{where}: unknown fields {names[0]}, missing {names[1]}"
-    first = found[0]
-    name, *inner = (part if isinstance(part, int) else str(part)[:60] for part in first["loc"])
-    place = "".join(f"[{part}]" if isinstance(part, int) else f" {part}" for part in inner[:1])
-    message = first["msg"].removeprefix("Value error, ")
-    said = f"{name}{place} is {repr(first['input'])[:60]}: {message[0].lower()}{message[1:]}"
-    return f"{said}; {_MEANINGS[name]}" if name in _MEANINGS else said
+    if reason := why_wrong(_LINE, values):
+        raise RecordError(reason)
 
 
 def json_object(line: str) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class Rule:
     """Which old measurements of a tuning stay; all that is younger stays as well.
 
     - the winner, and what won side by side last;
-    - of each variant that failed the last failure, so that it is not tried again;
+    - of each variant that failed the last failure, here and of claims, so that it is not tried again;
     - of the `keep` fastest variants the fastest and the last time;
     - of claims about variants that were not measured here the fastest, `keep` of them;
     - a time made here of a variant that a claim stays of, which it settles.
@@ -67,7 +67,7 @@ class Rule:
         measured = {row.variant for row in here}
         stays = {row.id for row in rows if row.since >= self.before or row.id == row.winner}
         stays |= {row.id for row in [row for row in here if row.promoted][-1:]}
-        failures = {row.variant: row.id for row in rows if row.ms is None}
+        failures = {(row.variant, row.is_claim): row.id for row in rows if row.ms is None}
         stays |= set(failures.values())
         fresh = [row for row in claims if row.variant not in measured]
         for some in (here, fresh):

@@ -41,8 +41,9 @@ from tuned_db.device_rows import (
     known_peaks,
     row_id,
 )
+from tuned_db.fields import LEAST_MS
 from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, QuarantineRow, TuningRow
-from tuned_db.record import LEAST_MS, Record, RecordError
+from tuned_db.record import Record, RecordError
 
 Query = Select[*tuple[Any, ...]]
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import aliased
 from tuned_db import rows
 from tuned_db.batches import find_batch
 from tuned_db.database import Database, DatabaseError
-from tuned_db.models import MeasurementRow, QuarantineRow, TuningRow
+from tuned_db.models import ForeignRow, MeasurementRow, QuarantineRow, TuningRow
 from tuned_db.store import Store
 from tuned_db.upkeep import repair
 
@@ -27,9 +27,12 @@ def undo(store: Store, batch: int) -> int:
     """
     find_batch(store.database, batch)
     with store.database.writing() as connection:
-        gone = connection.execute(delete(MeasurementRow).where(MeasurementRow.batch_id == batch))
+        gone = [
+            connection.execute(delete(table).where(table.batch_id == batch)).rowcount
+            for table in (MeasurementRow, ForeignRow)
+        ]
         repair(connection)
-        return int(gone.rowcount)
+        return sum(gone)
 
 
 def quarantine(store: Store, origin: str, reason: str) -> int:

@@ -82,6 +82,14 @@ def spawn(module: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Connec
     return process, Connection(ours.detach())
 
 
+def ended_by(process: subprocess.Popen[bytes]) -> str:
+    """Return how a process ended that hung up: the signal's name, or its exit code."""
+    code = 0
+    with suppress(subprocess.TimeoutExpired):
+        code = process.wait(timeout=5)
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
 @dataclass
 class Child:
     """A process that serves questions about one device, one at a time, and is replaced if it dies.
@@ -187,9 +195,6 @@ class Child:
 
     def _cause_of_death(self) -> str:
         """Return how the process ended, and forget it."""
-        code = 0
-        if self._process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                code = self._process.wait(timeout=5)
+        cause = ended_by(self._process) if self._process is not None else "exit code 0"
         self.close()
-        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return cause

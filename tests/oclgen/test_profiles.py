@@ -17,9 +17,9 @@ from oclgen.plan import Buffer, Launch, Plan
 from oclgen.problem import Problem
 from oclgen.profiles import ProfileError
 from oclgen.profiles.demands import demands
+from oclgen.sample import PROBLEMS as SMALL
 from oclgen.variant import Variant
 from tests.oclgen.plan_texts import PROBLEMS
-from tests.oclgen.test_families_device import PROBLEMS as SMALL
 
 REAL = [name for name in profiles.names() if name != "unknown"]
 INFO = DeviceInfo("Some CPU", "Some", "cpu", "cpu float16", "Some OpenCL", "OpenCL 3.0", "1", 8)

@@ -53,7 +53,7 @@ def test_every_answer_is_what_the_description_says(tmp_path: Path) -> None:
     app, _ = filled(tmp_path)
     description = schemathesis.openapi.from_asgi("/openapi.json", app)
     operations = [one.ok() for one in description.get_all_operations()]
-    assert len(operations) == 7
+    assert len(operations) == 10
     for operation in operations:
 
         @given(operation.as_strategy())

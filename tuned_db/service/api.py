@@ -20,6 +20,7 @@ from tuned_db.batches import NoBatchError, Source, list_batches
 from tuned_db.exchange import ImportFileError, read_records, write_records
 from tuned_db.failures import shown
 from tuned_db.models import MEASURED
+from tuned_db.service import contributions, foreign
 from tuned_db.service.access import require
 from tuned_db.service.asked import After, Key, Kind, Limit, MaybeKey, Sort, Text, Wanted, Word
 from tuned_db.store import Store
@@ -187,6 +188,8 @@ def router(store: Store) -> APIRouter:
             **TOKEN,
         },
     )(_upload(store))
+    contributions.add(api, store, UPLOAD_REFUSED)
+    foreign.add(api, store, UPLOAD_REFUSED)
     return api
 
 

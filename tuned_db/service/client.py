@@ -6,8 +6,9 @@ Both ways go in export files, as `tuned_db.exchange` has them.
 from __future__ import annotations
 
 import io
+import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urljoin
 
@@ -15,6 +16,7 @@ import httpx
 
 from tuned_db.database import DatabaseError
 from tuned_db.exchange import ImportFileError, read_records, write_records
+from tuned_db.foreign import Foreign, Near
 from tuned_db.record import Record
 from tuned_db.store import Merge
 
@@ -93,13 +95,75 @@ class Client:
         for batch in _batches(records):
             stream = io.BytesIO()
             write_records(batch, stream)
-            answer = self._ask("POST", "api/v1/records", content=stream.getvalue())
+            merge = self._sent("api/v1/records", stream.getvalue())
+            improved, kept = improved + merge.improved, kept + merge.kept
+        return Merge(improved, kept)
+
+    def contribute(self, check: bytes) -> Merge:
+        """Send a file of `oclgen check`, whole, and return what became of its measurements.
+
+        Raises:
+            ServiceError: see the class; nothing of it is kept there.
+        """
+        return self._sent("api/v1/checks", check)
+
+    def push_foreign(self, found: Sequence[Foreign]) -> int:
+        """Send measurements of another tuner's kernels, some at a time; return how many were new.
+
+        Raises:
+            ServiceError: see the class; batches before the failing one are kept there.
+        """
+        new = 0
+        for start in range(0, len(found), BATCH):
+            values = [one.values() for one in found[start : start + BATCH]]
+            answer = self._ask("POST", "api/v1/foreign", content=json.dumps(values).encode())
             try:
-                found = answer.json()
-                improved, kept = improved + int(found["improved"]), kept + int(found["kept"])
+                new += int(answer.json()["new"])
             except (ValueError, KeyError, TypeError) as error:
                 raise ServiceError(f"{self.host} answers what no oclgen service does") from error
-        return Merge(improved, kept)
+        return new
+
+    def nearest_foreign(
+        self,
+        kernel: str,
+        sizes: Mapping[str, int],
+        words: Sequence[str] = (),
+        device: str = "",
+        limit: int = 5,
+    ) -> list[Near]:
+        """Return the best variants of a foreign kernel for the sizes nearest to some.
+
+        Args:
+            kernel: its name.
+            sizes: by name.
+            words: what else names the problem.
+            device: comes before other devices.
+            limit: most answers.
+
+        Raises:
+            ServiceError: see the class.
+        """
+        asked: dict[str, Any] = {
+            "kernel": kernel,
+            "sizes": ",".join(f"{name}={size}" for name, size in sizes.items()),
+            "word": list(words),
+            "device": device,
+            "limit": limit,
+        }
+        answer = self._ask("GET", str(httpx.URL("api/v1/foreign/nearest", params=asked)))
+        try:
+            rows = [(float(one.pop("distance")), one) for one in answer.json()]
+            return [Near(Foreign.from_values(one), distance) for distance, one in rows]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ServiceError(f"{self.host} answers what no oclgen service does") from error
+
+    def _sent(self, path: str, content: bytes) -> Merge:
+        answer = self._ask("POST", path, content=content)
+        try:
+            found = answer.json()
+            return Merge(int(found["improved"]), int(found["kept"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ServiceError(f"{self.host} answers what no oclgen service does") from error
 
     def pull(self, architecture: str = "", kind: str = "") -> Iterator[list[Record]]:
         """Yield the service's winners page by page, of one architecture and kind if given.

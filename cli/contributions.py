@@ -1,0 +1,141 @@
+"""`oclgen db import` and `contribute`: export files and check files, taken in or handed on."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.progress import Progress
+
+from .console import console
+from .options import db_option
+from .sharing import TOKEN
+
+if TYPE_CHECKING:
+    from tuned_db import Store
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(allow_dash=True, path_type=Path))
+@click.option(
+    "--profile",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Of a check file: write the device's profile into this folder, too.",
+)
+@db_option
+def import_(file: Path, folder: Path | None, where: str | None) -> None:
+    """Take in the records of FILE where they are faster; none if one line is bad.
+
+    FILE is an export, or what `oclgen check` wrote: then its measurements come, failures too. They
+    serve at once, but as unverified until `oclgen db verify` or `oclgen tune` measured them. A
+    record that no family reads today is kept, and serves once one does. Every 500 records are kept
+    at once: after an interrupt, import again.
+    """
+    from tuned_db import open_store
+    from tuned_db.check_file import is_check
+
+    content = _content(file)
+    if is_check(content):
+        _take_check(file, content, open_store(where), folder)
+    elif folder is not None:
+        raise click.UsageError(f"{file} is no check file: only those have a profile.")
+    else:
+        _take_records(file, content, where)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"cannot read {file}: {error.strerror}") from error
+
+
+def _take_records(file: Path, content: bytes, where: str | None) -> None:
+    from tuned_db import open_store, read_records
+    from tuned_db.digests import with_digests
+
+    records = read_records(str(file), io.BytesIO(content))
+    store = open_store(where)
+    out = console(aside=True)
+    with Progress(console=out, transient=True, disable=not out.is_terminal) as bar:
+        task = bar.add_task("importing", total=len(records))
+        merge = store.merge(
+            with_digests(records), report=lambda done: bar.update(task, completed=done)
+        )
+    click.echo(
+        f"{merge.improved} records taken into {store.name}; {merge.kept} were known or not faster"
+    )
+    unread = [reason for one in records if (reason := one.why_unreadable())]
+    if unread:
+        click.echo(f"{len(unread)} of them serve nothing today, the first since {unread[0]}")
+
+
+def _take_check(file: Path, content: bytes, store: Store, folder: Path | None) -> None:
+    from oclgen.profiles.writing import name_of
+    from tuned_db.batches import Source
+    from tuned_db.check_file import read_check
+    from tuned_db.measured import take
+
+    check = read_check(str(file), content)
+    merge = take(store, [check.measured], "import", Source())
+    failed = sum(one.verdict == "fail" for one in check.findings)
+    click.echo(
+        f"{check.device.name}: {failed} of {len(check.findings)} checks failed; "
+        f"{merge.improved} records taken into {store.name}, {merge.kept} further measurements "
+        "kept, known or not faster"
+    )
+    if folder is not None:
+        path = folder / f"{name_of(check.device)}.toml"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(check.profile(), encoding="utf-8")
+        except OSError as error:
+            raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+        click.echo(f"its profile is written to {path}")
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("target", metavar="URL|FOLDER")
+@click.option("--token", "secret", envvar=TOKEN, metavar="TOKEN", help=f"Default: ${TOKEN}.")
+def contribute(file: Path, target: str, secret: str | None) -> None:
+    """Hand FILE, an export or what `oclgen check` wrote, to a service or into a folder.
+
+    A service takes it in as claims of the token's owner. In a folder it is kept, once, under the
+    digest of its bytes, for whoever imports what came there. FILE is read whole before: what is
+    wrong is not sent.
+    """
+    from tuned_db import read_records
+    from tuned_db.check_file import is_check, read_check
+    from tuned_db.service.client import Client
+
+    content = file.read_bytes()
+    check = read_check(str(file), content) if is_check(content) else None
+    records = [] if check else read_records(str(file), io.BytesIO(content))
+    if "://" not in target:
+        click.echo(f"{file} kept as {_keep(content, Path(target), is_check(content))}")
+        return
+    if not secret:
+        raise click.UsageError(f"Writing needs a token: --token, or set {TOKEN}.")
+    with Client(target, secret, say=console(aside=True).print) as client:
+        merge = client.contribute(content) if check else client.push(records)
+        click.echo(
+            f"{file} handed to {client.host}: {merge.improved} records are winners there, "
+            f"{merge.kept} were known or not faster"
+        )
+
+
+def _keep(content: bytes, folder: Path, is_check: bool) -> Path:
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    path = folder / f"{digest}.{'json' if is_check else 'jsonl'}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+    return path

@@ -1,0 +1,70 @@
+"""Writes the profile of a device that was here: its limits as a file that `oclgen.profiles` reads.
+
+Each figure names one source, the run that read it; a profile that is kept says in words where.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from oclgen.limits import DeviceInfo, Limits
+
+
+def name_of(info: DeviceInfo) -> str:
+    """Return a file's name for a device, without its ending: letters, digits and underscores."""
+    return re.sub(r"[^a-z0-9]+", "_", info.name.lower()).strip("_")[:64] or "device"
+
+
+def to_toml(info: DeviceInfo, limits: Limits, source: str) -> str:
+    """Return the text of a profile.
+
+    Instructions beyond OpenCL C are left out: a profile takes them away.
+
+    Args:
+        info: who the device is.
+        limits: what it allows.
+        source: where its figures were read, in words.
+    """
+    figures = limits.to_json()
+    extensions = figures.pop("extensions")
+    del figures["instructions"]
+    lines = [
+        f"# {_printable(info.name)}: {_printable(info.runtime_version)}, "
+        f"driver {_printable(info.driver_version)}.",
+        f"device = {_text(info.name)}",
+        "",
+        "[sources]",
+        f"here = {_text(source)}",
+        "",
+        "[limits]",
+        *(
+            f'{name} = {{ value = {_value(value)}, source = "here" }}'
+            for name, value in figures.items()
+        ),
+        "[limits.extensions]",
+        'source = "here"',
+        "value = [",
+        *(f"    {_text(name)}," for name in extensions),
+        "]",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Iterable):
+        return f"[{', '.join(map(str, value))}]"
+    return f"{value:_}"
+
+
+def _text(text: str) -> str:
+    """Return a TOML string: one of JSON, without what only JSON allows in it."""
+    return json.dumps(_printable(text), ensure_ascii=False)
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)

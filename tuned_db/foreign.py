@@ -1,0 +1,253 @@
+"""Kernels of other tuners: what was measured of them, kept beside the records and asked by size.
+
+A foreign kernel has a name, the digest of its source where that is known, sizes, parameters and
+times. Nothing here builds, checks or serves it: whoever asks gets parameters that were good for the
+nearest sizes, and measures them. Files of other tuners are `tuned_db.adapters`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import inf, log2
+from statistics import median
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, TypeAdapter
+from sqlalchemy import Connection, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from oclgen.measurement import Invalidity
+from tuned_db.arrivals import CHUNK
+from tuned_db.batches import Source, count_batch, open_batch
+from tuned_db.exchange import ImportFileError
+from tuned_db.fields import Line, Milliseconds, several, strict, why_wrong
+from tuned_db.models import ForeignRow
+from tuned_db.rows import now
+from tuned_db.store import Store
+
+MOST_ASKED = 20_000
+"""Rows of a kernel that are looked through for the nearest."""
+
+
+def _value(value: Any) -> Any:
+    """Refuse what is no plain value: parameters of other tuners are numbers, switches and words."""
+    if isinstance(value, str):
+        fits = len(value) <= 400 and value.isprintable()
+    elif isinstance(value, float):
+        fits = abs(value) < inf
+    else:
+        fits = value is None or type(value) is bool or (type(value) is int and abs(value) < 2**63)
+    if not fits:
+        raise ValueError("a number, a switch, a word or null is needed")
+    return value
+
+
+_KEY = Annotated[str, Field(min_length=1, max_length=100)]
+_FIELDS: dict[str, Any] = {
+    "tuner": Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")],
+    "kernel": Annotated[Line, Field(min_length=1)],
+    "source": Annotated[str, Field(pattern=r"^[0-9a-f]{0,64}$")],
+    "device": Line,
+    "sizes": Annotated[dict[_KEY, Annotated[int, Field(ge=0, lt=2**63)]], Field(max_length=32)],
+    "words": several(Line, 32),
+    "parameters": Annotated[
+        dict[_KEY, Annotated[Any, AfterValidator(_value)]], Field(max_length=128)
+    ],
+    "samples": several(Milliseconds, 10_000),
+    "invalidity": Invalidity,
+}
+_SCHEMA: TypeAdapter[Any] = TypeAdapter(strict("Foreign", _FIELDS))
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """One variant of a foreign kernel, measured on a device for some sizes.
+
+    Attributes:
+        tuner: the program that measured, such as "kernel_tuner".
+        kernel: its name.
+        source: a digest of its source in hex, empty if it is not known.
+        device: the device's name, empty if it is not known.
+        sizes: the problem's sizes by name; an array without names has "0", "1" and so on.
+        words: what else says which problem it is, such as dtypes.
+        parameters: of the variant.
+        samples: milliseconds, none for a failure.
+        invalidity: why there are none, "none" if there are.
+
+    Raises:
+        ImportFileError: a value is of a wrong type, too long or out of its range.
+    """
+
+    tuner: str
+    kernel: str
+    source: str
+    device: str
+    sizes: Mapping[str, int]
+    words: tuple[str, ...]
+    parameters: Mapping[str, Any]
+    samples: tuple[float, ...]
+    invalidity: Invalidity = "none"
+
+    def __post_init__(self) -> None:
+        """Raise `ImportFileError` where a value cannot be."""
+        if reason := why_wrong(_SCHEMA, self.values()):
+            raise ImportFileError(f"kernel {self.kernel[:60]!r}: {reason}")
+        if (self.invalidity == "none") != bool(self.samples):
+            raise ImportFileError(
+                f"kernel {self.kernel[:60]!r}: {self.invalidity} with {len(self.samples)} times; "
+                "a failure has none"
+            )
+
+    @property
+    def ms(self) -> float | None:
+        """Median time in milliseconds, None for a failure."""
+        return median(self.samples) if self.samples else None
+
+    def values(self) -> dict[str, Any]:
+        """Return plain values, as JSON has them."""
+        return asdict(self) | {"words": list(self.words), "samples": list(self.samples)}
+
+    @classmethod
+    def from_values(cls, values: Any) -> Foreign:
+        """Return what `values` gave.
+
+        Raises:
+            ImportFileError: a field is missing, unknown or wrong.
+        """
+        if reason := why_wrong(_SCHEMA, values):
+            raise ImportFileError(f"no foreign kernel: {reason}")
+        lists = {"words": tuple(values["words"]), "samples": tuple(values["samples"])}
+        return cls(**values | lists)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all that is measured."""
+        text = json.dumps(self.values(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Near:
+    """An answer: the best variant of the nearest sizes, and how far those are.
+
+    `distance` is the sum of |log2 of the ratio| over all sizes, as between problems of records.
+    """
+
+    foreign: Foreign
+    distance: float
+
+
+def keep(store: Store, found: Iterable[Foreign], origin: str, source: Source | None = None) -> int:
+    """Keep what other tuners measured; return how many were new.
+
+    Args:
+        store: what is written to.
+        found: measurements in any order; one that is known changes nothing.
+        origin: how they came, such as "import".
+        source: who sent them; they are one batch, which `oclgen db undo` takes back.
+
+    Raises:
+        DatabaseError: the database fails; whole chunks before that are kept.
+    """
+    rows = sorted((_row(one, origin) for one in found), key=lambda row: str(row["digest"]))
+    source = source or Source()
+    new = 0
+    for start in range(0, len(rows), CHUNK):
+        with store.database.writing() as connection:
+            batch = open_batch(connection, origin[:100], source)
+            chunk = [row | {"batch_id": batch} for row in rows[start : start + CHUNK]]
+            added = _insert(connection, chunk)
+            count_batch(connection, batch, added)
+        source = replace(source, batch=batch)
+        new += added
+        store.database.let_others_write()
+    return new
+
+
+def _row(one: Foreign, origin: str) -> dict[str, Any]:
+    more = {"digest": one.digest(), "ms": one.ms, "origin": origin[:100], "created": now()}
+    return one.values() | more
+
+
+def _insert(connection: Connection, rows: list[dict[str, Any]]) -> int:
+    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    insert = dialect.insert(ForeignRow).on_conflict_do_nothing().returning(ForeignRow.id)
+    return len(connection.execute(insert, rows).all())
+
+
+def select_kernels(
+    store: Store, kernel: str = "", tuner: str = "", device: str = "", most: int = MOST_ASKED
+) -> list[Foreign]:
+    """Return what is kept, in the order in which it came.
+
+    Args:
+        store: what is read.
+        kernel: only of this name; empty: of all.
+        tuner: only of this program; empty: of all.
+        device: only of this device; empty: of all.
+        most: rows that are returned.
+
+    Raises:
+        DatabaseError: the database fails.
+    """
+    asked = select(*(getattr(ForeignRow, name) for name in _FIELDS)).order_by(ForeignRow.id)
+    for column, wanted in (("kernel", kernel), ("tuner", tuner), ("device", device)):
+        if wanted:
+            asked = asked.where(getattr(ForeignRow, column) == wanted)
+    with store.database.reading() as connection:
+        return [
+            Foreign.from_values(dict(row))
+            for row in connection.execute(asked.limit(most)).mappings()
+        ]
+
+
+def nearest(
+    store: Store,
+    kernel: str,
+    sizes: Mapping[str, int],
+    words: Sequence[str] = (),
+    device: str = "",
+    source: str = "",
+) -> list[Near]:
+    """Return the best variant of each problem of a kernel, those of the nearest sizes first.
+
+    Problems with other names of sizes, or with other words, are never compared. What was measured
+    on the device comes before what was measured elsewhere.
+
+    Args:
+        store: what is read.
+        kernel: its name.
+        sizes: those that are asked for, each at least 1.
+        words: what else says which problem it is.
+        device: the device's name; empty: any.
+        source: the digest of its source; empty: any.
+
+    Raises:
+        DatabaseError: the database fails.
+    """
+    best: dict[tuple[Any, ...], Foreign] = {}
+    for one in select_kernels(store, kernel):
+        alike = set(one.sizes) == set(sizes) and sorted(one.words) == sorted(words)
+        if not alike or not one.samples or (source and one.source not in ("", source)):
+            continue
+        place = (one.device, *sorted(one.sizes.items()))
+        if place not in best or (one.samples and _ms(one) < _ms(best[place])):
+            best[place] = one
+    found = [Near(one, _distance(one.sizes, sizes)) for one in best.values()]
+    elsewhere = bool(device)
+    return sorted(
+        found,
+        key=lambda near: (
+            elsewhere and near.foreign.device != device, near.distance, _ms(near.foreign)
+        ),
+    )  # fmt: skip
+
+
+def _ms(one: Foreign) -> float:
+    return inf if one.ms is None else one.ms
+
+
+def _distance(ours: Mapping[str, int], theirs: Mapping[str, int]) -> float:
+    return sum(abs(log2(max(ours[name], 1) / max(theirs[name], 1))) for name in theirs)

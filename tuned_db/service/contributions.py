@@ -1,0 +1,67 @@
+"""The route that takes check files: what `oclgen check` wrote on somebody's device.
+
+Its measurements, failures too, become claims of a batch that a maintainer can take back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel
+
+from tuned_db.batches import Source
+from tuned_db.check_file import read_check
+from tuned_db.exchange import ImportFileError
+from tuned_db.measured import take
+from tuned_db.service.access import require
+from tuned_db.store import Store
+from tuned_db.tokens import left_today
+
+CHECK: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+
+
+class Taken(BaseModel):
+    """What came of a check file: measurements that became winners, and the others."""
+
+    improved: int
+    kept: int
+
+
+def add(api: APIRouter, store: Store, refused: dict[int | str, dict[str, Any]]) -> None:
+    """Add the route to the API of `store`.
+
+    Args:
+        api: what is added to.
+        store: what is written to.
+        refused: the answers of uploads that are not taken, by code.
+    """
+
+    def keep(request: Request, body: bytes) -> Taken:
+        token = require(store, request, "contributor")
+        try:
+            check = read_check("the upload", body)
+        except ImportFileError as error:
+            raise HTTPException(400, str(error)) from error
+        count = len(check.measured.rows)
+        if count > (left := left_today(store.database, token)):
+            detail = f"{token.name} may send {max(left, 0):.0f} more records today"
+            raise HTTPException(403, f"{detail}; the check has {count} measurements")
+        address = request.client.host if request.client else ""
+        source = Source(token.name, address)
+        merge = take(store, [check.measured], f"push by {token.name}"[:100], source)
+        return Taken(improved=merge.improved, kept=merge.kept)
+
+    async def upload(request: Request) -> Taken:
+        return await run_in_threadpool(keep, request, await request.body())
+
+    api.post(
+        "/checks",
+        summary="Take in a file of `oclgen check`, none of it if a field is wrong",
+        responses=refused,
+        openapi_extra={
+            "requestBody": {"required": True, "content": CHECK},
+            "security": [{"token": []}],
+        },
+    )(upload)
