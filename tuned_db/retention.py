@@ -51,7 +51,7 @@ class Rule:
     """Which old measurements of a tuning stay; all that is younger stays as well.
 
     - the winner, and what won side by side last;
-    - of each variant that failed the last failure, here and of claims, so that it is not tried again;
+    - of each variant that failed the last failure, here and as claimed, so that it stays out;
     - of the `keep` fastest variants the fastest and the last time;
     - of claims about variants that were not measured here the fastest, `keep` of them;
     - a time made here of a variant that a claim stays of, which it settles.
