@@ -36,6 +36,7 @@ def enter() -> Path | None:
     for name in [name for name in os.environ if name.startswith("OCLGEN_") and name not in KEPT]:
         del os.environ[name]
     os.environ.update(folders(Path(os.environ[VARIABLE])))
+    os.environ["OCLGEN_RACE"] = "0"  # which variant serves a test depends on no other test
     for name in THREADS:
         os.environ.setdefault(name, "1")
     CACHE.mkdir(parents=True, exist_ok=True)
