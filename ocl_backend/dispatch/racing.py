@@ -9,7 +9,6 @@ fastest serves from then on and is kept as a record (`tuned_db.raced`). No searc
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
 import time
@@ -321,7 +320,6 @@ def _has_room(race: Race) -> bool:
 _racing = Racing()
 tuned.when_met(_racing.met)
 RACE.when_set(lambda on: None if on else _racing.stop())
-atexit.register(_racing.stop)
 
 
 def pause(on: bool) -> None:

@@ -51,14 +51,23 @@ _hook: Any = None
 
 def use(user: User, on: bool = True) -> None:
     """Tell `user` of idle moments from now on; with `on` False, no longer."""
+    if on != (user in _users):
+        (_users.append if on else _users.remove)(user)
+        _listen(bool(_users))
+
+
+def end() -> None:
+    """Tell nobody any longer: the process ends."""
+    _users.clear()
+    _listen(False)
+
+
+def _listen(on: bool) -> None:
     global _hook
-    if on == (user in _users):
-        return
-    (_users.append if on else _users.remove)(user)
-    shim.library().ocl_when_idle(_CALLBACK if _users else _NO_CALLBACK)
-    if _users and _hook is None:
+    shim.library().ocl_when_idle(_CALLBACK if on else _NO_CALLBACK)
+    if on and _hook is None:
         _hook = register_optimizer_step_post_hook(_after_step)
-    elif not _users:
+    elif not on and _hook is not None:
         _hook.remove()
         _hook = None
 

@@ -16,6 +16,7 @@ from ocl_backend.dispatch import racing, settings, tuned
 from ocl_backend.dispatch.explanation import ExplainRow
 from ocl_backend.dispatch.racing import SHARE, Race, Racing, Scratch
 from ocl_backend.dispatch.tuned import TunedCall
+from ocl_backend.runtime import idle
 from oclgen.opencl.device import LaunchError
 from oclgen.problem import GemmProblem
 from tests.ocl_backend.cpu_twin import place
@@ -263,6 +264,29 @@ def test_memory_of_a_race_tells_what_was_written(device: Any, dtype: str) -> Non
     nothing = scratch.results(lambda *_: None)
     assert {role: each.shape for role, each in nothing.items()} == {"c": (1, 3, 4)}
     assert all((each != each).all() for each in nothing.values())
+
+
+class Told:
+    """Uses idle moments by counting them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def idle(self, device: int) -> None:
+        self.count += 1
+
+    def waiting(self) -> list[int]:
+        return []
+
+
+def test_nobody_is_told_of_moments_once_a_process_ends(device: Any) -> None:
+    told, index = Told(), device.index
+    idle.use(told)
+    torch.ocl.synchronize(index)
+    assert told.count == 1
+    idle.end()
+    torch.ocl.synchronize(index)
+    assert told.count == 1
 
 
 def test_a_program_races_by_itself(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
