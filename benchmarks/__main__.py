@@ -198,6 +198,18 @@ def choice(tables: tuple[Path, ...]) -> None:
 
 
 @main.command()
+@click.option("--device", default=0, show_default=True, help="Index.")
+@click.option("--seed", default=1, show_default=True, help="Draws the problems.")
+@click.option("--problems", default=30, show_default=True)
+@click.option("--unknown", is_flag=True, help="Without the package's records.")
+def race(device: int, seed: int, problems: int, unknown: bool) -> None:
+    """Time drawn problems that nobody tuned before and after a race, as programs run them."""
+    from benchmarks.choice.race import main as run
+
+    run(device, seed, problems, unknown)
+
+
+@main.command()
 @click.argument("steps", nargs=-1, required=True, metavar="NETWORK,MODE,BATCH[,DTYPE]...")
 @click.option("--device", default=0, show_default=True, help="Index.")
 @click.option("--known", is_flag=True, help="With records and instructions.")

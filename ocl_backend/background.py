@@ -10,20 +10,18 @@ such moment on.
 from __future__ import annotations
 
 import atexit
-import ctypes
 import logging
 import subprocess
 import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from ocl_backend.dispatch import tuned
-from ocl_backend.runtime import shim, streams
+from ocl_backend.dispatch import racing, tuned
+from ocl_backend.runtime import idle
+from ocl_backend.runtime.idle import Share
 from oclgen.measuring.child import spawn
 from oclgen.opencl.device import devices
 from oclgen.problem import Problem
@@ -37,24 +35,6 @@ SWAP_S = 30.0
 MEMORY_PART = 0.05
 """Part of the device's memory that a problem's tensors may fill: copies of them lie beside the
 program's."""
-
-
-class Share:
-    """A part of the time: says when something may be done again, after what it took before."""
-
-    def __init__(self, part: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.part = part
-        self._clock = clock
-        self._next = 0.0
-
-    @property
-    def is_due(self) -> bool:
-        """Whether something may be done now."""
-        return self._clock() >= self._next
-
-    def took(self, seconds: float) -> None:
-        """Note how long it took, until now: it is not due until that is `part` of the time."""
-        self._next = self._clock() + seconds * (1 / self.part - 1)
 
 
 class Tuning:
@@ -171,21 +151,19 @@ class Background:
         self._part, self._trials = part, trials
         self._running: dict[int, tuple[subprocess.Popen[bytes], Tuning]] = {}
         self._lock = threading.Lock()
-        self._hook: Any = None
 
     def start(self) -> None:
         """Notice problems and idle moments from now on."""
-        shim.library().ocl_when_idle(_CALLBACK)
+        idle.use(self)
+        racing.pause(True)
         tuned.when_met(self._met)
-        self._hook = register_optimizer_step_post_hook(self._after_step)
         tuned.reload_tuned()  # what was met before is met again
 
     def stop(self) -> None:
         """End all of it."""
-        shim.library().ocl_when_idle(_NO_CALLBACK)
-        if self._hook is not None:
-            self._hook.remove()
-        tuned.when_met(None)
+        idle.use(self, on=False)
+        racing.pause(False)
+        tuned.when_met(self._met, on=False)
         with self._lock:
             for process, _ in self._running.values():
                 process.kill()
@@ -211,11 +189,9 @@ class Background:
         if found is not None and not torch.are_deterministic_algorithms_enabled():
             found[1].use_moment()
 
-    def _after_step(self, *_: object) -> None:
-        """Make such a moment where a variant waits: a program may never wait for the device."""
-        for device, (_process, tuning) in list(self._running.items()):
-            if tuning.waits:
-                streams.synchronize(device)
+    def waiting(self) -> list[int]:
+        """Return the devices on which a variant may run as soon as they are idle."""
+        return [device for device, (_, tuning) in list(self._running.items()) if tuning.waits]
 
 
 _on: Background | None = None
@@ -251,12 +227,3 @@ def disable() -> None:
 def is_enabled() -> bool:
     """Return whether problems are tuned in the background."""
     return _on is not None
-
-
-def _idle(device: int) -> None:
-    if _on is not None:
-        _on.idle(device)
-
-
-_KIND = ctypes.CFUNCTYPE(None, ctypes.c_int)
-_CALLBACK, _NO_CALLBACK = _KIND(_idle), _KIND()

@@ -11,6 +11,7 @@ from torch import AcceleratorError, OutOfMemoryError
 
 from ocl_backend import tunable
 from ocl_backend.compilation import NoInductor
+from ocl_backend.dispatch import racing  # noqa: F401 (it hears of problems)
 from ocl_backend.dispatch.fallback import fallbacks, reset_fallbacks
 from ocl_backend.dispatch.settings import (
     conv,
@@ -19,6 +20,7 @@ from ocl_backend.dispatch.settings import (
     matmul,
     set_conv_accuracy,
     set_fusion,
+    set_racing,
     set_sync_errors,
 )
 from ocl_backend.dispatch.tuned import explain, reload_tuned
@@ -149,6 +151,7 @@ __all__ = [
     "set_device",
     "set_fusion",
     "set_per_process_memory_fraction",
+    "set_racing",
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",

@@ -18,7 +18,7 @@ from ocl_backend.fusion import held
 from ocl_backend.ops.sparse import layouts
 from ocl_backend.ops.tensor import copies, quantized
 from ocl_backend.ops.training import optim
-from ocl_backend.runtime import compiling, devices, generators, memory, pending, shim, streams
+from ocl_backend.runtime import compiling, devices, generators, idle, memory, pending, shim, streams
 from ocl_backend.vision import operators
 
 
@@ -66,6 +66,7 @@ def _settle() -> None:
     pass without Python goes behind the last one in each thread's queue, and what it uses is kept.
     It enters the engine directly: `Tensor.backward` leaves a Python object in every pass.
     """
+    idle.end()
     pending.drop()
     for index in range(devices.device_count()):
         with suppress(torch.OutOfMemoryError):  # without 4 bytes left, the rest is not worth more

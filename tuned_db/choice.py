@@ -10,10 +10,11 @@ from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db.pools import Entry
 
-Rung = Literal["exact", "stale", "nearest", "architecture", "shipped", "guess", "default"]
+Rung = Literal["exact", "stale", "raced", "nearest", "architecture", "shipped", "guess", "default"]
 """Where a choice comes from. `exact`: measured on this device and driver, with the kernels that are
-generated today; `stale`: on this device with another driver or other kernels; `nearest`: another
-problem on this device; `architecture`: a device of the same architecture; `shipped`: the records
+generated today; `stale`: on this device with another driver or other kernels; `raced`: the fastest
+of the few that the model expected most of, by a program on this device; `nearest`: another problem
+on this device; `architecture`: a device of the same architecture; `shipped`: the records
 that come with the package; `guess`: a family's guess for such a problem on such a device;
 `default`: a family's `DEFAULT`, which is valid anywhere. What was not measured for a problem hardly
 apart is ranked by the model of `oclgen.predictor`, wherever it comes from."""
@@ -30,7 +31,8 @@ class Choice:
     caches. `cost` orders what was not measured here, on one step: less is better.
     `predicted_ms` is the time that the model predicts, where it was asked: there is one for such
     devices, and the problem was not measured here. `is_checked` says of what is not verified that
-    its plan was right in a quick check on this device, `origin` how it came.
+    its plan was right in a quick check on this device, `origin` how it came. `beaten` is what would
+    serve if there had been no race, of its winner.
     """
 
     problem: Problem
@@ -45,6 +47,7 @@ class Choice:
     predicted_ms: float | None = None
     is_checked: bool = False
     origin: str = field(default="", compare=False)
+    beaten: Choice | None = field(default=None, compare=False)
 
     @property
     def order(self) -> tuple[int, float]:

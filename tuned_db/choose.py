@@ -24,13 +24,10 @@ from tuned_db.database import DatabaseError
 from tuned_db.digests import digest_of
 from tuned_db.nearest import NEAR, without_driver
 from tuned_db.plausible import why_implausible
-from tuned_db.pools import Entry, Pool
+from tuned_db.pools import Entry, Pool, of_today
+from tuned_db.raced import RACED, won
 from tuned_db.record import Record
 from tuned_db.shipped import shipped_records
-
-MOST_OUTDATED = 4
-"""Measurements of other kernels than today's after which no further one is compared: each takes up
-to 10 ms, while a problem waits."""
 
 MOST_CHOICES = 8192
 """Bound of choices that are remembered: beyond it, all are forgotten."""
@@ -127,6 +124,9 @@ class Chooser:
         self._claimed: list[Problem] = []
         self._rejected: set[tuple[Problem, Variant]] = set()
         self._conv_error: float | None = None
+        self.serves_raced = True
+        """Whether winners of races serve; to be set before the first choice."""
+        self._raced: dict[Problem, Entry] = {}
         self._here: list[tuple[Rung, _Look, Pool]] = []
         self._evidence: list[tuple[Rung, Pool]] = []
         self._kin = Pool(())
@@ -182,6 +182,12 @@ class Chooser:
         self._memo.pop(choice.problem, None)
         return self.choose(choice.problem)
 
+    def note_race(self, record: Record) -> None:
+        """Let the winner of a race serve its problem from now on, as one that was read does."""
+        for entry in self._read([record]):
+            self._raced[entry.problem] = entry
+            self._memo.pop(entry.problem, None)
+
     def bound_conv_error(self, bound: float | None) -> None:
         """Serve convolutions only by variants whose error is known to be at most `bound`.
 
@@ -195,7 +201,9 @@ class Chooser:
     def refresh(self) -> None:
         """Read the winners anew and forget what was chosen, after a tuning or an import."""
         self.skipped = []
-        mine = list(self._read(self._store.relatives(self.info) if self._store else ()))
+        read = list(self._read(self._store.relatives(self.info) if self._store else ()))
+        mine = [e for e in read if e.record.origin != RACED]
+        raced = (e for e in read if e.record.origin == RACED and e.record.device == self.info)
         shipped = list(self._read(shipped_records()))
         here = Pool(e for e in mine if _same_device(e.record.device, self.info))
         relatives = Pool(mine)
@@ -209,6 +217,7 @@ class Chooser:
         ]
         self._evidence = [("nearest", here), ("architecture", relatives), ("shipped", close)]
         self._kin = kin
+        self._raced = {e.problem: e for e in raced}
         self._claimed = [e.problem for e in mine if not e.record.verified]
         self._checks = dict(self._store.checks(self.info)) if self._store else {}
         self._memo = {}
@@ -276,8 +285,17 @@ class Chooser:
     def _candidates(self, problem: Problem) -> Iterator[Choice]:
         for step, (rung, look, pool) in enumerate(self._here):
             valid = (entry for entry in look(pool, problem) if self._is_valid(problem, entry))
-            for entry in _of_today(valid) if rung == "exact" else valid:
+            for entry in of_today(valid) if rung == "exact" else valid:
                 yield of_entry(problem, rung, step, entry, ms=entry.record.ms)
+        expected = self._expected(problem)
+        raced = self._raced.get(problem) if self.serves_raced else None
+        if raced is not None and any(of_today([raced])):
+            yield from won(ranked := list(expected), raced)
+            expected = iter(ranked)
+        yield from expected
+
+    def _expected(self, problem: Problem) -> Iterator[Choice]:
+        """Yield what can serve and was not measured for the problem itself, best first."""
         options = self._options(problem)
         known = {option.variant: option for option in options}
         served = (option.cost for option in options if self._can_serve(problem, option))
@@ -362,22 +380,6 @@ class Chooser:
         ]
         why = "; ".join(reasons) or "no family serves it"
         return f"nothing computes {problem.key()} on {self.info.name}: {why}"
-
-
-def _of_today(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Yield those that were measured with today's kernels, until `MOST_OUTDATED` were not.
-
-    A digest is taken of what would serve, one by one; an entry without digest costs none.
-    """
-    outdated = 0
-    for entry in entries:
-        digest = entry.record.digest
-        if digest is None:
-            continue
-        if digest == digest_of(entry.problem, entry.variant):
-            yield entry
-        elif (outdated := outdated + 1) == MOST_OUTDATED:
-            return
 
 
 _Look = Callable[[Pool, Problem], list[Entry]]

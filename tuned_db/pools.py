@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
 from oclgen.problem import Problem
 from oclgen.variant import Variant
+from tuned_db.digests import digest_of
 from tuned_db.nearest import ALIKE, distance, kind_of
 from tuned_db.record import Record
+
+MOST_OUTDATED = 4
+"""Measurements of other kernels than today's after which no further one is compared: each takes up
+to 10 ms, while a problem waits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,3 +65,19 @@ class Pool:
 def _freshness(entry: Entry) -> tuple[bool, bool, float]:
     record = entry.record
     return (record.cache == "cold", record.digest is None, record.ms)
+
+
+def of_today(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield those that were measured with today's kernels, until `MOST_OUTDATED` were not.
+
+    A digest is taken of what would serve, one by one; an entry without digest costs none.
+    """
+    outdated = 0
+    for entry in entries:
+        digest = entry.record.digest
+        if digest is None:
+            continue
+        if digest == digest_of(entry.problem, entry.variant):
+            yield entry
+        elif (outdated := outdated + 1) == MOST_OUTDATED:
+            return

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Select,
     and_,
     case,
+    delete,
     exists,
     func,
     insert,
@@ -109,7 +110,7 @@ def columns_of(
         "digest": digest,
         "promoted": False,
         "created": now(),
-        "version": _version(),
+        "version": version_here(),
         "origin": "",
     }
 
@@ -142,7 +143,8 @@ def time_of(moment: datetime) -> str:
 
 
 @cache
-def _version() -> str:
+def version_here() -> str:
+    """Return this package's version."""
     return version("oclgen")
 
 
@@ -156,6 +158,24 @@ def _is_known(connection: Connection, tuning: int, row: dict[str, Any], *names: 
     same = {name: row[name] for name in names}
     asked = select(MeasurementRow.id).filter_by(tuning_id=tuning, **same).limit(1)
     return connection.execute(asked).scalar() is not None
+
+
+def add_raced(connection: Connection, tuning: int, row: dict[str, Any]) -> None:
+    """Insert what won a race in place of what won an earlier one; it wins where nothing else does.
+
+    Args:
+        connection: in a transaction that writes.
+        tuning: id of its tuning.
+        row: values by column, as `columns_of_record` returns them.
+    """
+    earlier = select(MeasurementRow.id).filter_by(tuning_id=tuning, origin=row["origin"])
+    won = TuningRow.winner_id.in_(earlier)
+    connection.execute(update(TuningRow).where(TuningRow.id == tuning, won).values(winner_id=None))
+    gone = delete(MeasurementRow).filter_by(tuning_id=tuning, origin=row["origin"])
+    connection.execute(gone)
+    key = inserted(connection, insert(MeasurementRow).values(tuning_id=tuning, **row))
+    still = (TuningRow.id == tuning, TuningRow.winner_id.is_(None))
+    connection.execute(update(TuningRow).where(*still).values(winner_id=key))
 
 
 def variants_here(connection: Connection, tuning: int) -> int:

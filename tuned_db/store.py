@@ -137,6 +137,14 @@ class Store:
         """
         note_check(self.database, info, digest, reason)
 
+    def note_race(self, record: Record) -> None:
+        """Keep the winner of a race (`tuned_db.raced`) in place of an earlier race's."""
+        place = (record.device, record.generator, record.problem, record.cache)
+        with self.database.writing() as connection:
+            tuning = rows.tuning_id(connection, *place)
+            row = rows.columns_of_record(record, record.origin)
+            rows.add_raced(connection, tuning, row)
+
     def history(self) -> list[Record]:
         """Return every measurement that went well as a record, in the order of `all_winners`."""
         return self._sorted(rows.successes())

@@ -20,6 +20,7 @@ from oclgen.problem import Problem
 Value = TypeVar("Value")
 
 SYNC_ERRORS_VARIABLE = "OCLGEN_SYNC_ERRORS"
+RACE_VARIABLE = "OCLGEN_RACE"
 
 ALL: dict[str, Setting[Any]] = {}
 """Every setting by its name."""
@@ -94,6 +95,7 @@ SYNC_ERRORS = Setting(
 TUNE_FIRST: Setting[Callable[[int, Problem], None] | None] = Setting("tune_first", initial=None)
 """What tunes a problem of a device before it is first served, if anything does."""
 CONV_ACCURACY: Setting[float | None] = Setting("conv_accuracy", initial=None)
+RACE = Setting("race", initial=os.environ.get(RACE_VARIABLE, "1") not in ("", "0"))
 KEEP_WEIGHTS = Setting("keep_weights", initial=True)
 KEEP_WEIGHTS.when_set(lambda on: shim.library().ocl_keep_weights(ctypes.c_int(on)))
 FUSION = Setting("fusion", initial=True)
@@ -122,6 +124,17 @@ def set_conv_accuracy(bound: float | None) -> None:
     if bound is not None and not bound > 0:
         raise ValueError(f"an accuracy of {bound} is unreachable; give a positive error, or None")
     CONV_ACCURACY.set(bound)
+
+
+def set_racing(on: bool) -> None:
+    """Let problems without a record be raced beside the program and winners serve, or not.
+
+    Of a problem that is called often the variants of which the model expects most are timed in
+    turns in idle moments, and the fastest serves from then on, also in later programs. Results may
+    change in their last bits when it does. On by default; nothing is raced under
+    `torch.use_deterministic_algorithms(True)`.
+    """
+    RACE.set(on)
 
 
 def keep_weights(on: bool = True) -> None:

@@ -9,7 +9,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from functools import cache, lru_cache
-from math import prod
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
@@ -17,20 +16,14 @@ from ocl_backend.dispatch import varying
 from ocl_backend.dispatch.claims import checking
 from ocl_backend.dispatch.explanation import ExplainRow, Explanation
 from ocl_backend.dispatch.prepared_plan import PreparedPlan, prepare_plan
-from ocl_backend.dispatch.settings import CONV_ACCURACY, TUNE_FIRST
+from ocl_backend.dispatch.settings import CONV_ACCURACY, RACE, TUNE_FIRST
 from ocl_backend.dispatch.varying import Varying
 from ocl_backend.fusion import held, recall
 from ocl_backend.runtime.launch import MOST_LAUNCHES
-from oclgen.limits import Limits
 from oclgen.opencl.device import BuildError, LaunchError, devices
 from oclgen.plan import Plan
-from oclgen.predictor.model import LAUNCH_MS, has_model, rates_of
-from oclgen.problem import DTYPES, STORED_BYTES, ConvProblem, Known, Problem, stored_dtype
-from tuned_db import Choice, Chooser, DatabaseError, NoVariantError, open_store
-from tuned_db.choice import Rung
-
-RELATED: tuple[Rung, ...] = ("architecture", "shipped")
-"""Rungs of what other devices' records say."""
+from oclgen.problem import STORED_BYTES, Known, Problem, stored_dtype
+from tuned_db import Choice, Chooser, DatabaseError, open_store
 
 
 class Prologue(Protocol):
@@ -63,7 +56,7 @@ class TunedCall:
     """
 
     __slots__ = (
-        "__weakref__", "_given", "_launch", "choice", "device", "operator", "problem",
+        "__weakref__", "_given", "_launch", "_ran", "choice", "device", "operator", "problem",
         "replaceable",
     )  # fmt: skip
 
@@ -79,6 +72,7 @@ class TunedCall:
         self.problem = given.problem
         self.choice = choice
         self._given = given
+        self._ran = 0
         self._launch, self.replaceable = _prepare(device, choice, given)
         if self._launch.is_pending:
             self._launch.complete_by(self._complete)
@@ -102,11 +96,52 @@ class TunedCall:
                 except (BuildError, LaunchError) as another:
                     refused = another
                     continue
-                if replaceable >= self.replaceable:
-                    self._launch.replace(launch)
-                    self._launch, self.choice = launch, choice
+                if self._replace(choice, launch, replaceable):
                     return
                 refused = LaunchError("it cannot be called as the variant in whose place it is")
+
+    def _replace(self, choice: Choice, launch: PreparedPlan, replaceable: frozenset[str]) -> bool:
+        """Let `launch` run in place of what ran until now, also where it is recalled.
+
+        Returns:
+            Whether it can be called in the same way.
+        """
+        if not replaceable >= self.replaceable:
+            return False
+        self._ran += self._launch.runs
+        self._launch.replace(launch)
+        self._launch, self.choice = launch, choice
+        return True
+
+    def switch(self, choice: Choice) -> bool:
+        """Let another choice for the same problem serve from the next call on, if it can.
+
+        Calls with kept weights that are recalled go on as before, until `held.forget`.
+        """
+        if choice.variant == self.choice.variant:
+            self.choice = choice
+            return True
+        try:
+            launch, replaceable = _prepare(self.device, choice, self._given)
+            launch.complete()
+        except (BuildError, LaunchError):
+            return False
+        return self._replace(choice, launch, replaceable)
+
+    def alone(self, choice: Choice) -> PreparedPlan:
+        """Return a choice for the same problem prepared for dense buffers and without a prologue.
+
+        Raises:
+            BuildError, LaunchError: it does not build, or cannot be launched.
+        """
+        given = self._given._replace(scalars=(), prologue=None)
+        launch, _ = _prepare(self.device, choice, given)
+        launch.complete()
+        return launch
+
+    def sources(self, choice: Choice) -> list[str]:
+        """Return the texts of a choice for the same problem."""
+        return [one.source for one in varying.plan(choice.variant, self._given.met).launches]
 
     def __call__(self, *pointers: int) -> None:
         """Enqueue the variant; raises as `PreparedPlan`."""
@@ -118,7 +153,7 @@ class TunedCall:
     def runs(self) -> int:
         """How often it ran; what is held back runs first."""
         held.settle()
-        return self._launch.runs
+        return self._ran + self._launch.runs
 
     def offer(self, rule: held.Rule, pointers: tuple[int, ...]) -> None:
         """Hold the call back for what may follow, or run it.
@@ -133,6 +168,11 @@ class TunedCall:
 _prepared_calls: WeakSet[TunedCall] = WeakSet()
 _observers: list[Callable[[TunedCall], None]] = []
 _met: list[Callable[[int, Problem], None]] = []
+
+
+def is_observed() -> bool:
+    """Say whether someone sees every call, as `explain` does."""
+    return bool(_observers)
 
 
 def prepared_calls() -> list[TunedCall]:
@@ -158,9 +198,10 @@ def tune_when_met(tune: Callable[[int, Problem], None] | None) -> None:
         TUNE_FIRST.set(tune)
 
 
-def when_met(notice: Callable[[int, Problem], None] | None) -> None:
-    """Call `notice(device, problem)` when an untuned problem is first served; None: no longer."""
-    _met[:] = [] if notice is None else [notice]
+def when_met(notice: Callable[[int, Problem], None], on: bool = True) -> None:
+    """Call `notice(device, problem)` when an untuned problem is first served, or no longer."""
+    if on != (notice in _met):
+        (_met.append if on else _met.remove)(notice)
 
 
 _choosers: dict[int, Chooser] = {}
@@ -196,6 +237,7 @@ def _new_chooser(device: int) -> Chooser:
     except DatabaseError as error:
         warnings.warn(f"the ocl device runs on shipped and default variants: {error}", stacklevel=2)
         made = Chooser(None, target.info, target.limits)
+    made.serves_raced = RACE.value
     made.bound_conv_error(CONV_ACCURACY.value)
     return made
 
@@ -206,7 +248,7 @@ def _varying(device: int) -> Varying:
     return Varying(chooser(device))
 
 
-def _as_met(device: int, problem: Known) -> Known:
+def as_met(device: int, problem: Known) -> Known:
     """Return the problem, with free sizes where they vary; what is tuned first keeps its own."""
     return problem if TUNE_FIRST.value is not None else _varying(device).form(problem)
 
@@ -233,7 +275,7 @@ def tuned_call(
     Raises:
         NoVariantError: no family serves the problem, or none of them builds here.
     """
-    met = _as_met(device, problem)
+    met = as_met(device, problem)
     choice = chooser(device).choose(varying.typical(met))
     if TUNE_FIRST.value is not None and choice.rung != "exact":
         TUNE_FIRST.value(device, problem)
@@ -271,43 +313,6 @@ def _next_best(device: int, choice: Choice, error: Exception) -> Choice:
     return chooser(device).reject(choice)
 
 
-def better_known(device: int, first: ConvProblem, second: ConvProblem) -> ConvProblem:
-    """Return the convolution that is served by what is known better: `first` if both are as good.
-
-    Of two layouts this is the one that was tuned or, where times are predicted, that is expected to
-    be faster, copies of the images included. What a record of another device says of `second` is
-    said of `first`, too, if its variant serves both: then the times decide.
-
-    Args:
-        device: its index.
-        first: in the layout that the images have.
-        second: the same in the other layout; is returned if no family serves `first`.
-    """
-    try:
-        met = [varying.typical(_as_met(device, one)) for one in (first, second)]
-        made, other = (chooser(device).choose(one) for one in met)
-    except NoVariantError:
-        return second
-    limits = chooser(device).limits
-    step, cost = other.order
-    if made.step > step and other.ms is None and _serves(other, met[0], limits):
-        step = made.step
-    return first if made.order <= (step, cost + _copying_ms(met[1], limits)) else second
-
-
-def _serves(choice: Choice, problem: ConvProblem, limits: Limits) -> bool:
-    return choice.rung in RELATED and choice.variant.why_not(problem, limits) is None
-
-
-def _copying_ms(problem: ConvProblem, limits: Limits) -> float:
-    """Return the time in ms of copies of x and y; 0 where there is no model: costs are no times."""
-    if not has_model(problem, limits):
-        return 0.0
-    _, gbytes = rates_of(limits)
-    items = sum(prod(problem.buffers[role]) for role in "xy")
-    return 2 * LAUNCH_MS + 2 * items * DTYPES[problem.dtype] / gbytes * 1e-6
-
-
 def when_forgotten(notice: Callable[[], None]) -> Callable[[], None]:
     """Call `notice` whenever prepared calls are about to be forgotten; a decorator."""
     _leaving.append(notice)
@@ -327,7 +332,7 @@ def reload_tuned() -> None:
     held.forget()  # last: what another thread learns from a call meanwhile goes, too
 
 
-for _setting in (CONV_ACCURACY, TUNE_FIRST):
+for _setting in (CONV_ACCURACY, RACE, TUNE_FIRST):
     _setting.when_set(lambda _: reload_tuned())
 
 

@@ -11,7 +11,17 @@ from collections import defaultdict
 from types import TracebackType
 from typing import NamedTuple, Self, TextIO
 
+import torch
+
 from ocl_backend.runtime import launch, shim
+
+_open = 0
+"""Contexts of `profile` that are entered and not left."""
+
+
+def is_recording() -> bool:
+    """Say whether a profile of this module, or one of torch's, sees every command."""
+    return _open > 0 or torch.autograd.profiler._is_profiler_enabled
 
 
 class Command(NamedTuple):
@@ -46,11 +56,13 @@ class profile:  # noqa: N801  (a context, named as torch.profiler's)
 
     def __enter__(self) -> Self:
         """Begin to record; raises what a launch before failed with."""
+        global _open
         start = shim.library().ocl_profile_start
         start.restype = ctypes.c_int64
         self._since = start()
         if self._since < 0:
             raise launch.error(-self._since)
+        _open += 1
         return self
 
     def __exit__(
@@ -60,6 +72,8 @@ class profile:  # noqa: N801  (a context, named as torch.profiler's)
         trace: TracebackType | None,
     ) -> None:
         """Wait for the devices and print."""
+        global _open
+        _open -= 1
         stop = shim.library().ocl_profile_stop
         stop.restype = ctypes.c_char_p
         lines = stop(ctypes.c_int64(self._since))

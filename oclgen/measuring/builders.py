@@ -90,6 +90,12 @@ class Pool:
             while self._start_one(ahead=True):
                 pass
 
+    def serve(self) -> None:
+        """See to it that a process answers what waits, though nobody comes to `steal` it."""
+        with self._changed:
+            if self._tasks and not self._threads:
+                self._start_one()
+
     def _start_one(self, ahead: bool = False) -> bool:
         """Start a process, unless all are; return whether one was."""
         if not self._free or self.is_closed:

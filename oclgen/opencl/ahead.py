@@ -10,7 +10,7 @@ import atexit
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -97,6 +97,20 @@ class Ahead:
             return self._programs.compile(source)
         future = self._request(source)
         return future.result() if future.done() else future
+
+    def are_built(self, sources: Iterable[str]) -> bool:
+        """Say whether all programs are built; a process builds what is not, and nothing waits.
+
+        Raises:
+            BuildError: the compiler has refused one.
+        """
+        while self._arrived:
+            self._take_one()
+        found = [self.find(source) for source in sources]
+        are = not any(isinstance(one, Future) for one in found)
+        if not are and self._pool is not None:
+            self._pool.serve()
+        return are
 
     def wait(self, future: Future[Any], tell: Tell | None = None) -> Any:
         """Return the program of a future, and build meanwhile what no process has begun.

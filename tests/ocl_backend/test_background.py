@@ -18,8 +18,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from ocl_backend import background, tunable
-from ocl_backend.background import Share, Tuning
+from ocl_backend.background import Tuning
 from ocl_backend.dispatch import tuned
+from ocl_backend.runtime.idle import Share
 from oclgen.problem import GemmProblem, Problem
 from search_spaces.background import GO, RAN, READY, Server, Won
 from search_spaces.progress import Best, Budget, Progress

@@ -29,6 +29,7 @@ OTHER: dict[str, Any] = {
     "conv.allow_tf32": True,
     "sync_errors": True,
     "conv_accuracy": 1e-5,
+    "race": True,
     "keep_weights": False,
     "fusion": False,
     "tune_first": never_tunes,

@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from ocl_backend.dispatch import prepared_plan, tuned
+from ocl_backend.dispatch import layouts, prepared_plan, tuned
 from oclgen.families import FAMILIES
 from oclgen.families.conv import conv_register
 from oclgen.limits import Limits
@@ -83,12 +83,14 @@ def test_a_layout_is_chosen_with_the_copies_that_it_takes(
 
         def choose(self, problem: ConvProblem) -> Any:
             order = (6, 1.0) if problem.layout == "nhwc" else (planes_step, planes_cost)
-            return SimpleNamespace(order=order, step=order[0], ms=None, rung=rung, variant=variant)
+            return SimpleNamespace(
+                order=order, step=order[0], ms=None, rung=rung, variant=variant, beaten=None
+            )
 
     monkeypatch.setattr(tuned, "chooser", lambda device: Known())
     planes = ConvProblem(1, 32, 128, 128, 32, 3, 3, 1, 1, 1, 1)
     pixels = replace(planes, layout="nhwc")
-    assert tuned.better_known(0, pixels, planes).layout == expected
+    assert layouts.better_known(0, pixels, planes).layout == expected
 
 
 def test_explain_sees_the_backward_pass_too(device: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
@@ -131,6 +132,23 @@ def test_one_program_starts_no_process(
     assert building.wait(future).kernel_names
     assert building._pool is not None
     assert [child.pid for child in building._pool.children] == [None, None]
+
+
+def test_a_process_builds_what_nobody_waits_for(
+    programs: Programs, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROCESSES_VARIABLE, "1")
+    programs.stored.put("another", b"program")
+    building = Ahead(programs, device.index, device.limits)
+    source, wrong = fresh(), "this is no OpenCL C;"
+    while not building.are_built([source]):
+        time.sleep(0.01)
+    assert programs.find(source).kernel_names
+    with pytest.raises(BuildError):
+        while not building.are_built([source, wrong]):
+            time.sleep(0.01)
+    assert building._pool is not None
+    building._pool.close()
 
 
 def test_the_first_program_of_a_cache_starts_all_processes(

@@ -16,7 +16,7 @@ from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE, config, record, v
 from tuned_db import (
     Chooser,
     Record,
-    choose,
+    pools,
 )
 from tuned_db.digests import digest_of
 from tuned_db.plausible import why_implausible
@@ -45,7 +45,7 @@ def test_digests_are_taken_of_what_would_serve_alone(monkeypatch: pytest.MonkeyP
         asked.append(problem)
         return digest_of(problem, variant)
 
-    monkeypatch.setattr(choose, "digest_of", counted)
+    monkeypatch.setattr(pools, "digest_of", counted)
     got = chooser(*(record(GemmProblem(64, 64, size)) for size in (64, 65, 66)))
     assert asked == []
     for _ in range(3):
@@ -62,14 +62,14 @@ def test_few_texts_are_generated_where_all_that_was_measured_is_of_other_kernels
         asked.append(problem)
         return digest_of(problem, variant)
 
-    monkeypatch.setattr(choose, "digest_of", counted)
+    monkeypatch.setattr(pools, "digest_of", counted)
     shelf = Shelf(with_item_m(1, digest="0" * 16))
     shelf.others = [with_item_m(one, digest=None) for one in range(2, 33)]
     shelf.others += [with_item_m(one, digest="0" * 16) for one in range(33, 65)]
     near = [record(GemmProblem(64, 64, size), digest="0" * 16) for size in range(65, 128)]
     shelf.records += near
     assert Chooser(shelf, INFO, LIMITS).choose(SQUARE).rung == "stale"
-    assert len(asked) == 1 + choose.MOST_OUTDATED
+    assert len(asked) == 1 + pools.MOST_OUTDATED
     shelf.others[31] = with_item_m(33)
     assert Chooser(shelf, INFO, LIMITS).choose(SQUARE).variant.config.item_m == 33
     asked.clear()

@@ -18,12 +18,8 @@ from torch.nn.functional import pad
 
 from ocl_backend.dispatch import settings
 from ocl_backend.dispatch.arguments import Pair, pair, spread
-from ocl_backend.dispatch.tuned import (
-    TunedCall,
-    better_known,
-    remember,
-    tuned_call,
-)
+from ocl_backend.dispatch.layouts import better_known
+from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
 from ocl_backend.dtypes import STORAGE
 from ocl_backend.kernels.memory_formats import arranged, image_strides, in_pixels, laid_out_like
 from ocl_backend.ops.conv import convolution_unfolded as unfolded

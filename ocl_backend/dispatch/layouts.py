@@ -1,0 +1,54 @@
+"""In which of two layouts a convolution is known better; `tuned` chooses within one."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ocl_backend.dispatch import tuned, varying
+from oclgen.limits import Limits
+from oclgen.predictor.model import LAUNCH_MS, has_model, rates_of
+from oclgen.problem import DTYPES, ConvProblem
+from tuned_db import Choice, NoVariantError
+from tuned_db.choice import Rung
+
+RELATED: tuple[Rung, ...] = ("architecture", "shipped")
+"""Rungs of what other devices' records say."""
+
+
+def better_known(device: int, first: ConvProblem, second: ConvProblem) -> ConvProblem:
+    """Return the convolution that is served by what is known better: `first` if both are as good.
+
+    Only one of them may have been raced, so that what races showed does not count. Of two layouts
+    this is the one that was tuned or, where times are predicted, that is expected to
+    be faster, copies of the images included. What a record of another device says of `second` is
+    said of `first`, too, if its variant serves both: then the times decide.
+
+    Args:
+        device: its index.
+        first: in the layout that the images have.
+        second: the same in the other layout; is returned if no family serves `first`.
+    """
+    try:
+        met = [varying.typical(tuned.as_met(device, one)) for one in (first, second)]
+        found = [tuned.chooser(device).choose(one) for one in met]
+    except NoVariantError:
+        return second
+    made, other = (one.beaten or one for one in found)
+    limits = tuned.chooser(device).limits
+    step, cost = other.order
+    if made.step > step and other.ms is None and _serves(other, met[0], limits):
+        step = made.step
+    return first if made.order <= (step, cost + _copying_ms(met[1], limits)) else second
+
+
+def _serves(choice: Choice, problem: ConvProblem, limits: Limits) -> bool:
+    return choice.rung in RELATED and choice.variant.why_not(problem, limits) is None
+
+
+def _copying_ms(problem: ConvProblem, limits: Limits) -> float:
+    """Return the time in ms of copies of x and y; 0 where there is no model: costs are no times."""
+    if not has_model(problem, limits):
+        return 0.0
+    _, gbytes = rates_of(limits)
+    items = sum(prod(problem.buffers[role]) for role in "xy")
+    return 2 * LAUNCH_MS + 2 * items * DTYPES[problem.dtype] / gbytes * 1e-6

@@ -1,0 +1,84 @@
+"""Races: few variants for a problem without a record, timed in turns beside a program.
+
+What wins is kept as a record of an origin of its own: it was measured on this device, but by few
+samples and against few others. Who races is `ocl_backend.dispatch.racing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from oclgen import GENERATOR_VERSION
+from oclgen.limits import DeviceInfo
+from oclgen.variant import Variant
+from tuned_db import rows
+from tuned_db.choice import Choice
+from tuned_db.digests import digest_of
+from tuned_db.pools import Entry
+from tuned_db.record import LEAST_MS, Record
+
+if TYPE_CHECKING:
+    from tuned_db.choose import Chooser
+
+RACED = "raced"
+"""Origin of what won a race. It gives way to a tuning, and to claims about the same problem."""
+HOPELESS = 2.0
+"""What is predicted to take this many times as long as what serves is not raced: twice the model's
+usual error."""
+
+
+def rivals(chooser: Chooser, served: Choice, count: int) -> list[Choice]:
+    """Return what the model expects most of for a problem, beside what serves it.
+
+    Claims that were not checked are left out.
+
+    Args:
+        chooser: of the device.
+        served: the choice; one that was measured, or without a predicted time, has no rivals.
+        count: at most as many.
+    """
+    if served.ms is not None or served.predicted_ms is None:
+        return []
+    found: dict[Variant, Choice] = {}
+    for one in chooser.candidates(served.problem):
+        if one.predicted_ms is not None and (one.verified or one.is_checked):
+            found.setdefault(one.variant, one)
+    found.pop(served.variant, None)
+    ranked = sorted(found.values(), key=attrgetter("predicted_ms"))
+    bound = HOPELESS * served.predicted_ms
+    return [one for one in ranked if (one.predicted_ms or 0.0) <= bound][:count]
+
+
+def record_of(info: DeviceInfo, winner: Choice, samples: Sequence[float], raced: int) -> Record:
+    """Return the record of a race.
+
+    Args:
+        info: the device.
+        winner: the fastest.
+        samples: its milliseconds.
+        raced: how many variants took part.
+    """
+    return Record(
+        problem=winner.problem.key(),
+        family=winner.variant.family,
+        config=winner.variant.to_json(),
+        samples=tuple(max(sample, LEAST_MS) for sample in samples),
+        error=None,
+        trials=raced,
+        device=info,
+        generator=GENERATOR_VERSION,
+        created=rows.now(),
+        version=rows.version_here(),
+        digest=digest_of(winner.problem, winner.variant),
+        origin=RACED,
+    )
+
+
+def won(ranked: Sequence[Choice], raced: Entry) -> Iterator[Choice]:
+    """Yield the one of `ranked` that won a race, if it is there, in place of the first."""
+    for one in islice((each for each in ranked if each.variant == raced.variant), 1):
+        yield replace(one, rung="raced", ms=raced.record.ms, step=ranked[0].step, beaten=ranked[0])
