@@ -18,8 +18,9 @@ from oclgen.variant import Variant
 from tuned_db import rows
 from tuned_db.choice import Choice
 from tuned_db.digests import digest_of
+from tuned_db.fields import LEAST_MS
 from tuned_db.pools import Entry
-from tuned_db.record import LEAST_MS, Record
+from tuned_db.record import Record
 
 if TYPE_CHECKING:
     from tuned_db.choose import Chooser
