@@ -15,17 +15,19 @@ stages      tiles of k and v that local memory holds
 keep        fragments of q stay in registers, else they are read from local memory for each tile
 depth, depth_v      items of a row of q and k, and of v, rounded up to 16
 dim, dim_v  the same, not rounded
+items       of 16 bytes: 4 are fp32, which the units multiply by parts
 seen        which keys a query sees: see `Seen`
 masked      there is an additive mask
 </%doc>
 <%namespace name="share" file="attention_mma_tiles.cl.mako"/>\
 <%namespace name="wide" file="attention_wgmma_tiles.cl.mako"/>\
+<%namespace name="whole" file="attention_tf32_tiles.cl.mako"/>\
 <%
-    is_wide = unit == "wgmma"
-    tiles = wide if is_wide else share
+    is_wide, is_whole = unit == "wgmma", items == 4
+    narrow = whole if is_whole else share
     work_items = 32 * warps
     padding = 0 if is_wide else 16
-    pitch, pitch_v = 2 * depth + padding, 2 * depth_v + padding
+    pitch, pitch_v = 16 // items * depth + padding, 16 // items * depth_v + padding
     k_bytes, v_bytes = tile_n * pitch, tile_n * pitch_v
     stage_bytes = k_bytes + v_bytes
     tiles_at = 0 if keep else tile_m * pitch
@@ -43,6 +45,9 @@ masked      there is an additive mask
 </%def>\
 ${preamble}
 ${units}
+% if is_whole:
+${whole.functions()}\
+% endif
 
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void attention_mma(
@@ -73,18 +78,18 @@ ${share.lanes((pitch, pitch_v))}\
 % if is_wide:
 ${wide.keep("own_q", "q", "q_row", "row0", "queries", depth, dim)}\
 % else:
-${share.copy("base", "q", "q_row", "row0", "queries", tile_m, depth, dim, work_items)}\
+${share.copy("base", "q", "q_row", "row0", "queries", tile_m, depth, dim, work_items, items)}\
     COPY_COMMIT();
 % endif
 % if keep and not is_wide:
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-${share.keep("own_q", "base", depth, blocks_m)}\
+${share.keep("own_q", "base", depth, blocks_m, items)}\
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
-${tiles.copy(f"base + {tiles_at}", "k", "k_row", "key0", "keys", tile_n, depth, dim, work_items)}\
+${copy(f"base + {tiles_at}", "k", "k_row", "key0", "keys", tile_n, depth, dim)}\
 % if stages == 2:
-${tiles.copy(f"base + {tiles_at + k_bytes}", "v", "v_row", "key0", "keys", tile_n, depth_v, dim_v, work_items)}\
+${copy(f"base + {tiles_at + k_bytes}", "v", "v_row", "key0", "keys", tile_n, depth_v, dim_v)}\
 % endif
     COPY_COMMIT();
 
@@ -106,19 +111,19 @@ ${share.zeros("outs", blocks_m, depth_v)}\
 % if stages == 2:
         const uint other_stage = ${2 * tiles_at + stage_bytes} + 2 * base - stage;
         if (next < last) {
-${tiles.copy("other_stage", "k", "k_row", "next", "keys", tile_n, depth, dim, work_items)}\
-${tiles.copy(f"other_stage + {k_bytes}", "v", "v_row", "next", "keys", tile_n, depth_v, dim_v, work_items)}\
+${copy("other_stage", "k", "k_row", "next", "keys", tile_n, depth, dim)}\
+${copy(f"other_stage + {k_bytes}", "v", "v_row", "next", "keys", tile_n, depth_v, dim_v)}\
         }
         COPY_COMMIT();
 % else:
-${tiles.copy(f"stage + {k_bytes}", "v", "v_row", "key0", "keys", tile_n, depth_v, dim_v, work_items)}\
+${copy(f"stage + {k_bytes}", "v", "v_row", "key0", "keys", tile_n, depth_v, dim_v)}\
         COPY_COMMIT();
 % endif
 ${share.zeros("scores", blocks_m, tile_n)}\
 % if is_wide:
 ${wide.products("scores", "own_q", "stage", depth, tile_n)}\
 % else:
-${share.products("scores", "own_q" if keep else "base", keep, "stage", depth, blocks_m, tile_n)}\
+${narrow.products("scores", "own_q" if keep else "base", keep, "stage", depth, blocks_m, tile_n)}\
 % endif
         {
 ${share.each("scores", "key0", "row0", blocks_m, tile_n, scaled)}\
@@ -165,14 +170,14 @@ ${share.each("scores", "key0", "row0", blocks_m, tile_n, hide)}\
 % endif
         barrier(CLK_LOCAL_MEM_FENCE);
         if (next < last) {
-${tiles.copy("stage", "k", "k_row", "next", "keys", tile_n, depth, dim, work_items)}\
+${copy("stage", "k", "k_row", "next", "keys", tile_n, depth, dim)}\
         }
         COPY_COMMIT();
 % endif
 % if is_wide:
 ${wide.accumulate("outs", "scores", f"stage + {k_bytes}", tile_n)}\
 % else:
-${share.accumulate("outs", "scores", f"stage + {k_bytes}", depth_v, blocks_m, tile_n)}\
+${narrow.accumulate("outs", "scores", f"stage + {k_bytes}", depth_v, blocks_m, tile_n)}\
 % endif
 % if stages == 2:
         stage = other_stage;
@@ -194,5 +199,12 @@ ${share.accumulate("outs", "scores", f"stage + {k_bytes}", depth_v, blocks_m, ti
             }
         }
     }
-${share.store("out", "out_row", "outs", depth_v, dim_v, blocks_m, "row0", "queries", " * sum[i][h]")}\
+${narrow.store("out", "out_row", "outs", depth_v, dim_v, blocks_m, "row0", "queries", " * sum[i][h]")}\
 }
+<%def name="copy(to, source, row, first, count, height, width, dims)">\
+% if is_wide:
+${wide.copy(to, source, row, first, count, height, width, dims, work_items)}\
+% else:
+${share.copy(to, source, row, first, count, height, width, dims, work_items, items)}\
+% endif
+</%def>\

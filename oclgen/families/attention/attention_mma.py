@@ -1,6 +1,7 @@
-"""Attention on a GPU's matrix units in inline PTX, for fp16 and bf16.
+"""Attention on a GPU's matrix units in inline PTX, for fp16, bf16 and fp32.
 
-It is computed by `mma.sync`, which also computes gradients, or by `wgmma`.
+It is computed by `mma.sync` or by `wgmma`. Numbers of fp32 are split into two of tf32, so that
+nothing is rounded to tf32: see `attention_tf32_tiles`.
 
 It is not for rows that are no whole chunks of 16 bytes, nor for dropout, which
 `attention_register` serves, nor for few queries.
@@ -19,12 +20,13 @@ from oclgen.opencl import ptx
 from oclgen.parameters import Range, Warps
 from oclgen.plan import WARP, Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
 from oclgen.problem import AttentionProblem, Problem
+from oclgen.problem_parts import STORED_BYTES
 from oclgen.render import dtype_preamble, render
 
 NAME = "attention_mma"
 KERNELS = {"fwd": NAME, "bwd_q": "attention_mma_grad_q", "bwd_kv": "attention_mma_grad_kv"}
-CHUNK = 8
-"""Elements of 16 bits that are copied at once; rows are whole chunks, and aligned to them."""
+CHUNK_BYTES = 16
+"""What is copied at once; rows are whole chunks, and aligned to them."""
 PANEL = 64
 """Items of a row of wgmma's tiles: 128 bytes."""
 BLOCK = 16
@@ -45,6 +47,7 @@ class Config(BaseConfig):
     stages: Annotated[int, Range(1, 2)]
     keep: bool
     unit: str = "mma"
+    split_d: Annotated[int, Range(1, 4)] = 1
 
     @property
     def work_items(self) -> int:
@@ -54,11 +57,11 @@ class Config(BaseConfig):
     @property
     def tile_m(self) -> int:
         """Rows of a work-group."""
-        return BLOCK * self.blocks_m * self.warps
+        return BLOCK * self.blocks_m * self.warps // self.split_d
 
     def depths(self, problem: AttentionProblem) -> tuple[int, int]:
         """Return the items of a row of q and k, and of v, rounded up to whole blocks or panels."""
-        block = PANEL if self.unit == "wgmma" else BLOCK
+        block = PANEL if self.unit == "wgmma" else BLOCK * self.split_d
         return round_up(problem.head_dim, block), round_up(problem.value_dim, block)
 
     def local_bytes(self, problem: AttentionProblem) -> int:
@@ -68,8 +71,12 @@ class Config(BaseConfig):
         """
         if self.unit == "wgmma":
             return 2 * self.stages * self.tile_n * sum(self.depths(problem))
-        row, row_v = (2 * size + 2 * CHUNK for size in self.depths(problem))
+        size = STORED_BYTES[problem.dtype]
+        row, row_v = (size * items + CHUNK_BYTES for items in self.depths(problem))
         stages = self.stages * self.tile_n * (row + row_v)
+        if self.split_d > 1:
+            # scores and slopes of fp32, which the warps of a row exchange
+            stages += 2 * 4 * self.split_d * self.tile_m * self.tile_n
         if problem.is_gradient:
             own = self.tile_m * max(row, row_v) if self.keep else self.tile_m * (row + row_v)
         else:
@@ -84,7 +91,11 @@ class Config(BaseConfig):
             "bwd_q": (depth, 2, depth + depth_v),
             "bwd_kv": (depth + depth_v, 2, depth + depth_v),
         }[problem.direction]
-        return self.blocks_m * (sums + scores * self.tile_n + self.keep * own // 2) // 2
+        if problem.dtype == "fp32":
+            # scores are multiplied by parts, which exist beside each other
+            own, scores = 2 * own, scores + 1
+        kept = (sums + self.keep * own // 2) // self.split_d
+        return self.blocks_m * (kept + scores * self.tile_n) // 2
 
     def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -92,26 +103,35 @@ class Config(BaseConfig):
             return f"unit={reason}"
         if problem.dropout:
             return "it drops no probabilities; attention_register does"
-        if problem.head_dim % CHUNK or problem.value_dim % CHUNK:
+        items = items_of(problem)
+        if problem.head_dim % items or problem.value_dim % items:
             return (
                 f"rows of {problem.head_dim} and {problem.value_dim} elements are no whole chunks "
-                f"of {CHUNK}"
+                f"of {items}"
             )
         if self.tile_n % BLOCK:
             return f"tile_n={self.tile_n} is no multiple of {BLOCK}"
-        if self.unit == "wgmma" and (problem.is_gradient or not self._is_wide):
+        if self.unit == "wgmma" and (reason := self._not_wide(problem)):
+            return reason
+        if self.split_d > 1 and (not problem.is_gradient or self.warps % self.split_d):
             return (
-                f"wgmma computes no gradients, and out with warps in fours, blocks_m=1 and keep; "
-                f"given are {problem.direction}, warps={self.warps}, blocks_m={self.blocks_m}, "
-                f"keep={self.keep}"
+                f"split_d={self.split_d} is for gradients, and for that many warps each; given are "
+                f"{problem.direction} and warps={self.warps}"
             )
         if (kept := self.registers(problem)) > MAX_REGISTERS:
             return f"a work-item would keep {kept} numbers; at most {MAX_REGISTERS} fit"
         return None
 
-    @property
-    def _is_wide(self) -> bool:
-        return self.warps % 4 == 0 and self.blocks_m == 1 and self.keep
+    def _not_wide(self, problem: AttentionProblem) -> str | None:
+        if problem.dtype == "fp32":
+            return "wgmma multiplies no parts of fp32, which would have to lie in local memory"
+        if self.warps % 4 == 0 and self.blocks_m == self.split_d == 1 and self.keep:
+            return None
+        return (
+            f"wgmma has warps in fours, blocks_m=1, split_d=1 and keep; given are "
+            f"warps={self.warps}, blocks_m={self.blocks_m}, split_d={self.split_d}, "
+            f"keep={self.keep}"
+        )
 
     def needs(self, problem: AttentionProblem) -> Needs:
         """Return what the plan asks of a device."""
@@ -125,7 +145,12 @@ TRAITS = Traits(rank=510, instructions=frozenset({"mma", "wgmma"}))
 
 def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
     """Say whether the family can compute the problem at all."""
-    return parts.serves(problem) and problem.dtype in ("fp16", "bf16")
+    return parts.serves(problem) and problem.dtype in ("fp16", "bf16", "fp32")
+
+
+def items_of(problem: AttentionProblem) -> int:
+    """Return the elements that are copied at once."""
+    return CHUNK_BYTES // STORED_BYTES[problem.dtype]
 
 
 def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
@@ -148,12 +173,12 @@ def units(problem: AttentionProblem, config: Config) -> str:
     copies = render("attention_units")
     if config.unit == "mma":
         return render("attention_mma_units", copies=copies, dtype=problem.dtype)
-    _, depth_v = config.depths(problem)
+    depth, depth_v = config.depths(problem)
     k = Layout(config.tile_n, PANEL, 2, along_k=True, packed=False, by_words=False)
     v = Layout(depth_v, config.tile_n, 2, along_k=False, packed=False, by_words=False)
     return render(
         "attention_wgmma_units", copies=copies, dtype=problem.dtype, tile_n=config.tile_n,
-        depth_v=depth_v, k_descriptor=k.descriptor, v_descriptor=v.descriptor,
+        depth=depth if problem.is_gradient else 0, depth_v=depth_v, k_descriptor=k.descriptor, v_descriptor=v.descriptor,
     )  # fmt: skip
 
 
@@ -186,5 +211,6 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         dim_v=problem.value_dim,
         seen=parts.seen(problem),
         masked=problem.mask,
+        items=items_of(problem),
     )
     return ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source
