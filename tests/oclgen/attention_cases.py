@@ -38,8 +38,8 @@ MMAS = (
     (replace(HALF, window=9, keys=37), attention_mma.Config(2, 1, 32, stages=1, keep=False)),
     (replace(BASE, causal=True), attention_mma.Config(2, 1, 16, stages=2, keep=True)),
     (
-        replace(BASE, head_dim=32, value_dim=64, mask=True),
-        attention_mma.Config(1, 2, 32, stages=1, keep=False),
+        replace(BASE, head_dim=20, value_dim=32, mask=True),
+        attention_mma.Config(1, 2, 16, stages=1, keep=False),
     ),
 )
 """Each is computed in every direction, by emulated units where there are none."""

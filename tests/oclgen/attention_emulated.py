@@ -32,12 +32,15 @@ typedef uint local_t;
 #define COPY_COMMIT()
 #define COPY_WAIT(n)
 #define copy_chunk(to, from, valid) copied(tiles + (to), from, valid)
+#define copy_number(to, from, valid) (*(__local float *)(tiles + (to)) = (valid) ? *(from) : 0.0f)
+#define power_of_two(value) exp2(value)
 #define fragment(at) loaded(tiles, warp_words, id % 32, at, 0)
 #define fragment_trans(at) loaded(tiles, warp_words, id % 32, at, 1)
 #define MMA(c, a, b0, b1) {multiplied}(warp_words, id % 32, c, a, b0, b1)
 #define COPIES_FOR_UNITS()
 #define MULTIPLY_BEGIN()
 #define MULTIPLY_END()
+#define STAYS_IN_LOOP(value)
 #define MULTIPLY_SEND()
 #define MULTIPLY_AWAIT(n)
 #define ADD_SCORES(c, a, at, add) wide(tiles, warp_words, id % 32, c, a, at, add, {tile_n}, 0)
@@ -179,7 +182,14 @@ def _text(
 
 
 def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `attention_mma` and `attention_lanes` compute with this."""
+    """Let `attention_mma` and `attention_lanes` compute with this.
+
+    Loops around units stay loops: written out, a processor's compiler takes minutes for them.
+    """
+    text = attention_mma.text_of
+    monkeypatch.setattr(
+        attention_mma, "text_of", lambda *given: text(*given).replace("#pragma unroll\n", "")
+    )
     monkeypatch.setattr(attention_mma, "units", units)
     monkeypatch.setattr(attention_lanes, "units", exchange)
     monkeypatch.setattr(ptx, "with_target", lambda source, _: source)

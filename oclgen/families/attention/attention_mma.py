@@ -69,14 +69,16 @@ class Config(BaseConfig):
 
         With wgmma there is nothing behind, and the rows of q are in registers from the first.
         """
+        # of each query, where they are columns, its lse and delta
+        numbers = 2 * 4 * self.stages * self.tile_n * (problem.direction == "bwd_kv")
         if self.unit == "wgmma":
-            return 2 * self.stages * self.tile_n * sum(self.depths(problem))
+            return 2 * self.stages * self.tile_n * sum(self.depths(problem)) + numbers
         size = STORED_BYTES[problem.dtype]
         row, row_v = (size * items + CHUNK_BYTES for items in self.depths(problem))
-        stages = self.stages * self.tile_n * (row + row_v)
+        stages = self.stages * self.tile_n * (row + row_v) + numbers
         if self.split_d > 1:
-            # scores and slopes of fp32, which the warps of a row exchange
-            stages += 2 * 4 * self.split_d * self.tile_m * self.tile_n
+            # scores and slopes, which the warps of a row exchange in fp32
+            stages += (1 + problem.is_gradient) * 4 * self.split_d * self.tile_m * self.tile_n
         if problem.is_gradient:
             own = self.tile_m * max(row, row_v) if self.keep else self.tile_m * (row + row_v)
         else:
@@ -113,11 +115,8 @@ class Config(BaseConfig):
             return f"tile_n={self.tile_n} is no multiple of {BLOCK}"
         if self.unit == "wgmma" and (reason := self._not_wide(problem)):
             return reason
-        if self.split_d > 1 and (not problem.is_gradient or self.warps % self.split_d):
-            return (
-                f"split_d={self.split_d} is for gradients, and for that many warps each; given are "
-                f"{problem.direction} and warps={self.warps}"
-            )
+        if self.warps % self.split_d:
+            return f"split_d={self.split_d} warps cannot share rows: warps={self.warps}"
         if (kept := self.registers(problem)) > MAX_REGISTERS:
             return f"a work-item would keep {kept} numbers; at most {MAX_REGISTERS} fit"
         return None
@@ -170,7 +169,7 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
 
 def units(problem: AttentionProblem, config: Config) -> str:
     """Return the text of the matrix units: see `attention_mma_units`, `attention_wgmma_units`."""
-    copies = render("attention_units")
+    copies = render("attention_units", more=True)
     if config.unit == "mma":
         return render("attention_mma_units", copies=copies, dtype=problem.dtype)
     depth, depth_v = config.depths(problem)
@@ -186,7 +185,7 @@ def plan(problem: AttentionProblem, config: Config) -> Plan:
     """Return the one launch that computes the problem."""
     blocks = ceil_div(parts.rows_of(problem), config.tile_m)
     launch = Launch(
-        text=LazyText(lambda: _text(problem, config)),
+        text=LazyText(lambda: text_of(problem, config)),
         kernel=KERNELS[problem.direction],
         global_size=(blocks * config.work_items, parts.heads_of(problem), 1),
         local_size=(config.work_items, 1, 1),
@@ -196,7 +195,8 @@ def plan(problem: AttentionProblem, config: Config) -> Plan:
     return Plan((launch,))
 
 
-def _text(problem: AttentionProblem, config: Config) -> str:
+def text_of(problem: AttentionProblem, config: Config) -> str:
+    """Return the kernel's text."""
     depth, depth_v = config.depths(problem)
     source = render(
         KERNELS[problem.direction],

@@ -25,23 +25,23 @@ split_d     warps that share rows, each with a part of the items of both operand
     stage_bytes = q_bytes + grad_bytes
     v_at = tile_m * pitch
     tiles_at = 0 if keep else v_at + tile_m * pitch_v
-    parts_at = tiles_at + stages * stage_bytes
+    numbers_at, numbers_bytes = tiles_at + stages * stage_bytes, 8 * tile_n
+    parts_at = numbers_at + stages * numbers_bytes
     log2e = "1.44269504f"
 %>\
 <%def name="probability(score)">\
-                        const int query = min(column, queries - 1);
-                        ${score} = ${score} * (scale * ${log2e}) - ends[query] * ${log2e};
+                        ${score} = ${score} * (scale * ${log2e}) - ends_of_tile[column - query0] * ${log2e};
 % if masked:
-                        ${score} += ${log2e} * LOAD1(mask_rows + query * mask_row + min(row, keys - 1) * mask_column);
+                        ${score} += ${log2e} * LOAD1(mask_rows + min(column, queries - 1) * mask_row + min(row, keys - 1) * mask_column);
 % endif
-                        ${score} = native_exp2(${score});
+                        ${score} = power_of_two(${score});
 </%def>\
 <%def name="hide(score)">\
 <% conditions = [f"column < {seen.last_query('row')}"] + [f"column >= {seen.first_query('row')}"] * seen.is_limited %>\
                         ${score} = ${" && ".join(conditions)} ? ${score} : 0.0f;
 </%def>\
 <%def name="slope(score)">\
-                        slopes[i][j][e] = ${score} * (slopes[i][j][e] - means[min(column, queries - 1)]) * scale;
+                        slopes[i][j][e] = ${score} * (slopes[i][j][e] - means_of_tile[column - query0]) * scale;
 </%def>\
 ${preamble}
 ${units}
@@ -98,12 +98,12 @@ ${share.keep(name, at, width, blocks_m, items, split_d)}\
     const int steps = tiles_of_head * shared_by;
     int query0 = first;
     if (steps > 0) {
-${copy_both(f"base + {tiles_at}", "query0")}\
+${copy_all(f"base + {tiles_at}", f"base + {numbers_at}", "query0")}\
     }
     COPY_COMMIT();
 ${share.zeros("k_sums", blocks_m, depth // split_d)}\
 ${share.zeros("v_sums", blocks_m, depth_v // split_d)}\
-    uint stage = base + ${tiles_at};
+    uint stage = base + ${tiles_at}, numbers = base + ${numbers_at};
     for (int step = 0; step < steps; ++step) {
         const bool turns = query0 + ${tile_n} >= last;
         const int next = turns ? first : query0 + ${tile_n};
@@ -115,14 +115,18 @@ ${share.zeros("v_sums", blocks_m, depth_v // split_d)}\
         if (turns) {
             q += q_head;
             grad += grad_head;
+            ends += queries;
+            means += queries;
         }
 % if stages == 2:
         const uint other_stage = ${2 * tiles_at + stage_bytes} + 2 * base - stage;
+        const uint other_numbers = ${2 * numbers_at + numbers_bytes} + 2 * base - numbers;
         if (step + 1 < steps) {
-${copy_both("other_stage", "next")}\
+${copy_all("other_stage", "other_numbers", "next")}\
         }
         COPY_COMMIT();
 % endif
+        __local const float *ends_of_tile = (__local const float *)(tiles + (numbers - base)), *means_of_tile = ends_of_tile + ${tile_n};
 ${share.zeros("scores", blocks_m, tile_n)}\
 % if is_wide:
 ${share.zeros("slopes", blocks_m, tile_n)}\
@@ -161,20 +165,19 @@ ${units_of.accumulate("k_sums", "slopes", "stage", depth, blocks_m, tile_n, spli
 % endif
 % if stages == 2:
         stage = other_stage;
+        numbers = other_numbers;
 % else:
         barrier(CLK_LOCAL_MEM_FENCE);
         if (step + 1 < steps) {
-${copy_both("stage", "next")}\
+${copy_all("stage", "numbers", "next")}\
         }
         COPY_COMMIT();
 % endif
-        if (turns) {
-            ends += queries;
-            means += queries;
 % if masked:
+        if (turns) {
             mask_rows += mask_head;
-% endif
         }
+% endif
         query0 = next;
     }
 ${units_of.store("grad_k", "grad_k_row", "k_sums", depth, dim, blocks_m, "row0", "keys", split_d=split_d)}\
@@ -184,7 +187,9 @@ ${units_of.store("grad_v", "grad_v_row", "v_sums", depth_v, dim_v, blocks_m, "ro
 ${share.zeros("slopes", blocks_m, tile_n)}\
 ${units_of.products("slopes", "own_v" if keep else f"(base + {v_at})", keep, f"(stage + {q_bytes})", depth_v, blocks_m, tile_n, split_d)}\
 </%def>\
-<%def name="copy_both(at, first)">\
+<%def name="copy_all(at, numbers, first)">\
+${share.copy_numbers(numbers, "ends", first, "queries", tile_n, work_items)}\
+${share.copy_numbers(f"{numbers} + {4 * tile_n}", "means", first, "queries", tile_n, work_items)}\
 % if is_wide:
 ${wide.copy(at, "q", "q_row", first, "queries", tile_n, depth, dim, work_items)}\
 ${wide.copy(f"{at} + {q_bytes}", "grad", "grad_row", first, "queries", tile_n, depth_v, dim_v, work_items)}\

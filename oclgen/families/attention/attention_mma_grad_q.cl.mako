@@ -33,7 +33,7 @@ split_d     warps that share rows, each with a part of the items of both operand
 % if masked:
                         ${score} += ${log2e} * LOAD1(mask + min(row, queries - 1) * mask_row + min(column, keys - 1) * mask_column);
 % endif
-                        ${score} = native_exp2(${score});
+                        ${score} = power_of_two(${score});
 </%def>\
 <%def name="hide(score)">\
 <% conditions = [f"column < {seen.last_key('row')}"] + [f"column >= {seen.first_key('row')}"] * (seen.window > 0) %>\

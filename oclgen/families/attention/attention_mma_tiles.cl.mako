@@ -43,6 +43,13 @@ its part of the items, `part` of all, and adds up its part of the result.
     }
 </%def>
 
+<%doc> Copies numbers of fp32, zeros from `count` on. </%doc>
+<%def name="copy_numbers(to, source, first, count, height, work_items)">\
+    for (int i = id; i < ${height}; i += ${work_items}) {
+        copy_number(${to} + i * 4, ${first} + i < ${count} ? ${source} + ${first} + i : ${source}, ${first} + i < ${count});
+    }
+</%def>
+
 <%doc> The places of a lane's chunk in blocks of rows (a), of columns (b) and, transposed, of steps (t). </%doc>
 <%def name="lanes(pitches, split_d=1)">\
     const int lane = id % 32, warp = id / ${32 * split_d};

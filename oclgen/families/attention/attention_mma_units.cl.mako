@@ -7,7 +7,8 @@ MMA(c, a, b0, b1) adds a 16 x 16 block times a 16 x 8 block to the 16 x 8 block 
 holds two neighbours in row lane / 4 and two in the row 8 below, at column lane % 4 * 2.
 
 Items of fp32 are twice as large: blocks have half as many columns, a work-item a chunk of 4
-neighbours, and MMA multiplies 16 x 8 by 8 x 8 in tf32.
+neighbours, and MMA multiplies 16 x 8 by 8 x 8 in tf32. STAYS_IN_LOOP(value) hides that a fragment is
+the same in every turn, or what follows from it is kept in registers, too.
 
 copies      text of attention_units.cl.mako
 dtype       "fp16", "bf16" or "fp32"
@@ -38,6 +39,9 @@ uint4 ${name}(const local_t at)
 }
 
 % endfor
+% if whole:
+#define STAYS_IN_LOOP(value) __asm__ volatile("" : "+r"((value).x), "+r"((value).y), "+r"((value).z), "+r"((value).w))
+% endif
 #define MMA(c, a, b0, b1) __asm__ volatile( \
     "mma.sync.aligned.m16n8k${8 if whole else 16}.row.col.f32.${type_name}.${type_name}.f32 " \
     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \

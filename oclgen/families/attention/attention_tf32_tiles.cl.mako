@@ -6,8 +6,9 @@ A number is the sum of two of tf32: itself rounded, and what that leaves. Three 
 parts, all but that of the two remainders, give fp32's digits (Markidis et al. 2018,
 arXiv:1803.04014).
 
-Units add with fewer digits than fp32 has, and cut off the rest. So a tile's products are added up
-for themselves, and then to the sums by an addition of fp32.
+Units add with fewer digits than fp32 has, and cut off the rest. So products with remainders have
+sums of their own, and so has a tile; additions of fp32 bring them together. An addition to a sum
+also waits for the one before it, so that more sums keep the units busier.
 
 Of a product with scores the units' step and column are free to name: step t and t + 4 of eight
 are rows 2 t and 2 t + 1 of the tile, as a work-item holds scores, and column c of `wide`
@@ -36,13 +37,24 @@ uint${n} rest${n}(const uint${n} value, const uint${n} part)
 
 <%doc> to[row][column] = rows · columns^T, of kept fragments or of those in local memory. </%doc>
 <%def name="products(to, rows, kept, tile, depth, blocks_m, tile_n, split_d=1)">\
-<% pitch = 4 * depth + 16; steps = depth // 8 // split_d; beside = capture(share.beside, steps * 32, split_d) %>\
+<%
+    pitch, steps, beside = 4 * depth + 16, depth // 8 // split_d, capture(share.beside, depth // split_d * 4, split_d)
+    rests = f"{to}_rests"
+%>\
+        float ${rests}[${blocks_m}][${tile_n // 8}][4];
+#pragma unroll
+        for (int i = 0; i < ${blocks_m * tile_n // 2}; ++i) {
+            ((float *)${rests})[i] = 0.0f;
+        }
 #pragma unroll
         for (int k = 0; k < ${steps}; ++k) {
             uint4 own[${blocks_m}], own_rest[${blocks_m}], others[${tile_n // 16}], rests[${tile_n // 16}];
 #pragma unroll
             for (int i = 0; i < ${blocks_m}; ++i) {
-                const uint4 whole = ${f"{rows}[i][k]" if kept else f"fragment({rows} + (warp * {blocks_m} + i) * {16 * pitch} + a_{pitch}{beside} + k * 32)"};
+                uint4 whole = ${f"{rows}[i][k]" if kept else f"fragment({rows} + (warp * {blocks_m} + i) * {16 * pitch} + a_{pitch}{beside} + k * 32)"};
+% if kept:
+                STAYS_IN_LOOP(whole);
+% endif
                 own[i] = rounded4(whole);
                 own_rest[i] = rest4(whole, own[i]);
             }
@@ -52,16 +64,20 @@ uint${n} rest${n}(const uint${n} value, const uint${n} part)
                 others[n] = rounded4(whole);
                 rests[n] = rest4(whole, others[n]);
             }
-% for left, right in (("own_rest", "others"), ("own", "rests"), ("own", "others")):
+% for to_sums, left, right in ((rests, "own_rest", "others"), (to, "own", "others"), (rests, "own", "rests")):
 #pragma unroll
             for (int n = 0; n < ${tile_n // 16}; ++n) {
 #pragma unroll
                 for (int i = 0; i < ${blocks_m}; ++i) {
-                    MMA(${to}[i][2 * n], ${left}[i], ${right}[n].x, ${right}[n].y);
-                    MMA(${to}[i][2 * n + 1], ${left}[i], ${right}[n].z, ${right}[n].w);
+                    MMA(${to_sums}[i][2 * n], ${left}[i], ${right}[n].x, ${right}[n].y);
+                    MMA(${to_sums}[i][2 * n + 1], ${left}[i], ${right}[n].z, ${right}[n].w);
                 }
             }
 % endfor
+        }
+#pragma unroll
+        for (int i = 0; i < ${blocks_m * tile_n // 2}; ++i) {
+            ((float *)${to})[i] += ((float *)${rests})[i];
         }
 </%def>
 
