@@ -172,12 +172,11 @@ def exchange(work_items: int) -> str:
     return _text(work_items, "fp32")
 
 
-def _text(
-    work_items: int, dtype: str, tile_n: int = 0, depths: tuple[int, int] = (0, 0)
-) -> str:
+def _text(work_items: int, dtype: str, tile_n: int = 0, depths: tuple[int, int] = (0, 0)) -> str:
+    multiplied = "multiplied_whole" if dtype == "fp32" else "multiplied"
     return TEXT.format(
         words=WORDS, work_items=work_items, load=LOADS[dtype], store=STORES[dtype], tile_n=tile_n,
-        depth=depths[0], depth_v=depths[1], multiplied="multiplied_whole" if dtype == "fp32" else "multiplied",
+        depth=depths[0], depth_v=depths[1], multiplied=multiplied,
     )  # fmt: skip
 
 

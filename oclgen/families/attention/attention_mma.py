@@ -9,6 +9,7 @@ It is not for rows that are no whole chunks of 16 bytes, nor for dropout, which
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Annotated, TypeGuard
 
@@ -33,6 +34,9 @@ BLOCK = 16
 """Rows, columns and steps of what the units multiply at once."""
 MAX_REGISTERS = 232
 """Private numbers of a work-item beside which addresses still fit in 255 registers."""
+
+MOST_WHOLE = 96
+"""Items of rows of fp32 that a warp has for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,19 +156,36 @@ def items_of(problem: AttentionProblem) -> int:
     return CHUNK_BYTES // STORED_BYTES[problem.dtype]
 
 
-def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
-    """Return configs for an untuned problem, best guess first; some may not be valid."""
+def guesses(problem: AttentionProblem, limits: Limits) -> Iterator[Config]:
+    """Yield configs for an untuned problem, best guess first; some may not be valid."""
+    if problem.dtype == "fp32":
+        yield from _guesses_of_parts(problem)
+        return
+    if "wgmma" in limits.instructions:
+        # of 64 rows two tiles fit local memory where heads are narrow; gradients of wide keys and
+        # values fill the registers, which eight warps make the most of
+        wide = 8 if problem.direction == "bwd_kv" and problem.head_dim > PANEL else 4
+        for tile_n, stages in ((64, 2), (32, 2), (64, 1), (32, 1)):
+            yield Config(wide, 1, tile_n, stages, keep=True, unit="wgmma")
     # warps, blocks_m, tile_n, stages, keep
     shapes = (
         (4, 2, 32, 2, True), (4, 1, 64, 2, True), (4, 1, 32, 2, True), (4, 1, 64, 1, True),
         (4, 1, 32, 1, True), (4, 1, 32, 1, False), (2, 1, 32, 1, False),
     )  # fmt: skip
-    # of 64 keys two tiles fit local memory where heads are narrow
-    wide = ((64, 2), (32, 2), (64, 1), (32, 1)) if "wgmma" in limits.instructions else ()
-    return [
-        *(Config(4, 1, tile_n, stages, keep=True, unit="wgmma") for tile_n, stages in wide),
-        *(Config(*shape) for shape in shapes),
-    ]
+    yield from (Config(*shape) for shape in shapes)
+    yield from (Config(4, 1, 16, 1, keep=True, split_d=split_d) for split_d in (2, 4))
+
+
+def _guesses_of_parts(problem: AttentionProblem) -> Iterator[Config]:
+    # where rows are wide, warps share them: their sums alone would fill the registers
+    wide = max(problem.head_dim, problem.value_dim) > MOST_WHOLE
+    for split_d in (2, 4) if wide else (1, 2, 4):
+        for tile_n, stages in {
+            "fwd": ((32, 1), (16, 1)),
+            "bwd_q": ((16, 2), (16, 1)),
+            "bwd_kv": ((16, 2), (16, 1)) if wide else ((32, 1), (16, 1)),
+        }[problem.direction]:
+            yield Config(4, 1, tile_n, stages, keep=True, split_d=split_d)
 
 
 def units(problem: AttentionProblem, config: Config) -> str:
@@ -177,7 +198,8 @@ def units(problem: AttentionProblem, config: Config) -> str:
     v = Layout(depth_v, config.tile_n, 2, along_k=False, packed=False, by_words=False)
     return render(
         "attention_wgmma_units", copies=copies, dtype=problem.dtype, tile_n=config.tile_n,
-        depth=depth if problem.is_gradient else 0, depth_v=depth_v, k_descriptor=k.descriptor, v_descriptor=v.descriptor,
+        depth=depth if problem.is_gradient else 0, depth_v=depth_v,
+        k_descriptor=k.descriptor, v_descriptor=v.descriptor,
     )  # fmt: skip
 
 

@@ -132,6 +132,10 @@ ${share.zeros("scores", blocks_m, tile_n)}\
 ${share.zeros("slopes", blocks_m, tile_n)}\
 ${wide.both_products(("scores", "own_k", "stage", depth), ("slopes", "own_v", f"(stage + {q_bytes})", depth_v), tile_n)}\
 % else:
+% if is_whole and keep:
+${whole.split_anew("own_k", depth, blocks_m, split_d)}\
+${whole.split_anew("own_v", depth_v, blocks_m, split_d)}\
+% endif
 ${units_of.products("scores", "own_k" if keep else "base", keep, "stage", depth, blocks_m, tile_n, split_d)}\
 % endif
 % if split_d > 1:

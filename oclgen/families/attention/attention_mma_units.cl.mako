@@ -7,8 +7,8 @@ MMA(c, a, b0, b1) adds a 16 x 16 block times a 16 x 8 block to the 16 x 8 block 
 holds two neighbours in row lane / 4 and two in the row 8 below, at column lane % 4 * 2.
 
 Items of fp32 are twice as large: blocks have half as many columns, a work-item a chunk of 4
-neighbours, and MMA multiplies 16 x 8 by 8 x 8 in tf32. STAYS_IN_LOOP(value) hides that a fragment is
-the same in every turn, or what follows from it is kept in registers, too.
+neighbours, and MMA multiplies 16 x 8 by 8 x 8 in tf32. STAYS_IN_LOOP(value) hides from the
+compiler that a fragment is the same in every turn.
 
 copies      text of attention_units.cl.mako
 dtype       "fp16", "bf16" or "fp32"

@@ -35,6 +35,20 @@ uint${n} rest${n}(const uint${n} value, const uint${n} part)
 % endfor
 </%def>
 
+<%doc>
+Keeps the parts of kept fragments, which are the same in every turn, from taking registers beside
+the fragments themselves.
+</%doc>
+<%def name="split_anew(name, depth, blocks_m, split_d)">\
+#pragma unroll
+        for (int i = 0; i < ${blocks_m}; ++i) {
+#pragma unroll
+            for (int k = 0; k < ${depth // 8 // split_d}; ++k) {
+                STAYS_IN_LOOP(${name}[i][k]);
+            }
+        }
+</%def>
+
 <%doc> to[row][column] = rows · columns^T, of kept fragments or of those in local memory. </%doc>
 <%def name="products(to, rows, kept, tile, depth, blocks_m, tile_n, split_d=1)">\
 <%
@@ -51,10 +65,7 @@ uint${n} rest${n}(const uint${n} value, const uint${n} part)
             uint4 own[${blocks_m}], own_rest[${blocks_m}], others[${tile_n // 16}], rests[${tile_n // 16}];
 #pragma unroll
             for (int i = 0; i < ${blocks_m}; ++i) {
-                uint4 whole = ${f"{rows}[i][k]" if kept else f"fragment({rows} + (warp * {blocks_m} + i) * {16 * pitch} + a_{pitch}{beside} + k * 32)"};
-% if kept:
-                STAYS_IN_LOOP(whole);
-% endif
+                const uint4 whole = ${f"{rows}[i][k]" if kept else f"fragment({rows} + (warp * {blocks_m} + i) * {16 * pitch} + a_{pitch}{beside} + k * 32)"};
                 own[i] = rounded4(whole);
                 own_rest[i] = rest4(whole, own[i]);
             }
