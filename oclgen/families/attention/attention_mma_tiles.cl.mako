@@ -109,28 +109,33 @@ Adds to the arrays `names` what the warps with the other parts of the items foun
 local memory behind `at`, where nothing is written again before the next tile's barrier.
 </%doc>
 <%def name="add_parts(names, at, blocks_m, tile_n, split_d)">\
-<% each = len(names) * blocks_m * tile_n // 2 %>\
+<% of_warp = len(names) * blocks_m * tile_n // 2 %>\
         {
             __local float *sums_of_warps = (__local float *)(tiles + ${at}) + lane;
-            __local float *own_sums = sums_of_warps + id / 32 * ${32 * each};
-% for number, name in enumerate(names):
-#pragma unroll
-            for (int i = 0; i < ${blocks_m * tile_n // 2}; ++i) {
-                own_sums[(${number * blocks_m * tile_n // 2} + i) * 32] = ((float *)${name})[i];
-            }
-% endfor
+            __local float *own_sums = sums_of_warps + id / 32 * ${32 * of_warp};
+${each_sum(names, blocks_m, tile_n, "own_sums[{place} * 32] = {sum};")}\
             barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
             for (int other = 1; other < ${split_d}; ++other) {
-                __local const float *from = sums_of_warps + (warp * ${split_d} + (part + other) % ${split_d}) * ${32 * each};
-% for number, name in enumerate(names):
-#pragma unroll
-                for (int i = 0; i < ${blocks_m * tile_n // 2}; ++i) {
-                    ((float *)${name})[i] += from[(${number * blocks_m * tile_n // 2} + i) * 32];
-                }
-% endfor
+                __local const float *from = sums_of_warps + (warp * ${split_d} + (part + other) % ${split_d}) * ${32 * of_warp};
+${each_sum(names, blocks_m, tile_n, "{sum} += from[{place} * 32];")}\
             }
         }
+</%def>
+
+<%def name="each_sum(names, blocks_m, tile_n, statement)">\
+#pragma unroll
+            for (int i = 0; i < ${blocks_m}; ++i) {
+#pragma unroll
+                for (int j = 0; j < ${tile_n // 8}; ++j) {
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+% for number, name in enumerate(names):
+                        ${statement.format(sum=f"{name}[i][j][e]", place=f"(((i + {number * blocks_m}) * {tile_n // 8} + j) * 4 + e)")}
+% endfor
+                    }
+                }
+            }
 </%def>
 
 <%doc> to[row][item] += scores · tile, where scores are rounded to the operands' dtype. </%doc>

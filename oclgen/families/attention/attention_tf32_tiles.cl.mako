@@ -55,11 +55,7 @@ the fragments themselves.
     pitch, steps, beside = 4 * depth + 16, depth // 8 // split_d, capture(share.beside, depth // split_d * 4, split_d)
     rests = f"{to}_rests"
 %>\
-        float ${rests}[${blocks_m}][${tile_n // 8}][4];
-#pragma unroll
-        for (int i = 0; i < ${blocks_m * tile_n // 2}; ++i) {
-            ((float *)${rests})[i] = 0.0f;
-        }
+${share.zeros(rests, blocks_m, tile_n)}\
 #pragma unroll
         for (int k = 0; k < ${steps}; ++k) {
             uint4 own[${blocks_m}], own_rest[${blocks_m}], others[${tile_n // 16}], rests[${tile_n // 16}];
@@ -87,8 +83,14 @@ the fragments themselves.
 % endfor
         }
 #pragma unroll
-        for (int i = 0; i < ${blocks_m * tile_n // 2}; ++i) {
-            ((float *)${to})[i] += ((float *)${rests})[i];
+        for (int i = 0; i < ${blocks_m}; ++i) {
+#pragma unroll
+            for (int j = 0; j < ${tile_n // 8}; ++j) {
+#pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    ${to}[i][j][e] += ${rests}[i][j][e];
+                }
+            }
         }
 </%def>
 
@@ -114,11 +116,7 @@ the fragments themselves.
             __local const uchar *from = tiles + (${tile} - base) + lane % 4 * ${2 * pitch} + lane / 4 * ${4 * wide}${share.beside(part * 4, split_d)};
 #pragma unroll
             for (int n = 0; n < ${part // (8 * wide)}; ++n) {
-                float added[${blocks_m}][${wide}][4];
-#pragma unroll
-                for (int i = 0; i < ${4 * wide * blocks_m}; ++i) {
-                    ((float *)added)[i] = 0.0f;
-                }
+${share.zeros("added", blocks_m, 8 * wide)}\
 #pragma unroll
                 for (int k = 0; k < ${steps}; ++k) {
 % for name, at in (("above", 0), ("below", pitch)):
@@ -137,8 +135,11 @@ the fragments themselves.
 #pragma unroll
                 for (int i = 0; i < ${blocks_m}; ++i) {
 #pragma unroll
-                    for (int j = 0; j < ${4 * wide}; ++j) {
-                        ((float *)${to}[i][n * ${wide}])[j] += ((float *)added[i])[j];
+                    for (int j = 0; j < ${wide}; ++j) {
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            ${to}[i][n * ${wide} + j][e] += added[i][j][e];
+                        }
                     }
                 }
             }
