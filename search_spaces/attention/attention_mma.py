@@ -26,4 +26,6 @@ def values(problem: AttentionProblem, limits: Limits) -> Values:
         "stages": (1, 2),
         "keep": BOTH,
         "unit": units,
+        # sums of wide rows fill the registers of one warp
+        "split_d": (1, 2, 4),
     }

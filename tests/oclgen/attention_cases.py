@@ -36,8 +36,25 @@ MMAS = (
         attention_mma.Config(1, 2, 16, stages=1, keep=True),
     ),
     (replace(HALF, window=9, keys=37), attention_mma.Config(2, 1, 32, stages=1, keep=False)),
+    (replace(BASE, causal=True), attention_mma.Config(2, 1, 16, stages=2, keep=True)),
+    (
+        replace(BASE, head_dim=20, value_dim=32, mask=True),
+        attention_mma.Config(1, 2, 16, stages=1, keep=False),
+    ),
 )
 """Each is computed in every direction, by emulated units where there are none."""
+
+SHARED_ROWS = (
+    (
+        replace(BASE, causal=True, head_dim=36, window=9, queries=45),
+        attention_mma.Config(2, 1, 16, stages=1, keep=True, split_d=2),
+    ),
+    (
+        replace(HALF, head_dim=64, value_dim=72, mask=True),
+        attention_mma.Config(4, 1, 16, stages=2, keep=False, split_d=4),
+    ),
+)
+"""Gradients alone: their warps share rows."""
 
 WGMMAS = (
     (

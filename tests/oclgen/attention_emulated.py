@@ -16,10 +16,12 @@ WORDS = 6
 LOADS = {
     "fp16": "vload_half(0, (const half *)&bits)",
     "bf16": "as_float((uint)bits << 16)",
+    "fp32": "as_float((uint)bits)",
 }
 STORES = {
     "fp16": "vstore_half_rte(value, 0, (half *)&bits)",
     "bf16": "bits = bf16_from_float(value)",
+    "fp32": "bits = 0",
 }
 TEXT = """
 typedef uint local_t;
@@ -30,14 +32,20 @@ typedef uint local_t;
 #define COPY_COMMIT()
 #define COPY_WAIT(n)
 #define copy_chunk(to, from, valid) copied(tiles + (to), from, valid)
+#define copy_number(to, from, valid) (*(__local float *)(tiles + (to)) = (valid) ? *(from) : 0.0f)
+#define power_of_two(value) exp2(value)
 #define fragment(at) loaded(tiles, warp_words, id % 32, at, 0)
 #define fragment_trans(at) loaded(tiles, warp_words, id % 32, at, 1)
-#define MMA(c, a, b0, b1) multiplied(warp_words, id % 32, c, a, b0, b1)
+#define MMA(c, a, b0, b1) {multiplied}(warp_words, id % 32, c, a, b0, b1)
 #define COPIES_FOR_UNITS()
 #define MULTIPLY_BEGIN()
 #define MULTIPLY_END()
+#define STAYS_IN_LOOP(value)
+#define MULTIPLY_SEND()
+#define MULTIPLY_AWAIT(n)
 #define ADD_SCORES(c, a, at, add) wide(tiles, warp_words, id % 32, c, a, at, add, {tile_n}, 0)
 #define ADD_VALUES(c, a, at) wide(tiles, warp_words, id % 32, c, a, at, 1, {depth_v}, {tile_n})
+#define ADD_ITEMS(c, a, at) wide(tiles, warp_words, id % 32, c, a, at, 1, {depth}, {tile_n})
 #define from_lane(value, mask) passed(warp_words, id % 32, value, mask)
 
 void copied(__local uchar *to, __global const elem_t *from, const bool valid)
@@ -101,6 +109,25 @@ void multiplied(
     barrier(CLK_LOCAL_MEM_FENCE);
 }}
 
+/* 16 x 8 by 8 x 8, of numbers of which the units read 19 bits */
+void multiplied_whole(
+    __local uint *words, const int lane, float *c, const uint4 a, const uint b0, const uint b1)
+{{
+    vstore4(a, 0, words + {words} * lane);
+    words[{words} * lane + 4] = b0;
+    words[{words} * lane + 5] = b1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int part = 0; part < 4; ++part) {{
+        const int row = lane / 4, column = lane % 4 * 2 + part % 2, low = part / 2;
+        for (int k = 0; k < 8; ++k) {{
+            const uint left = words[{words} * (row * 4 + k % 4) + low + k / 4 * 2];
+            const uint right = words[{words} * (column * 4 + k % 4) + 4 + k / 4];
+            c[part] += as_float(left & 0xffffe000u) * as_float(right & 0xffffe000u);
+        }}
+    }}
+    barrier(CLK_LOCAL_MEM_FENCE);
+}}
+
 /* a warp's 16 rows of wgmma; panels of 128 bytes, whose chunks are swizzled by their row */
 void wide(
     __local uchar *tiles, __local uint *words, const int lane, float *c, const uint4 a,
@@ -137,25 +164,31 @@ float passed(__local uint *words, const int lane, const float value, const int m
 
 def units(problem: AttentionProblem, config: attention_mma.Config) -> str:
     """Return the emulation, called as `attention_mma.units` is."""
-    return _text(
-        config.work_items, LOADS[problem.dtype], STORES[problem.dtype], config.tile_n,
-        config.depths(problem)[1],
-    )  # fmt: skip
+    return _text(config.work_items, problem.dtype, config.tile_n, config.depths(problem))
 
 
 def exchange(work_items: int) -> str:
     """Return the same for fp32, called as `attention_lanes.units` is."""
-    return _text(work_items, "as_float((uint)bits)", "bits = 0")
+    return _text(work_items, "fp32")
 
 
-def _text(work_items: int, load: str, store: str, tile_n: int = 0, depth_v: int = 0) -> str:
+def _text(work_items: int, dtype: str, tile_n: int = 0, depths: tuple[int, int] = (0, 0)) -> str:
+    multiplied = "multiplied_whole" if dtype == "fp32" else "multiplied"
     return TEXT.format(
-        words=WORDS, work_items=work_items, load=load, store=store, tile_n=tile_n, depth_v=depth_v
-    )
+        words=WORDS, work_items=work_items, load=LOADS[dtype], store=STORES[dtype], tile_n=tile_n,
+        depth=depths[0], depth_v=depths[1], multiplied=multiplied,
+    )  # fmt: skip
 
 
 def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `attention_mma` and `attention_lanes` compute with this."""
+    """Let `attention_mma` and `attention_lanes` compute with this.
+
+    Loops around units stay loops: written out, a processor's compiler takes minutes for them.
+    """
+    text = attention_mma.text_of
+    monkeypatch.setattr(
+        attention_mma, "text_of", lambda *given: text(*given).replace("#pragma unroll\n", "")
+    )
     monkeypatch.setattr(attention_mma, "units", units)
     monkeypatch.setattr(attention_lanes, "units", exchange)
     monkeypatch.setattr(ptx, "with_target", lambda source, _: source)

@@ -36,7 +36,7 @@ from oclgen.problem import (
 from oclgen.variant import Variant
 from search_spaces.space import SPACES, seeds_of, space_of
 from tests import samples
-from tests.oclgen.attention_cases import LANES, MMAS, WGMMAS
+from tests.oclgen.attention_cases import LANES, MMAS, SHARED_ROWS, WGMMAS
 from tests.oclgen.attention_emulated import emulate as emulate_attention
 from tests.oclgen.cp_async_in_c import in_plain_c
 from tests.oclgen.fragments_emulated import emulate as emulate_fragments
@@ -111,11 +111,14 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
             replace(gemm_fragments.DEFAULT, unit="dpas16", subs_n=2, ahead=True),
         ),
     ),
-    "attention_mma": tuple(
-        (replace(problem, direction=direction), config)
-        for (problem, config), direction in zip(MMAS, ATTENTION_DIRECTIONS, strict=False)
-    )
-    + WGMMAS[:1],
+    "attention_mma": (
+        *(
+            (replace(problem, direction=direction), config)
+            for (problem, config), direction in zip(MMAS, ATTENTION_DIRECTIONS, strict=False)
+        ),
+        WGMMAS[0],
+        (replace(SHARED_ROWS[0][0], direction="bwd_kv"), SHARED_ROWS[0][1]),
+    ),
     "attention_lanes": tuple(
         (replace(problem, direction=direction), config)
         for (problem, config), direction in zip(LANES, ATTENTION_DIRECTIONS, strict=False)

@@ -29,6 +29,7 @@ from tests.oclgen.attention_cases import (
     LANES,
     MMAS,
     REGISTERS,
+    SHARED_ROWS,
     SPLITS,
     WGMMAS,
     in_all_directions,
@@ -112,10 +113,20 @@ def test_matrix_units_are_right(able: Device, case: int, direction: Any) -> None
     right(able, attention_mma, replace(problem, direction=direction), config)
 
 
-@pytest.mark.parametrize("case", range(len(WGMMAS)))
+@pytest.mark.parametrize("case", range(len(SHARED_ROWS)))
+@pytest.mark.parametrize("direction", ["bwd_q", "bwd_kv"])
 @pytest.mark.sampled(2)
-def test_wide_matrix_units_are_right(able: Device, case: int) -> None:
-    right(able, attention_mma, *WGMMAS[case])
+def test_warps_that_share_rows_are_right(able: Device, case: int, direction: Any) -> None:
+    problem, config = SHARED_ROWS[case]
+    right(able, attention_mma, replace(problem, direction=direction), config)
+
+
+@pytest.mark.parametrize("case", range(len(WGMMAS)))
+@pytest.mark.parametrize("direction", ["fwd", "bwd_q", "bwd_kv"])
+@pytest.mark.sampled(2)
+def test_wide_matrix_units_are_right(able: Device, case: int, direction: Any) -> None:
+    problem, config = WGMMAS[case]
+    right(able, attention_mma, replace(problem, direction=direction), config)
 
 
 @pytest.mark.parametrize("case", range(len(LANES)))

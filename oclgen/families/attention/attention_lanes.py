@@ -116,7 +116,7 @@ def units(work_items: int) -> str:
     Args:
         work_items: of a work-group; an emulation exchanges numbers between them.
     """
-    return render("attention_units")
+    return render("attention_units", more=False)
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:

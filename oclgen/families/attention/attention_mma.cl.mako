@@ -4,7 +4,9 @@ Attention on matrix units: out = softmax(scale q k^T + mask) v, in one pass over
 A work-group owns rows of q, whose scores stay in registers: the units write a tile of scores as the
 next product reads it, rounded to the operands' dtype (Dao 2023, arXiv:2307.08691). Maxima and sums
 run along in powers of two. Tiles of k and v are copied while the units work: with one stage v while
-q k^T is computed and the next k while v is added up, with two stages the next k and v.
+q k^T is computed and the next k while v is added up, with two stages the next k and v. Rows keep
+what they are scaled by until a score exceeds it by RESCALE powers of two: sums grow that far at
+most, and hardly ever have to be scaled again.
 
 unit        "mma", each warp on its own rows, or "wgmma", four warps on 64 rows
 units       text of attention_mma_units.cl.mako, or of attention_wgmma_units.cl.mako
@@ -15,21 +17,26 @@ stages      tiles of k and v that local memory holds
 keep        fragments of q stay in registers, else they are read from local memory for each tile
 depth, depth_v      items of a row of q and k, and of v, rounded up to 16
 dim, dim_v  the same, not rounded
+items       of 16 bytes: 4 are fp32, which the units multiply by parts
+split_d     warps that share rows, each with a part of the items of q and k, and of v
 seen        which keys a query sees: see `Seen`
 masked      there is an additive mask
 </%doc>
 <%namespace name="share" file="attention_mma_tiles.cl.mako"/>\
 <%namespace name="wide" file="attention_wgmma_tiles.cl.mako"/>\
+<%namespace name="whole" file="attention_tf32_tiles.cl.mako"/>\
 <%
-    is_wide = unit == "wgmma"
-    tiles = wide if is_wide else share
+    is_wide, is_whole = unit == "wgmma", items == 4
+    narrow = whole if is_whole else share
     work_items = 32 * warps
     padding = 0 if is_wide else 16
-    pitch, pitch_v = 2 * depth + padding, 2 * depth_v + padding
+    pitch, pitch_v = 16 // items * depth + padding, 16 // items * depth_v + padding
     k_bytes, v_bytes = tile_n * pitch, tile_n * pitch_v
     stage_bytes = k_bytes + v_bytes
     tiles_at = 0 if keep else tile_m * pitch
+    parts_at = tiles_at + stages * stage_bytes
     log2e = "1.44269504f"
+    RESCALE = "8.0f"
 %>\
 <%def name="hide(score)">\
 <% conditions = [f"column < {seen.last_key('row')}"] + [f"column >= {seen.first_key('row')}"] * (seen.window > 0) %>\
@@ -43,6 +50,9 @@ masked      there is an additive mask
 </%def>\
 ${preamble}
 ${units}
+% if is_whole:
+${whole.functions()}\
+% endif
 
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void attention_mma(
@@ -54,7 +64,7 @@ ${share.parameters(("q", "k", "v", "out"), "fwd", masked)})
 % if is_wide:
     const int lane = id % 32, warp = id / 32;
 % else:
-${share.lanes((pitch, pitch_v))}\
+${share.lanes((pitch, pitch_v), split_d)}\
 % endif
     // rows that see most keys come first, so that none of them is left for the end
     const int row0 = (int)(get_num_groups(0) - 1 - get_group_id(0)) * ${tile_m};
@@ -73,18 +83,18 @@ ${share.lanes((pitch, pitch_v))}\
 % if is_wide:
 ${wide.keep("own_q", "q", "q_row", "row0", "queries", depth, dim)}\
 % else:
-${share.copy("base", "q", "q_row", "row0", "queries", tile_m, depth, dim, work_items)}\
+${share.copy("base", "q", "q_row", "row0", "queries", tile_m, depth, dim, work_items, items)}\
     COPY_COMMIT();
 % endif
 % if keep and not is_wide:
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-${share.keep("own_q", "base", depth, blocks_m)}\
+${share.keep("own_q", "base", depth, blocks_m, items, split_d)}\
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
-${tiles.copy(f"base + {tiles_at}", "k", "k_row", "key0", "keys", tile_n, depth, dim, work_items)}\
+${copy(f"base + {tiles_at}", "k", "k_row", "key0", "keys", tile_n, depth, dim)}\
 % if stages == 2:
-${tiles.copy(f"base + {tiles_at + k_bytes}", "v", "v_row", "key0", "keys", tile_n, depth_v, dim_v, work_items)}\
+${copy(f"base + {tiles_at + k_bytes}", "v", "v_row", "key0", "keys", tile_n, depth_v, dim_v)}\
 % endif
     COPY_COMMIT();
 
@@ -94,7 +104,7 @@ ${tiles.copy(f"base + {tiles_at + k_bytes}", "v", "v_row", "key0", "keys", tile_
         top[i][0] = top[i][1] = -INFINITY;
         sum[i][0] = sum[i][1] = 0.0f;
     }
-${share.zeros("outs", blocks_m, depth_v)}\
+${share.zeros("outs", blocks_m, depth_v // split_d)}\
     uint stage = base + ${tiles_at};
     for (; key0 < last; key0 += ${tile_n}) {
         const int next = key0 + ${tile_n};
@@ -106,19 +116,22 @@ ${share.zeros("outs", blocks_m, depth_v)}\
 % if stages == 2:
         const uint other_stage = ${2 * tiles_at + stage_bytes} + 2 * base - stage;
         if (next < last) {
-${tiles.copy("other_stage", "k", "k_row", "next", "keys", tile_n, depth, dim, work_items)}\
-${tiles.copy(f"other_stage + {k_bytes}", "v", "v_row", "next", "keys", tile_n, depth_v, dim_v, work_items)}\
+${copy("other_stage", "k", "k_row", "next", "keys", tile_n, depth, dim)}\
+${copy(f"other_stage + {k_bytes}", "v", "v_row", "next", "keys", tile_n, depth_v, dim_v)}\
         }
         COPY_COMMIT();
 % else:
-${tiles.copy(f"stage + {k_bytes}", "v", "v_row", "key0", "keys", tile_n, depth_v, dim_v, work_items)}\
+${copy(f"stage + {k_bytes}", "v", "v_row", "key0", "keys", tile_n, depth_v, dim_v)}\
         COPY_COMMIT();
 % endif
 ${share.zeros("scores", blocks_m, tile_n)}\
 % if is_wide:
 ${wide.products("scores", "own_q", "stage", depth, tile_n)}\
 % else:
-${share.products("scores", "own_q" if keep else "base", keep, "stage", depth, blocks_m, tile_n)}\
+${narrow.products("scores", "own_q" if keep else "base", keep, "stage", depth, blocks_m, tile_n, split_d)}\
+% endif
+% if split_d > 1:
+${share.add_parts(("scores",), parts_at, blocks_m, tile_n, split_d)}\
 % endif
         {
 ${share.each("scores", "key0", "row0", blocks_m, tile_n, scaled)}\
@@ -137,24 +150,25 @@ ${share.each("scores", "key0", "row0", blocks_m, tile_n, hide)}\
                 }
                 most = fmax(most, from_lane(most, 1));
                 most = fmax(most, from_lane(most, 2));
+                if (most > top[i][h] + ${RESCALE}) {
+                    const float shrink = power_of_two(top[i][h] - most);
+                    top[i][h] = most;
+                    sum[i][h] *= shrink;
+#pragma unroll
+                    for (int j = 0; j < ${depth_v // 8 // split_d}; ++j) {
+                        outs[i][j][2 * h] *= shrink;
+                        outs[i][j][2 * h + 1] *= shrink;
+                    }
+                }
                 // where all is hidden, shift by nothing: the power of -inf is 0 and stays 0
-                const float shift = most == -INFINITY ? 0.0f : most;
-                const float shrink = native_exp2(top[i][h] - shift);
-                top[i][h] = most;
-                float added = 0.0f;
+                const float shift = top[i][h] == -INFINITY ? 0.0f : top[i][h];
 #pragma unroll
                 for (int j = 0; j < ${tile_n // 8}; ++j) {
 #pragma unroll
                     for (int e = 2 * h; e < 2 * h + 2; ++e) {
-                        scores[i][j][e] = native_exp2(scores[i][j][e] - shift);
-                        added += scores[i][j][e];
+                        scores[i][j][e] = power_of_two(scores[i][j][e] - shift);
+                        sum[i][h] += scores[i][j][e];
                     }
-                }
-                sum[i][h] = sum[i][h] * shrink + added;
-#pragma unroll
-                for (int j = 0; j < ${depth_v // 8}; ++j) {
-                    outs[i][j][2 * h] *= shrink;
-                    outs[i][j][2 * h + 1] *= shrink;
                 }
             }
         }
@@ -165,14 +179,14 @@ ${share.each("scores", "key0", "row0", blocks_m, tile_n, hide)}\
 % endif
         barrier(CLK_LOCAL_MEM_FENCE);
         if (next < last) {
-${tiles.copy("stage", "k", "k_row", "next", "keys", tile_n, depth, dim, work_items)}\
+${copy("stage", "k", "k_row", "next", "keys", tile_n, depth, dim)}\
         }
         COPY_COMMIT();
 % endif
 % if is_wide:
 ${wide.accumulate("outs", "scores", f"stage + {k_bytes}", tile_n)}\
 % else:
-${share.accumulate("outs", "scores", f"stage + {k_bytes}", depth_v, blocks_m, tile_n)}\
+${narrow.accumulate("outs", "scores", f"stage + {k_bytes}", depth_v, blocks_m, tile_n, split_d)}\
 % endif
 % if stages == 2:
         stage = other_stage;
@@ -188,11 +202,18 @@ ${share.accumulate("outs", "scores", f"stage + {k_bytes}", depth_v, blocks_m, ti
             all += from_lane(all, 2);
             sum[i][h] = all == 0.0f ? 0.0f : 1.0f / all;
             const int line = row0 + (warp * ${blocks_m} + i) * 16 + h * 8 + lane / 4;
-            if (line < queries && lane % 4 == 0) {
+            if (line < queries && lane % 4 == 0${" && part == 0" if split_d > 1 else ""}) {
                 // +inf where all is hidden: gradients then find probabilities of 0
                 lse[line] = all == 0.0f ? INFINITY : (top[i][h] + log2(all)) * 0.69314718f;
             }
         }
     }
-${share.store("out", "out_row", "outs", depth_v, dim_v, blocks_m, "row0", "queries", " * sum[i][h]")}\
+${narrow.store("out", "out_row", "outs", depth_v, dim_v, blocks_m, "row0", "queries", " * sum[i][h]", split_d)}\
 }
+<%def name="copy(to, source, row, first, count, height, width, dims)">\
+% if is_wide:
+${wide.copy(to, source, row, first, count, height, width, dims, work_items)}\
+% else:
+${share.copy(to, source, row, first, count, height, width, dims, work_items, items)}\
+% endif
+</%def>\

@@ -1,6 +1,7 @@
-"""Attention on a GPU's matrix units in inline PTX, for fp16 and bf16.
+"""Attention on a GPU's matrix units in inline PTX, for fp16, bf16 and fp32.
 
-It is computed by `mma.sync`, which also computes gradients, or by `wgmma`.
+It is computed by `mma.sync` or by `wgmma`. Numbers of fp32 are split into two of tf32, so that
+nothing is rounded to tf32: see `attention_tf32_tiles`.
 
 It is not for rows that are no whole chunks of 16 bytes, nor for dropout, which
 `attention_register` serves, nor for few queries.
@@ -8,6 +9,7 @@ It is not for rows that are no whole chunks of 16 bytes, nor for dropout, which
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Annotated, TypeGuard
 
@@ -19,18 +21,22 @@ from oclgen.opencl import ptx
 from oclgen.parameters import Range, Warps
 from oclgen.plan import WARP, Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
 from oclgen.problem import AttentionProblem, Problem
+from oclgen.problem_parts import STORED_BYTES
 from oclgen.render import dtype_preamble, render
 
 NAME = "attention_mma"
 KERNELS = {"fwd": NAME, "bwd_q": "attention_mma_grad_q", "bwd_kv": "attention_mma_grad_kv"}
-CHUNK = 8
-"""Elements of 16 bits that are copied at once; rows are whole chunks, and aligned to them."""
+CHUNK_BYTES = 16
+"""What is copied at once; rows are whole chunks, and aligned to them."""
 PANEL = 64
 """Items of a row of wgmma's tiles: 128 bytes."""
 BLOCK = 16
 """Rows, columns and steps of what the units multiply at once."""
 MAX_REGISTERS = 232
 """Private numbers of a work-item beside which addresses still fit in 255 registers."""
+
+MOST_WHOLE = 96
+"""Items of rows of fp32 that a warp has for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,7 @@ class Config(BaseConfig):
     stages: Annotated[int, Range(1, 2)]
     keep: bool
     unit: str = "mma"
+    split_d: Annotated[int, Range(1, 4)] = 1
 
     @property
     def work_items(self) -> int:
@@ -54,11 +61,11 @@ class Config(BaseConfig):
     @property
     def tile_m(self) -> int:
         """Rows of a work-group."""
-        return BLOCK * self.blocks_m * self.warps
+        return BLOCK * self.blocks_m * self.warps // self.split_d
 
     def depths(self, problem: AttentionProblem) -> tuple[int, int]:
         """Return the items of a row of q and k, and of v, rounded up to whole blocks or panels."""
-        block = PANEL if self.unit == "wgmma" else BLOCK
+        block = PANEL if self.unit == "wgmma" else BLOCK * self.split_d
         return round_up(problem.head_dim, block), round_up(problem.value_dim, block)
 
     def local_bytes(self, problem: AttentionProblem) -> int:
@@ -66,10 +73,16 @@ class Config(BaseConfig):
 
         With wgmma there is nothing behind, and the rows of q are in registers from the first.
         """
+        # of each query, where they are columns, its lse and delta
+        numbers = 2 * 4 * self.stages * self.tile_n * (problem.direction == "bwd_kv")
         if self.unit == "wgmma":
-            return 2 * self.stages * self.tile_n * sum(self.depths(problem))
-        row, row_v = (2 * size + 2 * CHUNK for size in self.depths(problem))
-        stages = self.stages * self.tile_n * (row + row_v)
+            return 2 * self.stages * self.tile_n * sum(self.depths(problem)) + numbers
+        size = STORED_BYTES[problem.dtype]
+        row, row_v = (size * items + CHUNK_BYTES for items in self.depths(problem))
+        stages = self.stages * self.tile_n * (row + row_v) + numbers
+        if self.split_d > 1:
+            # scores and slopes, which the warps of a row exchange in fp32
+            stages += (1 + problem.is_gradient) * 4 * self.split_d * self.tile_m * self.tile_n
         if problem.is_gradient:
             own = self.tile_m * max(row, row_v) if self.keep else self.tile_m * (row + row_v)
         else:
@@ -84,7 +97,11 @@ class Config(BaseConfig):
             "bwd_q": (depth, 2, depth + depth_v),
             "bwd_kv": (depth + depth_v, 2, depth + depth_v),
         }[problem.direction]
-        return self.blocks_m * (sums + scores * self.tile_n + self.keep * own // 2) // 2
+        if problem.dtype == "fp32":
+            # scores are multiplied by parts, which exist beside each other
+            own, scores = 2 * own, scores + 1
+        kept = (sums + self.keep * own // 2) // self.split_d
+        return self.blocks_m * (kept + scores * self.tile_n) // 2
 
     def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -92,26 +109,32 @@ class Config(BaseConfig):
             return f"unit={reason}"
         if problem.dropout:
             return "it drops no probabilities; attention_register does"
-        if problem.head_dim % CHUNK or problem.value_dim % CHUNK:
+        items = items_of(problem)
+        if problem.head_dim % items or problem.value_dim % items:
             return (
                 f"rows of {problem.head_dim} and {problem.value_dim} elements are no whole chunks "
-                f"of {CHUNK}"
+                f"of {items}"
             )
         if self.tile_n % BLOCK:
             return f"tile_n={self.tile_n} is no multiple of {BLOCK}"
-        if self.unit == "wgmma" and (problem.is_gradient or not self._is_wide):
-            return (
-                f"wgmma computes no gradients, and out with warps in fours, blocks_m=1 and keep; "
-                f"given are {problem.direction}, warps={self.warps}, blocks_m={self.blocks_m}, "
-                f"keep={self.keep}"
-            )
+        if self.unit == "wgmma" and (reason := self._not_wide(problem)):
+            return reason
+        if self.warps % self.split_d:
+            return f"split_d={self.split_d} warps cannot share rows: warps={self.warps}"
         if (kept := self.registers(problem)) > MAX_REGISTERS:
             return f"a work-item would keep {kept} numbers; at most {MAX_REGISTERS} fit"
         return None
 
-    @property
-    def _is_wide(self) -> bool:
-        return self.warps % 4 == 0 and self.blocks_m == 1 and self.keep
+    def _not_wide(self, problem: AttentionProblem) -> str | None:
+        if problem.dtype == "fp32":
+            return "wgmma multiplies no parts of fp32, which would have to lie in local memory"
+        if self.warps % 4 == 0 and self.blocks_m == self.split_d == 1 and self.keep:
+            return None
+        return (
+            f"wgmma has warps in fours, blocks_m=1, split_d=1 and keep; given are "
+            f"warps={self.warps}, blocks_m={self.blocks_m}, split_d={self.split_d}, "
+            f"keep={self.keep}"
+        )
 
     def needs(self, problem: AttentionProblem) -> Needs:
         """Return what the plan asks of a device."""
@@ -125,35 +148,58 @@ TRAITS = Traits(rank=510, instructions=frozenset({"mma", "wgmma"}))
 
 def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
     """Say whether the family can compute the problem at all."""
-    return parts.serves(problem) and problem.dtype in ("fp16", "bf16")
+    return parts.serves(problem) and problem.dtype in ("fp16", "bf16", "fp32")
 
 
-def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
-    """Return configs for an untuned problem, best guess first; some may not be valid."""
+def items_of(problem: AttentionProblem) -> int:
+    """Return the elements that are copied at once."""
+    return CHUNK_BYTES // STORED_BYTES[problem.dtype]
+
+
+def guesses(problem: AttentionProblem, limits: Limits) -> Iterator[Config]:
+    """Yield configs for an untuned problem, best guess first; some may not be valid."""
+    if problem.dtype == "fp32":
+        yield from _guesses_of_parts(problem)
+        return
+    if "wgmma" in limits.instructions:
+        # of 64 rows two tiles fit local memory where heads are narrow; gradients of wide keys and
+        # values fill the registers, which eight warps make the most of
+        wide = 8 if problem.direction == "bwd_kv" and problem.head_dim > PANEL else 4
+        for tile_n, stages in ((64, 2), (32, 2), (64, 1), (32, 1)):
+            yield Config(wide, 1, tile_n, stages, keep=True, unit="wgmma")
     # warps, blocks_m, tile_n, stages, keep
     shapes = (
         (4, 2, 32, 2, True), (4, 1, 64, 2, True), (4, 1, 32, 2, True), (4, 1, 64, 1, True),
         (4, 1, 32, 1, True), (4, 1, 32, 1, False), (2, 1, 32, 1, False),
     )  # fmt: skip
-    # of 64 keys two tiles fit local memory where heads are narrow
-    wide = ((64, 2), (32, 2), (64, 1), (32, 1)) if "wgmma" in limits.instructions else ()
-    return [
-        *(Config(4, 1, tile_n, stages, keep=True, unit="wgmma") for tile_n, stages in wide),
-        *(Config(*shape) for shape in shapes),
-    ]
+    yield from (Config(*shape) for shape in shapes)
+    yield from (Config(4, 1, 16, 1, keep=True, split_d=split_d) for split_d in (2, 4))
+
+
+def _guesses_of_parts(problem: AttentionProblem) -> Iterator[Config]:
+    # where rows are wide, warps share them: their sums alone would fill the registers
+    wide = max(problem.head_dim, problem.value_dim) > MOST_WHOLE
+    for split_d in (2, 4) if wide else (1, 2, 4):
+        for tile_n, stages in {
+            "fwd": ((32, 1), (16, 1)),
+            "bwd_q": ((16, 2), (16, 1)),
+            "bwd_kv": ((16, 2), (16, 1)) if wide else ((32, 1), (16, 1)),
+        }[problem.direction]:
+            yield Config(4, 1, tile_n, stages, keep=True, split_d=split_d)
 
 
 def units(problem: AttentionProblem, config: Config) -> str:
     """Return the text of the matrix units: see `attention_mma_units`, `attention_wgmma_units`."""
-    copies = render("attention_units")
+    copies = render("attention_units", more=True)
     if config.unit == "mma":
         return render("attention_mma_units", copies=copies, dtype=problem.dtype)
-    _, depth_v = config.depths(problem)
+    depth, depth_v = config.depths(problem)
     k = Layout(config.tile_n, PANEL, 2, along_k=True, packed=False, by_words=False)
     v = Layout(depth_v, config.tile_n, 2, along_k=False, packed=False, by_words=False)
     return render(
         "attention_wgmma_units", copies=copies, dtype=problem.dtype, tile_n=config.tile_n,
-        depth_v=depth_v, k_descriptor=k.descriptor, v_descriptor=v.descriptor,
+        depth=depth if problem.is_gradient else 0, depth_v=depth_v,
+        k_descriptor=k.descriptor, v_descriptor=v.descriptor,
     )  # fmt: skip
 
 
@@ -161,7 +207,7 @@ def plan(problem: AttentionProblem, config: Config) -> Plan:
     """Return the one launch that computes the problem."""
     blocks = ceil_div(parts.rows_of(problem), config.tile_m)
     launch = Launch(
-        text=LazyText(lambda: _text(problem, config)),
+        text=LazyText(lambda: text_of(problem, config)),
         kernel=KERNELS[problem.direction],
         global_size=(blocks * config.work_items, parts.heads_of(problem), 1),
         local_size=(config.work_items, 1, 1),
@@ -171,7 +217,8 @@ def plan(problem: AttentionProblem, config: Config) -> Plan:
     return Plan((launch,))
 
 
-def _text(problem: AttentionProblem, config: Config) -> str:
+def text_of(problem: AttentionProblem, config: Config) -> str:
+    """Return the kernel's text."""
     depth, depth_v = config.depths(problem)
     source = render(
         KERNELS[problem.direction],
@@ -186,5 +233,6 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         dim_v=problem.value_dim,
         seen=parts.seen(problem),
         masked=problem.mask,
+        items=items_of(problem),
     )
     return ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source

@@ -4,48 +4,63 @@ The gradients of attention's k and v on matrix units: grad_v = P^T grad and grad
 As attention_mma_grad_q, with keys as rows and queries as columns; the heads of q that share a head
 of k and v follow each other, so nothing is added up from outside.
 
-units, preamble, warps, blocks_m, tile_m, tile_n, seen, masked      as in attention_mma
+unit, units, preamble, warps, blocks_m, tile_m, tile_n, seen, masked      as in attention_mma
 stages      tiles of q and grad that local memory holds: with two, the next are copied meanwhile
 keep        fragments of k and v stay in registers, else they are read from local memory
 depth, depth_v      items of a row of q and k, and of v and grad, rounded up to 16
 dim, dim_v  the same, not rounded
+items       of 16 bytes: 4 are fp32, which the units multiply by parts
+split_d     warps that share rows, each with a part of the items of both operands and of results
 </%doc>
 <%namespace name="share" file="attention_mma_tiles.cl.mako"/>\
+<%namespace name="wide" file="attention_wgmma_tiles.cl.mako"/>\
+<%namespace name="whole" file="attention_tf32_tiles.cl.mako"/>\
 <%
+    is_wide, is_whole = unit == "wgmma", items == 4
+    padding = 0 if is_wide else 16
+    units_of = whole if is_whole else share
     work_items = 32 * warps
-    pitch, pitch_v = 2 * depth + 16, 2 * depth_v + 16
+    pitch, pitch_v = 16 // items * depth + padding, 16 // items * depth_v + padding
     q_bytes, grad_bytes = tile_n * pitch, tile_n * pitch_v
     stage_bytes = q_bytes + grad_bytes
     v_at = tile_m * pitch
     tiles_at = 0 if keep else v_at + tile_m * pitch_v
+    numbers_at, numbers_bytes = tiles_at + stages * stage_bytes, 8 * tile_n
+    parts_at = numbers_at + stages * numbers_bytes
     log2e = "1.44269504f"
 %>\
 <%def name="probability(score)">\
-                        const int query = min(column, queries - 1);
-                        ${score} = ${score} * (scale * ${log2e}) - ends[query] * ${log2e};
+                        ${score} = ${score} * (scale * ${log2e}) - ends_of_tile[column - query0] * ${log2e};
 % if masked:
-                        ${score} += ${log2e} * LOAD1(mask_rows + query * mask_row + min(row, keys - 1) * mask_column);
+                        ${score} += ${log2e} * LOAD1(mask_rows + min(column, queries - 1) * mask_row + min(row, keys - 1) * mask_column);
 % endif
-                        ${score} = native_exp2(${score});
+                        ${score} = power_of_two(${score});
 </%def>\
 <%def name="hide(score)">\
 <% conditions = [f"column < {seen.last_query('row')}"] + [f"column >= {seen.first_query('row')}"] * seen.is_limited %>\
                         ${score} = ${" && ".join(conditions)} ? ${score} : 0.0f;
 </%def>\
 <%def name="slope(score)">\
-                        slopes[i][j][e] = ${score} * (slopes[i][j][e] - means[min(column, queries - 1)]) * scale;
+                        slopes[i][j][e] = ${score} * (slopes[i][j][e] - means_of_tile[column - query0]) * scale;
 </%def>\
 ${preamble}
 ${units}
+% if is_whole:
+${whole.functions()}\
+% endif
 
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void attention_mma_grad_kv(
 ${share.parameters(("q", "k", "v", "grad", "grad_k", "grad_v"), "bwd_kv", masked)})
 {
     const int id = (int)get_local_id(0);
-    __local uchar tiles[${local_bytes}] __attribute__((aligned(16)));
+    __local uchar tiles[${local_bytes}] __attribute__((aligned(${1024 if is_wide else 16})));
     UNIT_MEMORY
-${share.lanes((pitch, pitch_v))}\
+% if is_wide:
+    const int lane = id % 32, warp = id / 32;
+% else:
+${share.lanes((pitch, pitch_v), split_d)}\
+% endif
     const int row0 = (int)get_group_id(0) * ${tile_m};
     const int shared = heads / shared_by;
     const int batch = get_group_id(1) / shared, shared_head = get_group_id(1) % shared;
@@ -61,16 +76,21 @@ ${share.lanes((pitch, pitch_v))}\
     __global const elem_t *mask_rows = mask + mask_start + batch * mask_batch + shared_head * shared_by * mask_head;
 % endif
 
+% if is_wide:
+${wide.keep("own_k", "k", "k_row", "row0", "keys", depth, dim)}\
+${wide.keep("own_v", "v", "v_row", "row0", "keys", depth_v, dim_v)}\
+% else:
 % for name, source, width, at in (("own_k", "k", depth, "base"), ("own_v", "v", depth_v, f"base + {0 if keep else v_at}")):
-${share.copy(at, source, f"{source}_row", "row0", "keys", tile_m, width, dim if source == "k" else dim_v, work_items)}\
+${share.copy(at, source, f"{source}_row", "row0", "keys", tile_m, width, dim if source == "k" else dim_v, work_items, items)}\
     COPY_COMMIT();
 % if keep:
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-${share.keep(name, at, width, blocks_m)}\
+${share.keep(name, at, width, blocks_m, items, split_d)}\
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % endfor
+% endif
     const int first = ${seen.first_query("row0", tile_n)};
     const int last = ${seen.last_query(f"(row0 + {tile_m - 1})")};
     // a head's tiles of queries, then the next head's
@@ -78,65 +98,107 @@ ${share.keep(name, at, width, blocks_m)}\
     const int steps = tiles_of_head * shared_by;
     int query0 = first;
     if (steps > 0) {
-${copy_both(f"base + {tiles_at}", "query0")}\
+${copy_all(f"base + {tiles_at}", f"base + {numbers_at}", "query0")}\
     }
     COPY_COMMIT();
-${share.zeros("k_sums", blocks_m, depth)}\
-${share.zeros("v_sums", blocks_m, depth_v)}\
-    uint stage = base + ${tiles_at};
+${share.zeros("k_sums", blocks_m, depth // split_d)}\
+${share.zeros("v_sums", blocks_m, depth_v // split_d)}\
+    uint stage = base + ${tiles_at}, numbers = base + ${numbers_at};
     for (int step = 0; step < steps; ++step) {
         const bool turns = query0 + ${tile_n} >= last;
         const int next = turns ? first : query0 + ${tile_n};
         COPY_WAIT(0);
+% if is_wide:
+        COPIES_FOR_UNITS();
+% endif
         barrier(CLK_LOCAL_MEM_FENCE);
         if (turns) {
             q += q_head;
             grad += grad_head;
+            ends += queries;
+            means += queries;
         }
 % if stages == 2:
         const uint other_stage = ${2 * tiles_at + stage_bytes} + 2 * base - stage;
+        const uint other_numbers = ${2 * numbers_at + numbers_bytes} + 2 * base - numbers;
         if (step + 1 < steps) {
-${copy_both("other_stage", "next")}\
+${copy_all("other_stage", "other_numbers", "next")}\
         }
         COPY_COMMIT();
 % endif
+        __local const float *ends_of_tile = (__local const float *)(tiles + (numbers - base)), *means_of_tile = ends_of_tile + ${tile_n};
 ${share.zeros("scores", blocks_m, tile_n)}\
-${share.products("scores", "own_k" if keep else "base", keep, "stage", depth, blocks_m, tile_n)}\
+% if is_wide:
+${share.zeros("slopes", blocks_m, tile_n)}\
+${wide.both_products(("scores", "own_k", "stage", depth), ("slopes", "own_v", f"(stage + {q_bytes})", depth_v), tile_n)}\
+% else:
+% if is_whole and keep:
+${whole.split_anew("own_k", depth, blocks_m, split_d)}\
+${whole.split_anew("own_v", depth_v, blocks_m, split_d)}\
+% endif
+${units_of.products("scores", "own_k" if keep else "base", keep, "stage", depth, blocks_m, tile_n, split_d)}\
+% endif
+% if split_d > 1:
+${slopes()}\
+${share.add_parts(("scores", "slopes"), parts_at, blocks_m, tile_n, split_d)}\
+% endif
         {
 ${share.each("scores", "query0", "row0", blocks_m, tile_n, probability)}\
         }
         if (query0 + ${tile_n} > ${seen.last_query("row0")}${f" || query0 < {seen.first_query(f'(row0 + {tile_m - 1})')}" if seen.is_limited else ""}) {
 ${share.each("scores", "query0", "row0", blocks_m, tile_n, hide)}\
         }
-${share.accumulate("v_sums", "scores", f"(stage + {q_bytes})", depth_v, blocks_m, tile_n)}\
-${share.zeros("slopes", blocks_m, tile_n)}\
-${share.products("slopes", "own_v" if keep else f"(base + {v_at})", keep, f"(stage + {q_bytes})", depth_v, blocks_m, tile_n)}\
+% if is_wide:
+${wide.begin_to_accumulate("v_sums", "scores", f"(stage + {q_bytes})", tile_n)}\
+        // what is left to be done then are the sums of v alone
+        MULTIPLY_AWAIT(1);
+% else:
+${units_of.accumulate("v_sums", "scores", f"(stage + {q_bytes})", depth_v, blocks_m, tile_n, split_d)}\
+% endif
+% if split_d == 1 and not is_wide:
+${slopes()}\
+% endif
         {
 ${share.each("scores", "query0", "row0", blocks_m, tile_n, slope)}\
         }
-${share.accumulate("k_sums", "slopes", "stage", depth, blocks_m, tile_n)}\
+% if is_wide:
+${wide.begin_to_accumulate("k_sums", "slopes", "stage", tile_n, "ADD_ITEMS")}\
+        MULTIPLY_AWAIT(0);
+% else:
+${units_of.accumulate("k_sums", "slopes", "stage", depth, blocks_m, tile_n, split_d)}\
+% endif
 % if stages == 2:
         stage = other_stage;
+        numbers = other_numbers;
 % else:
         barrier(CLK_LOCAL_MEM_FENCE);
         if (step + 1 < steps) {
-${copy_both("stage", "next")}\
+${copy_all("stage", "numbers", "next")}\
         }
         COPY_COMMIT();
 % endif
-        if (turns) {
-            ends += queries;
-            means += queries;
 % if masked:
+        if (turns) {
             mask_rows += mask_head;
-% endif
         }
+% endif
         query0 = next;
     }
-${share.store("grad_k", "grad_k_row", "k_sums", depth, dim, blocks_m, "row0", "keys")}\
-${share.store("grad_v", "grad_v_row", "v_sums", depth_v, dim_v, blocks_m, "row0", "keys")}\
+${units_of.store("grad_k", "grad_k_row", "k_sums", depth, dim, blocks_m, "row0", "keys", split_d=split_d)}\
+${units_of.store("grad_v", "grad_v_row", "v_sums", depth_v, dim_v, blocks_m, "row0", "keys", split_d=split_d)}\
 }
-<%def name="copy_both(at, first)">\
-${share.copy(at, "q", "q_row", first, "queries", tile_n, depth, dim, work_items)}\
-${share.copy(f"{at} + {q_bytes}", "grad", "grad_row", first, "queries", tile_n, depth_v, dim_v, work_items)}\
+<%def name="slopes()">\
+${share.zeros("slopes", blocks_m, tile_n)}\
+${units_of.products("slopes", "own_v" if keep else f"(base + {v_at})", keep, f"(stage + {q_bytes})", depth_v, blocks_m, tile_n, split_d)}\
+</%def>\
+<%def name="copy_all(at, numbers, first)">\
+${share.copy_numbers(numbers, "ends", first, "queries", tile_n, work_items)}\
+${share.copy_numbers(f"{numbers} + {4 * tile_n}", "means", first, "queries", tile_n, work_items)}\
+% if is_wide:
+${wide.copy(at, "q", "q_row", first, "queries", tile_n, depth, dim, work_items)}\
+${wide.copy(f"{at} + {q_bytes}", "grad", "grad_row", first, "queries", tile_n, depth_v, dim_v, work_items)}\
+% else:
+${share.copy(at, "q", "q_row", first, "queries", tile_n, depth, dim, work_items, items)}\
+${share.copy(f"{at} + {q_bytes}", "grad", "grad_row", first, "queries", tile_n, depth_v, dim_v, work_items, items)}\
+% endif
 </%def>\

@@ -38,26 +38,55 @@ layout of wgmma).
 
 <%def name="products(to, rows, tile, depth, tile_n)">\
         MULTIPLY_BEGIN();
+${add_scores(to, rows, tile, depth, tile_n)}\
+        MULTIPLY_END();
+</%def>
+
+<%def name="add_scores(to, rows, tile, depth, tile_n)">\
 #pragma unroll
         for (int k = 0; k < ${depth // 16}; ++k) {
             ADD_SCORES((float *)${to}, ${rows}[k], ${tile} + k / 4 * ${tile_n * 128} + k % 4 * 32, k > 0);
         }
-        MULTIPLY_END();
+</%def>
+
+<%doc> Two products, each (to, rows, tile, depth), of which the first is waited for. </%doc>
+<%def name="both_products(first, second, tile_n)">\
+        MULTIPLY_BEGIN();
+${add_scores(*first, tile_n)}\
+        MULTIPLY_SEND();
+${add_scores(*second, tile_n)}\
+        MULTIPLY_SEND();
+        MULTIPLY_AWAIT(1);
 </%def>
 
 <%def name="accumulate(to, scores, tile, tile_n)">\
-        uint4 pairs[${tile_n // 16}];
-#pragma unroll
-        for (int k = 0; k < ${tile_n // 16}; ++k) {
-            pairs[k].x = pair_of(${scores}[0][2 * k][0], ${scores}[0][2 * k][1]);
-            pairs[k].y = pair_of(${scores}[0][2 * k][2], ${scores}[0][2 * k][3]);
-            pairs[k].z = pair_of(${scores}[0][2 * k + 1][0], ${scores}[0][2 * k + 1][1]);
-            pairs[k].w = pair_of(${scores}[0][2 * k + 1][2], ${scores}[0][2 * k + 1][3]);
-        }
+${round_scores("pairs", scores, tile_n)}\
         MULTIPLY_BEGIN();
+${add_rows(to, "pairs", tile, tile_n, "ADD_VALUES")}\
+        MULTIPLY_END();
+</%def>
+
+<%doc> The same, not waited for; `add` names the units' macro for the width of `to`. </%doc>
+<%def name="begin_to_accumulate(to, scores, tile, tile_n, add='ADD_VALUES')">\
+${round_scores(f"{scores}_pairs", scores, tile_n)}\
+        MULTIPLY_BEGIN();
+${add_rows(to, f"{scores}_pairs", tile, tile_n, add)}\
+        MULTIPLY_SEND();
+</%def>
+
+<%def name="round_scores(pairs, scores, tile_n)">\
+        uint4 ${pairs}[${tile_n // 16}];
 #pragma unroll
         for (int k = 0; k < ${tile_n // 16}; ++k) {
-            ADD_VALUES((float *)${to}, pairs[k], ${tile} + k * 2048);
+% for part, (block, item) in {"x": (0, 0), "y": (0, 2), "z": (1, 0), "w": (1, 2)}.items():
+            ${pairs}[k].${part} = pair_of(${scores}[0][2 * k${f" + {block}" if block else ""}][${item}], ${scores}[0][2 * k${f" + {block}" if block else ""}][${item + 1}]);
+% endfor
         }
-        MULTIPLY_END();
+</%def>
+
+<%def name="add_rows(to, pairs, tile, tile_n, add)">\
+#pragma unroll
+        for (int k = 0; k < ${tile_n // 16}; ++k) {
+            ${add}((float *)${to}, ${pairs}[k], ${tile} + k * 2048);
+        }
 </%def>
