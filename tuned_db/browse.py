@@ -50,8 +50,8 @@ class Winner:
 class Filter:
     """Which winners are asked for; None and "" ask for all.
 
-    `text` is a part of the problem, `problem` all of it. `by` is "here" for what was measured by
-    those who write to this database, "claimed" for the rest.
+    `text` is a part of the problem, `problem` all of it. `source` is "here" for what was measured
+    by those who write to this database, "claimed" for the rest.
     """
 
     device: int | None = None
@@ -63,7 +63,7 @@ class Filter:
     dtype: str = ""
     direction: str = ""
     cache: str = ""
-    by: str = ""
+    source: str = ""
     problem: str = ""
 
     def conditions(self) -> list[Any]:
@@ -78,7 +78,7 @@ class Filter:
             (self.dtype, _has_part(self.dtype)),
             (self.direction, _has_part(self.direction)),
             (self.cache, TuningRow.cache == self.cache),
-            (self.by, (MeasurementRow.origin == "") == (self.by == "here")),
+            (self.source, (MeasurementRow.origin == "") == (self.source == "here")),
             (self.problem, TuningRow.problem == self.problem),
         ]
         return [condition for value, condition in given if value]

@@ -50,9 +50,9 @@ def roofline_chart(records: Iterable[Record], dtype: str) -> Chart:
     for record, rate in known:
         points[record.family].append((rate.intensity, rate.gflops))
     series = [Series(name, tuple(points[name])) for name in sorted(points)]
-    title = f"{dtype}: winners, and no roof since the peak is unknown"
+    title = f"{dtype}: winners, peak unknown"
     if known and (roofs := roofs_of(known[0][0])) and (peak := peak_of(known[0][0], dtype)):
-        title = f"{dtype}: winners under the roof of {peak:.4g} GFLOP/s, {roofs.gbytes:.4g} GB/s"
+        title = f"{dtype}: roof of {peak:.0f} GFLOP/s, {roofs.gbytes:.0f} GB/s"
         ridge = peak / roofs.gbytes
         ends = [ridge, *(rate.intensity for _, rate in known)]
         places = (min(ends) / 2, ridge, max(ends) * 2)
@@ -85,18 +85,12 @@ def heat_chart(found: Grid) -> Heat:
         tuple(cell and (cell[0], f"{cell[0]:.2f} ({cell[1]})") for cell in row)
         for row in found.cells
     )
-    title = f"{found.family}: times longer than the best (trials)"
+    title = f"{found.family}: times longer (trials)"
     return Heat(title, found.x, found.y, found.columns, found.rows, cells)
 
 
-def speedup_chart(pairs: Sequence[Pair], left: str, right: str) -> Chart:
-    """Return how many times faster the right side is over the time of the left, by operation.
-
-    Args:
-        pairs: problems that both sides know.
-        left: name of one side.
-        right: name of the other.
-    """
+def speedup_chart(pairs: Sequence[Pair]) -> Chart:
+    """Return how many times faster the right side is over the time of the left, by operation."""
     points: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for pair in pairs:
         points[pair.problem.partition(":")[0]].append((pair.left.ms, pair.speedup))
@@ -105,7 +99,7 @@ def speedup_chart(pairs: Sequence[Pair], left: str, right: str) -> Chart:
         ends = [pair.left.ms for pair in pairs]
         even = ((min(ends), 1.0), (max(ends), 1.0))
         series.append(Series("equal", even, style="line"))
-    title = f"How many times faster {right} is than {left}"
+    title = "How many times faster the right device is"
     return Chart(title, "ms on the left", "times", tuple(series), log_x=True, log_y=True)
 
 

@@ -89,12 +89,12 @@ def test_from_the_devices_to_a_history(page: Any, served: Served) -> None:
     assert page.locator("#devices tr").count() == 3
     page.click(f"text={INFO.name}")
     assert page.inner_text("h1") == INFO.name
-    assert "fp32: winners under the roof of 1000 GFLOP/s" in shown(page, "roofline.svg")
+    assert "fp32: roof of 1000 GFLOP/s, 100 GB/s" in shown(page, "roofline.svg")
     page.click("#winners >> text=GEMM 512 x 512 x 512")
     assert page.locator("img").count() == 3
     assert "best so far" in shown(page, "progress.svg")
     assert "gemm_register.item_m" in shown(page, "parameters.svg")
-    assert "times longer than the best" in shown(page, "heat.svg")
+    assert "times longer (trials)" in shown(page, "heat.svg")
     assert '"item_m":4' in page.inner_text("#config")
     outcomes = page.locator("#history tr td:nth-child(5)").all_inner_texts()
     assert outcomes == ["timed"] * 16 + ["compile"]

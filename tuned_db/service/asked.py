@@ -24,7 +24,7 @@ Word = Annotated[str, Query(max_length=64, pattern=r"^\w*$")]
 Text = Annotated[str, Query(max_length=400, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Kind = Literal["", "cpu", "gpu", "other"]
 Caches = Literal["", "warm", "cold"]
-By = Literal["", "here", "claimed"]
+Source = Literal["", "here", "claimed"]
 Sort = Literal[
     "", "ms", "-ms", "problem", "-problem", "family", "-family",
     "trials", "-trials", "created", "-created",
@@ -35,7 +35,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "direction": tuple(DIRECTIONS),
     "family": tuple(FAMILIES),
     "cache": get_args(Caches)[1:],
-    "by": get_args(By)[1:],
+    "source": get_args(Source)[1:],
 }
 """What a page offers for each part of a filter."""
 
@@ -47,12 +47,12 @@ def _asked(
     dtype: Word = "",
     direction: Word = "",
     cache: Caches = "",
-    by: By = "",
+    source: Source = "",
     problem: Text = "",
 ) -> Filter:
     return Filter(
-        op=op, family=family, text=text, dtype=dtype, direction=direction, cache=cache, by=by,
-        problem=problem,
+        op=op, family=family, text=text, dtype=dtype, direction=direction, cache=cache,
+        source=source, problem=problem,
     )  # fmt: skip
 
 

@@ -62,10 +62,8 @@ def _roofline(store: Store) -> Callable[..., Any]:
 def _speedup(store: Store) -> Callable[..., Any]:
     def speedup(request: Request, left: AnyKey, right: AnyKey, wanted: Wanted) -> Response:
         with store.database.reading() as connection:
-            sides = [browse.find_device(connection, key) for key in (left, right)]
             found = across.pairs(connection, left, right, wanted, CHARTED)
-        one, other = ("" if side is None else side.device.name for side in sides)
-        return _answer(request, speedup_chart(found, one, other))
+        return _answer(request, speedup_chart(found))
 
     return speedup
 

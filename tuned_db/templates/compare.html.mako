@@ -25,7 +25,7 @@ mean (tuned_db.across.mean_speedup); charts, remedy (charts.html.mako); title_of
 . \
 % if mean is not None:
 On ${count - few} of them, with ${enough} trials or more on both sides,
-<a href="/devices/${sides[1].id}">${sides[1].device.name}</a> (right) is ${f"{mean:.2f}"} times as fast as
+<a href="/devices/${sides[1].id}">${sides[1].device.name}</a> (right) is ${f"{mean:.3g}"} times as fast as
 <a href="/devices/${sides[0].id}">${sides[0].device.name}</a> (left), as geometric mean.
 % else:
 None of them has ${enough} trials on both sides, so that nothing is said of all.
@@ -41,7 +41,7 @@ None of them has ${enough} trials on both sides, so that nothing is said of all.
 % for side in (pair.left, pair.right):
 <td><a href="/tunings/${side.id}">${side.family}</a></td><td class="number">${f"{side.ms:.4g}"}</td><td class="number">${side.trials}</td>
 % endfor
-<td class="number">${f"{pair.speedup:.2f}"}${"" if pair.is_sure else " (few trials)"}</td>
+<td class="number">${f"{pair.speedup:.3g}"}${"" if pair.is_sure else " (few trials)"}</td>
 </tr>
 % endfor
 </table>
