@@ -1,4 +1,4 @@
-"""Why variants failed: by kind, with a reason that names no folder of anybody's."""
+"""Why variants failed: by kind, with a reason that names no folder."""
 
 from __future__ import annotations
 
