@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -27,10 +27,12 @@ def values_of(result: TuneResult) -> dict[str, Any]:
     }
 
 
-def table_of(results: Sequence[TuneResult], peak_gflops: float = 0.0) -> Table:
+def table_of(results: Sequence[TuneResult], peaks: Mapping[str, float]) -> Table:
     """Return one row per problem; family and config stand below it, for narrow terminals.
 
-    A peak of 0 was not measured.
+    Args:
+        results: what came of each problem.
+        peaks: GFLOP/s of the device by dtype; of one that is not in it no part of a peak is shown.
     """
     table = Table("problem\nfamily: config", "ms", "GFLOP/s", "of peak", "trials", show_lines=True)
     for result in results:
@@ -41,13 +43,14 @@ def table_of(results: Sequence[TuneResult], peak_gflops: float = 0.0) -> Table:
             table.add_row(f"{key}\n{result.reason[:200]}", "", "", "", trials)
             continue
         rate = result.problem.flops / result.best.ms / 1e6
+        peak = peaks.get(result.problem.dtype)
         variant = result.best.variant
         config = " ".join(f"{name}={value}" for name, value in variant.values().items())
         table.add_row(
             f"{key}\n{variant.family}: {config}",
             f"{result.best.ms:.4g}",
             f"{rate:.1f}",
-            f"{rate / peak_gflops:.0%}" if peak_gflops else "",
+            f"{rate / peak:.0%}" if peak else "",
             trials,
         )
     notices = dict.fromkeys(result.notice for result in results if result.notice)

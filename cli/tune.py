@@ -204,7 +204,8 @@ def _alone(
             limited = replace(budget, seconds=min(budget.seconds, left))
             results = session.tune(what, limited, families, bar.report)
         saved = before.saved(session) if before else None
-    out.print(table_of(results, best.gflops if best else 0.0))
+        known = session.store.of(session.device.info).peaks() if best else {}
+    out.print(table_of(results, known | {"fp32": best.gflops} if best else {}))
     if before and saved:
         out.print(before.compare(saved))
     return results
@@ -263,7 +264,7 @@ def _with_crew(
         out.print("devices: " + ", ".join(f"{n} x {kind}" for kind, n in devices.items()))
         lots = spread(ready, calls, budget, began + budget.seconds, told)
     for lot in lots:
-        table = table_of(lot.all_results)
+        table = table_of(lot.all_results, {})
         table.title = lot.kind
         out.print(table)
     return [result for lot in lots for result in lot.all_results]

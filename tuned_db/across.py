@@ -25,6 +25,13 @@ ENOUGH = 8
 """Trials of a winner with which it counts in a mean: with fewer it may be far from the best."""
 
 
+def list_names(connection: Connection, limit: int) -> list[tuple[int, DeviceInfo]]:
+    """Return the ids of the first devices and what they are, without sums over their tunings."""
+    asked = select(DeviceRow.id, *(getattr(DeviceRow, name) for name in DEVICE))
+    rows = connection.execute(asked.order_by(DeviceRow.id).limit(limit))
+    return [(row[0], DeviceInfo(*row[1:])) for row in rows]
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """A problem, and on how many devices (with their drivers) it was tuned."""

@@ -92,7 +92,7 @@ def _compare(store: Store) -> Callable[..., Any]:
     ) -> str:
         asked = _of_keys(wanted)
         with store.database.reading() as connection:
-            offered = browse.list_devices(connection, limit=OFFERED).items
+            offered = across.list_names(connection, OFFERED)
             sides = [key and browse.find_device(connection, key) for key in (left, right)]
             found: list[across.Pair] = []
             if left and right:

@@ -1,5 +1,5 @@
 <%doc>
-Two devices side by side. Values: title; offered (tuned_db.browse.DeviceSummary to choose from);
+Two devices side by side. Values: title; offered (ids and oclgen.limits.DeviceInfo to choose from);
 sides (two of them, or None); found (tuned_db.across.Pair of this page), count (of all), most
 (compared at most), few (left out of the mean), enough (trials that a side of a pair in it has),
 mean (tuned_db.across.mean_speedup); charts, remedy (charts.html.mako); title_of; wanted, choices
@@ -10,8 +10,8 @@ mean (tuned_db.across.mean_speedup); charts, remedy (charts.html.mako); title_of
 % for name, side in zip(("left", "right"), sides):
 <select name="${name}" aria-label="${name}" required>
 <option value="">${name} device</option>
-% for one in offered:
-<option value="${one.id}" ${"selected" if side and side.id == one.id else ""}>${one.device.name}, ${one.device.architecture}, ${one.device.runtime} ${one.device.driver_version}</option>
+% for key, one in offered:
+<option value="${key}" ${"selected" if side and side.id == key else ""}>${one.name}, ${one.architecture}, ${one.runtime} ${one.driver_version}</option>
 % endfor
 </select>
 % endfor
