@@ -11,7 +11,7 @@ from math import exp, log
 from statistics import fmean
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, func, select
 
 from oclgen.limits import DeviceInfo
 from tuned_db.browse import Filter
@@ -89,7 +89,9 @@ class Pair:
         return min(self.left.trials, self.right.trials) >= ENOUGH
 
 
-def pairs(connection: Connection, left: int, right: int, wanted: Filter, limit: int) -> list[Pair]:
+def pairs(
+    connection: Connection, left: int, right: int, wanted: Filter, limit: int
+) -> tuple[list[Pair], bool]:
     """Return the problems that two devices know, where the right one is fastest first.
 
     Of several generators' winners that measured here comes first, then the fastest.
@@ -99,19 +101,27 @@ def pairs(connection: Connection, left: int, right: int, wanted: Filter, limit: 
         left: id of a device.
         right: id of another.
         wanted: which problems; of the filter what a problem's key says.
-        limit: problems, by key.
+        limit: problems of the left device that are looked at, the first by key.
+
+    Returns:
+        The pairs, and whether the left device has problems beyond the limit.
     """
-    one, other = (_best(device, wanted).subquery() for device in (left, right))
-    same = and_(one.c.problem == other.c.problem, one.c.cache == other.c.cache)
-    asked = (
-        select(one, other)
-        .join(other, same)
-        .where(one.c.place == 1, other.c.place == 1)
-        .order_by(one.c.problem, one.c.cache)
-        .limit(limit)
-    )
-    found = [_pair(*row) for row in connection.execute(asked)]
-    return sorted(found, key=lambda pair: -pair.speedup)
+    mine = _best(left, wanted).subquery()
+    asked = select(mine).where(mine.c.place == 1).order_by(mine.c.problem, mine.c.cache)
+    sides = connection.execute(asked.limit(limit)).all()
+    if not sides:
+        return [], False
+    until = TuningRow.problem <= sides[-1].problem
+    theirs = _best(right, wanted).where(until).subquery()
+    # joined here: a server that has no figures of new tables compares each row with each
+    best = connection.execute(select(theirs).where(theirs.c.place == 1))
+    others = {(row.problem, row.cache): _side(row) for row in best}
+    found = [
+        Pair(row.problem, row.cache, _side(row), other)
+        for row in sides
+        if (other := others.get((row.problem, row.cache)))
+    ]
+    return sorted(found, key=lambda pair: -pair.speedup), len(sides) == limit
 
 
 def _best(device: int, wanted: Filter) -> Any:
@@ -127,9 +137,8 @@ def _best(device: int, wanted: Filter) -> Any:
     )
 
 
-def _pair(*row: Any) -> Pair:
-    half = len(row) // 2
-    return Pair(row[0], row[1], Side(*row[2 : half - 1]), Side(*row[half + 2 : -1]))
+def _side(row: Any) -> Side:
+    return Side(row.id, row.family, row.ms, row.trials)
 
 
 def mean_speedup(found: Sequence[Pair]) -> float | None:

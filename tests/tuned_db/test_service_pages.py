@@ -54,6 +54,9 @@ def test_sorted_pages_follow_each_other_and_miss_nothing(
             break
         after = page.next
     assert found == times
+    with store.database.reading() as connection:
+        gone = browse.list_winners(connection, browse.Filter(1), 999, 2, sort)
+    assert (gone.items, gone.next) == ([], None)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +108,11 @@ def test_the_best_of_two_devices_stand_side_by_side(store: Store) -> None:
     store.merge([older, record(CONV, samples=(8.0,), trials=1, device=NEWER)])
     with store.database.reading() as connection:
         left, right = (one.id for one in browse.list_devices(connection).items)
-        found = across.pairs(connection, left, right, browse.Filter(), 10)
-        gemms = across.pairs(connection, left, right, browse.Filter(op="gemm"), 10)
+        found, is_part = across.pairs(connection, left, right, browse.Filter(), 10)
+        gemms, _ = across.pairs(connection, left, right, browse.Filter(op="gemm"), 10)
+        assert across.pairs(connection, left, right, browse.Filter(), 1) == (found[1:], True)
+        assert across.pairs(connection, right, 99, browse.Filter(), 1) == ([], True)
+    assert not is_part
     assert [(one.problem, one.speedup) for one in found] == [
         (SQUARE.key(), 6.0),
         (CONV.key(), 0.25),

@@ -28,7 +28,7 @@ from tuned_db.store import Store
 from tuned_db.titles import title_of
 
 COMPARED = 2000
-"""Most problems of two devices that are compared: the first by their keys."""
+"""Most problems of the left device that are compared: the first by their keys."""
 OFFERED = 500
 """Most devices that a list to choose from has."""
 OF_KEYS = ("op", "dtype", "direction")
@@ -95,8 +95,9 @@ def _compare(store: Store) -> Callable[..., Any]:
             offered = across.list_names(connection, OFFERED)
             sides = [key and browse.find_device(connection, key) for key in (left, right)]
             found: list[across.Pair] = []
+            is_part = False
             if left and right:
-                found = across.pairs(connection, left, right, asked, COMPARED)
+                found, is_part = across.pairs(connection, left, right, asked, COMPARED)
         for key, side in zip((left, right), sides, strict=True):
             if key and side is None:
                 raise HTTPException(404, f"there is no device {key}")
@@ -110,7 +111,7 @@ def _compare(store: Store) -> Callable[..., Any]:
             sides=sides,
             found=found[after : after + PAGE],
             count=len(found),
-            most=COMPARED,
+            most=COMPARED if is_part else 0,
             few=len(found) - len(sure),
             enough=across.ENOUGH,
             mean=across.mean_speedup(sure),

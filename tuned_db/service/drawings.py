@@ -62,7 +62,7 @@ def _roofline(store: Store) -> Callable[..., Any]:
 def _speedup(store: Store) -> Callable[..., Any]:
     def speedup(request: Request, left: AnyKey, right: AnyKey, wanted: Wanted) -> Response:
         with store.database.reading() as connection:
-            found = across.pairs(connection, left, right, wanted, CHARTED)
+            found, _ = across.pairs(connection, left, right, wanted, CHARTED)
         return _answer(request, speedup_chart(found))
 
     return speedup

@@ -1,7 +1,7 @@
 <%doc>
 Two devices side by side. Values: title; offered (ids and oclgen.limits.DeviceInfo to choose from);
 sides (two of them, or None); found (tuned_db.across.Pair of this page), count (of all), most
-(compared at most), few (left out of the mean), enough (trials that a side of a pair in it has),
+(looked at, 0: all), few (left out of the mean), enough (trials that a side of a pair in it has),
 mean (tuned_db.across.mean_speedup); charts, remedy (charts.html.mako); title_of; wanted, choices
 (filter.html.mako); query (a function: parameters of the page, with changes); more (or 0).
 </%doc>
@@ -19,8 +19,8 @@ mean (tuned_db.across.mean_speedup); charts, remedy (charts.html.mako); title_of
 </form>
 % if all(sides):
 <p id="mean">${count} problems are known of both\
-% if count == most:
- or more: these are the first\
+% if most:
+, of the first ${most} that the left device has\
 % endif
 . \
 % if mean is not None:
