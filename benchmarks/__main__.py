@@ -203,7 +203,7 @@ def choice(tables: tuple[Path, ...]) -> None:
 @click.option("--problems", default=30, show_default=True)
 @click.option("--unknown", is_flag=True, help="Without the package's records.")
 def race(device: int, seed: int, problems: int, unknown: bool) -> None:
-    """Time drawn problems that nobody tuned before and after a race, as programs run them."""
+    """Time drawn problems without a record before and after a race, as programs run them."""
     from benchmarks.choice.race import main as run
 
     run(device, seed, problems, unknown)

@@ -1,4 +1,4 @@
-"""Times what a race beside a program gains, on problems that a seed draws and nobody tuned.
+"""Times what a race beside a program gains, on problems without a record that a seed draws.
 
     python -m benchmarks race --problems 30 --seed 20261123
 

@@ -49,11 +49,11 @@ for about a second. Beside other devices it takes `LOAD_S`."""
 LOAD_S = 0.05
 ROUNDS, LOSSES = 9, 3
 """How often each variant is timed, in turns. A rival that needs more than `WORTH` of the time of
-what serves in so many rounds is out, and at last its least time has to be less, too: what else the
+what serves in `LOSSES` rounds is out, and at last its least time has to be less, too: what else the
 machine does may not decide a race."""
 SAMPLE_S, LONG_S = 0.0004, 0.002
-"""A time is the least of samples, launches one behind the other for at least so many seconds, since
-to wait for one costs some 20 us. After `LONG_S` no other is taken."""
+"""A time is the least of samples. Each takes at least `SAMPLE_S`, launches one behind the other,
+since to wait for one costs some 20 us. After `LONG_S` no other is taken."""
 WORTH = 0.97
 """A rival takes over if it needs at most this part of the time."""
 LOOK_S = 1.0
@@ -67,7 +67,16 @@ Seconds = Callable[[int, Choice, Callable[[], None]], float]
 
 
 def seconds(device: int, _choice: Choice, run: Callable[[], None]) -> float:
-    """Return the seconds of one run: the least of some samples."""
+    """Return the seconds of one run: the least of some samples.
+
+    What plans make of weights alone is kept between the runs where it is kept between calls: where
+    the program records no gradient.
+
+    Args:
+        device: index.
+        _choice: what is timed; clocks of tests ask for it.
+        run: enqueues it.
+    """
     count = 1
     while (spent := _burst_s(device, run, count)) < SAMPLE_S:
         count *= 2
@@ -299,7 +308,7 @@ class Racing:
         for one in tuned.prepared_calls():
             if (one.device, one.choice.problem) == (call.device, served.problem):
                 one.switch(choice)
-        held.forget()
+        held.forget()  # recipes hold the plan from before, and with it what it made of weights
 
 
 def _cost_s(call: TunedCall) -> float:

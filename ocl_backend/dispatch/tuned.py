@@ -116,7 +116,8 @@ class TunedCall:
     def switch(self, choice: Choice) -> bool:
         """Let another choice for the same problem serve from the next call on, if it can.
 
-        Calls with kept weights that are recalled go on as before, until `held.forget`.
+        Returns:
+            Whether it does.
         """
         if choice.variant == self.choice.variant:
             self.choice = choice

@@ -57,7 +57,7 @@ def use(user: User, on: bool = True) -> None:
 
 
 def end() -> None:
-    """Tell nobody any longer: the process ends."""
+    """Tell no user any longer: the process ends."""
     _users.clear()
     _listen(False)
 

@@ -91,7 +91,7 @@ class Pool:
                 pass
 
     def serve(self) -> None:
-        """See to it that a process answers what waits, though nobody comes to `steal` it."""
+        """See to it that a process answers what waits, though no thread comes to `steal` it."""
         with self._changed:
             if self._tasks and not self._threads:
                 self._start_one()
