@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from .sharing import TOKEN
 
 if TYPE_CHECKING:
     from tuned_db import Store
+    from tuned_db.measured import Measured
 
 
 @click.command("import")
@@ -31,16 +33,22 @@ if TYPE_CHECKING:
 def import_(file: Path, folder: Path | None, where: str | None) -> None:
     """Take in the records of FILE where they are faster; none if one line is bad.
 
-    FILE is an export, or what `oclgen check` wrote: then its measurements come, failures too. They
-    serve at once, but as unverified until `oclgen db verify` or `oclgen tune` measured them. A
-    record that no family reads today is kept, and serves once one does. Every 500 records are kept
-    at once: after an interrupt, import again.
+    FILE is an export, or what `oclgen check` wrote, a data set's folder or one of its files: then
+    measurements come, failures too. They serve at once, but as unverified until `oclgen db verify`
+    or `oclgen tune` measured them. A record that no family reads today is kept, and serves once one
+    does. Every 500 records are kept at once: after an interrupt, import again.
     """
     from tuned_db import open_store
     from tuned_db.check_file import is_check
+    from tuned_db.dataset import from_lines, is_measurements, read
 
+    if file.is_dir():
+        _take_sets(read(file), open_store(where))
+        return
     content = _content(file)
-    if is_check(content):
+    if is_measurements(content):
+        _take_sets([from_lines(str(file), content)], open_store(where))
+    elif is_check(content):
         _take_check(file, content, open_store(where), folder)
     elif folder is not None:
         raise click.UsageError(f"{file} is no check file: only those have a profile.")
@@ -75,6 +83,17 @@ def _take_records(file: Path, content: bytes, where: str | None) -> None:
         click.echo(f"{len(unread)} of them serve nothing today, the first since {unread[0]}")
 
 
+def _take_sets(sets: Iterable[Measured], store: Store) -> None:
+    from tuned_db.batches import Source
+    from tuned_db.measured import take
+
+    merge = take(store, list(sets), "import", Source())
+    click.echo(
+        f"{merge.improved} records taken into {store.name}, {merge.kept} further measurements "
+        "kept, known or not faster"
+    )
+
+
 def _take_check(file: Path, content: bytes, store: Store, folder: Path | None) -> None:
     from oclgen.profiles.writing import name_of
     from tuned_db.batches import Source
@@ -107,7 +126,7 @@ def contribute(file: Path, target: str, secret: str | None) -> None:
     """Hand FILE, an export or what `oclgen check` wrote, to a service or into a folder.
 
     A service takes it in as claims of the token's owner. In a folder it is kept, once, under the
-    digest of its bytes, for whoever imports what came there. FILE is read whole before: what is
+    digest of its bytes, until an import takes what came there. FILE is read whole before: what is
     wrong is not sent.
     """
     from tuned_db import read_records
@@ -139,3 +158,28 @@ def _keep(content: bytes, folder: Path, is_check: bool) -> Path:
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
     return path
+
+
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--version", required=True, help="Of the data set, such as 2026.11.")
+@click.option("--licence", default="CC0-1.0", show_default=True, help="Its SPDX name.")
+@db_option
+def dataset(folder: Path, version: str, licence: str, where: str | None) -> None:
+    """Write all records and measurements, failures too, to FOLDER as a data set to publish.
+
+    A manifest names version, licence and the SHA-256 of every file. The same database gives the
+    same bytes, without names of contributors. `oclgen db import FOLDER` takes it in.
+    """
+    from tuned_db import open_existing
+    from tuned_db.dataset import write
+
+    store = open_existing(where)
+    try:
+        manifest = write(store, folder, version, licence)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {folder}: {error.strerror}") from error
+    click.echo(
+        f"{manifest['records']} records and {manifest['measurements']} measurements of "
+        f"{store.name} written to {folder}, {len(manifest['files'])} files"
+    )

@@ -11,7 +11,7 @@ import click
 from rich.progress import Progress
 
 from .console import console
-from .contributions import contribute, import_
+from .contributions import contribute, dataset, import_
 from .foreign import foreign
 from .options import db_option
 from .records import list_, stats
@@ -122,7 +122,7 @@ def prune(dry_run: bool, where: str | None, **wanted: Any) -> None:
 
 
 for command in (
-    list_, stats, import_, contribute, push, pull, serve, token, verify, batches, foreign,
+    list_, stats, import_, contribute, push, pull, serve, token, verify, batches, foreign, dataset,
     undo, quarantine, backup, thin,
 ):  # fmt: skip
     database.add_command(command)

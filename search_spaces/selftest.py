@@ -18,8 +18,6 @@ from oclgen.measurement import Measurement
 from oclgen.measuring import check
 from oclgen.measuring.steps import THE_STEP, Finding, Talk, Verdict, run, serve
 
-SECONDS = 300.0
-"""Of a whole check, if nobody says otherwise."""
 STARTING_S = 120.0
 """That a process may take to find runtimes and open devices."""
 PATIENCE_S = sum(check.TIMEOUTS.values())

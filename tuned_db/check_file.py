@@ -197,7 +197,7 @@ def read_check(name: str, content: bytes) -> Check:
     device, rates = DeviceInfo(**values["device"]), values["rates"]
     peak = (rates["gflops"], rates["gbytes"]) if rates else None
     limits = Limits.from_json(values["limits"])
-    measured = Measured(device, limits.to_json(), peak, values["measurements"])
+    measured = Measured(device, values["limits"], peak, values["measurements"])
     findings = tuple(Fact(**one) for one in values["findings"])
     return Check(values["created"], device, limits, findings, measured)
 

@@ -1,4 +1,4 @@
-"""The route that takes check files: what `oclgen check` wrote on somebody's device.
+"""The route that takes check files: what `oclgen check` wrote elsewhere.
 
 Its measurements, failures too, become claims of a batch that a maintainer can take back.
 """
