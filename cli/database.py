@@ -16,6 +16,7 @@ from .foreign import foreign
 from .options import db_option
 from .records import list_, stats
 from .sharing import pull, push, serve
+from .signing import consensus, key, sign
 from .trust import backup, batches, quarantine, thin, token, undo
 from .verify import verify
 
@@ -123,6 +124,6 @@ def prune(dry_run: bool, where: str | None, **wanted: Any) -> None:
 
 for command in (
     list_, stats, import_, contribute, push, pull, serve, token, verify, batches, foreign, dataset,
-    undo, quarantine, backup, thin,
+    undo, quarantine, backup, thin, key, sign, consensus,
 ):  # fmt: skip
     database.add_command(command)

@@ -177,6 +177,8 @@ def list_winners(
         if after:
             last = winners().where(TuningRow.id == after).with_only_columns(column)
             value = connection.execute(last).scalar()
+            if value is None:  # no such winner: nothing comes after it
+                return Page([], None)
             beyond = column < value if sort.startswith("-") else column > value
             asked = asked.where(or_(beyond, and_(column == value, TuningRow.id > after)))
     else:

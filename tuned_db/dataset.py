@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from oclgen.limits import DeviceInfo
 from oclgen.opencl.exclusive import kind_of
 from tuned_db.exchange import ImportFileError, write_records
-from tuned_db.fields import Device, LimitsJson, Rate, sentence, several, strict
+from tuned_db.fields import Device, LimitsJson, Peaks, Rate, sentence, several, strict
 from tuned_db.measured import ROWS, Measured, of_store, why_contradictory
 from tuned_db.store import Store
 
@@ -39,10 +39,12 @@ HEAD = TypeAdapter(
             "device": Device,
             "limits": LimitsJson | None,
             "peak": several(Rate, 2, least=2) | None,
+            "peaks": Peaks | None,
         },
     )
 )
-"""The first line of a file of measurements; `peak` is fp32 GFLOP/s and GB/s of a copy."""
+"""The first line of a file of measurements; `peak` is fp32 GFLOP/s and GB/s of a copy,
+`peaks` GFLOP/s of other dtypes."""
 
 
 def write(store: Store, folder: Path, version: str, licence: str = LICENCE) -> dict[str, Any]:
@@ -105,6 +107,7 @@ def to_lines(one: Measured) -> bytes:
         "device": {name: getattr(one.device, name) for name in one.device.__dataclass_fields__},
         "limits": one.limits,
         "peak": one.peak,
+        "peaks": one.peaks,
     }
     lines = (json.dumps(line, separators=(",", ":")) for line in (head, *one.rows))
     return ("\n".join(lines) + "\n").encode()
@@ -146,7 +149,7 @@ def from_lines(name: str, content: bytes) -> Measured:
             raise
         raise ImportFileError(f"{name} is empty") from error
     peak = None if head["peak"] is None else (head["peak"][0], head["peak"][1])
-    return Measured(DeviceInfo(**head["device"]), head["limits"], peak, rows)
+    return Measured(DeviceInfo(**head["device"]), head["limits"], peak, head["peaks"], rows)
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:

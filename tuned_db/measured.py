@@ -70,13 +70,14 @@ _COLUMNS = tuple(name for name in MEASURED if name in ROW)
 class Measured:
     """What was measured on one device: its limits and peak where they are known, and rows.
 
-    `limits` is `oclgen.limits.Limits.to_json()`, `peak` fp32 GFLOP/s and GB/s of a copy; `rows`
-    have the fields of `ROW`, and are in one order everywhere.
+    `limits` is `oclgen.limits.Limits.to_json()`, `peak` fp32 GFLOP/s and GB/s of a copy, `peaks`
+    GFLOP/s of other dtypes; `rows` have the fields of `ROW`, and are in one order everywhere.
     """
 
     device: DeviceInfo
     limits: dict[str, Any] | None
     peak: tuple[float, float] | None
+    peaks: dict[str, float] | None
     rows: list[dict[str, Any]]
 
     def records(self) -> list[Record]:
@@ -89,6 +90,7 @@ class Measured:
                     "samples": tuple(row["samples"]),
                     "device": self.device,
                     "peak": self.peak,
+                    "peaks": self.peaks,
                 }
             )
             for row in self.rows
@@ -135,7 +137,9 @@ def of_store(store: Store, *, everyone: bool = False) -> Iterator[Measured]:
                 continue
             found = connection.execute(asked.where(TuningRow.device_id == device.id)).mappings()
             if made := sorted((_row(dict(one)) for one in found), key=_order):
-                yield Measured(info, device.limits, _peak(device, everyone), made)
+                claimed = device.claimed_peaks if everyone else None
+                peaks = device_rows.known_peaks(device.peaks, claimed)
+                yield Measured(info, device.limits, _peak(device, everyone), peaks, made)
 
 
 def _peak(device: Any, everyone: bool) -> tuple[float, float] | None:
@@ -207,8 +211,8 @@ def _by_place(one: Arrival) -> tuple[Any, ...]:
 
 def _describe(connection: Connection, one: Measured) -> None:
     """Keep what a set says of its device, where nothing was measured here."""
-    if one.peak is not None:
-        device_rows.raise_peak(connection, one.device, *one.peak, claimed=True)
+    gflops, gbytes = one.peak or (None, None)
+    device_rows.raise_peak(connection, one.device, gflops, gbytes, one.peaks, claimed=True)
     if one.limits is not None:
         device_rows.claim_limits(connection, one.device, one.limits)
 

@@ -94,3 +94,26 @@ def test_a_data_set_travels(run: Run, own_database: Path, tmp_path: Path) -> Non
     (file,) = (folder / "measurements").iterdir()
     assert run("db", "import", str(file), "--db", other).output.startswith("0 records taken")
     assert len(open_store(other).all_winners()) == 2
+
+
+def test_signed_files_are_believed_by_their_key(
+    run: Run, check: Path, own_database: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("cryptography")
+    private, folder = str(tmp_path / "key.pem"), tmp_path / "contributions"
+    public = run("db", "key", "make", "--key", private).output.strip()
+    assert run("db", "key", "show", "--key", private).output.strip() == public
+    refused = run("db", "import", str(check), "--signed")
+    assert (refused.exit_code, "is not signed" in refused.stderr) == (1, True)
+    assert run("db", "sign", str(check), "--key", private).exit_code == 0
+    assert "oclgen db key trust NAME" in run("db", "import", str(check)).stderr
+    assert run("db", "key", "trust", "alice", public).exit_code == 0
+    assert "alice" in run("db", "key", "list").output
+    assert run("db", "contribute", str(check), str(folder)).exit_code == 0
+    kept = next(folder.glob("*.json"))
+    assert "2 records taken" in run("db", "import", str(kept), "--signed").output
+    assert {one.origin for one in open_store(own_database).all_winners()} == {"signed by alice"}
+    agreed = json.loads(run("db", "consensus", "--least", "1", "--json").output)
+    assert [one["contributors"] for one in agreed] == [1, 1]
+    check.write_bytes(check.read_bytes().replace(b"gemm_register", b"gemm_registeR", 1))
+    assert "not alice's for these bytes" in run("db", "import", str(check)).stderr
