@@ -121,6 +121,11 @@ def sign(content: bytes, path: Path) -> Signature:
 def signer(database: Database, content: bytes, signature: Signature) -> str:
     """Return the name of who signed bytes with a key that is trusted here.
 
+    Args:
+        database: has the keys that are trusted.
+        content: what was signed.
+        signature: of it.
+
     Raises:
         SignatureError: the key is not trusted, the signature does not fit, or the library is
             missing; the message says which.
@@ -149,6 +154,11 @@ def signer(database: Database, content: bytes, signature: Signature) -> str:
 
 def trust(database: Database, name: str, key: str) -> None:
     """Trust a public key from now on, under a name.
+
+    Args:
+        database: keeps it.
+        name: of whom the key is.
+        key: as `public_key` returns it.
 
     Raises:
         SignatureError: the key or the name is none.
