@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,11 @@ from rich.progress import Progress
 from .console import console
 from .options import db_option
 from .sharing import TOKEN
+from .signing import signature_of
 
 if TYPE_CHECKING:
     from tuned_db import Store
+    from tuned_db.measured import Measured
 
 
 @click.command("import")
@@ -27,25 +30,38 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     help="Of a check file: write the device's profile into this folder, too.",
 )
+@click.option("--signed", is_flag=True, help="Refuse what no trusted key has signed.")
 @db_option
-def import_(file: Path, folder: Path | None, where: str | None) -> None:
+def import_(file: Path, folder: Path | None, signed: bool, where: str | None) -> None:
     """Take in the records of FILE where they are faster; none if one line is bad.
 
-    FILE is an export, or what `oclgen check` wrote: then its measurements come, failures too. They
-    serve at once, but as unverified until `oclgen db verify` or `oclgen tune` measured them. A
-    record that no family reads today is kept, and serves once one does. Every 500 records are kept
-    at once: after an interrupt, import again.
+    FILE is an export, or what `oclgen check` wrote, a data set's folder or one of its files: then
+    measurements come, failures too. They serve at once, but as unverified until `oclgen db verify`
+    or `oclgen tune` measured them. A record that no family reads today is kept, and serves once one
+    does. Every 500 records are kept at once: after an interrupt, import again.
+
+    Where FILE.sig is there, it has to be a trusted key's signature of FILE; what comes is then
+    "signed by NAME".
     """
     from tuned_db import open_store
     from tuned_db.check_file import is_check
+    from tuned_db.dataset import from_lines, is_measurements, read
 
+    if file.is_dir():
+        if signed:
+            raise click.UsageError("A data set has digests and no signature; import its files.")
+        _take_sets(read(file), open_store(where), "import")
+        return
     content = _content(file)
-    if is_check(content):
-        _take_check(file, content, open_store(where), folder)
+    origin = _origin(file, content, signed, where)
+    if is_measurements(content):
+        _take_sets([from_lines(str(file), content)], open_store(where), origin)
+    elif is_check(content):
+        _take_check(file, content, open_store(where), folder, origin)
     elif folder is not None:
         raise click.UsageError(f"{file} is no check file: only those have a profile.")
     else:
-        _take_records(file, content, where)
+        _take_records(file, content, where, origin)
 
 
 def _content(file: Path) -> bytes:
@@ -55,7 +71,26 @@ def _content(file: Path) -> bytes:
         raise click.ClickException(f"cannot read {file}: {error.strerror}") from error
 
 
-def _take_records(file: Path, content: bytes, where: str | None) -> None:
+def _origin(file: Path, content: bytes, signed: bool, where: str | None) -> str:
+    """Return how a file's content comes: "import", or "signed by NAME".
+
+    Raises:
+        ImportFileError: its signature is wrong or of a key that is not trusted, or `signed` is
+            asked for and there is none.
+    """
+    from tuned_db import ImportFileError, open_store
+    from tuned_db.signatures import Signature, signer
+
+    beside = signature_of(file)
+    if str(file) == "-" or not beside.exists():
+        if signed:
+            raise ImportFileError(f"{file} is not signed: there is no {beside}")
+        return "import"
+    signature = Signature.from_json(beside.read_bytes())
+    return f"signed by {signer(open_store(where).database, content, signature)}"
+
+
+def _take_records(file: Path, content: bytes, where: str | None, origin: str) -> None:
     from tuned_db import open_store, read_records
     from tuned_db.digests import with_digests
 
@@ -65,7 +100,7 @@ def _take_records(file: Path, content: bytes, where: str | None) -> None:
     with Progress(console=out, transient=True, disable=not out.is_terminal) as bar:
         task = bar.add_task("importing", total=len(records))
         merge = store.merge(
-            with_digests(records), report=lambda done: bar.update(task, completed=done)
+            with_digests(records), origin, report=lambda done: bar.update(task, completed=done)
         )
     click.echo(
         f"{merge.improved} records taken into {store.name}; {merge.kept} were known or not faster"
@@ -75,14 +110,25 @@ def _take_records(file: Path, content: bytes, where: str | None) -> None:
         click.echo(f"{len(unread)} of them serve nothing today, the first since {unread[0]}")
 
 
-def _take_check(file: Path, content: bytes, store: Store, folder: Path | None) -> None:
+def _take_sets(sets: Iterable[Measured], store: Store, origin: str) -> None:
+    from tuned_db.batches import Source
+    from tuned_db.measured import take
+
+    merge = take(store, list(sets), origin, Source())
+    click.echo(
+        f"{merge.improved} records taken into {store.name}, {merge.kept} further measurements "
+        "kept, known or not faster"
+    )
+
+
+def _take_check(file: Path, content: bytes, store: Store, folder: Path | None, origin: str) -> None:
     from oclgen.profiles.writing import name_of
     from tuned_db.batches import Source
     from tuned_db.check_file import read_check
     from tuned_db.measured import take
 
     check = read_check(str(file), content)
-    merge = take(store, [check.measured], "import", Source())
+    merge = take(store, [check.measured], origin, Source())
     failed = sum(one.verdict == "fail" for one in check.findings)
     click.echo(
         f"{check.device.name}: {failed} of {len(check.findings)} checks failed; "
@@ -107,23 +153,32 @@ def contribute(file: Path, target: str, secret: str | None) -> None:
     """Hand FILE, an export or what `oclgen check` wrote, to a service or into a folder.
 
     A service takes it in as claims of the token's owner. In a folder it is kept, once, under the
-    digest of its bytes, for whoever imports what came there. FILE is read whole before: what is
-    wrong is not sent.
+    digest of its bytes, until an import takes what came there. FILE is read whole before: what is
+    wrong is not sent. Its signature, FILE.sig (`oclgen db sign`), goes with it.
     """
     from tuned_db import read_records
     from tuned_db.check_file import is_check, read_check
     from tuned_db.service.client import Client
+    from tuned_db.signatures import Signature
 
     content = file.read_bytes()
     check = read_check(str(file), content) if is_check(content) else None
     records = [] if check else read_records(str(file), io.BytesIO(content))
+    beside = signature_of(file)
+    signature = Signature.from_json(beside.read_bytes()) if beside.exists() else None
     if "://" not in target:
-        click.echo(f"{file} kept as {_keep(content, Path(target), is_check(content))}")
+        kept = _keep(content, Path(target), is_check(content))
+        if signature:
+            signature_of(kept).write_text(signature.to_json())
+        click.echo(f"{file} kept as {kept}")
         return
     if not secret:
         raise click.UsageError(f"Writing needs a token: --token, or set {TOKEN}.")
     with Client(target, secret, say=console(aside=True).print) as client:
-        merge = client.contribute(content) if check else client.push(records)
+        if check or signature:
+            merge = client.contribute(content, "checks" if check else "records", signature)
+        else:
+            merge = client.push(records)
         click.echo(
             f"{file} handed to {client.host}: {merge.improved} records are winners there, "
             f"{merge.kept} were known or not faster"
@@ -139,3 +194,28 @@ def _keep(content: bytes, folder: Path, is_check: bool) -> Path:
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
     return path
+
+
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--version", required=True, help="Of the data set, such as 2026.11.")
+@click.option("--licence", default="CC0-1.0", show_default=True, help="Its SPDX name.")
+@db_option
+def dataset(folder: Path, version: str, licence: str, where: str | None) -> None:
+    """Write all records and measurements, failures too, to FOLDER as a data set to publish.
+
+    A manifest names version, licence and the SHA-256 of every file. The same database gives the
+    same bytes, without names of contributors. `oclgen db import FOLDER` takes it in.
+    """
+    from tuned_db import open_existing
+    from tuned_db.dataset import write
+
+    store = open_existing(where)
+    try:
+        manifest = write(store, folder, version, licence)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {folder}: {error.strerror}") from error
+    click.echo(
+        f"{manifest['records']} records and {manifest['measurements']} measurements of "
+        f"{store.name} written to {folder}, {len(manifest['files'])} files"
+    )

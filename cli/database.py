@@ -11,11 +11,12 @@ import click
 from rich.progress import Progress
 
 from .console import console
-from .contributions import contribute, import_
+from .contributions import contribute, dataset, import_
 from .foreign import foreign
 from .options import db_option
 from .records import list_, stats
 from .sharing import pull, push, serve
+from .signing import consensus, key, sign
 from .trust import backup, batches, quarantine, thin, token, undo
 from .verify import verify
 
@@ -122,7 +123,7 @@ def prune(dry_run: bool, where: str | None, **wanted: Any) -> None:
 
 
 for command in (
-    list_, stats, import_, contribute, push, pull, serve, token, verify, batches, foreign,
-    undo, quarantine, backup, thin,
+    list_, stats, import_, contribute, push, pull, serve, token, verify, batches, foreign, dataset,
+    undo, quarantine, backup, thin, key, sign, consensus,
 ):  # fmt: skip
     database.add_command(command)

@@ -18,8 +18,6 @@ from oclgen.measurement import Measurement
 from oclgen.measuring import check
 from oclgen.measuring.steps import THE_STEP, Finding, Talk, Verdict, run, serve
 
-SECONDS = 300.0
-"""Of a whole check, if nobody says otherwise."""
 STARTING_S = 120.0
 """That a process may take to find runtimes and open devices."""
 PATIENCE_S = sum(check.TIMEOUTS.values())
@@ -104,26 +102,22 @@ def _device(talk: Talk) -> None:
 
 
 def _rates(talk: Talk) -> None:
-    """Measure multiply-adds, copies and, where there are some, matrix units."""
-    from oclgen.measuring.peak import matrix_gflops
-
+    """Measure multiply-adds of every dtype, and copies."""
+    what = "multiply-adds and copies"
     session = _session(talk)
-    if not talk.begins("multiply-adds and copies"):
+    if not talk.begins(what):
         return
     with session:
         if session.level is None:
-            talk.find("multiply-adds and copies", "skipped", "another process holds the device")
+            talk.find(what, "skipped", "another process holds the device")
             return
         now = session.level.now
-        found = f"{now.gflops:.1f} GFLOP/s in fp32, {now.gbytes:.1f} GB/s"
-        talk.find("multiply-adds and copies", "ok", found)
-        rates: dict[str, Any] = {"gflops": now.gflops, "gbytes": now.gbytes, "matrix": {}}
-        talk.tell("rates", rates)
-        if talk.begins("matrix units"):
-            matrix = matrix_gflops(session.device)
-            talk.tell("rates", rates | {"matrix": matrix})
-            rows = (f"{dtype} {rate:.0f} GFLOP/s" for dtype, rate in matrix.items())
-            talk.find("matrix units", "ok", ", ".join(rows) or "none that has a kernel here")
+        peaks = session.store.of(session.device.info).peaks()
+    talk.tell("rates", {"gflops": now.gflops, "gbytes": now.gbytes, "peaks": peaks})
+    rows = [
+        f"{rate:.0f} GFLOP/s in {dtype}" for dtype, rate in {"fp32": now.gflops, **peaks}.items()
+    ]
+    talk.find(what, "ok", ", ".join([*rows, f"{now.gbytes:.1f} GB/s"]))
 
 
 def _families(talk: Talk) -> None:

@@ -27,6 +27,7 @@ from tuned_db.fields import (
     LimitsJson,
     Line,
     Name,
+    Peaks,
     Rate,
     Version,
     sentence,
@@ -57,7 +58,7 @@ _RATES = strict(
     {
         "gflops": Rate,
         "gbytes": Rate,
-        "matrix": Annotated[dict[Name, Rate], Field(max_length=16)],
+        "peaks": Peaks,
     },
 )
 FIELDS: dict[str, Any] = {
@@ -197,7 +198,8 @@ def read_check(name: str, content: bytes) -> Check:
     device, rates = DeviceInfo(**values["device"]), values["rates"]
     peak = (rates["gflops"], rates["gbytes"]) if rates else None
     limits = Limits.from_json(values["limits"])
-    measured = Measured(device, limits.to_json(), peak, values["measurements"])
+    peaks = (rates["peaks"] or None) if rates else None
+    measured = Measured(device, values["limits"], peak, peaks, values["measurements"])
     findings = tuple(Fact(**one) for one in values["findings"])
     return Check(values["created"], device, limits, findings, measured)
 

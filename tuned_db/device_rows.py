@@ -117,7 +117,7 @@ def set_limits(connection: Connection, info: DeviceInfo, limits: dict[str, Any])
 
 
 def claim_limits(connection: Connection, info: DeviceInfo, limits: dict[str, Any]) -> None:
-    """Keep what somebody else says that a device allows, where nothing is known.
+    """Keep what a file from elsewhere says that a device allows, where nothing is known.
 
     Args:
         connection: in a transaction that writes.

@@ -51,6 +51,8 @@ Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 Milliseconds = Annotated[float, Field(ge=LEAST_MS, lt=1e12, allow_inf_nan=False)]
 Error = Annotated[float, Field(ge=0, lt=1e12, allow_inf_nan=False)]
 Rate = Annotated[float, Field(gt=0, lt=1e12, allow_inf_nan=False)]
+Peaks = dict[Dtype, Rate]
+"""GFLOP/s of dtypes other than fp32."""
 Condition = Annotated[float, Field(gt=-1e12, lt=1e12, allow_inf_nan=False)]
 Conditions = Annotated[dict[Name, Condition], Field(max_length=32)]
 Parameters = Annotated[dict[Name, Annotated[Any, AfterValidator(_parameter)]], Field(max_length=64)]

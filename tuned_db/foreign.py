@@ -1,7 +1,7 @@
 """Kernels of other tuners: what was measured of them, kept beside the records and asked by size.
 
 A foreign kernel has a name, the digest of its source where that is known, sizes, parameters and
-times. Nothing here builds, checks or serves it: whoever asks gets parameters that were good for the
+times. Nothing here builds, checks or serves it: a user gets parameters that were good for the
 nearest sizes, and measures them. Files of other tuners are `tuned_db.adapters`.
 """
 

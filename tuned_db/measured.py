@@ -36,6 +36,7 @@ from tuned_db.fields import (
 from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, TuningRow
 from tuned_db.personal import without_names
 from tuned_db.record import Record
+from tuned_db.rows import TRIALS
 from tuned_db.store import Merge, Store
 
 REASON_LIMIT = 500
@@ -67,15 +68,16 @@ _COLUMNS = tuple(name for name in MEASURED if name in ROW)
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured on one device: its limits and peak as far as they are known, and rows.
+    """What was measured on one device: its limits and peak where they are known, and rows.
 
-    `limits` is `oclgen.limits.Limits.to_json()`, `peak` fp32 GFLOP/s and GB/s of a copy; `rows`
-    have the fields of `ROW`, and are in one order everywhere.
+    `limits` is `oclgen.limits.Limits.to_json()`, `peak` fp32 GFLOP/s and GB/s of a copy, `peaks`
+    GFLOP/s of other dtypes; `rows` have the fields of `ROW`, and are in one order everywhere.
     """
 
     device: DeviceInfo
     limits: dict[str, Any] | None
     peak: tuple[float, float] | None
+    peaks: dict[str, float] | None
     rows: list[dict[str, Any]]
 
     def records(self) -> list[Record]:
@@ -88,6 +90,7 @@ class Measured:
                     "samples": tuple(row["samples"]),
                     "device": self.device,
                     "peak": self.peak,
+                    "peaks": self.peaks,
                 }
             )
             for row in self.rows
@@ -105,24 +108,26 @@ def why_contradictory(row: dict[str, Any]) -> str | None:
     return None
 
 
-def of_store(store: Store) -> Iterator[Measured]:
+def of_store(store: Store, *, everyone: bool = False) -> Iterator[Measured]:
     """Yield what was measured by those who write to a database, failures too, device by device.
 
     Devices and rows are sorted, so that the same measurements give the same sequence. What runs
     under a device profile is left out: its times are another device's.
 
+    Args:
+        store: what is read.
+        everyone: what came from elsewhere is yielded, too.
+
     Raises:
         DatabaseError: the database fails.
     """
-    asked = (
-        select(
-            *(getattr(MeasurementRow, name) for name in (*_COLUMNS, "id")),
-            *(TuningRow.problem, TuningRow.generator, TuningRow.cache, TuningRow.trials),
-            *(TuningRow.winner_id, TuningRow.device_id),
-        )
-        .join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
-        .where(MeasurementRow.origin == "")
-    )
+    asked = select(
+        *(getattr(MeasurementRow, name) for name in (*_COLUMNS, "id")),
+        *(TuningRow.problem, TuningRow.generator, TuningRow.cache, TRIALS.label("trials")),
+        *(TuningRow.winner_id, TuningRow.device_id),
+    ).join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)
+    if not everyone:
+        asked = asked.where(MeasurementRow.origin == "")
     with store.database.reading() as connection:
         devices = connection.execute(select(DeviceRow.__table__)).all()
         ordered = sorted(devices, key=lambda row: _place(_info(row)))
@@ -132,9 +137,20 @@ def of_store(store: Store) -> Iterator[Measured]:
                 continue
             found = connection.execute(asked.where(TuningRow.device_id == device.id)).mappings()
             if made := sorted((_row(dict(one)) for one in found), key=_order):
-                known = None not in (device.peak_gflops, device.peak_gbytes)
-                peak = (device.peak_gflops, device.peak_gbytes) if known else None
-                yield Measured(info, device.limits, peak, made)
+                claimed = device.claimed_peaks if everyone else None
+                peaks = device_rows.known_peaks(device.peaks, claimed)
+                yield Measured(info, device.limits, _peak(device, everyone), peaks, made)
+
+
+def _peak(device: Any, everyone: bool) -> tuple[float, float] | None:
+    """Return what a device reaches as it was measured here, else, if wanted, as is claimed."""
+    for gflops, gbytes in (
+        (device.peak_gflops, device.peak_gbytes),
+        (device.claimed_gflops, device.claimed_gbytes),
+    )[: 2 if everyone else 1]:
+        if gflops is not None and gbytes is not None:
+            return gflops, gbytes
+    return None
 
 
 def _info(row: Any) -> DeviceInfo:
@@ -195,8 +211,8 @@ def _by_place(one: Arrival) -> tuple[Any, ...]:
 
 def _describe(connection: Connection, one: Measured) -> None:
     """Keep what a set says of its device, where nothing was measured here."""
-    if one.peak is not None:
-        device_rows.raise_peak(connection, one.device, *one.peak, claimed=True)
+    gflops, gbytes = one.peak or (None, None)
+    device_rows.raise_peak(connection, one.device, gflops, gbytes, one.peaks, claimed=True)
     if one.limits is not None:
         device_rows.claim_limits(connection, one.device, one.limits)
 

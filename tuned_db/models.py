@@ -207,6 +207,17 @@ class ForeignRow(Base):
     batch_id: Mapped[int | None]
 
 
+class KeyRow(Base):
+    """A public key that is trusted: what is signed with it is `name`'s (`tuned_db.signatures`)."""
+
+    __tablename__ = "oclgen_keys"
+    __table_args__ = (UniqueConstraint("key", name="oclgen_one_key"),)
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    key: Mapped[str] = mapped_column(String(64))
+    created: Mapped[str] = mapped_column(String(20))
+
+
 class TokenRow(Base):
     """Who may use a database that is served; the token itself is not kept, its SHA-256 is.
 

@@ -26,12 +26,12 @@ from tuned_db.fields import (
     Created,
     Device,
     Digest,
-    Dtype,
     Error,
     Line,
     Milliseconds,
     Name,
     Parameters,
+    Peaks,
     Rate,
     Version,
     strict,
@@ -75,7 +75,7 @@ class Record:
     seed: Count | None = None
     conditions: Conditions | None = field(default=None, hash=False)
     digest: Digest | None = None
-    peaks: dict[Dtype, Rate] | None = field(default=None, compare=False)
+    peaks: Peaks | None = field(default=None, compare=False)
     origin: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:

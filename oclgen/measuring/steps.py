@@ -56,7 +56,13 @@ class Talk:
         return True
 
     def find(self, what: str, verdict: Verdict, found: str) -> None:
-        """Say what came of an item."""
+        """Say what came of an item.
+
+        Args:
+            what: the item.
+            verdict: whether it is right.
+            found: the same in words and numbers.
+        """
         self._pipe.send(("finding", what, verdict, found[:LONGEST]))
 
     def tell(self, name: str, value: Any) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner, Result
 
@@ -50,3 +55,31 @@ def process() -> Process:
         return done
 
     return start
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """A service in a process of its own: its address and a token."""
+    pytest.importorskip("uvicorn")
+    pytest.importorskip("fastapi")
+    database = str(tmp_path / "served.sqlite")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "oclgen_cli", "db"]
+    token = subprocess.run(
+        [*command, "token", "add", "alice", "--create", "--db", database],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    running = subprocess.Popen([*command, "serve", "--port", str(port), "--db", database])
+    url = f"http://127.0.0.1:{port}/"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            httpx.get(url)
+            break
+        except httpx.TransportError:
+            time.sleep(0.1)
+    yield url, token
+    running.send_signal(signal.SIGINT)
+    assert running.wait(30) in (0, 1, 130, -signal.SIGINT)

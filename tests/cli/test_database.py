@@ -5,16 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import httpx
 import pytest
 from sqlalchemy import update
 
@@ -38,34 +31,6 @@ def filled(own_database: Path) -> Path:
     """A database with what the package ships, as if it had been measured here."""
     open_store(own_database).merge(shipped_records()[:20], origin="")
     return own_database
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """A service in a process of its own: its address and a token."""
-    pytest.importorskip("uvicorn")
-    pytest.importorskip("fastapi")
-    database = str(tmp_path / "served.sqlite")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "oclgen_cli", "db"]
-    token = subprocess.run(
-        [*command, "token", "add", "alice", "--create", "--db", database],
-        capture_output=True, text=True, check=True,
-    ).stdout.strip()  # fmt: skip
-    running = subprocess.Popen([*command, "serve", "--port", str(port), "--db", database])
-    url = f"http://127.0.0.1:{port}/"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            httpx.get(url)
-            break
-        except httpx.TransportError:
-            time.sleep(0.1)
-    yield url, token
-    running.send_signal(signal.SIGINT)
-    assert running.wait(30) in (0, 1, 130, -signal.SIGINT)
 
 
 def test_records_travel_through_a_service(

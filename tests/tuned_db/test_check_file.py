@@ -41,7 +41,7 @@ def filled(path: Path) -> Store:
 
 def facts(**more: Any) -> dict[str, Any]:
     known = {"devices": [asdict(INFO)], "device": asdict(INFO), "limits": LIMITED.to_json()}
-    rates = {"gflops": 1000.0, "gbytes": 100.0, "matrix": {"bf16": 5e4}}
+    rates = {"gflops": 1000.0, "gbytes": 100.0, "peaks": {"bf16": 5e4}}
     return known | {"rates": rates, "torch": "2.13.0"} | more
 
 
@@ -67,6 +67,7 @@ def test_a_file_is_read_back(content: bytes) -> None:
     assert (check.device, check.limits) == (INFO, LIMITED)
     assert [one.verdict for one in check.findings] == ["ok", "fail", "skipped"]
     assert len(check.measured.rows) == 4
+    assert check.measured.peaks == {"bf16": 5e4}
     winners = check.measured.records()
     assert [(one.ms, one.cache, one.peak) for one in winners] == [
         (1.25, "warm", (1000.0, 100.0)),
@@ -116,7 +117,7 @@ def test_the_profile_is_the_devices_limits_without_instructions(
         ({"schema": 2}, "schema is 2"),
         ({"host": "me"}, "unknown fields"),
         ({"limits": {}}, "limits: unknown fields"),
-        ({"rates": {"gflops": -1.0, "gbytes": 1.0, "matrix": {}}}, "rates gflops"),
+        ({"rates": {"gflops": -1.0, "gbytes": 1.0, "peaks": {}}}, "rates gflops"),
         ({"device": asdict(INFO) | {"compute_units": "8"}}, "device compute_units"),
         ({"findings": [{"step": "a", "what": "b", "verdict": "great", "found": ""}]}, "findings"),
     ],

@@ -248,3 +248,13 @@ def test_sides_are_files_or_databases_and_a_part_of_them(tmp_path: Path) -> None
         with pytest.raises(DatabaseError, match=missing):
             records_at(str(tmp_path / missing))
         assert not (tmp_path / missing).exists()
+
+
+def test_nothing_comes_after_a_winner_that_is_not_there(tmp_path: Path) -> None:
+    """It may have been dropped since the page before; a sorted page has no value to go on from."""
+    store = open_store(tmp_path / "few.sqlite")
+    store.merge([record()])
+    with store.database.reading() as connection:
+        for sort in ("ms", "-created"):
+            page = browse.list_winners(connection, browse.Filter(), 59, 2, sort)
+            assert (page.items, page.next) == ([], None)

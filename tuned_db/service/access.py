@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import HTTPException, Request
 
+from tuned_db.signatures import Signature, SignatureError, signer
 from tuned_db.store import Store
 from tuned_db.tokens import Token, holder_of
 
@@ -55,3 +56,24 @@ def _secret(request: Request, role: str) -> str:
         except ValueError:  # no base64, no text, or not even ASCII
             return ""
     return ""
+
+
+def origin_of(store: Store, request: Request, body: bytes, token: str) -> str:
+    """Return how an upload comes: as its signature says, else as its token does.
+
+    Args:
+        store: whose trusted keys count.
+        request: its headers may carry a public key and a signature (`tuned_db.signatures`).
+        body: what was signed.
+        token: name of the token that was shown.
+
+    Raises:
+        HTTPException: 403: the signature does not fit, or its key is not trusted.
+    """
+    key, signed = (request.headers.get(name, "") for name in ("oclgen-key", "oclgen-signature"))
+    if not (key or signed):
+        return f"push by {token}"[:100]
+    try:
+        return f"signed by {signer(store.database, body, Signature(key, signed))}"
+    except SignatureError as error:
+        raise HTTPException(403, str(error)) from error

@@ -21,7 +21,7 @@ from tuned_db.exchange import ImportFileError, read_records, write_records
 from tuned_db.failures import shown
 from tuned_db.models import MEASURED
 from tuned_db.service import contributions, foreign
-from tuned_db.service.access import require
+from tuned_db.service.access import origin_of, require
 from tuned_db.service.asked import After, Key, Kind, Limit, MaybeKey, Sort, Text, Wanted, Word
 from tuned_db.store import Store
 from tuned_db.tokens import left_today
@@ -297,7 +297,7 @@ def _upload(store: Store) -> Callable[..., Any]:
             raise HTTPException(403, f"{detail}; the upload has {new} that are new")
         address = request.client.host if request.client else ""
         source = Source(token.name, address)
-        merge = store.merge(records, f"push by {token.name}"[:100], source)
+        merge = store.merge(records, origin_of(store, request, body, token.name), source)
         return Merged(improved=merge.improved, kept=merge.kept)
 
     async def upload(request: Request) -> Merged:

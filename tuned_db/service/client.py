@@ -18,6 +18,7 @@ from tuned_db.database import DatabaseError
 from tuned_db.exchange import ImportFileError, read_records, write_records
 from tuned_db.foreign import Foreign, Near
 from tuned_db.record import Record
+from tuned_db.signatures import Signature
 from tuned_db.store import Merge
 
 BATCH = 500
@@ -99,13 +100,21 @@ class Client:
             improved, kept = improved + merge.improved, kept + merge.kept
         return Merge(improved, kept)
 
-    def contribute(self, check: bytes) -> Merge:
-        """Send a file of `oclgen check`, whole, and return what became of its measurements.
+    def contribute(self, content: bytes, kind: str, signature: Signature | None = None) -> Merge:
+        """Send a file whole, and return what became of its records or measurements.
+
+        Args:
+            content: of the file.
+            kind: "checks" or "records", an export.
+            signature: of these bytes, by which the service tells whose they are.
 
         Raises:
             ServiceError: see the class; nothing of it is kept there.
         """
-        return self._sent("api/v1/checks", check)
+        headers = {}
+        if signature is not None:
+            headers = {"Oclgen-Key": signature.key, "Oclgen-Signature": signature.signature}
+        return self._sent(f"api/v1/{kind}", content, headers)
 
     def push_foreign(self, found: Sequence[Foreign]) -> int:
         """Send measurements of another tuner's kernels, some at a time; return how many were new.
@@ -157,8 +166,8 @@ class Client:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ServiceError(f"{self.host} answers what no oclgen service does") from error
 
-    def _sent(self, path: str, content: bytes) -> Merge:
-        answer = self._ask("POST", path, content=content)
+    def _sent(self, path: str, content: bytes, headers: Mapping[str, str] | None = None) -> Merge:
+        answer = self._ask("POST", path, content=content, headers=headers)
         try:
             found = answer.json()
             return Merge(int(found["improved"]), int(found["kept"]))

@@ -1,4 +1,4 @@
-"""The route that takes check files: what `oclgen check` wrote on somebody's device.
+"""The route that takes check files: what `oclgen check` wrote elsewhere.
 
 Its measurements, failures too, become claims of a batch that a maintainer can take back.
 """
@@ -15,7 +15,7 @@ from tuned_db.batches import Source
 from tuned_db.check_file import read_check
 from tuned_db.exchange import ImportFileError
 from tuned_db.measured import take
-from tuned_db.service.access import require
+from tuned_db.service.access import origin_of, require
 from tuned_db.store import Store
 from tuned_db.tokens import left_today
 
@@ -50,7 +50,8 @@ def add(api: APIRouter, store: Store, refused: dict[int | str, dict[str, Any]]) 
             raise HTTPException(403, f"{detail}; the check has {count} measurements")
         address = request.client.host if request.client else ""
         source = Source(token.name, address)
-        merge = take(store, [check.measured], f"push by {token.name}"[:100], source)
+        origin = origin_of(store, request, body, token.name)
+        merge = take(store, [check.measured], origin, source)
         return Taken(improved=merge.improved, kept=merge.kept)
 
     async def upload(request: Request) -> Taken:
