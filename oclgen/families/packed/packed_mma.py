@@ -117,6 +117,7 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     # a unit with few tiles of its own is filled by warps that share them
     few = problem.n < 6 * COLUMNS * limits.compute_units
     # some 4 KiB for a warp to wait for; x in three pieces is cut for more outputs
+    tiles: tuple[tuple[int, int], ...]
     if 8 * problem.packing.block_bytes <= 5 * problem.packing.block:
         tiles = ((2, 128), (1, 256), (1, 128))
     elif problem.dtype == "fp32" and not is_folded(problem):
