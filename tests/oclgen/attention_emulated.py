@@ -164,15 +164,16 @@ float passed(__local uint *words, const int lane, const float value, const int m
 
 def units(problem: AttentionProblem, config: attention_mma.Config) -> str:
     """Return the emulation, called as `attention_mma.units` is."""
-    return _text(config.work_items, problem.dtype, config.tile_n, config.depths(problem))
+    return by_lanes(config.work_items, problem.dtype, config.tile_n, config.depths(problem))
 
 
 def exchange(work_items: int) -> str:
     """Return the same for fp32, called as `attention_lanes.units` is."""
-    return _text(work_items, "fp32")
+    return by_lanes(work_items, "fp32")
 
 
-def _text(work_items: int, dtype: str, tile_n: int = 0, depths: tuple[int, int] = (0, 0)) -> str:
+def by_lanes(work_items: int, dtype: str, tile_n: int = 0, depths: tuple[int, int] = (0, 0)) -> str:
+    """Return the text for units of a dtype; of attention it is told the sizes of its tiles."""
     multiplied = "multiplied_whole" if dtype == "fp32" else "multiplied"
     return TEXT.format(
         words=WORDS, work_items=work_items, load=LOADS[dtype], store=STORES[dtype], tile_n=tile_n,

@@ -19,6 +19,7 @@ from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, Family
 from oclgen.families.conv import conv_mma
 from oclgen.families.gemm import gemm_fragments, gemm_mma, gemm_pairs
+from oclgen.families.packed import packed_mma
 from oclgen.limits import KIB
 from oclgen.measuring.measure import TOLERANCE, Bench, compare, decode, encode
 from oclgen.opencl import fragments
@@ -42,6 +43,7 @@ from tests.oclgen.cp_async_in_c import in_plain_c
 from tests.oclgen.fragments_emulated import emulate as emulate_fragments
 from tests.oclgen.gemm_cases import SHARING
 from tests.oclgen.mma_emulated import emulate
+from tests.oclgen.packed_emulated import emulate as emulate_packed
 
 OTHER_CONFIGS = 2
 EVERY = 1 if samples.THOROUGH else 4
@@ -122,6 +124,11 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
     "attention_lanes": tuple(
         (replace(problem, direction=direction), config)
         for (problem, config), direction in zip(LANES, ATTENTION_DIRECTIONS, strict=False)
+    ),
+    "packed_mma": (
+        (PackedProblem(2, 5, 128, "fp32", "q4_1"), packed_mma.DEFAULT),
+        (PackedProblem(1, 8, 256, "bf16", "q6_k"), packed_mma.DEFAULT),
+        (PackedProblem(9, 18, 128, "fp16", "int4_64z"), packed_mma.Config(2, 2, 64, 2, 2, 1)),
     ),
     "conv_mma": (
         (
@@ -221,6 +228,7 @@ def run_emulated(device: Device, name: str) -> int:
         emulate(patch)
         emulate_attention(patch)
         emulate_fragments(patch)
+        emulate_packed(patch)
         for problem, config in CASES[name]:
             refused = config.why_not(problem, able.limits)
             assert refused is None, refused

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from oclgen.families import FAMILIES, valid_configs, valid_guesses
-from oclgen.families.packed import packed_gemm, packed_rows
+from oclgen.families.packed import packed_gemm, packed_mma, packed_rows
 from oclgen.families.packed.packed_formats import TEXTS
 from oclgen.families.packed.packed_unpacking import CPU, GPU, unpacking
 from oclgen.keys import parse_key, parse_packed, parse_problem
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.excerpt import excerpt
-from oclgen.measuring.measure import Bench
+from oclgen.measuring.measure import Bench, decode, encode
 from oclgen.measuring.packed_reference import random_weights, unpacked
 from oclgen.measuring.reference import random_inputs, reference
 from oclgen.opencl.device import Device
@@ -23,8 +23,10 @@ from oclgen.packed_problem import FORMATS
 from oclgen.plan import Plan
 from oclgen.problem import PackedProblem, ProblemError
 from search_spaces.space import space_of
+from tests.oclgen.packed_emulated import emulate
 
 H200 = Limits("gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1)
+UNITS = replace(H200, instructions=frozenset({"mma"}))
 BASE = PackedProblem(3, 37, 512)
 ROWS = (
     (BASE, packed_rows.DEFAULT),
@@ -32,6 +34,21 @@ ROWS = (
     (replace(BASE, m=1, dtype="fp16"), packed_rows.Config(1, 4, 16, 16, 1, 1, 4)),
     (replace(BASE, m=9, free=frozenset({"m"})), packed_rows.Config(8, 2, 16, 8, 1, 1, 2)),
 )
+MMAS = (
+    (PackedProblem(11, 37, 512, "fp16"), packed_mma.Config(2, 2, 256, 2, 2, 1)),
+    (PackedProblem(3, 21, 768, "bf16", free=frozenset({"m"})), packed_mma.DEFAULT),
+    (PackedProblem(2, 24, 768), packed_mma.Config(1, 2, 256, 2, 2, 2)),
+    (PackedProblem(3, 24, 768), packed_mma.Config(1, 1, 512, 1, 3, 1)),
+)
+
+
+@pytest.fixture
+def able(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """The device, with matrix units in OpenCL C where it has none."""
+    if "mma" in device.limits.instructions:
+        return device
+    emulate(monkeypatch)
+    return replace(device, limits=replace(device.limits, instructions=UNITS.instructions))
 
 
 def right(device: Device, family: Any, problem: PackedProblem, config: Any) -> None:
@@ -104,6 +121,49 @@ def test_few_rows_are_right(device: Device, form: str, case: int) -> None:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("case", range(len(MMAS)))
+def test_few_rows_are_right_on_matrix_units(able: Device, form: str, case: int) -> None:
+    problem, config = MMAS[case]
+    if form == "q6_k":  # rows of 630 bytes, of which the last must end at a multiple of 16
+        problem = replace(problem, n=problem.n // 8 * 8)
+        config = replace(config, tile_k=256)
+    right(able, packed_mma, replace(problem, format=form), config)
+
+
+def test_rows_of_x_that_are_not_aligned_are_read(able: Device) -> None:
+    problem = PackedProblem(2, 16, 512, "bf16", "q4_1")
+    inputs = random_inputs(problem, 5)
+    x = encode(inputs["x"], "bf16")
+    apart = np.full((2, 515), 0x7FC0, np.uint16)  # NaNs
+    apart[:, 1:513] = x
+    buffers = {"x": able.upload(apart), "w": able.upload(inputs["w"])}
+    wanted = reference(problem, {**inputs, "x": decode(x, "bf16").astype(np.float64)})
+    out = np.zeros((2, 16), np.uint16)
+    plan = packed_mma.plan(problem, packed_mma.DEFAULT)
+    buffers["y"] = able.upload(out)
+    able.prepare(plan, buffers, {"x": 1}, {"ld_x": 515}).run()
+    got = decode(able.download(buffers["y"], out), "bf16")
+    assert np.allclose(got, wanted, rtol=0.01, atol=0.01 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize(
+    ("problem", "config", "reason"),
+    [
+        (PackedProblem(1, 8, 512, format="q4_k"), (1, 1, 128, 1, 2, 1), "no multiple of 256"),
+        (PackedProblem(1, 9, 256, format="q6_k"), (1, 1, 256, 1, 2, 1), "9 rows of 210 B"),
+        (PackedProblem(1, 8, 768, format="q6_k"), (1, 1, 512, 1, 2, 1), "a tile of 512 weights"),
+        (PackedProblem(32, 8, 512, format="q6_k"), (4, 2, 256, 1, 2, 1), "numbers; at most"),
+    ],
+)
+def test_what_matrix_units_cannot_do_is_refused(
+    problem: PackedProblem, config: tuple[int, ...], reason: str
+) -> None:
+    assert reason in (packed_mma.Config(*config).why_not(problem, UNITS) or "")
+    assert "mma" in (packed_mma.DEFAULT.why_not(problem, H200) or "")
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("form", FORMATS)
 def test_many_rows_are_right(device: Device, form: str) -> None:
     dtype = "bf16" if form.startswith("int") else "fp32"
     problem = PackedProblem(45, 40, 512, dtype, form)
@@ -111,9 +171,9 @@ def test_many_rows_are_right(device: Device, form: str) -> None:
     right(device, packed_gemm, problem, config)
 
 
-@pytest.mark.parametrize("name", ["packed_rows", "packed_gemm"])
+@pytest.mark.parametrize("name", ["packed_rows", "packed_mma", "packed_gemm"])
 def test_every_parameter_changes_the_plan(name: str) -> None:
-    problem, limits = PackedProblem(8, 256, 1024, "fp32", "q4_0"), H200
+    problem, limits = PackedProblem(12, 256, 1024, "bf16", "q4_0"), UNITS
     space = space_of(name, problem, limits)
     family = FAMILIES[name]
     for field in fields(family.Config):
@@ -129,6 +189,8 @@ def test_every_parameter_changes_the_plan(name: str) -> None:
 def test_the_rows_choose_the_family(m: int, family: str) -> None:
     problem = PackedProblem(m, 4096, 4096, "bf16", "int4_128z")
     assert next(valid_guesses(problem, H200)).family == family
+    with_units = "packed_mma" if m <= packed_mma.MOST_ROWS else family
+    assert next(valid_guesses(problem, UNITS)).family == with_units
 
 
 def test_an_excerpt_is_a_part_of_the_whole() -> None:

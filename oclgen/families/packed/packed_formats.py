@@ -33,8 +33,12 @@ class Text:
         numbers: declarations of what `weight` uses.
         weight: vector of weights, of their quants q as floats.
         offset: what quants are more than q, where a byte is two.
-        upper: vector of the quants' bits from the fifth on, in place, where a byte is two.
-        extra: declarations of what `upper` uses.
+        upper: by how much `h` is shifted so that its last two bits are the quants' fifth and
+            sixth, where a byte is two.
+        extra: declaration of `h`, for `upper`.
+        shared: neighbouring weights of a block that have the same numbers; 0: all.
+        quads: declarations of vectors `d` and `z`, the numbers of four groups of `shared` weights
+            from group `first` on, a multiple of four, where that is less work than each by itself.
     """
 
     quants: int
@@ -44,6 +48,8 @@ class Text:
     offset: int = 0
     upper: str = ""
     extra: str = ""
+    shared: int = 0
+    quads: str = ""
 
 
 _HALF = "const float d = vload_half(0, (__global const half *)p);"
@@ -56,6 +62,12 @@ _NUMBERS_K = """\
 const int g = at / 32;
 const float d = vload_half(0, (__global const half *)p) * (float)(g < 4 ? p[4 + g] & 63 : (p[8 + g] & 15) | (p[g] >> 6 << 4));
 const float z = vload_half(1, (__global const half *)p) * (float)(g < 4 ? p[8 + g] & 63 : p[8 + g] >> 4 | (p[4 + g] >> 6 << 4));"""  # noqa: E501
+_QUADS_K = """\
+const uint scales_0 = WORD(p + 4), minima_0 = WORD(p + 8), both_4 = WORD(p + 12);
+const uint s = first ? (both_4 & 0x0f0f0f0fu) | (scales_0 >> 2 & 0x30303030u) : scales_0 & 0x3f3f3f3fu;
+const uint t = first ? (both_4 >> 4 & 0x0f0f0f0fu) | (minima_0 >> 2 & 0x30303030u) : minima_0 & 0x3f3f3f3fu;
+const float4 d = vload_half(0, (__global const half *)p) * convert_float4(as_uchar4(s));
+const float4 z = vload_half(1, (__global const half *)p) * convert_float4(as_uchar4(t));"""  # noqa: E501
 TEXTS: dict[str, Text] = {
     "int8": Text(0, 0, "", "q"),
     **{name: _INT4_ZERO if one.zeros else _INT4 for name, one in FORMATS.items() if one.group},
@@ -63,7 +75,7 @@ TEXTS: dict[str, Text] = {
     "q4_1": Text(4, 16, _TWO, "q * d + z"),
     "q8_0": Text(2, 0, _HALF, "q * d"),
     # 12 bytes have 8 scales and 8 minima of 6 bits
-    "q4_k": Text(16, 32, _NUMBERS_K, "q * d - z"),
+    "q4_k": Text(16, 32, _NUMBERS_K, "q * d - z", shared=32, quads=_QUADS_K),
     # lower 4 bits, upper 2 bits, scales of 16 weights each, and the scale of these
     "q6_k": Text(
         0,
@@ -72,8 +84,9 @@ TEXTS: dict[str, Text] = {
         " * (float)((__global const char *)p)[192 + at / 16];",
         "q * d",
         offset=32,
-        upper="(h >> (uint)(at % 128 / 32 * 2) & 3u) << 4u",
+        upper="at % 128 / 32 * 2",
         extra="const WORDS_T h = BYTES(p + 128 + o / 64 * 32 + o % 32);",
+        shared=16,
     ),
 }
 

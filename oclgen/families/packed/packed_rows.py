@@ -103,11 +103,21 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
             for item_n in dict.fromkeys((most, max(1, most // 2), 1))
             for unroll in (max(2, count), 1)  # in whole blocks, places of numbers are constants
         ]
+    width, local_k, local_n, most = _shape_for_gpus(problem)
     return [
-        Config(min(problem.m, 8), item_n, 4, 4, local_k, 4, unroll=1)
-        for item_n in ((4, 2) if problem.m < 4 else (2, 1))
-        for local_k in (32, 64)
+        Config(min(problem.m, 8), item_n, width, 4, lanes_k, local_n, unroll=1)
+        for item_n in ((most, 2) if problem.m < 4 else (2, 1))
+        for lanes_k in (local_k, 32, 64)
     ]
+
+
+def _shape_for_gpus(problem: PackedProblem) -> tuple[int, int, int, int]:
+    """Return width, work-group and outputs of a work-item: what was fastest with one row."""
+    if problem.packing.block > 32:  # more numbers for each stripe
+        return 8, 64, 2, 4
+    if problem.packing.group == 0:  # none
+        return 4, 64, 2, 2
+    return 4, 32, 4, 4
 
 
 def plan(problem: PackedProblem, config: Config) -> Plan:

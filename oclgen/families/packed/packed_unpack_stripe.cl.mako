@@ -33,7 +33,7 @@ void unpack(__global const uchar *p, const int o, __global const elem_t *s, floa
     {
         const int at = ${stripes.place("o")}${f" + {run}" if half else ""};
 % if text.upper:
-        const WORDS_T bits = ${"b >> 4u" if half else "b & 15u"} | ${text.upper} | ${power}u;
+        const WORDS_T bits = ${"b >> 4u" if half else "b & 15u"} | (h >> (uint)(${text.upper}) & 3u) << 4u | ${power}u;
 % else:
         const WORDS_T bits = b & ${mask}u | ${power}u;
 % endif

@@ -1,0 +1,400 @@
+<%doc>
+y = x w^T for few rows of x on matrix units: weights are unpacked to pairs of 16 bits, which are
+exact, and their numbers multiply sums of products.
+
+A work-group computes tile_n outputs for tile_m rows of x. Its warps share k: each copies tiles of
+its own, tile_k weights of tile_n rows as they are packed, `stages` at a time, and waits for none of
+the others until all add up in local memory. Of 16 x 16 weights a lane has four of row lane / 4
+and four of the row 8 below: those of four neighbouring bytes. The instruction's order of k is
+theirs, so x is read where it lies, four neighbours by each lane. What lies past an edge is zero.
+
+units               `packed_mma_units`
+tile                a `packed_mma_tiles.Tile`
+blocks_m, blocks_n  blocks of 8 rows of x and of 16 rows of w in a work-group: tile_m, tile_n
+tile_k              weights of a row in a tile
+warps, work_items   warps of a work-group, and their work-items
+stages              tiles of a warp in local memory
+unroll              parts of a tile that are written out one behind the other
+pad                 floats behind each row of sums
+local_bytes         bytes of local memory
+elem_bytes          bytes of an element of x; 4: it is multiplied in three pieces
+folded              the three pieces are three columns of one block, not three blocks
+magic               bits of a number whose last ones count in ones: 128 as bf16 or 1024 as fp16
+one                 bits of 1 in the same type
+</%doc>
+<%!
+    from oclgen.families.parts.expressions import plus
+%>\
+<%
+    form, text, cut = tile.format, tile.stripes.text, tile.stripes
+    has_scales = form.group is not None
+    has_zeros = "z" in text.weight
+    minus = "-" if "- z" in text.weight else ""
+    has_numbers = form.group != 0
+    pieces = 3 if elem_bytes == 4 and not folded else 1
+    raw, items = ("float4", "float") if elem_bytes == 4 else ("uint2", "ushort")
+    steps = tile.part // 16
+    parts = tile_k // tile.part
+    stage_bytes = tile_n * tile.stride
+    lanes, width = tile.lanes, tile.width
+    rows_at_once = 32 // lanes
+    sums = tile.sums(tile.parts[0])
+    entries = tile_n * tile.entries
+    every = tile_k // tile.entries if tile.entries else 0
+    tile_rows = tile_m // 3 if folded else tile_m
+    per_block = max(1, form.block // tile.part)
+    part_bytes = form.row_bytes(tile.part) if per_block == 1 else form.block_bytes
+    inside = "" if per_block == 1 else "p" if parts == per_block else f"p % {per_block}"
+    # bytes of quants, and places, from one part of a block to the next
+    next_o, next_at = tile.part // cut.halves, tile.part
+    # sums that do not wait for each other: of the pieces, or of every second step
+    chains = pieces if pieces > 1 else min(2, len(sums[0]))
+    def chain(place, piece):
+        return piece if pieces > 1 else place % chains
+    def zero(name):
+        return " = ".join(name.format(i) for i in range(chains)) + " = 0.0f;"
+    def added(name):
+        return " + ".join(name.format(i) for i in reversed(range(chains)))
+    def double(bits):
+        return f"0x{bits * 0x10001:08x}u"
+%>\
+${preamble}
+${units}
+% if cut.word == 4:
+#define WORD(p) (*(__local const uint *)(p))
+% else:
+#define WORD(p) ((uint)((__local const ushort *)(p))[0] | (uint)((__local const ushort *)(p))[1] << 16)
+% endif
+#define WORDS_T uint
+#define BYTES(p) WORD((p) + 4 * part)
+% if has_numbers:
+
+/* what the weights from place `at` of the block at p are multiplied by, and what is added */
+float2 numbers(__local const uchar *p, const int at, __global const elem_t *s)
+{
+% for line in text.numbers.replace("__global", "__local").splitlines():
+    ${line}
+% endfor
+    return (float2)(d, ${"z" if has_zeros else "0.0f"});
+}
+% endif
+
+/* four quants of four packed bytes: the pairs of the even and of the odd ones */
+% if text.run:
+uint2 quants(const uint bytes, const int high${", const uint upper" if text.upper else ""})
+{
+% if text.upper:
+    const uint2 bits = (uint2)(
+        masked(bytes >> (4 * high), 0x000f000fu, ${double(magic)}) | (upper & 0x00030003u) << 4u,
+        masked(bytes >> (4 * high + 8), 0x000f000fu, ${double(magic)}) | (upper >> 8 & 0x00030003u) << 4u);
+% else:
+    const uint2 bits = (uint2)(
+        masked(bytes >> (4 * high), 0x000f000fu, ${double(magic)}),
+        masked(bytes >> (4 * high + 8), 0x000f000fu, ${double(magic)}));
+% endif
+    return (uint2)(difference(bits.x, ${double(magic | text.offset)}), difference(bits.y, ${double(magic | text.offset)}));
+}
+% else:
+uint2 quants(const uint bytes)
+{
+    const uint2 low = (uint2)(
+        masked(bytes, 0x007f007fu, ${double(magic)}), masked(bytes >> 8, 0x007f007fu, ${double(magic)}));
+    const uint2 signs = (uint2)(
+        masked(bytes, 0x00800080u, ${double(magic)}), masked(bytes >> 8, 0x00800080u, ${double(magic)}));
+    return (uint2)(difference(low.x, signs.x), difference(low.y, signs.y));
+}
+% endif
+
+/* the pieces of four neighbours of x that this lane multiplies, as the pairs of the even and of the odd */
+void split(const ${raw} value, const int line, uint (*pairs)[2])
+{
+% if elem_bytes == 2:
+    pairs[0][0] = low_halves(value.x, value.y);
+    pairs[0][1] = high_halves(value.x, value.y);
+% elif folded:
+    const uint first = line % 3 > 0 ? 0xffff0000u : 0u, second = line % 3 > 1 ? 0xffff0000u : 0u;
+    float4 rest = value - as_float4(as_uint4(value) & first);
+    rest -= as_float4(as_uint4(rest) & second);
+    const uint4 bits = as_uint4(rest);
+    pairs[0][0] = high_halves(bits.x, bits.z);
+    pairs[0][1] = high_halves(bits.y, bits.w);
+% else:
+    float4 rest = value;
+#pragma unroll
+    for (int piece = 0; piece < ${pieces}; ++piece) {
+        const uint4 bits = as_uint4(rest);
+        pairs[piece][0] = high_halves(bits.x, bits.z);
+        pairs[piece][1] = high_halves(bits.y, bits.w);
+        rest -= as_float4(bits & 0xffff0000u);
+    }
+% endif
+}
+
+__kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
+void packed_mma(
+    __global const elem_t *restrict x, const long offset_x, const int ld_x,
+    __global const uchar *restrict w, const long offset_w,
+% if has_scales:
+    __global const elem_t *restrict scales, const long offset_scales,
+% endif
+    __global elem_t *restrict y, const long offset_y, const int ld_y,
+    const int m, const int n, const int row_bytes, const int k)
+{
+    __local uchar tiles[${local_bytes}] __attribute__((aligned(16)));
+    const int id = (int)get_local_id(0);
+    const int warp = id / 32, lane = id % 32, line = lane / 4, part = lane % 4;
+    const int n0 = (int)get_group_id(0) * ${tile_n}, m0 = (int)get_group_id(1) * ${tile_rows};
+    UNIT_MEMORY
+% if has_scales:
+    scales += offset_scales;
+% endif
+    // where this lane reads x, and its first copy of a tile
+    const bool aligned = ((ulong)(x + offset_x) | (ulong)ld_x * ${elem_bytes}) % ${4 * elem_bytes} == 0;
+% for c in range(blocks_m):
+<% row = "line / 3" if folded else f"line{plus(8 * c)}" %>\
+    const int ends_${c} = m0 + ${row} < m${" && line < 6" if folded else ""} ? k : 0;
+    __global const ${items} *x_${c} = (__global const ${items} *)(x + offset_x) + min(m0 + ${row}, m - 1) * (long)ld_x + 4 * part;
+% endfor
+    const int copied = lane / ${lanes}, byte_0 = lane % ${lanes} * ${width};
+    __global const uchar *from = w + offset_w + (n0 + copied) * (long)row_bytes + byte_0;
+    const int mine = warp * ${stages * stage_bytes};
+    const int to = mine + copied * ${tile.stride} + byte_0;
+% if entries:
+    __local float2 *ready = (__local float2 *)(tiles + ${warps * stages * stage_bytes}) + warp * ${entries};
+% endif
+
+    float acc[${blocks_n}][${blocks_m}][4];
+#pragma unroll
+    for (int r = 0; r < ${blocks_n}; ++r)
+#pragma unroll
+        for (int c = 0; c < ${blocks_m}; ++c)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) acc[r][c][e] = 0.0f;
+
+    const int rounds = (k + ${tile_k * warps - 1}) / ${tile_k * warps};
+#pragma unroll 1
+    for (int round = 0; round < ${stages - 1}; ++round) {
+${copy("round", "round", " " * 8)}\
+    }
+    int at_k = warp * ${tile_k};
+    ${raw} next_x[${blocks_m}][${steps}];
+${load_x("at_k", " " * 4)}\
+% if form.group:
+    float2 fetched[${-(-entries // 32)}];
+${fetch("at_k", " " * 4)}\
+% endif
+    int slot = 0;
+#pragma unroll 1
+    for (int round = 0; round < rounds; ++round) {
+        COPY_WAIT(${stages - 2});
+        WARP_SYNC();
+        {
+            const int next = slot == 0 ? ${stages - 1} : slot - 1;
+${copy("next", f"(round + {stages - 1})", " " * 12)}\
+        }
+        __local const uchar *tile = tiles + mine + slot * ${stage_bytes};
+        slot = slot == ${stages - 1} ? 0 : slot + 1;
+% if entries:
+% if form.group:
+#pragma unroll
+        for (int i = 0; i < ${-(-entries // 32)}; ++i) {
+            ${f"if (lane + 32 * i < {entries}) " if entries % 32 else ""}ready[lane + 32 * i] = fetched[i];
+        }
+% else:
+        for (int i = 0; i < ${entries // 128}; ++i) {
+            const int at = lane + 32 * i, row = at % ${tile_n}, quad = at / ${tile_n}, first = quad % 2 * 4;
+            __local const uchar *p = tile + row * ${tile.stride} + quad / 2 * ${form.block_bytes};
+% for line in text.quads.replace("__global", "__local").splitlines():
+            ${line}
+% endfor
+% for j in range(4):
+            ready[(4 * quad + ${j}) * ${tile_n} + row] = (float2)(d.s${j}, z.s${j});
+% endfor
+        }
+% endif
+        WARP_SYNC();
+% if form.group:
+${fetch(f"at_k + {tile_k * warps}", " " * 8)}\
+% endif
+% endif
+#pragma unroll ${unroll}
+        for (int p = 0; p < ${parts}; ++p) {
+            uint pairs[${blocks_m}][${steps}][${pieces}][2];
+#pragma unroll
+            for (int c = 0; c < ${blocks_m}; ++c)
+#pragma unroll
+                for (int s = 0; s < ${steps}; ++s) split(next_x[c][s], line, pairs[c][s]);
+            at_k += ${tile.part};
+% if parts > 1:
+            if (p == ${parts - 1}) at_k += ${tile_k * (warps - 1)};
+% else:
+            at_k += ${tile_k * (warps - 1)};
+% endif
+${load_x("at_k", " " * 12)}\
+${multiply()}\
+        }
+    }
+
+    COPY_WAIT(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __local float *sums = (__local float *)tiles;
+#pragma unroll
+    for (int r = 0; r < ${blocks_n}; ++r)
+#pragma unroll
+        for (int c = 0; c < ${blocks_m}; ++c)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const int row = warp * ${tile_m} + c * 8 + part * 2 + e % 2;
+                sums[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = acc[r][c][e];
+            }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll 1
+    for (int at = id; at < ${tile_rows * tile_n}; at += ${work_items}) {
+        const int i = at / ${tile_n}, j = at % ${tile_n};
+        if (m0 + i < m && n0 + j < n) {
+            float sum = 0.0f;
+            for (int other = 0; other < ${warps}; ++other) {
+% if folded:
+                for (int piece = 2; piece >= 0; --piece) sum += sums[(other * ${tile_m} + 3 * i + piece) * ${tile_n + pad} + j];
+% else:
+                sum += sums[(other * ${tile_m} + i) * ${tile_n + pad} + j];
+% endif
+            }
+            STORE1(sum${" * LOAD1(scales + n0 + j)" if form.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + n0 + j);
+        }
+    }
+}
+<%def name="load_x(at, to)">\
+${to}if (aligned) {
+% for c in range(blocks_m):
+% for s in range(steps):
+${to}    LOAD_X(next_x[${c}][${s}], x_${c} + ${at}${plus(16 * s)}, ${at}${plus(16 * s)} + 4 * part < ends_${c});
+% endfor
+% endfor
+${to}} else {
+% for c in range(blocks_m):
+% for s in range(steps):
+${to}    next_x[${c}][${s}] = ${at}${plus(16 * s)} + 4 * part < ends_${c} ? ${f"as_{raw}" if elem_bytes == 2 else ""}(vload4(0, x_${c} + ${at}${plus(16 * s)})) : (${raw})(0);
+% endfor
+% endfor
+${to}}
+</%def>\
+<%def name="fetch(at, to)">\
+#pragma unroll
+${to}for (int i = 0; i < ${-(-entries // 32)}; ++i) {
+${to}    const int at = lane + 32 * i, group = min((${at} + at / ${tile_n} * ${every}) / ${form.group}, k / ${form.group} - 1);
+${to}    fetched[i] = numbers(0, 0, scales + ${"2 * " if form.zeros else ""}(group * (long)n + min(n0 + at % ${tile_n}, n - 1)));
+${to}}
+</%def>\
+<%def name="copy(slot, round, to)">\
+${to}const int begin = (${round} * ${warps} + warp) * ${tile.bytes};
+#pragma unroll
+${to}for (int i = 0; i < ${tile_n // rows_at_once}; ++i) {
+% if tile.is_skewed:
+${to}    const int at = begin - ((n0 + copied + i * ${rows_at_once}) * row_bytes + begin & ${width - 1});
+% else:
+${to}    const int at = begin;
+% endif
+${to}    __global const uchar *row = from + (i * ${rows_at_once} * (long)row_bytes + at);
+${to}    const local_t place = base + to + ${slot} * ${stage_bytes} + i * ${rows_at_once * tile.stride};
+${to}    const int left = n0 + copied + i * ${rows_at_once} < n ? row_bytes - at : 0;
+#pragma unroll
+${to}    for (int byte = 0; byte < ${width * tile.copies}; byte += ${width * lanes}) {
+${to}        ${f"if (byte + byte_0 < {width * tile.copies}) " if tile.copies % lanes else ""}COPY_BYTES(place + byte, row + byte, byte + byte_0 < left ? ${width} : 0);
+${to}    }
+${to}}
+${to}COPY_COMMIT();
+</%def>\
+<%def name="multiply()">\
+% if has_zeros:
+            // sums of x, of which every row of the block has the same
+            float ones[${len(sums)}][${blocks_m}][4];
+#pragma unroll
+            for (int c = 0; c < ${blocks_m}; ++c) {
+% for g, members in enumerate(sums):
+                {
+                    float sum[${chains}][4];
+                    for (int e = 0; e < 4; ++e) ${zero("sum[{}][e]")}
+% for place, s in enumerate(members):
+% for piece in reversed(range(pieces)):
+                    MMA(sum[${chain(place, piece)}], (uint4)(${double(one)}), pairs[c][${s}][${piece}][0], pairs[c][${s}][${piece}][1]);
+% endfor
+% endfor
+                    for (int e = 0; e < 4; ++e) ones[${g}][c][e] = ${added("sum[{}][e]")};
+                }
+% endfor
+            }
+% endif
+            __local const uchar *first = tile + line * ${tile.stride} + ${"p" if per_block == 1 else f"p / {per_block}"} * ${part_bytes};
+% if tile.is_skewed:
+            const int skew_of = (n0 + line) * row_bytes + (round * ${warps} + warp) * ${tile.bytes};
+% endif
+% for g, members in enumerate(sums):
+            {
+                float sum[${blocks_n}][${blocks_m}][${chains}][4];
+#pragma unroll
+                for (int r = 0; r < ${blocks_n}; ++r)
+                    for (int c = 0; c < ${blocks_m}; ++c)
+                        for (int e = 0; e < 4; ++e) ${zero("sum[r][c][{}][e]")}
+% for place, s in enumerate(members):
+<%
+    step = tile.parts[0][s]
+    o = f"{step.o}" + (f" + {inside} * {next_o}" if inside else "")
+    at = f"{step.at}" + (f" + {inside} * {next_at}" if inside else "")
+    skip = plus(step.block * form.block_bytes)
+%>\
+#pragma unroll
+                for (int r = 0; r < ${blocks_n}; ++r) {
+                    const int o = ${o}, at = ${at};
+                    uint2 of[2];
+#pragma unroll
+                    for (int row = 0; row < 2; ++row) {
+                        __local const uchar *p = first + (r * 16 + row * 8) * ${tile.stride}${skip}${f" + (skew_of + (r * 16 + row * 8) * row_bytes & {width - 1})" if tile.is_skewed else ""};
+% if text.upper:
+                        ${text.extra}
+                        of[row] = quants(BYTES(p${plus(text.quants)} + o), ${step.half}, h >> (uint)(${text.upper}));
+% else:
+                        of[row] = quants(BYTES(p${plus(text.quants)} + o)${f", {step.half}" if text.run else ""});
+% endif
+                    }
+                    const uint4 block = (uint4)(of[0].x, of[1].x, of[0].y, of[1].y);
+#pragma unroll
+                    for (int c = 0; c < ${blocks_m}; ++c) {
+% for piece in reversed(range(pieces)):
+                        MMA(sum[r][c][${chain(place, piece)}], block, pairs[c][${s}][${piece}][0], pairs[c][${s}][${piece}][1]);
+% endfor
+                    }
+                }
+% endfor
+<%
+    step = tile.parts[0][members[0]]
+    at = f"{step.at}" + (f" + {inside} * {next_at}" if inside else "")
+    skip = plus(step.block * form.block_bytes)
+    place = f"(p * {tile.part}{plus(tile.place(step))}) / {every}" if entries else ""
+%>\
+#pragma unroll
+                for (int r = 0; r < ${blocks_n}; ++r)
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) {
+% if entries:
+                        const float2 its = ready[${place} * ${tile_n} + r * 16 + h * 8 + line];
+% elif has_numbers:
+                        const float2 its = numbers(first + (r * 16 + h * 8) * ${tile.stride}${skip}${f" + (skew_of + (r * 16 + h * 8) * row_bytes & {width - 1})" if tile.is_skewed else ""}, ${at}, 0);
+% endif
+#pragma unroll
+                        for (int c = 0; c < ${blocks_m}; ++c)
+#pragma unroll
+                            for (int e = 2 * h; e < 2 * h + 2; ++e) {
+% if has_numbers:
+                                acc[r][c][e] = (${added("sum[r][c][{}][e]")}) * its.x + acc[r][c][e];
+% else:
+                                acc[r][c][e] += ${added("sum[r][c][{}][e]")};
+% endif
+% if has_zeros:
+                                acc[r][c][e] = ${minus}its.y * ones[${g}][c][e] + acc[r][c][e];
+% endif
+                            }
+                    }
+            }
+% endfor
+</%def>\

@@ -1,0 +1,186 @@
+"""Products of few rows with packed weights on matrix units, by `mma.sync` in inline PTX.
+
+Weights of up to 8 bits are exact as fp16 or bf16, so the units multiply quants, and the numbers of
+a block multiply sums. x in fp32 is cut into three pieces of bf16 that together are x, but for an
+infinite one, whose product is a NaN. Up to 8 rows take as long as one.
+
+It is not the family for many rows, for which weights would be unpacked again and again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Annotated, TypeGuard
+
+from oclgen.families.packed.packed_mma_tiles import STEP, Tile
+from oclgen.families.packed.packed_rows import arguments
+from oclgen.family import BaseConfig, Traits
+from oclgen.limits import Limits
+from oclgen.packed_problem import PackedProblem
+from oclgen.parameters import Range, Unroll, Warps
+from oclgen.plan import WARP, Frame, Launch, LazyText, Needs, Plan, Scalar, ceil_div
+from oclgen.problem import DTYPES, Problem
+from oclgen.render import dtype_preamble, render
+
+NAME = "packed_mma"
+
+MOST_ROWS = 64
+"""Rows up to which reading weights anew for every 8 to 32 rows takes less than unpacking them."""
+ROWS, COLUMNS = 8, 16
+"""Rows of x and rows of w of one instruction."""
+PAD = 4
+"""Floats behind each row of sums in local memory, so that a warp meets no bank twice."""
+MAX_REGISTERS = 168
+"""Private numbers of a work-item beside which addresses and unpacked weights still fit in 255."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config(BaseConfig):
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    FREE = frozenset({"m"})
+
+    blocks_m: Annotated[int, Range(1, 4)]
+    blocks_n: Annotated[int, Range(1, 8)]
+    tile_k: Annotated[int, Range(64, 1024)]
+    warps: Warps
+    stages: Annotated[int, Range(2, 8)]
+    unroll: Unroll
+
+    @property
+    def tile_m(self) -> int:
+        """Rows of x of a work-group."""
+        return ROWS * self.blocks_m
+
+    @property
+    def tile_n(self) -> int:
+        """Rows of w of a work-group."""
+        return COLUMNS * self.blocks_n
+
+    @property
+    def work_items(self) -> int:
+        """Work-items per group."""
+        return WARP * self.warps
+
+    def local_bytes(self, problem: PackedProblem) -> int:
+        """Return the bytes of local memory: tiles of each warp, and later its sums."""
+        cut = tile(problem, self.tile_k)
+        tiles = self.tile_n * (self.stages * cut.stride + 8 * cut.entries)
+        return self.warps * max(tiles, 4 * self.tile_m * (self.tile_n + PAD))
+
+    def registers(self, problem: PackedProblem) -> int:
+        """Return the numbers that a work-item keeps: sums, scales, x raw and in pieces."""
+        cut = tile(problem, self.tile_k)
+        x = cut.part // STEP * (8 if problem.dtype == "fp32" else 4)
+        fetched = self.tile_n * cut.entries // WARP * 2 if cut.format.group else 0
+        chains = 3 if problem.dtype == "fp32" and not is_folded(problem) else 2
+        return self.blocks_m * (4 * (1 + chains) * self.blocks_n + x) + fetched
+
+    def conflict(self, problem: PackedProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
+        if reason := limits.why_no("mma"):
+            return reason
+        cut = tile(problem, self.tile_k)
+        if self.tile_k % cut.unit:
+            return f"tile_k={self.tile_k} is no multiple of {cut.unit}, whole blocks of weights"
+        if (group := cut.format.group) and self.tile_k % group and group % self.tile_k:
+            return f"tile_k={self.tile_k} and groups of {group} do not divide"
+        if cut.is_skewed and (problem.k % self.tile_k or problem.n * cut.row_bytes % cut.width):
+            return (
+                f"{problem.n} rows of {cut.row_bytes} B begin between multiples of {cut.width} B: "
+                f"the last must end at one, and each at the end of a tile of {self.tile_k} weights"
+            )
+        if (kept := self.registers(problem)) > MAX_REGISTERS:
+            return f"a work-item would keep {kept} numbers; at most {MAX_REGISTERS} fit"
+        return None
+
+    def needs(self, problem: PackedProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        return Needs((Frame(NAME, (self.work_items, 1, 1), self.local_bytes(problem)),))
+
+
+DEFAULT = Config(blocks_m=1, blocks_n=1, tile_k=256, warps=1, stages=2, unroll=1)
+TRAITS = Traits(rank=5, instructions=frozenset({"mma"}))
+
+
+def serves(problem: Problem) -> TypeGuard[PackedProblem]:
+    """Say whether it is a product of few rows with packed weights."""
+    return isinstance(problem, PackedProblem) and problem.m <= MOST_ROWS
+
+
+def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if "mma" not in limits.instructions:
+        return []
+    blocks_m = min(4, ceil_div(problem.m, ROWS))
+    # a unit with few tiles of its own is filled by warps that share them
+    few = problem.n < 6 * COLUMNS * limits.compute_units
+    # some 4 KiB for a warp to wait for; x in three pieces is cut for more outputs
+    tiles: tuple[tuple[int, int], ...]
+    if 8 * problem.packing.block_bytes <= 5 * problem.packing.block:
+        tiles = ((2, 128), (1, 256), (1, 128))
+    elif problem.dtype == "fp32" and not is_folded(problem):
+        tiles = ((2, 128), (2, 64), (1, 128), (1, 256))
+    else:
+        tiles = ((1, 128), (1, 256), (1, 64))
+    return [
+        Config(blocks_m, blocks_n, tile_k, warps, stages=2, unroll=2 if tile_k > 64 else 1)
+        for warps in ((8, 4, 2) if few else (4, 2))
+        for blocks_n, tile_k in sorted(tiles, key=lambda one: tile(problem, one[1]).is_skewed)
+    ]
+
+
+def is_folded(problem: PackedProblem) -> bool:
+    """Say whether three pieces of each row of x are rows of one block."""
+    return problem.dtype == "fp32" and 3 * problem.m <= ROWS and "m" not in problem.free
+
+
+@lru_cache(maxsize=256)
+def tile(problem: PackedProblem, tile_k: int) -> Tile:
+    """Return how the weights of a problem lie in local memory."""
+    return Tile(problem.packing, tile_k, problem.packing.row_bytes(problem.k))
+
+
+def units(problem: PackedProblem, config: Config) -> str:
+    """Return the text of the matrix units and copies: see `packed_mma_units`."""
+    return render(
+        "packed_mma_units",
+        dtype="fp16" if problem.dtype == "fp16" else "bf16",
+        elem_bytes=DTYPES[problem.dtype],
+        width=tile(problem, config.tile_k).width,
+    )
+
+
+def plan(problem: PackedProblem, config: Config) -> Plan:
+    """Return the launch of the product."""
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            **asdict(config),
+            preamble=dtype_preamble(problem.dtype),
+            units=units(problem, config),
+            tile=tile(problem, config.tile_k),
+            work_items=config.work_items,
+            tile_m=config.tile_m,
+            tile_n=config.tile_n,
+            pad=PAD,
+            local_bytes=config.local_bytes(problem),
+            elem_bytes=DTYPES[problem.dtype],
+            folded=is_folded(problem),
+            magic=0x6400 if problem.dtype == "fp16" else 0x4300,
+            one=0x3C00 if problem.dtype == "fp16" else 0x3F80,
+        )
+
+    groups = ceil_div(problem.n, config.tile_n)
+    launch = Launch(
+        text=text,
+        kernel=NAME,
+        global_size=(groups * config.work_items, ceil_div(problem.m, config.tile_m), 1),
+        local_size=(config.work_items, 1, 1),
+        args=arguments(problem, Scalar(problem.k)),
+        local_bytes=config.local_bytes(problem),
+    )
+    return Plan((launch,))

@@ -1,0 +1,143 @@
+"""How packed weights lie in local memory for matrix units, and which numbers multiply their sums.
+
+A warp copies `tile_k` weights of 16 rows at a time, as bytes. A matrix instruction takes 16 weights
+of each row: a *step*, of which each of the four lanes of a row has four, from four neighbouring
+bytes. It knows shapes and addresses; `packed_mma.cl.mako` writes what they are used for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from math import gcd, lcm
+
+from oclgen.families.packed.packed_formats import Stripes
+from oclgen.packed_problem import Format
+from oclgen.plan import ceil_div
+
+STEP = 16
+"""Weights of a row that one instruction multiplies, and bytes that its lanes read together."""
+COPIES = (16, 8)
+"""Bytes that one `cp.async` copies, from multiples of that."""
+FLUSHED = 64
+"""Weights whose products the units add up, in sums that they cut off, not round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Sixteen weights of a row, for one instruction.
+
+    Attributes:
+        block: block of the tile they lie in.
+        o: first byte of their quants in the block.
+        half: which halves of these bytes they are.
+        at: place of the first weight in the block.
+    """
+
+    block: int
+    o: int
+    half: int
+    at: int
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Weights of a row that a warp copies at once, as bytes of one format."""
+
+    format: Format
+    tile_k: int
+    row_bytes: int
+
+    @property
+    def stripes(self) -> Stripes:
+        """The format, cut into what a lane reads at once."""
+        return Stripes(self.format, 4)
+
+    @property
+    def unit(self) -> int:
+        """Weights of which tiles are multiples: whole blocks, and whole parts."""
+        return lcm(self.format.block, self.part)
+
+    @property
+    def part(self) -> int:
+        """Weights whose x is in registers at a time: both halves of the bytes they lie in."""
+        return max(FLUSHED, 2 * self.stripes.text.run)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a row."""
+        return self.format.row_bytes(self.tile_k)
+
+    @property
+    def unit_bytes(self) -> int:
+        """Bytes at whose multiples all rows of tiles begin."""
+        return gcd(self.bytes, self.row_bytes)
+
+    @property
+    def is_skewed(self) -> bool:
+        """Whether rows of a tile begin where no copy can: then their copies begin before them."""
+        return self.unit_bytes % COPIES[-1] != 0
+
+    @property
+    def width(self) -> int:
+        """Bytes of a copy."""
+        return next((width for width in COPIES if self.unit_bytes % width == 0), COPIES[0])
+
+    @property
+    def copies(self) -> int:
+        """Copies of a row."""
+        return ceil_div(self.bytes + self.width - gcd(self.unit_bytes, self.width), self.width)
+
+    @property
+    def stride(self) -> int:
+        """Bytes from a row to the next: an odd multiple of 16, so that 8 rows share no bank."""
+        return 16 * (ceil_div(self.copies * self.width, 16) | 1)
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a warp that copy a row: the fewest copies, then the longest runs."""
+        return min((32, 16, 8, 4), key=lambda lanes: ceil_div(self.copies, lanes) * lanes)
+
+    @property
+    def entries(self) -> int:
+        """Numbers of a row of a tile that lanes work out once; 0: each reads them where they lie.
+
+        Those are entries of `scales`, and numbers of 6 bits.
+        """
+        if self.format.group:
+            return ceil_div(self.tile_k, self.format.group)
+        return self.tile_k // self.shared if self.stripes.text.quads else 0
+
+    @cached_property
+    def parts(self) -> list[list[Step]]:
+        """Steps of each part, those with the same numbers side by side."""
+        cut, size = self.stripes, self.format.block
+        quants = size // cut.halves
+        run = cut.text.run
+        steps = [
+            Step(block, o, half, (o // run * 2 * run + o % run if run else o) + half * run)
+            for block in range(self.tile_k // size)
+            for o in range(0, quants, STEP)
+            for half in range(cut.halves)
+        ]
+        count = self.part // STEP
+        steps.sort(key=lambda step: step.block * size + step.at)
+        return [steps[first : first + count] for first in range(0, len(steps), count)]
+
+    def place(self, step: Step) -> int:
+        """Return the place of a step's first weight in the tile."""
+        return step.block * self.format.block + step.at
+
+    def sums(self, part: list[Step]) -> list[list[int]]:
+        """Return the steps of a part, by their places in it, that share their numbers."""
+        places = [self.place(step) // self.shared for step in part]
+        grouped = groupby(range(len(part)), key=places.__getitem__)
+        return [list(indices) for _, indices in grouped]
+
+    @property
+    def shared(self) -> int:
+        """Neighbouring weights that are summed before they are multiplied by their numbers."""
+        if self.format.group is not None:
+            return min(FLUSHED, self.format.group or FLUSHED)
+        return self.stripes.text.shared or self.format.block

@@ -1,0 +1,74 @@
+<%doc>
+What products with packed weights ask of NVIDIA's GPUs, one instruction each: `cp.async`,
+`mma.sync`, and the difference of two pairs.
+
+MMA(c, a, b0, b1) adds a 16 x 16 block times a 16 x 8 block to the 16 x 8 block c: of it a work-item
+holds two neighbours in row lane / 4 and two in the row 8 below, at column lane % 4 * 2.
+
+dtype       "fp16" or "bf16": of the pairs
+elem_bytes  bytes of an element of x
+width       bytes of a copy
+</%doc>
+<% kind = {"fp16": "f16", "bf16": "bf16"}[dtype] %>\
+/* a 32-bit address of local memory, as PTX wants it */
+typedef uint local_t;
+
+local_t shared_address(__local const void *pointer)
+{
+    uint address;
+    __asm__("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(address) : "l"(pointer));
+    return address;
+}
+#define UNIT_MEMORY const local_t base = shared_address(tiles);
+
+/* copies ${width} bytes, or as many zeros where `valid` is 0 */
+#define COPY_BYTES(to, from, valid) __asm__ volatile( \
+    "cp.async.${"cg" if width == 16 else "ca"}.shared.global [%0], [%1], ${width}, %2;" \
+    :: "r"(to), "l"(from), "r"(valid) : "memory")
+#define COPY_COMMIT() __asm__ volatile("cp.async.commit_group;" ::: "memory")
+#define COPY_WAIT(n) __asm__ volatile("cp.async.wait_group " #n ";" ::: "memory")
+#define WARP_SYNC() __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory")
+
+/* four neighbours of x, or zeros; such loads stay where they are written, far before their use */
+#define LOAD_X(value, p, valid) __asm__ volatile( \
+% if elem_bytes == 4:
+    "{ .reg .pred go; setp.ne.s32 go, %5, 0; mov.f32 %0, 0f00000000; mov.f32 %1, 0f00000000; " \
+    "mov.f32 %2, 0f00000000; mov.f32 %3, 0f00000000; @go ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4]; }" \
+    : "=f"((value).x), "=f"((value).y), "=f"((value).z), "=f"((value).w) : "l"(p), "r"((int)(valid)))
+% else:
+    "{ .reg .pred go; setp.ne.s32 go, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; " \
+    "@go ld.global.nc.v2.b32 {%0, %1}, [%2]; }" \
+    : "=r"((value).x), "=r"((value).y) : "l"(p), "r"((int)(valid)))
+% endif
+
+/* a & mask | bits, which compilers make two instructions of where both are constants */
+uint masked(const uint a, const uint mask, const uint bits)
+{
+    uint d;
+    __asm__("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(a), "r"(mask), "r"(bits));
+    return d;
+}
+
+/* the pair of both numbers' lower or upper halves, the first number's below */
+% for name, bytes in (("low", "0x5410"), ("high", "0x7632")):
+uint ${name}_halves(const uint a, const uint b)
+{
+    uint d;
+    __asm__("prmt.b32 %0, %1, %2, ${bytes};" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
+% endfor
+
+/* pairs a - b */
+uint difference(const uint a, const uint b)
+{
+    uint d;
+    __asm__("fma.rn.${kind}x2 %0, %1, %2, %3;" : "=r"(d) : "r"(b), "r"(${"0xbc00bc00u" if dtype == "fp16" else "0xbf80bf80u"}), "r"(a));
+    return d;
+}
+
+#define MMA(c, a, b0, b1) __asm__( \
+    "mma.sync.aligned.m16n8k16.row.col.f32.${kind}.${kind}.f32 " \
+    "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+    : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3]) \
+    : "r"((a).x), "r"((a).y), "r"((a).z), "r"((a).w), "r"(b0), "r"(b1))

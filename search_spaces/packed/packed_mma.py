@@ -1,0 +1,26 @@
+"""What is worth trying for `packed_mma`, and why.
+
+It says neither what is valid nor where to begin: that is the family's, `why_not` and `guesses`.
+"""
+
+from __future__ import annotations
+
+from oclgen.families.packed.packed_mma import ROWS
+from oclgen.limits import Limits
+from oclgen.packed_problem import PackedProblem
+from oclgen.plan import ceil_div
+from search_spaces.values import Values, up_to
+
+
+def values(problem: PackedProblem, limits: Limits) -> Values:
+    """Return the values worth trying for each parameter of `packed_mma`."""
+    return {
+        "blocks_m": up_to(ceil_div(problem.m, ROWS), 1, 2, 4),
+        # x is read and cut into pieces once for all outputs of a group
+        "blocks_n": (1, 2, 4),
+        # a tile is what one copy after the other brings: longer rows, or more warps that fit
+        "tile_k": (64, 128, 256, 512),
+        "warps": (2, 4, 8, 16),
+        "stages": (2, 3),
+        "unroll": (1, 2),
+    }

@@ -1,0 +1,47 @@
+"""What `packed_mma` asks of NVIDIA's GPUs in plain OpenCL C, for devices that have none of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from oclgen.families.packed import packed_mma
+from oclgen.packed_problem import PackedProblem
+from tests.oclgen.attention_emulated import by_lanes
+
+TEXT = """
+#define COPY_BYTES(to, from, valid) copied_bytes(tiles + (to), from, valid)
+#define LOAD_X(value, p, valid) value = (valid) ? {load_x} : 0
+#define masked(a, mask, bits) ((a) & (mask) | (bits))
+#define low_halves(a, b) ((a) & 0xffffu | (b) << 16)
+#define high_halves(a, b) ((a) >> 16 | (b) & 0xffff0000u)
+#define WARP_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+
+void copied_bytes(__local uchar *to, __global const uchar *from, const int valid)
+{{
+    for (int i = 0; i < {width}; ++i) {{
+        to[i] = i < valid ? from[i] : 0;
+    }}
+}}
+
+uint difference(const uint a, const uint b)
+{{
+    return stored(value_of(a) - value_of(b))
+        | (uint)stored(value_of(a >> 16) - value_of(b >> 16)) << 16;
+}}
+"""
+
+
+def units(problem: PackedProblem, config: packed_mma.Config) -> str:
+    """Return the emulation, called as `packed_mma.units` is; weights and pieces of x are exact."""
+    lanes = by_lanes(config.work_items, "fp16" if problem.dtype == "fp16" else "bf16")
+    # what is stored is exact; inlined, each barrier costs a processor's compiler seconds
+    lanes = lanes.replace("bf16_from_float(value)", "as_uint(value) >> 16")
+    lanes = lanes.replace("void multiplied(", "__attribute__((noinline)) void multiplied(")
+    load_x = "vload4(0, p)" if problem.dtype == "fp32" else "as_uint2(vload4(0, p))"
+    width = packed_mma.tile(problem, config.tile_k).width
+    return lanes + TEXT.format(load_x=load_x, width=width)
+
+
+def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `packed_mma` compute with this."""
+    monkeypatch.setattr(packed_mma, "units", units)
