@@ -127,7 +127,7 @@ def check_bools(name: str, inputs: Iterable[Tensor]) -> None:
 
 
 def check_value(name: str, given: Mapping[str, Any]) -> None:
-    """Refuse a complex number, a `value` of several dimensions, and negative limits and slopes.
+    """Refuse numbers that an operator cannot take: complex, of several dimensions, negative.
 
     A negative slope loses the sign by which the gradient of what was computed in place goes.
 
@@ -141,6 +141,13 @@ def check_value(name: str, given: Mapping[str, Any]) -> None:
         raise RuntimeError(f"{name}: value has {value.dim()} dimensions; give it none")
     if name.startswith("softshrink") and (given.get("lambd") or 0) < 0:
         raise RuntimeError(f"{name}: lambd {given['lambd']} is negative; give 0 or more")
+    base, exponent = given.get("self"), given.get("exponent")
+    if name == "pow" and isinstance(exponent, int) and exponent < 0 and _is_integral(base):
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
     slope = given.get("alpha") if given.get("is_result") else given.get("negative_slope")
     if given.get("is_result", given.get("self_is_result")) and slope is not None and slope < 0:
         raise RuntimeError(f"{name}: slope {slope} is negative; call the out-of-place version")
+
+
+def _is_integral(x: Any) -> bool:
+    return isinstance(x, Tensor) and not (x.is_floating_point() or x.is_complex())

@@ -101,6 +101,10 @@ class Plan:
     apart: Apart = ()
 
 
+ONE_VALUE = ("fill", "zero", "masked_fill")
+"""Rows that write one value."""
+BY_VALUE = ("pow", "softshrink", "leaky_relu_backward", "elu_backward")
+"""Rows whose numbers are checked in each call: plans are kept for calls with other numbers."""
 MOST_PLANS = 8192
 """Bound of the calls remembered per overload; above it all are forgotten."""
 
@@ -125,6 +129,10 @@ def implementation(call: Call) -> Callable[..., Tensor]:
         plan = plans.get(signature := tuple(key))
         if plan is None:
             bound = call.bind(args, kwargs)
+            if single := _in_one_place(call, bound):
+                run(*single.values())
+                whole: Tensor = bound["self"]
+                return whole
             if _resized(call, bound):
                 return run(*args, **kwargs)
             names = (*call.arguments[: len(args)], *kwargs)
@@ -150,6 +158,16 @@ def implementation(call: Call) -> Callable[..., Tensor]:
     return run
 
 
+def _checked(call: Call, run: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return `run` behind a look at the numbers of each call."""
+
+    def checked(*args: Any, **kwargs: Any) -> Tensor:
+        check_value(call.row, call.bind(args, kwargs))
+        return run(*args, **kwargs)
+
+    return checked
+
+
 def _inputs(call: Call, bound: Bound) -> dict[str, Tensor]:
     """Return the tensors that are read and lie on the device."""
     return {
@@ -166,6 +184,24 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, Tensor):
         return value.dim() == 0 and value.device.type == "cpu"
     return isinstance(value, int | float)
+
+
+def _in_one_place(call: Call, bound: Bound) -> Bound | None:
+    """Return a call that writes to each place in memory once, None where the call given does.
+
+    torch lets one value be written to an expanded tensor: items that share a place agree on it.
+    """
+    out = bound.get("self")
+    if not call.in_place or call.row not in ONE_VALUE or out is None:
+        return None
+    shared = [dim for dim in range(out.dim()) if out.shape[dim] > 1 and out.stride(dim) == 0]
+    if not shared:
+        return None
+    single = {**bound, "self": out[tuple(slice(1) if d in shared else slice(None)
+                                         for d in range(out.dim()))]}  # fmt: skip
+    if "mask" in bound:
+        single["mask"] = bound["mask"].expand(out.shape).any(shared, keepdim=True)
+    return single
 
 
 def _resized(call: Call, bound: Bound) -> bool:
@@ -355,7 +391,9 @@ def _operators() -> dict[str, Callable[..., Tensor]]:
             for label in packet.overloads() if packet else ():
                 qualified = name if label == "default" else f"{name}.{label}"
                 if _is_ours(f"aten::{qualified}"):
-                    found[qualified] = implementation(Call.of(row, getattr(packet, label)))
+                    call = Call.of(row, getattr(packet, label))
+                    run = implementation(call)
+                    found[qualified] = _checked(call, run) if row.startswith(BY_VALUE) else run
     return found
 
 
