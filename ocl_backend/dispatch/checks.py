@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 Apart = tuple[tuple[int, int, int, bool], ...]
+ONE_VALUE = ("fill", "zero", "masked_fill")
+"""Operators that write one value."""
 
 
 def check_written(name: str, out: Tensor) -> None:
@@ -31,6 +33,31 @@ def check_written(name: str, out: Tensor) -> None:
             f"single memory location: {name} of shape {tuple(out.shape)} and strides "
             f"{out.stride()}. Please clone() the tensor before performing the operation."
         )
+
+
+def in_one_place(name: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a call in place that writes to each place in memory once; None where all do anyway.
+
+    torch lets one value be written to an expanded tensor: items that share a place agree on it.
+
+    Args:
+        name: of the operator.
+        given: its arguments by name.
+    """
+    if name not in ONE_VALUE:
+        return None
+    out: Tensor = given["self"]
+    steps = list(zip(out.shape, out.stride(), strict=True))
+    shared = [dim for dim, (size, step) in enumerate(steps) if size > 1 and step == 0]
+    if not shared:
+        return None
+    single = out
+    for dim in shared:
+        single = single.narrow(dim, 0, 1)
+    if "mask" not in given:
+        return {**given, "self": single}
+    mask = given["mask"].expand(out.shape).any(shared, keepdim=True)
+    return {**given, "self": single, "mask": mask}
 
 
 def distances(inputs: Mapping[str, Tensor], out: Tensor, names: Sequence[str]) -> Apart:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+torch: Any = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401  (registers the device)
 from tests.networks import __main__ as networks

@@ -23,6 +23,7 @@ from ocl_backend.dispatch.checks import (
     check_value,
     check_written,
     distances,
+    in_one_place,
 )
 from ocl_backend.dispatch.outputs import check_cast
 from ocl_backend.dtypes import dtype_of
@@ -101,8 +102,6 @@ class Plan:
     apart: Apart = ()
 
 
-ONE_VALUE = ("fill", "zero", "masked_fill")
-"""Rows that write one value."""
 BY_VALUE = ("pow", "softshrink", "leaky_relu_backward", "elu_backward")
 """Rows whose numbers are checked in each call: plans are kept for calls with other numbers."""
 MOST_PLANS = 8192
@@ -129,7 +128,7 @@ def implementation(call: Call) -> Callable[..., Tensor]:
         plan = plans.get(signature := tuple(key))
         if plan is None:
             bound = call.bind(args, kwargs)
-            if single := _in_one_place(call, bound):
+            if call.in_place and (single := in_one_place(call.row, bound)):
                 run(*single.values())
                 whole: Tensor = bound["self"]
                 return whole
@@ -184,24 +183,6 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, Tensor):
         return value.dim() == 0 and value.device.type == "cpu"
     return isinstance(value, int | float)
-
-
-def _in_one_place(call: Call, bound: Bound) -> Bound | None:
-    """Return a call that writes to each place in memory once, None where the call given does.
-
-    torch lets one value be written to an expanded tensor: items that share a place agree on it.
-    """
-    out = bound.get("self")
-    if not call.in_place or call.row not in ONE_VALUE or out is None:
-        return None
-    shared = [dim for dim in range(out.dim()) if out.shape[dim] > 1 and out.stride(dim) == 0]
-    if not shared:
-        return None
-    single = {**bound, "self": out[tuple(slice(1) if d in shared else slice(None)
-                                         for d in range(out.dim()))]}  # fmt: skip
-    if "mask" in bound:
-        single["mask"] = bound["mask"].expand(out.shape).any(shared, keepdim=True)
-    return single
 
 
 def _resized(call: Call, bound: Bound) -> bool:
