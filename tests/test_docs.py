@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import runpy
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,3 +99,19 @@ def test_the_picture_shows_the_committed_results() -> None:
         rows = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())["rows"]
         row = next(row for row in rows if row["key"].startswith("resnet50 eval"))
         assert f"{row['peers']['torch'] / row['ours_ms']:.2f}" in shown
+
+
+def test_every_example_is_a_notebook_too() -> None:
+    pytest.importorskip("mkdocs")
+    page = runpy.run_path(str(ROOT / "docs/tools/examples_page.py"))
+    assert len(page["EXAMPLES"]) >= 8
+    for path in page["EXAMPLES"]:
+        assert f"[script](../examples/{path.name})" in page["table"]()
+        cells = page["notebook"](path.read_text())["cells"]
+        about, *code = (cell["source"] for cell in cells)
+        assert about and '"""' not in about
+        text = path.read_text()
+        assert ("main()" in code[-1]) == ("def main(" in text)
+        assert [ast.dump(node) for node in ast.parse(text).body[1:2]] == [
+            ast.dump(node) for node in ast.parse(code[0]).body[:1]
+        ]

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 Apart = tuple[tuple[int, int, int, bool], ...]
+ONE_VALUE = ("fill", "zero", "masked_fill")
+"""Operators that write one value."""
 
 
 def check_written(name: str, out: Tensor) -> None:
@@ -31,6 +33,31 @@ def check_written(name: str, out: Tensor) -> None:
             f"single memory location: {name} of shape {tuple(out.shape)} and strides "
             f"{out.stride()}. Please clone() the tensor before performing the operation."
         )
+
+
+def in_one_place(name: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a call in place that writes to each place in memory once; None where all do anyway.
+
+    torch lets one value be written to an expanded tensor: items that share a place agree on it.
+
+    Args:
+        name: of the operator.
+        given: its arguments by name.
+    """
+    if name not in ONE_VALUE:
+        return None
+    out: Tensor = given["self"]
+    steps = list(zip(out.shape, out.stride(), strict=True))
+    shared = [dim for dim, (size, step) in enumerate(steps) if size > 1 and step == 0]
+    if not shared:
+        return None
+    single = out
+    for dim in shared:
+        single = single.narrow(dim, 0, 1)
+    if "mask" not in given:
+        return {**given, "self": single}
+    mask = given["mask"].expand(out.shape).any(shared, keepdim=True)
+    return {**given, "self": single, "mask": mask}
 
 
 def distances(inputs: Mapping[str, Tensor], out: Tensor, names: Sequence[str]) -> Apart:
@@ -127,7 +154,7 @@ def check_bools(name: str, inputs: Iterable[Tensor]) -> None:
 
 
 def check_value(name: str, given: Mapping[str, Any]) -> None:
-    """Refuse a complex number, a `value` of several dimensions, and negative limits and slopes.
+    """Refuse numbers that an operator cannot take: complex, of several dimensions, negative.
 
     A negative slope loses the sign by which the gradient of what was computed in place goes.
 
@@ -141,6 +168,13 @@ def check_value(name: str, given: Mapping[str, Any]) -> None:
         raise RuntimeError(f"{name}: value has {value.dim()} dimensions; give it none")
     if name.startswith("softshrink") and (given.get("lambd") or 0) < 0:
         raise RuntimeError(f"{name}: lambd {given['lambd']} is negative; give 0 or more")
+    base, exponent = given.get("self"), given.get("exponent")
+    if name == "pow" and isinstance(exponent, int) and exponent < 0 and _is_integral(base):
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
     slope = given.get("alpha") if given.get("is_result") else given.get("negative_slope")
     if given.get("is_result", given.get("self_is_result")) and slope is not None and slope < 0:
         raise RuntimeError(f"{name}: slope {slope} is negative; call the out-of-place version")
+
+
+def _is_integral(x: Any) -> bool:
+    return isinstance(x, Tensor) and not (x.is_floating_point() or x.is_complex())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from html import escape
 from typing import Any, NamedTuple
 
 
@@ -45,3 +47,12 @@ class Explanation:
             for row in table
         )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return the rows as the table that a notebook shows."""
+        lines = [_line("th", ExplainRow._fields), *(_line("td", row.cells()) for row in self.rows)]
+        return f"<table>{''.join(lines)}</table>"
+
+
+def _line(tag: str, cells: Iterable[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"

@@ -68,7 +68,7 @@ def serving(
         try:
             return kernel(*args, **kwargs)
         except UnsupportedDtypeError:
-            given = (*args, *kwargs.values())
+            given = tree_leaves((args, kwargs))
             if on_complex and any(isinstance(x, Tensor) and x.is_complex() for x in given):
                 return on_complex(*args, **kwargs)
             return on_cpu(overload, args, kwargs)

@@ -59,7 +59,13 @@ RULES: dict[str, Rule] = {
     "multinomial": Rule(
         RuntimeError, "probability tensor contains either `inf`, `nan` or element < 0"
     ),
+    "multinomial sum": Rule(
+        RuntimeError, "invalid multinomial distribution (sum of probabilities <= 0)"
+    ),
     "binary_cross_entropy": Rule(RuntimeError, "all elements of input should be between 0 and 1"),
+    "binary_cross_entropy target": Rule(
+        RuntimeError, "all elements of target should be between 0 and 1"
+    ),
 }
 """By the operator's name, which a record numbers from 1 in this order."""
 

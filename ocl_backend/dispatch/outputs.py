@@ -6,6 +6,7 @@ For operators whose result is made anew anyway; hot operators write to `out` the
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
@@ -80,5 +81,21 @@ def apart(function: Callable[..., Any]) -> Callable[..., Any]:
             check_written("out", output)
             check_unshared(inputs, output)
         return function(*args, **kwargs)
+
+    return run
+
+
+def once(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an in-place form that refuses a tensor of which several items share one place.
+
+    Args:
+        name: of the operator, for the message.
+        function: takes that tensor first.
+    """
+
+    @wraps(function)
+    def run(out: Tensor, *args: Any, **kwargs: Any) -> Any:
+        check_written(name, out)
+        return function(out, *args, **kwargs)
 
     return run

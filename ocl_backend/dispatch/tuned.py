@@ -19,7 +19,7 @@ from ocl_backend.dispatch.prepared_plan import PreparedPlan, prepare_plan
 from ocl_backend.dispatch.settings import CONV_ACCURACY, RACE, TUNE_FIRST
 from ocl_backend.dispatch.varying import Varying
 from ocl_backend.fusion import held, recall
-from ocl_backend.runtime.launch import MOST_LAUNCHES
+from ocl_backend.runtime.launch import MOST_LAUNCHES, check_on_device
 from oclgen.opencl.device import BuildError, LaunchError, devices
 from oclgen.plan import Plan
 from oclgen.problem import STORED_BYTES, Known, Problem, stored_dtype
@@ -275,7 +275,9 @@ def tuned_call(
 
     Raises:
         NoVariantError: no family serves the problem, or none of them builds here.
+        LaunchError: `device` is -1, torch's index of the CPU.
     """
+    check_on_device(device, operator)
     met = as_met(device, problem)
     choice = chooser(device).choose(varying.typical(met))
     if TUNE_FIRST.value is not None and choice.rung != "exact":

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ocl_backend.dispatch.fallback import serving
+from ocl_backend.dispatch.outputs import once
 from ocl_backend.fusion import recall
 
 MODULES = (
@@ -50,21 +51,35 @@ MODULES = (
     "math.decompositions",
 )
 
+TAKE_EXPANDED = ("_index_put_impl_", "index_fill_")
+"""Operators by which torch writes to expanded tensors, too."""
+
 
 def register() -> None:
     """Register every operator of every module with torch, for the device's dispatch key.
 
     Where a version of torch decomposes what has a kernel here, the kernel serves.
     """
-    rescues = import_module(f"{__name__}.math.complex").RESCUES
+    rescues = import_module(f"{__name__}.math.complex_parts").RESCUES
     registered: set[str] = set()
     for name in MODULES:
         for operator, implementation in import_module(f"{__name__}.{name}").OPERATORS.items():
             if name == "math.decompositions" and operator in registered:
                 continue
             registered.add(operator)
+            if name != "math.pointwise" and _writes_once(operator):
+                implementation = once(operator.partition(".")[0], implementation)
             kernel = serving(overload(operator), implementation, rescues.get(operator))
             recall.register(overload(operator), kernel)
+
+
+def _writes_once(operator: str) -> bool:
+    """Say whether torch refuses to let this operator write in place to an expanded tensor."""
+    name = operator.partition(".")[0]
+    first = overload(operator)._schema.arguments[0]
+    written = first.alias_info is not None and first.alias_info.is_write
+    single = written and str(first.type) == "Tensor"
+    return name.endswith("_") and single and name not in TAKE_EXPANDED
 
 
 def overload(operator: str) -> Any:

@@ -22,6 +22,8 @@ SOURCES = Path(__file__).parents[1] / "csrc"
 PREBUILT = Path(__file__).with_name("prebuilt")
 """A wheel's shims, one per minor version of torch; a source tree has none."""
 FLAGS = ("-std=c++20", "-O1", "-fPIC", "-Wall", "-DAT_PER_OPERATOR_HEADERS")
+OLDEST = (2, 11)
+"""Minor version of torch from which on its interfaces are those used here."""
 
 
 class ShimError(ImportError):
@@ -41,6 +43,24 @@ class Torch:
     version: str
     folder: Path
     cxx11_abi: bool = True
+
+
+def check_version(version: str) -> None:
+    """Refuse a torch that is too old.
+
+    Args:
+        version: as `torch.__version__` has it.
+
+    Raises:
+        ShimError: it is below `OLDEST`.
+    """
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found and (int(found[1]), int(found[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise ShimError(
+            f"torch {version} is too old: the ocl device needs {oldest} or later. "
+            f"pip install 'torch>={oldest}'"
+        )
 
 
 def sources() -> list[Path]:

@@ -162,6 +162,16 @@ class LaunchSequence(Prepared):
         replace(ctypes.c_void_p(self.handle), ctypes.c_void_p(other.handle))
 
 
+def check_on_device(device: int, what: str) -> None:
+    """Refuse -1, torch's index of the CPU, where `what` is to run on a device.
+
+    Raises:
+        LaunchError: it is that.
+    """
+    if device < 0:
+        raise LaunchError(f"{what}: a tensor lies on the CPU. Move it to the device first")
+
+
 def prepare(
     device: int,
     source: str,
@@ -188,8 +198,7 @@ def prepare(
         LaunchError: the text has no such kernel, an argument does not fit it, `device` is -1,
             torch's index of the CPU, or a profile's device refuses the sizes.
     """
-    if device < 0:
-        raise LaunchError(f"kernel {kernel}: a tensor lies on the CPU. Move it to the device first")
+    check_on_device(device, kernel)
     target = devices()[device]
     target.check_launch(kernel, global_size, local_size)
     program = target.ahead.find(source)

@@ -21,7 +21,9 @@ from ocl_backend.runtime import shim
 from oclgen.opencl.device import Device
 
 SHOWN_AFTER_S = 1.0
-"""Waits that take longer show their progress, in a terminal."""
+"""Waits that take longer show their progress, in a terminal or a notebook."""
+NOTEBOOK = "ipykernel.iostream"
+"""Module of the streams of a notebook, which are no terminals and do return to a line's begin."""
 APART_S = 0.5
 """Seconds between two waits from which they are not of one step."""
 
@@ -114,7 +116,8 @@ _progress = _Progress()
 
 
 def _is_watched() -> bool:
-    return sys.stderr.isatty() and current_thread() is main_thread()
+    seen = sys.stderr.isatty() or type(sys.stderr).__module__ == NOTEBOOK
+    return seen and current_thread() is main_thread()
 
 
 def _complete(number: int) -> int:

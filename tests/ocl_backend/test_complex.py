@@ -1,4 +1,4 @@
-"""Complex numbers: made from parts, conjugated, and computed with on the CPU, which is counted."""
+"""Complex numbers: made from parts, conjugated, computed with by real kernels or on the CPU."""
 
 from __future__ import annotations
 
@@ -65,3 +65,58 @@ def test_division_survives_numbers_whose_square_overflows(device: Any) -> None:
     torch.testing.assert_close((1 / ours).cpu(), 1 / x)
     ours /= ours
     torch.testing.assert_close(ours.cpu(), torch.ones(2, dtype=x.dtype))
+
+
+BY_PARTS = {
+    "joined": lambda x, i: torch.cat([x, x.real, torch.stack([x[0], x[1]])]),
+    "chosen": lambda x, i: x.index_select(0, i) + x[i] + x.gather(0, i[:, None].expand(2, 3)),
+    "by a mask": lambda x, i: x[x.real > 0].sum() + x.masked_fill(x.imag > 0, 2).sum(),
+    "either": lambda x, i: torch.where(x.real > 0, x, x.real),
+    "turned": lambda x, i: x.flip(0) + x.roll(1, 1) + x.tril() + x.triu(),
+    "put": lambda x, i: x.clone().index_put_((i,), 2 * x[:2]) + x.masked_fill(x.real > 0, 1j),
+    "scattered": lambda x, i: (
+        x.scatter(0, i[:, None].expand(2, 3), x[:2])
+        + x.scatter_add(0, i[:, None].expand(2, 3), x[:2])
+        + x.index_add(0, i, x[:2]).index_copy_(0, i, x[1:])
+    ),
+    "summed": lambda x, i: x.cumsum(1) + torch.linalg.vector_norm(x, dim=1, keepdim=True),
+    "layers": lambda x, i: torch.nn.functional.linear(x, x, x[:, 0]) + (x @ x[0]),
+    "batches": lambda x, i: torch.baddbmm(x[None], x[None], x[None], beta=0.5, alpha=2j),
+    "powers": lambda x, i: x**2 + x.square() + x**0.5 + x**-1 + (0 * x) ** 2.5 + x.log(),
+    "pointwise": lambda x, i: torch.addcmul(x, x, x, value=2).lerp(x, 0.3) + x.isnan(),
+    "vdot": lambda x, i: torch.vdot(x[0], x[1]) + torch.dot(x[0], x[1]),
+    "range": lambda x, i: torch.linspace(1, 3j, 5, device=x.device),
+}
+
+
+@pytest.mark.parametrize("name", BY_PARTS)
+def test_parts_go_through_real_kernels(device: Any, name: str) -> None:
+    x, ours = pair(device, 3, 3)
+    chosen = torch.tensor([2, 0])
+    torch.ocl.reset_fallbacks()
+    found = BY_PARTS[name](ours, chosen.to(ours.device))
+    torch.testing.assert_close(found.cpu(), BY_PARTS[name](x, chosen), rtol=1e-4, atol=1e-4)
+    assert torch.ocl.fallbacks() == {}
+
+
+def test_gradients_of_rotated_pairs(device: Any) -> None:
+    """As transformers rotate positions: pairs as complex numbers, by joined angles."""
+
+    def run(x: Any) -> list[Any]:
+        x = x.clone().requires_grad_()
+        angles = torch.polar(torch.ones_like(x[..., 0]), x.detach()[..., 0])
+        angles = torch.cat([angles[:2], angles[2:]])
+        turned = torch.view_as_real(torch.view_as_complex(x) * angles)
+        turned.square().cumsum(0).sum().backward()
+        return [turned, x.grad]
+
+    x = torch.randn(3, 4, 2)
+    torch.ocl.reset_fallbacks()
+    for ours, theirs in zip(run(x.to(torch.device("ocl", device.index))), run(x), strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-4)
+    assert torch.ocl.fallbacks() == {}
+
+
+def test_random_numbers_have_half_of_the_variance_in_each_part(device: Any) -> None:
+    x = torch.randn(20_000, dtype=torch.complex64, device=torch.device("ocl", device.index))
+    assert [x.real.var().item(), x.imag.var().item()] == pytest.approx([0.5, 0.5], abs=0.03)

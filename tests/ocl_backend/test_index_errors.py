@@ -147,6 +147,9 @@ VALUES: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
     "binary_cross_entropy": (
         lambda x: functional.binary_cross_entropy(x, torch.ones_like(x)), [0.5, 2.0],
     ),
+    "binary_cross_entropy target": (
+        lambda x: functional.binary_cross_entropy(torch.full_like(x, 0.5), x), [0.5, 2.0],
+    ),
 }  # fmt: skip
 """Calls, and items of which the last is refused."""
 
@@ -173,3 +176,25 @@ def test_probabilities_out_of_range_are_refused(device: Any, name: str, bad: flo
         assert str(raised.value)[:40] == str(expected.value)[:40]
     finally:
         torch.ocl.set_sync_errors(False)
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_a_distribution_of_zeros_is_refused(device: Any, replacement: bool) -> None:
+    zeros = torch.zeros(2, 3)
+    with pytest.raises(RuntimeError, match="sum of probabilities <= 0"):
+        torch.multinomial(zeros, 1, replacement)
+    torch.multinomial(zeros.to(place(device)), 1, replacement)
+    with pytest.raises(torch.AcceleratorError, match="sum of probabilities <= 0"):
+        torch.ocl.synchronize(device.index)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_integers_have_no_negative_powers(device: Any, dtype: Any) -> None:
+    """The same plan serves other exponents."""
+    x = torch.tensor([1, 2, 3], dtype=dtype, device=place(device))
+    assert (x**2).tolist() == [1, 4, 9]
+    with pytest.raises(RuntimeError, match="negative integer powers"):
+        x**-1
+    with pytest.raises(RuntimeError, match="negative integer powers"):
+        x.pow_(-2)
+    assert x.tolist() == [1, 2, 3]

@@ -316,3 +316,20 @@ def test_an_output_may_be_an_input_but_not_overlap_one(device: Any) -> None:
     x.mul_(x)
     torch.add(x[:5], x[5:], out=x[:5])
     assert x[:5].tolist() == [25, 37, 53, 73, 97]
+
+
+@pytest.mark.parametrize("shift", [lambda x, n: x << n, lambda x, n: x >> n])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_pythons_shifts(device: Any, shift: Any, dtype: Any) -> None:
+    x = torch.tensor([1, 7, 100], dtype=dtype)
+    for count in (2, torch.tensor([0, 1, 3], dtype=dtype)):
+        given = (count,) if isinstance(count, torch.Tensor) else ()
+        agree(device, lambda x, *other, n=count: shift(x, *(other or (n,))), x, *given)
+
+    def in_place(x: Any) -> Any:
+        y = x.clone()
+        y <<= 1
+        y >>= 2
+        return y
+
+    agree(device, in_place, x)

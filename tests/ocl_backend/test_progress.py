@@ -1,4 +1,4 @@
-"""A user in a terminal sees in one line how many programs are built while a step waits."""
+"""What a user sees: one line as long as programs are built, and a table in a notebook."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ import pytest
 
 pytest.importorskip("torch")
 
+from ocl_backend.dispatch.explanation import ExplainRow, Explanation
 from ocl_backend.runtime import pending
 
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+class Notebook(io.StringIO):
+    __module__ = "ipykernel.iostream"
 
 
 class Clock:
@@ -39,10 +44,11 @@ def wait(progress: pending._Progress, clock: Clock, done: int) -> str:
         return progress._shown
 
 
+@pytest.mark.parametrize("seen", [Terminal, Notebook])
 def test_short_waits_one_after_the_other_are_shown(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, seen: type[io.StringIO]
 ) -> None:
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setattr(sys, "stderr", terminal := seen())
     progress = pending._Progress()
     assert [wait(progress, clock, done) for done in (1, 2)] == ["", "building kernels: 2 of 5"]
     assert terminal.getvalue().endswith("2 of 5\r                        \r")
@@ -55,3 +61,11 @@ def test_nothing_is_shown_in_a_file(clock: Clock, monkeypatch: pytest.MonkeyPatc
     progress = pending._Progress()
     assert [wait(progress, clock, done) for done in (1, 2, 3)] == [""] * 3
     assert not file.getvalue()
+
+
+def test_an_explanation_is_a_table_in_a_notebook() -> None:
+    row = ExplainRow(2, "mm<int>", "gemm:1x2x3", "exact", 0.25, None, "gemm_register", "{}")
+    html = Explanation(None, (row,))._repr_html_()
+    assert html.startswith("<table><tr><th>calls</th><th>operator</th>")
+    assert "<tr><td>2</td><td>mm&lt;int&gt;</td><td>gemm:1x2x3</td>" in html
+    assert html.count("<tr>") == 2 and "<td>0.25</td><td>-</td>" in html

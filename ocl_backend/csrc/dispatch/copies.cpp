@@ -1,5 +1,6 @@
 // Operators that move bytes: between host and device, within and between devices.
 // Copies that change dtype or layout are handed to the Python operator `ocl::strided_copy`.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_conj.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/_neg_view.h>
@@ -97,6 +98,7 @@ Tensor as_stored(const Tensor& tensor) {
 Tensor copy_from(const Tensor& self, const Tensor& target, bool non_blocking) {
   const Tensor source = self.sizes() == target.sizes() ? self : self.expand_as(target);
   if (target.numel() == 0) return target;
+  at::assert_no_internal_overlap(target);
   if (source.is_conj() || source.is_neg() || target.is_conj() || target.is_neg()) {
     Tensor stored = as_stored(target);
     copy_from(as_stored(source), stored, non_blocking);

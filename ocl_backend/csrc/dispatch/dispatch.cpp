@@ -108,8 +108,23 @@ void check_on_one_device(const c10::OperatorHandle& op, const torch::jit::Stack&
   }
 }
 
+// An extension may have its operator for CUDA alone, and then not even the CPU can serve it.
+void check_cpu_serves(const c10::OperatorHandle& op) {
+  const auto has = [&op](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); };
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      has(c10::DispatchKey::CPU) || has(c10::DispatchKey::CompositeExplicitAutograd) ||
+          has(c10::DispatchKey::CompositeImplicitAutograd) ||
+          has(c10::DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+          !has(c10::DispatchKey::CUDA),
+      c10::toString(op.operator_name()),
+      " has a kernel for CUDA alone, which no OpenCL device can run. Choose the library's "
+      "implementation in PyTorch, or give the operator a kernel with torch.library.impl for "
+      "\"ocl\" or \"cpu\".");
+}
+
 void to_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   check_on_one_device(op, *stack);
+  check_cpu_serves(op);
   note(c10::toString(op.operator_name()) + mark(*stack));
   replace_generators(op, *stack);
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);

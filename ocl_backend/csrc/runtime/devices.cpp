@@ -47,7 +47,10 @@ int device_count() { return int(devices().size()); }
 c10::DeviceIndex checked(c10::DeviceIndex index) {
   ensure_open();
   TORCH_CHECK(index >= 0 && index < device_count(), "there is no device ocl:", int(index), "; ",
-              device_count(), " OpenCL device(s) were found. `oclgen doctor` says what was tried.");
+              device_count(), " OpenCL device(s) were found. ",
+              device_count() ? "torch.ocl.device_count() tells how many there are, "
+                             : "pip install 'oclgen[cpu]' brings a processor's, ",
+              "and `oclgen doctor` says what was tried.");
   return index;
 }
 

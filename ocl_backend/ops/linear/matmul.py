@@ -305,6 +305,11 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
     return torch.mul(a, b).sum(dtype=a.dtype)
 
 
+def vdot(a: Tensor, b: Tensor) -> Tensor:
+    """Return the sum of the conjugate of a [n] times b [n]."""
+    return dot(a.conj(), b)
+
+
 def addmm_activation_out(
     bias: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1,
     use_gelu: bool = False, out: Tensor,
@@ -361,7 +366,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "addbmm.out": into(addbmm),
     "addmv.out": addmv_out,
     "dot": dot,
-    "vdot": dot,
+    "vdot": vdot,
     "_addmm_activation.out": addmm_activation_out,
 }
 """Implementations by aten name."""

@@ -103,11 +103,12 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     return torch.zeros(size, dtype=terms.dtype, device=x.device).index_add_(0, x.long(), terms)
 
 
-def binary_cross_entropy(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Return the loss of probabilities x as torch composes it; one outside [0, 1] is a fault."""
+def binary_cross_entropy(x: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Return the loss of probabilities as torch composes it; what is outside [0, 1] is a fault."""
     check_values("binary_cross_entropy", x, "x >= 0 && x <= 1")
+    check_values("binary_cross_entropy target", target, "x >= 0 && x <= 1")
     loss: Tensor = decomposition_table[torch.ops.aten.binary_cross_entropy.default](
-        x, *args, **kwargs
+        x, target, *args, **kwargs
     )
     return loss
 
@@ -258,7 +259,16 @@ PADDINGS = (
     *("replication_pad1d", "replication_pad2d", "replication_pad3d"),
 )
 
+SHIFTS: dict[str, Callable[..., Tensor]] = {
+    "__lshift__": torch.bitwise_left_shift,
+    "__rshift__": torch.bitwise_right_shift,
+    "__ilshift__": Tensor.bitwise_left_shift_,
+    "__irshift__": Tensor.bitwise_right_shift_,
+}
+"""Operators of Python's `<<` and `>>`."""
+
 OWN: dict[str, Callable[..., Any]] = {
+    **{f"{name}.{kind}": run for name, run in SHIFTS.items() for kind in ("Scalar", "Tensor")},
     "equal": equal,
     "mvlgamma.out": into(torch.mvlgamma),
     "repeat_interleave.Tensor": repeat_interleave,

@@ -23,6 +23,7 @@ from ocl_backend.dispatch.checks import (
     check_value,
     check_written,
     distances,
+    in_one_place,
 )
 from ocl_backend.dispatch.outputs import check_cast
 from ocl_backend.dtypes import dtype_of
@@ -101,6 +102,8 @@ class Plan:
     apart: Apart = ()
 
 
+BY_VALUE = ("pow", "softshrink", "leaky_relu_backward", "elu_backward")
+"""Rows whose numbers are checked in each call: plans are kept for calls with other numbers."""
 MOST_PLANS = 8192
 """Bound of the calls remembered per overload; above it all are forgotten."""
 
@@ -125,6 +128,10 @@ def implementation(call: Call) -> Callable[..., Tensor]:
         plan = plans.get(signature := tuple(key))
         if plan is None:
             bound = call.bind(args, kwargs)
+            if call.in_place and (single := in_one_place(call.row, bound)):
+                run(*single.values())
+                whole: Tensor = bound["self"]
+                return whole
             if _resized(call, bound):
                 return run(*args, **kwargs)
             names = (*call.arguments[: len(args)], *kwargs)
@@ -148,6 +155,16 @@ def implementation(call: Call) -> Callable[..., Tensor]:
         return out
 
     return run
+
+
+def _checked(call: Call, run: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return `run` behind a look at the numbers of each call."""
+
+    def checked(*args: Any, **kwargs: Any) -> Tensor:
+        check_value(call.row, call.bind(args, kwargs))
+        return run(*args, **kwargs)
+
+    return checked
 
 
 def _inputs(call: Call, bound: Bound) -> dict[str, Tensor]:
@@ -355,7 +372,9 @@ def _operators() -> dict[str, Callable[..., Tensor]]:
             for label in packet.overloads() if packet else ():
                 qualified = name if label == "default" else f"{name}.{label}"
                 if _is_ours(f"aten::{qualified}"):
-                    found[qualified] = implementation(Call.of(row, getattr(packet, label)))
+                    call = Call.of(row, getattr(packet, label))
+                    run = implementation(call)
+                    found[qualified] = _checked(call, run) if row.startswith(BY_VALUE) else run
     return found
 
 

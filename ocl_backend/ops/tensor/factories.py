@@ -50,6 +50,11 @@ def linspace_out(start: Number, end: Number, steps: int, *, out: Tensor) -> Tens
         out.resize_((steps,))
     if steps == 1:
         return out.fill_(start)
+    if out.is_complex():
+        for name, half in zip(("real", "imag"), torch.view_as_real(out).unbind(-1), strict=True):
+            half.copy_(torch.linspace(getattr(start, name), getattr(end, name), steps,
+                                      dtype=half.dtype, device=out.device))  # fmt: skip
+        return out
     numbers = {"start": start, "end": end, "last": steps - 1}
     if not out.dtype.is_floating_point:
         numbers = {name: int(number) for name, number in numbers.items()}
