@@ -200,9 +200,18 @@ def launch(
         given: tensors, broadcast to `shape`, and numbers in the order of the parameters.
         strides: how the named operands move instead, in items: addresses and positions need it.
     """
+    run, values = found(kernel, shape, given, strides)
+    run(*values)
+
+
+def found(
+    kernel: Kernel, shape: Sizes, given: Sequence[Tensor | float],
+    strides: Mapping[str, Sizes] | None = None,
+) -> tuple[Run, list[float]]:  # fmt: skip
+    """Return what `launch` calls with these arguments, and its values, in the parameters' order."""
     named = strides or {}
     tensors = [value for value in given if isinstance(value, Tensor)]
-    rest = iter(tensors)
+    rest, scalars = iter(tensors), iter(kernel.scalars)
     walked = []
     for operand in kernel.operands:
         tensor = None if operand.role == "position" else next(rest)
@@ -211,8 +220,9 @@ def launch(
         else:
             walked.append(broadcast_strides(shape, tensor.shape, tensor.stride()))
     run = _remembered(tensors[0].get_device(), kernel, tuple(shape), tuple(walked))
-    numbers = iter(kernel.scalars)
-    run(*(v.data_ptr() if isinstance(v, Tensor) else encode(next(numbers).value, v) for v in given))
+    return run, [
+        v.data_ptr() if isinstance(v, Tensor) else encode(next(scalars).value, v) for v in given
+    ]
 
 
 def encode(value: str, number: float) -> float:
@@ -233,12 +243,9 @@ def _remembered(
 
 
 def _arguments(
-    kernel: Kernel,
-    layout: Layout,
-    geometry: Geometry,
-    inner: Sequence[str],
+    kernel: Kernel, layout: Layout, geometry: Geometry, inner: Sequence[str],
     number: type[np.int32] | type[np.int64],
-) -> list[Argument]:
+) -> list[Argument]:  # fmt: skip
     """Return the arguments in the template's order."""
     given = [p for p in kernel.parameters if isinstance(p, Scalar) or p.role != "position"]
     numbers = [layout.inner]
