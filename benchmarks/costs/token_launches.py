@@ -57,7 +57,13 @@ def drawn(seed: int, count: int) -> Iterator[Shape]:
 
 
 def model(shape: Shape, layers: int, dtype: torch.dtype) -> Any:
-    """Return a model with random weights on the CPU."""
+    """Return a model with random weights on the CPU.
+
+    Args:
+        shape: its sizes.
+        layers: how many.
+        dtype: of its weights.
+    """
     import transformers
 
     torch.manual_seed(0)
@@ -67,11 +73,18 @@ def model(shape: Shape, layers: int, dtype: torch.dtype) -> Any:
         num_key_value_heads=shape.kv_heads, max_position_embeddings=256, eos_token_id=None,
         pad_token_id=0,
     )  # fmt: skip
-    return transformers.LlamaForCausalLM(config).to(dtype).eval()
+    network: Any = transformers.LlamaForCausalLM(config)
+    return network.to(dtype).eval()
 
 
 def generate(network: Any, cache: str, tokens: int) -> torch.Tensor:
-    """Return the greedy tokens behind a prompt."""
+    """Return the greedy tokens behind a prompt.
+
+    Args:
+        network: a model.
+        cache: one of `CACHES`.
+        tokens: how many.
+    """
     prompt = torch.arange(1, 1 + PROMPT).reshape(1, -1).to(network.device)
     options = {} if cache == "dynamic" else {"cache_implementation": cache}
     found: torch.Tensor = network.generate(
@@ -93,7 +106,14 @@ def launches(network: Any, cache: str) -> float:
 
 
 def counted(shape: Shape, dtype: torch.dtype, cache: str, device: str) -> Counted:
-    """Return the launches of a token."""
+    """Return the launches of a token.
+
+    Args:
+        shape: of the model.
+        dtype: of its weights.
+        cache: one of `CACHES`.
+        device: torch's name of it.
+    """
     few, many = (launches(model(shape, n, dtype).to(device), cache) for n in LAYERS)
     layer = (many - few) / (LAYERS[1] - LAYERS[0])
     return Counted(layer, few - LAYERS[0] * layer)
@@ -111,7 +131,15 @@ def milliseconds(network: Any, cache: str) -> float:
 
 
 def main(dtype: torch.dtype, device: str, seed: int, draws: int, shape: Shape = CHOSEN) -> None:
-    """Print a line for each shape and cache."""
+    """Print a line for each shape and cache.
+
+    Args:
+        dtype: of weights.
+        device: torch's name of it.
+        seed: draws further shapes.
+        draws: how many.
+        shape: the first one.
+    """
     print(f"{'hidden':>7}{'inner':>7}{'heads':>7}  cache    a layer   rest   ms: fused  each  cpu")
     for one in (shape, *drawn(seed, draws)):
         theirs = model(one, LAYERS[1], dtype)

@@ -62,8 +62,13 @@ class Loose(Protocol):
     Its result is among what it `writes`. No link writes what another one has written.
     """
 
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Places of addresses that are read."""
+
+    @property
+    def writes(self) -> tuple[int, ...]:
+        """Places of addresses that are written."""
 
     def run(self, steps: Sequence[Step], dropped: Sequence[bool]) -> None:
         """Enqueue the steps of a loose chain, the first of which is of this call.

@@ -208,7 +208,14 @@ def found(
     kernel: Kernel, shape: Sizes, given: Sequence[Tensor | float],
     strides: Mapping[str, Sizes] | None = None,
 ) -> tuple[Run, list[float]]:  # fmt: skip
-    """Return what `launch` calls with these arguments, and its values, in the parameters' order."""
+    """Return what `launch` calls, and its values.
+
+    Args:
+        kernel: what is computed.
+        shape: of the results.
+        given: as `launch` takes it.
+        strides: of the named operands, as `launch` takes them.
+    """
     named = strides or {}
     tensors = [value for value in given if isinstance(value, Tensor)]
     rest, scalars = iter(tensors), iter(kernel.scalars)
@@ -381,20 +388,5 @@ def _scalar(scalar: Scalar, value: str, width: int) -> str:
 def _body(kernel: Kernel, width: int) -> list[str]:
     """Return the body with `T` replaced and floating literals in the kernel's precision."""
     text = re.sub(r"\bR\b", vectors.vector(kernel.truth, width), kernel.body)
-    text = in_type(text, kernel.value, width)
+    text = vectors.in_type(text, kernel.value, width)
     return textwrap.dedent(text).strip().splitlines()
-
-
-def in_type(text: str, value: str, width: int = 1) -> str:
-    """Return `text` with `T` replaced, also in `T2`, and floating literals in its precision.
-
-    Args:
-        text: OpenCL C of a scalar or vector type `T`.
-        value: the scalar type.
-        width: lanes of `T`.
-    """
-    text = re.sub(r"\bT\b", vectors.vector(value, width), text)
-    text = re.sub(r"\bT(?=[248]\b)", value, text)
-    if value == "float":
-        text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)|\d+\.\d+)(?![\w.])", r"\1f", text)
-    return text

@@ -159,6 +159,12 @@ def writing(
     """Return the launch of `write`, and what it is called with.
 
     Those are target, indices, `Places.numbers`, the record of faults, and the value.
+
+    Args:
+        target: written in place.
+        places: in it.
+        value: as of `write`.
+        combine: how.
     """
     kernel = _writer(target.dtype, places, value, combine)
     given: list[Tensor | float] = [target, *places.indices, *places.numbers]

@@ -206,10 +206,8 @@ def test_lora_trains_as_on_the_cpu() -> None:
 
 
 def test_sentences_are_embedded_as_on_the_cpu() -> None:
-    pytest.importorskip("sentence_transformers")
-    from sentence_transformers.models import Normalize, Pooling
-
-    pooling, normalize = Pooling(32, pooling_mode="mean"), Normalize()
+    parts: Any = pytest.importorskip("sentence_transformers.models")
+    pooling, normalize = parts.Pooling(32, pooling_mode="mean"), parts.Normalize()
     tokens = torch.tensor([[5, 9, 33, 63], [7, 7, 63, 0]])
 
     def call(model: Any, device: str) -> Any:

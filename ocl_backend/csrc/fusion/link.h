@@ -1,4 +1,4 @@
-// A link of the chain of held launches (held.cpp), and how Python and recipes are told of links.
+// A link of the chain of held launches (held.cpp), as Python and recipes have it.
 #pragma once
 
 #include <optional>

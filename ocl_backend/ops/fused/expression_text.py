@@ -13,7 +13,7 @@ import torch
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
-from ocl_backend.kernels.elementwise import in_type
+from ocl_backend.kernels.vectors import in_type
 from ocl_backend.ops.fused.expression_arguments import Arguments, rounded
 from ocl_backend.ops.fused.expressions import LOADED, Expression, Read
 

@@ -78,7 +78,7 @@ def serves(node: Expression) -> bool:
 
 def are_siblings(steps: Sequence[Step], products: Sequence[int]) -> bool:
     """Say whether products multiply the same few rows, so that one launch can do all."""
-    rows = set()
+    rows: set[tuple[object, ...]] = set()
     for i in products:
         node = steps[i].rule.loose
         assert isinstance(node, Expression)

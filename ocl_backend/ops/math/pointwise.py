@@ -33,13 +33,12 @@ from ocl_backend.kernels.elementwise import (
     Run,
     Scalar,
     encode,
-    in_type,
     prepare_elementwise,
 )
 from ocl_backend.kernels.layout import broadcast_shapes, broadcast_strides
 from ocl_backend.kernels.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Rule
 from ocl_backend.kernels.special_table import FUNCTIONS, SPECIAL
-from ocl_backend.kernels.vectors import SIGNED
+from ocl_backend.kernels.vectors import SIGNED, in_type
 from ocl_backend.ops.fused.expressions import Loosely, of_kernel
 from ocl_backend.ops.fused.fused_pointwise import Pointwise, rule_of
 
