@@ -265,6 +265,23 @@ def host_time(calls: int, device: str) -> None:
 
 
 @main.command()
+@click.option("--dtype", type=click.Choice(["fp32", "bf16", "fp16"]), default="fp32")
+@click.option("--hidden", type=int, help="Of a larger model: intermediate size is 2.75 times it.")
+@click.option("--seed", default=0, show_default=True, help="Draws further shapes.")
+@click.option("--draws", default=2, show_default=True, help="How many.")
+@click.option("--device", default="ocl:0", show_default=True)
+def token_launches(dtype: str, hidden: int | None, seed: int, draws: int, device: str) -> None:
+    """Count launches per layer and token of a Llama-shaped model in transformers' generate."""
+    from benchmarks.costs.token_launches import CHOSEN, Shape
+    from benchmarks.costs.token_launches import main as run
+    from ocl_backend.dtypes import STORAGE
+
+    heads = (max(1, hidden // 64), max(1, hidden // 256)) if hidden else (0, 0)
+    shape = Shape(hidden, hidden * 11 // 4, *heads) if hidden else CHOSEN
+    run({name: of for of, name in STORAGE.items()}[dtype], device, seed, draws, shape)
+
+
+@main.command()
 @click.argument("steps", nargs=-1, required=True, metavar="NETWORK,BATCH[,DTYPE]...")
 @click.option("--device", default="ocl:0", show_default=True)
 def training_memory(steps: tuple[str, ...], device: str) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import count
 from struct import pack, unpack
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 
@@ -26,8 +26,9 @@ from ocl_backend.runtime import launch, shim
 from ocl_backend.runtime.launch import Prepared
 
 Kind = Literal[
-    "convolution", "product", "batch_norm", "add", "activation", "mask", "batch_norm_backward"
-]
+    "convolution", "product", "batch_norm", "add", "activation", "mask", "batch_norm_backward",
+    "loose",
+]  # fmt: skip
 
 FOLLOWERS: dict[Kind, frozenset[Kind]] = {
     "convolution": frozenset({"batch_norm", "add", "activation"}),
@@ -37,6 +38,7 @@ FOLLOWERS: dict[Kind, frozenset[Kind]] = {
     "mask": frozenset({"batch_norm_backward"}),
     "activation": frozenset(),
     "batch_norm_backward": frozenset(),
+    "loose": frozenset(),
 }
 """What may be held behind what: some rule can make one of the two."""
 
@@ -54,13 +56,37 @@ class Way(NamedTuple):
     writes: tuple[int, ...] = ()
 
 
+class Loose(Protocol):
+    """What a chain of any launches needs of a call: places of what it reads and writes.
+
+    Its result is among what it `writes`. No link writes what another one has written.
+    """
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Places of addresses that are read."""
+
+    @property
+    def writes(self) -> tuple[int, ...]:
+        """Places of addresses that are written."""
+
+    def run(self, steps: Sequence[Step], dropped: Sequence[bool]) -> None:
+        """Enqueue the steps of a loose chain, the first of which is of this call.
+
+        Args:
+            steps: in the order of their calls.
+            dropped: of each, whether its result cannot be read any more.
+        """
+
+
 class Rule:
     """A call whose shapes, strides and dtypes are known: how it runs, alone and with followers.
 
     `items` and `dtype` are those of its result, which is dense, as is what it reads of the step
     before it: both lie in the same order, whatever their shapes. The result is the value at
     `result`. The call may continue a chain in one of its `ways`, unless it never `follows`, and if
-    it `begins`, a chain may begin with it, as the first way has it.
+    it `begins`, a chain may begin with it, as the first way has it. If it may be `loose`, it may
+    stand in a chain whose links need not read one another's results.
     """
 
     kind: Kind
@@ -72,6 +98,7 @@ class Rule:
     ways: tuple[Way, ...]
     follows: bool = True
     begins: bool = True
+    loose: Loose | None = None
 
     @cached_property
     def calls(self) -> dict[tuple[Prepared, bool], Held]:
@@ -104,6 +131,11 @@ class Step(NamedTuple):
     result: int
     values: Sequence[Any]
     weights: Any = None
+    way: int = 0
+
+
+DROPPED = -2
+"""The way of a loose step whose result was dropped; -1 if it was not."""
 
 
 class Held(Prepared):
@@ -122,9 +154,12 @@ class Held(Prepared):
         _rules[number] = rule, alone.words
         kinds = [*FOLLOWERS]
         before = [kind for kind in kinds if rule.follows and rule.kind in FOLLOWERS[kind]]
+        ways = list(rule.ways)
+        if rule.loose is not None:
+            ways.append(Way(rule.result, rule.loose.reads, rule.loose.writes))
         places = [
             place
-            for way in rule.ways
+            for way in ways
             for place in (way.source, len(way.reads), *way.reads, len(way.writes), *way.writes)
         ]
         create = shim.library().ocl_held_new
@@ -140,8 +175,9 @@ class Held(Prepared):
             ctypes.c_int64(rule.items),
             ctypes.c_int64(_dtypes.setdefault(rule.dtype, len(_dtypes))),
             ctypes.c_uint32(rule.result),
-            ctypes.c_int(rule.begins),
-            ctypes.c_uint32(len(rule.ways)),
+            ctypes.c_int(rule.begins and bool(rule.ways)),
+            ctypes.c_int(rule.loose is not None),
+            ctypes.c_uint32(len(ways)),
             (ctypes.c_uint32 * len(places))(*places),
         )
         super().__init__(handle, f"{alone.words}q")
@@ -233,7 +269,11 @@ def _run(words: Any, launches: int) -> int:
     Return how many these are, or a negative status.
     """
     try:
-        first, *after = _steps(words, launches)
+        first, *after = steps = _steps(words, launches)
+        if first.way < 0:
+            assert first.rule.loose is not None  # the shim holds no other loosely
+            first.rule.loose.run(steps, [step.way == DROPPED for step in steps])
+            return len(after)
         if after:
             return first.rule.fuse(first, after)
         first.rule.alone(first)
@@ -249,9 +289,9 @@ def _steps(words: Any, launches: int) -> list[Step]:
         rule, kinds = _rules[number]
         given = words[at + 3 : at + 3 + length]
         values = unpack(kinds, pack(f"{length - 1}q", *given[:-1]))
-        source = values[rule.ways[way].source]
+        source = values[rule.ways[way].source] if way >= 0 else 0
         weights = _weights.pop(given[-1], None)
-        steps.append(Step(rule, source, values[rule.result], values, weights))
+        steps.append(Step(rule, source, values[rule.result], values, weights, way))
         at += 3 + length
     return steps
 

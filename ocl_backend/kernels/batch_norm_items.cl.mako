@@ -6,7 +6,7 @@ of sizes: ints, the last arguments.
 <%!
     from ocl_backend.kernels import vectors
     from ocl_backend.kernels.activations import activated, masked
-    from ocl_backend.kernels.elementwise import in_type
+    from ocl_backend.kernels.vectors import in_type
 %>\
 <%def name="arguments()">\
     const __global ${dtype.storage} *restrict x, const long x_start,

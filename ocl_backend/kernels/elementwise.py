@@ -200,9 +200,25 @@ def launch(
         given: tensors, broadcast to `shape`, and numbers in the order of the parameters.
         strides: how the named operands move instead, in items: addresses and positions need it.
     """
+    run, values = found(kernel, shape, given, strides)
+    run(*values)
+
+
+def found(
+    kernel: Kernel, shape: Sizes, given: Sequence[Tensor | float],
+    strides: Mapping[str, Sizes] | None = None,
+) -> tuple[Run, list[float]]:  # fmt: skip
+    """Return what `launch` calls, and its values.
+
+    Args:
+        kernel: what is computed.
+        shape: of the results.
+        given: as `launch` takes it.
+        strides: of the named operands, as `launch` takes them.
+    """
     named = strides or {}
     tensors = [value for value in given if isinstance(value, Tensor)]
-    rest = iter(tensors)
+    rest, scalars = iter(tensors), iter(kernel.scalars)
     walked = []
     for operand in kernel.operands:
         tensor = None if operand.role == "position" else next(rest)
@@ -211,8 +227,9 @@ def launch(
         else:
             walked.append(broadcast_strides(shape, tensor.shape, tensor.stride()))
     run = _remembered(tensors[0].get_device(), kernel, tuple(shape), tuple(walked))
-    numbers = iter(kernel.scalars)
-    run(*(v.data_ptr() if isinstance(v, Tensor) else encode(next(numbers).value, v) for v in given))
+    return run, [
+        v.data_ptr() if isinstance(v, Tensor) else encode(next(scalars).value, v) for v in given
+    ]
 
 
 def encode(value: str, number: float) -> float:
@@ -233,12 +250,9 @@ def _remembered(
 
 
 def _arguments(
-    kernel: Kernel,
-    layout: Layout,
-    geometry: Geometry,
-    inner: Sequence[str],
+    kernel: Kernel, layout: Layout, geometry: Geometry, inner: Sequence[str],
     number: type[np.int32] | type[np.int64],
-) -> list[Argument]:
+) -> list[Argument]:  # fmt: skip
     """Return the arguments in the template's order."""
     given = [p for p in kernel.parameters if isinstance(p, Scalar) or p.role != "position"]
     numbers = [layout.inner]
@@ -374,20 +388,5 @@ def _scalar(scalar: Scalar, value: str, width: int) -> str:
 def _body(kernel: Kernel, width: int) -> list[str]:
     """Return the body with `T` replaced and floating literals in the kernel's precision."""
     text = re.sub(r"\bR\b", vectors.vector(kernel.truth, width), kernel.body)
-    text = in_type(text, kernel.value, width)
+    text = vectors.in_type(text, kernel.value, width)
     return textwrap.dedent(text).strip().splitlines()
-
-
-def in_type(text: str, value: str, width: int = 1) -> str:
-    """Return `text` with `T` replaced, also in `T2`, and floating literals in its precision.
-
-    Args:
-        text: OpenCL C of a scalar or vector type `T`.
-        value: the scalar type.
-        width: lanes of `T`.
-    """
-    text = re.sub(r"\bT\b", vectors.vector(value, width), text)
-    text = re.sub(r"\bT(?=[248]\b)", value, text)
-    if value == "float":
-        text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)|\d+\.\d+)(?![\w.])", r"\1f", text)
-    return text

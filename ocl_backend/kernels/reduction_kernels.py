@@ -21,7 +21,16 @@ from ocl_backend.dtypes import DType, dtype_of
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.layout import Layout, collapse, contiguous_strides
 from ocl_backend.kernels.reduction_arrangement import CPU_PIECE, GROUP, Arrangement, Reading
-from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Launch, Pointer, prepare
+from ocl_backend.runtime.launch import (
+    MOST_LAUNCHES,
+    Argument,
+    Launch,
+    LaunchSequence,
+    Part,
+    Pointer,
+    Prepared,
+    prepare,
+)
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.render import render
@@ -103,6 +112,16 @@ def run(device: int, spec: Spec, source: Tensor, target: Tensor, center: Tensor 
     space = torch.empty(pieces * kept, dtype=dtype, device=source.device)
     first(source.data_ptr(), *extra, space.data_ptr())
     second(space.data_ptr(), target.data_ptr())
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def as_one(device: int, spec: Spec) -> Prepared:
+    """Return what runs a reduction without a center; call it with the addresses of both tensors."""
+    first, second, pieces = _prepared(device, spec)
+    if second is None:
+        return first
+    space = pieces * prod(_kept(spec.shape, spec.reduced)) * VALUE_DTYPES[spec.value].itemsize
+    return LaunchSequence(device, [Part(first, (0, 2)), Part(second, (2, 1))], 2, [space])
 
 
 VALUE_DTYPES = {

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
-from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.elementwise import Kernel, Operand, Run, Scalar, found, launch
 from ocl_backend.kernels.fixed_order_scatter import combine_in_order, is_wanted
 from oclgen.opencl.device import devices
 
@@ -148,12 +148,28 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
         formula = "value" if combine == "assign" else COMBINE[combine]
         combine_in_order(target, _items(places), value, formula)
         return
+    run, values = writing(target, places, value, combine)
+    run(*values)
+    faults.check(target.get_device())
+
+
+def writing(
+    target: Tensor, places: Places, value: Tensor | float, combine: Combine
+) -> tuple[Run, list[float]]:
+    """Return the launch of `write`, and what it is called with.
+
+    Those are target, indices, `Places.numbers`, the record of faults, and the value.
+
+    Args:
+        target: written in place.
+        places: in it.
+        value: as of `write`.
+        combine: how.
+    """
     kernel = _writer(target.dtype, places, value, combine)
-    device = target.get_device()
     given: list[Tensor | float] = [target, *places.indices, *places.numbers]
-    given += [faults.record(device), value]
-    launch(kernel, places.shape, given, _walked(places))
-    faults.check(device)
+    given += [faults.record(target.get_device()), value]
+    return found(kernel, places.shape, given, _walked(places))
 
 
 def has_atomics(target: Tensor) -> bool:

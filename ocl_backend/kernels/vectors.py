@@ -5,6 +5,7 @@ Expressions and statements of single operands; kernels are put together elsewher
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from ocl_backend.dtypes import BFLOAT16, BOOL, DType
@@ -181,3 +182,18 @@ def prelude(dtype: DType, width: int) -> str:
     if dtype is BFLOAT16 and width > 1:
         return dtype.prelude + bf16_keeping_nan(f"to_bfloat16_{width}", width)
     return dtype.prelude
+
+
+def in_type(text: str, value: str, width: int = 1) -> str:
+    """Return `text` with `T` replaced, also in `T2`, and floating literals in its precision.
+
+    Args:
+        text: OpenCL C of a scalar or vector type `T`.
+        value: the scalar type.
+        width: lanes of `T`.
+    """
+    text = re.sub(r"\bT\b", vector(value, width), text)
+    text = re.sub(r"\bT(?=[248]\b)", value, text)
+    if value == "float":
+        text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)|\d+\.\d+)(?![\w.])", r"\1f", text)
+    return text

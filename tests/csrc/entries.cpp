@@ -45,7 +45,7 @@ void* held_adding(int64_t number, const char* name, uint32_t kind, uint32_t foll
                   bool is_asked) {
   const Owned alone(adding(name));
   const uint32_t places[] = {0, 0, 1, 1};  // one way: source 0, no reads, one write: 1
-  return ocl_held_new(number, name, alone.get(), is_asked, 0, kind, follows, kItems, 0, 1, 1, 1,
+  return ocl_held_new(number, name, alone.get(), is_asked, 0, kind, follows, kItems, 0, 1, 1, 0, 1,
                       places);
 }
 

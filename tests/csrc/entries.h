@@ -40,7 +40,7 @@ void ocl_hold_with(int64_t (*run)(const int64_t*, int64_t), int (*has)(), void* 
 void ocl_python_failed(const char* text);
 void* ocl_held_new(int64_t number, const char* name, void* alone, int is_asked, int device,
                    uint32_t kind, uint32_t follows, int64_t items, int64_t dtype, uint32_t result,
-                   int begins, uint32_t ways, const uint32_t* places);
+                   int begins, int may_be_loose, uint32_t ways, const uint32_t* places);
 int ocl_enqueue(void* prepared, const int64_t* words);
 int64_t ocl_held_gone();
 int ocl_settle();

@@ -271,7 +271,7 @@ def test_gradients_of_residual_blocks_are_the_same(
     same(gradients)
     seen = names(gradients)
     alone = ("pointwise_threshold_backward_kernel", "pointwise_hardtanh_backward_kernel")
-    assert sum(name in alone for name in seen) == 1  # of the last one two others need the result
+    assert sum(name in alone for name in seen) <= 1  # of the last one two others need the result
     with torch.ocl.fusion(False):
         assert len(names(gradients)) > len(seen)
 

@@ -5,12 +5,13 @@
 // so the launches before and behind it may run as one that does not write it.
 #include "fusion/held.h"
 
+#include <ATen/core/grad_mode.h>
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <thread>
 
-#include "fusion/recipe.h"
+#include "fusion/link.h"
 #include "runtime/deferred.h"
 #include "runtime/interpreter.h"
 #include "runtime/profile.h"
@@ -19,41 +20,8 @@ namespace ocl {
 
 namespace {
 
-// How a held launch may continue the chain. Places are among its values.
-struct Way {
-  uint32_t source;               // what it reads of the launch before it
-  std::vector<uint32_t> reads;   // what else it reads, all of it written before the chain
-  std::vector<uint32_t> writes;  // its result and others, where they do not lie in the source
-};
-
-// A launch that may be held back. Its words are values, then a number of Python's, or 0.
-struct Held final : Prepared {
-  ~Held() override;
-  int enqueue(const int64_t* values) override;
-  std::vector<int64_t> words_of(const int64_t* values) const {
-    return {values, values + is_address.size()};
-  }
-
-  int64_t number;     // of its rule, in Python
-  const char* name;   // the operator's
-  Handle alone;       // what it is by itself
-  bool is_asked;      // its rule runs it, in Python
-  c10::DeviceIndex device;
-  uint32_t kind, follows;  // a bit, and those of what it may follow
-  int64_t items, dtype;
-  uint32_t result;  // the place of its result
-  bool begins;      // whether it may be the first of a chain
-  std::vector<Way> ways;
-};
-
-struct Link {
-  std::shared_ptr<Held> call;
-  std::vector<int64_t> values;
-  size_t way;
-
-  int64_t source() const { return values[call->ways[way].source]; }
-  int64_t result() const { return values[call->result]; }
-};
+constexpr size_t kMostLinks = 64;
+constexpr size_t kMostLooseBytes = size_t(1) << 26;  // of results that a loose chain may hold
 
 // Calls of Python: runs the launches that the words describe, as one or the first alone, and
 // returns how many followed the first, or a negative status.
@@ -68,6 +36,8 @@ struct Use {
 std::recursive_mutex chain_mutex;
 auto& chain = *new std::vector<Link>();  // may be left at exit, when the runtime has ended
 std::vector<Use> uses;                   // of the chain's launches
+bool is_loose = false;                   // whether a link of the chain stands in it loosely
+size_t result_bytes = 0;                 // of the chain's links
 std::atomic<bool> holding{false};        // whether there is a chain
 std::atomic<std::thread::id> settler;    // the thread that runs the chain
 std::atomic<bool> is_on{true};
@@ -98,6 +68,31 @@ bool hold(const Held& call, int64_t address, bool writes, size_t before) {
   return !is_taken;
 }
 
+void push(Held& call, const int64_t* values, size_t way) {
+  chain.push_back({shared(call), {values, values + call.is_address.size()}, way});
+  is_loose = is_loose || way == kLoosely;
+  correlation = current_correlation();
+  holding.store(true, std::memory_order_release);
+}
+
+// Holds what a loose link reads or writes; Python keeps their order. Fails if that is no memory of
+// the device, or is to be written a second time.
+bool hold_loosely(const Held& call, int64_t address, bool writes) {
+  if (!address) return true;
+  Block* block = hold_block(reinterpret_cast<const void*>(address), call.device);
+  if (!block) return false;
+  const bool is_taken = writes && std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+                          return use.block == block && use.writes;
+                        });
+  uses.push_back({block, writes});
+  return !is_taken;
+}
+
+size_t block_bytes(int64_t address) {
+  const Block* block = locate(reinterpret_cast<const void*>(address)).block;
+  return block ? block->size : 0;
+}
+
 // Appends a launch to the chain if all that it uses can be held.
 bool append(Held& call, const int64_t* values, size_t way, bool first) {
   const size_t before = uses.size();
@@ -110,31 +105,43 @@ bool append(Held& call, const int64_t* values, size_t way, bool first) {
     let_go(before);
     return false;
   }
-  chain.push_back({shared(call), {values, values + call.is_address.size()}, way});
-  correlation = current_correlation();
-  holding.store(true, std::memory_order_release);
+  result_bytes += block_bytes(values[call.result]);
+  push(call, values, way);
+  return true;
+}
+
+// Appends a launch to a chain of those that may be loose, whatever it reads. Where autograd keeps
+// what is computed nothing can be one, so nothing is held.
+bool append_loosely(Held& call, const int64_t* values) {
+  if (!call.loose || call.is_asked || at::GradMode::is_enabled() || chain.size() >= kMostLinks)
+    return false;
+  for (const Link& link : chain)
+    if (!link.call->loose || link.call->is_asked || link.call->device != call.device) return false;
+  const size_t bytes = block_bytes(values[call.result]);
+  if (result_bytes + bytes > kMostLooseBytes) return false;
+  const size_t before = uses.size();
+  bool fits = true;
+  for (const uint32_t place : call.loose->writes)
+    fits = fits && hold_loosely(call, values[place], true);
+  for (const uint32_t place : call.loose->reads)
+    fits = fits && hold_loosely(call, values[place], false);
+  if (!fits) {
+    let_go(before);
+    return false;
+  }
+  result_bytes += bytes;
+  push(call, values, kLoosely);
   return true;
 }
 
 bool continues(const Held& call, int64_t source) {
   const Link& last = chain.back();
-  return last.result() == source && (call.follows & last.call->kind) &&
+  return !is_loose && last.result() == source && (call.follows & last.call->kind) &&
          last.call->items == call.items && last.call->dtype == call.dtype;
 }
 
-// What Python needs to know of links: how many values each has, its rule, its way, and the values.
-std::vector<int64_t> described(const Link* first, const Link* end) {
-  std::vector<int64_t> words;
-  for (const Link* link = first; link != end; ++link) {
-    words.insert(words.end(),
-                 {int64_t(link->values.size()), link->call->number, int64_t(link->way)});
-    words.insert(words.end(), link->values.begin(), link->values.end());
-  }
-  return words;
-}
-
-int64_t ask_python(const Link* first, const Link* end) {
-  const auto words = described(first, end);
+int64_t ask_python(const Link* first, const Link* end, bool loosely) {
+  const auto words = described(first, end, loosely);
   const int64_t done = run_in_python(words.data(), end - first);
   if (done < 0) fail(int(-done), python_error());
   return done;
@@ -143,7 +150,7 @@ int64_t ask_python(const Link* first, const Link* end) {
 // Enqueues a launch by itself; returns a `Status`.
 int run_alone(const Link& link) {
   if (!link.call->is_asked) return link.call->alone->enqueue(link.values.data());
-  return int(-std::min<int64_t>(ask_python(&link, &link + 1), 0));
+  return int(-std::min<int64_t>(ask_python(&link, &link + 1, false), 0));
 }
 
 // Where the links from `at` end that may be one: every result but the last one's is dropped.
@@ -158,26 +165,12 @@ size_t reach(size_t at) {
   return end;
 }
 
-// The key of links that may be one; none if Python wants to be asked.
-std::optional<Key> key_of(const Link* first, const Link* end) {
-  Key key;
-  for (const Link* link = first; link != end; ++link) {
-    if (link->call->is_asked) return {};
-    key.add({link->call->number, int64_t(link->values.size()), int64_t(link->way)});
-    for (size_t i = 0; i < link->values.size(); ++i) {
-      if (link->call->is_address[i]) key.add_operand(link->values[i]);
-      else key.add({link->values[i]});
-    }
-  }
-  return key;
-}
-
 // Runs the first link and those behind it that can be one with it; returns how many these are, or a
 // negative status.
-int64_t run_together(const Link* first, const Link* end) {
+int64_t run_together(const Link* first, const Link* end, bool loosely) {
   static auto* memory = new Memory();
-  const auto key = key_of(first, end);
-  const auto run = [&](bool) { return ask_python(first, end); };
+  const auto key = key_of(first, end, loosely);
+  const auto run = [&](bool) { return ask_python(first, end, loosely); };
   if (!key) return run(false);
   const auto repeated = [](const Recipe& recipe, const auto&, int status) {
     return status ? -int64_t(status) : recipe.outcome;
@@ -191,15 +184,18 @@ int64_t run_together(const Link* first, const Link* end) {
 
 // Enqueues the chain; the rest of it is lost if a part fails. Returns a `Status`.
 int run_chain() {
+  if (is_loose)  // asked once: another thread may drop a result meanwhile
+    for (Link& link : chain)
+      link.dropped = is_dropped(reinterpret_cast<const void*>(link.result()));
   for (size_t at = 0; at < chain.size();) {
-    const size_t end = reach(at);
+    const size_t end = is_loose ? chain.size() : reach(at);
     const Link* first = &chain[at];
     int64_t status = 0;
     if (end == at + 1) {
       status = run_alone(*first);
       at = end;
     } else {
-      const int64_t done = run_together(first, first + (end - at));
+      const int64_t done = run_together(first, first + (end - at), is_loose);
       status = done < 0 ? -done : 0;
       at += size_t(1 + std::max<int64_t>(done, 0));
     }
@@ -223,6 +219,8 @@ int settle() try {
   const auto end = c10::make_scope_exit([&] {
     if (is_named) pop_correlation();
     chain.clear();
+    is_loose = false;
+    result_bytes = 0;
     let_go(0);
     holding.store(false, std::memory_order_release);
     settler.store({});
@@ -231,6 +229,8 @@ int settle() try {
 } catch (...) {
   return fail_with_exception();
 }
+
+}  // namespace
 
 // Python drops the rule only after this: a recipe or a chain may still need it before.
 Held::~Held() {
@@ -246,13 +246,13 @@ int Held::enqueue(const int64_t* values) {
     for (size_t way = 0; way < ways.size() && !chain.empty(); ++way)
       if (continues(*this, values[ways[way].source]) && append(*this, values, way, false))
         return kOk;
+    if (!chain.empty() && append_loosely(*this, values)) return kOk;
     if (const int status = settle()) return status;
     if (begins && is_on && append(*this, values, 0, true)) return kOk;
+    if (is_on && append_loosely(*this, values)) return kOk;
   }
   return run_alone({shared(*this), words_of(values), 0});
 }
-
-}  // namespace
 
 void settle_held() {
   if (const int status = settle()) raise(status);
@@ -293,10 +293,10 @@ void ocl_hold_with(int64_t (*run)(const int64_t*, int64_t), int (*has)(), void* 
 }
 
 // Of each way: the place of its source, how many it reads, their places, how many it writes,
-// theirs.
+// theirs. If it `may_be_loose`, the last of them says what it then reads and writes.
 void* ocl_held_new(int64_t number, const char* name, void* alone, int is_asked, int device,
                    uint32_t kind, uint32_t follows, int64_t items, int64_t dtype, uint32_t result,
-                   int begins, uint32_t ways, const uint32_t* places) {
+                   int begins, int may_be_loose, uint32_t ways, const uint32_t* places) {
   const auto held = std::make_shared<ocl::Held>();
   held->may_be_held = true;
   held->number = number;
@@ -320,6 +320,10 @@ void* ocl_held_new(int64_t number, const char* name, void* alone, int is_asked, 
       list->assign(places, places + count);
       places += count;
     }
+  }
+  if (may_be_loose) {
+    held->loose = held->ways.back();
+    held->ways.pop_back();
   }
   return new ocl::Handle(held);
 }

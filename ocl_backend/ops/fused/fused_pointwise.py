@@ -16,6 +16,7 @@ from ocl_backend.dtypes import STORAGE
 from ocl_backend.fusion.held import Rule, Step, Way, offer
 from ocl_backend.kernels.activations import MASKS, NUMBERS, OPERATORS, activated, masked
 from ocl_backend.kernels.elementwise import Kernel, Operand, Run, prepare_elementwise
+from ocl_backend.ops.fused.expressions import Expression, Loosely
 from ocl_backend.runtime.launch import Prepared
 from oclgen.problem import Activation
 
@@ -36,6 +37,7 @@ class Pointwise(Rule):
     fresh: bool
     activation: Activation = "none"
     numbers: tuple[float, ...] = ()
+    loose: Expression | None = None
 
     def __post_init__(self) -> None:
         self.operands = 1 if self.kind == "activation" else 2
@@ -140,12 +142,23 @@ class Masking(Pointwise):
 
 def rule_of(
     row: str, operands: Mapping[str, Tensor], strides: Sequence[tuple[int, ...]],
-    names: Sequence[str], run: Run, fresh: bool,
-) -> Pointwise | None:  # fmt: skip
+    names: Sequence[str], run: Run, fresh: bool, expression: Expression | None,
+) -> Pointwise | Loosely | None:  # fmt: skip
     """Return the rule of a call of the table's `row`, or None if it is one of no kind here.
 
     `operands` are its tensors, `strides` theirs and the result's, `names` its arguments in order.
     """
+    rule = _chained(row, operands, strides, names, run, fresh, expression)
+    if rule is None and expression is not None and isinstance(run, Prepared):
+        device = next(iter(operands.values())).get_device()
+        return Loosely(row, device, run, expression)
+    return rule
+
+
+def _chained(
+    row: str, operands: Mapping[str, Tensor], strides: Sequence[tuple[int, ...]],
+    names: Sequence[str], run: Run, fresh: bool, expression: Expression | None,
+) -> Pointwise | None:  # fmt: skip
     kind: Callable[..., Pointwise] | None = None
     if row in OPERATORS and len(operands) == 1:
         kind, activation = Activating, OPERATORS[row]
@@ -163,7 +176,10 @@ def rule_of(
     dense = like.is_contiguous() or like.is_contiguous(memory_format=torch.channels_last)
     if not dense or not like.numel():
         return None
-    return kind(row, like.get_device(), like.numel(), like.dtype, run, fresh, activation, numbers)
+    return kind(
+        row, like.get_device(), like.numel(), like.dtype, run, fresh, activation, numbers,
+        expression,
+    )  # fmt: skip
 
 
 def _equal(strides: Sequence[tuple[int, ...]], shape: Sequence[int]) -> bool:

@@ -20,6 +20,7 @@ from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
 from ocl_backend.dtypes import STORAGE, dtype_of
 from ocl_backend.fusion.held import Rule, Step, Way
 from ocl_backend.kernels.activations import activate
+from ocl_backend.ops.fused.expressions import Expression, Read, fits
 from ocl_backend.ops.fused.fused_pointwise import terms_of
 from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
 from oclgen.problem import Activation, GemmProblem
@@ -99,11 +100,11 @@ def product(
     )  # fmt: skip
     if a.dtype not in STORAGE:
         _plain(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
-    elif bias is None:
-        _prepared(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
     else:
-        pointers = a.data_ptr(), b.data_ptr(), out.data_ptr(), bias.data_ptr()
-        if operator == "addmm" and out.is_contiguous():
+        pointers: tuple[int, ...] = a.data_ptr(), b.data_ptr(), out.data_ptr()
+        if bias is not None:
+            pointers = (*pointers, bias.data_ptr())
+        if operator == ("mm" if bias is None else "addmm") and out.is_contiguous():
             _multiplying(key).offer(pointers)
         else:
             _prepared(key)(*pointers)
@@ -115,7 +116,6 @@ class Multiplying(Rule):
 
     kind = "product"
     result = 2
-    ways = (Way(0, (1, 3), (2,)),)
     follows = False
 
     def __init__(self, key: ShapeKey) -> None:
@@ -123,6 +123,14 @@ class Multiplying(Rule):
         self.items = key.a_shape[0] * key.b_shape[1]
         self._key, self._call = key, _prepared(key)
         self._fused: dict[tuple[bool, Activation], TunedCall] = {}
+        self.ways = (Way(0, (1, 3) if key.bias else (1,), (2,)),)
+        columns = key.b_shape[1:]
+        out = Read("out", 2, key.dtype, (*key.a_shape[:1], *columns), key.out_strides)
+        a = Read("a", 0, key.dtype, key.a_shape, key.a_strides)
+        b = Read("b", 1, key.dtype, key.b_shape, key.b_strides)
+        bias = [Read("bias", 3, key.dtype, columns, (1,))] if key.bias else []
+        made = Expression("product", (a, b, *bias), out)
+        self.loose = made if fits(made) and key.activation == "none" else None
 
     def offer(self, pointers: tuple[int, ...]) -> None:
         """Hold the product back for what may follow, or run it."""
@@ -140,8 +148,8 @@ class Multiplying(Rule):
         if call is None:
             call = _prepared(self._key._replace(activation=activation, residual=residual != 0))
             self._fused[residual != 0, activation] = call
-        a, b, _, bias = step.values
-        call(a, b, after[taken - 1].result, bias, *((residual,) if residual else ()))
+        a, b, _, *bias = step.values
+        call(a, b, after[taken - 1].result, *bias, *((residual,) if residual else ()))
         return taken
 
 

@@ -34,13 +34,13 @@ from ocl_backend.kernels.elementwise import (
     Run,
     Scalar,
     encode,
-    in_type,
     prepare_elementwise,
 )
 from ocl_backend.kernels.layout import broadcast_shapes, broadcast_strides
 from ocl_backend.kernels.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Rule
 from ocl_backend.kernels.special_table import FUNCTIONS, SPECIAL
-from ocl_backend.kernels.vectors import SIGNED
+from ocl_backend.kernels.vectors import SIGNED, in_type
+from ocl_backend.ops.fused.expressions import Loosely, of_kernel
 from ocl_backend.ops.fused.fused_pointwise import Pointwise, rule_of
 
 PROMOTION = {
@@ -96,7 +96,7 @@ class Plan:
     """
 
     run: Run
-    rule: Pointwise | None
+    rule: Pointwise | Loosely | None
     values: Callable[[Sequence[Any]], list[Any]] | None
     fresh: tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device] | None
     apart: Apart = ()
@@ -238,7 +238,13 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> Plan:
     apart = distances(inputs, bound[call.output], names) if call.output else ()
     rule = None
     if fresh or call.in_place:
-        rule = rule_of(row, inputs, walked, names, run, fresh is not None)
+        given = inputs if fresh else {**inputs, call.output: bound[call.output]}
+        lies = [
+            (tuple(t.shape), t.stride()) if (t := given.get(o.name)) is not None else (shape, steps)
+            for o, steps in zip(kernel.operands, walked, strict=True)
+        ]
+        expression = of_kernel(kernel, shape, lies)
+        rule = rule_of(row, inputs, walked, names, run, fresh is not None, expression)
     return Plan(run, rule, _values(bound, names, kernel), fresh, apart)
 
 

@@ -16,6 +16,7 @@ from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.reduction_kernels import Reduction, Spec, run
 from ocl_backend.kernels.vectors import are_aligned
+from ocl_backend.ops.reduce.loose_mean import loose_mean
 
 Dims = Sequence[int] | int | None
 Number = int | float | bool
@@ -111,7 +112,10 @@ def reduce(
             max(count - correction, 0),
             are_aligned(t.data_ptr() for t in (x, out, center) if t is not None),
         )
-        run(x.get_device(), spec, x, out, center)
+        if reduction is MEAN and keepdim and (rule := loose_mean(x.get_device(), spec)):
+            rule.enqueue((x.data_ptr(), out.data_ptr()))
+        else:
+            run(x.get_device(), spec, x, out, center)
     elif out.numel():
         out.fill_(EMPTY.get(reduction.name, 0))
     if keepdim or not reduced:

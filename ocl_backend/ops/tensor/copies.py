@@ -5,7 +5,7 @@ Copies of bytes, and those between host and device, are the shim's; it calls `st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 from math import prod
@@ -16,6 +16,7 @@ import torch
 
 from ocl_backend.dtypes import COPIED, dtype_of
 from ocl_backend.fusion import recall
+from ocl_backend.ops.fused.expressions import Expression, Loosely, Read, fits
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Launch, Pointer, prepare
 from oclgen import render
 from oclgen.families.parts.packing import transpose_text
@@ -49,7 +50,7 @@ def strided_copy(source: torch.Tensor, target: torch.Tensor) -> None:
     if source.is_complex() or target.is_complex():
         _complex_copy(source, target)
         return
-    launch = _prepared(
+    run = _run(
         target.device.index,
         source.dtype,
         target.dtype,
@@ -57,7 +58,27 @@ def strided_copy(source: torch.Tensor, target: torch.Tensor) -> None:
         source.stride(),
         target.stride(),
     )
-    launch(source.data_ptr(), target.data_ptr())
+    run((source.data_ptr(), target.data_ptr()))
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def _run(
+    device: int,
+    source: torch.dtype,
+    target: torch.dtype,
+    shape: tuple[int, ...],
+    source_strides: tuple[int, ...],
+    target_strides: tuple[int, ...],
+) -> Callable[[tuple[int, int]], None]:
+    """Return what runs a copy, or holds it back, given both addresses."""
+    launch = _prepared(device, source, target, shape, source_strides, target_strides)
+    read = Read("self", 0, source, shape, source_strides)
+    out = Read("out", 1, target, shape, target_strides)
+    copy = Expression("pointwise", (read,), out, "float", "const T out = self;")
+    floats = source.is_floating_point and target.is_floating_point
+    if not floats or not fits(copy):
+        return lambda addresses: launch(*addresses)
+    return Loosely("copy", device, launch, copy).enqueue
 
 
 def _complex_copy(source: torch.Tensor, target: torch.Tensor) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -14,11 +15,15 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, found, launch
 from ocl_backend.kernels.layout import contiguous_strides
+from ocl_backend.ops.fused import expressions
+from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, fits, lying
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Prepared
 from oclgen.opencl.device import devices
 
 Number = int | float
+ARANGE = "start + step * (T)(position)"
 
 
 def arange_out(start: Number, end: Number, step: Number = 1, *, out: Tensor) -> Tensor:
@@ -39,7 +44,7 @@ def arange_out(start: Number, end: Number, step: Number = 1, *, out: Tensor) -> 
         out.resize_((size,))
     if not out.dtype.is_floating_point:
         start, step = int(start), int(step)
-    return _ramp(out, "start + step * (T)(position)", {"start": start, "step": step})
+    return _ramp(out, ARANGE, {"start": start, "step": step})
 
 
 def linspace_out(start: Number, end: Number, steps: int, *, out: Tensor) -> Tensor:
@@ -98,8 +103,30 @@ def _ramp(out: Tensor, expression: str, numbers: dict[str, Number]) -> Tensor:
         scalar_only=True,
     )
     dense = {"position": contiguous_strides(out.shape)}
-    launch(kernel, out.shape, (*numbers.values(), out), dense)
+    run, values = found(kernel, out.shape, (*numbers.values(), out), dense)
+    rule = None
+    if expression == ARANGE and isinstance(run, Prepared) and out.dtype is torch.int64:
+        rule = _rule(out.get_device(), out.dtype, tuple(out.shape), out.stride(), run)
+    if rule is None:
+        run(*values)
+    else:
+        rule.enqueue(values)
     return out
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def _rule(
+    device: int, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], run: Prepared
+) -> Loosely | None:
+    """Return the rule of an `arange`, which other calls' kernels can take in."""
+    value = VALUES[dtype]
+    numbers = tuple(
+        expressions.Number(name, place, value) for place, name in enumerate(("start", "step"))
+    )
+    text = "const T out = start + step * POSITION;"
+    out = lying("out", 2, dtype, shape, strides)
+    made = Expression("pointwise", (), out, value, text, numbers)
+    return Loosely("arange", device, run, made) if len(shape) == 1 and fits(made) else None
 
 
 def eye_out(n: int, m: int | None = None, *, out: Tensor) -> Tensor:

@@ -6,7 +6,8 @@ Views are the shim's; padding, repeating and stacking reach these or `copy_` by 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -14,9 +15,15 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch, prepare_elementwise
 from ocl_backend.kernels.layout import broadcast_shapes, contiguous_strides
+from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, Read, fits
 from ocl_backend.ops.reduce.reductions import dims_of
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Launch, LaunchSequence
+from ocl_backend.runtime.launch import Part as LaunchPart
+
+MOST_PARTS = 4
+"""Parts of a concatenation that other calls' kernels take in."""
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -35,11 +42,49 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     out = torch.empty(
         shape, dtype=dtype, device=parts[0].device, memory_format=_common_format(parts)
     )
-    start = 0
-    for part in parts:
-        _copy(part, out.narrow(axis, start, part.shape[axis]))
-        start += part.shape[axis]
+    parts = [part for part in parts if part.numel()]
+    rule = _joining(parts, axis, out)
+    places = [out]
+    if parts:
+        starts = [0, *accumulate(part.shape[axis] for part in parts[:-1])]
+        places = [
+            out.narrow(axis, start, part.shape[axis])
+            for start, part in zip(starts, parts, strict=True)
+        ]
+    if rule is not None:
+        rule.enqueue([tensor.data_ptr() for tensor in (*parts, *places)])
+        return out
+    for part, place in zip(parts, places, strict=False):
+        _copy(part, place)
     return out
+
+
+def _joining(parts: Sequence[Tensor], axis: int, out: Tensor) -> Loosely | None:
+    """Return the rule of a concatenation whose parts have its dtype and device."""
+    like = {(part.dtype, part.device) for part in parts}
+    if not 2 <= len(parts) <= MOST_PARTS or like != {(out.dtype, out.device)}:
+        return None
+    lies = tuple((tuple(part.shape), part.stride()) for part in parts)
+    return _rule_of_joining(out.get_device(), out.dtype, lies, axis, tuple(out.shape), out.stride())
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def _rule_of_joining(
+    device: int, dtype: torch.dtype, lies: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...],
+    axis: int, shape: tuple[int, ...], strides: tuple[int, ...],
+) -> Loosely | None:  # fmt: skip
+    reads = tuple(Read(f"part{i}", i, dtype, *lie) for i, lie in enumerate(lies))
+    out = Read("out", len(lies), dtype, shape, strides)
+    expression = Expression("cat", reads, out, VALUES.get(dtype, ""), axis=axis)
+    if not expression.value or not fits(expression):
+        return None
+    copies = [
+        prepare_elementwise(device, _copying(dtype, dtype), read.shape, (read.strides, strides))
+        for read in reads
+    ]
+    launches = [copy for copy in copies if isinstance(copy, Launch)]
+    sequence = [LaunchPart(launch, (i, i + len(lies))) for i, launch in enumerate(launches)]
+    return Loosely("cat", device, LaunchSequence(device, sequence, 2 * len(lies)), expression)
 
 
 def _copy(source: Tensor, target: Tensor) -> None:
@@ -49,13 +94,12 @@ def _copy(source: Tensor, target: Tensor) -> None:
             f"cat: expected all tensors to be on the same device, but found {source.device} and "
             f"{target.device}. Move them with .to()."
         )
-    kernel = Kernel(
-        "copy",
-        dtype_of(target.dtype).value,
-        (Operand("self", source.dtype), Operand("out", target.dtype, "output")),
-        "const T out = self;",
-    )
-    launch(kernel, target.shape, (source, target))
+    launch(_copying(source.dtype, target.dtype), target.shape, (source, target))
+
+
+def _copying(source: torch.dtype, target: torch.dtype) -> Kernel:
+    operands = Operand("self", source), Operand("out", target, "output")
+    return Kernel("copy", dtype_of(target).value, operands, "const T out = self;")
 
 
 def _common_format(tensors: Sequence[Tensor]) -> torch.memory_format:

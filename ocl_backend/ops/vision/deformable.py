@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, in_type, launch
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.scatter import (
     NARROW,
     alert_not_deterministic,
     atomic_update,
     require_atomics,
 )
+from ocl_backend.kernels.vectors import in_type
 
 MOST_ITEMS = 1 << 26
 """Items of the columns that exist at a time; images beyond them have their turns."""

@@ -15,13 +15,14 @@ from torch import Tensor
 
 from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.kernels.elementwise import Kernel, Operand, in_type, launch
+from ocl_backend.kernels.elementwise import Kernel, Operand, launch
 from ocl_backend.kernels.scatter import (
     NARROW,
     alert_not_deterministic,
     atomic_update,
     require_atomics,
 )
+from ocl_backend.kernels.vectors import in_type
 from ocl_backend.ops.vision.regions import (
     IMAGE,
     channel_mapping,

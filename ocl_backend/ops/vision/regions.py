@@ -15,13 +15,14 @@ from torch import Tensor
 
 from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, in_type, launch
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.scatter import (
     NARROW,
     alert_not_deterministic,
     atomic_update,
     require_atomics,
 )
+from ocl_backend.kernels.vectors import in_type
 
 IMAGE = """\
 // the image that a region is of; the nearest one where there is none of that number

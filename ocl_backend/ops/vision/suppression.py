@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, in_type, launch
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.vectors import in_type
 from ocl_backend.runtime.launch import Argument, Launch, Pointer, Varying, prepare
 from oclgen.opencl.device import devices
 from oclgen.render import render

@@ -1,0 +1,38 @@
+#include "fusion/link.h"
+
+namespace ocl {
+
+namespace {
+
+// A link's way as Python and keys have it; of loose ones: whether the result was dropped.
+int64_t way_of(const Link& link, bool loosely) {
+  if (!loosely) return int64_t(link.way);
+  return link.dropped ? -2 : -1;
+}
+
+}  // namespace
+
+std::vector<int64_t> described(const Link* first, const Link* end, bool loosely) {
+  std::vector<int64_t> words;
+  for (const Link* link = first; link != end; ++link) {
+    words.insert(words.end(),
+                 {int64_t(link->values.size()), link->call->number, way_of(*link, loosely)});
+    words.insert(words.end(), link->values.begin(), link->values.end());
+  }
+  return words;
+}
+
+std::optional<Key> key_of(const Link* first, const Link* end, bool loosely) {
+  Key key;
+  for (const Link* link = first; link != end; ++link) {
+    if (link->call->is_asked) return {};
+    key.add({link->call->number, int64_t(link->values.size()), way_of(*link, loosely)});
+    for (size_t i = 0; i < link->values.size(); ++i) {
+      if (link->call->is_address[i]) key.add_operand(link->values[i]);
+      else key.add({link->values[i]});
+    }
+  }
+  return key;
+}
+
+}  // namespace ocl

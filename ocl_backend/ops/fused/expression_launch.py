@@ -1,0 +1,146 @@
+"""Launches of expressions: parts side by side, prepared for the chain that they were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING
+
+from ocl_backend.kernels.scatter import PLACE
+from ocl_backend.ops.fused.expression_arguments import Arguments
+from ocl_backend.ops.fused.expression_text import Part, Writer
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Launch, prepare
+from oclgen.limits import Limits
+from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
+
+if TYPE_CHECKING:
+    from ocl_backend.ops.fused.window import Window
+
+MOST_BYTES = 960
+"""Bytes of a kernel's arguments: OpenCL promises 1024."""
+CPU_VECTORS = 64
+"""Vectors that a work-item of a processor walks: enough to hide what starting it costs."""
+GPU_ITEMS = 128
+"""Work-items of a group that walks a flat part."""
+MOST_GPU_ITEMS = 512
+"""Those of a group that shares a long row."""
+
+
+def width_of(window: Window, part: Part, limits: Limits) -> int:
+    """Return how many items of the last dimension a step computes."""
+    sizes = [part.space[-1]]
+    for i in part.computed:
+        node = window.nodes[i]
+        if node.kind == "cat" and node.axis == len(node.out.shape) - 1:
+            sizes += [read.shape[-1] for read in node.inputs]
+    widths = (16, 8, 4, 2, 1) if limits.kind == "cpu" else (4, 2, 1)
+    return next(w for w in widths if all(n % w == 0 for n in sizes))
+
+
+def most_bytes(window: Window, parts: Sequence[Part], products: Sequence[int]) -> int | None:
+    """Return how much the arguments of a launch of `parts` take, or None if it is too much."""
+    reads = {
+        (window.steps[i].values[read.place], read.dtype)
+        for part in parts
+        for i in part.computed
+        for read in (*window.nodes[i].inputs, window.nodes[i].out)
+    }
+    numbers = sum(2 * len(window.nodes[i].numbers) for part in parts for i in part.computed)
+    free = [part for part in parts if Writer(window, part, Arguments(window), 1).is_free]
+    sizes = sum(
+        2 * len(part.space)
+        + sum(len(read.shape) + 2 for i in part.computed for read in window.nodes[i].inputs)
+        for part in free
+    )
+    taken = 16 * (len(reads) + 3 * len(products)) + 8 * numbers + 4 * sizes
+    return taken if taken <= MOST_BYTES else None
+
+
+ROW_SUM = """
+float row_sum(float value, const int lane, __local float *scratch)
+{
+    scratch[lane] = value;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int half_way = LOCAL / 2; half_way > 0; half_way /= 2) {
+        if (lane < half_way)
+            scratch[lane] += scratch[lane + half_way];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    value = scratch[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return value;
+}
+"""
+"""Adds the work-items' values of a row in a fixed order."""
+
+
+def prepared(window: Window, parts: Sequence[Part]) -> tuple[Launch, list[float]]:
+    """Return the launch of parts side by side, and the values to call it with."""
+    device = window.steps[0].rule.device
+    limits = devices()[device].limits
+    on_cpu = limits.kind == "cpu"
+    rows = [part for part in parts if part.by_rows(window.nodes)]
+    local = 1 if on_cpu else min(GPU_ITEMS, limits.max_work_group)
+    while rows and not on_cpu and 2 * local * 4 <= min(p.space[-1] for p in rows) and local < 512:
+        if 2 * local > limits.max_work_group:
+            break
+        local *= 2
+    arguments, branches, first = Arguments(window), list[str](), 0
+    for part in parts:
+        arguments.roots += part.roots
+        width = width_of(window, part, limits)
+        steps = CPU_VECTORS if on_cpu else 1
+        writer = Writer(window, part, arguments, width)
+        lines = writer.lines(local, steps)
+        work = prod(part.space[:-1]) if part in rows else _groups(part, width, local * steps)
+        past = first + work
+        groups = arguments.size(first, writer.is_free), arguments.size(past, writer.is_free)
+        branches += [
+            f"    {'else ' if first else ''}if (get_group_id(0) < {groups[1]}) {{",
+            f"        const int group = (int)get_group_id(0) - {groups[0]};",
+            *(f"        {line}" for line in lines),
+            "    }",
+        ]
+        first = past
+    text = "\n".join(
+        [
+            f"#define LOCAL {local}",
+            arguments.prelude,
+            PLACE if any(window.nodes[i].kind == "index_copy" for i in arguments.roots) else "",
+            ROW_SUM if rows else "",
+            f"__kernel __attribute__((reqd_work_group_size({local}, 1, 1)))",
+            f"void expressions(\n    {arguments.text})",
+            "{",
+            f"    __local float scratch[{local}];" if rows else "",
+            "    const int lane = (int)get_local_id(0);",
+            *arguments.moves,
+            *branches,
+            "}",
+            "",
+        ]
+    )
+    launch = launch_of(device, text, "expressions", first * local, tuple(arguments.kinds), local)
+    return launch, arguments.values
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def launch_of(
+    device: int, text: str, kernel: str, items: int, arguments: tuple[Argument, ...], local: int
+) -> Launch:
+    """Return a prepared launch, the same one for the same text and arguments: recipes compare it.
+
+    Args:
+        device: its index.
+        text: OpenCL C.
+        kernel: its name there.
+        items: work-items of all groups.
+        arguments: in the kernel's order.
+        local: work-items of a group.
+    """
+    return prepare(device, text, kernel, (items,), arguments, (local,))
+
+
+def _groups(part: Part, width: int, at_once: int) -> int:
+    return ceil_div(prod(part.space) // width, at_once)

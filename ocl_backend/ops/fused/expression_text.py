@@ -1,0 +1,262 @@
+"""OpenCL C of the parts of a loose chain's launches.
+
+A launch has parts side by side, each with work-groups of its own. A part walks one space: flat, an
+item or a vector for each step of a work-item, or by rows, a work-group for each, if it has means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels import vectors
+from ocl_backend.kernels.vectors import in_type
+from ocl_backend.ops.fused.expression_arguments import Arguments, rounded
+from ocl_backend.ops.fused.expressions import LOADED, Expression, Read
+
+if TYPE_CHECKING:
+    from ocl_backend.ops.fused.window import Window
+
+Index = tuple[str, ...]
+
+
+class Part(NamedTuple):
+    """What some work-groups compute: `roots` are written, `computed` are they and their sources.
+
+    Both are places in the chain, in order. `products` are those whose sums it reads.
+    """
+
+    roots: list[int]
+    computed: list[int]
+    space: tuple[int, ...]
+    products: tuple[int, ...] = ()
+
+    def by_rows(self, nodes: Sequence[Expression]) -> bool:
+        """Whether a work-group shares a row."""
+        return any(nodes[i].kind == "mean" for i in self.computed)
+
+
+class Writer:
+    """Writes what one part computes. `made` are variables of what is known beforehand."""
+
+    def __init__(self, window: Window, part: Part, arguments: Arguments, width: int) -> None:
+        self.window, self.part, self.arguments, self.width = window, part, arguments, width
+        self.nodes = window.nodes
+        computed = [self.nodes[i] for i in part.computed]
+        self.is_free = any(n.kind == "cat" and n.axis < len(n.out.shape) - 1 for n in computed)
+        self.made: dict[tuple[int, Index], str] = {}
+        self._names = 0
+
+    def name(self) -> str:
+        """Return a new variable's name."""
+        self._names += 1
+        return f"v{self._names}"
+
+    def size(self, value: int) -> str:
+        """Return a size or stride as text."""
+        return self.arguments.size(value, self.is_free)
+
+    def at(self, read: Read, index: Index) -> str:
+        """Return where the item at `index` lies."""
+        terms = [
+            i if step == 1 else f"{i} * {self.size(step)}"
+            for i, step, n in zip(index, read.strides, read.shape, strict=True)
+            if step and n > 1 and i != "0"
+        ]
+        return " + ".join(terms) or "0"
+
+    def walk(self) -> Index:
+        """Return the index of the present item of the space."""
+        last = len(self.part.space) - 1
+        names = [f"i{d}" if d < last else "c" for d in range(last + 1)]
+        return tuple("0" if n == 1 else i for i, n in zip(names, self.part.space, strict=True))
+
+    def load(self, step: int, read: Read, index: Index, width: int) -> str:
+        """Return the expression that reads `width` items at `index`."""
+        name, at, dtype = self.arguments.pointer(step, read), self.at(read, index), read.dtype
+        last = read.strides[-1] if index and index[-1] != "0" and read.shape[-1] > 1 else 0
+        stride = str(last) if last in (0, 1) else self.size(last)
+        return vectors.load(dtype_of(dtype), name, f"({at})", stride, width)
+
+    def value(
+        self, i: int, index: Index, width: int, lines: list[str], made: dict[tuple[int, Index], str]
+    ) -> str:
+        """Append what computes a call's result at `index`; return the variable that has it."""
+        if (i, index) in made:
+            return made[i, index]
+        node = self.nodes[i]
+        if node.kind == "product":  # its sums are known at the space's own index
+            return made[i, ()]
+        name = self.name()
+        lines.append(f"{vectors.vector(node.value, width)} {name};")
+        if node.kind == "cat":
+            self._cat(i, index, width, lines, made, name)
+        else:
+            inner = [
+                f"const {vectors.vector(node.value, width)} {read.name} = "
+                f"{self.operand(i, place, index, width, lines, made)};"
+                for place, read in enumerate(node.inputs)
+            ]
+            for number in node.numbers:
+                given = self.arguments.number(i, number.place, number.type)
+                kind = vectors.vector(node.value, width)
+                inner.append(f"const {kind} {number.name} = ({kind})({given});")
+            text = node.text.replace("POSITION", _position(index[-1], width))
+            inner += in_type(text, node.value, width).splitlines()
+            inner.append(f"{name} = {rounded(node.out.dtype, 'out', width)};")
+            lines += ["{", *(f"    {line}" for line in inner), "}"]
+        made[i, index] = name
+        return name
+
+    def operand(
+        self, i: int, place: int, index: Index, width: int, lines: list[str],
+        made: dict[tuple[int, Index], str],
+    ) -> str:  # fmt: skip
+        """Return the expression of a call's input for its result at `index`."""
+        node = self.nodes[i]
+        read, source = node.inputs[place], self.window.sources[i][place]
+        at = _narrowed(read.shape, index)
+        value = LOADED[read.dtype]
+        if source is not None and (source in self.part.computed or source in self.part.products):
+            found = self.value(source, at, width, lines, made)
+            return vectors.convert(value, node.value, found, width)
+        loaded = self.load(i, read, at, width)
+        return vectors.convert(value, node.value, loaded, width)
+
+    def _cat(
+        self, i: int, index: Index, width: int, lines: list[str],
+        made: dict[tuple[int, Index], str], name: str,
+    ) -> None:  # fmt: skip
+        node = self.nodes[i]
+        start, axis = 0, node.axis
+        for place, read in enumerate(node.inputs):
+            end = start + read.shape[axis]
+            last = place == len(node.inputs) - 1
+            branch = "" if last else f"if ({index[axis]} < {self.size(end)}) "
+            shifted = index[axis] if not start else f"({index[axis]} - {self.size(start)})"
+            inner: list[str] = []
+            at = (*index[:axis], shifted, *index[axis + 1 :])
+            value = self.operand(i, place, at, width, inner, dict(made))
+            inner.append(f"{name} = {rounded(node.out.dtype, value, width)};")
+            lines += [
+                f"{'else ' if place else ''}{branch}{{",
+                *(f"    {line}" for line in inner),
+                "}",
+            ]
+            start = end
+
+    def store(self, i: int, index: Index, value: str, width: int) -> list[str]:
+        """Return the statements that write a root's items at `index`."""
+        out = self.nodes[i].out
+        kind, at = dtype_of(out.dtype), self.at(out, index)
+        last = out.strides[-1] if index and index[-1] != "0" and out.shape[-1] > 1 else 0
+        stride = "1" if width == 1 or last == 1 else self.size(last)
+        name = self.arguments.pointer(i, out)
+        return vectors.store(kind, name, f"({at})", stride, value, width)
+
+    def roots(self, narrow: bool, made: dict[tuple[int, Index], str]) -> list[str]:
+        """Return what computes and writes the roots that have one item a row, or the others."""
+        lines: list[str] = []
+        for i in self.part.roots:
+            shape = self.nodes[i].out.shape
+            if narrow != (shape[-1:] == (1,) and self.part.space[-1] > 1):
+                continue
+            width = 1 if narrow else self.width
+            if self.nodes[i].kind == "index_copy":
+                lines += self._index_copy(i, width, made)
+                continue
+            index = _narrowed(shape, self.walk())
+            lines += self.store(i, index, self.value(i, index, width, lines, made), width)
+        return lines
+
+    def _index_copy(self, i: int, width: int, made: dict[tuple[int, Index], str]) -> list[str]:
+        node, walk, lines = self.nodes[i], self.walk(), list[str]()
+        target, size = node.out, node.out.shape[node.axis]
+        place = self.operand(i, 1, (walk[node.axis],), 1, lines, made)
+        dim, operator, wraps, record = (number.place for number in node.numbers)
+        faults = self.arguments.pointer(i, Read("faults", record, torch.int64, (1,), (1,)))
+        given = [int(self.window.steps[i].values[place]) for place in (dim, wraps, operator)]
+        lines.append(
+            f"const int at{i} = (int)place({place}, {size}, {given[0]}, {given[1]}, {given[2]}, "
+            f"{faults});"
+        )
+        value = self.operand(i, 0, walk, width, lines, made)
+        index = (*walk[: node.axis], f"at{i}", *walk[node.axis + 1 :])
+        if target.shape[node.axis] == 1:
+            index = walk
+        return [*lines, *self.store(i, index, rounded(target.dtype, value, width), width)]
+
+    def lines(self, local: int, steps: int) -> list[str]:
+        """Return the part's statements; `group` is the work-group's number in it."""
+        if self.part.by_rows(self.nodes):
+            return self._by_rows(local)
+        inner = self.size(self.part.space[-1] // self.width)
+        return [
+            f"for (int t = (group * {local} + lane) * {steps}, end = t + {steps}; t < end; ++t) {{",
+            f"    int rest = t / {inner};",
+            f"    const int c = (t % {inner}) * {self.width};",
+            *(f"    {line}" for line in self.position("break;")),
+            *(f"    {line}" for line in self.roots(False, dict(self.made))),
+            "}",
+        ]
+
+    def position(self, past: str) -> list[str]:
+        """Return the statements that take `rest`, a row's number, apart.
+
+        Args:
+            past: the statement for what is behind the last row.
+        """
+        lines = []
+        dims = [d for d in range(len(self.part.space) - 1) if self.part.space[d] > 1]
+        for d in reversed(dims):
+            n = self.size(self.part.space[d])
+            lines += [f"const int i{d} = rest % {n};", f"rest /= {n};"]
+        return [*lines, f"if (rest > 0) {past}"]
+
+    def _by_rows(self, local: int) -> list[str]:
+        n = self.part.space[-1]
+        each = f"for (int c = lane * {self.width}; c < {n}; c += {local * self.width}) {{"
+        lines = ["int rest = group;", *self.position("return;")]
+        made: dict[tuple[int, Index], str] = {}
+        kind = vectors.vector("float", self.width)
+        for i in (i for i in self.part.computed if self.nodes[i].kind == "mean"):
+            node, inner = self.nodes[i], list[str]()
+            index = _narrowed(node.inputs[0].shape, self.walk())
+            name = self.name()
+            value = self.operand(i, 0, index, self.width, inner, dict(made))
+            total = " + ".join(f"{name}.s{k:x}" for k in range(self.width))
+            total = total if self.width > 1 else name
+            mean = f"row_sum({total}, lane, scratch) / {n}.0f"
+            lines += [
+                f"{kind} {name} = 0;",
+                each,
+                *(f"    {line}" for line in (*inner, f"{name} += {value};")),
+                "}",
+                f"const float mean{i} = {rounded(node.out.dtype, mean, 1)};",
+                f"const {kind} means{i} = mean{i};",
+            ]
+            made[i, _narrowed(node.out.shape, self.walk())] = f"means{i}"
+        wide, narrow = self.roots(False, dict(made)), self._narrow(made)
+        return [
+            *lines,
+            *((each, *(f"    {line}" for line in wide), "}") if wide else ()),
+            *(("if (lane == 0) {", *(f"    {line}" for line in narrow), "}") if narrow else ()),
+        ]
+
+    def _narrow(self, made: Mapping[tuple[int, Index], str]) -> list[str]:
+        return self.roots(True, {key: name.replace("means", "mean") for key, name in made.items()})
+
+
+def _position(at: str, width: int) -> str:
+    """Return the places of a vector's lanes along the last dimension."""
+    lanes = ", ".join(map(str, range(width)))
+    return f"((T)({at}) + (T)({lanes}))" if width > 1 else f"(T)({at})"
+
+
+def _narrowed(shape: Sequence[int], index: Index) -> Index:
+    """Return the index of a tensor's item that is broadcast to the item at `index`."""
+    last = index[len(index) - len(shape) :]
+    return tuple("0" if n == 1 else i for i, n in zip(last, shape, strict=True))

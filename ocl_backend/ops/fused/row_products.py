@@ -1,0 +1,281 @@
+"""Products of the same few rows with several weights as one launch, and what follows item by item.
+
+A token's query, key and value are three products of one row, its gate and up two. Alone each is
+limited by how fast weights are read, and by what a launch costs. What reads their results item by
+item, such as silu(gate) * up, is computed where the sums are. A single product with what a tuned
+one takes in, a residual or an activation, is left to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.fusion.held import Step
+from ocl_backend.kernels import vectors
+from ocl_backend.ops.fused.expression_arguments import Arguments, rounded
+from ocl_backend.ops.fused.expression_launch import launch_of
+from ocl_backend.ops.fused.expression_text import Part, Writer
+from ocl_backend.ops.fused.expressions import Expression
+from ocl_backend.ops.fused.fused_pointwise import Activating, Adding
+from ocl_backend.runtime.launch import Launch
+from oclgen.limits import Limits
+from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
+
+if TYPE_CHECKING:
+    from ocl_backend.ops.fused.window import Window
+
+MOST_ROWS = 4
+"""Rows whose sums fit in registers beside those of several columns."""
+MOST_PRODUCTS = 4
+PLAIN = ([Adding], [Activating], [Adding, Activating])
+"""What a tuned product takes in of the steps behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """How columns are shared out: a team of `lanes` adds up `items` of them, `teams` a group."""
+
+    lanes: int
+    teams: int
+    items: int
+    width: int
+
+    @staticmethod
+    def of(limits: Limits, products: int, inner: int) -> Geometry:
+        """Return vectors and several columns for a processor, 32 lanes of few columns for a GPU."""
+        widths = (limits.native_float_width, 4) if limits.kind == "cpu" else (4,)
+        width = next((w for w in widths if inner % w == 0), 1)
+        if limits.kind == "cpu":
+            return Geometry(1, 1, max(1, 4 // products), width)
+        return Geometry(min(32, limits.max_work_group), min(4, limits.max_work_group // 32) or 1,
+                        max(1, 2 // products), width)  # fmt: skip
+
+    @property
+    def local(self) -> int:
+        """Work-items of a group."""
+        return self.lanes * self.teams
+
+
+class Block(NamedTuple):
+    """Columns of products of one width, and the part that reads their sums; or None."""
+
+    products: tuple[int, ...]
+    part: Part | None
+
+
+def serves(node: Expression) -> bool:
+    """Say whether a product has few rows, and weights that lie along what is added up."""
+    a, b = node.inputs[:2]
+    rows, inner = a.shape
+    along = b.strides[0] == 1 and b.strides[1] >= inner and (a.strides[1] == 1 or inner == 1)
+    return rows <= MOST_ROWS and along and inner > 1
+
+
+def are_siblings(steps: Sequence[Step], products: Sequence[int]) -> bool:
+    """Say whether products multiply the same few rows, so that one launch can do all."""
+    rows: set[tuple[object, ...]] = set()
+    for i in products:
+        node = steps[i].rule.loose
+        assert isinstance(node, Expression)
+        if not serves(node):
+            return False
+        a = node.inputs[0]
+        rows.add((steps[i].values[a.place], a.shape, a.strides, a.dtype))
+    return len(rows) == 1 and len(products) <= MOST_PRODUCTS
+
+
+def joined(
+    window: Window, products: Sequence[int], parts: Sequence[Part], part: Part
+) -> list[Part] | None:
+    """Return the parts behind products with one more, or None if they cannot be one launch."""
+    nodes = window.nodes
+    read = {
+        j
+        for i in part.computed
+        for j in window.sources[i]
+        if j is not None and nodes[j].kind == "product" and j in products
+    }
+    if not read or any(nodes[i].kind != "pointwise" for i in part.computed):
+        return None
+    made = part._replace(products=tuple(sorted(read)))
+    outs = {nodes[j].out.shape for j in read}
+    if outs != {(prod(part.space[:-1]), part.space[-1])}:
+        return None
+    if any(read & {*other.products} for other in parts):
+        return None
+    if len(products) == 1 and not parts and _plain(window, products[0], made):
+        return [made]
+    return [*parts, made] if all(serves(nodes[i]) for i in products) else None
+
+
+def _plain(window: Window, product: int, part: Part) -> list[Step] | None:
+    """Return the steps behind a product if a tuned one takes them in."""
+    steps = [window.steps[i] for i in part.computed]
+    last, after = product, list[Step]()
+    for i, step in zip(part.computed, steps, strict=True):
+        if last not in window.sources[i]:
+            return None
+        after.append(step._replace(source=window.steps[last].result))
+        last = i
+    kept = product in window.stored or part.roots != part.computed[-1:]
+    return None if kept or [type(step.rule) for step in steps] not in PLAIN else after
+
+
+def run(window: Window, products: Sequence[int], parts: Sequence[Part]) -> None:
+    """Enqueue products and what is computed of their results."""
+    step = window.steps[products[0]]
+    if len(products) == 1 and not parts:
+        step.rule.alone(step)
+    elif len(products) == 1 and (after := _plain(window, products[0], parts[0])):
+        step.rule.fuse(step, after)
+    else:
+        launch, values = _prepared(window, products, parts)
+        launch(*values)
+
+
+def _prepared(
+    window: Window, products: Sequence[int], parts: Sequence[Part]
+) -> tuple[Launch, list[float]]:
+    """Return the launch of all products and parts, and the values to call it with."""
+    device = window.steps[0].rule.device
+    limits = devices()[device].limits
+    taken = {i for part in parts for i in part.products}
+    blocks = [Block(part.products, part) for part in parts]
+    blocks += [Block((i,), None) for i in products if i not in taken]
+    rows, inner = window.nodes[products[0]].inputs[0].shape
+    most = max(len(block.products) for block in blocks)
+    geometry = Geometry.of(limits, most, inner)
+    arguments, branches, first = Arguments(window), list[str](), 0
+    for block in blocks:
+        columns = window.nodes[block.products[0]].out.shape[1]
+        lines = _block(window, block, arguments, geometry)
+        past = first + ceil_div(columns, geometry.items * geometry.teams)
+        branches += [
+            f"    {'else ' if first else ''}if (get_group_id(0) < {past}) {{",
+            f"        const int group = (int)get_group_id(0) - {first};",
+            *(f"        {line}" for line in lines),
+            "    }",
+        ]
+        first = past
+    sums = most * geometry.items * rows
+    shared = geometry.lanes > 1
+    text = "\n".join(
+        [
+            arguments.prelude,
+            *(f"#define SUM{w}(v) {_sum(w)}" for w in (1, 2, 4, 8, 16)),
+            f"__kernel __attribute__((reqd_work_group_size({geometry.local}, 1, 1)))",
+            f"void row_products(\n    {arguments.text})",
+            "{",
+            f"    const int lane = (int)get_local_id(0) % {geometry.lanes};",
+            f"    const int team = (int)get_local_id(0) / {geometry.lanes};",
+            f"    __local float sums[{geometry.teams}][{sums}][{geometry.lanes}];" * shared,
+            "    __local float (*mine)[" + f"{geometry.lanes}] = sums[team];" if shared else "",
+            *arguments.moves,
+            *branches,
+            "}",
+            "",
+        ]
+    )
+    items, kinds = first * geometry.local, tuple(arguments.kinds)
+    launch = launch_of(device, text, "row_products", items, kinds, geometry.local)
+    return launch, arguments.values
+
+
+def _sum(width: int) -> str:
+    return "(v)" if width == 1 else f"SUM{width // 2}((v).lo + (v).hi)"
+
+
+def _block(window: Window, block: Block, arguments: Arguments, g: Geometry) -> list[str]:
+    """Return the statements that compute a block's columns; `group` is the number in it."""
+    nodes = [window.nodes[i] for i in block.products]
+    (rows, inner), columns = nodes[0].inputs[0].shape, nodes[0].out.shape[1]
+    elements = rows * g.items
+    lines = [f"const int first = (group * {g.teams} + team) * {g.items};"]
+    names = [
+        (s, i, r) for s in range(len(nodes)) for i in range(g.items) for r in range(rows)
+    ]  # fmt: skip
+    kind = vectors.vector("float", g.width)
+    lines += [f"{kind} acc{s}_{i}_{r} = 0;" for s, i, r in names]
+    lines += [
+        f"const long b{s}_{i} = min(first + {i}, {columns - 1}) * {node.inputs[1].strides[1]}L;"
+        for s, node in enumerate(nodes)
+        for i in range(g.items)
+    ]
+    step = g.lanes * g.width
+    lines.append(f"for (int p = lane * {g.width}; p < {inner}; p += {step}) {{")
+    a = nodes[0].inputs[0]
+    kinds = dtype_of(a.dtype)
+    x = arguments.pointer(block.products[0], a)
+    for r in range(rows):
+        loaded = vectors.load(kinds, x, f"({r * a.strides[0]} + p)", "1", g.width)
+        lines.append(f"    const {kind} x{r} = {loaded};")
+    for s, (i, node) in enumerate(zip(block.products, nodes, strict=True)):
+        weights = arguments.pointer(i, node.inputs[1])
+        for column in range(g.items):
+            loaded = vectors.load(kinds, weights, f"(b{s}_{column} + p)", "1", g.width)
+            lines.append(f"    const {kind} y{s}_{column} = {loaded};")
+            lines += [
+                f"    acc{s}_{column}_{r} = mad(x{r}, y{s}_{column}, acc{s}_{column}_{r});"
+                for r in range(rows)
+            ]
+    lines.append("}")
+    lines += _added(names, g, elements)
+    return [*lines, *_stored(window, block, arguments, g, elements)]
+
+
+def _added(names: Sequence[tuple[int, int, int]], g: Geometry, elements: int) -> list[str]:
+    """Return the statements that add up what lanes have: `total(s, e)` is of element e."""
+    places = [(s * elements + r * g.items + i, s, i, r) for s, i, r in names]
+    sums = [(place, f"SUM{g.width}(acc{s}_{i}_{r})") for place, s, i, r in places]
+    if g.lanes == 1:
+        total = ", ".join(text for _, text in sorted(sums))
+        return [f"const float totals[] = {{{total}}};"]
+    return [
+        *(f"mine[{place}][lane] = {text};" for place, text in sums),
+        f"for (int half_way = {g.lanes // 2}; half_way > 0; half_way /= 2) {{",
+        "    barrier(CLK_LOCAL_MEM_FENCE);",
+        "    if (lane < half_way)",
+        f"        for (int e = 0; e < {len(sums)}; ++e)",
+        "            mine[e][lane] += mine[e][lane + half_way];",
+        "}",
+        "barrier(CLK_LOCAL_MEM_FENCE);",
+    ]
+
+
+def _stored(
+    window: Window, block: Block, arguments: Arguments, g: Geometry, elements: int
+) -> list[str]:
+    """Return the statements that round sums, compute what reads them, and write what is needed."""
+    node = window.nodes[block.products[0]]
+    part = block.part or Part([], [], node.out.shape, block.products)
+    writer = Writer(window, part, arguments, 1)
+    lines = [
+        f"const int row = e / {g.items}, c = first + e % {g.items};",
+        f"if (c >= {node.out.shape[1]})",
+        "    continue;",
+        "int rest = row;",
+        *(writer.position("continue;") if block.part else ()),
+    ]
+    for s, i in enumerate(block.products):
+        total = f"totals[{s * elements} + e]" if g.lanes == 1 else f"mine[{s * elements} + e][0]"
+        if len(window.nodes[i].inputs) > 2:
+            bias = window.nodes[i].inputs[2]
+            total += f" + {writer.load(i, bias, ('c',), 1)}"
+        lines.append(f"const float sum{s} = {rounded(node.out.dtype, total, 1)};")
+        writer.made[i, ()] = f"sum{s}"
+        if i in window.stored or block.part is None:
+            index = tuple("0" if n == 1 else k for n, k in zip(node.out.shape, ("row", "c"),
+                                                              strict=True))  # fmt: skip
+            lines += writer.store(i, index, f"sum{s}", 1)
+    if block.part:
+        lines += writer.roots(False, dict(writer.made))
+    return [
+        f"for (int e = lane; e < {elements}; e += {g.lanes}) {{",
+        *(f"    {line}" for line in lines),
+        "}",
+    ]

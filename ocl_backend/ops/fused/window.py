@@ -1,0 +1,233 @@
+"""A loose chain: which of its calls become one kernel.
+
+The calls are a graph: each reads what others have made, or memory. Results that no tensor holds any
+more need no memory; they are computed where they are read. The others are the roots. Roots go into
+launches in the order of their calls: into the last one, if they read nothing that it writes, or
+only what can be computed again; else into a new one. Products that multiply the same few rows are
+one launch, and what is computed of their results item by item is part of it (`row_products`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+from ocl_backend.fusion.held import Step
+from ocl_backend.ops.fused import row_products
+from ocl_backend.ops.fused.expression_launch import most_bytes, prepared
+from ocl_backend.ops.fused.expression_text import Part
+from ocl_backend.ops.fused.expressions import Expression, Read, squeezed
+
+OFFSET_BITS = 40
+"""Bits of an address within its block (csrc/runtime/memory.h)."""
+MOST_CALLS = 40
+"""Bound of the calls that one part of a kernel computes."""
+
+
+class Unit(NamedTuple):
+    """What becomes one launch: parts side by side, behind products if there are any."""
+
+    parts: list[Part]
+    products: list[int]
+
+
+class Window:
+    """The calls of a loose chain, as a graph, and the launches they become."""
+
+    def __init__(self, steps: Sequence[Step], dropped: Sequence[bool]) -> None:
+        self.steps = steps
+        self.nodes = [_expression(step) for step in steps]
+        self.kept = {i for i, node in enumerate(self.nodes) if not (dropped[i] and node.can_move)}
+        self.dropped = dropped
+        self.sources: list[list[int | None]] = []
+        """Of each call's inputs: the call whose result they are, item by item."""
+        self.behind: list[set[int]] = []
+        """Calls whose results a call reads otherwise: they have to be in memory."""
+        self.unread: list[set[int]] = []
+        """Calls that read what a call overwrites: they have to be in earlier launches."""
+        self.stored: set[int] = set()
+        """Products whose results are read from memory, or live on."""
+        self.units: list[Unit] = []
+        self.unit_of: dict[int, Unit] = {}
+        self._connect()
+        for i, node in enumerate(self.nodes):
+            if node.kind == "product":
+                self._place_product(i)
+            elif i in self.kept:
+                self._place(i)
+
+    def _connect(self) -> None:
+        """Find which call made what each call reads."""
+        made: dict[int, int] = {}
+        blocks: dict[int, list[int]] = {}
+        readers: dict[int, set[int]] = {}
+        read_by_item: set[int | None] = set()
+        for i, (step, node) in enumerate(zip(self.steps, self.nodes, strict=True)):
+            sources: list[int | None] = []
+            behind: set[int] = set()
+            for read in node.inputs:
+                address = step.values[read.place]
+                source = made.get(address)
+                if source is not None and not _is_item_by_item(node, read, self.nodes[source]):
+                    source = None
+                if source is None:
+                    behind.update(blocks.get(address >> OFFSET_BITS, ()))
+                sources.append(source)
+            self.kept |= behind
+            read_by_item.update(sources)
+            self.stored |= {j for j in behind if self.nodes[j].kind == "product"}
+            self.sources.append(sources)
+            self.behind.append(behind)
+            address = step.values[node.out.place]
+            self.unread.append(readers.get(address >> OFFSET_BITS, set()).copy())
+            self.kept |= self.unread[i]
+            for read in node.inputs:
+                readers.setdefault(step.values[read.place] >> OFFSET_BITS, set()).add(i)
+            made[address] = i
+            blocks.setdefault(address >> OFFSET_BITS, []).append(i)
+            if node.kind == "product" and not self.dropped[i]:
+                self.stored.add(i)
+        # what no call reads is computed all the same, as a program that takes times expects
+        self.kept |= {*range(len(self.nodes))} - read_by_item
+
+    def _place_product(self, i: int) -> None:
+        """Put a product into the last launch, if that multiplies the same rows, or a new one."""
+        if self.units and (last := self.units[-1]).products:
+            apart = all(self.unit_of[j] is not last for j in self.behind[i])
+            if apart and row_products.are_siblings(self.steps, [*last.products, i]):
+                last.products.append(i)
+                self.unit_of[i] = last
+                return
+        self._begin([], [i])
+
+    def _begin(self, parts: list[Part], products: list[int]) -> None:
+        unit = Unit(parts, products)
+        self.units.append(unit)
+        for i in (*products, *(root for part in parts for root in part.roots)):
+            self.unit_of[i] = unit
+
+    def _place(self, i: int) -> None:
+        """Put a root into the last launch, or a new one."""
+        if self.units:
+            last = self.units[-1]
+            tree = self._tree(i, last)
+            if tree is not None and (joined := self._joined(last, i, tree)):
+                last.parts[:] = joined
+                self.unit_of[i] = last
+                return
+        tree = self._tree(i, None)
+        assert tree is not None  # a new launch writes nothing that it reads
+        if (part := self._part([i], tree)) is None:
+            for j in tree[:-1]:
+                if self.nodes[j].kind == "mean" and j not in self.kept:
+                    self.kept.add(j)
+                    self._place(j)
+                    self._place(i)
+                    return
+            raise AssertionError(f"{self.nodes[i]} cannot be a part of its own")
+        self._note_stored(part)
+        self._begin([part], [])
+
+    def _tree(self, root: int, unit: Unit | None) -> list[int] | None:
+        """Return the calls to compute for `root` in `unit`, sources first; None: it cannot be."""
+        found: dict[int, None] = {}
+
+        def visit(i: int) -> bool:
+            if i in found:
+                return True
+            if unit and any(self.unit_of.get(j) is unit for j in self.behind[i] | self.unread[i]):
+                return False
+            for j in self.sources[i]:
+                if j is None:
+                    continue
+                is_here = unit is not None and self.unit_of.get(j) is unit
+                if self.nodes[j].can_move and (j not in self.kept or is_here):
+                    if not visit(j):
+                        return False
+                elif is_here and self.nodes[j].kind != "product":
+                    return False
+            found[i] = None
+            return True
+
+        return [*found] if visit(root) and len(found) <= MOST_CALLS else None
+
+    def _joined(self, unit: Unit, i: int, tree: list[int]) -> list[Part] | None:
+        """Return the unit's parts with a root `i` more, or None if they cannot be one launch."""
+        parts = unit.parts
+        if unit.products:
+            part = self._part([i], tree)
+            made = part and row_products.joined(self, unit.products, parts, part)
+        else:
+            made = self._side_by_side(parts, i, tree)
+        if made is None or most_bytes(self, made, unit.products) is None:
+            return None
+        for part in made:
+            self._note_stored(part)
+        return made
+
+    def _side_by_side(self, parts: Sequence[Part], i: int, tree: list[int]) -> list[Part] | None:
+        for place, part in enumerate(parts):
+            both = list(dict.fromkeys((*part.computed, *tree)))
+            made = self._part([*part.roots, i], both) if len(both) <= MOST_CALLS else None
+            if made is not None:
+                return [*parts[:place], made, *parts[place + 1 :]]
+        alone = self._part([i], tree)
+        return None if alone is None else [*parts, alone]
+
+    def _part(self, roots: list[int], tree: list[int]) -> Part | None:
+        """Return the part of a kernel that computes `tree`, or None if no one walk serves it."""
+        means = [j for j in tree if self.nodes[j].kind == "mean"]
+        wide = {self.nodes[j].inputs[0].shape for j in means}
+        shapes = {self.nodes[j].out.shape for j in roots}
+        if means:
+            if len(wide) != 1 or any(self.nodes[j].kind in ("cat", "index_copy") for j in tree):
+                return None
+            (space,) = wide
+            if any(shape not in (space, (*space[:-1], 1)) for shape in shapes):
+                return None
+        elif len(shapes) != 1:
+            return None
+        else:
+            (space,) = shapes
+            if self.nodes[roots[0]].kind == "index_copy":
+                space = self.nodes[roots[0]].inputs[0].shape
+                if len(roots) > 1:
+                    return None
+            elif any(self.nodes[j].kind == "index_copy" for j in roots):
+                return None
+        return Part(roots, sorted(tree), space)
+
+    def _note_stored(self, part: Part) -> None:
+        """Note the products that a part reads from memory."""
+        for i in part.computed:
+            for j in self.sources[i]:
+                if j is not None and self.nodes[j].kind == "product" and j not in part.products:
+                    self.stored.add(j)
+
+    def run(self) -> None:
+        """Enqueue all launches."""
+        for unit in self.units:
+            if unit.products:
+                row_products.run(self, unit.products, unit.parts)
+            elif any(len(part.computed) > len(part.roots) for part in unit.parts):
+                launch, values = prepared(self, unit.parts)
+                launch(*values)
+            else:  # nothing is saved but launches: programs that there are already serve
+                for i in sorted(i for part in unit.parts for i in part.roots):
+                    self.steps[i].rule.alone(self.steps[i])
+
+
+def _expression(step: Step) -> Expression:
+    assert isinstance(step.rule.loose, Expression)
+    return step.rule.loose
+
+
+def _is_item_by_item(node: Expression, read: Read, source: Expression) -> bool:
+    """Say whether an item that is read is an item of the result, at the same place."""
+    if node.kind == "product" or read.dtype is not source.out.dtype:
+        return False
+    if source.kind == "product":
+        alike = prod(read.shape) == prod(source.out.shape) and read.is_dense
+        return alike and read.shape[-1:] == source.out.shape[-1:] != (1,)
+    return read.shape == source.out.shape and squeezed(read) == squeezed(source.out)
