@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from functools import cache
 
+import torch  # noqa: F401 (first: its import asks for `ocl_autoload.load`)
+
 import ocl_autoload
 from ocl_backend import backends, compilation, data_parallel, sharing, tied
 from ocl_backend.dispatch import fallback_policy
