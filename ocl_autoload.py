@@ -21,6 +21,9 @@ library: ctypes.PyDLL | None = None
 seed: int | None = None
 """What `torch.manual_seed` was given before the devices were open."""
 
+is_imported = False
+"""Whether the program itself imported `ocl_backend`, and wants to know which devices there are."""
+
 
 def load() -> None:
     """Announce the device if its shim is known from before; the entry point of torch.
@@ -112,7 +115,8 @@ class _Closed(ModuleType):
         return sorted(("__all__", *self.__all__))
 
     def is_available(self) -> bool:
-        return True  # devices were found the last time
+        # every optimizer's step asks, also of programs that only import torch
+        return not is_imported or bool(self.__getattr__("is_available")())
 
     def is_initialized(self) -> bool:
         return False

@@ -26,6 +26,7 @@ def register() -> None:
         ValueError: `OCLGEN_FALLBACK` is neither of what it may be.
     """
     is_known = ocl_autoload.announce_known()
+    ocl_autoload.is_imported = True
     fallback_policy.configure()
     tied.register()
     sharing.register()
