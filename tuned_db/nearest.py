@@ -61,7 +61,7 @@ class Place(NamedTuple):
         The sum of |log2 of the ratio| over the sizes, so twice as large in one size is 1 and half
         as large is as far; padding, dilation and epilogue count by `SMALL` per difference.
         """
-        apart = sum(map(abs, map(sub, self.sizes, other.sizes)))
+        apart: float = sum(map(abs, map(sub, self.sizes, other.sizes)))
         return apart + SMALL * sum(map(ne, self.details, other.details))
 
 
