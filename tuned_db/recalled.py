@@ -1,4 +1,4 @@
-"""What a chooser read of the user's database, kept as long as nobody writes to that.
+"""What a chooser read of the user's database, kept as long as no process writes to that.
 
 A process that only runs what was tuned then needs neither SQLAlchemy, which takes a third of a
 second to import, nor a check of the schema. A database on a server is always asked.
@@ -83,7 +83,7 @@ class Recalled:
         self.store.note_check(info, digest, reason)
 
     def _of(self, info: DeviceInfo) -> dict[str, Any] | None:
-        """Return what is known of a device, read anew if anybody has written; None: ask the store.
+        """Return what is known of a device, read anew if a process has written; None: ask the store.
 
         What is read is kept, as far as it can be: else each process reads it.
         """
@@ -116,7 +116,7 @@ class Recalled:
 
 
 def _state(file: Path) -> State:
-    """Return what differs once anybody has written, empty where there is no database."""
+    """Return what differs once a process has written, empty where there is no database."""
     log = file.with_name(f"{file.name}-wal")  # one without content comes and goes with readers
     files = [path.stat() for path in (file, log) if path.is_file()]
     return [[one.st_size, one.st_mtime_ns] for one in files if one.st_size]

@@ -1,6 +1,6 @@
 """The schema of a record's line, made of what `Record` says of its fields; pydantic checks it.
 
-Who reads only what was checked before does not load this module, which takes a tenth of a second.
+A reader of records that were checked before does not load this module, which takes 0.1 s.
 """
 
 from __future__ import annotations

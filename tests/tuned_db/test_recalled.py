@@ -1,4 +1,4 @@
-"""What a chooser read of the database is kept until somebody writes, and needs no toolkit."""
+"""What a chooser read of the database is kept until a process writes, and needs no toolkit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_what_was_read_is_recalled_until_somebody_writes() -> None:
+def test_what_was_read_is_recalled_until_a_process_writes() -> None:
     open_store().merge([record()], "a friend")
     open_store().note_check(INFO, "0123456789abcdef", "it is wrong")
     read = Recalled(INFO)
