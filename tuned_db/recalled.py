@@ -79,13 +79,19 @@ class Recalled:
         return self.store.unsettled(info)
 
     def note_check(self, info: DeviceInfo, digest: str, reason: str) -> None:
-        """Keep what a quick check of a plan on a device said, as `Store.note_check`."""
+        """Keep what a quick check of a plan on a device said, as `Store.note_check`.
+
+        Args:
+            info: the device.
+            digest: of the plan.
+            reason: why it is not to serve; "": it may.
+        """
         self.store.note_check(info, digest, reason)
 
     def _of(self, info: DeviceInfo) -> dict[str, Any] | None:
         """Return what is known of a device, read anew if a process has written; None: ask the store.
 
-        What is read is kept, as far as it can be: else each process reads it.
+        What is read is kept; where that fails, each process reads it.
         """
         if self._file is None or info != self._info:
             return None

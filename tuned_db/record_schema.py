@@ -25,7 +25,11 @@ _LINE = _schema()
 
 
 def check(values: dict[str, Any]) -> None:
-    """Raise `RecordError` unless the schema takes `values`; it names field, value and remedy."""
+    """Check a record's values by the schema.
+
+    Raises:
+        RecordError: the schema does not take `values`; it names field, value and remedy.
+    """
     if reason := why_wrong(_LINE, values):
         raise RecordError(reason)
 
