@@ -89,7 +89,7 @@ class Recalled:
         self.store.note_check(info, digest, reason)
 
     def _of(self, info: DeviceInfo) -> dict[str, Any] | None:
-        """Return what is known of a device, read anew if a process has written; None: ask the store.
+        """Return what is known of a device, read anew where it was written; None: ask the store.
 
         What is read is kept; where that fails, each process reads it.
         """
