@@ -1,6 +1,6 @@
 """Makes torch know the name `ocl` without an import of `ocl_backend`: torch calls `load` last.
 
-Devices and operators are left to `ocl_backend`, which the first use of the device imports.
+Devices and operators are left to `ocl_backend.opened`, which the first use of a device imports.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ library: ctypes.PyDLL | None = None
 seed: int | None = None
 """What `torch.manual_seed` was given before the devices were open."""
 
+is_imported = False
+"""Whether the program itself imported `ocl_backend`, and wants to know which devices there are."""
+
 
 def load() -> None:
-    """Announce the device if `ocl_backend` has been imported before; the entry point of torch.
+    """Announce the device if its shim is known from before; the entry point of torch.
 
     Nothing happens where torch has an accelerator of its own, since torch serves one at a time,
     nor where anything is amiss: `import ocl_backend` says what.
@@ -31,11 +34,29 @@ def load() -> None:
     with suppress(Exception):
         if torch.version.cuda or torch.version.hip or torch.version.xpu:
             return
+        announce_known()
+
+
+def announce_known() -> bool:
+    """Announce the device as it was found before, for its first use to open; say if it was.
+
+    Raises:
+        RuntimeError: another backend has already taken torch's slot for private devices.
+    """
+    if library is None and (found := _known()) is not None:
+        shim, count = found
+        announce(shim, _Closed("torch.ocl"))
+        shim.ocl_open_later(_opener, ctypes.c_int(count))
+    return library is not None
+
+
+def _known() -> tuple[ctypes.PyDLL, int] | None:
+    """Return the shim of `remember` and the number of devices, None where its sources changed."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
         known = json.loads(_stamp().read_text())
-        if library is None and all(_state(path) == state for path, state in known["sources"]):
-            announce(ctypes.PyDLL(known["library"]), _Closed("torch.ocl"))
-            assert library is not None
-            library.ocl_open_later(_opener, ctypes.c_int(known["devices"]))
+        if all(_state(path) == state for path, state in known["sources"]):
+            return ctypes.PyDLL(known["library"]), int(known["devices"])
+    return None
 
 
 def remember(shim: Path, sources: list[Path], devices: int) -> None:
@@ -83,15 +104,19 @@ class _Closed(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         # inspect and doctest walk through sys.modules and ask every module for names with "__"
-        if not name.startswith("__"):
-            import ocl_backend  # noqa: F401 (fills this module)
+        if not name.startswith("__") or name == "__all__":
+            from ocl_backend import opened  # noqa: F401 (fills this module)
 
             if name in vars(self):
                 return vars(self)[name]
         raise AttributeError(f"module 'torch.ocl' has no attribute {name!r}")
 
+    def __dir__(self) -> list[str]:
+        return sorted(("__all__", *self.__all__))
+
     def is_available(self) -> bool:
-        return True  # devices were found the last time
+        # every optimizer's step asks, also of programs that only import torch
+        return not is_imported or bool(self.__getattr__("is_available")())
 
     def is_initialized(self) -> bool:
         return False
@@ -111,7 +136,7 @@ def _open() -> None:
     assert library is not None
     try:
         library.ocl_set_opening_error(b"")
-        import ocl_backend  # noqa: F401
+        from ocl_backend import opened  # noqa: F401
     except Exception as error:  # it has no way through the shim but as text
         library.ocl_set_opening_error(f"the ocl device cannot be opened: {error}".encode())
 

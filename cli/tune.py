@@ -157,7 +157,7 @@ def _tuned(
     """Tune what is asked for: with a crew, or in this process on one device."""
     from oclgen.opencl.device import select
     from search_spaces.tune import require_families
-    from tuned_db.database import ENVIRONMENT
+    from tuned_db.place import ENVIRONMENT
 
     opened = select(device)
     if where:

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ocl_backend.dispatch.settings import conv, matmul
-from ocl_backend.runtime.devices import is_available
+from oclgen.lazy import lazily
+
+if TYPE_CHECKING:
+    from ocl_backend.dispatch.settings import conv, matmul
+    from ocl_backend.runtime.devices import is_available
 
 __all__ = ["conv", "is_available", "is_built", "matmul", "register"]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "conv": "ocl_backend.dispatch.settings",
+        "is_available": "ocl_backend.runtime.devices",
+        "matmul": "ocl_backend.dispatch.settings",
+    },
+)
 
 
 def is_built() -> bool:

@@ -28,13 +28,13 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+import tuned_db
 from ocl_backend import tuning
 from ocl_backend.dispatch import tuned
 from ocl_backend.tuning import State
 from oclgen import recording
 from oclgen.opencl.device import devices
 from oclgen.problem import Problem
-from tuned_db import ImportFileError, open_store, read_records
 
 __all__ = [
     "background_enable",
@@ -224,11 +224,11 @@ def read_file(filename: str | None = None) -> bool:
     if filename is not None:
         try:
             with Path(filename).open("rb") as file:
-                records = read_records(filename, file)
-        except (OSError, ImportFileError) as error:
+                records = tuned_db.read_records(filename, file)
+        except (OSError, tuned_db.ImportFileError) as error:
             warnings.warn(f"{filename} is not read: {error}", stacklevel=2)
             return False
-        open_store().merge(records)
+        tuned_db.open_store().merge(records)
     tuned.reload_tuned()
     return True
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from ocl_backend.runtime import streams
 from oclgen.opencl.device import devices
 from oclgen.problem import Problem
-from tuned_db.database import locate
 
 if TYPE_CHECKING:
     from search_spaces.progress import Budget
@@ -148,6 +147,7 @@ def tune_on_first(count: int, calls: Counter[Problem], limits: Limits) -> None:
         RuntimeError: the package `pebble` is missing.
     """
     from search_spaces.crews import LocalCrew, kinds_of, spread
+    from tuned_db.database import locate
 
     where = locate(None).render_as_string(hide_password=False)
     ends = time.monotonic() + limits.seconds(len(calls)) / count

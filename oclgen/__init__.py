@@ -5,7 +5,9 @@ This package is the generator and the one door to OpenCL; searching, storing and
 `search_spaces.session`, fetched when they are asked for: nothing else here knows the search.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from oclgen.lazy import lazily
 
 if TYPE_CHECKING:
     from search_spaces.session import Session, tune
@@ -16,14 +18,4 @@ GENERATOR_VERSION = "3"
 __all__ = ["GENERATOR_VERSION", "Session", "tune"]
 
 
-def __getattr__(name: str) -> Any:
-    """Return what the search offers under this package's name (PEP 562).
-
-    Raises:
-        AttributeError: there is no such name.
-    """
-    if name not in ("Session", "tune"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from search_spaces import session
-
-    return getattr(session, name)
+__getattr__ = lazily(__name__, dict.fromkeys(("Session", "tune"), "search_spaces.session"))

@@ -26,7 +26,6 @@ PYOPENCL_USERS = {
     "oclgen/opencl/programs.py",
     "oclgen/opencl/shown.py",
     "ocl_backend/ops/tensor/copies.py",
-    "ocl_backend/runtime/kernel.py",
     "ocl_backend/runtime/memory.py",
 }
 LONGEST_FILE = 400

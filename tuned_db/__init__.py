@@ -1,14 +1,20 @@
 """What was measured on which device, kept and shared, and the choice at dispatch that rests on it.
 
-This package measures nothing and touches no device; `oclgen.measuring` and `search_spaces` do.
+This package measures nothing and touches no device; `oclgen.measuring` and `search_spaces` do. Its
+names are fetched when they are asked for: a choice needs no database's toolkit.
 """
 
-from tuned_db.choice import Choice
-from tuned_db.choose import Chooser, NoVariantError
-from tuned_db.database import DatabaseError
-from tuned_db.exchange import ImportFileError, read_records, write_records
-from tuned_db.record import Record, RecordError
-from tuned_db.store import DeviceStore, Merge, Store, open_existing, open_if_any, open_store
+from typing import TYPE_CHECKING
+
+from oclgen.lazy import lazily
+
+if TYPE_CHECKING:
+    from tuned_db.choice import Choice
+    from tuned_db.choose import Chooser, NoVariantError
+    from tuned_db.errors import DatabaseError
+    from tuned_db.exchange import ImportFileError, read_records, write_records
+    from tuned_db.record import Record, RecordError
+    from tuned_db.store import DeviceStore, Merge, Store, open_existing, open_if_any, open_store
 
 __all__ = [
     "Choice",
@@ -27,3 +33,19 @@ __all__ = [
     "read_records",
     "write_records",
 ]
+
+_MODULES = {
+    "tuned_db.choice": ("Choice",),
+    "tuned_db.choose": ("Chooser", "NoVariantError"),
+    "tuned_db.errors": ("DatabaseError",),
+    "tuned_db.exchange": ("ImportFileError", "read_records", "write_records"),
+    "tuned_db.record": ("Record", "RecordError"),
+    "tuned_db.store": (
+        *("DeviceStore", "Merge", "Store"),
+        *("open_existing", "open_if_any", "open_store"),
+    ),
+}
+
+__getattr__ = lazily(
+    __name__, {name: module for module, names in _MODULES.items() for name in names}
+)

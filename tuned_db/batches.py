@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from tuned_db.database import Database, DatabaseError
+from tuned_db.database import Database
 from tuned_db.device_rows import inserted
+from tuned_db.errors import DatabaseError
 from tuned_db.models import BatchRow
 from tuned_db.rows import now
 

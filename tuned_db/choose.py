@@ -20,8 +20,8 @@ from oclgen.predictor.model import has_model, predict
 from oclgen.problem import Problem, ProblemError
 from oclgen.variant import Variant
 from tuned_db.choice import Choice, Rung, of_entry
-from tuned_db.database import DatabaseError
 from tuned_db.digests import digest_of
+from tuned_db.errors import DatabaseError
 from tuned_db.nearest import NEAR, without_driver
 from tuned_db.plausible import why_implausible
 from tuned_db.pools import Entry, Pool, of_today
@@ -204,11 +204,11 @@ class Chooser:
         read = list(self._read(self._store.relatives(self.info) if self._store else ()))
         mine = [e for e in read if e.record.origin != RACED]
         raced = (e for e in read if e.record.origin == RACED and e.record.device == self.info)
-        shipped = list(self._read(shipped_records()))
+        of_kind = (one for one in shipped_records() if one.device.kind == self.info.kind)
+        shipped = list(self._read(of_kind))
         here = Pool(e for e in mine if _same_device(e.record.device, self.info))
         relatives = Pool(mine)
         close = Pool(e for e in shipped if self._is_relative(e.record.device))
-        kin = Pool(e for e in shipped if e.record.device.kind == self.info.kind)
         exact = Pool(e for e in mine if e.record.device == self.info)
         self._here = [
             ("exact", Pool.same, exact),
@@ -216,7 +216,7 @@ class Chooser:
             ("stale", Pool.same, here),
         ]
         self._evidence = [("nearest", here), ("architecture", relatives), ("shipped", close)]
-        self._kin = kin
+        self._kin = Pool(shipped)
         self._raced = {e.problem: e for e in raced}
         self._claimed = [e.problem for e in mine if not e.record.verified]
         self._checks = dict(self._store.checks(self.info)) if self._store else {}

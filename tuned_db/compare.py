@@ -11,8 +11,8 @@ from math import exp, log
 from pathlib import Path
 from statistics import fmean
 
-from tuned_db.database import DatabaseError
 from tuned_db.digests import is_of_today
+from tuned_db.errors import DatabaseError
 from tuned_db.exchange import read_records
 from tuned_db.nearest import without_driver
 from tuned_db.record import Record

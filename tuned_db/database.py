@@ -16,14 +16,14 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from platformdirs import user_data_path
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
+from tuned_db import place
+from tuned_db.errors import DatabaseError
 from tuned_db.schema import SchemaError, is_current, migrate, read_revision
 
-ENVIRONMENT = "OCLGEN_DB"
 BUSY_MS = 30_000
 """How long a SQLite writer waits for the others before it gives up."""
 
@@ -39,10 +39,6 @@ MAKING = (
     "db token add --create do"
 )
 """What to do where no database is."""
-
-
-class DatabaseError(RuntimeError):
-    """A database that cannot be opened, read or written; the message is one sentence for people."""
 
 
 @dataclass(frozen=True)
@@ -133,15 +129,13 @@ def locate(where: str | os.PathLike[str] | None = None) -> URL:
     Raises:
         DatabaseError: `where` looks like a URL and is none.
     """
-    chosen = os.fspath(where) if where else os.environ.get(ENVIRONMENT, "")
-    if not chosen:
-        chosen = str(user_data_path("oclgen") / "tuned.sqlite")
-    if "://" not in chosen:
-        return URL.create("sqlite", database=str(Path(chosen).expanduser().absolute()))
+    if (file := place.file_of(where)) is not None:
+        return URL.create("sqlite", database=str(file))
+    named = place.chosen(where)
     try:
-        return make_url(chosen)
+        return make_url(named)
     except ArgumentError as error:
-        raise DatabaseError(f"{chosen!r} is no database URL: {error}") from error
+        raise DatabaseError(f"{named!r} is no database URL: {error}") from error
 
 
 def open_database(url: URL, *, create: bool = True) -> Database:

@@ -49,6 +49,7 @@ Created = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"), Af
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 Milliseconds = Annotated[float, Field(ge=LEAST_MS, lt=1e12, allow_inf_nan=False)]
+Samples = Annotated[tuple[Milliseconds, ...], Field(min_length=1, max_length=10_000)]
 Error = Annotated[float, Field(ge=0, lt=1e12, allow_inf_nan=False)]
 Rate = Annotated[float, Field(gt=0, lt=1e12, allow_inf_nan=False)]
 Peaks = dict[Dtype, Rate]

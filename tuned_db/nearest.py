@@ -6,6 +6,8 @@ No record is known here; `tuned_db.choose` decides which candidates are compared
 from __future__ import annotations
 
 from math import log2
+from operator import ne, sub
+from typing import NamedTuple
 
 from oclgen.limits import DeviceInfo
 from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, PackedProblem, Problem
@@ -47,16 +49,31 @@ def kind_of(problem: Problem) -> tuple[object, ...]:
     return ("conv", *how, _grouping(problem), _window(problem))
 
 
-def distance(one: Problem, other: Problem) -> float:
-    """Return how far apart two problems of one kind are: 0 for equal ones.
+class Place(NamedTuple):
+    """Where a problem lies among those of its kind: logarithms of sizes to base 2, and details."""
 
-    The sum of |log2 of the ratio| over the sizes, so twice as large in one size is 1 and half as
-    large is as far; padding, dilation and epilogue count by `SMALL` per difference.
-    """
-    sizes = zip(_sizes(one), _sizes(other), strict=True)
-    details = zip(_details(one), _details(other), strict=True)
-    ratios = sum(abs(log2(a / b)) for a, b in sizes)
-    return ratios + SMALL * sum(a != b for a, b in details)
+    sizes: tuple[float, ...]
+    details: tuple[object, ...]
+
+    def distance(self, other: Place) -> float:
+        """Return how far apart two problems of one kind are: 0 for equal ones.
+
+        The sum of |log2 of the ratio| over the sizes, so twice as large in one size is 1 and half
+        as large is as far; padding, dilation and epilogue count by `SMALL` per difference.
+        """
+        apart: float = sum(map(abs, map(sub, self.sizes, other.sizes)))
+        differences: int = sum(map(ne, self.details, other.details))
+        return apart + SMALL * differences
+
+
+def place_of(problem: Problem) -> Place:
+    """Return where a problem lies among those of its kind."""
+    return Place(tuple(map(log2, _sizes(problem))), _details(problem))
+
+
+def distance(one: Problem, other: Problem) -> float:
+    """Return how far apart two problems of one kind are, as `Place.distance`."""
+    return place_of(one).distance(place_of(other))
 
 
 def _sizes(problem: Problem) -> tuple[int, ...]:

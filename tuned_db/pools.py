@@ -9,7 +9,7 @@ from operator import itemgetter
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db.digests import digest_of
-from tuned_db.nearest import ALIKE, distance, kind_of
+from tuned_db.nearest import ALIKE, Place, kind_of, place_of
 from tuned_db.record import Record
 
 MOST_OUTDATED = 4
@@ -38,6 +38,7 @@ class Pool:
         for entry in sorted(entries, key=_freshness):
             self._same.setdefault(entry.problem, []).append(entry)
             self._kinds.setdefault(kind_of(entry.problem), []).append(entry)
+        self._places: dict[tuple[object, ...], list[Place]] = {}
 
     def same(self, problem: Problem) -> list[Entry]:
         """Return the entries for exactly this problem."""
@@ -57,8 +58,12 @@ class Pool:
         return list(found.values())
 
     def _apart(self, problem: Problem) -> list[tuple[float, Entry]]:
-        entries = self._kinds.get(kind_of(problem), [])
-        pairs = [(distance(entry.problem, problem), entry) for entry in entries]
+        """Return distance and entry of each problem of the same kind, the nearest first."""
+        kind, place = kind_of(problem), place_of(problem)
+        entries = self._kinds.get(kind, [])
+        if kind not in self._places:  # most kinds are never asked for
+            self._places[kind] = [place_of(entry.problem) for entry in entries]
+        pairs = zip(map(place.distance, self._places[kind]), entries, strict=True)
         return sorted(pairs, key=itemgetter(0))
 
 

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING
 from oclgen import GENERATOR_VERSION
 from oclgen.limits import DeviceInfo
 from oclgen.variant import Variant
-from tuned_db import rows
 from tuned_db.choice import Choice
 from tuned_db.digests import digest_of
-from tuned_db.fields import LEAST_MS
 from tuned_db.pools import Entry
 from tuned_db.record import Record
 
@@ -63,6 +61,9 @@ def record_of(info: DeviceInfo, winner: Choice, samples: Sequence[float], raced:
         samples: its milliseconds.
         raced: how many variants took part.
     """
+    from tuned_db import rows  # a choice needs neither SQLAlchemy nor pydantic
+    from tuned_db.fields import LEAST_MS
+
     return Record(
         problem=winner.problem.key(),
         family=winner.variant.family,

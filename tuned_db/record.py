@@ -9,9 +9,7 @@ import json
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from statistics import median
-from typing import Annotated, Any, get_type_hints
-
-from pydantic import Field, TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from oclgen.families import ConfigError
 from oclgen.keys import parse_key
@@ -19,24 +17,21 @@ from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache
 from oclgen.problem import ProblemError
 from oclgen.variant import Variant
-from tuned_db.fields import (
-    DEVICE_HINTS,
-    Conditions,
-    Count,
-    Created,
-    Device,
-    Digest,
-    Error,
-    Line,
-    Milliseconds,
-    Name,
-    Parameters,
-    Peaks,
-    Rate,
-    Version,
-    strict,
-    why_wrong,
-)
+
+if TYPE_CHECKING:
+    from tuned_db.fields import (
+        Conditions,
+        Count,
+        Created,
+        Digest,
+        Error,
+        Line,
+        Name,
+        Peaks,
+        Rate,
+        Samples,
+        Version,
+    )
 
 
 class RecordError(ValueError):
@@ -63,7 +58,7 @@ class Record:
     problem: Line
     family: Name
     config: str
-    samples: Annotated[tuple[Milliseconds, ...], Field(min_length=1, max_length=10_000)]
+    samples: Samples
     error: Error | None
     trials: Count
     device: DeviceInfo
@@ -80,8 +75,10 @@ class Record:
 
     def __post_init__(self) -> None:
         """Raise `RecordError` where a value cannot be, whatever the generator."""
-        values = {name: getattr(self, name) for name in _IN_LINE}
-        _check(values | {"device": _values(self.device), "config": json_object(self.config)})
+        from tuned_db.record_schema import check
+
+        values = {name: getattr(self, name) for name in IN_LINE}
+        check(values | {"device": _values(self.device), "config": json_object(self.config)})
 
     @property
     def ms(self) -> float:
@@ -110,7 +107,7 @@ class Record:
     @property
     def order(self) -> tuple[Any, ...]:
         """Key that sorts records for export: by device, generator, problem, state of the caches."""
-        device = tuple(getattr(self.device, name) for name in DEVICE_HINTS)
+        device = tuple(getattr(self.device, name) for name in _OF_DEVICE)
         return (*device, self.generator, self.problem, self.cache != "warm")
 
     def why_unreadable(self) -> str | None:
@@ -122,7 +119,7 @@ class Record:
 
     def to_line(self) -> str:
         """Return the record as one line of JSON, without the line feed."""
-        values = {name: getattr(self, name) for name in _IN_LINE}
+        values = {name: getattr(self, name) for name in IN_LINE}
         values |= {"device": _values(self.device), "config": json.loads(self.config)}
         return json.dumps(values, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
@@ -133,31 +130,34 @@ class Record:
         Raises:
             RecordError: the line is no JSON object, or a field is missing, unknown or wrong.
         """
-        try:
-            values = _LINE.validate_json(line)
-        except ValidationError:  # or an older schema's, or wrong: then the reason is found out
-            values = _LATER | json_object(line)
-            for name in ("samples", "peak"):
-                if isinstance(values.get(name), list):
-                    values[name] = tuple(values[name])
-            _check(values)
-        return cls._of_checked(values)
+        from tuned_db.record_schema import values_of
+
+        return cls.of_checked(values_of(line))
 
     @classmethod
-    def _of_checked(cls, values: dict[str, Any]) -> Record:
-        """Return the record of a line's values, which are not checked again."""
+    def of_checked(cls, values: dict[str, Any], origin: str = "") -> Record:
+        """Return the record of a line's values, which are not checked again.
+
+        Args:
+            values: as JSON or `record_schema.values_of` reads them.
+            origin: the record's.
+        """
         made = object.__new__(cls)
         config = json.dumps(values["config"], sort_keys=True, separators=(",", ":"))
-        device = _device(tuple(values["device"][name] for name in DEVICE_HINTS))
-        for name, value in {**values, "config": config, "device": device, "origin": ""}.items():
+        device = _device(tuple(values["device"][name] for name in _OF_DEVICE))
+        values = LATER | values | {"config": config, "device": device, "origin": origin}
+        values["samples"] = tuple(values["samples"])
+        values["peak"] = values["peak"] and tuple(values["peak"])
+        for name, value in values.items():
             object.__setattr__(made, name, value)
         return made
 
 
+_OF_DEVICE = tuple(one.name for one in fields(DeviceInfo))
 _LOCAL = {"origin"}
 """Fields that say something about this database alone; they are in no line."""
-_IN_LINE = tuple(one.name for one in fields(Record) if one.name not in _LOCAL)
-_LATER: dict[str, Any] = {
+IN_LINE = tuple(one.name for one in fields(Record) if one.name not in _LOCAL)
+LATER: dict[str, Any] = {
     name: Record.__dataclass_fields__[name].default
     for name in ("peak", "cache", "seed", "conditions", "digest", "peaks")
 }
@@ -178,28 +178,13 @@ def _why_unreadable(*texts: str) -> str | None:
 
 
 def _values(device: DeviceInfo) -> dict[str, Any]:
-    return {name: getattr(device, name) for name in DEVICE_HINTS}
+    return {name: getattr(device, name) for name in _OF_DEVICE}
 
 
 @lru_cache(maxsize=1024)
 def _device(values: tuple[Any, ...]) -> DeviceInfo:
     """Return a device: all records of a file share a few."""
     return DeviceInfo(*values)
-
-
-def _schema() -> TypeAdapter[dict[str, Any]]:
-    """Return what `Record` and `DeviceInfo` say of their fields, as a schema that checks it."""
-    hints = get_type_hints(Record, include_extras=True) | {"device": Device, "config": Parameters}
-    return TypeAdapter(strict("Line", {name: hints[name] for name in _IN_LINE}))
-
-
-_LINE = _schema()
-
-
-def _check(values: dict[str, Any]) -> None:
-    """Raise `RecordError` unless the schema takes `values`; it names field, value and remedy."""
-    if reason := why_wrong(_LINE, values):
-        raise RecordError(reason)
 
 
 def json_object(line: str) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from platformdirs import user_config_path
 from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from tuned_db.database import Database, DatabaseError
+from tuned_db.database import Database
+from tuned_db.errors import DatabaseError
 from tuned_db.exchange import ImportFileError
 from tuned_db.models import KeyRow
 from tuned_db.rows import now

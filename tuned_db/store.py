@@ -25,9 +25,10 @@ from tuned_db import device_rows, rows
 from tuned_db.arrivals import CHUNK, Arrival, Place, count_new, raise_peaks, take_in
 from tuned_db.batches import Source, count_batch, open_batch
 from tuned_db.checks import checks, note_check
-from tuned_db.database import ENVIRONMENT, Database, locate, open_database
+from tuned_db.database import Database, locate, open_database
 from tuned_db.digests import digest_of, is_of_today
 from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
+from tuned_db.place import ENVIRONMENT
 from tuned_db.record import Record, json_object
 
 

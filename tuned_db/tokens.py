@@ -16,7 +16,8 @@ from math import inf
 from sqlalchemy import delete, insert, select, update
 
 from tuned_db.batches import sent_since
-from tuned_db.database import Database, DatabaseError
+from tuned_db.database import Database
+from tuned_db.errors import DatabaseError
 from tuned_db.models import TokenRow
 from tuned_db.rows import now, time_of
 

@@ -11,7 +11,8 @@ from sqlalchemy.orm import aliased
 
 from tuned_db import rows
 from tuned_db.batches import find_batch
-from tuned_db.database import Database, DatabaseError
+from tuned_db.database import Database
+from tuned_db.errors import DatabaseError
 from tuned_db.models import ForeignRow, MeasurementRow, QuarantineRow, TuningRow
 from tuned_db.store import Store
 from tuned_db.upkeep import repair

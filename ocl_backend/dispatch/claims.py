@@ -11,11 +11,12 @@ from contextlib import suppress
 
 from oclgen.measuring.check import Checker
 from oclgen.opencl.device import Device
-from tuned_db import Choice, DatabaseError, Store
+from tuned_db import Choice, DatabaseError
 from tuned_db.digests import digest_of
+from tuned_db.recalled import Recalled
 
 
-def checking(store: Store, device: Device) -> Callable[[Choice], str]:
+def checking(store: Recalled, device: Device) -> Callable[[Choice], str]:
     """Return what says why a claim is not to serve on `device`, "" if it may, and warns.
 
     What will hold tomorrow is kept in `store`.

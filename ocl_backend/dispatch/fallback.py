@@ -1,4 +1,4 @@
-"""Operators that run on the CPU because no kernel serves them: the counts and the policy.
+"""Operators that run on the CPU because no kernel serves them, and how often.
 
 Calls of operators without any kernel are made by the shim, those whose kernel lacks the dtype by
 `serving`. Nothing here decides which operators have kernels.
@@ -7,7 +7,6 @@ Calls of operators without any kernel are made by the shim, those whose kernel l
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
@@ -19,21 +18,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ocl_backend.dispatch.errors import as_the_cpu_tells
 from ocl_backend.dtypes import UnsupportedDtypeError
 from ocl_backend.runtime import shim
-
-VARIABLE = "OCLGEN_FALLBACK"
-POLICIES = ("warn", "error")
-
-
-def configure() -> None:
-    """Read the policy from the environment: `warn` (once per operator, the default) or `error`.
-
-    Raises:
-        ValueError: `OCLGEN_FALLBACK` is neither.
-    """
-    policy = os.environ.get(VARIABLE, "warn")
-    if policy not in POLICIES:
-        raise ValueError(f"{VARIABLE}={policy!r}; it must be one of {', '.join(POLICIES)}")
-    shim.library().ocl_fallback_refuse(ctypes.c_int(policy == "error"))
 
 
 def fallbacks() -> dict[str, int]:

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+import tuned_db
 from ocl_backend.dispatch import tuned
 from ocl_backend.dispatch.settings import RACE
 from ocl_backend.dispatch.tuned import TunedCall
@@ -32,7 +33,7 @@ from oclgen.measuring.measure import TOLERANCE, compare, decode, encode
 from oclgen.measuring.reference import random_inputs
 from oclgen.opencl.device import BuildError, LaunchError, devices
 from oclgen.problem import Problem, stored_dtype
-from tuned_db import Choice, DatabaseError, open_store
+from tuned_db import Choice, DatabaseError
 from tuned_db.raced import record_of, rivals
 
 log = logging.getLogger("oclgen.racing")
@@ -301,7 +302,7 @@ class Racing:
         info = devices()[call.device].info
         record = record_of(info, winner, times, len(race.choices))
         with suppress(DatabaseError):  # what cannot be kept is raced again in the next program
-            open_store().note_race(record)
+            tuned_db.open_store().note_race(record)
         chooser = tuned.chooser(call.device)
         chooser.note_race(record)
         choice = chooser.choose(served.problem)

@@ -23,7 +23,8 @@ from ocl_backend.runtime.launch import MOST_LAUNCHES, check_on_device
 from oclgen.opencl.device import BuildError, LaunchError, devices
 from oclgen.plan import Plan
 from oclgen.problem import STORED_BYTES, Known, Problem, stored_dtype
-from tuned_db import Choice, Chooser, DatabaseError, open_store
+from tuned_db import Choice, Chooser, DatabaseError
+from tuned_db.recalled import Recalled
 
 
 class Prologue(Protocol):
@@ -233,7 +234,7 @@ def _new_chooser(device: int) -> Chooser:
     """
     target = devices()[device]
     try:
-        store = open_store()
+        store = Recalled(target.info)
         made = Chooser(store, target.info, target.limits, checking(store, target))
     except DatabaseError as error:
         warnings.warn(f"the ocl device runs on shipped and default variants: {error}", stacklevel=2)

@@ -8,11 +8,8 @@ import weakref
 from functools import lru_cache
 from typing import Any
 
-from oclgen.opencl.device import LaunchError  # before pyopencl: it prepares the loader
-
-import pyopencl as cl  # isort: skip
-
 from ocl_backend.runtime import shim
+from oclgen.opencl.device import LaunchError
 
 
 class Kernel:
@@ -21,12 +18,19 @@ class Kernel:
     __slots__ = ("__weakref__", "arguments", "handle")
 
     def __init__(self, program: Any, name: str) -> None:
-        self.arguments: int = cl.Kernel(program, name).num_args
+        """Make the kernel `name` of a `pyopencl.Program`; pyopencl's own take milliseconds."""
         new, delete = shim.library()["ocl_kernel_new"], shim.library()["ocl_kernel_delete"]
         new.argtypes, delete.argtypes = [ctypes.c_void_p, ctypes.c_char_p], [ctypes.c_void_p]
         new.restype = ctypes.c_void_p
-        self.handle: int = new(program.int_ptr, name.encode())
-        weakref.finalize(self, delete, self.handle).atexit = False
+        handle: int | None = new(program.int_ptr, name.encode())
+        if handle is None:
+            raise LaunchError(
+                f"kernel {name}: {shim.last_error()}. The program has no kernel of that name, or "
+                "it is the name of an OpenCL built-in, which some runtimes refuse."
+            )
+        self.handle = handle
+        self.arguments: int = shim.library().ocl_kernel_arguments(ctypes.c_void_p(handle))
+        weakref.finalize(self, delete, handle).atexit = False
 
 
 def kernel_of(program: Any, name: str, arguments: int) -> Kernel:
@@ -63,10 +67,4 @@ def are_const(source: str, name: str) -> list[bool]:
 
 @lru_cache(maxsize=1024)
 def _known(program: Any, name: str) -> Kernel:
-    try:
-        return Kernel(program, name)
-    except cl.Error as error:
-        raise LaunchError(
-            f"kernel {name}: {error}. The program has no kernel of that name, or it is the name "
-            "of an OpenCL built-in, which some runtimes refuse."
-        ) from error
+    return Kernel(program, name)

@@ -242,7 +242,7 @@ def _complete(
         raise BuildError(f"kernel {kernel}: {error}") from error
     complete = shim.library().ocl_launch_complete
     if complete(ctypes.c_void_p(launch.handle), ctypes.c_void_p(built.handle)):
-        raise LaunchError(_last_error())
+        raise LaunchError(shim.last_error())
 
 
 def wait_for_programs() -> None:
@@ -298,7 +298,7 @@ def _new_launch(
         b"".join(value.tobytes().ljust(8, b"\0") for _, value in fixed),
     )
     if handle is None:
-        raise LaunchError(_last_error())
+        raise LaunchError(shim.last_error())
     return handle
 
 
@@ -343,14 +343,6 @@ def _entries() -> tuple[Callable[[int, bytes], int], Callable[[int], None]]:
     return enqueue, delete
 
 
-def _last_error() -> str:
-    """Return the text of the shim's last failure."""
-    last_error = shim.library().ocl_last_error
-    last_error.restype = ctypes.c_char_p
-    text: bytes = last_error()
-    return text.decode()
-
-
 class Failure(NamedTuple):
     """A status of the shim: the exceptions that are told as it, and the one it is raised as."""
 
@@ -382,7 +374,7 @@ def keep(error: BaseException) -> int:
 
 def error(status: int) -> BaseException:
     """Return what the shim failed with."""
-    text = _last_error()
+    text = shim.last_error()
     if status >= KEPT:
         kept: BaseException = _kept.__dict__.pop("error")
         kept.add_note(text.rpartition("\n")[2])

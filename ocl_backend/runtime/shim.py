@@ -31,6 +31,14 @@ def library() -> ctypes.PyDLL:
     return ocl_autoload.library or prebuilt() or compiled()
 
 
+def last_error() -> str:
+    """Return the text of the shim's last failure in this thread."""
+    read = library().ocl_last_error
+    read.restype = ctypes.c_char_p
+    text: bytes = read()
+    return text.decode()
+
+
 def path() -> Path:
     """Return the file of the loaded shim."""
     return Path(library()._name)

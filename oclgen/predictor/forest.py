@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,12 +32,23 @@ class Forest:
     base: float
     depth: int
 
+    @cached_property
+    def _columns(self) -> NDArray[np.intp]:
+        """Return `feature` as numbers that numpy indexes by without a conversion."""
+        return self.feature.astype(np.intp)
+
+    @cached_property
+    def _next(self) -> NDArray[np.intp]:
+        """Return the nodes to the right and to the left of each, in turns."""
+        return np.stack((self.right, self.left), axis=1).astype(np.intp).ravel()
+
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return one number per row of [rows, features]."""
-        at = np.broadcast_to(self.roots, (len(rows), len(self.roots)))
-        row = np.arange(len(rows))[:, None]
-        for _ in range(self.depth):
-            is_left = rows[row, self.feature[at]] <= self.threshold[at]
-            at = np.where(is_left, self.left[at], self.right[at])
-        summed: NDArray[np.float32] = self.value[at].sum(axis=1, dtype=np.float32)
+        values = rows.ravel()
+        begins = np.arange(len(rows), dtype=np.intp)[:, None] * rows.shape[1]
+        at = np.tile(self.roots.astype(np.intp), (len(rows), 1))
+        for _ in range(self.depth):  # `take` is several times as fast as an index
+            is_left = values.take(self._columns.take(at) + begins) <= self.threshold.take(at)
+            at = self._next.take(2 * at + is_left)
+        summed: NDArray[np.float32] = self.value.take(at).sum(axis=1, dtype=np.float32)
         return summed + np.float32(self.base)

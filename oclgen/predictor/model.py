@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from math import inf
 from typing import IO
@@ -43,10 +43,28 @@ class Model:
     families: tuple[str, ...]
     forest: Forest
 
+    @cached_property
+    def _columns(self) -> dict[str, int]:
+        return {name: column for column, name in enumerate(self.names)}
+
+    @cached_property
+    def _of_families(self) -> dict[str, int]:
+        return {name: column for column, name in enumerate(self.families, len(self.names))}
+
+    @cached_property
+    def _blank(self) -> list[float]:
+        """Return the row of a variant of no family that has no feature."""
+        return [MISSING] * len(self.names) + [0.0] * len(self.families)
+
     def row(self, variant: Variant, values: Features) -> list[float]:
         """Return a variant's features as the forest's columns have them."""
-        known = [values.get(name, MISSING) for name in self.names]
-        return [*known, *(float(variant.family == family) for family in self.families)]
+        row = self._blank.copy()
+        for name, value in values.items():
+            if (column := self._columns.get(name)) is not None:
+                row[column] = value
+        if (column := self._of_families.get(variant.family)) is not None:
+            row[column] = 1.0
+        return row
 
     def excess(self, rows: Sequence[Sequence[float]]) -> NDArray[np.float32]:
         """Return log2 of the time over the roofline's for each row."""

@@ -19,6 +19,11 @@ pytestmark = pytest.mark.usefixtures("any_device")
 
 ENTRY_POINT = "[torch.backends]\nocl = ocl_autoload:load\n"
 ROOT = Path(__file__).parents[2]
+LATER = (
+    *("alembic", "mako", "numpy", "pydantic", "pyopencl", "sqlalchemy", "tuned_db"),
+    *("oclgen.families", "oclgen.opencl", "ocl_backend.kernels", "ocl_backend.ops"),
+)
+"""Packages that the first use of a device loads, or the first choice of a kernel, or nothing."""
 
 
 def run(program: str, path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -117,6 +122,24 @@ def test_the_import_of_torch_stays_fast(tmp_path: Path) -> None:
     off = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     times = (float(run(program, tmp_path, **off).stdout) for _ in range(3))
     assert any(seconds < 0.05 for seconds in times)
+
+
+def test_an_import_loads_what_registering_needs(tmp_path: Path) -> None:
+    done = run(
+        "import sys, torch; known = set(sys.modules)\n"
+        "import ocl_backend; print(*sorted(set(sys.modules) - known))\n"
+        "print(hasattr(torch.nn.Module._apply, '__wrapped__'), torch.backends.ocl.is_built())\n"
+        "print(torch.ones(3, device='ocl').sum().item(), torch.backends.ocl.is_available())\n",
+        tmp_path,
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+    )
+    loaded, *rest = done.stdout.splitlines()
+    assert "ocl_backend.registration" in loaded.split()
+    found = [
+        name for name in loaded.split() for later in LATER if f"{name}.".startswith(f"{later}.")
+    ]
+    assert found == []
+    assert rest == ["True True", "3.0 True"], done.stderr
 
 
 def test_word_is_left_of_the_shim_and_its_sources() -> None:

@@ -22,7 +22,7 @@ from tests.tuned_db.tuned_samples import (
     variant,
 )
 from tuned_db import Chooser, Record, Store, open_existing, open_store, rows
-from tuned_db.database import DatabaseError
+from tuned_db.errors import DatabaseError
 from tuned_db.models import MEASURED, MeasurementRow, TuningRow
 from tuned_db.upkeep import Prune, absorb, prune
 from tuned_db.verify import verify

@@ -12,7 +12,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.middleware.gzip import GZipMiddleware
 
-from tuned_db.database import DatabaseError
+from tuned_db.errors import DatabaseError
 from tuned_db.service import api, beyond, drawings, pages, watch
 from tuned_db.service.access import readers_only
 from tuned_db.service.guard import Guard, Limits

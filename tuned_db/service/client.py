@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 
 import httpx
 
-from tuned_db.database import DatabaseError
+from tuned_db.errors import DatabaseError
 from tuned_db.exchange import ImportFileError, read_records, write_records
 from tuned_db.foreign import Foreign, Near
 from tuned_db.record import Record

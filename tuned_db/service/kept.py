@@ -13,7 +13,8 @@ from threading import Lock
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tuned_db.database import Database, DatabaseError
+from tuned_db.database import Database
+from tuned_db.errors import DatabaseError
 
 MOST_BYTES = 64 * 1024 * 1024
 """Of all answers that are kept; those that were not asked for longest go first."""

@@ -17,7 +17,7 @@ from fastapi import APIRouter, HTTPException, Response
 from sqlalchemy import func, select
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tuned_db.database import DatabaseError
+from tuned_db.errors import DatabaseError
 from tuned_db.models import BatchRow, DeviceRow, TokenRow, TuningRow
 from tuned_db.store import Store
 

@@ -258,11 +258,23 @@ int Launch::run(const int64_t* words) {
 
 extern "C" {
 
-// Returns a kernel of a program that launches may share, null if there is none of that name.
+// Returns a kernel of a program that launches may share, null if the runtime refuses:
+// `ocl_last_error` says why.
 void* ocl_kernel_new(void* program, const char* name) {
   ocl::cl_int status = ocl::CL_SUCCESS;
   auto* made = ocl::cl.clCreateKernel(static_cast<ocl::cl_program>(program), name, &status);
-  return made ? new std::shared_ptr<ocl::Kernel>(std::make_shared<ocl::Kernel>(made)) : nullptr;
+  if (made) return new std::shared_ptr<ocl::Kernel>(std::make_shared<ocl::Kernel>(made));
+  ocl::fail(ocl::kFailed, std::string("clCreateKernel failed: ") + ocl::error_name(status));
+  return nullptr;
+}
+
+// Returns how many arguments a kernel takes, -1 if the runtime does not say.
+int ocl_kernel_arguments(void* kernel) {
+  ocl::cl_uint count = 0;
+  const auto& made = *static_cast<std::shared_ptr<ocl::Kernel>*>(kernel);
+  const ocl::cl_int status =
+      ocl::cl.clGetKernelInfo(made->kernel, ocl::CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr);
+  return status == ocl::CL_SUCCESS ? int(count) : -1;
 }
 
 // Launches keep the kernel.

@@ -31,6 +31,7 @@ constexpr cl_int CL_MEM_COPY_OVERLAP = -8;
 constexpr cl_mem_flags CL_MEM_READ_WRITE = 1 << 0;
 constexpr cl_mem_flags CL_MEM_ALLOC_HOST_PTR = 1 << 4;
 constexpr uint64_t CL_MAP_READ_WRITE = 3;
+constexpr cl_uint CL_KERNEL_NUM_ARGS = 0x1191;
 constexpr cl_uint CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3;
 constexpr cl_uint CL_PROFILING_COMMAND_START = 0x1282;
 constexpr cl_uint CL_PROFILING_COMMAND_END = 0x1283;
@@ -40,6 +41,7 @@ constexpr cl_uint CL_PROFILING_COMMAND_END = 0x1283;
   X(clCreateBuffer, cl_mem, (cl_context, cl_mem_flags, size_t, void*, cl_int*))                   \
   X(clReleaseMemObject, cl_int, (cl_mem))                                                         \
   X(clCreateKernel, cl_kernel, (cl_program, const char*, cl_int*))                                \
+  X(clGetKernelInfo, cl_int, (cl_kernel, cl_uint, size_t, void*, size_t*))                        \
   X(clSetKernelArg, cl_int, (cl_kernel, cl_uint, size_t, const void*))                            \
   X(clReleaseKernel, cl_int, (cl_kernel))                                                         \
   X(clEnqueueNDRangeKernel, cl_int,                                                               \

@@ -1,0 +1,72 @@
+"""Opens the devices and gives torch their operators, when it is imported: once in a process.
+
+The first use of a device imports it, so that Python's import lock lets one thread open them. What
+the device does is in the other modules.
+"""
+
+from __future__ import annotations
+
+import atexit
+from contextlib import suppress
+
+import torch
+
+import ocl_autoload
+from ocl_backend import module, ops, printing
+from ocl_backend.fusion import held
+from ocl_backend.ops.sparse import layouts
+from ocl_backend.ops.tensor import copies, quantized
+from ocl_backend.ops.training import optim
+from ocl_backend.runtime import compiling, devices, generators, idle, memory, pending, shim, streams
+from ocl_backend.vision import operators
+
+
+def _open() -> None:
+    library = shim.library()
+    ocl_autoload.announce(library, module)
+    memory.open_devices()
+    library.ocl_open_later(None, 0)
+    generators.open_generators(ocl_autoload.seed)
+    held.register()
+    pending.register()
+    copies.register()
+    printing.register()
+    ops.register()
+    quantized.register()
+    layouts.register()
+    operators.register()
+    optim.prefer_fused()
+    atexit.register(_settle)
+    if devices.is_available():
+        ocl_autoload.remember(shim.path(), compiling.sources(), devices.device_count())
+
+
+_last: list[torch.Tensor] = []
+
+
+def _settle() -> None:
+    """Let devices and autograd's threads come to rest before the interpreter goes down.
+
+    A backward pass returns before its threads have dropped what they held of it. Some of that are
+    Python objects, whose dropping needs the interpreter, and without one the process aborts. A
+    pass without Python goes behind the last one in each thread's queue, and what it uses is kept.
+    It enters the engine directly: `Tensor.backward` leaves a Python object in every pass.
+    """
+    idle.end()
+    pending.drop()
+    for index in range(devices.device_count()):
+        with suppress(torch.OutOfMemoryError):  # without 4 bytes left, the rest is not worth more
+            _pass_through(torch.device("ocl", index))
+        with suppress(torch.AcceleratorError):  # of a result that no call waited for
+            streams.synchronize(index)
+
+
+def _pass_through(device: torch.device) -> None:
+    engine = torch.autograd.Variable._execution_engine
+    leaf = torch.empty(1, device=device, requires_grad=True)
+    result, gradient = leaf.view(1), leaf.detach().clone()
+    _last.extend((leaf, result, gradient))
+    engine.run_backward((result,), (gradient,), False, False, (), True, accumulate_grad=True)
+
+
+_open()

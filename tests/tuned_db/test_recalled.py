@@ -1,0 +1,88 @@
+"""What a chooser read of the database is kept until a process writes, and needs no toolkit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from oclgen.problem import GemmProblem
+from tests.tuned_db.tuned_samples import INFO, record
+from tuned_db import open_store, read_records
+from tuned_db.exchange import read_checked
+from tuned_db.recalled import Recalled
+
+OTHER = GemmProblem(128, 64, 64)
+CHOICE = """
+import sys
+from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE
+from tuned_db import Chooser
+from tuned_db.recalled import Recalled
+choice = Chooser(Recalled(INFO), INFO, LIMITS).choose(SQUARE)
+print(choice.rung, *(name for name in sys.modules if name in ("alembic", "pydantic", "sqlalchemy")))
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCLGEN_DB", str(tmp_path / "tuned.sqlite"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_what_was_read_is_recalled_until_a_process_writes() -> None:
+    open_store().merge([record()], "a friend")
+    open_store().note_check(INFO, "0123456789abcdef", "it is wrong")
+    read = Recalled(INFO)
+    assert read.relatives(INFO) == open_store().relatives(INFO)
+    again = Recalled(INFO)
+    assert again.relatives(INFO) == read.relatives(INFO)
+    assert [one.origin for one in again.relatives(INFO)] == ["a friend"]
+    assert again.checks(INFO) == {"0123456789abcdef": "it is wrong"}
+    assert "store" not in vars(again), "nothing was asked of the database"
+    open_store().merge([record(OTHER)])
+    assert {one.problem for one in again.relatives(INFO)} == {record().problem, OTHER.key()}
+    assert len(Recalled(INFO).relatives(INFO)) == 2
+
+
+def test_another_device_is_asked_of_the_database() -> None:
+    other = replace(INFO, name="Another GPU")
+    open_store().merge([record(), record(OTHER, device=other)])
+    recalled = Recalled(INFO)
+    assert recalled.relatives(other) == recalled.store.relatives(other)
+
+
+def test_a_damaged_copy_is_read_anew(tmp_path: Path) -> None:
+    open_store().merge([record()])
+    known = Recalled(INFO).relatives(INFO)
+    (kept,) = (tmp_path / "cache").rglob("winners/*.json")
+    for text in ("", "[3, [], 1]", "{", "[]", "7"):
+        kept.write_text(text)
+        assert Recalled(INFO).relatives(INFO) == known
+
+
+def test_a_choice_from_what_is_known_loads_no_toolkit() -> None:
+    open_store().merge([record()])
+
+    def output() -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", CHOICE], capture_output=True, text=True, env=os.environ
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "sqlalchemy" in output()  # it reads what was never read
+    assert output().split() == ["exact"]
+
+
+@pytest.mark.parametrize(
+    "name", [one.name for one in resources.files("tuned_db").joinpath("shipped").iterdir()]
+)
+def test_shipped_records_keep_the_schema_which_is_not_asked_when_they_are_read(name: str) -> None:
+    path = resources.files("tuned_db").joinpath("shipped", name)
+    with path.open("rb") as checked, path.open("rb") as plain:
+        assert read_records(name, checked) == read_checked(plain) != []

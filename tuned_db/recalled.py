@@ -1,0 +1,128 @@
+"""What a chooser read of the user's database, kept as long as no process writes to that.
+
+A process that only runs what was tuned then needs neither SQLAlchemy, which takes a third of a
+second to import, nor a check of the schema. A database on a server is always asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import astuple
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import platformdirs
+
+from oclgen.limits import DeviceInfo
+from oclgen.problem import Problem
+from tuned_db.exchange import SCHEMA
+from tuned_db.place import chosen, file_of
+from tuned_db.record import Record
+
+if TYPE_CHECKING:
+    from tuned_db.store import Store
+
+State = list[list[int]]
+"""Size in bytes and time in ns of a database's file, and of SQLite's log beside it."""
+
+
+class Recalled:
+    """The winners of one device as `tuned_db.store.Store` tells them; opened when it must be.
+
+    Args:
+        info: the device.
+
+    Raises:
+        DatabaseError: the database has changed and cannot be opened.
+    """
+
+    def __init__(self, info: DeviceInfo) -> None:
+        self._info = info
+        self._where, self._file = chosen(), file_of()
+        digest = hashlib.sha256(repr((self._where, astuple(info))).encode()).hexdigest()[:16]
+        self._kept = platformdirs.user_cache_path("oclgen") / "winners" / f"{digest}.json"
+        self._state, self._values = self._recall()
+
+    @cached_property
+    def store(self) -> Store:
+        """The database itself.
+
+        Raises:
+            DatabaseError: it cannot be opened.
+        """
+        from tuned_db.store import open_store
+
+        return open_store(self._where)
+
+    def relatives(self, info: DeviceInfo) -> list[Record]:
+        """Return the winners of devices of one architecture and kind, `info` itself among them."""
+        if (values := self._of(info)) is None:
+            return self.store.relatives(info)
+        return [Record.of_checked(one, origin) for origin, one in values["winners"]]
+
+    def checks(self, info: DeviceInfo) -> Mapping[str, str]:
+        """Return what quick checks of plans on `info` said, by digest; "" where one may serve."""
+        values = self._of(info)
+        return self.store.checks(info) if values is None else dict(values["checks"])
+
+    def runners_up(self, info: DeviceInfo, problem: Problem) -> list[Record]:
+        """Return the best measurements of `problem` on `info` that are no winners."""
+        return self.store.runners_up(info, problem)
+
+    def unsettled(self, info: DeviceInfo) -> list[Record]:
+        """Return the claims about `info` whose variant was not measured here."""
+        return self.store.unsettled(info)
+
+    def note_check(self, info: DeviceInfo, digest: str, reason: str) -> None:
+        """Keep what a quick check of a plan on a device said, as `Store.note_check`.
+
+        Args:
+            info: the device.
+            digest: of the plan.
+            reason: why it is not to serve; "": it may.
+        """
+        self.store.note_check(info, digest, reason)
+
+    def _of(self, info: DeviceInfo) -> dict[str, Any] | None:
+        """Return what is known of a device, read anew where it was written; None: ask the store.
+
+        What is read is kept; where that fails, each process reads it.
+        """
+        if self._file is None or info != self._info:
+            return None
+        if self._values is None or self._state != _state(self._file):
+            store = self.store
+            self._state = _state(self._file)  # before it is read: what comes then is read again
+            self._values = {
+                "winners": [
+                    [one.origin, json.loads(one.to_line())] for one in store.relatives(info)
+                ],
+                "checks": dict(store.checks(info)),
+            }
+            with suppress(OSError):
+                self._kept.parent.mkdir(parents=True, exist_ok=True)
+                part = self._kept.with_name(f"{self._kept.name}.{os.getpid()}")
+                part.write_text(json.dumps([SCHEMA, self._state, self._values]))
+                part.replace(self._kept)
+        return self._values
+
+    def _recall(self) -> tuple[State, dict[str, Any] | None]:
+        """Return the database's state, and what was kept of it as it is, None if nothing was."""
+        state = _state(self._file) if self._file else []
+        with suppress(OSError, ValueError, TypeError):  # it is not there, or is damaged
+            schema, known, values = json.loads(self._kept.read_text())
+            if state and (schema, known) == (SCHEMA, state):
+                return state, values
+        return state, None
+
+
+def _state(file: Path) -> State:
+    """Return what differs once a process has written, empty where there is no database."""
+    log = file.with_name(f"{file.name}-wal")  # one without content comes and goes with readers
+    files = [path.stat() for path in (file, log) if path.is_file()]
+    return [[one.st_size, one.st_mtime_ns] for one in files if one.st_size]
