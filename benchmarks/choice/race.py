@@ -105,7 +105,10 @@ def _raced(call: TunedCall) -> Raced:
     while not race.is_ready():
         time.sleep(0.01)
     built = time.monotonic()
-    winner, _ = race.run(seconds)
+    try:
+        winner, _ = race.run(seconds)
+    except TimeoutError:
+        winner = call.choice
     ended = time.monotonic()
     scratch = Scratch(call.device, call.problem)
     runs = {one: partial(call.alone(one), *scratch.pointers) for one in race.choices}

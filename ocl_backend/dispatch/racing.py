@@ -55,6 +55,9 @@ machine does may not decide a race."""
 SAMPLE_S, LONG_S = 0.0004, 0.002
 """A time is the least of samples. Each takes at least `SAMPLE_S`, launches one behind the other,
 since to wait for one costs some 20 us. After `LONG_S` no other is taken."""
+MOST_S = 1.0
+"""Seconds of rounds, or twice what is expected of them, after which a race is given up: the program
+waits meanwhile, and a device that is as busy tells little."""
 WORTH = 0.97
 """A rival takes over if it needs at most this part of the time."""
 LOOK_S = 1.0
@@ -152,13 +155,17 @@ class Race:
 
         Raises:
             LaunchError, torch.OutOfMemoryError: what serves cannot run on memory of the race.
+            TimeoutError: the rounds take too long.
         """
         device, served = self.call.device, self.choices[0]
         scratch = Scratch(device, self.call.problem)
         runs = dict(self._right(scratch))
         times: dict[Choice, list[float]] = {one: [] for one in runs}
         losses = Counter[Choice]()
+        ends = time.monotonic() + max(MOST_S, 2 * _rounds_s(self.call))
         for number in range(ROUNDS):
+            if time.monotonic() > ends:
+                raise TimeoutError(f"{number} of {ROUNDS} rounds took too long")
             for one in [*runs][:: -1 if number % 2 else 1]:
                 times[one].append(1e3 * time_of(device, one, runs[one]))
             bound = WORTH * times[served][-1]
@@ -296,7 +303,7 @@ class Racing:
         call, served = race.call, race.choices[0]
         try:
             winner, times = race.run(self._time_of)
-        except (BuildError, LaunchError, torch.OutOfMemoryError) as error:
+        except (BuildError, LaunchError, TimeoutError, torch.OutOfMemoryError) as error:
             log.info("%s is not raced: %s", served.problem.key(), error)
             return
         info = devices()[call.device].info
@@ -315,8 +322,11 @@ class Racing:
 def _cost_s(call: TunedCall) -> float:
     """Return the seconds that a race takes from the device, roughly."""
     build = BUILD_S.get(devices()[call.device].limits.kind, LOAD_S)
-    run = max(LONG_S, (call.choice.predicted_ms or 0.0) / 1e3)
-    return RIVALS * build + (1 + RIVALS) * ROUNDS * run
+    return RIVALS * build + _rounds_s(call)
+
+
+def _rounds_s(call: TunedCall) -> float:
+    return (1 + RIVALS) * ROUNDS * max(LONG_S, (call.choice.predicted_ms or 0.0) / 1e3)
 
 
 def _has_room(race: Race) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ def paying(monkeypatch: pytest.MonkeyPatch, device: Any) -> None:
     """Every problem is worth a race, and programs are built at once."""
     monkeypatch.setattr(racing, "_cost_s", lambda call: 0.0)
     monkeypatch.setattr(device.ahead, "_count", 0)
+    monkeypatch.setattr(racing, "MOST_S", inf)
 
 
 def factors(device: Any) -> tuple[Any, Any]:
@@ -246,6 +248,18 @@ def test_winners_serve_no_longer_where_races_are_switched_off(device: Any, payin
     assert row(a, b) == before
     torch.ocl.set_racing(True)
     assert row(a, b).rung == "raced"
+
+
+def test_a_race_that_takes_too_long_is_given_up(
+    device: Any, paying: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = factors(device)
+    called(a, b)
+    before = row(a, b)
+    monkeypatch.setattr(racing, "MOST_S", -inf)
+    monkeypatch.setattr(racing, "_rounds_s", lambda call: -1.0)
+    Racing(times(rival=0.5)).idle(device.index)
+    assert row(a, b) == before
 
 
 def test_a_race_without_room_is_left_out(
