@@ -14,6 +14,8 @@ from torch import Tensor
 Apart = tuple[tuple[int, int, int, bool], ...]
 ONE_VALUE = ("fill", "zero", "masked_fill")
 """Operators that write one value."""
+BY_VALUE = ("pow", "softshrink", "leaky_relu_backward", "elu_backward")
+"""Rows whose numbers are checked in each call: plans are kept for calls with other numbers."""
 
 
 def check_written(name: str, out: Tensor) -> None:

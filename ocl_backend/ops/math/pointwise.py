@@ -17,6 +17,7 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as PROMOTE
 from torch._prims_common import compute_elementwise_output_strides, elementwise_dtypes
 
 from ocl_backend.dispatch.checks import (
+    BY_VALUE,
     Apart,
     check_apart,
     check_bools,
@@ -102,8 +103,6 @@ class Plan:
     apart: Apart = ()
 
 
-BY_VALUE = ("pow", "softshrink", "leaky_relu_backward", "elu_backward")
-"""Rows whose numbers are checked in each call: plans are kept for calls with other numbers."""
 MOST_PLANS = 8192
 """Bound of the calls remembered per overload; above it all are forgotten."""
 
