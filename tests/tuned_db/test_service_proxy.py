@@ -55,7 +55,7 @@ def nginx_files(folder: Path, port: int, service: int) -> list[str]:
         f"/etc/letsencrypt/live/{NAME}/fullchain.pem": f"{folder}/cert.pem",
         f"/etc/letsencrypt/live/{NAME}/privkey.pem": f"{folder}/key.pem",
         "127.0.0.1:8787": f"{PROXY}:{service}",
-        "client_header_timeout 10s": "client_header_timeout 1s",
+        "client_header_timeout 10s": "client_header_timeout 5s",
     }.items():
         assert old in site
         site = site.replace(old, new)
@@ -77,7 +77,7 @@ def caddy_files(folder: Path, port: int, service: int) -> list[str]:
         f"\n{NAME} {{": f"\nhttps://{NAME}:{port} {{\n\ttls {folder}/cert.pem {folder}/key.pem",
         "\n{\n": "\n{\n\tadmin off\n\tauto_https disable_redirects\n",
         "127.0.0.1:8787": f"{PROXY}:{service}",
-        "read_header 10s": "read_header 1s",
+        "read_header 10s": "read_header 5s",
     }.items():
         assert old in text
         text = text.replace(old, new)
