@@ -18,8 +18,6 @@ VARIABLE = "OWN_TEST_HOME"
 """Tells the workers of a run, which inherit the environment, where its home lies."""
 KEPT = ("OCLGEN_RUNTIMES", "OCLGEN_TARGET_TOOLS")
 """Say which devices and compilers there are, as other variables of the system do."""
-SET = {"OCLGEN_RACE": "0"}
-"""Which variant serves a test may depend on no other test, and not on the machine's load."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Threads of numpy and torch on the host: matrices of tests are small, and a second thread waits
 in a loop for the first, which triples the CPU time of a search."""
@@ -38,7 +36,6 @@ def enter() -> Path | None:
     for name in [name for name in os.environ if name.startswith("OCLGEN_") and name not in KEPT]:
         del os.environ[name]
     os.environ.update(folders(Path(os.environ[VARIABLE])))
-    os.environ.update(SET)
     for name in THREADS:
         os.environ.setdefault(name, "1")
     CACHE.mkdir(parents=True, exist_ok=True)

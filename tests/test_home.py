@@ -31,7 +31,7 @@ def test_folders_of_the_user_are_the_runs_own() -> None:
     own = Path(os.environ[home.VARIABLE])
     assert Path.home() == own
     assert Path(locate().database or "").is_relative_to(own)
-    assert {name for name in os.environ if name.startswith("OCLGEN_")} <= {*home.KEPT, *home.SET}
+    assert {name for name in os.environ if name.startswith("OCLGEN_")} <= set(home.KEPT)
 
 
 def test_the_winners_of_the_user_are_not_known(device: object) -> None:

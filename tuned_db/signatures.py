@@ -158,7 +158,7 @@ def trust(database: Database, name: str, key: str) -> None:
 
     Args:
         database: keeps it.
-        name: of whom the key is.
+        name: the name of the owner of the key.
         key: as `public_key` returns it.
 
     Raises:

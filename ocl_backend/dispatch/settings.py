@@ -95,7 +95,7 @@ SYNC_ERRORS = Setting(
 TUNE_FIRST: Setting[Callable[[int, Problem], None] | None] = Setting("tune_first", initial=None)
 """What tunes a problem of a device before it is first served, if anything does."""
 CONV_ACCURACY: Setting[float | None] = Setting("conv_accuracy", initial=None)
-RACE = Setting("race", initial=os.environ.get(RACE_VARIABLE, "1") not in ("", "0"))
+RACE = Setting("race", initial=os.environ.get(RACE_VARIABLE, "0") not in ("", "0"))
 KEEP_WEIGHTS = Setting("keep_weights", initial=True)
 KEEP_WEIGHTS.when_set(lambda on: shim.library().ocl_keep_weights(ctypes.c_int(on)))
 FUSION = Setting("fusion", initial=True)
@@ -126,12 +126,12 @@ def set_conv_accuracy(bound: float | None) -> None:
     CONV_ACCURACY.set(bound)
 
 
-def set_racing(on: bool) -> None:
+def set_racing(on: bool = True) -> None:
     """Let problems without a record be raced beside the program and winners serve, or not.
 
     Of a problem that is called often the variants of which the model expects most are timed in
     turns in idle moments, and the fastest serves from then on, also in later programs. Results may
-    change in their last bits when it does. On by default; nothing is raced under
+    change in their last bits when it does. Off by default; nothing is raced under
     `torch.use_deterministic_algorithms(True)`.
     """
     RACE.set(on)

@@ -123,14 +123,13 @@ class Step(NamedTuple):
     """A held call: addresses, and whatever else its rule needs.
 
     `source` is the address of what it reads of the step before it, `values` are what its launch
-    takes, `weights` what it may keep things of.
+    takes.
     """
 
     rule: Rule
     source: int
     result: int
     values: Sequence[Any]
-    weights: Any = None
     way: int = 0
 
 
@@ -139,7 +138,7 @@ DROPPED = -2
 
 
 class Held(Prepared):
-    """A rule's call as the shim knows it; call it with the launch's values and its weights' number.
+    """A rule's call as the shim knows it; call it with the launch's values.
 
     `alone` is what it is by itself. If that is more than to enqueue it, the rule `is_asked`.
     """
@@ -180,7 +179,7 @@ class Held(Prepared):
             ctypes.c_uint32(len(ways)),
             (ctypes.c_uint32 * len(places))(*places),
         )
-        super().__init__(handle, f"{alone.words}q")
+        super().__init__(handle, alone.words)
 
 
 MOST_RULES = 16384
@@ -189,19 +188,12 @@ _numbers = count(1)
 _rules: dict[int, tuple[Rule, str]] = {}
 """Rules by their calls' numbers, and how values travel."""
 _dtypes: dict[torch.dtype, int] = {}
-_weights: dict[int, Any] = {}
-"""What held steps may keep things of, by numbers that travel with their values.
-
-A thread may clear it between the entry and the launch of another: no result is then kept for that
-step.
-"""
 
 
 def offer(
     rule: Rule,
     alone: Prepared,
     values: Sequence[Any],
-    weights: Any = None,
     is_observed: bool = False,
 ) -> None:
     """Hold a call back, behind what is held, or run it if that cannot be or does not pay.
@@ -210,22 +202,16 @@ def offer(
         rule: what the call is, and how it continues a chain.
         alone: its launch by itself.
         values: addresses and numbers of that launch.
-        weights: what is made of them may be kept.
         is_observed: the rule runs the call, whatever becomes of it.
 
     Raises:
         LaunchError, torch.OutOfMemoryError, BuildError: as launches do, this or what was held.
     """
-    key = alone, is_observed or weights is not None
+    key = alone, is_observed
     held = rule.calls.get(key)
     if held is None:
         held = rule.calls[key] = Held(rule, *key)
-    number = 0
-    if weights is not None:
-        if not is_holding():
-            _weights.clear()
-        _weights[number := next(_numbers)] = weights
-    held(*values, number)
+    held(*values)
 
 
 def forget() -> None:
@@ -288,10 +274,9 @@ def _steps(words: Any, launches: int) -> list[Step]:
         length, number, way = words[at : at + 3]
         rule, kinds = _rules[number]
         given = words[at + 3 : at + 3 + length]
-        values = unpack(kinds, pack(f"{length - 1}q", *given[:-1]))
+        values = unpack(kinds, pack(f"{length}q", *given))
         source = values[rule.ways[way].source] if way >= 0 else 0
-        weights = _weights.pop(given[-1], None)
-        steps.append(Step(rule, source, values[rule.result], values, weights, way))
+        steps.append(Step(rule, source, values[rule.result], values, way))
         at += 3 + length
     return steps
 

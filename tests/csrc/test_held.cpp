@@ -21,7 +21,7 @@ struct Calls {
 };
 
 void enqueue(const Owned& call, const c10::DataPtr& in, const c10::DataPtr& out, int64_t value) {
-  const int64_t words[] = {address(in), address(out), value, 0};
+  const int64_t words[] = {address(in), address(out), value};
   REQUIRE(ocl_enqueue(call.get(), words) == 0);
 }
 

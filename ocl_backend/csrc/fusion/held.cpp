@@ -311,7 +311,6 @@ void* ocl_held_new(int64_t number, const char* name, void* alone, int is_asked, 
   held->result = result;
   held->begins = begins != 0;
   held->is_address = held->alone->is_address;
-  held->is_address.push_back(false);
   for (uint32_t i = 0; i < ways; ++i) {
     auto& way = held->ways.emplace_back();
     way.source = *places++;

@@ -17,7 +17,7 @@ struct Way {
   std::vector<uint32_t> writes;  // its result and others, where they do not lie in the source
 };
 
-// A launch that may be held back. Its words are values, then a number of Python's, or 0.
+// A launch that may be held back. Its words are those of the launch by itself.
 struct Held final : Prepared {
   ~Held() override;
   int enqueue(const int64_t* values) override;

@@ -367,8 +367,8 @@ def _number(value: str, boxed: bool) -> Callable[[Any], float]:
 def _operators() -> dict[str, Callable[..., Tensor]]:
     """Return an implementation for every overload of the table's rows that torch wants from us.
 
-    Those are the overloads that have a CPU kernel and no composite one: whatever torch makes of
-    other operators arrives here by itself.
+    Those are the overloads that have a CPU kernel and no composite one: what torch makes of other
+    operators arrives here by itself. Gradients are ours even so: a composition is several launches.
     """
     found = {}
     for row in dict.fromkeys(row.partition(":")[0] for row in ROWS):
@@ -386,15 +386,13 @@ def _operators() -> dict[str, Callable[..., Tensor]]:
 def _is_ours(name: str) -> bool:
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     try:
-        return has(name, "CPU") and not any(has(name, key) for key in COMPOSITE)
+        composed = any(has(name, key) for key in COMPOSITE) and "_backward" not in name
+        return has(name, "CPU") and not composed
     except RuntimeError:  # an overload of TorchScript's, unknown to the dispatcher
         return False
 
 
-COMPOSITE = (
-    "CompositeImplicitAutograd",
-    "CompositeExplicitAutograd",
-)
+COMPOSITE = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
 
 OPERATORS = _operators()
 """Implementations by aten name."""
