@@ -109,10 +109,9 @@ TEST_CASE("a recipe takes counters of the generator that its call took them of")
   REQUIRE(sure);
   fill(in, 100);
   const auto counter = ocl::take(sure->drawn);
-  REQUIRE(counter);
-  CHECK(*counter == 8);
+  CHECK(counter.value_or(0) == 8);
   std::vector<c10::DataPtr> spaces;
-  CHECK(ocl::perform(*sure, key.operands, *counter, spaces) == 0);
+  CHECK(ocl::perform(*sure, key.operands, counter.value_or(0), spaces) == 0);
   CHECK(value_of(out) == 112);
   CHECK(generator.get_offset() == 12);
   generator.set_current_seed(2);

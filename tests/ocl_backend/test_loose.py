@@ -242,3 +242,10 @@ def test_large_results_are_not_held() -> None:
         torch.ocl.synchronize()
     assert torch.ocl.max_memory_allocated() - before <= 5 * x.nbytes
     assert x[0].item() == 17
+
+
+@torch.no_grad()
+def test_tensors_without_dimensions_are_computed() -> None:
+    x = torch.tensor(4.0, device="ocl")
+    assert x.double().reciprocal().float().item() == 0.25
+    assert (x.half() * 2 + 1).item() == 9

@@ -163,6 +163,8 @@ void strided_copy(const at::Tensor& source, const at::Tensor& target) {
   op.call(source, target);
 }
 
+namespace {
+
 // Takes `count` counters of a generator, or else of the device's own, and returns its seed and the
 // first of them. Only the device's own is noted: a recipe would have to hold any other one.
 std::tuple<int64_t, int64_t> reserve(const std::optional<at::Generator>& given, int64_t device,
@@ -177,6 +179,8 @@ std::tuple<int64_t, int64_t> reserve(const std::optional<at::Generator>& given, 
   source == own.unsafeGetGeneratorImpl() ? note_drawn(drawn) : note_other();
   return {int64_t(drawn.seed), int64_t(drawn.first)};
 }
+
+}  // namespace
 
 }  // namespace ocl
 

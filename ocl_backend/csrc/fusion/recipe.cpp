@@ -255,7 +255,7 @@ void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
   if (is_new) numbers_ += key.numbers.size();
   if (numbers_ > kMostNumbers || known_.size() > kMostCalls) return clear();
   Known& known = place->second;
-  if (known.sure && !(recipe && recipe->drawn.seed != known.recipe->drawn.seed)) return;
+  if (known.sure && (!recipe || recipe->drawn.seed == known.recipe->drawn.seed)) return;
   ++known.tries;
   auto sure = recipe && known.recipe ? confirmed(*known.recipe, *recipe) : nullptr;
   known.sure = sure != nullptr;

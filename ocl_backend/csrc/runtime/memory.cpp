@@ -215,9 +215,9 @@ Block* take(c10::DeviceIndex index, size_t bytes) {
 void free_memory(void* address) {
   if (!address || in_forked_child()) return;
   Block* block = locate(address).block;
+  // NOLINTNEXTLINE(clang-analyzer-core.*): what `allocate` gave has a block
   if (block->is_kept_of.exchange(false, std::memory_order_relaxed)) forget_kept_of(*block);
   const std::lock_guard<std::mutex> lock(pool_mutex());
-  // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): what `allocate` gave has a block
   Pool& pool = pools()[block->device];
   count_use(pool, *block, -1);
   block->dropped = block->holds > 0;

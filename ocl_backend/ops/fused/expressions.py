@@ -129,7 +129,7 @@ def fits(expression: Expression) -> bool:
     Kernels walk results in the order of their dimensions, which should be that in memory.
     """
     out = expression.out
-    if out.strides[-1] != 1 and out.shape[-1] != 1:
+    if not out.shape or (out.strides[-1] != 1 and out.shape[-1] != 1):
         return False
     return all(
         read.dtype in LOADED
