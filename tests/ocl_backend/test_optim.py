@@ -98,13 +98,13 @@ def test_parameters_in_channels_last_are_advanced_where_they_lie(
     optimizer.step()
     copied: list[object] = []
     recall.forget()
-    plain = copies._prepared
+    plain = copies._run
 
     def counted(*like: Any) -> Any:
         copied.append(like)
         return plain(*like)
 
-    monkeypatch.setattr(copies, "_prepared", counted)
+    monkeypatch.setattr(copies, "_run", counted)
     optimizer.step()
     assert not copied
     ours[0].grad = ours[0].grad.contiguous()
