@@ -44,6 +44,8 @@ one                 bits of 1 in the same type
     tile_rows = tile_m // 3 if folded else tile_m
     per_block = max(1, form.block // tile.part)
     part_bytes = form.row_bytes(tile.part) if per_block == 1 else form.block_bytes
+%>\
+<%
     inside = "" if per_block == 1 else "p" if parts == per_block else f"p % {per_block}"
     # bytes of quants, and places, from one part of a block to the next
     next_o, next_at = tile.part // cut.halves, tile.part
