@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import json
+import signal
 from contextlib import suppress
 from pathlib import Path
+from threading import current_thread, main_thread
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +22,9 @@ library: ctypes.PyDLL | None = None
 
 seed: int | None = None
 """What `torch.manual_seed` was given before the devices were open."""
+
+OK, FAILED, INTERRUPTED = 0, 1, 4
+"""Statuses of the shim (csrc/runtime/status.h)."""
 
 is_imported = False
 """Whether the program itself imported `ocl_backend`, and wants to know which devices there are."""
@@ -82,6 +87,7 @@ def announce(shim: ctypes.PyDLL, module: ModuleType) -> None:
     if library is None:
         backend_registration.rename_privateuse1_backend("ocl")
         shim.ocl_register()
+        shim.ocl_interrupt_with(ctypes.pythonapi.PyErr_SetInterrupt)
         library = shim
         backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
         register_module: Any = torch._register_device_module
@@ -105,11 +111,18 @@ class _Closed(ModuleType):
     def __getattr__(self, name: str) -> Any:
         # inspect and doctest walk through sys.modules and ask every module for names with "__"
         if not name.startswith("__") or name == "__all__":
-            from ocl_backend import opened  # noqa: F401 (fills this module)
-
+            _import_opened()  # fills this module
             if name in vars(self):
                 return vars(self)[name]
         raise AttributeError(f"module 'torch.ocl' has no attribute {name!r}")
+
+    def _lazy_init(self) -> None:
+        """Open the devices; torch calls it before it makes the first tensor."""
+        # without this method torch asks for it by a function that drops interrupts
+        try:
+            _import_opened()
+        except Exception as error:
+            raise RuntimeError(_told(error)) from error
 
     def __dir__(self) -> list[str]:
         return sorted(("__all__", *self.__all__))
@@ -132,13 +145,37 @@ class _Closed(ModuleType):
         seed = number
 
 
+def _import_opened() -> None:
+    """Open the devices, whole: torch takes an operator once, so that half of them is no state.
+
+    An interrupt waits for the end, which is less than a second away.
+    """
+    met: list[Any] = []
+    in_main = current_thread() is main_thread()
+    handler = signal.getsignal(signal.SIGINT) if in_main else None
+    if handler is not None:  # None is also one that was not set from Python
+        signal.signal(signal.SIGINT, lambda *given: met.append(given))
+    try:
+        from ocl_backend import opened  # noqa: F401
+    finally:
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+    if met and callable(handler):
+        handler(*met[0])
+
+
 def _open() -> None:
     assert library is not None
     try:
-        library.ocl_set_opening_error(b"")
-        from ocl_backend import opened  # noqa: F401
-    except Exception as error:  # it has no way through the shim but as text
-        library.ocl_set_opening_error(f"the ocl device cannot be opened: {error}".encode())
+        library.ocl_set_opening_status(OK, b"")
+        _import_opened()
+    except BaseException as error:  # it has no way through the shim but as a status and text
+        status = INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
+        library.ocl_set_opening_status(status, _told(error).encode())
+
+
+def _told(error: BaseException) -> str:
+    return f"the ocl device cannot be opened: {str(error) or type(error).__name__}"
 
 
 _opener = ctypes.CFUNCTYPE(None)(_open)

@@ -136,9 +136,7 @@ _COMPLETE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)(_complete)
 
 def register() -> None:
     """Let the shim ask for what its launches wait for."""
-    functions = _COMPLETE, ctypes.pythonapi.PyErr_SetInterrupt
-    addresses = (ctypes.cast(function, ctypes.c_void_p) for function in functions)
-    shim.library().ocl_complete_with(*addresses)
+    shim.library().ocl_complete_with(_COMPLETE)
 
 
 def drop() -> None:

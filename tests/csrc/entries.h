@@ -15,7 +15,7 @@ extern "C" {
 void ocl_add_device(void* context, void* queue, const char* name, size_t total, size_t largest,
                     int doubles);
 void ocl_open_later(void (*opener)(), int promise);
-void ocl_set_opening_error(const char* text);
+void ocl_set_opening_status(int status, const char* text);
 void ocl_set_memory_limit(int device, size_t bytes);
 void* ocl_launch_new(int device, void* kernel, int64_t number, const char* name,
                      uint32_t dimensions, const size_t* global, const size_t* local, uint32_t count,
@@ -25,7 +25,8 @@ void* ocl_launch_new(int device, void* kernel, int64_t number, const char* name,
 void* ocl_kernel_new(void* program, const char* name);
 void ocl_kernel_delete(void* kernel);
 int ocl_launch_complete(void* prepared, void* kernel);
-void ocl_complete_with(int (*complete)(int64_t), void (*interrupt)());
+void ocl_complete_with(int (*complete)(int64_t));
+void ocl_interrupt_with(void (*interrupt)());
 int ocl_wait_for_programs(int device);
 void ocl_drop_deferred();
 void ocl_sequence_await(void* sequence, int64_t number);

@@ -32,7 +32,8 @@ int complete(int64_t number) {
 
 struct Python {
   Python() {
-    ocl_complete_with(complete, [] { ++interrupts; });
+    ocl_complete_with(complete);
+    ocl_interrupt_with([] { ++interrupts; });
     fake::clear_log();
   }
   ~Python() {

@@ -181,9 +181,9 @@ int openings = 0;
 
 void open_once() {
   const std::lock_guard<std::mutex> lock(import_lock);
-  ocl_set_opening_error("");
+  ocl_set_opening_status(0, "");
   if (openings++ == 0) {
-    ocl_set_opening_error("the first try fails");
+    ocl_set_opening_status(1, "the first try fails");
     return;
   }
   if (ocl::is_closed()) ocl_add_device(nullptr, nullptr, "late", fake::kDeviceBytes, 0, 1);

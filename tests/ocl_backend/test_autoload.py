@@ -44,6 +44,38 @@ def test_the_entry_point_is_the_projects() -> None:
     assert '[project.entry-points."torch.backends"]\nocl = "ocl_autoload:load"\n' in text
 
 
+INTERRUPTED = """
+import signal, sys, torch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
+
+class Interrupting:
+    def find_spec(self, name, *others):
+        if name == "{when}":
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+try:
+    try:
+        {first_use}
+    except RuntimeError as error:  # what torch makes of it where C++ opens; the interrupt follows
+        assert "cannot be opened: KeyboardInterrupt" in str(error), error
+        sum(range(1000))
+except KeyboardInterrupt:
+    print("interrupted")
+print(torch.ones(3, device="ocl").sum().item())
+"""
+
+
+@pytest.mark.parametrize(
+    "first_use", ["torch.ones(3, device='ocl')", "torch.accelerator.synchronize()"]
+)
+@pytest.mark.parametrize("when", ["ocl_backend.opened", "ocl_backend.ops.linear.matmul"])
+def test_an_interrupt_of_the_opening_is_not_lost(first_use: str, when: str, tmp_path: Path) -> None:
+    done = run(INTERRUPTED.format(first_use=first_use, when=when), tmp_path)
+    assert done.stdout.splitlines() == ["interrupted", "3.0"], done.stdout + done.stderr
+
+
 def test_torch_alone_is_enough(tmp_path: Path) -> None:
     done = run(
         "import sys, torch\n"

@@ -191,10 +191,11 @@ def _runs(line: str, names: dict[str, Any]) -> bool:
     """Run a line on the CPU; whether it ran, and left finite tensors of some items."""
     try:
         exec(line, names)
+        tensors = [value for value in names.values() if isinstance(value, Tensor)]
+        # a part of `chunk` whose base was written to cannot be read any more
+        return all(0 < t.numel() <= MOST_ITEMS and bool(t.isfinite().all()) for t in tensors)
     except Exception:  # whatever does not run is no line of a program
         return False
-    tensors = [value for value in names.values() if isinstance(value, Tensor)]
-    return all(0 < t.numel() <= MOST_ITEMS and bool(t.isfinite().all()) for t in tensors)
 
 
 def _has_gradients(seed: str, lines: list[str], channels_last: bool) -> bool:

@@ -53,6 +53,7 @@ def fresh(device: str) -> list[float]:
 
 def soak(seconds: float, seed: int, device: str) -> list[str]:
     """Do rounds of all chores for a while; return what is wrong."""
+    chores.fingerprint(device)  # what torch imports at a first step it cannot import after Ctrl-C
     rng, begin, rounds = Random(seed), time.monotonic(), 0
     sizes: list[float] = []
     held: list[int] = []

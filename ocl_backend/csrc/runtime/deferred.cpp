@@ -38,7 +38,6 @@ Waiting& waiting_of(c10::DeviceIndex device) {
 thread_local bool is_enqueueing = false;  // this thread has its turn: its commands go at once
 thread_local const char* current_name = nullptr;
 int (*complete_in_python)(int64_t number) = nullptr;
-void (*interrupt_python)() = nullptr;
 
 // Enqueues the first command; returns a `Status`. It stays in its place until it is in the queue,
 // so that no command passes it, and if the wait for its program was interrupted.
@@ -127,11 +126,8 @@ void drop_deferred(c10::DeviceIndex device) {
 
 }  // namespace
 
-// What torch makes of an exception is no interrupt, so Python is to be interrupted once more.
 void wait_for_programs(c10::DeviceIndex device) {
-  const int status = enqueue_deferred(device);
-  if (status % kPython == kInterrupted && interrupt_python) interrupt_python();
-  if (status) raise(status);
+  if (const int status = enqueue_deferred(device)) raise(status);
 }
 
 int complete(int64_t number) {
@@ -149,11 +145,8 @@ Named::~Named() { current_name = before_; }
 extern "C" {
 
 // What waits for a program of a number, in Python, and makes its launch ready, returning a
-// `Status`; and what interrupts Python, or null.
-void ocl_complete_with(int (*complete)(int64_t), void (*interrupt)()) {
-  ocl::complete_in_python = complete;
-  ocl::interrupt_python = interrupt;
-}
+// `Status`.
+void ocl_complete_with(int (*complete)(int64_t)) { ocl::complete_in_python = complete; }
 
 // Forgets what waits: the process ends.
 void ocl_drop_deferred() {

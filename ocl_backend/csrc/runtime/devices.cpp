@@ -6,13 +6,15 @@
 #include <atomic>
 #include <deque>
 
+#include "runtime/status.h"
+
 namespace ocl {
 
 namespace {
 
 bool forked = false;
 std::atomic<void (*)()> opener{nullptr};  // null: the devices are open
-thread_local std::string opening_error;   // each thread that calls `opener` has its own
+thread_local int opening_status = kOk;    // each thread that calls `opener` has its own
 std::atomic<int> promised{0};
 std::atomic<bool> is_promise_taken{false};
 thread_local c10::DeviceIndex current = 0;
@@ -31,7 +33,7 @@ void ensure_open() {
   // no lock: `open` takes the interpreter's lock, which a waiting thread may hold, and Python's
   // import lock lets one thread open the devices
   open();
-  TORCH_CHECK(opening_error.empty(), opening_error);
+  if (opening_status) raise(opening_status);
 }
 
 bool is_closed() { return opener.load(std::memory_order_acquire) != nullptr; }
@@ -79,8 +81,10 @@ void ocl_open_later(void (*opener)(), int promise) {
   ocl::opener.store(opener, std::memory_order_release);  // behind it: the devices that were added
 }
 
-// What prevented the opening in this thread; "" before another try.
-void ocl_set_opening_error(const char* text) { ocl::opening_error = text; }
+// The `Status` of the opening in this thread, and what prevented it.
+void ocl_set_opening_status(int status, const char* text) {
+  ocl::opening_status = ocl::fail(status, text);
+}
 
 // Binds the OpenCL entry points; returns the name of a missing one, or null.
 const char* ocl_bind(const char* loader) { return ocl::bind(loader); }

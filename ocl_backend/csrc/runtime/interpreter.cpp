@@ -7,6 +7,7 @@ namespace {
 int (*has_interpreter)() = nullptr;
 void* (*let_interpreter)() = nullptr;
 void (*take_interpreter)(void*) = nullptr;
+void (*interrupt_python)() = nullptr;
 thread_local std::string error_of_python;
 
 }  // namespace
@@ -24,11 +25,18 @@ void mind_interpreter(int (*has)(), void* (*let)(), void (*take)(void*)) {
   take_interpreter = take;
 }
 
+void interrupt() {
+  if (interrupt_python) interrupt_python();
+}
+
 const std::string& python_error() { return error_of_python; }
 
 }  // namespace ocl
 
 extern "C" {
+
+// What interrupts Python: it may be called without the interpreter's lock.
+void ocl_interrupt_with(void (*interrupt)()) { ocl::interrupt_python = interrupt; }
 
 void ocl_python_failed(const char* text) { ocl::error_of_python = text; }
 }

@@ -23,6 +23,9 @@ class PatientLock {
 // Without them there is no interpreter to mind.
 void mind_interpreter(int (*has)(), void* (*let)(), void (*take)(void*));
 
+// Lets the main thread meet `KeyboardInterrupt` soon, if there is an interpreter.
+void interrupt();
+
 // What a callback into Python ended with, in this thread.
 const std::string& python_error();
 

@@ -73,7 +73,6 @@ struct Launch final : Prepared {
   std::vector<Fixed> fixed;
 };
 
-thread_local std::string error_text;
 
 int fail(const Launch& launch, int status, const std::string& reason) {
   std::ostringstream text;
@@ -185,29 +184,6 @@ cl_int submit(Launch& launch) {
 }
 
 }  // namespace
-
-int fail(int status, const std::string& text) {
-  error_text = text;
-  return status;
-}
-
-int fail_with_exception() try { throw; } catch (const c10::OutOfMemoryError& error) {
-  return fail(kOutOfMemory, error.what_without_backtrace());
-} catch (const c10::AcceleratorError& error) {
-  return fail(kRefused, error.what_without_backtrace());
-} catch (const std::exception& error) {
-  return fail(kFailed, error.what());
-}
-
-const std::string& last_error() { return error_text; }
-
-void raise(int status) {
-  status %= kPython;
-  TORCH_CHECK_WITH(OutOfMemoryError, status != kOutOfMemory, error_text);
-  if (status == kRefused)
-    throw c10::AcceleratorError({__func__, __FILE__, uint32_t(__LINE__)}, status, error_text);
-  TORCH_CHECK(false, error_text);
-}
 
 const char* keep_name(const char* name) {
   static std::mutex mutex;

@@ -6,12 +6,9 @@
 #include <vector>
 
 #include "runtime/memory.h"
+#include "runtime/status.h"
 
 namespace ocl {
-
-enum Status : int { kOk = 0, kFailed = 1, kOutOfMemory = 2, kRefused = 3, kInterrupted = 4 };
-// Added to a status if Python has the exception.
-constexpr int kPython = 16;
 
 class Prepared : public std::enable_shared_from_this<Prepared> {
  public:
@@ -36,14 +33,6 @@ class Prepared : public std::enable_shared_from_this<Prepared> {
 
 // What Python has in its hands: operators that are recalled keep it alive, too.
 using Handle = std::shared_ptr<Prepared>;
-
-// Notes the text of a failure; returns `status`.
-int fail(int status, const std::string& text);
-// Within a handler: notes the exception; returns its status.
-int fail_with_exception();
-const std::string& last_error();
-// Raises the last failure, as what its status stands for.
-[[noreturn]] void raise(int status);
 
 // A copy of a name that outlives what it names: a failure may be reported long after.
 const char* keep_name(const char* name);
