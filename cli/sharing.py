@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from ipaddress import ip_network
+from itertools import chain
 from typing import Any
 
 import click
@@ -156,11 +157,13 @@ def pull(url: str, architecture: str, kind: str, secret: str | None, where: str 
     from tuned_db.batches import Source
     from tuned_db.service.client import Client
 
-    store = open_store(where)
     improved = kept = 0
     out, source = console(aside=True), Source()
     with Client(url, secret or "", say=out.print) as client, out.status("fetching") as status:
-        for records in client.pull(architecture, kind):
+        pages = client.pull(architecture, kind)
+        first = next(pages)  # where it fails, no database is made
+        store = open_store(where)
+        for records in chain((first,), pages):
             merge = store.merge(records, f"pull from {client.host}"[:100], source)
             source = replace(source, batch=merge.batch)
             improved, kept = improved + merge.improved, kept + merge.kept
