@@ -103,6 +103,10 @@ def test_files_and_functions_stay_short(path: Path) -> None:
             assert length <= LONGEST_FUNCTION, f"{node.name} has {length} lines"
 
 
+def templates() -> list[Path]:
+    return sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.mako"))
+
+
 def cpp() -> list[Path]:
     folders = (ROOT / "ocl_backend/csrc", ROOT / "tests/csrc")
     return sorted(p for folder in folders for p in folder.rglob("*") if p.suffix in (".cpp", ".h"))
@@ -150,8 +154,14 @@ def test_cpp_has_no_finding_of_clang_tidy(pytestconfig: pytest.Config) -> None:
 
 
 def test_every_template_has_a_legend() -> None:
-    for path in sorted((ROOT / "oclgen").rglob("*.mako")):
+    assert templates()
+    for path in templates():
         assert path.read_text().startswith("<%doc>"), f"{path.name}: say what its parameters are"
+
+
+def test_templates_stay_short() -> None:
+    lengths = {name_of(path): len(path.read_text().splitlines()) for path in templates()}
+    assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
 
 
 def test_the_readme_shows_commands_that_exist() -> None:
