@@ -92,13 +92,13 @@ def serve(
         ) from error
     from tuned_db import open_existing
     from tuned_db.service.connections import protocol
-    from tuned_db.service.guard import Limits
+    from tuned_db.service.guard import RequestLimits
 
     store = open_existing(where)
     click.echo(f"serving {store.name} at http://{host}:{port}/ (Ctrl-C ends)")
     logging.basicConfig(format="%(message)s")
     logging.getLogger("oclgen.access").setLevel(logging.INFO)
-    limits = Limits(reads_per_s=reads, writes_per_s=writes)
+    limits = RequestLimits(reads_per_s=reads, writes_per_s=writes)
     uvicorn.run(
         create_app(store, limits, private=private, open_metrics=open_metrics),
         host=host,

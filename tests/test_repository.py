@@ -59,6 +59,19 @@ def imports(tree: ast.AST) -> set[str]:
     return found
 
 
+NOUNS = (
+    "Plan", "Launch", "Step", "Kind", "Layout", "Tiles", "Geometry", "Limits", "Variant",
+    "Session", "Setting", "PreparedPlan",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_a_noun_has_one_meaning(noun: str) -> None:
+    said = re.compile(rf"^(?:class {noun}\b|{noun}(?:: [\w.\[\]]+)? = )", re.MULTILINE)
+    meanings = [name_of(path) for path in sources() if said.search(path.read_text())]
+    assert len(meanings) == 1, "name the others by what they are of"
+
+
 def test_every_package_is_installed() -> None:
     found = {
         path.parent.relative_to(ROOT).as_posix().replace("/", ".")

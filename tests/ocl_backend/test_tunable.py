@@ -134,7 +134,7 @@ def test_an_interrupt_ends_the_program_s_call_too(
     tunable.enable()
     monkeypatch.setattr("oclgen.measuring.worker.Worker.measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        tuning.tune(Counter([GemmProblem(27, 40, 24)]), device.index, tuning.Limits(0, 1))
+        tuning.tune(Counter([GemmProblem(27, 40, 24)]), device.index, tuning.TuningLimits(0, 1))
 
 
 def test_a_tuning_that_fails_is_told_and_the_problem_still_runs(

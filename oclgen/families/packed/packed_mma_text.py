@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from oclgen.families.packed.packed_formats import Text as Stripe
-from oclgen.families.packed.packed_mma_tiles import STEP, Step, Tile
+from oclgen.families.packed.packed_mma_tiles import STEP, MatrixStep, Tile
 from oclgen.plan import WARP
 
 PIECES = 3
@@ -119,11 +119,11 @@ class Text:
         form = self.tile.format
         return form.row_bytes(self.tile.part) if self.per_block == 1 else form.block_bytes
 
-    def quants_at(self, step: Step) -> str:
+    def quants_at(self, step: MatrixStep) -> str:
         """Return the first byte of a step's quants in the block of part `p`."""
         return f"{step.o}{self._further(self.tile.part // self.tile.stripes.halves)}"
 
-    def weights_at(self, step: Step) -> str:
+    def weights_at(self, step: MatrixStep) -> str:
         """Return the place of a step's first weight in the block of part `p`."""
         return f"{step.at}{self._further(self.tile.part)}"
 
