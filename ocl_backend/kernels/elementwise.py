@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import DType, dtype_of
 from ocl_backend.kernels import vectors
-from ocl_backend.kernels.layout import Dimensions, Sizes, broadcast_strides, collapse
+from ocl_backend.kernels.dimensions import Dimensions, Sizes, broadcast_strides, collapse
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Pointer, Varying, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices

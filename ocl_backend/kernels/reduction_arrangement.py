@@ -7,7 +7,7 @@ from math import prod
 
 from ocl_backend.dtypes import DType
 from ocl_backend.kernels import vectors
-from ocl_backend.kernels.layout import Dimensions
+from ocl_backend.kernels.dimensions import Dimensions
 from oclgen.limits import Limits
 from oclgen.plan import WARP, ceil_div, round_up
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import DType, dtype_of
 from ocl_backend.kernels import vectors
-from ocl_backend.kernels.layout import Dimensions, collapse, contiguous_strides
+from ocl_backend.kernels.dimensions import Dimensions, collapse, contiguous_strides
 from ocl_backend.kernels.reduction_arrangement import CPU_PIECE, GROUP, Arrangement, Reading
 from ocl_backend.runtime.launch import (
     MOST_LAUNCHES,

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import reduction_kernels as reduction
-from ocl_backend.kernels.layout import Dimensions, contiguous_strides
+from ocl_backend.kernels.dimensions import Dimensions, contiguous_strides
 from ocl_backend.kernels.reduction_arrangement import Arrangement, Reading
 from ocl_backend.ops.reduce import reductions
 from oclgen.limits import Limits

@@ -13,8 +13,8 @@ from torch.optim import Adam
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
+from ocl_backend.kernels.dimensions import collapse
 from ocl_backend.kernels.elementwise import ItemSharing, Kernel, Operand
-from ocl_backend.kernels.layout import collapse
 from oclgen.limits import Limits
 from tests.ocl_backend.cpu_twin import agree, check, place, relative
 

@@ -28,6 +28,7 @@ from ocl_backend.dispatch.checks import (
 )
 from ocl_backend.dispatch.outputs import check_cast
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.dimensions import broadcast_shapes, broadcast_strides
 from ocl_backend.kernels.elementwise import (
     Kernel,
     Operand,
@@ -37,7 +38,6 @@ from ocl_backend.kernels.elementwise import (
     encode,
     prepare_elementwise,
 )
-from ocl_backend.kernels.layout import broadcast_shapes, broadcast_strides
 from ocl_backend.kernels.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Promotion
 from ocl_backend.kernels.special_table import FUNCTIONS, SPECIAL
 from ocl_backend.kernels.vectors import SIGNED, in_type

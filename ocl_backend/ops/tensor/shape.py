@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.dimensions import broadcast_shapes, contiguous_strides
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch, prepare_elementwise
-from ocl_backend.kernels.layout import broadcast_shapes, contiguous_strides
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, Read, fits
 from ocl_backend.ops.reduce.reductions import dims_of
 from ocl_backend.runtime.launch import MOST_LAUNCHES, KernelLaunch, LaunchSequence
