@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.batch_norm_text import Channels
 from ocl_backend.kernels.vectors import are_aligned, width_at_once
 from ocl_backend.runtime.launch import (
     Argument,
@@ -213,6 +214,7 @@ def _launches_of_pixels(
             (round_up(kind.channels // by.width, by.local_c), count * by.local_r),
             (by.local_c, by.local_r), {"rows": rows, "channels": kind.channels, "chunk": by.chunk},
             step=step, width=by.width, local_c=by.local_c, local_r=by.local_r, aligned=aligned,
+            text=Channels(dtype_of(kind.dtype), dtype_of(kind.param), by.width, aligned),
         )
         for step, by, count in (*steps, ("writes", cut, chunks))
     )  # fmt: skip
