@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from .sharing import TOKEN
 from .signing import signature_of
 
 if TYPE_CHECKING:
-    from tuned_db import Store
     from tuned_db.measured import Measured
 
 
@@ -43,21 +42,20 @@ def import_(file: Path, folder: Path | None, signed: bool, where: str | None) ->
     Where FILE.sig is there, it has to be a trusted key's signature of FILE; what comes is then
     "signed by NAME".
     """
-    from tuned_db import open_store
     from tuned_db.check_file import is_check
     from tuned_db.dataset import from_lines, is_measurements, read
 
     if file.is_dir():
         if signed:
             raise click.UsageError("A data set has digests and no signature; import its files.")
-        _take_sets(read(file), open_store(where), "import")
+        _take_sets(list(read(file)), where, "import")
         return
     content = _content(file)
     origin = _origin(file, content, signed, where)
     if is_measurements(content):
-        _take_sets([from_lines(str(file), content)], open_store(where), origin)
+        _take_sets([from_lines(str(file), content)], where, origin)
     elif is_check(content):
-        _take_check(file, content, open_store(where), folder, origin)
+        _take_check(file, content, where, folder, origin)
     elif folder is not None:
         raise click.UsageError(f"{file} is no check file: only those have a profile.")
     else:
@@ -110,24 +108,30 @@ def _take_records(file: Path, content: bytes, where: str | None, origin: str) ->
         click.echo(f"{len(unread)} of them serve nothing today, the first since {unread[0]}")
 
 
-def _take_sets(sets: Iterable[Measured], store: Store, origin: str) -> None:
+def _take_sets(sets: Sequence[Measured], where: str | None, origin: str) -> None:
+    from tuned_db import open_store
     from tuned_db.batches import Source
     from tuned_db.measured import take
 
-    merge = take(store, list(sets), origin, Source())
+    store = open_store(where)
+    merge = take(store, sets, origin, Source())
     click.echo(
         f"{merge.improved} records taken into {store.name}, {merge.kept} further measurements "
         "kept, known or not faster"
     )
 
 
-def _take_check(file: Path, content: bytes, store: Store, folder: Path | None, origin: str) -> None:
+def _take_check(
+    file: Path, content: bytes, where: str | None, folder: Path | None, origin: str
+) -> None:
     from oclgen.profiles.writing import name_of
+    from tuned_db import open_store
     from tuned_db.batches import Source
     from tuned_db.check_file import read_check
     from tuned_db.measured import take
 
     check = read_check(str(file), content)
+    store = open_store(where)
     merge = take(store, [check.measured], origin, Source())
     failed = sum(one.verdict == "fail" for one in check.findings)
     click.echo(

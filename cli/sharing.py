@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from ipaddress import ip_network
+from itertools import chain
 from typing import Any
 
 import click
@@ -91,13 +92,13 @@ def serve(
         ) from error
     from tuned_db import open_existing
     from tuned_db.service.connections import protocol
-    from tuned_db.service.guard import Limits
+    from tuned_db.service.guard import RequestLimits
 
     store = open_existing(where)
     click.echo(f"serving {store.name} at http://{host}:{port}/ (Ctrl-C ends)")
     logging.basicConfig(format="%(message)s")
     logging.getLogger("oclgen.access").setLevel(logging.INFO)
-    limits = Limits(reads_per_s=reads, writes_per_s=writes)
+    limits = RequestLimits(reads_per_s=reads, writes_per_s=writes)
     uvicorn.run(
         create_app(store, limits, private=private, open_metrics=open_metrics),
         host=host,
@@ -156,11 +157,13 @@ def pull(url: str, architecture: str, kind: str, secret: str | None, where: str 
     from tuned_db.batches import Source
     from tuned_db.service.client import Client
 
-    store = open_store(where)
     improved = kept = 0
     out, source = console(aside=True), Source()
     with Client(url, secret or "", say=out.print) as client, out.status("fetching") as status:
-        for records in client.pull(architecture, kind):
+        pages = client.pull(architecture, kind)
+        first = next(pages)  # where it fails, no database is made
+        store = open_store(where)
+        for records in chain((first,), pages):
             merge = store.merge(records, f"pull from {client.host}"[:100], source)
             source = replace(source, batch=merge.batch)
             improved, kept = improved + merge.improved, kept + merge.kept

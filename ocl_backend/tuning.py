@@ -46,7 +46,7 @@ def number(name: str, default: int) -> int:
 
 
 @dataclass
-class Limits:
+class TuningLimits:
     """What tuning one problem may take, and which variants it may crown.
 
     `duration_ms` and `iterations` are unlimited where they are 0. `rotating_mb` other than 0 asks
@@ -82,7 +82,7 @@ class State:
     recording: bool
     background: bool
     filename: str
-    limits: Limits
+    limits: TuningLimits
     untuned: dict[int, Counter[Problem]]
     is_counting: bool = False
 
@@ -95,7 +95,7 @@ class State:
             bool(number("RECORD_UNTUNED", 0)),
             bool(number("BACKGROUND", 0)),
             os.environ.get(PREFIX + "UNTUNED_FILENAME", "oclgen_untuned%d.jsonl"),
-            Limits(
+            TuningLimits(
                 number("MAX_TUNING_DURATION_MS", 30_000),
                 number("MAX_TUNING_ITERATIONS", 24),
                 number("BACKGROUND_PERCENT", 5) / 100,
@@ -104,7 +104,7 @@ class State:
         )
 
 
-def tune(calls: Counter[Problem], device: int, limits: Limits) -> None:
+def tune(calls: Counter[Problem], device: int, limits: TuningLimits) -> None:
     """Tune on a device; waiting for it counts, too.
 
     Args:
@@ -135,7 +135,7 @@ def tune(calls: Counter[Problem], device: int, limits: Limits) -> None:
         warnings.warn(f"{missing} See set_max_tuning_duration.", stacklevel=2)
 
 
-def tune_on_first(count: int, calls: Counter[Problem], limits: Limits) -> None:
+def tune_on_first(count: int, calls: Counter[Problem], limits: TuningLimits) -> None:
     """Tune on the first devices at once, by a process for each.
 
     Args:

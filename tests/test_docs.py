@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import runpy
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 
@@ -92,13 +93,59 @@ def test_lines_of_documents_are_short() -> None:
             assert short, f"{page.relative_to(ROOT)}:{number} has {len(line)} columns"
 
 
-def test_the_picture_shows_the_committed_results() -> None:
+@pytest.fixture(scope="module")
+def ratios() -> dict[str, dict[tuple[str, str], float]]:
+    """Torch's time over ours by device and (network, "eval" or "train"), of committed results."""
+    pytest.importorskip("matplotlib")
+    page = runpy.run_path(str(ROOT / "docs/tools/picture.py"))
+    drawn = {(network, mode) for network in page["NETWORKS"] for mode in ("eval", "train")}
+    return {
+        device: {case: one for case, one in page["ratios"](device).items() if case in drawn}
+        for device in page["PANELS"]
+    }
+
+
+def test_the_picture_shows_the_committed_results(
+    ratios: dict[str, dict[tuple[str, str], float]],
+) -> None:
     drawing = (ROOT / "docs/speed.svg").read_text()
-    shown = set(re.findall(r"\b\d\.\d\d\b", drawing))
-    for name in ("nvidia_h200", "intel_cpu"):
-        rows = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())["rows"]
-        row = next(row for row in rows if row["key"].startswith("resnet50 eval"))
-        assert f"{row['peers']['torch'] / row['ours_ms']:.2f}" in shown
+    shown = Counter(re.findall(r">(\d\.\d\d)<", drawing))
+    found = [f"{one:.2f}" for panel in ratios.values() for one in panel.values()]
+    assert len(found) == 20
+    assert Counter(found) <= shown
+
+
+def test_pages_give_the_means_of_the_committed_results(
+    ratios: dict[str, dict[tuple[str, str], float]],
+) -> None:
+    def mean(device: str, mode: str) -> str:
+        found = [one for case, one in ratios[device].items() if case[1] == mode]
+        return f"{geometric_mean(found):.2f}"
+
+    def span(device: str) -> str:
+        found = ratios[device].values()
+        return f"{min(found):.1f} to {max(found):.1f}"
+
+    gpu, cpu = ((mean(one, "eval"), mean(one, "train")) for one in ("nvidia_h200", "intel_cpu"))
+    readme, index, performance = (
+        " ".join((ROOT / name).read_text().split())
+        for name in ("README.md", "docs/index.md", "docs/performance.md")
+    )
+    assert f"train **{gpu[1]} times as fast**" in readme
+    assert f"{cpu[1]} times on two processor cores" in readme
+    assert f"{span('nvidia_h200')} on an NVIDIA H200, {span('intel_cpu')} on two CPU" in readme
+    assert f"evaluate {gpu[0]} and train {gpu[1]} times" in index
+    assert f"evaluate {cpu[0]} and train {cpu[1]} times" in index
+    row = f"| {' / '.join(gpu)} | {' / '.join(cpu)} |"
+    assert f"| networks, evaluation / training {row}" in performance
+    for pair in (gpu, cpu):
+        assert f"| geometric mean | | | {' / '.join(pair)} |" in performance
+
+
+def test_a_message_that_troubleshooting_explains_is_said() -> None:
+    page = (ROOT / "docs/troubleshooting.md").read_text()
+    (quoted,) = re.findall(r"`(waiting: [^`]+)`", page)
+    assert f'"{quoted}"' in (ROOT / "search_spaces/session.py").read_text()
 
 
 def test_every_example_is_a_notebook_too() -> None:

@@ -59,6 +59,19 @@ def imports(tree: ast.AST) -> set[str]:
     return found
 
 
+NOUNS = (
+    "Plan", "Launch", "Step", "Kind", "Layout", "Tiles", "Geometry", "Limits", "Variant",
+    "Session", "Setting", "PreparedPlan",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_a_noun_has_one_meaning(noun: str) -> None:
+    said = re.compile(rf"^(?:class {noun}\b|{noun}(?:: [\w.\[\]]+)? = )", re.MULTILINE)
+    meanings = [name_of(path) for path in sources() if said.search(path.read_text())]
+    assert len(meanings) == 1, "name the others by what they are of"
+
+
 def test_every_package_is_installed() -> None:
     found = {
         path.parent.relative_to(ROOT).as_posix().replace("/", ".")
@@ -101,6 +114,10 @@ def test_files_and_functions_stay_short(path: Path) -> None:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             assert length <= LONGEST_FUNCTION, f"{node.name} has {length} lines"
+
+
+def templates() -> list[Path]:
+    return sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.mako"))
 
 
 def cpp() -> list[Path]:
@@ -150,8 +167,14 @@ def test_cpp_has_no_finding_of_clang_tidy(pytestconfig: pytest.Config) -> None:
 
 
 def test_every_template_has_a_legend() -> None:
-    for path in sorted((ROOT / "oclgen").rglob("*.mako")):
+    assert templates()
+    for path in templates():
         assert path.read_text().startswith("<%doc>"), f"{path.name}: say what its parameters are"
+
+
+def test_templates_stay_short() -> None:
+    lengths = {name_of(path): len(path.read_text().splitlines()) for path in templates()}
+    assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
 
 
 def test_the_readme_shows_commands_that_exist() -> None:

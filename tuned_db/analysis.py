@@ -18,7 +18,7 @@ from oclgen.problem import Problem, ProblemError
 from oclgen.roofline import Roofs
 from tuned_db.record import Record, RecordError, json_object
 
-Variant = tuple[str, str, float]
+Timed = tuple[str, str, float]
 """Family, config as canonical JSON, milliseconds."""
 ENOUGH = 16
 """Trials of a family that went well: from fewer nothing is said of its parameters."""
@@ -109,7 +109,7 @@ def best_over_trials(times: Iterable[float | None]) -> list[tuple[int, float]]:
     return found
 
 
-def effects(tunings: Iterable[Sequence[Variant]]) -> list[Effect]:
+def effects(tunings: Iterable[Sequence[Timed]]) -> list[Effect]:
     """Return what each parameter does over tunings, each a list of variants of one problem.
 
     The importance is the part of the variance of log time, within a problem and a family, that
@@ -130,7 +130,7 @@ def effects(tunings: Iterable[Sequence[Variant]]) -> list[Effect]:
 Sample = tuple[dict[str, Any], float]
 
 
-def _samples(tunings: Iterable[Sequence[Variant]]) -> dict[str, list[list[Sample]]]:
+def _samples(tunings: Iterable[Sequence[Timed]]) -> dict[str, list[list[Sample]]]:
     """Return per family and problem the configs with log times; too few variants say nothing."""
     found: dict[str, list[list[Sample]]] = defaultdict(list)
     for variants in tunings:
@@ -167,7 +167,7 @@ class Grid:
     cells: tuple[tuple[tuple[float, int] | None, ...], ...]
 
 
-def grid(variants: Sequence[Variant], family: str, x: str, y: str) -> Grid | None:
+def grid(variants: Sequence[Timed], family: str, x: str, y: str) -> Grid | None:
     """Return what two parameters of a family do, None from too few trials or values.
 
     Args:

@@ -13,7 +13,7 @@ from tuned_db.across import Pair
 from tuned_db.analysis import (
     Effect,
     Grid,
-    Variant,
+    Timed,
     best_over_trials,
     peak_of,
     rate_of,
@@ -103,6 +103,6 @@ def speedup_chart(pairs: Sequence[Pair]) -> Chart:
     return Chart(title, "ms on the left", "times", tuple(series), log_x=True, log_y=True)
 
 
-def variants_of(trials: Iterable[MeasurementRow]) -> list[Variant]:
+def variants_of(trials: Iterable[MeasurementRow]) -> list[Timed]:
     """Return the variants that went well, for `tuned_db.analysis.effects`."""
     return [(trial.family, trial.config, trial.ms) for trial in trials if trial.ms is not None]

@@ -21,7 +21,7 @@ Measure = Callable[[Problem, Variant], Measurement]
 
 SLOWER = 1.5
 """Times that a claim may take what was claimed for this device, and count as verified."""
-Kind = Literal["verified", "slower", "wrong", "failed", "compared"]
+VerdictKind = Literal["verified", "slower", "wrong", "failed", "compared"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Verdict:
     measurement: Measurement
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> VerdictKind:
         """What came of it.
 
         `verified`: right, and about as fast as claimed; `slower`: right, and slower than `SLOWER`

@@ -146,7 +146,7 @@ def _report(store: Store, size: int, rate: float, file: Path) -> None:
     chooser = Chooser(store, INFO, LIMITS)
     known, unknown = _problem(7), GemmProblem(77, 65, 63)
     device = store.of(INFO)
-    limits = guard.Limits(reads_per_s=1e9, writes_per_s=1e9)
+    limits = guard.RequestLimits(reads_per_s=1e9, writes_per_s=1e9)
     # with a token, so that no page is one that was kept
     web = TestClient(create_app(store, limits), headers={"Authorization": "Bearer none"})
 

@@ -1,6 +1,6 @@
 """What torch refuses of pointwise operators, in its words: shared memory, and `-` of bools.
 
-Shapes are `layout`'s matter and dtypes of outputs `outputs`'; nothing is computed here.
+Shapes are `dimensions`' matter and dtypes of outputs `outputs`'; nothing is computed here.
 """
 
 from __future__ import annotations

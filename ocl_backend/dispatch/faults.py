@@ -19,7 +19,7 @@ from ocl_backend.dispatch.settings import SYNC_ERRORS
 from ocl_backend.runtime import launch, shim
 
 
-class Rule(NamedTuple):
+class FaultRule(NamedTuple):
     """An operator's error: its type and text on the CPU, and whether -1 means the last item.
 
     A text without `{index}` is about values: which one was wrong is not told.
@@ -42,28 +42,32 @@ BOUNDS = "index {index} is out of bounds for dimension {dim} with size {size}"
 SELF = "index out of range in self"
 FLAT = "out of range: tried to access index {index} on a tensor of {size} elements."
 
-RULES: dict[str, Rule] = {
-    "index": Rule(IndexError, BOUNDS, wraps=True),
-    "index_put": Rule(IndexError, BOUNDS, wraps=True),
-    "index_fill": Rule(IndexError, BOUNDS, wraps=True),
-    "take": Rule(IndexError, FLAT, wraps=True),
-    "put": Rule(IndexError, FLAT, wraps=True),
-    "index_select": Rule(IndexError, SELF),
-    "index_add": Rule(RuntimeError, BOUNDS),
-    "index_copy": Rule(IndexError, f"index_copy_(): {BOUNDS}"),
-    "gather": Rule(RuntimeError, BOUNDS),
-    "scatter": Rule(RuntimeError, BOUNDS),
-    "roi": Rule(IndexError, BOUNDS, noun="image"),
-    "nll_loss": Rule(IndexError, "Target {index} is out of bounds.", noun="target"),
-    "bernoulli": Rule(RuntimeError, "Expected p_in >= 0 && p_in <= 1 to be true, but got false."),
-    "multinomial": Rule(
+RULES: dict[str, FaultRule] = {
+    "index": FaultRule(IndexError, BOUNDS, wraps=True),
+    "index_put": FaultRule(IndexError, BOUNDS, wraps=True),
+    "index_fill": FaultRule(IndexError, BOUNDS, wraps=True),
+    "take": FaultRule(IndexError, FLAT, wraps=True),
+    "put": FaultRule(IndexError, FLAT, wraps=True),
+    "index_select": FaultRule(IndexError, SELF),
+    "index_add": FaultRule(RuntimeError, BOUNDS),
+    "index_copy": FaultRule(IndexError, f"index_copy_(): {BOUNDS}"),
+    "gather": FaultRule(RuntimeError, BOUNDS),
+    "scatter": FaultRule(RuntimeError, BOUNDS),
+    "roi": FaultRule(IndexError, BOUNDS, noun="image"),
+    "nll_loss": FaultRule(IndexError, "Target {index} is out of bounds.", noun="target"),
+    "bernoulli": FaultRule(
+        RuntimeError, "Expected p_in >= 0 && p_in <= 1 to be true, but got false."
+    ),
+    "multinomial": FaultRule(
         RuntimeError, "probability tensor contains either `inf`, `nan` or element < 0"
     ),
-    "multinomial sum": Rule(
+    "multinomial sum": FaultRule(
         RuntimeError, "invalid multinomial distribution (sum of probabilities <= 0)"
     ),
-    "binary_cross_entropy": Rule(RuntimeError, "all elements of input should be between 0 and 1"),
-    "binary_cross_entropy target": Rule(
+    "binary_cross_entropy": FaultRule(
+        RuntimeError, "all elements of input should be between 0 and 1"
+    ),
+    "binary_cross_entropy target": FaultRule(
         RuntimeError, "all elements of target should be between 0 and 1"
     ),
 }

@@ -11,26 +11,33 @@ from typing import NamedTuple
 import torch
 
 from ocl_backend.runtime import pending
-from ocl_backend.runtime.launch import Argument, Launch, LaunchSequence, Part, Pointer, prepare
+from ocl_backend.runtime.launch import (
+    Argument,
+    KernelLaunch,
+    LaunchSequence,
+    Part,
+    Pointer,
+    prepare,
+)
 from oclgen import plan as plans
 from oclgen.opencl.device import SCALAR_TYPES, LaunchError
 
 
-class Step(NamedTuple):
+class PlanLaunch(NamedTuple):
     """A prepared launch of a plan, and the roles of its buffers in order."""
 
-    launch: Launch
+    launch: KernelLaunch
     roles: tuple[str, ...]
     of_weights: bool
 
 
-class PreparedPlan(LaunchSequence):
+class PlanSequence(LaunchSequence):
     """A generated plan whose launches are prepared; call it with the data pointers of its roles."""
 
     __slots__ = ("_counters", "_steps")
 
     def __init__(
-        self, device: int, plan: plans.Plan, roles: Sequence[str], steps: Sequence[Step]
+        self, device: int, plan: plans.Plan, roles: Sequence[str], steps: Sequence[PlanLaunch]
     ) -> None:
         self._counters = _counters(device, plan.counters) if plan.counters else None
         self._steps = sorted(steps, key=lambda step: not step.of_weights)
@@ -63,7 +70,7 @@ def prepare_plan(
     roles: Sequence[str],
     item_bytes: Mapping[str, int] | int = 4,
     scalars: Mapping[str, int | float] | None = None,
-) -> PreparedPlan:
+) -> PlanSequence:
     """Prepare every launch of a plan on a device; its programs are built as those of `prepare`.
 
     Args:
@@ -87,8 +94,8 @@ def prepare_plan(
         launch = prepare(
             device, step.source, step.kernel, step.global_size, arguments, step.local_size
         )
-        steps.append(Step(launch, wanted, step.of_weights))
-    return PreparedPlan(device, plan, roles, steps)
+        steps.append(PlanLaunch(launch, wanted, step.of_weights))
+    return PlanSequence(device, plan, roles, steps)
 
 
 _zeros: dict[int, torch.Tensor] = {}

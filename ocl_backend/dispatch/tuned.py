@@ -15,7 +15,7 @@ from weakref import WeakSet
 from ocl_backend.dispatch import varying
 from ocl_backend.dispatch.claims import checking
 from ocl_backend.dispatch.explanation import ExplainRow, Explanation
-from ocl_backend.dispatch.prepared_plan import PreparedPlan, prepare_plan
+from ocl_backend.dispatch.prepared_plan import PlanSequence, prepare_plan
 from ocl_backend.dispatch.settings import CONV_ACCURACY, RACE, TUNE_FIRST
 from ocl_backend.dispatch.varying import Varying
 from ocl_backend.fusion import held, recall
@@ -101,7 +101,7 @@ class TunedCall:
                     return
                 refused = LaunchError("it cannot be called as the variant in whose place it is")
 
-    def _replace(self, choice: Choice, launch: PreparedPlan, replaceable: frozenset[str]) -> bool:
+    def _replace(self, choice: Choice, launch: PlanSequence, replaceable: frozenset[str]) -> bool:
         """Let `launch` run in place of what ran until now, also where it is recalled.
 
         Returns:
@@ -130,7 +130,7 @@ class TunedCall:
             return False
         return self._replace(choice, launch, replaceable)
 
-    def alone(self, choice: Choice) -> PreparedPlan:
+    def alone(self, choice: Choice) -> PlanSequence:
         """Return a choice for the same problem prepared for dense buffers and without a prologue.
 
         Raises:
@@ -146,7 +146,7 @@ class TunedCall:
         return [one.source for one in varying.plan(choice.variant, self._given.met).launches]
 
     def __call__(self, *pointers: int) -> None:
-        """Enqueue the variant; raises as `PreparedPlan`."""
+        """Enqueue the variant; raises as `PlanSequence`."""
         self._launch(*pointers)
         for notice in _observers:
             notice(self)
@@ -296,7 +296,7 @@ def tuned_call(
             choice = _next_best(device, choice, error)
 
 
-def _prepare(device: int, choice: Choice, given: Given) -> tuple[PreparedPlan, frozenset[str]]:
+def _prepare(device: int, choice: Choice, given: Given) -> tuple[PlanSequence, frozenset[str]]:
     """Return a chosen variant's plan, prepared, and the scalars that it let its caller replace."""
     problem = given.problem
     plan = varying.plan(choice.variant, given.met)

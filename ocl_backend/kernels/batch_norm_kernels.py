@@ -15,10 +15,11 @@ import numpy as np
 import torch
 
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.batch_norm_text import Channels
 from ocl_backend.kernels.vectors import are_aligned, width_at_once
 from ocl_backend.runtime.launch import (
     Argument,
-    Launch,
+    KernelLaunch,
     LaunchSequence,
     Part,
     Pointer,
@@ -44,7 +45,7 @@ KEPT_ITEMS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class BatchNormCase:
     """Everything that decides the kernels; sizes are [batch, channels, inner], or, of `pixels`,
     [batch, inner, channels].
     """  # noqa: D205
@@ -95,7 +96,7 @@ class PixelDivision:
     local_r: int
 
 
-def division_of_pixels(kind: Kind, limits: Limits) -> PixelDivision:
+def division_of_pixels(kind: BatchNormCase, limits: Limits) -> PixelDivision:
     """Return the cut with vectors of channels, on GPUs as many as a warp has work-items."""
     rows = kind.batch * kind.inner
     if limits.kind == "cpu":
@@ -119,7 +120,7 @@ def _combining(cut: PixelDivision, channels: int) -> PixelDivision:
     return replace(cut, width=1, local_c=local_c, local_r=items // local_c)
 
 
-def division(kind: Kind, limits: Limits) -> Division:
+def division(kind: BatchNormCase, limits: Limits) -> Division:
     """Return the cut that keeps a channel in a CPU's cache and all units of a GPU busy."""
     if limits.kind == "cpu":
         width = 16 if kind.inner >= 16 else 1
@@ -135,7 +136,7 @@ def division(kind: Kind, limits: Limits) -> Division:
     return Division(chunk, local, width)
 
 
-def _kept(kind: Kind, limits: Limits, width: int) -> Division | None:
+def _kept(kind: BatchNormCase, limits: Limits, width: int) -> Division | None:
     """Return the cut by which one group keeps a channel in registers, or None if it cannot.
 
     Groups grow until they fill the device. Backward, with twice as much to keep, it did not pay.
@@ -156,7 +157,7 @@ def _kept(kind: Kind, limits: Limits, width: int) -> Division | None:
     return Division(kind.batch, local, width, ceil_div(vectors, local))
 
 
-def _launches(kind: Kind, aligned: bool) -> tuple[tuple[Launch, ...], int]:
+def _launches(kind: BatchNormCase, aligned: bool) -> tuple[tuple[KernelLaunch, ...], int]:
     """Return the launches, which all take the same arguments, and the items of `partial`.
 
     `aligned`: they are for tensors of `dtype` that begin where any access of a GPU may.
@@ -173,8 +174,8 @@ def _launches(kind: Kind, aligned: bool) -> tuple[tuple[Launch, ...], int]:
 
 
 def _launch(
-    kind: Kind, cut: Division, chunks: int, aligned: bool, sums: bool, writes: bool
-) -> Launch:
+    kind: BatchNormCase, cut: Division, chunks: int, aligned: bool, sums: bool, writes: bool
+) -> KernelLaunch:
     groups = kind.channels * chunks
     factor, shift = divisor(kind.inner)
     counts = {
@@ -201,8 +202,8 @@ def divisor(number: int) -> tuple[int, int]:
 
 
 def _launches_of_pixels(
-    kind: Kind, cut: PixelDivision, sums: bool, aligned: bool
-) -> tuple[tuple[Launch, ...], int]:
+    kind: BatchNormCase, cut: PixelDivision, sums: bool, aligned: bool
+) -> tuple[tuple[KernelLaunch, ...], int]:
     rows = kind.batch * kind.inner
     chunks = ceil_div(rows, cut.chunk)
     combining = _combining(cut, kind.channels)
@@ -213,6 +214,7 @@ def _launches_of_pixels(
             (round_up(kind.channels // by.width, by.local_c), count * by.local_r),
             (by.local_c, by.local_r), {"rows": rows, "channels": kind.channels, "chunk": by.chunk},
             step=step, width=by.width, local_c=by.local_c, local_r=by.local_r, aligned=aligned,
+            text=Channels(dtype_of(kind.dtype), dtype_of(kind.param), by.width, aligned),
         )
         for step, by, count in (*steps, ("writes", cut, chunks))
     )  # fmt: skip
@@ -220,13 +222,13 @@ def _launches_of_pixels(
 
 
 def _prepared(
-    kind: Kind,
+    kind: BatchNormCase,
     template: str,
     sizes: tuple[int, ...],
     local: tuple[int, ...],
     counts: dict[str, int],
     **values: object,
-) -> Launch:
+) -> KernelLaunch:
     """Return a launch of the template, rendered with what both have and with `values`.
 
     Args:
@@ -257,15 +259,15 @@ def _prepared(
     return prepare(kind.device, source, name, sizes, arguments, local)
 
 
-class Prepared:
-    """The launches of a `Kind`; call it with what its kernels take, but for `partial`.
+class PreparedNorm:
+    """The launches of a `BatchNormCase`; call it with what its kernels take, but for `partial`.
 
     Pointers are in the template's order, 0 where there is no tensor.
     """
 
     __slots__ = ("_chooses", "_kind", "_sequences")
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: BatchNormCase) -> None:
         self._kind = kind
         self._chooses = devices()[kind.device].limits.kind != "cpu"
         self._sequences = {self._chooses: _sequence(kind, self._chooses)}
@@ -286,7 +288,7 @@ class Prepared:
         return self._sequences[aligned]
 
 
-def _sequence(kind: Kind, aligned: bool) -> LaunchSequence:
+def _sequence(kind: BatchNormCase, aligned: bool) -> LaunchSequence:
     """Return the launches as one, which takes what they do but for `partial`."""
     launches, items = _launches(kind, aligned)
     values = len(launches[0].words) - 1

@@ -12,6 +12,7 @@ step        "sums": two sums of each chunk go into `partial`; forward the mean a
             "writes": the result
 width       channels read at once; it divides channels
 local_c, local_r    work-items per group, along channels and rows
+text                how a vector of channels is moved: see `batch_norm_text`
 
 `partial` is [2][channels], forward mean and inverse deviation, backward both sums; behind it
 [chunks][2][channels]. The other parameters are `batch_norm`'s. Arguments are rows, the pixels of all
@@ -25,21 +26,6 @@ images, and chunk, the rows per work-group; chunks = rows / chunk, rounded up.
     real = dtype.value
     kind = vectors.vector(real, width)
     fwd = direction == "fwd"
-    def load(name, at="at"):
-        return vectors.load(dtype, name, at, "1", width, aligned)
-    def parameter(name):
-        return vectors.load(param, name, "c", "1", width)
-    def set_parameter(name, value):
-        return vectors.store(param, name, "c", "1", value, width)
-    def sums(of, n):
-        at = f"{of} + {n} * channels + c"
-        return f"*({at})" if width == 1 else f"vload{width}(0, {at})"
-    def total(n):
-        return sums("partial", n)
-    def part(n):
-        return sums("part", n)
-    def keep(pointer, value):
-        return f"*({pointer}) = {value};" if width == 1 else f"vstore{width}({value}, 0, {pointer});"
 %>\
 ${vectors.prelude(dtype, width)}\
 ${vectors.prelude(param, width) if param is not dtype else ""}\
@@ -78,13 +64,13 @@ ${items.starts()}\
 
 % if step != "combines" and not (fwd and step == "sums"):
 % if fwd and trains:
-    const ${kind} mean = ${total(0)}, invstd = ${total(1)};
+    const ${kind} mean = ${text.sums("partial", 0)}, invstd = ${text.sums("partial", 1)};
 % elif trains:
-    const ${kind} mean = ${parameter("save_mean")};
-    const ${kind} invstd = ${parameter("save_invstd")};
+    const ${kind} mean = ${text.parameter("save_mean")};
+    const ${kind} invstd = ${text.parameter("save_invstd")};
 % else:
-    const ${kind} mean = ${parameter("running_mean")};
-    const ${kind} invstd = rsqrt(${parameter("running_var")} + (${real})eps);
+    const ${kind} mean = ${text.parameter("running_mean")};
+    const ${kind} invstd = rsqrt(${text.parameter("running_var")} + (${real})eps);
 % endif
 % endif
 % if step == "sums":
@@ -92,14 +78,14 @@ ${items.starts()}\
     // the middle one of three rows, so that distances are not from a single one far out
     const int apart = max(end - 1 - first, 0) / ${2 * local_r} * ${local_r};
 % for i in range(3):
-    const ${kind} near${i} = ${load("x", f"(long)min(first + {i} * apart, end - 1) * channels + c")};
+    const ${kind} near${i} = ${text.load("x", f"(long)min(first + {i} * apart, end - 1) * channels + c")};
 % endfor
     const ${kind} near = max(min(near0, near1), min(max(near0, near1), near2));
     ${kind} sum = 0, squares = 0;
     #pragma unroll 4
     for (int row = first; row < end; row += ${local_r}) {
         const long at = (long)row * channels + c;
-        const ${kind} d = ${load("x")} - near;
+        const ${kind} d = ${text.load("x")} - near;
         sum += d;
         squares += d * d;
     }
@@ -115,14 +101,14 @@ ${items.starts()}\
         const long at = (long)row * channels + c;
 ${items.load_grad(width)}\
         sum += g;
-        dot += g * (${load("x")} - mean);
+        dot += g * (${text.load("x")} - mean);
     }
     const ${kind} one = group_sum(sum, scratch), two = group_sum(dot, scratch);
 % endif
     if (owns && get_local_id(1) == 0) {
         partial += 2 * channels * (1 + get_group_id(1)) + c;
-        ${keep("partial", "one")}
-        ${keep(f"(partial + channels)", "two")}
+        ${text.keep("partial", "one")}
+        ${text.keep(f"(partial + channels)", "two")}
     }
 % elif step == "combines":
     const int chunks = (rows + chunk - 1) / chunk;
@@ -132,9 +118,9 @@ ${items.load_grad(width)}\
 % endif
     for (int p = get_local_id(1); p < chunks; p += ${local_r}) {
         const __global ${real} *part = partial + 2 * channels * (1 + p);
-        sum += ${part(0)}${f" * ({real})min(chunk, rows - p * chunk)" if fwd else ""};
+        sum += ${text.sums("part", 0)}${f" * ({real})min(chunk, rows - p * chunk)" if fwd else ""};
 % if not fwd:
-        rest += ${part(1)};
+        rest += ${text.sums("part", 1)};
 % endif
     }
     const ${kind} total = group_sum(sum, scratch);
@@ -145,8 +131,8 @@ ${items.load_grad(width)}\
 % endif
     for (int p = get_local_id(1); p < chunks; p += ${local_r}) {
         const __global ${real} *part = partial + 2 * channels * (1 + p);
-        const ${kind} away = ${part(0)} - mean;
-        rest += ${part(1)} + away * away * (${real})min(chunk, rows - p * chunk);
+        const ${kind} away = ${text.sums("part", 0)} - mean;
+        rest += ${text.sums("part", 1)} + away * away * (${real})min(chunk, rows - p * chunk);
     }
 % endif
     const ${kind} total_rest = group_sum(rest, scratch);
@@ -155,41 +141,41 @@ ${items.load_grad(width)}\
     }
 % if fwd:
     const ${kind} invstd = rsqrt(total_rest / rows + (${real})eps);
-    ${keep("(partial + c)", "mean")}
-    ${keep(f"(partial + channels + c)", "invstd")}
-% for line in [*set_parameter("save_mean", "mean"), *set_parameter("save_invstd", "invstd")]:
+    ${text.keep("(partial + c)", "mean")}
+    ${text.keep(f"(partial + channels + c)", "invstd")}
+% for line in [*text.set_parameter("save_mean", "mean"), *text.set_parameter("save_invstd", "invstd")]:
     ${line}
 % endfor
 % if tracks:
-    const ${kind} old_mean = ${parameter("running_mean")}, old_var = ${parameter("running_var")};
+    const ${kind} old_mean = ${text.parameter("running_mean")}, old_var = ${text.parameter("running_var")};
     const ${kind} new_mean = old_mean + momentum * (mean - old_mean);
     const ${kind} new_var = old_var + momentum * (total_rest / (rows - 1) - old_var);
-% for line in [*set_parameter("running_mean", "new_mean"), *set_parameter("running_var", "new_var")]:
+% for line in [*text.set_parameter("running_mean", "new_mean"), *text.set_parameter("running_var", "new_var")]:
     ${line}
 % endfor
 % endif
 % else:
-    ${keep("(partial + c)", "total")}
-    ${keep(f"(partial + channels + c)", "total_rest")}
+    ${text.keep("(partial + c)", "total")}
+    ${text.keep(f"(partial + channels + c)", "total_rest")}
 % if affine:
 % if trains:
-    const ${kind} invstd = ${parameter("save_invstd")};
+    const ${kind} invstd = ${text.parameter("save_invstd")};
 % else:
-    const ${kind} invstd = rsqrt(${parameter("running_var")} + (${real})eps);
+    const ${kind} invstd = rsqrt(${text.parameter("running_var")} + (${real})eps);
 % endif
     const ${kind} slope = total_rest * invstd;
-% for line in [*set_parameter("(grad_weight + grad_weight_start)", "slope"), *set_parameter("(grad_bias + grad_bias_start)", "total")]:
+% for line in [*text.set_parameter("(grad_weight + grad_weight_start)", "slope"), *text.set_parameter("(grad_bias + grad_bias_start)", "total")]:
     ${line}
 % endfor
 % endif
 % endif
 % else:
-    const ${kind} scale = invstd${" * " + parameter("weight") if affine else ""};
+    const ${kind} scale = invstd${" * " + text.parameter("weight") if affine else ""};
 % if fwd:
-    const ${kind} shift = ${parameter("(bias + bias_start)") + " " if affine else ""}- mean * scale;
+    const ${kind} shift = ${text.parameter("(bias + bias_start)") + " " if affine else ""}- mean * scale;
 % elif trains:
-    const ${kind} grad_mean = ${total(0)} / rows;
-    const ${kind} slope = ${total(1)} * invstd * invstd / rows;
+    const ${kind} grad_mean = ${text.sums("partial", 0)} / rows;
+    const ${kind} slope = ${text.sums("partial", 1)} * invstd * invstd / rows;
 % endif
     if (!owns) {
         return;
@@ -198,7 +184,7 @@ ${items.load_grad(width)}\
     for (int row = first; row < end; row += ${local_r}) {
         const long at = (long)row * channels + c;
 % if fwd:
-${items.write_y(load("x"), width)}\
+${items.write_y(text.load("x"), width)}\
 % else:
 ${items.write_grad_x(width)}\
 % endif

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import DType, dtype_of
 from ocl_backend.kernels import vectors
-from ocl_backend.kernels.layout import Layout, Sizes, broadcast_strides, collapse
+from ocl_backend.kernels.dimensions import Dimensions, Sizes, broadcast_strides, collapse
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Pointer, Varying, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
@@ -101,7 +101,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Geometry:
+class ItemSharing:
     """How the items are shared out: `local` work-items side by side, `steps` vectors each."""
 
     width: int
@@ -110,7 +110,7 @@ class Geometry:
     rows_per_item: int
 
     @staticmethod
-    def of(layout: Layout, limits: Limits, kernel: Kernel) -> Geometry:
+    def of(layout: Dimensions, limits: Limits, kernel: Kernel) -> ItemSharing:
         """Return long vector loops for CPUs, one vector or four items per work-item for GPUs.
 
         Args:
@@ -121,23 +121,23 @@ class Geometry:
         if limits.kind == "cpu":
             width = 1 if kernel.scalar_only else 16
             steps = max(1, CHUNK // (width * kernel.work))
-            return Geometry(width, (1, 1), steps, max(1, CHUNK // (layout.inner * kernel.work)))
+            return ItemSharing(width, (1, 1), steps, max(1, CHUNK // (layout.inner * kernel.work)))
         group = min(256, limits.max_work_group)
         width = _gpu_width(kernel, layout) if layout.inner * layout.rows >= 64 * group else 1
         across = min(group, 1 << (-(-layout.inner // width) - 1).bit_length())
         steps = 4 if width == 1 and layout.inner >= 64 * group else 1
         # one row has no second dimension: more work-items along it would walk the row again
         down = group // across if layout.rows > 1 else 1
-        return Geometry(width, (across, down), steps, 1)
+        return ItemSharing(width, (across, down), steps, 1)
 
-    def global_size(self, layout: Layout) -> tuple[int, int]:
+    def global_size(self, layout: Dimensions) -> tuple[int, int]:
         """Return the work-items to launch."""
         columns = -(-layout.inner // (self.local[0] * self.width * self.steps))
         rows = -(-layout.rows // (self.local[1] * self.rows_per_item))
         return columns * self.local[0], rows * self.local[1]
 
 
-def _gpu_width(kernel: Kernel, layout: Layout) -> int:
+def _gpu_width(kernel: Kernel, layout: Dimensions) -> int:
     """Return the most items that each operand reads or writes by one access; 1 if that cannot be.
 
     Rows of dense operands then begin with a whole vector: all are aligned where the first one is.
@@ -172,7 +172,7 @@ def prepare_elementwise(device: int, kernel: Kernel, shape: Sizes, strides: Sequ
     lead = [operand.role in ("output", "inout") for operand in kernel.operands]
     layout = collapse(shape, strides, lead.index(True) if any(lead) else 0)
     limits = devices()[device].limits
-    geometry = Geometry.of(layout, limits, kernel)
+    geometry = ItemSharing.of(layout, limits, kernel)
     wide = layout.reach >= 2**31 - CHUNK
     inner = tuple(str(steps[-1]) if steps[-1] in (0, 1) else "s" for steps in layout.strides)
     text = source(kernel, len(layout.sizes), inner, geometry.width, geometry.steps, wide)
@@ -250,7 +250,7 @@ def _remembered(
 
 
 def _arguments(
-    kernel: Kernel, layout: Layout, geometry: Geometry, inner: Sequence[str],
+    kernel: Kernel, layout: Dimensions, geometry: ItemSharing, inner: Sequence[str],
     number: type[np.int32] | type[np.int64],
 ) -> list[Argument]:  # fmt: skip
     """Return the arguments in the template's order."""

@@ -12,7 +12,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from ocl_backend.kernels.layout import contiguous_strides
+from ocl_backend.kernels.dimensions import contiguous_strides
 
 Result = TypeVar("Result", Tensor, Tensor | None)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from oclgen import activations
 
 
-class Rule(Enum):
+class Promotion(Enum):
     """How the dtypes of operands decide the dtype computed with and the result's."""
 
     SAME = "promoted operands, also the result"
@@ -29,13 +29,13 @@ class Op(NamedTuple):
     """
 
     expression: str
-    rule: Rule = Rule.SAME
+    rule: Promotion = Promotion.SAME
     integer: str = ""
     helper: str = ""
     boolean: str = ""
 
 
-SAME, FLOAT, BOOL = Rule
+SAME, FLOAT, BOOL = Promotion
 
 PROMOTING = (
     *("self", "other", "exponent", "min", "max", "end", "weight", "tensor1", "tensor2", "values"),

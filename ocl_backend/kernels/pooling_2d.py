@@ -19,7 +19,7 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.vectors import ACCESS_ITEMS, are_aligned
 from ocl_backend.kernels.windows import Regular
-from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Launch, Pointer, prepare
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.plan import WORK_ITEMS_PER_UNIT, ceil_div, round_up
@@ -150,12 +150,12 @@ def _pooling(
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
-def _prepared(pooling: Pooling, aligned: bool) -> Launch:
+def _prepared(pooling: Pooling, aligned: bool) -> KernelLaunch:
     """Return the launch for tensors that begin where any access of a GPU may, or for others."""
     return _backward(pooling, aligned) if pooling.backward else _forward(pooling, aligned)
 
 
-def _forward(pooling: Pooling, aligned: bool) -> Launch:
+def _forward(pooling: Pooling, aligned: bool) -> KernelLaunch:
     limits = devices()[pooling.device].limits
     whole, outputs = pooling.is_whole, pooling.planes * prod(pooling.out)
     if limits.kind == "cpu":
@@ -188,7 +188,7 @@ def _local(items: int, limits: Limits) -> int:
     return min(LARGE, limits.max_work_group) if fills else LOCAL
 
 
-def _backward(pooling: Pooling, aligned: bool) -> Launch:
+def _backward(pooling: Pooling, aligned: bool) -> KernelLaunch:
     dtype = dtype_of(pooling.dtype)
     # sums in narrow storage would round at every step
     exact = dtype.storage == dtype.value
@@ -239,7 +239,7 @@ def _launch(
     global_size: tuple[int, ...],
     local_size: tuple[int, ...] | None,
     *counts: np.uint32 | np.uint64,
-) -> Launch:
+) -> KernelLaunch:
     image, indices = Pointer(dtype_of(pooling.dtype).item_bytes), Pointer(torch.int64.itemsize)
     arguments: list[Argument] = [image, indices, image] if pooling.kind == "max" else [image, image]
     arguments += counts

@@ -7,7 +7,7 @@ from math import prod
 
 from ocl_backend.dtypes import DType
 from ocl_backend.kernels import vectors
-from ocl_backend.kernels.layout import Layout
+from ocl_backend.kernels.dimensions import Dimensions
 from oclgen.limits import Limits
 from oclgen.plan import WARP, ceil_div, round_up
 
@@ -46,8 +46,8 @@ class Arrangement:
     `across` of them lie along the items. A piece is a span of rows or of items.
     """
 
-    kept: Layout
-    reduced: Layout
+    kept: Dimensions
+    reduced: Dimensions
     columns: bool
     width: int
     lanes: int = 1
@@ -85,8 +85,8 @@ class Arrangement:
 
     @staticmethod
     def of(
-        kept: Layout,
-        reduced: Layout,
+        kept: Dimensions,
+        reduced: Dimensions,
         reading: Reading,
         limits: Limits,
         whole: bool = False,
@@ -105,7 +105,7 @@ class Arrangement:
 
 
 def _on_cpu(
-    kept: Layout, reduced: Layout, reading: Reading, limits: Limits, whole: bool
+    kept: Dimensions, reduced: Dimensions, reading: Reading, limits: Limits, whole: bool
 ) -> Arrangement:
     scalar = reading.by_position
     along_items = reduced.strides[0][-1] == 1
@@ -129,7 +129,7 @@ def _on_cpu(
 
 
 def _on_gpu(
-    kept: Layout, reduced: Layout, reading: Reading, limits: Limits, whole: bool
+    kept: Dimensions, reduced: Dimensions, reading: Reading, limits: Limits, whole: bool
 ) -> Arrangement:
     columns = _dense(kept) and reduced.strides[0][-1] != 1
     width = _width(kept, reduced, reading, columns)
@@ -155,17 +155,17 @@ def _on_gpu(
     )  # fmt: skip
 
 
-def _dense(kept: Layout) -> bool:
+def _dense(kept: Dimensions) -> bool:
     return all(strides[-1] == 1 for strides in kept.strides)
 
 
-def _spans(reduced: Layout, pieces: int) -> tuple[int, int]:
+def _spans(reduced: Dimensions, pieces: int) -> tuple[int, int]:
     """Return into how many spans rows and items are cut."""
     row_spans = min(pieces, reduced.rows)
     return row_spans, min(pieces // row_spans, reduced.inner)
 
 
-def _width(kept: Layout, reduced: Layout, reading: Reading, columns: bool) -> int:
+def _width(kept: Dimensions, reduced: Dimensions, reading: Reading, columns: bool) -> int:
     """Return how many items a GPU reads at once: all vectors are aligned where the first one is."""
     if reading.by_position or not reading.aligned:
         return 1

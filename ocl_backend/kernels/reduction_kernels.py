@@ -19,12 +19,12 @@ from torch import Tensor
 
 from ocl_backend.dtypes import DType, dtype_of
 from ocl_backend.kernels import vectors
-from ocl_backend.kernels.layout import Layout, collapse, contiguous_strides
+from ocl_backend.kernels.dimensions import Dimensions, collapse, contiguous_strides
 from ocl_backend.kernels.reduction_arrangement import CPU_PIECE, GROUP, Arrangement, Reading
 from ocl_backend.runtime.launch import (
     MOST_LAUNCHES,
     Argument,
-    Launch,
+    KernelLaunch,
     LaunchSequence,
     Part,
     Pointer,
@@ -140,7 +140,7 @@ def _kept(shape: Sequence[int], reduced: Sequence[int]) -> list[int]:
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
-def _prepared(device: int, spec: Spec) -> tuple[Launch, Launch | None, int]:
+def _prepared(device: int, spec: Spec) -> tuple[KernelLaunch, KernelLaunch | None, int]:
     """Return the launch, the one that completes it where it is cut, and the number of pieces."""
     limits = devices()[device].limits
     layout = arranged(spec, limits)
@@ -193,7 +193,7 @@ def arranged(spec: Spec, limits: Limits, whole: bool = False) -> Arrangement:
     return Arrangement.of(*_layouts(spec), reading, limits, whole)
 
 
-def _layouts(spec: Spec) -> tuple[Layout, Layout]:
+def _layouts(spec: Spec) -> tuple[Dimensions, Dimensions]:
     """Return the collapsed dimensions that stay and those that go, in the input's order."""
     stay = [dim for dim in range(len(spec.shape)) if dim not in spec.reduced]
     kept = collapse(
@@ -205,7 +205,7 @@ def _layouts(spec: Spec) -> tuple[Layout, Layout]:
     return kept, reduced
 
 
-def _launch(device: int, spec: Spec, layout: Arrangement, piece: int) -> Launch:
+def _launch(device: int, spec: Spec, layout: Arrangement, piece: int) -> KernelLaunch:
     reach = max(
         layout.kept.reach + layout.reduced.reach, prod(spec.shape), piece * GROUP,
         layout.item_spans * layout.item_span,

@@ -13,7 +13,7 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.vectors import CPU_GROUP_ITEMS
-from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
+from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
@@ -102,7 +102,7 @@ def run(rows: Rows, direction: str, logarithm: bool, *tensors: Tensor) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _prepared(rows: Rows, direction: str, logarithm: bool) -> Launch:
+def _prepared(rows: Rows, direction: str, logarithm: bool) -> KernelLaunch:
     share, dtype = shares(rows), dtype_of(rows.dtype)
     source = rendered(
         "softmax_rows", package="ocl_backend", direction=direction, logarithm=logarithm,

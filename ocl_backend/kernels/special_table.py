@@ -6,7 +6,7 @@ polynomials is made here, from their recurrences (Abramowitz and Stegun, 22.7).
 
 from __future__ import annotations
 
-from ocl_backend.kernels.pointwise_table import Op, Rule
+from ocl_backend.kernels.pointwise_table import Op, Promotion
 from ocl_backend.kernels.special_functions import (
     AIRY_AI,
     BESSEL,
@@ -25,7 +25,7 @@ from ocl_backend.kernels.special_functions import (
     ZETA,
 )
 
-FLOAT = Rule.FLOAT
+FLOAT = Promotion.FLOAT
 
 SPECIAL = {
     "digamma": Op("digamma(self)", FLOAT, helper="digamma"),

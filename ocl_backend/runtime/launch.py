@@ -92,7 +92,7 @@ def _wrapped(value: float) -> float:
     return (value + 2**63) % 2**64 - 2**63 if isinstance(value, int) else value
 
 
-class Launch(Prepared):
+class KernelLaunch(Prepared):
     """A kernel with everything set that does not change; call it with what does, in order.
 
     While its program is built it has a `number` of `pending`, else 0. Calls then wait in order.
@@ -108,7 +108,7 @@ class Launch(Prepared):
 class Part(NamedTuple):
     """A launch of several, and which of their values and workspaces it takes, in order."""
 
-    launch: Launch
+    launch: KernelLaunch
     places: tuple[int, ...]
 
 
@@ -179,7 +179,7 @@ def prepare(
     global_size: Sequence[int],
     arguments: Sequence[Argument],
     local_size: Sequence[int] | None = None,
-) -> Launch:
+) -> KernelLaunch:
     """Build a kernel and set its unchanging arguments. Building is cached by text.
 
     What was never built before is built while the caller goes on: calls of the launch wait for it
@@ -210,7 +210,7 @@ def prepare(
         device, built, number, kernel, global_size, local_size, changing, fixed,
         are_const(source, kernel),
     )  # fmt: skip
-    launch = Launch(handle, [argument for _, argument in changing], number)
+    launch = KernelLaunch(handle, [argument for _, argument in changing], number)
     if not is_built:
         pending.when_needed(number, partial(_complete, launch, target, program, kernel, count))
     return launch
@@ -233,7 +233,7 @@ def _places(
 
 
 def _complete(
-    launch: Launch, device: Device, future: Future[Any], kernel: str, arguments: int
+    launch: KernelLaunch, device: Device, future: Future[Any], kernel: str, arguments: int
 ) -> None:
     """Give `launch` its kernel, once the program is built."""
     try:

@@ -263,6 +263,28 @@ def test_a_mistyped_database_makes_nothing_and_is_said(
     assert list(tmp_path.iterdir()) == []
 
 
+UNREADABLE = {
+    "records": "{",
+    "a check file": '{"format": "oclgen check"}',
+    "measurements": '{"format":"oclgen measurements","schema":1}\n{}',
+}
+
+
+@pytest.mark.parametrize("what", [*UNREADABLE, "a folder", "a service"])
+def test_what_cannot_be_read_makes_no_database(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr("tuned_db.service.client.ATTEMPTS", 1)
+    given, where = tmp_path / "given", tmp_path / "folder" / "new.sqlite"
+    if what in UNREADABLE:
+        given.write_text(UNREADABLE[what])
+    else:
+        given.mkdir()  # a data set without its manifest
+    command = ("pull", "http://127.0.0.1:9") if what == "a service" else ("import", str(given))
+    assert run("db", *command, "--db", str(where)).exit_code == 1
+    assert not where.parent.exists()
+
+
 def test_two_drivers_are_compared(run: Run, filled: Path) -> None:
     assert run("compare", str(filled)).exit_code == 2
     result = run("compare", str(filled), "--left-device", "no such")

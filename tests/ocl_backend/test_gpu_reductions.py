@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import reduction_kernels as reduction
-from ocl_backend.kernels.layout import Layout, contiguous_strides
+from ocl_backend.kernels.dimensions import Dimensions, contiguous_strides
 from ocl_backend.kernels.reduction_arrangement import Arrangement, Reading
 from ocl_backend.ops.reduce import reductions
 from oclgen.limits import Limits
@@ -121,9 +121,9 @@ def test_lanes_along_a_row_have_several_vectors(inner: int, across: int) -> None
 
 
 def test_pieces_are_whole_rounds_of_loads() -> None:
-    row = Layout((100_003,), ((1,),))
+    row = Dimensions((100_003,), ((1,),))
     reading = Reading(dtype_of(torch.float32), aligned=True, by_position=False)
-    found = Arrangement.of(Layout((1,), ((0,), (0,))), row, reading, H200)
+    found = Arrangement.of(Dimensions((1,), ((0,), (0,))), row, reading, H200)
     assert found.pieces > 1
     assert found.item_span % (found.across * found.width * found.unroll) == 0
     assert found.item_span * found.item_spans >= 100_003

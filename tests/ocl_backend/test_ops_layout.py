@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ocl_backend.kernels.layout import (
+from ocl_backend.kernels.dimensions import (
     broadcast_shapes,
     broadcast_strides,
     collapse,

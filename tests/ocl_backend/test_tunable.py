@@ -95,6 +95,7 @@ def test_a_problem_is_tuned_when_it_is_first_met(device: Any) -> None:
 
 def test_one_process_measures_every_problem_and_ends_with_the_tuning(device: Any) -> None:
     tunable.set_max_tuning_iterations(1)
+    tunable.set_max_tuning_duration(0)  # the end of a time would end the process
     tunable.enable()
     product(device, 23)
     session = tuning._sessions[device.index]
@@ -134,7 +135,7 @@ def test_an_interrupt_ends_the_program_s_call_too(
     tunable.enable()
     monkeypatch.setattr("oclgen.measuring.worker.Worker.measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        tuning.tune(Counter([GemmProblem(27, 40, 24)]), device.index, tuning.Limits(0, 1))
+        tuning.tune(Counter([GemmProblem(27, 40, 24)]), device.index, tuning.TuningLimits(0, 1))
 
 
 def test_a_tuning_that_fails_is_told_and_the_problem_still_runs(

@@ -13,8 +13,8 @@ from torch.optim import Adam
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
-from ocl_backend.kernels.elementwise import Geometry, Kernel, Operand
-from ocl_backend.kernels.layout import collapse
+from ocl_backend.kernels.dimensions import collapse
+from ocl_backend.kernels.elementwise import ItemSharing, Kernel, Operand
 from oclgen.limits import Limits
 from tests.ocl_backend.cpu_twin import agree, check, place, relative
 
@@ -126,7 +126,7 @@ def kernel(*dtypes: Any) -> Kernel:
     ],
 )
 def test_gpus_take_rows_of_whole_vectors(dtypes: Any, shape: Any, strides: Any, width: int) -> None:
-    geometry = Geometry.of(collapse(shape, strides), GPU, kernel(*dtypes))
+    geometry = ItemSharing.of(collapse(shape, strides), GPU, kernel(*dtypes))
     assert geometry.width == width
 
 

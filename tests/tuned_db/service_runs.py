@@ -16,10 +16,10 @@ from tests.tuned_db.tuned_samples import record
 from tuned_db import Record, Store, write_records
 from tuned_db.service.app import create_app
 from tuned_db.service.client import Client
-from tuned_db.service.guard import Limits
+from tuned_db.service.guard import RequestLimits
 from tuned_db.tokens import add_token
 
-GENEROUS = Limits(reads_per_s=1e4, writes_per_s=1e4)
+GENEROUS = RequestLimits(reads_per_s=1e4, writes_per_s=1e4)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Served:
 
 
 @contextmanager
-def serving(store: Store, limits: Limits = GENEROUS) -> Iterator[Served]:
+def serving(store: Store, limits: RequestLimits = GENEROUS) -> Iterator[Served]:
     """Serve `store` on a free port while the context lasts."""
     app = create_app(store, limits)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))

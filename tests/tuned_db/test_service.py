@@ -34,7 +34,7 @@ from tuned_db.exchange import SCHEMA_LINE
 from tuned_db.models import MEASURED
 from tuned_db.service import drawings, guard
 from tuned_db.service.app import create_app
-from tuned_db.service.guard import Buckets, Limits
+from tuned_db.service.guard import Buckets, RequestLimits
 from tuned_db.titles import title_of
 from tuned_db.tokens import TokenError, add_token, list_tokens, revoke_token
 
@@ -312,7 +312,7 @@ def test_too_large_a_body_is_refused_before_it_is_read(shelf: Store) -> None:
 
 
 def test_who_asks_too_often_waits(shelf: Store) -> None:
-    web = TestClient(create_app(shelf, Limits(reads_per_s=1.0, burst_s=3.0, request_s=inf)))
+    web = TestClient(create_app(shelf, RequestLimits(reads_per_s=1.0, burst_s=3.0, request_s=inf)))
     answers = [web.get("/") for _ in range(5)]
     assert [one.status_code for one in answers][:3] == [200] * 3
     assert answers[-1].status_code == 429

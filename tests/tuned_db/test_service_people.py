@@ -29,7 +29,7 @@ from tuned_db.batches import NoBatchError, list_batches
 from tuned_db.models import TokenRow
 from tuned_db.service import connections
 from tuned_db.service.app import create_app
-from tuned_db.service.guard import Limits, client_of
+from tuned_db.service.guard import RequestLimits, client_of
 from tuned_db.tokens import TokenError, add_token, list_tokens
 from tuned_db.trust import undo
 
@@ -141,7 +141,9 @@ def test_pages_are_kept_until_somebody_writes(web: TestClient, shelf: Store) -> 
 
 
 def test_a_costly_request_counts_as_many(shelf: Store) -> None:
-    web = TestClient(create_app(shelf, Limits(reads_per_s=1.0, burst_s=50.0, request_s=1e-9)))
+    web = TestClient(
+        create_app(shelf, RequestLimits(reads_per_s=1.0, burst_s=50.0, request_s=1e-9))
+    )
     assert [web.get("/").status_code for _ in range(2)] == [200, 429]
 
 

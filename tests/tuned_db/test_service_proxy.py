@@ -31,7 +31,7 @@ import uvicorn
 from tests.tuned_db.service_runs import Served, body, serving
 from tuned_db import Store
 from tuned_db.service.connections import protocol
-from tuned_db.service.guard import Limits
+from tuned_db.service.guard import RequestLimits
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NAME = "tuned.example.org"
@@ -158,7 +158,9 @@ def test_a_real_proxy_tells_who_asks_and_bounds_what_is_sent(
         forwarded_allow_ips=[PROXY],
     )
     monkeypatch.setattr(uvicorn, "Config", settings)
-    limits = Limits(reads_per_s=0.01, burst_s=300.0, writes_per_s=1e4, request_s=1e9)  # three
+    limits = RequestLimits(
+        reads_per_s=0.01, burst_s=300.0, writes_per_s=1e4, request_s=1e9
+    )  # three
     with serving(shelf, limits) as served, before(proxy, served, tmp_path) as running:
         with client(running, "127.0.0.2") as one, client(running, "127.0.0.3") as other:
             forged = [get(one, "/", **{"X-Forwarded-For": f"10.0.0.{n}"}) for n in range(4)]

@@ -22,7 +22,7 @@ from tuned_db.failures import shown
 from tuned_db.models import MEASURED
 from tuned_db.service import contributions, foreign
 from tuned_db.service.access import origin_of, require
-from tuned_db.service.asked import After, Key, Kind, Limit, MaybeKey, Sort, Text, Wanted, Word
+from tuned_db.service.asked import After, DeviceKind, Key, Limit, MaybeKey, Sort, Text, Wanted, Word
 from tuned_db.store import Store
 from tuned_db.tokens import left_today
 from tuned_db.trust import undo
@@ -194,7 +194,9 @@ def router(store: Store) -> APIRouter:
 
 
 def _devices(store: Store) -> Callable[..., Any]:
-    def devices(text: Text = "", kind: Kind = "", after: After = 0, limit: Limit = 100) -> Devices:
+    def devices(
+        text: Text = "", kind: DeviceKind = "", after: After = 0, limit: Limit = 100
+    ) -> Devices:
         with store.database.reading() as connection:
             page = browse.list_devices(connection, after, limit, text, kind)
         items = [Device(**_flat(summary)) for summary in page.items]

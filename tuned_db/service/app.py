@@ -15,7 +15,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from tuned_db.errors import DatabaseError
 from tuned_db.service import api, beyond, drawings, pages, watch
 from tuned_db.service.access import readers_only
-from tuned_db.service.guard import Guard, Limits
+from tuned_db.service.guard import Guard, RequestLimits
 from tuned_db.service.kept import Kept
 from tuned_db.store import Store
 
@@ -27,7 +27,7 @@ that `oclgen db export` writes; `oclgen db push` and `oclgen db pull` speak to t
 
 def create_app(
     store: Store,
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
     *,
     private: bool = False,
     open_metrics: bool = False,
@@ -57,7 +57,7 @@ def create_app(
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     if not private:  # what is kept is shown without a token
         app.add_middleware(Kept, database=store.database)
-    app.add_middleware(Guard, limits=limits or Limits())
+    app.add_middleware(Guard, limits=limits or RequestLimits())
     app.add_middleware(watch.Watch, figures=figures)
     app.add_exception_handler(DatabaseError, _unavailable)
     return app

@@ -22,7 +22,7 @@ AnyKey = Annotated[int, Query(ge=1, le=LARGEST)]
 MaybeKey = Annotated[int | None, Query(ge=1, le=LARGEST)]
 Word = Annotated[str, Query(max_length=64, pattern=r"^\w*$")]
 Text = Annotated[str, Query(max_length=400, pattern=r"^[^\x00-\x1f\x7f]*$")]
-Kind = Literal["", "cpu", "gpu", "other"]
+DeviceKind = Literal["", "cpu", "gpu", "other"]
 Caches = Literal["", "warm", "cold"]
 Source = Literal["", "here", "claimed"]
 Sort = Literal[

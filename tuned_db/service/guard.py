@@ -29,7 +29,7 @@ READING = ("GET", "HEAD", "OPTIONS")
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """What one client may do: requests per second on average and at once, and bytes of a body."""
 
     reads_per_s: float = 20.0
@@ -97,12 +97,12 @@ class RefusalError(Exception):
 
 
 class Guard:
-    """ASGI middleware that lets through what keeps to `Limits`.
+    """ASGI middleware that lets through what keeps to `RequestLimits`.
 
     Bodies are read here, whole and within bounds, so that no route ever waits for a slow client.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, limits: RequestLimits) -> None:
         self._app, self._limits = app, limits
         self._reads = Buckets(limits.reads_per_s, limits.reads_per_s * limits.burst_s)
         self._writes = Buckets(limits.writes_per_s, limits.writes_per_s * limits.burst_s)

@@ -21,7 +21,17 @@ from tuned_db.failures import list_failures, shown
 from tuned_db.html import render, style
 from tuned_db.models import MeasurementRow
 from tuned_db.plots import variants_of
-from tuned_db.service.asked import CHOICES, After, Key, Kind, Sort, Text, Wanted, Word, to_query
+from tuned_db.service.asked import (
+    CHOICES,
+    After,
+    DeviceKind,
+    Key,
+    Sort,
+    Text,
+    Wanted,
+    Word,
+    to_query,
+)
 from tuned_db.service.drawings import CHARTED
 from tuned_db.store import Store
 from tuned_db.titles import title_of
@@ -47,7 +57,7 @@ def _style() -> Response:
 
 
 def _devices(store: Store) -> Callable[..., Any]:
-    def devices(text: Text = "", kind: Kind = "", after: After = 0) -> str:
+    def devices(text: Text = "", kind: DeviceKind = "", after: After = 0) -> str:
         with store.database.reading() as connection:
             page = browse.list_devices(connection, after, PAGE, text, kind)
         query = partial(to_query, browse.Filter(text=text), kind=kind)

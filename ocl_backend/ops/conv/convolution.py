@@ -32,7 +32,7 @@ Steps = tuple[tuple[str, int], ...]
 """Strides of weights that are not contiguous, by the names of `STRIDES`."""
 
 
-class Geometry(NamedTuple):
+class ConvArguments(NamedTuple):
     """A convolution as torch describes it, without its tensors' sizes; pairs are (h, w)."""
 
     stride: Pair
@@ -43,7 +43,9 @@ class Geometry(NamedTuple):
     transposed: bool
 
 
-def output_shape(x: tuple[int, ...], w: tuple[int, ...], geometry: Geometry) -> tuple[int, ...]:
+def output_shape(
+    x: tuple[int, ...], w: tuple[int, ...], geometry: ConvArguments
+) -> tuple[int, ...]:
     """Return [batch, channels, h, w] of the result for an input [batch, in_channels, h, w]."""
     steps = geometry.stride, geometry.padding, geometry.dilation
     if geometry.transposed:
@@ -221,8 +223,8 @@ def _geometry(
     transposed: bool,
     output_padding: Sequence[int],
     groups: int,
-) -> Geometry:
-    return Geometry(
+) -> ConvArguments:
+    return ConvArguments(
         pair(stride), pair(padding), pair(dilation), pair(output_padding), groups, transposed
     )
 
@@ -272,7 +274,7 @@ def _unfolded_backward(
     return grad_x, grad_w, grad.sum(dims) if output_mask[2] else None
 
 
-def _forward(x: Tensor, w: Tensor, geometry: Geometry, pixels: bool, bias: bool) -> _Call:
+def _forward(x: Tensor, w: Tensor, geometry: ConvArguments, pixels: bool, bias: bool) -> _Call:
     """Return the forward call, which may read weights in channels_last as they lie.
 
     Only one that reads images so: what it may become one with then does, too.
@@ -289,7 +291,7 @@ def _call(
     x: tuple[int, ...],
     w: Tensor,
     like: Tensor,
-    geometry: Geometry,
+    geometry: ConvArguments,
     pixels: bool,
     bias: bool = False,
     dense: bool = False,
@@ -316,7 +318,7 @@ def _prepared(
     w_strides: tuple[int, ...],
     device: int,
     dtype: str,
-    geometry: Geometry,
+    geometry: ConvArguments,
     pixels: bool,
     bias: bool,
 ) -> _Call:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ocl_backend.kernels.scatter import PLACE
 from ocl_backend.ops.fused.expression_arguments import Arguments
 from ocl_backend.ops.fused.expression_text import Part, Writer
-from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Launch, prepare
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
@@ -76,7 +76,7 @@ float row_sum(float value, const int lane, __local float *scratch)
 """Adds the work-items' values of a row in a fixed order."""
 
 
-def prepared(window: Window, parts: Sequence[Part]) -> tuple[Launch, list[float]]:
+def prepared(window: Window, parts: Sequence[Part]) -> tuple[KernelLaunch, list[float]]:
     """Return the launch of parts side by side, and the values to call it with."""
     device = window.steps[0].rule.device
     limits = devices()[device].limits
@@ -128,7 +128,7 @@ def prepared(window: Window, parts: Sequence[Part]) -> tuple[Launch, list[float]
 @lru_cache(maxsize=MOST_LAUNCHES)
 def launch_of(
     device: int, text: str, kernel: str, items: int, arguments: tuple[Argument, ...], local: int
-) -> Launch:
+) -> KernelLaunch:
     """Return a prepared launch, the same one for the same text and arguments: recipes compare it.
 
     Args:

@@ -34,7 +34,7 @@ MOST_DIMS = 6
 MOST_ITEMS = 1 << 28
 """Bounds of an operand's dimensions and reach: indices are ints."""
 
-Kind = Literal["pointwise", "mean", "cat", "index_copy", "product"]
+ExpressionKind = Literal["pointwise", "mean", "cat", "index_copy", "product"]
 
 
 class Read(NamedTuple):
@@ -82,7 +82,7 @@ class Expression:
     each row. One that is `in_place` reads what `out` was before.
     """
 
-    kind: Kind
+    kind: ExpressionKind
     inputs: tuple[Read, ...]
     out: Read
     value: str = "float"

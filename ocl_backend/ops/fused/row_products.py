@@ -21,7 +21,7 @@ from ocl_backend.ops.fused.expression_launch import launch_of
 from ocl_backend.ops.fused.expression_text import Part, Writer
 from ocl_backend.ops.fused.expressions import Expression
 from ocl_backend.ops.fused.fused_pointwise import Activating, Adding
-from ocl_backend.runtime.launch import Launch
+from ocl_backend.runtime.launch import KernelLaunch
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
@@ -37,7 +37,7 @@ PLAIN = ([Adding], [Activating], [Adding, Activating])
 
 
 @dataclass(frozen=True, slots=True)
-class Geometry:
+class ColumnSharing:
     """How columns are shared out: a team of `lanes` adds up `items` of them, `teams` a group."""
 
     lanes: int
@@ -46,14 +46,14 @@ class Geometry:
     width: int
 
     @staticmethod
-    def of(limits: Limits, products: int, inner: int) -> Geometry:
+    def of(limits: Limits, products: int, inner: int) -> ColumnSharing:
         """Return vectors and several columns for a processor, 32 lanes of few columns for a GPU."""
         widths = (limits.native_float_width, 4) if limits.kind == "cpu" else (4,)
         width = next((w for w in widths if inner % w == 0), 1)
         if limits.kind == "cpu":
-            return Geometry(1, 1, max(1, 4 // products), width)
-        return Geometry(min(32, limits.max_work_group), min(4, limits.max_work_group // 32) or 1,
-                        max(1, 2 // products), width)  # fmt: skip
+            return ColumnSharing(1, 1, max(1, 4 // products), width)
+        lanes, teams = min(32, limits.max_work_group), min(4, limits.max_work_group // 32) or 1
+        return ColumnSharing(lanes, teams, max(1, 2 // products), width)
 
     @property
     def local(self) -> int:
@@ -140,7 +140,7 @@ def run(window: Window, products: Sequence[int], parts: Sequence[Part]) -> None:
 
 def _prepared(
     window: Window, products: Sequence[int], parts: Sequence[Part]
-) -> tuple[Launch, list[float]]:
+) -> tuple[KernelLaunch, list[float]]:
     """Return the launch of all products and parts, and the values to call it with."""
     device = window.steps[0].rule.device
     limits = devices()[device].limits
@@ -149,7 +149,7 @@ def _prepared(
     blocks += [Block((i,), None) for i in products if i not in taken]
     rows, inner = window.nodes[products[0]].inputs[0].shape
     most = max(len(block.products) for block in blocks)
-    geometry = Geometry.of(limits, most, inner)
+    geometry = ColumnSharing.of(limits, most, inner)
     arguments, branches, first = Arguments(window), list[str](), 0
     for block in blocks:
         columns = window.nodes[block.products[0]].out.shape[1]
@@ -190,7 +190,7 @@ def _sum(width: int) -> str:
     return "(v)" if width == 1 else f"SUM{width // 2}((v).lo + (v).hi)"
 
 
-def _block(window: Window, block: Block, arguments: Arguments, g: Geometry) -> list[str]:
+def _block(window: Window, block: Block, arguments: Arguments, g: ColumnSharing) -> list[str]:
     """Return the statements that compute a block's columns; `group` is the number in it."""
     nodes = [window.nodes[i] for i in block.products]
     (rows, inner), columns = nodes[0].inputs[0].shape, nodes[0].out.shape[1]
@@ -228,7 +228,7 @@ def _block(window: Window, block: Block, arguments: Arguments, g: Geometry) -> l
     return [*lines, *_stored(window, block, arguments, g, elements)]
 
 
-def _added(names: Sequence[tuple[int, int, int]], g: Geometry, elements: int) -> list[str]:
+def _added(names: Sequence[tuple[int, int, int]], g: ColumnSharing, elements: int) -> list[str]:
     """Return the statements that add up what lanes have: `total(s, e)` is of element e."""
     places = [(s * elements + r * g.items + i, s, i, r) for s, i, r in names]
     sums = [(place, f"SUM{g.width}(acc{s}_{i}_{r})") for place, s, i, r in places]
@@ -248,7 +248,7 @@ def _added(names: Sequence[tuple[int, int, int]], g: Geometry, elements: int) ->
 
 
 def _stored(
-    window: Window, block: Block, arguments: Arguments, g: Geometry, elements: int
+    window: Window, block: Block, arguments: Arguments, g: ColumnSharing, elements: int
 ) -> list[str]:
     """Return the statements that round sums, compute what reads them, and write what is needed."""
     node = window.nodes[block.products[0]]

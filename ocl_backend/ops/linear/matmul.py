@@ -22,7 +22,7 @@ from ocl_backend.fusion.held import Rule, Step, Way
 from ocl_backend.kernels.activations import activate
 from ocl_backend.ops.fused.expressions import Expression, Read, fits
 from ocl_backend.ops.fused.fused_pointwise import terms_of
-from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
+from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, prepare
 from oclgen.problem import Activation, GemmProblem
 from oclgen.render import render
 
@@ -216,7 +216,7 @@ def _prepared(key: ShapeKey) -> TunedCall:
 
 
 @remember()
-def _plain(key: ShapeKey) -> Launch:
+def _plain(key: ShapeKey) -> KernelLaunch:
     """Return the launch of the plain kernel, one output per work-item, for any strides."""
     dtype = dtype_of(key.dtype)
     source = render("matmul_plain", package="ocl_backend", dtype=dtype)

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from ocl_backend.dispatch.checks import check_written
 from ocl_backend.dispatch.outputs import resized
-from ocl_backend.dispatch.prepared_plan import PreparedPlan, prepare_plan
+from ocl_backend.dispatch.prepared_plan import PlanSequence, prepare_plan
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
 from ocl_backend.dtypes import STORAGE, dtype_of
-from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
+from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, prepare
 from oclgen.families.packed.packed_formats import ALIGNED, stripes
 from oclgen.families.packed.packed_unpacking import shape_for, unpacking
 from oclgen.opencl.device import devices
@@ -183,7 +183,7 @@ def _prepared(key: _Key) -> TunedCall:
 
 
 @remember()
-def _unpacking(key: _Key) -> PreparedPlan:
+def _unpacking(key: _Key) -> PlanSequence:
     """Return the launch that unpacks."""
     problem = PackedProblem(1, key.n, key.k, key.dtype, key.form)
     shape = shape_for(devices()[key.device].limits)
@@ -278,7 +278,7 @@ def int_mm_out(a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
 @remember()
 def _integers(
     device: int, dtype: torch.dtype, sizes: tuple[int, int, int], strides: tuple[int, ...]
-) -> Launch:
+) -> KernelLaunch:
     m, n, k = sizes
     a = dtype_of(dtype).storage
     source = render("int_mm", package="ocl_backend", a_type=a)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import check_cast
-from ocl_backend.kernels.layout import broadcast_shapes
+from ocl_backend.kernels.dimensions import broadcast_shapes
 
 Number = int | float | complex
 Part = Tensor | float

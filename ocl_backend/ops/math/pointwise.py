@@ -28,6 +28,7 @@ from ocl_backend.dispatch.checks import (
 )
 from ocl_backend.dispatch.outputs import check_cast
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.dimensions import broadcast_shapes, broadcast_strides
 from ocl_backend.kernels.elementwise import (
     Kernel,
     Operand,
@@ -37,17 +38,16 @@ from ocl_backend.kernels.elementwise import (
     encode,
     prepare_elementwise,
 )
-from ocl_backend.kernels.layout import broadcast_shapes, broadcast_strides
-from ocl_backend.kernels.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Rule
+from ocl_backend.kernels.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Promotion
 from ocl_backend.kernels.special_table import FUNCTIONS, SPECIAL
 from ocl_backend.kernels.vectors import SIGNED, in_type
 from ocl_backend.ops.fused.expressions import Loosely, of_kernel
 from ocl_backend.ops.fused.fused_pointwise import Pointwise, rule_of
 
 PROMOTION = {
-    Rule.SAME: PROMOTE.DEFAULT,
-    Rule.FLOAT: PROMOTE.INT_TO_FLOAT,
-    Rule.BOOL: PROMOTE.ALWAYS_BOOL,
+    Promotion.SAME: PROMOTE.DEFAULT,
+    Promotion.FLOAT: PROMOTE.INT_TO_FLOAT,
+    Promotion.BOOL: PROMOTE.ALWAYS_BOOL,
 }
 
 ROWS = {**POINTWISE, **SPECIAL}
@@ -87,7 +87,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PreparedCall:
     """What a call with known shapes, strides and dtypes does.
 
     `rule` runs the call in place of `run` if it may be one with others. `values` turns the call's
@@ -109,7 +109,7 @@ MOST_PLANS = 8192
 
 def implementation(call: Call) -> Callable[..., Tensor]:
     """Return the function that serves the overload `call` describes."""
-    plans: dict[tuple[Any, ...], Plan] = {}
+    plans: dict[tuple[Any, ...], PreparedCall] = {}
     written = 0 if call.in_place else -1
 
     def run(*args: Any, **kwargs: Any) -> Tensor:
@@ -207,7 +207,7 @@ def _shape(call: Call, bound: Bound) -> tuple[int, ...]:
     return broadcast_shapes(*shapes)
 
 
-def _plan(call: Call, bound: Bound, names: Sequence[str]) -> Plan:
+def _plan(call: Call, bound: Bound, names: Sequence[str]) -> PreparedCall:
     """Prepare the launch that serves a call with these arguments."""
     row = _row(call, bound)
     op = ROWS[row]
@@ -244,7 +244,7 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> Plan:
         ]
         expression = of_kernel(kernel, shape, lies)
         rule = rule_of(row, inputs, walked, names, run, fresh is not None, expression)
-    return Plan(run, rule, _values(bound, names, kernel), fresh, apart)
+    return PreparedCall(run, rule, _values(bound, names, kernel), fresh, apart)
 
 
 def _row(call: Call, bound: Bound) -> str:
@@ -290,7 +290,7 @@ def _kernel(
 ) -> Kernel:
     """Return the kernel for the arguments given; those left to their defaults are written in."""
     value = dtype_of(compute).value
-    truth = SIGNED.get(value, value) if op.rule is Rule.BOOL else value
+    truth = SIGNED.get(value, value) if op.rule is Promotion.BOOL else value
     text = _expression(op, compute)
     parameters: list[Operand | Scalar] = []
     lines = []
@@ -310,7 +310,9 @@ def _kernel(
     *statements, last = (part.strip() for part in text.split(";"))
     lines += [f"{statement};" for statement in statements]
     lines.append(
-        f"const R out = ({last}) & (R)(1);" if op.rule is Rule.BOOL else f"const T out = {last};"
+        f"const R out = ({last}) & (R)(1);"
+        if op.rule is Promotion.BOOL
+        else f"const T out = {last};"
     )
     helper = ""
     if op.helper and op.helper in text:

@@ -18,7 +18,7 @@ from torch import Tensor
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import STORAGE
 from ocl_backend.fusion.held import Rule, Step, Way, offer
-from ocl_backend.kernels.batch_norm_kernels import Kind, Prepared
+from ocl_backend.kernels.batch_norm_kernels import BatchNormCase, PreparedNorm
 from ocl_backend.kernels.memory_formats import arranged, in_pixels
 from ocl_backend.ops.fused.fused_pointwise import Masked, terms_of
 from ocl_backend.runtime.launch import MOST_LAUNCHES
@@ -36,13 +36,13 @@ class Normalising(Rule):
     operator = "native_batch_norm"
     result = 1
 
-    def __init__(self, of: Kind) -> None:
+    def __init__(self, of: BatchNormCase) -> None:
         self.follows = not of.trains
         trained = Way(0, (3, 4), (1, 5, 6, 7, 8))
         self.ways = (trained if of.trains else Way(0, (3, 4, 5, 6), (1,)),)
         self.of, self.device, self.items, self.dtype = of, of.device, of.items, of.dtype
-        self.run = Prepared(of)
-        self._fused: dict[tuple[bool, Activation], Prepared] = {}
+        self.run = PreparedNorm(of)
+        self._fused: dict[tuple[bool, Activation], PreparedNorm] = {}
 
     def alone(self, step: Step) -> None:
         """Enqueue the normalisation."""
@@ -57,10 +57,10 @@ class Normalising(Rule):
         self._with(residual != 0, activation)(x, y, residual, *rest)
         return taken
 
-    def _with(self, residual: bool, activation: Activation) -> Prepared:
+    def _with(self, residual: bool, activation: Activation) -> PreparedNorm:
         if (residual, activation) not in self._fused:
             kind = replace(self.of, residual=residual, activation=activation)
-            self._fused[residual, activation] = Prepared(kind)
+            self._fused[residual, activation] = PreparedNorm(kind)
         return self._fused[residual, activation]
 
 
@@ -77,10 +77,10 @@ class NormalisingBackward(Masked):
     ways = (Way(1, (0, 6, 7, 8, 9, 10), (3, 4, 5)),)
     begins = False
 
-    def __init__(self, of: Kind) -> None:
+    def __init__(self, of: BatchNormCase) -> None:
         self.of, self.device, self.items, self.dtype = of, of.device, of.items, of.dtype
-        self.run = Prepared(of)
-        self._masked: dict[Activation, Prepared] = {}
+        self.run = PreparedNorm(of)
+        self._masked: dict[Activation, PreparedNorm] = {}
 
     def alone(self, step: Step) -> None:
         """Enqueue the backward pass."""
@@ -89,7 +89,7 @@ class NormalisingBackward(Masked):
     def behind(self, activation: Activation, grad: int, result: int, step: Step) -> None:
         """Enqueue it for `grad` where the activation's `result` let it through."""
         if activation not in self._masked:
-            self._masked[activation] = Prepared(replace(self.of, mask=activation))
+            self._masked[activation] = PreparedNorm(replace(self.of, mask=activation))
         x, _, _, *rest = step.values
         self._masked[activation](x, grad, result, *rest)
 
@@ -111,7 +111,7 @@ def rule_of(
     With `pixels` it lies in channels_last.
     """
     batch, channels, *rest = shape
-    kind = Kind(
+    kind = BatchNormCase(
         direction, device, dtype, param, batch, channels, prod(rest), trains, tracks, affine,
         pixels=pixels,
     )  # fmt: skip

@@ -18,7 +18,7 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
 from ocl_backend.ops.norm.batch_norm import pointers_of
-from ocl_backend.runtime.launch import Argument, Launch, Pointer, Varying, prepare
+from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, Varying, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
@@ -31,7 +31,7 @@ COLUMN_GROUPS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class LayerNormCase:
     """Everything that decides the kernels; x is [rows, inner]."""
 
     device: int
@@ -125,15 +125,19 @@ def _dense(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.contiguous()
 
 
-def _kind(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None) -> Kind:
+def _kind(
+    x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None
+) -> LayerNormCase:
     inner = prod(shape)
     rows = x.numel() // inner if inner else 0
     param = x.dtype if weight is None else weight.dtype
-    return Kind(x.get_device(), x.dtype, param, rows, inner, weight is not None, bias is not None)
+    return LayerNormCase(
+        x.get_device(), x.dtype, param, rows, inner, weight is not None, bias is not None
+    )
 
 
 @lru_cache(maxsize=1024)
-def _prepared(kind: Kind, direction: Literal["fwd", "bwd"]) -> Launch:
+def _prepared(kind: LayerNormCase, direction: Literal["fwd", "bwd"]) -> KernelLaunch:
     on_cpu = kind.limits.kind == "cpu"
     local_items = 1 if on_cpu else min(256, kind.limits.max_work_group)
     while local_items > max(32, kind.inner // kind.width):
@@ -155,14 +159,14 @@ def _prepared(kind: Kind, direction: Literal["fwd", "bwd"]) -> Launch:
     return prepare(kind.device, source, name, (items,), arguments, (local_items,))
 
 
-def _groups(kind: Kind) -> int:
+def _groups(kind: LayerNormCase) -> int:
     """Return into how many groups the rows are split, so that all compute units have work."""
     wanted = ceil_div(vectors.busy_items(kind.limits), kind.inner // kind.width)
     return min(ceil_div(kind.rows, GROUP_ROWS), max(COLUMN_GROUPS, wanted))
 
 
 @lru_cache(maxsize=1024)
-def _columns(kind: Kind, groups: int, aligned: bool) -> Launch:
+def _columns(kind: LayerNormCase, groups: int, aligned: bool) -> KernelLaunch:
     dtype = dtype_of(kind.dtype)
     source = rendered(
         "layer_norm_columns", package="ocl_backend", dtype=dtype, inner=kind.inner,

@@ -17,7 +17,7 @@ import torch
 from ocl_backend.dtypes import COPIED, dtype_of
 from ocl_backend.fusion import recall
 from ocl_backend.ops.fused.expressions import Expression, Loosely, Read, fits
-from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Launch, Pointer, prepare
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
 from oclgen import render
 from oclgen.families.parts.packing import transpose_text
 from oclgen.limits import Limits
@@ -109,7 +109,7 @@ def _prepared(
     shape: tuple[int, ...],
     source_strides: tuple[int, ...],
     target_strides: tuple[int, ...],
-) -> Launch:
+) -> KernelLaunch:
     dims = collapse(shape, source_strides, target_strides)
     reach = max(sum((dim.size - 1) * dim[side] for dim in dims) for side in (1, 2))
     wide = reach >= 2**31
@@ -147,7 +147,7 @@ def _turn(
     outer: Sequence[Dim],
     arguments: list[Argument],
     wide: bool,
-) -> Launch:
+) -> KernelLaunch:
     vec = devices()[device].limits.native_float_width
     a, b = crossed
     items = (ceil_div(a.size, vec), ceil_div(b.size, vec * TILES), prod(dim.size for dim in outer))

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.dimensions import contiguous_strides
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, found, launch
-from ocl_backend.kernels.layout import contiguous_strides
 from ocl_backend.ops.fused import expressions
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, fits, lying
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Prepared

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ocl_backend.dispatch import faults
 from ocl_backend.dispatch.outputs import apart, into
+from ocl_backend.kernels.dimensions import broadcast_shapes
 from ocl_backend.kernels.fixed_order_scatter import is_wanted
-from ocl_backend.kernels.layout import broadcast_shapes
 from ocl_backend.kernels.scatter import Combine, Locate, Places, read, write, writing
 from ocl_backend.ops.fused import expressions
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, fits, lying

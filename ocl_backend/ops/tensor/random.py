@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.kernels.bounds import check_values
+from ocl_backend.kernels.dimensions import broadcast_shapes
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
-from ocl_backend.kernels.layout import broadcast_shapes
 from ocl_backend.kernels.vectors import SIGNED
 
 Number = int | float

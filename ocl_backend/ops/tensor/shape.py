@@ -15,11 +15,11 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.dimensions import broadcast_shapes, contiguous_strides
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch, prepare_elementwise
-from ocl_backend.kernels.layout import broadcast_shapes, contiguous_strides
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, Read, fits
 from ocl_backend.ops.reduce.reductions import dims_of
-from ocl_backend.runtime.launch import MOST_LAUNCHES, Launch, LaunchSequence
+from ocl_backend.runtime.launch import MOST_LAUNCHES, KernelLaunch, LaunchSequence
 from ocl_backend.runtime.launch import Part as LaunchPart
 
 MOST_PARTS = 4
@@ -82,7 +82,7 @@ def _rule_of_joining(
         prepare_elementwise(device, _copying(dtype, dtype), read.shape, (read.strides, strides))
         for read in reads
     ]
-    launches = [copy for copy in copies if isinstance(copy, Launch)]
+    launches = [copy for copy in copies if isinstance(copy, KernelLaunch)]
     sequence = [LaunchPart(launch, (i, i + len(lies))) for i, launch in enumerate(launches)]
     return Loosely("cat", device, LaunchSequence(device, sequence, 2 * len(lies)), expression)
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from ocl_backend.dispatch import faults
 from ocl_backend.dispatch.outputs import into, resized
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.runtime.launch import Argument, Launch, Pointer, prepare
+from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, prepare
 from oclgen.opencl.device import devices
 from oclgen.render import rendered
 
@@ -27,7 +27,7 @@ REDUCTIONS: tuple[Literal["none", "mean", "sum"], ...] = ("none", "mean", "sum")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class LossCase:
     """Everything that decides the kernel; x is [rows, classes, inner]."""
 
     direction: Literal["fwd", "bwd"]
@@ -119,16 +119,16 @@ def nll_loss2d_backward(
 
 def _kind(
     direction: Literal["fwd", "bwd"], x: Tensor, weight: Tensor | None, reduction: int, ignore: int
-) -> Kind:
+) -> LossCase:
     rows, classes, *inner = x.shape if x.dim() > 1 else (1, *x.shape)
-    return Kind(
+    return LossCase(
         direction, x.get_device(), x.dtype, reduction, weight is not None, ignore,
         rows, classes, prod(inner),
     )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
-def _prepared(kind: Kind) -> Launch:
+def _prepared(kind: LossCase) -> KernelLaunch:
     limits = devices()[kind.device].limits
     local_items = 1 if limits.kind == "cpu" else min(256, limits.max_work_group)
     dtype, reduction = dtype_of(kind.dtype), REDUCTIONS[kind.reduction]

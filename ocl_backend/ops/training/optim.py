@@ -18,7 +18,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.memory_formats import arranged, in_pixels
-from ocl_backend.runtime.launch import Argument, Launch, Pointer, Varying, prepare
+from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, Varying, prepare
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 from oclgen.render import render
@@ -200,7 +200,9 @@ def _write_back(
 
 
 @lru_cache(maxsize=1024)
-def _prepared(kind: Method, device: int, dtype: torch.dtype, sizes: tuple[int, ...]) -> Launch:
+def _prepared(
+    kind: Method, device: int, dtype: torch.dtype, sizes: tuple[int, ...]
+) -> KernelLaunch:
     on_cpu = devices()[device].limits.kind == "cpu"
     block = BLOCK["cpu" if on_cpu else "gpu"]
     blocks = [ceil_div(size, block) for size in sizes]

@@ -96,7 +96,7 @@ def _kernel(dtype: torch.dtype, backward: bool) -> Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Geometry:
+class DeformableArguments:
     """What is fixed of a convolution: pairs are along h and w."""
 
     kernel: tuple[int, int]
@@ -174,13 +174,15 @@ def _weights(weight: Tensor, groups: int) -> Tensor:
     return weight.reshape(groups, len(weight) // groups, -1)
 
 
-def _geometry(weight: Tensor, numbers: tuple[int, ...]) -> Geometry:
+def _geometry(weight: Tensor, numbers: tuple[int, ...]) -> DeformableArguments:
     sh, sw, ph, pw, dh, dw, groups, offset_groups = numbers
     kernel = (weight.shape[2], weight.shape[3])
-    return Geometry(kernel, (sh, sw), (ph, pw), (dh, dw), groups, offset_groups)
+    return DeformableArguments(kernel, (sh, sw), (ph, pw), (dh, dw), groups, offset_groups)
 
 
-def check_offsets(x: Tensor, weight: Tensor, offset: Tensor, numbers: Sequence[int]) -> Geometry:
+def check_offsets(
+    x: Tensor, weight: Tensor, offset: Tensor, numbers: Sequence[int]
+) -> DeformableArguments:
     """Return what is fixed of a convolution: `numbers` of `deform_conv2d` but the last.
 
     Raises:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.vectors import in_type
-from ocl_backend.runtime.launch import Argument, Launch, Pointer, Varying, prepare
+from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, Varying, prepare
 from oclgen.opencl.device import devices
 from oclgen.render import render
 
@@ -102,7 +102,7 @@ def _overlaps(dtype: torch.dtype) -> Kernel:
 
 
 @cache
-def _sweep(device: int) -> Launch:
+def _sweep(device: int) -> KernelLaunch:
     limits = devices()[device].limits
     items = 1 if limits.kind == "cpu" else min(256, limits.max_work_group)
     source = render("suppression_sweep", package="ocl_backend")

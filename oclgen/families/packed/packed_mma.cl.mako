@@ -9,6 +9,7 @@ and four of the row 8 below: those of four neighbouring bytes. The instruction's
 theirs, so x is read where it lies, four neighbours by each lane. What lies past an edge is zero.
 
 units               `packed_mma_units`
+text                counts and pieces of text: see `packed_mma_text`
 tile                a `packed_mma_tiles.Tile`
 blocks_m, blocks_n  blocks of 8 rows of x and of 16 rows of w in a work-group: tile_m, tile_n
 tile_k              weights of a row in a tile
@@ -23,46 +24,20 @@ magic               bits of a number whose last ones count in ones: 128 as bf16 
 one                 bits of 1 in the same type
 </%doc>
 <%!
+    from oclgen.families.packed.packed_mma_text import pair
     from oclgen.families.parts.expressions import plus
 %>\
 <%
-    form, text, cut = tile.format, tile.stripes.text, tile.stripes
-    has_scales = form.group is not None
-    has_zeros = "z" in text.weight
-    minus = "-" if "- z" in text.weight else ""
-    has_numbers = form.group != 0
-    pieces = 3 if elem_bytes == 4 and not folded else 1
+    form, stripe, lanes, width = tile.format, tile.stripes.text, tile.lanes, tile.width
+    has_scales, has_numbers = form.group is not None, form.group != 0
+    entries, every, sums = text.entries, text.every, text.sums
+    parts, steps, pieces, per_block = text.parts, text.steps, text.pieces, text.per_block
+    stage_bytes, rows_at_once = text.stage_bytes, text.rows_at_once
     raw, items = ("float4", "float") if elem_bytes == 4 else ("uint2", "ushort")
-    steps = tile.part // 16
-    parts = tile_k // tile.part
-    stage_bytes = tile_n * tile.stride
-    lanes, width = tile.lanes, tile.width
-    rows_at_once = 32 // lanes
-    sums = tile.sums(tile.parts[0])
-    entries = tile_n * tile.entries
-    every = tile_k // tile.entries if tile.entries else 0
-    tile_rows = tile_m // 3 if folded else tile_m
-    per_block = max(1, form.block // tile.part)
-    part_bytes = form.row_bytes(tile.part) if per_block == 1 else form.block_bytes
-%>\
-<%
-    inside = "" if per_block == 1 else "p" if parts == per_block else f"p % {per_block}"
-    # bytes of quants, and places, from one part of a block to the next
-    next_o, next_at = tile.part // cut.halves, tile.part
-    # sums that do not wait for each other: of the pieces, or of every second step
-    chains = pieces if pieces > 1 else min(2, len(sums[0]))
-    def chain(place, piece):
-        return piece if pieces > 1 else place % chains
-    def zero(name):
-        return " = ".join(name.format(i) for i in range(chains)) + " = 0.0f;"
-    def added(name):
-        return " + ".join(name.format(i) for i in reversed(range(chains)))
-    def double(bits):
-        return f"0x{bits * 0x10001:08x}u"
 %>\
 ${preamble}
 ${units}
-% if cut.word == 4:
+% if tile.stripes.word == 4:
 #define WORD(p) (*(__local const uint *)(p))
 % else:
 #define WORD(p) ((uint)((__local const ushort *)(p))[0] | (uint)((__local const ushort *)(p))[1] << 16)
@@ -74,35 +49,35 @@ ${units}
 /* what the weights from place `at` of the block at p are multiplied by, and what is added */
 float2 numbers(__local const uchar *p, const int at, __global const elem_t *s)
 {
-% for line in text.numbers.replace("__global", "__local").splitlines():
+% for line in stripe.numbers.replace("__global", "__local").splitlines():
     ${line}
 % endfor
-    return (float2)(d, ${"z" if has_zeros else "0.0f"});
+    return (float2)(d, ${"z" if text.has_zeros else "0.0f"});
 }
 % endif
 
 /* four quants of four packed bytes: the pairs of the even and of the odd ones */
-% if text.run:
-uint2 quants(const uint bytes, const int high${", const uint upper" if text.upper else ""})
+% if stripe.run:
+uint2 quants(const uint bytes, const int high${", const uint upper" if stripe.upper else ""})
 {
-% if text.upper:
+% if stripe.upper:
     const uint2 bits = (uint2)(
-        masked(bytes >> (4 * high), 0x000f000fu, ${double(magic)}) | (upper & 0x00030003u) << 4u,
-        masked(bytes >> (4 * high + 8), 0x000f000fu, ${double(magic)}) | (upper >> 8 & 0x00030003u) << 4u);
+        masked(bytes >> (4 * high), 0x000f000fu, ${pair(magic)}) | (upper & 0x00030003u) << 4u,
+        masked(bytes >> (4 * high + 8), 0x000f000fu, ${pair(magic)}) | (upper >> 8 & 0x00030003u) << 4u);
 % else:
     const uint2 bits = (uint2)(
-        masked(bytes >> (4 * high), 0x000f000fu, ${double(magic)}),
-        masked(bytes >> (4 * high + 8), 0x000f000fu, ${double(magic)}));
+        masked(bytes >> (4 * high), 0x000f000fu, ${pair(magic)}),
+        masked(bytes >> (4 * high + 8), 0x000f000fu, ${pair(magic)}));
 % endif
-    return (uint2)(difference(bits.x, ${double(magic | text.offset)}), difference(bits.y, ${double(magic | text.offset)}));
+    return (uint2)(difference(bits.x, ${pair(magic | stripe.offset)}), difference(bits.y, ${pair(magic | stripe.offset)}));
 }
 % else:
 uint2 quants(const uint bytes)
 {
     const uint2 low = (uint2)(
-        masked(bytes, 0x007f007fu, ${double(magic)}), masked(bytes >> 8, 0x007f007fu, ${double(magic)}));
+        masked(bytes, 0x007f007fu, ${pair(magic)}), masked(bytes >> 8, 0x007f007fu, ${pair(magic)}));
     const uint2 signs = (uint2)(
-        masked(bytes, 0x00800080u, ${double(magic)}), masked(bytes >> 8, 0x00800080u, ${double(magic)}));
+        masked(bytes, 0x00800080u, ${pair(magic)}), masked(bytes >> 8, 0x00800080u, ${pair(magic)}));
     return (uint2)(difference(low.x, signs.x), difference(low.y, signs.y));
 }
 % endif
@@ -145,7 +120,7 @@ void packed_mma(
     __local uchar tiles[${local_bytes}] __attribute__((aligned(16)));
     const int id = (int)get_local_id(0);
     const int warp = id / 32, lane = id % 32, line = lane / 4, part = lane % 4;
-    const int n0 = (int)get_group_id(0) * ${tile_n}, m0 = (int)get_group_id(1) * ${tile_rows};
+    const int n0 = (int)get_group_id(0) * ${tile_n}, m0 = (int)get_group_id(1) * ${text.rows};
     UNIT_MEMORY
 % if has_scales:
     scales += offset_scales;
@@ -206,7 +181,7 @@ ${copy("next", f"(round + {stages - 1})", " " * 12)}\
         for (int i = 0; i < ${entries // 128}; ++i) {
             const int at = lane + 32 * i, row = at % ${tile_n}, quad = at / ${tile_n}, first = quad % 2 * 4;
             __local const uchar *p = tile + row * ${tile.stride} + quad / 2 * ${form.block_bytes};
-% for line in text.quads.replace("__global", "__local").splitlines():
+% for line in stripe.quads.replace("__global", "__local").splitlines():
             ${line}
 % endfor
 % for j in range(4):
@@ -251,7 +226,7 @@ ${multiply()}\
             }
     barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll 1
-    for (int at = id; at < ${tile_rows * tile_n}; at += ${work_items}) {
+    for (int at = id; at < ${text.rows * tile_n}; at += ${work_items}) {
         const int i = at / ${tile_n}, j = at % ${tile_n};
         if (m0 + i < m && n0 + j < n) {
             float sum = 0.0f;
@@ -308,69 +283,66 @@ ${to}}
 ${to}COPY_COMMIT();
 </%def>\
 <%def name="multiply()">\
-% if has_zeros:
+% if text.has_zeros:
             // sums of x, of which every row of the block has the same
             float ones[${len(sums)}][${blocks_m}][4];
 #pragma unroll
             for (int c = 0; c < ${blocks_m}; ++c) {
 % for g, members in enumerate(sums):
                 {
-                    float sum[${chains}][4];
-                    for (int e = 0; e < 4; ++e) ${zero("sum[{}][e]")}
+                    float sum[${text.chains}][4];
+                    for (int e = 0; e < 4; ++e) ${text.zero("sum[{}][e]")}
 % for place, s in enumerate(members):
 % for piece in reversed(range(pieces)):
-                    MMA(sum[${chain(place, piece)}], (uint4)(${double(one)}), pairs[c][${s}][${piece}][0], pairs[c][${s}][${piece}][1]);
+                    MMA(sum[${text.chain(place, piece)}], (uint4)(${pair(one)}), pairs[c][${s}][${piece}][0], pairs[c][${s}][${piece}][1]);
 % endfor
 % endfor
-                    for (int e = 0; e < 4; ++e) ones[${g}][c][e] = ${added("sum[{}][e]")};
+                    for (int e = 0; e < 4; ++e) ones[${g}][c][e] = ${text.added("sum[{}][e]")};
                 }
 % endfor
             }
 % endif
-            __local const uchar *first = tile + line * ${tile.stride} + ${"p" if per_block == 1 else f"p / {per_block}"} * ${part_bytes};
+            __local const uchar *first = tile + line * ${tile.stride} + ${"p" if per_block == 1 else f"p / {per_block}"} * ${text.part_bytes};
 % if tile.is_skewed:
             const int skew_of = (n0 + line) * row_bytes + (round * ${warps} + warp) * ${tile.bytes};
 % endif
 % for g, members in enumerate(sums):
             {
-                float sum[${blocks_n}][${blocks_m}][${chains}][4];
+                float sum[${blocks_n}][${blocks_m}][${text.chains}][4];
 #pragma unroll
                 for (int r = 0; r < ${blocks_n}; ++r)
                     for (int c = 0; c < ${blocks_m}; ++c)
-                        for (int e = 0; e < 4; ++e) ${zero("sum[r][c][{}][e]")}
+                        for (int e = 0; e < 4; ++e) ${text.zero("sum[r][c][{}][e]")}
 % for place, s in enumerate(members):
 <%
     step = tile.parts[0][s]
-    o = f"{step.o}" + (f" + {inside} * {next_o}" if inside else "")
-    at = f"{step.at}" + (f" + {inside} * {next_at}" if inside else "")
     skip = plus(step.block * form.block_bytes)
 %>\
 #pragma unroll
                 for (int r = 0; r < ${blocks_n}; ++r) {
-                    const int o = ${o}, at = ${at};
+                    const int o = ${text.quants_at(step)}, at = ${text.weights_at(step)};
                     uint2 of[2];
 #pragma unroll
                     for (int row = 0; row < 2; ++row) {
                         __local const uchar *p = first + (r * 16 + row * 8) * ${tile.stride}${skip}${f" + (skew_of + (r * 16 + row * 8) * row_bytes & {width - 1})" if tile.is_skewed else ""};
-% if text.upper:
-                        ${text.extra}
-                        of[row] = quants(BYTES(p${plus(text.quants)} + o), ${step.half}, h >> (uint)(${text.upper}));
+% if stripe.upper:
+                        ${stripe.extra}
+                        of[row] = quants(BYTES(p${plus(stripe.quants)} + o), ${step.half}, h >> (uint)(${stripe.upper}));
 % else:
-                        of[row] = quants(BYTES(p${plus(text.quants)} + o)${f", {step.half}" if text.run else ""});
+                        of[row] = quants(BYTES(p${plus(stripe.quants)} + o)${f", {step.half}" if stripe.run else ""});
 % endif
                     }
                     const uint4 block = (uint4)(of[0].x, of[1].x, of[0].y, of[1].y);
 #pragma unroll
                     for (int c = 0; c < ${blocks_m}; ++c) {
 % for piece in reversed(range(pieces)):
-                        MMA(sum[r][c][${chain(place, piece)}], block, pairs[c][${s}][${piece}][0], pairs[c][${s}][${piece}][1]);
+                        MMA(sum[r][c][${text.chain(place, piece)}], block, pairs[c][${s}][${piece}][0], pairs[c][${s}][${piece}][1]);
 % endfor
                     }
                 }
 % endfor
 <%
     step = tile.parts[0][members[0]]
-    at = f"{step.at}" + (f" + {inside} * {next_at}" if inside else "")
     skip = plus(step.block * form.block_bytes)
     place = f"(p * {tile.part}{plus(tile.place(step))}) / {every}" if entries else ""
 %>\
@@ -381,19 +353,19 @@ ${to}COPY_COMMIT();
 % if entries:
                         const float2 its = ready[${place} * ${tile_n} + r * 16 + h * 8 + line];
 % elif has_numbers:
-                        const float2 its = numbers(first + (r * 16 + h * 8) * ${tile.stride}${skip}${f" + (skew_of + (r * 16 + h * 8) * row_bytes & {width - 1})" if tile.is_skewed else ""}, ${at}, 0);
+                        const float2 its = numbers(first + (r * 16 + h * 8) * ${tile.stride}${skip}${f" + (skew_of + (r * 16 + h * 8) * row_bytes & {width - 1})" if tile.is_skewed else ""}, ${text.weights_at(step)}, 0);
 % endif
 #pragma unroll
                         for (int c = 0; c < ${blocks_m}; ++c)
 #pragma unroll
                             for (int e = 2 * h; e < 2 * h + 2; ++e) {
 % if has_numbers:
-                                acc[r][c][e] = (${added("sum[r][c][{}][e]")}) * its.x + acc[r][c][e];
+                                acc[r][c][e] = (${text.added("sum[r][c][{}][e]")}) * its.x + acc[r][c][e];
 % else:
-                                acc[r][c][e] += ${added("sum[r][c][{}][e]")};
+                                acc[r][c][e] += ${text.added("sum[r][c][{}][e]")};
 % endif
-% if has_zeros:
-                                acc[r][c][e] = ${minus}its.y * ones[${g}][c][e] + acc[r][c][e];
+% if text.has_zeros:
+                                acc[r][c][e] = ${text.minus}its.y * ones[${g}][c][e] + acc[r][c][e];
 % endif
                             }
                     }

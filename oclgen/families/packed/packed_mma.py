@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Annotated, TypeGuard
 
+from oclgen.families.packed.packed_mma_text import Text
 from oclgen.families.packed.packed_mma_tiles import STEP, Tile
 from oclgen.families.packed.packed_rows import arguments
 from oclgen.family import BaseConfig, Traits
@@ -154,6 +155,7 @@ def units(problem: PackedProblem, config: Config) -> str:
 
 def plan(problem: PackedProblem, config: Config) -> Plan:
     """Return the launch of the product."""
+    cut, elem_bytes = tile(problem, config.tile_k), DTYPES[problem.dtype]
 
     @LazyText
     def text() -> str:
@@ -162,13 +164,14 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
             **asdict(config),
             preamble=dtype_preamble(problem.dtype),
             units=units(problem, config),
-            tile=tile(problem, config.tile_k),
+            text=Text(cut, config.tile_m, config.tile_n, elem_bytes, is_folded(problem)),
+            tile=cut,
             work_items=config.work_items,
             tile_m=config.tile_m,
             tile_n=config.tile_n,
             pad=PAD,
             local_bytes=config.local_bytes(problem),
-            elem_bytes=DTYPES[problem.dtype],
+            elem_bytes=elem_bytes,
             folded=is_folded(problem),
             magic=0x6400 if problem.dtype == "fp16" else 0x4300,
             one=0x3C00 if problem.dtype == "fp16" else 0x3F80,

@@ -25,7 +25,7 @@ FLUSHED = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MatrixStep:
     """Sixteen weights of a row, for one instruction.
 
     Attributes:
@@ -110,13 +110,13 @@ class Tile:
         return self.tile_k // self.shared if self.stripes.text.quads else 0
 
     @cached_property
-    def parts(self) -> list[list[Step]]:
+    def parts(self) -> list[list[MatrixStep]]:
         """Steps of each part, those with the same numbers side by side."""
         cut, size = self.stripes, self.format.block
         quants = size // cut.halves
         run = cut.text.run
         steps = [
-            Step(block, o, half, (o // run * 2 * run + o % run if run else o) + half * run)
+            MatrixStep(block, o, half, (o // run * 2 * run + o % run if run else o) + half * run)
             for block in range(self.tile_k // size)
             for o in range(0, quants, STEP)
             for half in range(cut.halves)
@@ -125,11 +125,11 @@ class Tile:
         steps.sort(key=lambda step: step.block * size + step.at)
         return [steps[first : first + count] for first in range(0, len(steps), count)]
 
-    def place(self, step: Step) -> int:
+    def place(self, step: MatrixStep) -> int:
         """Return the place of a step's first weight in the tile."""
         return step.block * self.format.block + step.at
 
-    def sums(self, part: list[Step]) -> list[list[int]]:
+    def sums(self, part: list[MatrixStep]) -> list[list[int]]:
         """Return the steps of a part, by their places in it, that share their numbers."""
         places = [self.place(step) // self.shared for step in part]
         grouped = groupby(range(len(part)), key=places.__getitem__)

@@ -13,7 +13,7 @@ Sizes = Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Dimensions:
     """Collapsed dimensions, outermost first; `strides[i]` are operand i's, one per dimension."""
 
     sizes: tuple[int, ...]
@@ -39,7 +39,7 @@ class Layout:
         return max(prod(self.sizes), *spans)
 
 
-def collapse(shape: Sizes, strides: Sequence[Sizes], lead: int = 0) -> Layout:
+def collapse(shape: Sizes, strides: Sequence[Sizes], lead: int = 0) -> Dimensions:
     """Return the fewest dimensions that walk `shape` with every operand's `strides`.
 
     Dimensions are ordered by the strides of operand `lead`, ties by the others': the order in
@@ -60,7 +60,7 @@ def collapse(shape: Sizes, strides: Sequence[Sizes], lead: int = 0) -> Layout:
         else:
             merged.append(dim)
     columns = list(zip(*merged, strict=True)) or [(1,)] + [(0,)] * len(strides)
-    return Layout(columns[0], tuple(columns[1:]))
+    return Dimensions(columns[0], tuple(columns[1:]))
 
 
 def _continues(outer: tuple[int, ...], inner: tuple[int, ...]) -> bool:
