@@ -29,7 +29,7 @@ VALUES = {
 LOADED = {**VALUES, torch.bool: "uchar"}
 """Those of operands, and what they are loaded as."""
 MOST_NUMBERS = 8
-"""Numbers that calls of one shape are prepared for."""
+"""Numbers, of those that calls of one shape were last made with, that are told from new ones."""
 MOST_DIMS = 6
 MOST_ITEMS = 1 << 28
 """Bounds of an operand's dimensions and reach: indices are ints."""
@@ -152,19 +152,25 @@ class Loosely(Rule):
         self.operator, self.device = operator, device
         self.items, self.dtype = prod(expression.out.shape), expression.out.dtype
         self.result, self.loose, self._run = expression.out.place, expression, run
-        self._met: set[tuple[float, ...]] = set()
+        self._met: tuple[tuple[float, ...], ...] = ()  # replaced as a whole: threads share it
 
     def enqueue(self, values: Sequence[float]) -> None:
         """Run the call, or hold it back; `values` are its launch's.
 
         Each chain is prepared for its numbers, so those that are always new are not held.
         """
-        if self.loose.numbers and len(self._met) <= MOST_NUMBERS:
-            self._met.add(tuple(values[number.place] for number in self.loose.numbers))
-        if len(self._met) <= MOST_NUMBERS:
+        if self._may_recur(tuple(values[number.place] for number in self.loose.numbers)):
             offer(self, self._run, values)
         else:
             self._run(*values)
+
+    def _may_recur(self, numbers: tuple[float, ...]) -> bool:
+        """Whether these are among the last numbers, or there were few; note them."""
+        met = self._met
+        if numbers in met:
+            return True
+        self._met = (*met, numbers)[-MOST_NUMBERS:]
+        return len(met) < MOST_NUMBERS
 
     def alone(self, step: Step) -> None:
         """Enqueue the launch that was prepared."""
