@@ -63,8 +63,9 @@ def _settle() -> None:
 
 def _pass_through(device: torch.device) -> None:
     engine = torch.autograd.Variable._execution_engine
-    leaf = torch.empty(1, device=device, requires_grad=True)
-    result, gradient = leaf.view(1), leaf.detach().clone()
+    with torch.inference_mode(False), torch.enable_grad():  # a program may have ended without
+        leaf = torch.empty(1, device=device, requires_grad=True)
+        result, gradient = leaf.view(1), leaf.detach().clone()
     _last.extend((leaf, result, gradient))
     engine.run_backward((result,), (gradient,), False, False, (), True, accumulate_grad=True)
 

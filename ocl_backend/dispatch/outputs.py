@@ -5,12 +5,13 @@ For operators whose result is made anew anyway; hot operators write to `out` the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._prims_common import compute_elementwise_output_strides
 from torch.utils._pytree import tree_leaves
 
 from ocl_backend.dispatch.checks import check_unshared, check_written
@@ -40,6 +41,24 @@ def dtype_name(dtype: torch.dtype) -> str:
 def resized(out: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Return `out` with this shape; torch's rule for `out=` tensors of another shape."""
     return out if out.shape == shape else out.resize_(shape)
+
+
+def elementwise_strides(shape: tuple[int, ...], operands: Iterable[Tensor]) -> tuple[int, ...]:
+    """Return how an elementwise result lies: densely, in the order of its operands' dimensions."""
+    spread = [operand.expand(shape) for operand in operands]
+    return tuple(compute_elementwise_output_strides(*spread))
+
+
+def resized_elementwise(out: Tensor, operands: Iterable[Tensor]) -> Tensor:
+    """Return `out` with its operands' shape; one of another shape lies as a new result does.
+
+    `torch.abs` and the like are made of an empty tensor and their `out=` form.
+    """
+    operands = list(operands)
+    shape = tuple(torch.broadcast_tensors(*operands)[0].shape)
+    if out.shape == shape:
+        return out
+    return out.resize_(shape).as_strided_(shape, elementwise_strides(shape, operands))
 
 
 def into(function: Callable[..., Any], *names: str, casts: bool = True) -> Callable[..., Any]:

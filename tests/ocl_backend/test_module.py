@@ -260,6 +260,7 @@ PROGRAMS = {
     "after a backward pass": (
         "x = torch.ones(9, device='ocl', requires_grad=True)\n(x * x).sum().backward()"
     ),
+    "no gradients anywhere": "torch.set_grad_enabled(False)\ntorch.ones(3, device='ocl')",
     "work in an exit handler": (
         "import atexit\natexit.register(lambda: torch.ones(3, device='ocl').sum().item())"
     ),
@@ -273,6 +274,7 @@ def test_the_process_ends_cleanly(name: str) -> None:
     program = f"import ocl_backend, torch\n{PROGRAMS[name]}\nprint('done')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "done"
+    assert "Exception" not in done.stderr
     assert done.returncode == 0, done.stderr
     assert "terminate" not in done.stderr
 

@@ -159,10 +159,13 @@ def test_every_layout(device: Any, layout: str) -> None:
 def test_results_lie_in_memory_as_on_the_cpu(device: Any, layout: str) -> None:
     a, b = LAYOUTS[layout]()
     where = place(device)
-    strides = torch.mul(a, b).stride()
     # a copy keeps the strides of what is dense; others are views of a bigger tensor there too
     ours = [torch.empty_strided(t.shape, t.stride(), device=where) for t in (a, b)]
-    assert torch.mul(*ours).stride() == strides
+    assert torch.mul(*ours).stride() == torch.mul(a, b).stride()
+    # torch makes these of an empty tensor and their `out=` form
+    assert ours[0].abs().stride() == a.abs().stride()
+    assert torch.logical_and(*ours).stride() == torch.logical_and(a, b).stride()
+    assert torch.complex(*ours).stride() == torch.complex(a, b).stride()
 
 
 @pytest.mark.sampled(2)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ocl_backend.dispatch.outputs import check_cast
+from ocl_backend.dispatch.outputs import check_cast, resized_elementwise
 from ocl_backend.kernels.dimensions import broadcast_shapes
 
 Number = int | float | complex
@@ -31,7 +31,7 @@ def conj_physical_out(x: Tensor, *, out: Tensor) -> Tensor:
     """Write x with negated imaginary parts to `out`, which may be x."""
     check_cast(x.dtype, out.dtype)
     if out is not x:
-        out.resize_(x.shape).copy_(x)
+        resized_elementwise(out, (x,)).copy_(x)
     return conj_physical_(out)
 
 
@@ -47,8 +47,7 @@ def complex_out(real: Tensor, imaginary: Tensor, *, out: Tensor) -> Tensor:
             f"complex numbers of dtype {out.dtype} cannot be made from parts of {real.dtype} and "
             f"{imaginary.dtype}; both must be floats of half its size"
         )
-    out.resize_(broadcast_shapes(real.shape, imaginary.shape))
-    return _filled(out, (real, imaginary))
+    return _filled(resized_elementwise(out, (real, imaginary)), (real, imaginary))
 
 
 def polar_out(length: Tensor, angle: Tensor, *, out: Tensor) -> Tensor:

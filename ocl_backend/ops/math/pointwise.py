@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as PROMOTE
-from torch._prims_common import compute_elementwise_output_strides, elementwise_dtypes
+from torch._prims_common import elementwise_dtypes
 
 from ocl_backend.dispatch.checks import (
     BY_VALUE,
@@ -26,7 +26,7 @@ from ocl_backend.dispatch.checks import (
     distances,
     in_one_place,
 )
-from ocl_backend.dispatch.outputs import check_cast
+from ocl_backend.dispatch.outputs import check_cast, elementwise_strides, resized_elementwise
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import broadcast_shapes, broadcast_strides
 from ocl_backend.kernels.elementwise import (
@@ -198,7 +198,7 @@ def _resized(call: Call, bound: Bound) -> bool:
             f"output with shape {[*out.shape]} doesn't match the broadcast shape {[*shape]}. Use "
             f"{call.row}, which is not in place."
         )
-    out.resize_(shape)
+    resized_elementwise(out, _inputs(call, bound).values())
     return True
 
 
@@ -218,9 +218,7 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> PreparedCall:
     device = _device(call, inputs, bound)
     fresh = None
     if not call.output:
-        spread = [tensor.expand(shape) for tensor in inputs.values()]
-        strides = tuple(compute_elementwise_output_strides(*spread))
-        fresh = shape, strides, result, device
+        fresh = shape, elementwise_strides(shape, inputs.values()), result, device
     out_dtype = bound[call.output].dtype if call.output else result
     kernel = _kernel(call, bound, op, compute, out_dtype)
     check_value(call.row, bound)
