@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tuned_db.choose import Chooser
 
 RACED = "raced"
-"""Origin of what won a race. It gives way to a tuning, and to claims about the same problem."""
+"""Origin of what won a race. It gives way to a tuning, and to a faster claim about the problem."""
 HOPELESS = 2.0
 """What is predicted to take this many times as long as what serves is not raced: twice the model's
 usual error."""
