@@ -139,11 +139,12 @@ def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     """Move items along `dims` by `shifts`, round the end; without dims the flattened tensor."""
     if not dims:
         return roll(x.reshape(-1), shifts, [0]).view(x.shape)
+    given = x
     for shift, dim in zip(shifts, dims, strict=True):
         size = x.shape[dim]
         if size and (cut := -shift % size):
             x = cat([x.narrow(dim, cut, size - cut), x.narrow(dim, 0, cut)], dim)
-    return x.clone() if not any(shifts) else x
+    return x.clone() if x is given else x  # whole turns leave all where it is
 
 
 def nonzero(x: Tensor) -> Tensor:
