@@ -19,7 +19,7 @@ from .signing import signature_of
 
 if TYPE_CHECKING:
     from tuned_db.measured import Measured
-    from tuned_db.store import Merge
+    from tuned_db.store import Merge, Store
 
 
 @click.command("import")
