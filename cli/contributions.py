@@ -19,6 +19,7 @@ from .signing import signature_of
 
 if TYPE_CHECKING:
     from tuned_db.measured import Measured
+    from tuned_db.store import Merge, Store
 
 
 @click.command("import")
@@ -114,8 +115,11 @@ def _take_sets(sets: Sequence[Measured], where: str | None, origin: str) -> None
     from tuned_db.measured import take
 
     store = open_store(where)
-    merge = take(store, sets, origin, Source())
-    click.echo(
+    click.echo(_taken(take(store, sets, origin, Source()), store))
+
+
+def _taken(merge: Merge, store: Store) -> str:
+    return (
         f"{merge.improved} records taken into {store.name}, {merge.kept} further measurements "
         "kept, known or not faster"
     )
@@ -136,8 +140,7 @@ def _take_check(
     failed = sum(one.verdict == "fail" for one in check.findings)
     click.echo(
         f"{check.device.name}: {failed} of {len(check.findings)} checks failed; "
-        f"{merge.improved} records taken into {store.name}, {merge.kept} further measurements "
-        "kept, known or not faster"
+        f"{_taken(merge, store)}"
     )
     if folder is not None:
         path = folder / f"{name_of(check.device)}.toml"
@@ -171,7 +174,7 @@ def contribute(file: Path, target: str, secret: str | None) -> None:
     beside = signature_of(file)
     signature = Signature.from_json(beside.read_bytes()) if beside.exists() else None
     if "://" not in target:
-        kept = _keep(content, Path(target), is_check(content))
+        kept = _keep(content, Path(target), check is not None)
         if signature:
             signature_of(kept).write_text(signature.to_json())
         click.echo(f"{file} kept as {kept}")

@@ -223,19 +223,12 @@ def to_kernel_tuner(found: Sequence[Foreign]) -> dict[str, Any]:
     first = _one_of(found)
     keys = sorted({key for one in found for key in one.parameters})
     unknown = {reason: text for text, reason in _KERNEL_TUNER.items()}
-    spent = (
-        "compile_time",
-        "verification_time",
-        "benchmark_time",
-        "strategy_time",
-        "framework_time",
-    )
     cache = {
         ",".join(str(one.parameters.get(key)) for key in keys): {
             **one.parameters,
             "time": one.ms if one.samples else unknown.get(one.invalidity, "RuntimeFailedConfig"),
             "times": list(one.samples),
-            **dict.fromkeys(spent, 0.0),
+            **{f"{what}_time": 0.0 for what in _SPENT},
             "timestamp": "1970-01-01T00:00:00+00:00",
         }
         for one in found
@@ -267,9 +260,7 @@ def to_t4(found: Sequence[Foreign]) -> dict[str, Any]:
             "times": {"compilation_time": 0, "runtimes": list(one.samples)},
             "invalidity": back.get(one.invalidity, one.invalidity),
             "correctness": float(one.invalidity == "none"),
-            "measurements": [{"name": "time", "value": one.ms, "unit": "ms"}]
-            if one.samples
-            else [],
+            "measurements": _times_of(one),
         }
         for one in found
     ]

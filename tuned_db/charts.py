@@ -148,7 +148,8 @@ def _draw_heat(axes: Axes, chart: Heat) -> None:
         for x, cell in enumerate(row):
             if cell is not None:
                 value, text = cell
-                colour = _between(BEST, PALE, log2(min(max(value, 1.0), WORST)) / log2(WORST))
+                times = max(1.0, min(WORST, value))  # in this order NaN is the worst
+                colour = _between(BEST, PALE, log2(times) / log2(WORST))
                 axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=colour, linewidth=0))
                 axes.text(x, y, _plain(text), ha="center", va="center", fontsize=7, color=INK)
     axes.set(xlabel=_plain(chart.x), ylabel=_plain(chart.y))

@@ -1,7 +1,8 @@
 """What several contributors say of one device model: how many measured a problem, and who agrees.
 
-A contributor is an origin of claims, or those who write to this database. Drivers of one model are
-taken together. It changes nothing and chooses nothing: it is a view of what is there.
+A contributor is an origin of claims, or those who write to this database, whose races do not count:
+they compare few variants. Drivers of one model are taken together. It changes nothing and chooses
+nothing: it is a view of what is there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from statistics import median
 
+from tuned_db.raced import RACED
 from tuned_db.store import Store
 
 HERE = "here"
@@ -57,6 +59,8 @@ def agreements(store: Store, least: int = 2) -> list[Agreement]:
         lambda: defaultdict(dict)
     )
     for record in store.history():
+        if record.origin == RACED:
+            continue
         mine = times[record.device.name, record.problem, record.cache][record.origin or HERE]
         variant = record.family, record.config
         mine[variant] = min(record.ms, mine.get(variant, record.ms))

@@ -104,26 +104,17 @@ def raise_peak(
             connection.execute(raising.values({column: raised}))
 
 
-def set_limits(connection: Connection, info: DeviceInfo, limits: dict[str, Any]) -> None:
+def set_limits(
+    connection: Connection, info: DeviceInfo, limits: dict[str, Any], *, claimed: bool = False
+) -> None:
     """Keep what a device allows, in place of what was known.
 
     Args:
         connection: in a transaction that writes.
         info: the device, whose row is made if there is none.
         limits: `Limits.to_json()`.
+        claimed: said by somewhere else; it is kept only where nothing is known.
     """
     row_id(connection, DeviceRow, asdict(info))
-    connection.execute(update(DeviceRow).where(*is_device(info)).values(limits=limits))
-
-
-def claim_limits(connection: Connection, info: DeviceInfo, limits: dict[str, Any]) -> None:
-    """Keep what a file from elsewhere says that a device allows, where nothing is known.
-
-    Args:
-        connection: in a transaction that writes.
-        info: the device, whose row is made if there is none.
-        limits: `Limits.to_json()`.
-    """
-    row_id(connection, DeviceRow, asdict(info))
-    unknown = update(DeviceRow).where(*is_device(info), DeviceRow.limits.is_(None))
-    connection.execute(unknown.values(limits=limits))
+    setting = update(DeviceRow).where(*is_device(info)).values(limits=limits)
+    connection.execute(setting.where(DeviceRow.limits.is_(None)) if claimed else setting)

@@ -178,7 +178,7 @@ def _insert(connection: Connection, rows: list[dict[str, Any]]) -> int:
 
 
 def select_kernels(
-    store: Store, kernel: str = "", tuner: str = "", device: str = "", most: int = MOST_ASKED
+    store: Store, kernel: str = "", tuner: str = "", device: str = "", most: int | None = None
 ) -> list[Foreign]:
     """Return what is kept, in the order in which it came.
 
@@ -187,7 +187,7 @@ def select_kernels(
         kernel: only of this name; empty: of all.
         tuner: only of this program; empty: of all.
         device: only of this device; empty: of all.
-        most: rows that are returned.
+        most: rows that are returned; None: all.
 
     Raises:
         DatabaseError: the database fails.
@@ -228,25 +228,24 @@ def nearest(
         DatabaseError: the database fails.
     """
     best: dict[tuple[Any, ...], Foreign] = {}
-    for one in select_kernels(store, kernel):
+    for one in select_kernels(store, kernel, most=MOST_ASKED):
         alike = set(one.sizes) == set(sizes) and sorted(one.words) == sorted(words)
         if not alike or not one.samples or (source and one.source not in ("", source)):
             continue
         place = (one.device, *sorted(one.sizes.items()))
-        if place not in best or (one.samples and _ms(one) < _ms(best[place])):
+        if place not in best or _ms(one) < _ms(best[place]):
             best[place] = one
     found = [Near(one, _distance(one.sizes, sizes)) for one in best.values()]
-    elsewhere = bool(device)
-    return sorted(
-        found,
-        key=lambda near: (
-            elsewhere and near.foreign.device != device, near.distance, _ms(near.foreign)
-        ),
-    )  # fmt: skip
+
+    def order(near: Near) -> tuple[bool, float, float]:
+        is_elsewhere = bool(device) and near.foreign.device != device
+        return is_elsewhere, near.distance, _ms(near.foreign)
+
+    return sorted(found, key=order)
 
 
 def _ms(one: Foreign) -> float:
-    return inf if one.ms is None else one.ms
+    return median(one.samples)
 
 
 def _distance(ours: Mapping[str, int], theirs: Mapping[str, int]) -> float:

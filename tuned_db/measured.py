@@ -214,7 +214,7 @@ def _describe(connection: Connection, one: Measured) -> None:
     gflops, gbytes = one.peak or (None, None)
     device_rows.raise_peak(connection, one.device, gflops, gbytes, one.peaks, claimed=True)
     if one.limits is not None:
-        device_rows.claim_limits(connection, one.device, one.limits)
+        device_rows.set_limits(connection, one.device, one.limits, claimed=True)
 
 
 def _arrival(one: Measured, row: dict[str, Any], origin: str) -> Arrival:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from tuned_db.choose import Chooser
 
 RACED = "raced"
-"""Origin of what won a race. It gives way to a tuning, and to claims about the same problem."""
+"""Origin of what won a race. It gives way to a tuning, and to a faster claim about the problem."""
 HOPELESS = 2.0
 """What is predicted to take this many times as long as what serves is not raced: twice the model's
 usual error."""
@@ -82,5 +81,6 @@ def record_of(info: DeviceInfo, winner: Choice, samples: Sequence[float], raced:
 
 def won(ranked: Sequence[Choice], raced: Entry) -> Iterator[Choice]:
     """Yield the one of `ranked` that won a race, if it is there, in place of the first."""
-    for one in islice((each for each in ranked if each.variant == raced.variant), 1):
+    one = next((each for each in ranked if each.variant == raced.variant), None)
+    if one is not None:
         yield replace(one, rung="raced", ms=raced.record.ms, step=ranked[0].step, beaten=ranked[0])

@@ -60,7 +60,7 @@ class Rule:
     before: str
     keep: int = 16
 
-    def spare(self, rows: Sequence[Kept]) -> list[int]:
+    def superfluous(self, rows: Sequence[Kept]) -> list[int]:
         """Return the ids of the measurements of one tuning that may go."""
         here = [row for row in rows if not row.is_claim]
         claims = [row for row in rows if row.is_claim]
@@ -70,9 +70,9 @@ class Rule:
         failures = {(row.variant, row.is_claim): row.id for row in rows if row.ms is None}
         stays |= set(failures.values())
         fresh = [row for row in claims if row.variant not in measured]
-        for some in (here, fresh):
-            for times in _fastest(some)[: self.keep]:
-                stays |= {min(times, key=_time).id, times[-1].id if some is here else times[0].id}
+        stays |= {min(times, key=_time).id for times in _fastest(fresh)[: self.keep]}
+        for times in _fastest(here)[: self.keep]:
+            stays |= {min(times, key=_time).id, times[-1].id}
         settling = {row.variant for row in claims if row.id in stays}
         stays |= {times[-1].id for times in _fastest(here) if times[0].variant in settling}
         return [row.id for row in rows if row.id not in stays]
@@ -103,7 +103,7 @@ def thin(
     dry_run: bool,
     report: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Drop what a rule spares and return how many measurements; no tuning loses its winner.
+    """Drop what a rule lets go and return how many measurements; no tuning loses its winner.
 
     `TUNINGS` of them are a transaction; after an interrupt, thin again.
 
@@ -143,9 +143,9 @@ def _thin(store: Store, rule: Rule, tunings: Sequence[int], dry_run: bool) -> in
             for row in connection.execute(asked)
         ]  # fmt: skip
         groups = groupby(rows, key=lambda row: row.tuning)
-        spared = [key for _, group in groups for key in rule.spare(list(group))]
-        if spared and not dry_run:
-            connection.execute(delete(MeasurementRow).where(MeasurementRow.id.in_(spared)))
-    if spared and not dry_run:
+        gone = [key for _, group in groups for key in rule.superfluous(list(group))]
+        if gone and not dry_run:
+            connection.execute(delete(MeasurementRow).where(MeasurementRow.id.in_(gone)))
+    if gone and not dry_run:
         database.let_others_write()
-    return len(spared)
+    return len(gone)

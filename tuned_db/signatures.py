@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from platformdirs import user_config_path
-from sqlalchemy import delete, insert, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import delete, insert, or_, select
 
 from tuned_db.database import Database
 from tuned_db.errors import DatabaseError
@@ -170,11 +169,11 @@ def trust(database: Database, name: str, key: str) -> None:
     _bytes("key", key.removeprefix(KIND))
     if not key.startswith(KIND):
         raise SignatureError(f"a public key begins with {KIND}")
-    try:
-        with database.writing() as connection:
-            connection.execute(insert(KeyRow).values(name=name, key=key, created=now()))
-    except (IntegrityError, DatabaseError) as error:
-        raise DatabaseError(f"{name} or this key is trusted already") from error
+    with database.writing() as connection:
+        known = select(KeyRow.name).where(or_(KeyRow.name == name, KeyRow.key == key))
+        if connection.execute(known).first() is not None:
+            raise DatabaseError(f"{name} or this key is trusted already")
+        connection.execute(insert(KeyRow).values(name=name, key=key, created=now()))
 
 
 def distrust(database: Database, name: str) -> None:

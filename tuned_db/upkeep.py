@@ -102,7 +102,7 @@ def _take(
         device_rows.raise_peak(connection, first.info, *first.peak, claimed=not trusted)
         device_rows.raise_peak(connection, first.info, *first.claimed_peak, claimed=True)
         if first.limits is not None:
-            device_rows.set_limits(connection, first.info, first.limits)
+            device_rows.set_limits(connection, first.info, first.limits, claimed=not trusted)
     won = take_in(connection, [one.arrival(trusted=trusted) for one in copies], batch)
     if trusted:
         for place in dict.fromkeys(one.place for one in copies):

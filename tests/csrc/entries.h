@@ -33,7 +33,9 @@ void ocl_sequence_await(void* sequence, int64_t number);
 void ocl_sequence_replace(void* sequence, void* by);
 void* ocl_sequence_new(int device, uint32_t given, uint32_t fixed, const int64_t* words,
                        uint32_t workspaces, const size_t* bytes, uint32_t launches,
-                       void* const* handles, const uint32_t* lengths, const uint32_t* places);
+                       void* const* handles, const uint32_t* lengths, const uint32_t* places,
+                       uint32_t of_weights);
+size_t ocl_kept_bytes(int device);
 void ocl_delete(void* prepared);
 const char* ocl_last_error();
 void ocl_hold_with(int64_t (*run)(const int64_t*, int64_t), int (*has)(), void* (*let)(),

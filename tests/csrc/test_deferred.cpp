@@ -67,7 +67,7 @@ int run(const Owned& call, const c10::DataPtr& in, const c10::DataPtr& out, int6
 void* sequence_of(const Owned& launch) {
   void* handles[] = {launch.get()};
   const uint32_t lengths[] = {3}, places[] = {0, 1, 2};
-  return ocl_sequence_new(0, 3, 0, nullptr, 0, nullptr, 1, handles, lengths, places);
+  return ocl_sequence_new(0, 3, 0, nullptr, 0, nullptr, 1, handles, lengths, places, 0);
 }
 
 }  // namespace

@@ -118,6 +118,17 @@ TEST_CASE("a recipe takes counters of the generator that its call took them of")
   CHECK(!ocl::take(sure->drawn));
 }
 
+TEST_CASE("a call that another recipe serves in part is noted with what that draws") {
+  Counting generator;
+  generator.set_offset(8);
+  const ocl::Noting noting;
+  REQUIRE(ocl::take({&generator, 1, 0, 4}).value_or(0) == 8);
+  CHECK(noting.drawn.generator == &generator);
+  CHECK(noting.drawn.first == 8);
+  CHECK(noting.drawn.count == 4);
+  CHECK(noting.complete);
+}
+
 TEST_CASE("a call that draws twice makes no recipe") {
   const auto in = items();
   Counting generator;

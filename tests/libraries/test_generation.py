@@ -11,19 +11,10 @@ torch: Any = pytest.importorskip("torch")
 transformers: Any = pytest.importorskip("transformers")
 
 import ocl_backend  # noqa: F401 (torchvision needs it beside a CPU torch)
+from tests.libraries.toys import LLAMA
 
 pytestmark = pytest.mark.usefixtures("any_device")
 
-SIZES = {
-    "vocab_size": 64,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "eos_token_id": None,
-    "pad_token_id": 0,
-}
 ENCODER = {
     "d_model": 32,
     "encoder_layers": 1,
@@ -41,12 +32,12 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def llama(layers: int = 2) -> Any:
-    config = transformers.LlamaConfig(**(SIZES | {"num_hidden_layers": layers}))
+    config = transformers.LlamaConfig(**(LLAMA | {"num_hidden_layers": layers}))
     return transformers.LlamaForCausalLM(config)
 
 
 def mixtral() -> Any:
-    config = transformers.MixtralConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2)
+    config = transformers.MixtralConfig(**LLAMA, num_local_experts=4, num_experts_per_tok=2)
     return transformers.MixtralForCausalLM(config)
 
 

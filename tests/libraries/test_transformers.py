@@ -12,24 +12,16 @@ torch: Any = pytest.importorskip("torch")
 transformers: Any = pytest.importorskip("transformers")
 
 import ocl_backend  # noqa: F401 (torchvision needs it beside a CPU torch)
+from tests.libraries.toys import LLAMA
 
 pytestmark = pytest.mark.usefixtures("any_device")
-
-SIZES = {
-    "vocab_size": 64,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("llama")
     torch.manual_seed(0)
-    config = transformers.LlamaConfig(**SIZES, eos_token_id=None, pad_token_id=0)
+    config = transformers.LlamaConfig(**LLAMA)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
     return folder
 

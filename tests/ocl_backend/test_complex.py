@@ -99,6 +99,13 @@ def test_parts_go_through_real_kernels(device: Any, name: str) -> None:
     assert torch.ocl.fallbacks() == {}
 
 
+@pytest.mark.parametrize("exponent", [-1, -0.5, 1j, -1 + 1j, 0.5])
+def test_powers_of_zero_are_those_of_the_cpu(device: Any, exponent: complex) -> None:
+    x = torch.tensor([0j, 1 + 2j])
+    found = x.to(torch.device("ocl", device.index)) ** exponent
+    torch.testing.assert_close(found.cpu(), x**exponent, equal_nan=True)
+
+
 def test_gradients_of_rotated_pairs(device: Any) -> None:
     """As transformers rotate positions: pairs as complex numbers, by joined angles."""
 

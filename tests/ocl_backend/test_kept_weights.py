@@ -115,6 +115,22 @@ def test_what_is_kept_goes_with_the_weights(device: Any, x: Tensor) -> None:
     assert kept_bytes(device) == 0
 
 
+@torch.no_grad()
+def test_nothing_is_kept_of_weights_that_go_before_a_held_call_runs(device: Any, x: Tensor) -> None:
+    layers = built().to(place(device))
+    torch.ocl.keep_weights(False)
+    warm(device, layers, x)
+    torch.ocl.keep_weights()
+    layers(x)
+    torch.ocl.synchronize(device.index)
+    held = layers(x)
+    del layers
+    gc.collect()
+    torch.ocl.synchronize(device.index)
+    assert held.shape == (2, 6, 12, 12)
+    assert kept_bytes(device) == 0
+
+
 @pytest.mark.parametrize("how", ["keep_weights", "empty_cache"])
 @torch.no_grad()
 def test_what_is_kept_can_be_let_go(device: Any, layers: Any, x: Tensor, how: str) -> None:

@@ -210,6 +210,80 @@ def test_means_of_other_shapes_stay_apart() -> None:
     check(call, drawn(torch.float32, (4, 33), (4, 9)), 5)
 
 
+def test_a_mean_of_what_is_joined_and_a_long_chain_are_several_launches() -> None:
+    def joined(x: Any, y: Any) -> Results:
+        return (torch.cat([x, y], -1).mean(-1, keepdim=True),)
+
+    def long(x: Any, y: Any) -> Results:
+        for _ in range(50):
+            x = x - y
+        return (x,)
+
+    given = drawn(torch.float32, (4, 33), (4, 33))
+    check(joined, given, 3)
+    check(long, given, 2, exact=True)
+
+
+def test_texts_of_nested_concatenations_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ocl_backend.ops.fused import expression_launch
+
+    def doubled(x: Any) -> Results:
+        for _ in range(9):
+            x = torch.cat([x, x * 2], -1)
+        return (x,)
+
+    texts: list[str] = []
+    plain = expression_launch.launch_of
+
+    def noted(device: int, text: str, *more: Any) -> Any:
+        texts.append(text)
+        return plain(device, text, *more)
+
+    monkeypatch.setattr(expression_launch, "launch_of", noted)
+    check(doubled, drawn(torch.float32, (2, 3)), 9, exact=True)
+    assert 0 < max(map(len, texts)) < 100_000
+
+
+@pytest.mark.parametrize("rows", [3, 40])
+def test_a_product_that_several_calls_read_is_in_memory(rows: int) -> None:
+    def with_itself(x: Any, weight: Any) -> Results:
+        product = x @ weight
+        return (product + product,)
+
+    def twice(x: Any, weight: Any, residual: Any) -> Results:
+        product = x @ weight
+        return product + residual, product * 3
+
+    x, weight, residual = drawn(torch.float32, (rows, 96), (96, 64), (rows, 64))
+    check(with_itself, [x, weight * 0.1], 3)
+    check(twice, [x, weight * 0.1, residual], 4)
+
+
+@torch.no_grad()
+def test_a_product_does_not_pass_what_reads_its_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ocl_backend.ops.fused.window import Window
+
+    x, first, second, target = (
+        t.to("ocl") for t in drawn(torch.float32, (1, 96), (64, 96), (64, 96), (1, 64))
+    )
+    expected = x @ first.t() + target, x @ second.t()
+    torch.ocl.synchronize()
+    windows: list[Window] = []
+    plain = Window.run
+
+    def noted(self: Window) -> None:
+        windows.append(self)
+        plain(self)
+
+    monkeypatch.setattr(Window, "run", noted)
+    added = x @ first.t() + target
+    torch.mm(x, second.t(), out=target)
+    torch.ocl.synchronize()
+    (window,) = windows
+    assert len(window.units) == 2
+    torch.testing.assert_close((added, target), expected)
+
+
 def test_the_third_like_chain_runs_without_python(monkeypatch: pytest.MonkeyPatch) -> None:
     from ocl_backend.ops.fused.window import Window
 

@@ -104,9 +104,11 @@ def test_out_keeps_its_storage_and_may_be_an_input(device: Any) -> None:
     torch.addmm(out, a.to(place(device)), b.to(place(device)), out=out)
     assert out.data_ptr() == storage
     torch.testing.assert_close(out.cpu(), torch.addmm(c, a, b), rtol=1e-5, atol=1e-5)
-    strided = torch.zeros(4, 8, device=place(device))[:, ::2]
-    torch.mm(a.to(place(device)), b.to(place(device)), out=strided)
-    torch.testing.assert_close(strided.cpu(), a @ b, rtol=1e-5, atol=1e-5)
+    ours, theirs = a.to(place(device)), b.to(place(device))
+    gaps = torch.zeros(4, 8, device=place(device))[:, ::2]
+    for target in (gaps, torch.zeros(4, 4, device=place(device)).t(), ours):
+        torch.mm(ours, theirs, out=target)
+        torch.testing.assert_close(target.cpu(), a @ b, rtol=1e-5, atol=1e-5)
 
 
 def test_activation_in_the_epilogue(device: Any) -> None:

@@ -53,6 +53,7 @@ MOVES: dict[str, Any] = {
     "stack": lambda x: torch.stack([x, x + 1], 1),
     "flip": lambda x: x.flip(0, 2),
     "roll": lambda x: x.roll((2, -3), (0, 1)),
+    "roll whole turns": lambda x: x.roll(2 * len(x), 0).add_(1) + x,
     "roll all": lambda x: x.roll(5),
     "pad": lambda x: torch.nn.functional.pad(x, (1, 2, 0, 3), value=1.5),
     "repeat": lambda x: x.repeat(2, 1, 3),

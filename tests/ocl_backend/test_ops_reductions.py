@@ -125,6 +125,9 @@ def test_softmax_and_its_gradients(device: Any, dim: int) -> None:
     check(device, lambda x: x.log_softmax(dim), x)
     check(device, lambda x: x.logsumexp(dim), x)
     check(device, lambda x: x.transpose(0, 2).softmax(dim), x)
+    # dense as torch's, for programs that take a view of it
+    check(device, lambda x: x.transpose(0, 2).softmax(dim).view(-1), x)
+    check(device, lambda x: x.mT.log_softmax(dim).view(-1), x)
 
 
 @pytest.mark.parametrize("shape", [(3, 1), (5, 7), (2, 300, 1024), (4, 5000), (70, 9000)])

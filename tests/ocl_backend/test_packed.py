@@ -77,6 +77,16 @@ def test_blocks_of_gguf_are_multiplied_and_unpacked(form: Format) -> None:
     assert torch.equal(some, got[:, None, 5:])
 
 
+def test_weights_that_begin_anywhere_are_copied_to_where_wide_loads_can_begin() -> None:
+    form = FORMATS["q4_0"]
+    blocks = packed_reference.random_weights(form, 4, 64, seed=1)
+    whole = torch.from_numpy(blocks).flatten()
+    weight = torch.cat([whole.new_zeros(2), whole]).to("ocl")[2:]
+    assert packed._aligned(weight).data_ptr() % 16 == 0
+    wanted = torch.from_numpy(packed_reference.unpacked(form, blocks))
+    assert torch.equal(packed.unpacked(weight, "q4_0", 4, 64, torch.float32).cpu(), wanted.float())
+
+
 def test_weights_that_do_not_fit_are_refused() -> None:
     x, weight = torch.randn(2, 64, device="ocl"), torch.zeros(4, 36, dtype=torch.uint8).to("ocl")
     assert packed.packed_product("linear", x, weight, "q4_0", 4).shape == (2, 4)

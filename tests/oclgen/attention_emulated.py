@@ -10,7 +10,7 @@ import pytest
 
 from oclgen.families.attention import attention_lanes, attention_mma
 from oclgen.opencl import ptx
-from oclgen.problem import AttentionProblem
+from oclgen.problem import STORED_BYTES, AttentionProblem
 
 WORDS = 6
 LOADS = {
@@ -18,6 +18,12 @@ LOADS = {
     "bf16": "as_float((uint)bits << 16)",
     "fp32": "as_float((uint)bits)",
 }
+CHUNKS = {
+    2: {"items": 8, "holder": "k % 8 / 2", "item": "value_of(word >> k % 2 * 16)"},
+    4: {"items": 4, "holder": "k % 4", "item": "as_float(word & 0xffffe000u)"},
+}
+"""By the bytes of an item: items of a chunk, the lane that has item k, and how it is read; of fp32
+the units read 19 bits."""
 STORES = {
     "fp16": "vstore_half_rte(value, 0, (half *)&bits)",
     "bf16": "bits = bf16_from_float(value)",
@@ -36,7 +42,7 @@ typedef uint local_t;
 #define power_of_two(value) exp2(value)
 #define fragment(at) loaded(tiles, warp_words, id % 32, at, 0)
 #define fragment_trans(at) loaded(tiles, warp_words, id % 32, at, 1)
-#define MMA(c, a, b0, b1) {multiplied}(warp_words, id % 32, c, a, b0, b1)
+#define MMA(c, a, b0, b1) multiplied(warp_words, id % 32, c, a, b0, b1)
 #define COPIES_FOR_UNITS()
 #define MULTIPLY_BEGIN()
 #define MULTIPLY_END()
@@ -91,6 +97,13 @@ uint4 loaded(
     return (uint4)(found[0], found[1], found[2], found[3]);
 }}
 
+/* of a word with item k of a row or column */
+float item_of(const uint word, const int k)
+{{
+    return {item};
+}}
+
+/* 16 rows by 8 columns of two chunks */
 void multiplied(
     __local uint *words, const int lane, float *c, const uint4 a, const uint b0, const uint b1)
 {{
@@ -100,29 +113,10 @@ void multiplied(
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int part = 0; part < 4; ++part) {{
         const int row = lane / 4, column = lane % 4 * 2 + part % 2, low = part / 2;
-        for (int k = 0; k < 16; ++k) {{
-            const uint left = words[{words} * (row * 4 + k % 8 / 2) + low + k / 8 * 2];
-            const uint right = words[{words} * (column * 4 + k % 8 / 2) + 4 + k / 8];
-            c[part] += value_of(left >> k % 2 * 16) * value_of(right >> k % 2 * 16);
-        }}
-    }}
-    barrier(CLK_LOCAL_MEM_FENCE);
-}}
-
-/* 16 x 8 by 8 x 8, of numbers of which the units read 19 bits */
-void multiplied_whole(
-    __local uint *words, const int lane, float *c, const uint4 a, const uint b0, const uint b1)
-{{
-    vstore4(a, 0, words + {words} * lane);
-    words[{words} * lane + 4] = b0;
-    words[{words} * lane + 5] = b1;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int part = 0; part < 4; ++part) {{
-        const int row = lane / 4, column = lane % 4 * 2 + part % 2, low = part / 2;
-        for (int k = 0; k < 8; ++k) {{
-            const uint left = words[{words} * (row * 4 + k % 4) + low + k / 4 * 2];
-            const uint right = words[{words} * (column * 4 + k % 4) + 4 + k / 4];
-            c[part] += as_float(left & 0xffffe000u) * as_float(right & 0xffffe000u);
+        for (int k = 0; k < 2 * {items}; ++k) {{
+            const uint left = words[{words} * (row * 4 + {holder}) + low + k / {items} * 2];
+            const uint right = words[{words} * (column * 4 + {holder}) + 4 + k / {items}];
+            c[part] += item_of(left, k) * item_of(right, k);
         }}
     }}
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -174,10 +168,9 @@ def exchange(work_items: int) -> str:
 
 def by_lanes(work_items: int, dtype: str, tile_n: int = 0, depths: tuple[int, int] = (0, 0)) -> str:
     """Return the text for units of a dtype; of attention it is told the sizes of its tiles."""
-    multiplied = "multiplied_whole" if dtype == "fp32" else "multiplied"
     return TEXT.format(
         words=WORDS, work_items=work_items, load=LOADS[dtype], store=STORES[dtype], tile_n=tile_n,
-        depth=depths[0], depth_v=depths[1], multiplied=multiplied,
+        depth=depths[0], depth_v=depths[1], **CHUNKS[STORED_BYTES[dtype]],
     )  # fmt: skip
 
 

@@ -19,6 +19,8 @@ BATCH = 7
 """The batch that programs are drawn at; no other size is as large."""
 BATCHES = (7, 3, 2)
 MOST_ITEMS = 20_000
+LONG = 60
+"""Lines of a long program: more than a chain of held launches has."""
 INPUTS = {"x": ("n", 4, 6, 6), "y": ("n", 4, 6, 6), "r": ("n", 8), "s": ("n", 5, 8)}
 WEIGHTS = {
     "w1": (4, 4, 1, 1),
@@ -39,6 +41,7 @@ SMOOTH = (
     *("{a}.sum({d})", "{a}.mean({d}, keepdim=True)", "{a}.cumsum({d})", "{a}.var({d}, False)"),
     *("torch.tanh({a} @ {b}.transpose(-1, -2))", "{a} + {b}.mean().item()", "{a}.flip({d})"),
     *("functional.linear({a}, l8, b8)", "functional.linear({a}, l6)", "{a}.roll(1, {d})"),
+    *("torch.tanh({a} @ l8)", "{a} @ l8 + {b}", "torch.cat([{a}, {b}], -1).mean(-1, keepdim=True)"),
     *("functional.conv2d({a}, w3, b4, padding=1)", "functional.conv2d({a}, w1)"),
     *("functional.conv2d({a}, wd, padding=1, groups=4)", "functional.avg_pool2d({a}, 2)"),
     *("functional.conv2d({a}, w3, stride=2)", "functional.interpolate({a}, scale_factor=2)"),
@@ -106,7 +109,7 @@ def draw(seed: str) -> Program:
     channels_last = rng.random() < 0.2
     names = inputs(seed, BATCH, "cpu", channels_last, gradients)
     lines: list[str] = []
-    wanted = rng.randint(3, 14)
+    wanted = rng.randint(3, 14) if gradients or rng.random() < 0.9 else LONG
     for _ in range(20 * wanted):
         if len(lines) == wanted:
             break

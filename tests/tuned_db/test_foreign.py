@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tuned_db import ImportFileError, Store
+from tuned_db import ImportFileError, Store, foreign
 from tuned_db.adapters import WRITERS, About, read
 from tuned_db.batches import list_batches
 from tuned_db.foreign import Foreign, keep, nearest, select_kernels
@@ -193,6 +193,16 @@ def test_kernels_are_kept_once_and_a_batch_is_taken_back(store: Store) -> None:
     assert (first.origin, first.records, later.records) == ("push by alice", 4, 0)
     assert undo(store, first.id) == 4
     assert select_kernels(store) == []
+
+
+def test_only_the_nearest_are_looked_for_among_some(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(store, parsed(TRITON), "import")
+    monkeypatch.setattr(foreign, "MOST_ASKED", 0)
+    first = parsed(TRITON)[0]
+    assert nearest(store, first.kernel, first.sizes, first.words) == []
+    assert select_kernels(store) == parsed(TRITON)
 
 
 def test_the_nearest_sizes_come_first_and_other_problems_never(store: Store) -> None:

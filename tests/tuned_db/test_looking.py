@@ -6,11 +6,12 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from html.parser import HTMLParser
+from math import nan
 from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oclgen.measurement import Measurement
@@ -124,6 +125,7 @@ points = st.lists(places | st.tuples(st.floats(0, 1e15), st.floats(0, 1e15)), ma
 
 @settings(max_examples=8, deadline=None)
 @given(texts, points, st.booleans(), st.booleans())
+@example("x", [(nan, 1.0)], False, False)
 def test_any_chart_is_well_formed(
     text: str, found: list[tuple[float, float]], x: bool, y: bool
 ) -> None:

@@ -101,7 +101,7 @@ ROWS: Any = st.lists(
 def test_no_rule_drops_what_is_needed(drawn: list[Kept], keep: int) -> None:
     winner = drawn[0].winner if drawn else None
     rows = [one._replace(id=n, winner=winner) for n, one in enumerate(drawn)]
-    gone = set(Rule(YEAR, keep).spare(rows))
+    gone = set(Rule(YEAR, keep).superfluous(rows))
     stay = [one for one in rows if one.id not in gone]
     assert winner not in gone
     assert not [one for one in rows if one.since == YOUNG and one.id in gone]

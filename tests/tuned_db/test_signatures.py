@@ -14,6 +14,8 @@ from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, record, timed, variant
 from tuned_db import DatabaseError, Store, open_store, write_records
 from tuned_db.consensus import agreements
+from tuned_db.models import KeyRow
+from tuned_db.raced import RACED
 from tuned_db.signatures import (
     Signature,
     SignatureError,
@@ -70,6 +72,15 @@ def test_a_signature_of_another_key_does_not_pass_as_alices(
         signer(store.database, CONTENT, forged)
     with pytest.raises(DatabaseError, match="trusted already"):
         trust(store.database, "bob", public_key(private))
+    with pytest.raises(DatabaseError, match="trusted already"):
+        trust(store.database, "alice", public_key(other))
+
+
+def test_a_database_that_fails_is_told_as_that(private: Path, shelf: Store) -> None:
+    with shelf.database.writing() as connection:
+        connection.exec_driver_sql(f"DROP TABLE {KeyRow.__tablename__}")
+    with pytest.raises(DatabaseError, match="no such table"):
+        trust(shelf.database, "alice", public_key(private))
 
 
 @pytest.mark.parametrize(
@@ -116,6 +127,7 @@ def test_contributors_who_agree_are_counted_over_drivers(store: Store) -> None:
         one = record(config=best.to_json(), samples=(ms,), device=other_driver)
         store.merge([one], origin=f"signed by {origin}")
     store.merge([record(GemmProblem(8, 8, 8))], origin="signed by alice")
+    store.merge([record(config=slow.to_json(), samples=(0.1,))], origin=RACED)
     (found,) = agreements(store)
     assert (found.device, found.problem) == (INFO.name, SQUARE.key())
     assert (found.contributors, found.agree, found.family) == (4, 3, FAMILY)

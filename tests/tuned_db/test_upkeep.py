@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from oclgen.limits import Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
 from oclgen.variant import Variant
@@ -23,6 +24,7 @@ from tests.tuned_db.tuned_samples import (
 )
 from tuned_db import Chooser, Record, Store, open_existing, open_store, rows
 from tuned_db.errors import DatabaseError
+from tuned_db.measured import of_store
 from tuned_db.models import MEASURED, MeasurementRow, TuningRow
 from tuned_db.upkeep import Prune, absorb, prune
 from tuned_db.verify import verify
@@ -63,6 +65,19 @@ def test_what_was_measured_on_this_machine_stays_verified(store: Store, other: S
     assert [one.origin for one in store.all_winners()] == ["import", ""]
     assert store.of(INFO).measured(SQUARE) == other.of(INFO).measured(SQUARE)
     assert store.of(INFO).trials(SQUARE) == 3
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_limits_that_are_claimed_do_not_replace_known_ones(
+    store: Store, other: Store, trusted: bool
+) -> None:
+    said = replace(LIMITS, local_bytes=LIMITS.local_bytes // 2)
+    store.of(INFO).note_limits(LIMITS)
+    other.of(INFO).note_limits(said)
+    absorb(store, other, trusted=trusted)
+    (found,) = of_store(store, everyone=True)
+    assert found.limits is not None
+    assert Limits.from_json(found.limits) == (said if trusted else LIMITS)
 
 
 def test_merging_does_not_make_a_file(tmp_path: Path) -> None:

@@ -11,18 +11,18 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, create_model
 
 from tuned_db import browse
 from tuned_db.analysis import rate_of
-from tuned_db.batches import NoBatchError, Source, list_batches
+from tuned_db.batches import NoBatchError, list_batches
 from tuned_db.exchange import ImportFileError, read_records, write_records
 from tuned_db.failures import shown
 from tuned_db.models import MEASURED
-from tuned_db.service import contributions, foreign
+from tuned_db.service import contributions, foreign, uploads
 from tuned_db.service.access import origin_of, require
 from tuned_db.service.asked import After, DeviceKind, Key, Limit, MaybeKey, Sort, Text, Wanted, Word
+from tuned_db.service.uploads import TOKEN
 from tuned_db.store import Store
 from tuned_db.tokens import left_today
 from tuned_db.trust import undo
@@ -133,7 +133,6 @@ REFUSED: dict[int | str, dict[str, Any]] = {
     429: {"model": Detail, "description": "Too many requests; Retry-After says when to come back."},
     503: {"model": Detail, "description": "The database cannot be used at the moment."},
 }
-TOKEN: dict[str, Any] = {"security": [{"token": []}]}
 TOKEN_REFUSED: dict[int | str, dict[str, Any]] = {
     401: {"model": Detail, "description": "No token, or one that is not known."},
     403: {"model": Detail, "description": "The token's role, or its quota, does not allow it."},
@@ -179,15 +178,11 @@ def router(store: Store) -> APIRouter:
         responses=TOKEN_REFUSED | MISSING,
         openapi_extra=TOKEN,
     )(_undo(store))
-    api.post(
-        "/records",
+    uploads.add(
+        api, "/records", _taking(store), Merged, JSONL, "string",
         summary="Take in an export file, none of it if one line is bad",
         responses=UPLOAD_REFUSED,
-        openapi_extra={
-            "requestBody": {"required": True, "content": RECORDS},
-            **TOKEN,
-        },
-    )(_upload(store))
+    )  # fmt: skip
     contributions.add(api, store, UPLOAD_REFUSED)
     foreign.add(api, store, UPLOAD_REFUSED)
     return api
@@ -286,7 +281,7 @@ def _export(store: Store) -> Callable[..., Any]:
     return export
 
 
-def _upload(store: Store) -> Callable[..., Any]:
+def _taking(store: Store) -> Callable[[Request, bytes], Merged]:
     def take(request: Request, body: bytes) -> Merged:
         token = require(store, request, "contributor")
         try:
@@ -294,18 +289,13 @@ def _upload(store: Store) -> Callable[..., Any]:
         except ImportFileError as error:
             raise HTTPException(400, str(error)) from error
         left = left_today(store.database, token)
-        if len(records) > left and (new := store.count_new(records)) > left:
-            detail = f"{token.name} may send {max(left, 0):.0f} more records today"
-            raise HTTPException(403, f"{detail}; the upload has {new} that are new")
-        address = request.client.host if request.client else ""
-        source = Source(token.name, address)
-        merge = store.merge(records, origin_of(store, request, body, token.name), source)
+        new = len(records) if len(records) <= left else store.count_new(records)
+        uploads.require_room(token, left, new, "that are new")
+        origin = origin_of(store, request, body, token.name)
+        merge = store.merge(records, origin, uploads.source_of(request, token))
         return Merged(improved=merge.improved, kept=merge.kept)
 
-    async def upload(request: Request) -> Merged:
-        return await run_in_threadpool(take, request, await request.body())
-
-    return upload
+    return take
 
 
 def _batches(store: Store) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urljoin
 
@@ -126,10 +127,8 @@ class Client:
         for start in range(0, len(found), BATCH):
             values = [one.values() for one in found[start : start + BATCH]]
             answer = self._ask("POST", "api/v1/foreign", content=json.dumps(values).encode())
-            try:
+            with self._expecting():
                 new += int(answer.json()["new"])
-            except (ValueError, KeyError, TypeError) as error:
-                raise ServiceError(f"{self.host} answers what no oclgen service does") from error
         return new
 
     def nearest_foreign(
@@ -160,18 +159,22 @@ class Client:
             "limit": limit,
         }
         answer = self._ask("GET", str(httpx.URL("api/v1/foreign/nearest", params=asked)))
-        try:
+        with self._expecting():
             rows = [(float(one.pop("distance")), one) for one in answer.json()]
             return [Near(Foreign.from_values(one), distance) for distance, one in rows]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ServiceError(f"{self.host} answers what no oclgen service does") from error
 
     def _sent(self, path: str, content: bytes, headers: Mapping[str, str] | None = None) -> Merge:
         answer = self._ask("POST", path, content=content, headers=headers)
-        try:
+        with self._expecting():
             found = answer.json()
             return Merge(int(found["improved"]), int(found["kept"]))
-        except (ValueError, KeyError, TypeError) as error:
+
+    @contextmanager
+    def _expecting(self) -> Iterator[None]:
+        """Tell of an answer of another form that no service of ours gives it."""
+        try:
+            yield
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ServiceError(f"{self.host} answers what no oclgen service does") from error
 
     def pull(self, architecture: str = "", kind: str = "") -> Iterator[list[Record]]:

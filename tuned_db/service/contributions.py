@@ -8,18 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request
-from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel
 
-from tuned_db.batches import Source
 from tuned_db.check_file import read_check
 from tuned_db.exchange import ImportFileError
 from tuned_db.measured import take
+from tuned_db.service import uploads
 from tuned_db.service.access import origin_of, require
 from tuned_db.store import Store
 from tuned_db.tokens import left_today
-
-CHECK: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
 
 
 class Taken(BaseModel):
@@ -44,25 +41,14 @@ def add(api: APIRouter, store: Store, refused: dict[int | str, dict[str, Any]]) 
             check = read_check("the upload", body)
         except ImportFileError as error:
             raise HTTPException(400, str(error)) from error
-        count = len(check.measured.rows)
-        if count > (left := left_today(store.database, token)):
-            detail = f"{token.name} may send {max(left, 0):.0f} more records today"
-            raise HTTPException(403, f"{detail}; the check has {count} measurements")
-        address = request.client.host if request.client else ""
-        source = Source(token.name, address)
+        left = left_today(store.database, token)
+        uploads.require_room(token, left, len(check.measured.rows), "measurements")
         origin = origin_of(store, request, body, token.name)
-        merge = take(store, [check.measured], origin, source)
+        merge = take(store, [check.measured], origin, uploads.source_of(request, token))
         return Taken(improved=merge.improved, kept=merge.kept)
 
-    async def upload(request: Request) -> Taken:
-        return await run_in_threadpool(keep, request, await request.body())
-
-    api.post(
-        "/checks",
+    uploads.add(
+        api, "/checks", keep, Taken, "application/json", "object",
         summary="Take in a file of `oclgen check`, none of it if a field is wrong",
         responses=refused,
-        openapi_extra={
-            "requestBody": {"required": True, "content": CHECK},
-            "security": [{"token": []}],
-        },
-    )(upload)
+    )  # fmt: skip

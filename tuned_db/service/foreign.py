@@ -6,19 +6,17 @@ import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
-from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel
 
-from tuned_db.batches import Source
 from tuned_db.exchange import ImportFileError
 from tuned_db.foreign import Foreign, keep, nearest
+from tuned_db.service import uploads
 from tuned_db.service.access import require
+from tuned_db.service.asked import Text
 from tuned_db.store import Store
 from tuned_db.tokens import left_today
 
-Text = Annotated[str, Query(max_length=400, pattern=r"^[^\x00-\x1f\x7f]*$")]
 SIZES = r"^[^=,\x00-\x1f\x7f]{1,100}=\d{1,18}(,[^=,\x00-\x1f\x7f]{1,100}=\d{1,18}){0,31}$"
-BODY: dict[str, Any] = {"application/json": {"schema": {"type": "array"}}}
 
 
 class Kept(BaseModel):
@@ -58,14 +56,10 @@ def add(api: APIRouter, store: Store, refused: dict[int | str, dict[str, Any]]) 
             found = [Foreign.from_values(one) for one in json.loads(body)]
         except (ImportFileError, ValueError, TypeError, RecursionError) as error:
             raise HTTPException(400, f"the upload: {error}"[:1000]) from error
-        if len(found) > (left := left_today(store.database, token)):
-            detail = f"{token.name} may send {max(left, 0):.0f} more records today"
-            raise HTTPException(403, f"{detail}; the upload has {len(found)}")
-        source = Source(token.name, request.client.host if request.client else "")
+        left = left_today(store.database, token)
+        uploads.require_room(token, left, len(found), "measurements")
+        source = uploads.source_of(request, token)
         return Kept(new=keep(store, found, f"push by {token.name}", source), all=len(found))
-
-    async def upload(request: Request) -> Kept:
-        return await run_in_threadpool(take, request, await request.body())
 
     def near(
         kernel: Annotated[str, Query(min_length=1, max_length=400, pattern=r"^[^\x00-\x1f\x7f]*$")],
@@ -78,15 +72,11 @@ def add(api: APIRouter, store: Store, refused: dict[int | str, dict[str, Any]]) 
         found = nearest(store, kernel, asked, word, device)[:limit]
         return [Nearby(**one.foreign.values(), distance=one.distance) for one in found]
 
-    api.post(
-        "/foreign",
+    uploads.add(
+        api, "/foreign", take, Kept, "application/json", "array",
         summary="Take in measurements of another tuner's kernels, none of them if one is wrong",
         responses=refused,
-        openapi_extra={
-            "requestBody": {"required": True, "content": BODY},
-            "security": [{"token": []}],
-        },
-    )(upload)
+    )  # fmt: skip
     api.get("/foreign/nearest", summary="The best parameters of a kernel for the nearest sizes")(
         near
     )

@@ -191,9 +191,11 @@ std::optional<int64_t> take(const Drawn& drawn) {
   if (!drawn.generator) return 0;
   const std::lock_guard<std::mutex> lock(drawn.generator->mutex_);
   if (drawn.generator->current_seed() != drawn.seed) return {};
-  const uint64_t first = drawn.generator->get_offset();
-  drawn.generator->set_offset(first + drawn.count);
-  return int64_t(first);
+  Drawn taken = drawn;
+  taken.first = drawn.generator->get_offset();
+  drawn.generator->set_offset(taken.first + taken.count);
+  note_drawn(taken);  // of the calls that this one is part of
+  return int64_t(taken.first);
 }
 
 int perform(const Recipe& recipe, const c10::SmallVector<int64_t, 16>& operands, int64_t counter,

@@ -17,7 +17,7 @@ constexpr size_t kShare = 8;              // of a device's memory, one part at m
 
 struct Entry {
   c10::DeviceIndex device = 0;
-  std::vector<uint64_t> writes;  // to the block of each address, at the last call
+  Counts writes;  // at the last call
   std::shared_ptr<const Spaces> spaces;
   size_t bytes = 0;
 };
@@ -39,8 +39,8 @@ std::atomic<bool> is_on{true};
 
 Block* block_at(int64_t address) { return locate(reinterpret_cast<const void*>(address)).block; }
 
-std::vector<uint64_t> writes_to(const Addresses& weights) {
-  std::vector<uint64_t> writes;
+Counts writes_to(const Addresses& weights) {
+  Counts writes;
   for (const int64_t address : weights) {
     const Block* block = block_at(address);
     writes.push_back(block ? block->writes.load(std::memory_order_relaxed) : 0);
@@ -87,7 +87,8 @@ Kept look_up_kept(const void* maker, const Addresses& weights) {
   auto& entries = shelf().entries;
   auto place = place_of(maker, weights);
   const auto found = entries.find(place);
-  if (found != entries.end() && found->second.writes == writes) return {found->second.spaces, true};
+  if (found != entries.end() && found->second.writes == writes)
+    return {found->second.spaces, std::move(writes)};
   if (found == entries.end() && entries.size() >= kMostEntries) {
     std::erase_if(entries, [](const auto& each) { return !each.second.spaces; });
     if (entries.size() >= kMostEntries) return {};
@@ -98,16 +99,22 @@ Kept look_up_kept(const void* maker, const Addresses& weights) {
   return {};
 }
 
-void keep(const void* maker, const Addresses& weights, Spaces spaces, size_t bytes) {
+void keep(const void* maker, const Addresses& weights, const Counts& writes, Spaces spaces,
+          size_t bytes) {
   const Block* first = nullptr;
-  for (const int64_t address : weights) first = first ? first : block_at(address);
+  for (const int64_t address : weights) {
+    first = first ? first : block_at(address);
+    // a held launch may run after its weights were freed: no later call can have them
+    if (is_dropped(reinterpret_cast<const void*>(address))) return;
+  }
   if (!first) return;
   const size_t most = device_at(first->device).total_bytes / kShare;
   const std::lock_guard<std::mutex> lock(shelf().mutex);
   const auto at = shelf().entries.find(place_of(maker, weights));
   if (at == shelf().entries.end() || at->second.spaces) return;
   size_t& kept = shelf().bytes[size_t(first->device)];
-  if (at->second.writes != writes_to(weights) || kept + bytes > most) return;
+  // another thread may have written meanwhile, and looked up what it wrote
+  if (at->second.writes != writes || writes_to(weights) != writes || kept + bytes > most) return;
   kept += bytes;
   at->second.device = first->device;
   at->second.bytes = bytes;

@@ -19,15 +19,19 @@ using Addresses = c10::SmallVector<int64_t, 8>;
 // Whether this thread's calls keep and use what is made of weights.
 bool keeps_weights();
 
+using Counts = std::vector<uint64_t>;  // of writes to the block of each address
+
 struct Kept {
   std::shared_ptr<const Spaces> spaces;  // what was made; null: it is to be made
-  bool is_still = false;  // nothing was written to the weights since the last call
+  Counts writes;  // until now, if there was none since the last call; else empty
 };
 
 // What `maker` made of the weights at these addresses.
 Kept look_up_kept(const void* maker, const Addresses& weights);
-// Keeps what was made of weights that lay still since `look_up_kept`, if there is room.
-void keep(const void* maker, const Addresses& weights, Spaces spaces, size_t bytes);
+// Keeps what was made of weights, if there is room and nothing was written to them since
+// `look_up_kept` returned `writes`.
+void keep(const void* maker, const Addresses& weights, const Counts& writes, Spaces spaces,
+          size_t bytes);
 
 // Lets go of what a maker made, of what was made of a block's contents, or of a device's.
 void forget_kept_by(const void* maker);

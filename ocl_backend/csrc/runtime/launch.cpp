@@ -73,7 +73,6 @@ struct Launch final : Prepared {
   std::vector<Fixed> fixed;
 };
 
-
 int fail(const Launch& launch, int status, const std::string& reason) {
   std::ostringstream text;
   text << device_at(launch.device).name << ": kernel " << launch.name << ", global size (";

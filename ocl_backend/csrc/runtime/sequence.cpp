@@ -30,7 +30,8 @@ struct Sequence final : Prepared {
   bool is_ready() const override;
   Handle other() const;
   void take(const Part& part, const int64_t* words, c10::SmallVector<int64_t, 24>& taken) const;
-  void keep_made(const Addresses& of, c10::SmallVector<c10::DataPtr, 4>& spaces) const;
+  void keep_made(const Addresses& of, const Counts& writes,
+                 c10::SmallVector<c10::DataPtr, 4>& spaces) const;
 
   mutable std::mutex mutex;  // guards `replacement`
   Handle replacement;  // runs instead: a program of this one cannot be built
@@ -70,13 +71,14 @@ int Sequence::enqueue(const int64_t* given) try {
                            : run_from(known.spaces ? of_weights : 0, words.data());
   if (status != kOk) return status;
   runs.fetch_add(1, std::memory_order_relaxed);
-  if (known.is_still && !known.spaces) keep_made(given_weights, spaces);
+  if (!known.writes.empty() && !known.spaces) keep_made(given_weights, known.writes, spaces);
   return status;
 } catch (...) {
   return fail_with_exception();
 }
 
-void Sequence::keep_made(const Addresses& of, c10::SmallVector<c10::DataPtr, 4>& spaces) const {
+void Sequence::keep_made(const Addresses& of, const Counts& writes,
+                         c10::SmallVector<c10::DataPtr, 4>& spaces) const {
   Spaces made;
   size_t bytes = 0;
   for (size_t i = 0; i < spaces.size(); ++i) {
@@ -84,7 +86,7 @@ void Sequence::keep_made(const Addresses& of, c10::SmallVector<c10::DataPtr, 4>&
     bytes += workspaces[i];
     made.push_back(std::move(spaces[i]));
   }
-  keep(this, of, std::move(made), bytes);
+  keep(this, of, writes, std::move(made), bytes);
 }
 
 Handle Sequence::other() const {

@@ -185,8 +185,6 @@ class Writer:
         )
         value = self.operand(i, 0, walk, width, lines, made)
         index = (*walk[: node.axis], f"at{i}", *walk[node.axis + 1 :])
-        if target.shape[node.axis] == 1:
-            index = walk
         return [*lines, *self.store(i, index, rounded(target.dtype, value, width), width)]
 
     def lines(self, local: int, steps: int) -> list[str]:

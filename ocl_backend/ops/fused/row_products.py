@@ -118,8 +118,8 @@ def _plain(window: Window, product: int, part: Part) -> list[Step] | None:
     steps = [window.steps[i] for i in part.computed]
     last, after = product, list[Step]()
     for i, step in zip(part.computed, steps, strict=True):
-        if last not in window.sources[i]:
-            return None
+        if window.sources[i].count(last) != 1:
+            return None  # it reads something else, or a residual that is nowhere in memory
         after.append(step._replace(source=window.steps[last].result))
         last = i
     kept = product in window.stored or part.roots != part.computed[-1:]
@@ -133,6 +133,10 @@ def run(window: Window, products: Sequence[int], parts: Sequence[Part]) -> None:
         step.rule.alone(step)
     elif len(products) == 1 and (after := _plain(window, products[0], parts[0])):
         step.rule.fuse(step, after)
+    elif not all(serves(window.nodes[i]) for i in products):
+        # a later launch was found to read the tuned product, so nothing is taken into it
+        for i in (*products, *parts[0].computed):
+            window.steps[i].rule.alone(window.steps[i])
     else:
         launch, values = _prepared(window, products, parts)
         launch(*values)

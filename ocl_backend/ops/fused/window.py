@@ -9,7 +9,7 @@ one launch, and what is computed of their results item by item is part of it (`r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from ocl_backend.ops.fused.expressions import Expression, Read, squeezed
 OFFSET_BITS = 40
 """Bits of an address within its block (csrc/runtime/memory.h)."""
 MOST_CALLS = 40
-"""Bound of the calls that one part of a kernel computes."""
+"""Bound of the calls that one part of a kernel computes, and of their texts for one root."""
 
 
 class Unit(NamedTuple):
@@ -94,7 +94,8 @@ class Window:
     def _place_product(self, i: int) -> None:
         """Put a product into the last launch, if that multiplies the same rows, or a new one."""
         if self.units and (last := self.units[-1]).products:
-            apart = all(self.unit_of[j] is not last for j in self.behind[i])
+            earlier = self.behind[i] | self.unread[i]
+            apart = all(self.unit_of[j] is not last for j in earlier)
             if apart and row_products.are_siblings(self.steps, [*last.products, i]):
                 last.products.append(i)
                 self.unit_of[i] = last
@@ -118,16 +119,26 @@ class Window:
                 return
         tree = self._tree(i, None)
         assert tree is not None  # a new launch writes nothing that it reads
-        if (part := self._part([i], tree)) is None:
-            for j in tree[:-1]:
-                if self.nodes[j].kind == "mean" and j not in self.kept:
-                    self.kept.add(j)
-                    self._place(j)
-                    self._place(i)
-                    return
-            raise AssertionError(f"{self.nodes[i]} cannot be a part of its own")
+        part = self._part([i], tree)
+        if part is None or most_bytes(self, [part], []) is None:
+            self._cut(tree)
+            self._place(i)
+            return
         self._note_stored(part)
         self._begin([part], [])
+
+    def _cut(self, tree: Sequence[int]) -> None:
+        """Let a call of a tree that no one kernel computes be in memory: what walks apart, first.
+
+        Args:
+            tree: the root and its sources, which come first.
+        """
+        sources = tree[:-1]
+        kinds = [self.nodes[j].kind for j in sources]
+        place = next((kinds.index(kind) for kind in ("mean", "cat") if kind in kinds), None)
+        j = sources[len(sources) // 2 if place is None else place]
+        self.kept.add(j)
+        self._place(j)
 
     def _tree(self, root: int, unit: Unit | None) -> list[int] | None:
         """Return the calls to compute for `root` in `unit`, sources first; None: it cannot be."""
@@ -150,7 +161,7 @@ class Window:
             found[i] = None
             return True
 
-        return [*found] if visit(root) and len(found) <= MOST_CALLS else None
+        return [*found] if visit(root) else None
 
     def _joined(self, unit: Unit, i: int, tree: list[int]) -> list[Part] | None:
         """Return the unit's parts with a root `i` more, or None if they cannot be one launch."""
@@ -169,14 +180,21 @@ class Window:
     def _side_by_side(self, parts: Sequence[Part], i: int, tree: list[int]) -> list[Part] | None:
         for place, part in enumerate(parts):
             both = list(dict.fromkeys((*part.computed, *tree)))
-            made = self._part([*part.roots, i], both) if len(both) <= MOST_CALLS else None
+            made = self._part([*part.roots, i], both)
             if made is not None:
                 return [*parts[:place], made, *parts[place + 1 :]]
         alone = self._part([i], tree)
         return None if alone is None else [*parts, alone]
 
     def _part(self, roots: list[int], tree: list[int]) -> Part | None:
-        """Return the part of a kernel that computes `tree`, or None if no one walk serves it."""
+        """Return the part of a kernel that computes `tree`, or None if no one walk serves it.
+
+        None as well where it is too much for one kernel.
+        """
+        inside = {*tree}
+        texts = max(self._texts(i, inside, {}) for i in roots)
+        if max(len(tree), texts) > MOST_CALLS:
+            return None
         means = [j for j in tree if self.nodes[j].kind == "mean"]
         wide = {self.nodes[j].inputs[0].shape for j in means}
         shapes = {self.nodes[j].out.shape for j in roots}
@@ -197,6 +215,30 @@ class Window:
             elif any(self.nodes[j].kind == "index_copy" for j in roots):
                 return None
         return Part(roots, sorted(tree), space)
+
+    def _texts(self, i: int, tree: Collection[int], known: dict[int, int]) -> int:
+        """Return how many calls of a tree are written for the result of call `i`.
+
+        Each is written once, but for what a concatenation reads: that is written for each part.
+
+        Args:
+            i: the call.
+            tree: what is computed; all else is loaded.
+            known: what was found out of other calls.
+        """
+        if i not in known:
+            count, seen, ahead = 0, {i}, [i]
+            while ahead:
+                j = ahead.pop()
+                count += 1
+                inside = [k for k in self.sources[j] if k is not None and k in tree]
+                if self.nodes[j].kind == "cat":
+                    count += sum(self._texts(k, tree, known) for k in inside)
+                else:
+                    ahead += {*inside} - seen
+                    seen.update(inside)
+            known[i] = count
+        return known[i]
 
     def _note_stored(self, part: Part) -> None:
         """Note the products that a part reads from memory."""

@@ -92,8 +92,10 @@ def product(
     if a.shape[-1] == 0:
         return _without_terms(out, bias, activation)
     a, b = _readable(a), _readable(b)
-    if out.stride(-1) != 1 and out.shape[-1] > 1:
-        return out.copy_(product(operator, a, b, torch.empty_like(out), bias, activation))
+    is_read = out.data_ptr() in (a.data_ptr(), b.data_ptr())
+    if is_read or (out.stride(-1) != 1 and out.shape[-1] > 1):
+        dense = torch.empty(out.shape, dtype=out.dtype, device=out.device)
+        return out.copy_(product(operator, a, b, dense, bias, activation))
     key = ShapeKey(
         operator, a.get_device(), a.dtype, a.shape, a.stride(), b.shape, b.stride(), out.stride(),
         bias is not None, activation, settings.matmul.allow_tf32 and a.dtype is torch.float32,

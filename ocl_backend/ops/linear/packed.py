@@ -19,7 +19,7 @@ from ocl_backend.dispatch.prepared_plan import PlanSequence, prepare_plan
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
 from ocl_backend.dtypes import STORAGE, dtype_of
 from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, prepare
-from oclgen.families.packed.packed_formats import ALIGNED, stripes
+from oclgen.families.packed.packed_formats import ALIGNED
 from oclgen.families.packed.packed_unpacking import shape_for, unpacking
 from oclgen.opencl.device import devices
 from oclgen.packed_problem import FORMATS, INT4_GROUPS, PackedProblem
@@ -66,7 +66,7 @@ def packed_product(
     if out.numel() == 0 or k == 0:
         return out.zero_()
     x = x if x.stride(1) == 1 and x.stride(0) >= k else x.contiguous()
-    given = [x, _aligned(weight, form)]
+    given = [x, _aligned(weight)]
     if scales is not None:
         given.append(scales.to(x.dtype).contiguous())
     row = x.stride(0) if m > 1 else k
@@ -133,7 +133,7 @@ def unpacked(
     out = torch.empty((n, k), dtype=dtype, device=weight.device)
     _check("unpacked", out, weight, form, n, scales)
     if out.numel():
-        given = [_aligned(weight, form)]
+        given = [_aligned(weight)]
         if scales is not None:
             given.append(scales.to(dtype).contiguous())
         call = _unpacking(_Key("unpacked", out.get_device(), 1, n, k, STORAGE[dtype], form, k))
@@ -168,11 +168,10 @@ def _check(
         raise RuntimeError(f"{operator}: scales are {given}; {form} of {n} x {k} has {wanted}")
 
 
-def _aligned(weight: Tensor, form: str) -> Tensor:
-    """Return dense weights that begin where words of the kernels do."""
+def _aligned(weight: Tensor) -> Tensor:
+    """Return dense weights that begin where the widest copies of kernels do."""
     weight = weight.contiguous()
-    word = stripes(PackedProblem(1, 1, FORMATS[form].group or 256, format=form), ALIGNED).word
-    return weight.clone() if weight.data_ptr() % word else weight
+    return weight.clone() if weight.data_ptr() % ALIGNED else weight
 
 
 @remember()

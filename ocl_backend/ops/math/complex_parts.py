@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
+from math import inf, nan
 from typing import Any
 
 import torch
@@ -117,7 +118,9 @@ def power(x: Tensor, exponent: Number) -> Tensor:
     if exponent == 0:
         return torch.ones_like(x)
     found = (x.log() * exponent).exp()
-    return torch.where(x == 0, torch.zeros_like(x), found)
+    at_zero = 0j if exponent.real > 0 else complex(inf if exponent.real < 0 else nan, nan)
+    parts = (torch.full_like(x.real, part) for part in (at_zero.real, at_zero.imag))
+    return torch.where(x == 0, torch.complex(*parts), found)
 
 
 def log(x: Tensor) -> Tensor:

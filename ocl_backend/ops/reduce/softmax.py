@@ -56,7 +56,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 
 def _forward(name: str, x: Tensor, dim: int) -> Tensor:
     wide = _wide(x.dtype)
-    out = torch.empty_like(x)
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
     if not x.numel():
         return out
     if rows := softmax_rows.rows_of(x, dim):
@@ -71,7 +71,7 @@ def _forward(name: str, x: Tensor, dim: int) -> Tensor:
 
 def _backward(name: str, grad: Tensor, output: Tensor, dim: int) -> Tensor:
     wide = _wide(grad.dtype)
-    out = torch.empty_like(output)
+    out = torch.empty_like(output, memory_format=torch.contiguous_format)
     if not out.numel():
         return out
     logarithm = name == "log_softmax_backward"

@@ -50,35 +50,35 @@ def strided_copy(source: torch.Tensor, target: torch.Tensor) -> None:
     if source.is_complex() or target.is_complex():
         _complex_copy(source, target)
         return
-    run = _run(
-        target.device.index,
-        source.dtype,
-        target.dtype,
-        tuple(target.shape),
-        source.stride(),
+    key = _Key(
+        target.get_device(), source.dtype, target.dtype, target.shape, source.stride(),
         target.stride(),
-    )
-    run((source.data_ptr(), target.data_ptr()))
+    )  # fmt: skip
+    _run(key)((source.data_ptr(), target.data_ptr()))
+
+
+class _Key(NamedTuple):
+    """All of a copy that decides its launch."""
+
+    device: int
+    source: torch.dtype
+    target: torch.dtype
+    shape: tuple[int, ...]
+    source_strides: tuple[int, ...]
+    target_strides: tuple[int, ...]
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
-def _run(
-    device: int,
-    source: torch.dtype,
-    target: torch.dtype,
-    shape: tuple[int, ...],
-    source_strides: tuple[int, ...],
-    target_strides: tuple[int, ...],
-) -> Callable[[tuple[int, int]], None]:
+def _run(key: _Key) -> Callable[[tuple[int, int]], None]:
     """Return what runs a copy, or holds it back, given both addresses."""
-    launch = _prepared(device, source, target, shape, source_strides, target_strides)
-    read = Read("self", 0, source, shape, source_strides)
-    out = Read("out", 1, target, shape, target_strides)
+    launch = _prepared(key)
+    read = Read("self", 0, key.source, key.shape, key.source_strides)
+    out = Read("out", 1, key.target, key.shape, key.target_strides)
     copy = Expression("pointwise", (read,), out, "float", "const T out = self;")
-    floats = source.is_floating_point and target.is_floating_point
+    floats = key.source.is_floating_point and key.target.is_floating_point
     if not floats or not fits(copy):
         return lambda addresses: launch(*addresses)
-    return Loosely("copy", device, launch, copy).enqueue
+    return Loosely("copy", key.device, launch, copy).enqueue
 
 
 def _complex_copy(source: torch.Tensor, target: torch.Tensor) -> None:
@@ -101,16 +101,9 @@ class Dim(NamedTuple):
     target: int
 
 
-@lru_cache(maxsize=MOST_LAUNCHES)
-def _prepared(
-    device: int,
-    source: torch.dtype,
-    target: torch.dtype,
-    shape: tuple[int, ...],
-    source_strides: tuple[int, ...],
-    target_strides: tuple[int, ...],
-) -> KernelLaunch:
-    dims = collapse(shape, source_strides, target_strides)
+def _prepared(key: _Key) -> KernelLaunch:
+    device, source, target = key.device, key.source, key.target
+    dims = collapse(key.shape, key.source_strides, key.target_strides)
     reach = max(sum((dim.size - 1) * dim[side] for dim in dims) for side in (1, 2))
     wide = reach >= 2**31
     crossed = crossing(dims)

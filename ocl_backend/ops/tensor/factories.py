@@ -16,14 +16,13 @@ from torch import Tensor
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import contiguous_strides
-from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, found, launch
+from ocl_backend.kernels.elementwise import Kernel, Operand, Run, Scalar, found, launch
 from ocl_backend.ops.fused import expressions
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, fits, lying
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Prepared
 from oclgen.opencl.device import devices
 
 Number = int | float
-ARANGE = "start + step * (T)(position)"
 
 
 def arange_out(start: Number, end: Number, step: Number = 1, *, out: Tensor) -> Tensor:
@@ -44,7 +43,12 @@ def arange_out(start: Number, end: Number, step: Number = 1, *, out: Tensor) -> 
         out.resize_((size,))
     if not out.dtype.is_floating_point:
         start, step = int(start), int(step)
-    return _ramp(out, ARANGE, {"start": start, "step": step})
+    run, values = _filling(out, "start + step * (T)(position)", {"start": start, "step": step})
+    if (rule := _rule_of_arange(out, run)) is None:
+        run(*values)
+    else:
+        rule.enqueue(values)
+    return out
 
 
 def linspace_out(start: Number, end: Number, steps: int, *, out: Tensor) -> Tensor:
@@ -90,6 +94,13 @@ def logspace_out(
 
 def _ramp(out: Tensor, expression: str, numbers: dict[str, Number]) -> Tensor:
     """Fill `out` with `expression` of `numbers` and each item's position in row-major order."""
+    run, values = _filling(out, expression, numbers)
+    run(*values)
+    return out
+
+
+def _filling(out: Tensor, expression: str, numbers: dict[str, Number]) -> tuple[Run, list[float]]:
+    """Return the launch of `_ramp`, and what it is called with: the numbers, and `out`."""
     value = dtype_of(out.dtype).value if out.dtype.is_floating_point else "long"
     kernel = Kernel(
         "ramp",
@@ -103,22 +114,20 @@ def _ramp(out: Tensor, expression: str, numbers: dict[str, Number]) -> Tensor:
         scalar_only=True,
     )
     dense = {"position": contiguous_strides(out.shape)}
-    run, values = found(kernel, out.shape, (*numbers.values(), out), dense)
-    rule = None
-    if expression == ARANGE and isinstance(run, Prepared) and out.dtype is torch.int64:
-        rule = _rule(out.get_device(), out.dtype, tuple(out.shape), out.stride(), run)
-    if rule is None:
-        run(*values)
-    else:
-        rule.enqueue(values)
-    return out
+    return found(kernel, out.shape, (*numbers.values(), out), dense)
+
+
+def _rule_of_arange(out: Tensor, run: Run) -> Loosely | None:
+    """Return the rule of an `arange` that other calls' kernels can take in, None of another."""
+    if not isinstance(run, Prepared) or out.dtype is not torch.int64:
+        return None
+    return _rule(out.get_device(), out.dtype, tuple(out.shape), out.stride(), run)
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
 def _rule(
     device: int, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], run: Prepared
 ) -> Loosely | None:
-    """Return the rule of an `arange`, which other calls' kernels can take in."""
     value = VALUES[dtype]
     numbers = tuple(
         expressions.Number(name, place, value) for place, name in enumerate(("start", "step"))

@@ -43,18 +43,16 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         shape, dtype=dtype, device=parts[0].device, memory_format=_common_format(parts)
     )
     parts = [part for part in parts if part.numel()]
+    ends = accumulate(part.shape[axis] for part in parts)
+    places = [
+        out.narrow(axis, end - part.shape[axis], part.shape[axis])
+        for end, part in zip(ends, parts, strict=True)
+    ]
     rule = _joining(parts, axis, out)
-    places = [out]
-    if parts:
-        starts = [0, *accumulate(part.shape[axis] for part in parts[:-1])]
-        places = [
-            out.narrow(axis, start, part.shape[axis])
-            for start, part in zip(starts, parts, strict=True)
-        ]
     if rule is not None:
         rule.enqueue([tensor.data_ptr() for tensor in (*parts, *places)])
         return out
-    for part, place in zip(parts, places, strict=False):
+    for part, place in zip(parts, places, strict=True):
         _copy(part, place)
     return out
 
@@ -82,8 +80,11 @@ def _rule_of_joining(
         prepare_elementwise(device, _copying(dtype, dtype), read.shape, (read.strides, strides))
         for read in reads
     ]
-    launches = [copy for copy in copies if isinstance(copy, KernelLaunch)]
-    sequence = [LaunchPart(launch, (i, i + len(lies))) for i, launch in enumerate(launches)]
+    sequence = [
+        LaunchPart(copy, (i, i + len(lies)))
+        for i, copy in enumerate(copies)
+        if isinstance(copy, KernelLaunch)  # no part is empty, so each is one
+    ]
     return Loosely("cat", device, LaunchSequence(device, sequence, 2 * len(lies)), expression)
 
 
@@ -138,11 +139,12 @@ def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     """Move items along `dims` by `shifts`, round the end; without dims the flattened tensor."""
     if not dims:
         return roll(x.reshape(-1), shifts, [0]).view(x.shape)
+    given = x
     for shift, dim in zip(shifts, dims, strict=True):
         size = x.shape[dim]
         if size and (cut := -shift % size):
             x = cat([x.narrow(dim, cut, size - cut), x.narrow(dim, 0, cut)], dim)
-    return x.clone() if not any(shifts) else x
+    return x.clone() if x is given else x  # whole turns leave all where it is
 
 
 def nonzero(x: Tensor) -> Tensor:

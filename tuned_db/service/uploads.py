@@ -1,0 +1,67 @@
+"""What routes that take uploads share: bodies that are read whole, quotas, and who sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel
+
+from tuned_db.batches import Source
+from tuned_db.tokens import Token
+
+TOKEN: dict[str, Any] = {"security": [{"token": []}]}
+"""What the API's description says of a route that needs a token."""
+
+
+def add(
+    api: APIRouter,
+    path: str,
+    take: Callable[[Request, bytes], BaseModel],
+    model: type[BaseModel],
+    media: str,
+    kind: str,
+    **more: Any,
+) -> None:
+    """Add a route that takes uploads; a thread handles each.
+
+    Args:
+        api: what is added to.
+        path: of the route.
+        take: takes in a request's body and returns the answer.
+        model: what it returns.
+        media: the body's type, such as "application/json".
+        kind: what a body is in JSON's schema, such as "array".
+        more: what else `APIRouter.post` is given.
+    """
+
+    async def upload(request: Request) -> BaseModel:
+        return await run_in_threadpool(take, request, await request.body())
+
+    content = {media: {"schema": {"type": kind}}}
+    described = {"requestBody": {"required": True, "content": content}, **TOKEN}
+    api.post(path, response_model=model, openapi_extra=described, **more)(upload)
+
+
+def source_of(request: Request, token: Token) -> Source:
+    """Return who sends an upload."""
+    return Source(token.name, request.client.host if request.client else "")
+
+
+def require_room(token: Token, left: float, count: int, what: str) -> None:
+    """Refuse an upload that is more than a token may still send today.
+
+    Args:
+        token: who sends.
+        left: how many records it may send (`tuned_db.tokens.left_today`).
+        count: how many the upload has.
+        what: they are called in the message.
+
+    Raises:
+        HTTPException: 403: there are too many.
+    """
+    if count > left:
+        detail = f"{token.name} may send {max(left, 0):.0f} more records today"
+        raise HTTPException(403, f"{detail}; the upload has {count} {what}")
