@@ -49,13 +49,16 @@ def elementwise_strides(shape: tuple[int, ...], operands: Iterable[Tensor]) -> t
     return tuple(compute_elementwise_output_strides(*spread))
 
 
-def resized_elementwise(out: Tensor, operands: Iterable[Tensor]) -> Tensor:
-    """Return `out` with its operands' shape; one of another shape lies as a new result does.
+def resized_elementwise(out: Tensor, shape: tuple[int, ...], operands: Iterable[Tensor]) -> Tensor:
+    """Return `out` with a shape; where it had another, it lies as a new result does.
 
     `torch.abs` and the like are made of an empty tensor and their `out=` form.
+
+    Args:
+        out: to be written.
+        shape: of the result: the operands', broadcast.
+        operands: what is read.
     """
-    operands = list(operands)
-    shape = tuple(torch.broadcast_tensors(*operands)[0].shape)
     if out.shape == shape:
         return out
     return out.resize_(shape).as_strided_(shape, elementwise_strides(shape, operands))

@@ -31,7 +31,7 @@ def conj_physical_out(x: Tensor, *, out: Tensor) -> Tensor:
     """Write x with negated imaginary parts to `out`, which may be x."""
     check_cast(x.dtype, out.dtype)
     if out is not x:
-        resized_elementwise(out, (x,)).copy_(x)
+        resized_elementwise(out, tuple(x.shape), (x,)).copy_(x)
     return conj_physical_(out)
 
 
@@ -47,7 +47,8 @@ def complex_out(real: Tensor, imaginary: Tensor, *, out: Tensor) -> Tensor:
             f"complex numbers of dtype {out.dtype} cannot be made from parts of {real.dtype} and "
             f"{imaginary.dtype}; both must be floats of half its size"
         )
-    return _filled(resized_elementwise(out, (real, imaginary)), (real, imaginary))
+    shape = broadcast_shapes(real.shape, imaginary.shape)
+    return _filled(resized_elementwise(out, shape, (real, imaginary)), (real, imaginary))
 
 
 def polar_out(length: Tensor, angle: Tensor, *, out: Tensor) -> Tensor:

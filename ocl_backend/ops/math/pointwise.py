@@ -198,7 +198,7 @@ def _resized(call: Call, bound: Bound) -> bool:
             f"output with shape {[*out.shape]} doesn't match the broadcast shape {[*shape]}. Use "
             f"{call.row}, which is not in place."
         )
-    resized_elementwise(out, _inputs(call, bound).values())
+    resized_elementwise(out, shape, _inputs(call, bound).values())
     return True
 
 
