@@ -29,7 +29,13 @@ from ocl_backend.ops.linear.packed import unpacked as unpack_weights
 from ocl_backend.runtime import figures as memory
 from ocl_backend.runtime import generators as random
 from ocl_backend.runtime import streams
-from ocl_backend.runtime.condition import clock_rate, temperature
+from ocl_backend.runtime.condition import (
+    clock_rate,
+    memory_usage,
+    power_draw,
+    temperature,
+    utilization,
+)
 from ocl_backend.runtime.devices import (
     can_device_access_peer,
     current_device,
@@ -75,6 +81,7 @@ from ocl_backend.runtime.generators import (
     set_rng_state_all,
 )
 from ocl_backend.runtime.profiling import profile
+from ocl_backend.runtime.snapshots import memory_snapshot
 from ocl_backend.runtime.streams import (
     Event,
     Stream,
@@ -133,11 +140,14 @@ __all__ = [
     "memory",
     "memory_allocated",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "memory_usage",
     "pack_int4",
     "packed_linear",
+    "power_draw",
     "profile",
     "random",
     "reload_tuned",
@@ -162,6 +172,7 @@ __all__ = [
     "temperature",
     "tunable",
     "unpack_weights",
+    "utilization",
 ]
 
 Scheduling = PythonWrapperCodegen = CppWrapperCodegen = WrapperFxCodegen = NoInductor

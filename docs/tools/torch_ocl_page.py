@@ -32,10 +32,10 @@ MEANINGLESS = {
 
 MISSING = {
     r"CUDAGraph|graph|graphs|graph_pool_handle|make_graphed_callables": "no graphs",
-    r"MemPool|use_mem_pool|memory_snapshot": "the allocator keeps no history and has one pool",
+    r"MemPool|use_mem_pool": "the allocator has one pool",
     r"\w*host_memory_stats\w*": "pinned memory is not counted",
     r"is_tf32_supported": "`torch.ocl.matmul.allow_tf32` has no effect where it is not",
-    r"utilization|memory_usage|power_draw|list_gpu_processes": "OpenCL does not tell",
+    r"list_gpu_processes": "OpenCL does not tell",
 }
 """Why a name is not there, and what there is in its place."""
 

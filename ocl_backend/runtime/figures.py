@@ -9,6 +9,12 @@ from torch import accelerator
 
 from ocl_backend.runtime import memory, shim
 from ocl_backend.runtime.devices import DeviceLike, get_device_name, index_of
+from ocl_backend.runtime.snapshots import (  # noqa: F401 (this module is `torch.ocl.memory`)
+    _dump_snapshot,
+    _record_memory_history,
+    _snapshot,
+    memory_snapshot,
+)
 
 MIB = 1 << 20
 

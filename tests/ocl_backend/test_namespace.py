@@ -70,15 +70,25 @@ def test_figures_are_nested_by_the_dots_of_their_names(device: Any) -> None:
     assert torch.ocl.max_memory_allocated(device.index) == now
 
 
-@pytest.mark.parametrize(("name", "figure"), [("temperature", "celsius"), ("clock_rate", "mhz")])
+@pytest.mark.parametrize(
+    ("name", "figure", "told"),
+    [
+        ("temperature", "celsius", 42),
+        ("clock_rate", "mhz", 42),
+        ("utilization", "busy_percent", 42),
+        ("memory_usage", "memory_busy_percent", 42),
+        ("power_draw", "watts", 41_600),
+    ],
+)
 def test_conditions_are_told_or_refused(
-    name: str, figure: str, device: Any, monkeypatch: pytest.MonkeyPatch
+    name: str, figure: str, told: int, device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ocl_backend.runtime import condition
 
-    monkeypatch.setattr(condition, "conditions", lambda info, handle: {figure: 41.6})
-    assert getattr(torch.ocl, name)(device.index) == 42
-    monkeypatch.setattr(condition, "conditions", lambda info, handle: {})
+    found = {figure: 41.6}
+    monkeypatch.setattr(condition, "conditions", lambda info, handle, figures: found)
+    assert getattr(torch.ocl, name)(device.index) == told
+    found.clear()
     with pytest.raises(NotImplementedError, match=f"does not tell its {figure}"):
         getattr(torch.ocl, name)(device.index)
 

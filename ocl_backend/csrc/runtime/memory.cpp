@@ -3,15 +3,19 @@
 // block may be handed out again while the last kernel that used it is still running.
 #include "runtime/memory.h"
 
+#include <c10/util/ScopeExit.h>
+
 #include <array>
 #include <bit>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "runtime/history.h"
 #include "runtime/kept.h"
 #include "runtime/observer.h"
 
@@ -138,6 +142,7 @@ Block* create_block(c10::DeviceIndex index, size_t size, cl_int* status) {
   auto* block = new Block{buffer, size, 0, slot, index};
   slots()[slot] = block;
   count_segment(pool, size, +1);
+  note_memory(MemoryEvent::kSegment, index, address_of(*block), size);
   return block;
 }
 
@@ -153,6 +158,7 @@ void release_cached(c10::DeviceIndex index) {
     }
     cl.clReleaseMemObject(block->buffer);
     count_segment(pool, block->size, -1);
+    note_memory(MemoryEvent::kSegmentFree, index, address_of(*block), block->size);
     slots()[block->slot] = nullptr;
     free_slots.push_back(block->slot);
     delete block;
@@ -173,6 +179,7 @@ std::string readable(size_t bytes) {
   const size_t allocated = current_of(pool.stats.allocated_bytes);
   const size_t reserved = current_of(pool.stats.reserved_bytes);
   ++pool.stats.num_ooms;
+  note_memory(MemoryEvent::kOom, index, nullptr, bytes);
   TORCH_CHECK_WITH(OutOfMemoryError, false, "ocl out of memory. Tried to allocate ",
                    readable(bytes), ". ocl:", int(index), " (", device.name,
                    ") has a total capacity of ", readable(device.total_bytes), " of which ",
@@ -217,6 +224,8 @@ void free_memory(void* address) {
   Block* block = locate(address).block;
   // NOLINTNEXTLINE(clang-analyzer-core.*): what `allocate` gave has a block
   if (block->is_kept_of.exchange(false, std::memory_order_relaxed)) forget_kept_of(*block);
+  note_memory(MemoryEvent::kFree, block->device, address, block->size);
+  tell_memory_events();  // before another thread may have it
   const std::lock_guard<std::mutex> lock(pool_mutex());
   Pool& pool = pools()[block->device];
   count_use(pool, *block, -1);
@@ -277,8 +286,11 @@ Location locate_or_throw(const void* address, const char* what) {
 void empty_cache(c10::DeviceIndex index) {
   check_not_forked();
   forget_kept_on(index);
-  const std::lock_guard<std::mutex> lock(pool_mutex());
-  release_cached(index);
+  {
+    const std::lock_guard<std::mutex> lock(pool_mutex());
+    release_cached(index);
+  }
+  tell_memory_events();
 }
 
 void with_stats(c10::DeviceIndex index, const std::function<void(Stats&)>& change) {
@@ -296,7 +308,10 @@ std::pair<size_t, size_t> free_and_total(c10::DeviceIndex index) {
 c10::DataPtr allocate(c10::DeviceIndex index, size_t bytes) {
   const c10::Device device(c10::DeviceType::PrivateUse1, index);
   if (bytes == 0) return {nullptr, nullptr, &free_memory, device};
-  void* address = address_of(*take(index, bytes));
+  const auto tell = c10::make_scope_exit(&tell_memory_events);  // also that there is none left
+  const Block& block = *take(index, bytes);
+  void* address = address_of(block);
+  note_memory(MemoryEvent::kAlloc, index, address, block.size);
   observer().allocated(address, bytes);
   return {address, address, &free_memory, device};
 }
@@ -304,6 +319,25 @@ c10::DataPtr allocate(c10::DeviceIndex index, size_t bytes) {
 }  // namespace ocl
 
 extern "C" {
+
+// Writes four words for each block of a device: its address, its bytes, the bytes asked for, and 0
+// (allocated), 1 (freed, but used by a launch that is held back) or 2 (cached). At most `room`
+// blocks are written; returns how many there are.
+int64_t ocl_memory_blocks(int device, int64_t* words, int64_t room) {
+  const std::lock_guard<std::mutex> lock(ocl::pool_mutex());
+  std::set<const ocl::Block*> cached;
+  for (const auto& [size, block] : ocl::pools()[size_t(device)].free) cached.insert(block);
+  int64_t count = 0;
+  for (uint32_t slot = 0; slot < ocl::next_slot; ++slot) {
+    const ocl::Block* block = ocl::slots()[slot];
+    if (!block || block->device != device || count++ >= room) continue;
+    *words++ = reinterpret_cast<int64_t>(ocl::address_of(*block));
+    *words++ = int64_t(block->size);
+    *words++ = int64_t(block->requested);
+    *words++ = cached.contains(block) ? 2 : block->dropped ? 1 : 0;
+  }
+  return count;
+}
 
 void ocl_set_memory_limit(int device, size_t bytes) {
   const std::lock_guard<std::mutex> lock(ocl::pool_mutex());
