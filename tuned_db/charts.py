@@ -16,6 +16,8 @@ from math import log2
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
+from oclgen.texts import printable
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -221,5 +223,5 @@ def _scale(axes: Axes, name: Literal["x", "y"], log: bool) -> None:
 
 def _plain(text: str) -> str:
     """Return a text without what XML or a font cannot hold, and not too long."""
-    shown = "".join(letter if letter.isprintable() else " " for letter in text[: LONGEST + 1])
+    shown = printable(text[: LONGEST + 1])
     return shown if len(shown) <= LONGEST else f"{shown[:-2]}…"

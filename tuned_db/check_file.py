@@ -19,6 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from oclgen import GENERATOR_VERSION
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.profiles.writing import to_toml
+from oclgen.texts import printable
 from tuned_db.exchange import ImportFileError
 from tuned_db.fields import (
     Created,
@@ -149,8 +150,7 @@ def to_bytes(
 
 def _fact(finding: Sequence[str]) -> Fact:
     step, what, verdict, found = finding
-    printable = "".join(letter if letter.isprintable() else " " for letter in what)
-    return Fact(step, without_names(printable)[:400], verdict, without_names(found)[:1000])
+    return Fact(step, without_names(printable(what))[:400], verdict, without_names(found)[:1000])
 
 
 def _text(document: Mapping[str, Any]) -> str:

@@ -8,6 +8,10 @@ from typing import Any
 import pyopencl as cl
 
 from oclgen.limits import KIB, DeviceInfo, Limits
+from oclgen.texts import printable
+
+LONGEST = 400
+"""Letters of a line of a driver that are kept; shared files allow no more."""
 
 
 def kind_of(handle: Any) -> Any:
@@ -39,15 +43,20 @@ def limits_of(handle: Any) -> Limits:
 def info_of(handle: Any) -> DeviceInfo:
     """Return who it is."""
     return DeviceInfo(
-        name=" ".join(handle.name.split()),
-        vendor=handle.vendor.strip(),
+        name=" ".join(_line(handle.name).split()),
+        vendor=_line(handle.vendor),
         kind=kind_of(handle),
         architecture=_architecture(handle),
-        runtime=handle.platform.name.strip(),
-        runtime_version=handle.platform.version.strip(),
-        driver_version=handle.driver_version.strip(),
+        runtime=_line(handle.platform.name),
+        runtime_version=_line(handle.platform.version),
+        driver_version=_line(handle.driver_version),
         compute_units=handle.max_compute_units,
     )
+
+
+def _line(text: str) -> str:
+    """Return what a driver says as a line that records and files of a self-test can hold."""
+    return printable(text)[:LONGEST].strip()
 
 
 def _architecture(handle: Any) -> str:

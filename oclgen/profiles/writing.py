@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oclgen.limits import DeviceInfo, Limits
+from oclgen.texts import printable
 
 
 def name_of(info: DeviceInfo) -> str:
@@ -32,8 +33,8 @@ def to_toml(info: DeviceInfo, limits: Limits, source: str) -> str:
     extensions = figures.pop("extensions")
     del figures["instructions"]
     lines = [
-        f"# {_printable(info.name)}: {_printable(info.runtime_version)}, "
-        f"driver {_printable(info.driver_version)}.",
+        f"# {printable(info.name)}: {printable(info.runtime_version)}, "
+        f"driver {printable(info.driver_version)}.",
         f"device = {_text(info.name)}",
         "",
         "[sources]",
@@ -63,8 +64,4 @@ def _value(value: Any) -> str:
 
 def _text(text: str) -> str:
     """Return a TOML string: one of JSON, without what only JSON allows in it."""
-    return json.dumps(_printable(text), ensure_ascii=False)
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    return json.dumps(printable(text), ensure_ascii=False)
