@@ -80,6 +80,12 @@ from ocl_backend.runtime.generators import (
     set_rng_state,
     set_rng_state_all,
 )
+from ocl_backend.runtime.host_figures import (
+    host_memory_stats,
+    host_memory_stats_as_nested_dict,
+    reset_accumulated_host_memory_stats,
+    reset_peak_host_memory_stats,
+)
 from ocl_backend.runtime.profiling import profile
 from ocl_backend.runtime.snapshots import memory_snapshot
 from ocl_backend.runtime.streams import (
@@ -122,6 +128,8 @@ __all__ = [
     "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "init",
     "initial_seed",
     "ipc_collect",
@@ -151,9 +159,11 @@ __all__ = [
     "profile",
     "random",
     "reload_tuned",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_fallbacks",
     "reset_max_memory_allocated",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",

@@ -33,7 +33,6 @@ MEANINGLESS = {
 MISSING = {
     r"CUDAGraph|graph|graphs|graph_pool_handle|make_graphed_callables": "no graphs",
     r"MemPool|use_mem_pool": "the allocator has one pool",
-    r"\w*host_memory_stats\w*": "pinned memory is not counted",
     r"is_tf32_supported": "`torch.ocl.matmul.allow_tf32` has no effect where it is not",
     r"list_gpu_processes": "OpenCL does not tell",
 }

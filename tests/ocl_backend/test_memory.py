@@ -199,3 +199,28 @@ def test_a_forked_child_is_told_to_spawn(ocl: Any) -> None:
     assert "spawn" in answers.get(timeout=30)
     child.join(30)
     assert child.exitcode == 0
+
+
+def test_pinned_memory_is_counted(ocl: Any) -> None:
+    def figures(name: str) -> list[int]:
+        stats = torch.ocl.host_memory_stats()
+        return [stats[f"{name}.{part}"] for part in ("current", "peak", "allocated", "freed")]
+
+    torch.accelerator.empty_host_cache()
+    torch.ocl.reset_peak_host_memory_stats()
+    torch.ocl.reset_accumulated_host_memory_stats()
+    blocks, *_ = figures("allocations")
+    size, *_ = figures("active_bytes")
+    host = torch.ones(3 << 20, dtype=torch.uint8).pin_memory()
+    assert figures("active_bytes") == [size + host.nbytes, size + host.nbytes, host.nbytes, 0]
+    assert figures("allocations") == [blocks + 1, blocks + 1, 1, 0]
+    del host
+    assert figures("active_bytes") == [size, size + (3 << 20), 3 << 20, 3 << 20]
+    assert figures("allocations")[0] == blocks + 1  # cached
+    torch.accelerator.empty_host_cache()
+    assert figures("allocations") == [blocks, blocks + 1, 1, 1]
+    nested = torch.ocl.host_memory_stats_as_nested_dict()
+    assert nested["allocated_bytes"]["current"] == figures("allocated_bytes")[0]
+    torch.ocl.reset_peak_host_memory_stats()
+    torch.ocl.reset_accumulated_host_memory_stats()
+    assert figures("allocations") == [blocks, blocks, 0, 0]

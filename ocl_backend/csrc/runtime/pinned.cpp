@@ -4,7 +4,9 @@
 #include "runtime/pinned.h"
 
 #include <ATen/core/CachingHostAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 
+#include <array>
 #include <map>
 #include <vector>
 
@@ -23,10 +25,21 @@ struct PinnedBlock {
   std::vector<cl_event> pending;  // one marker per device; empty while in use
 };
 
+struct Figures {
+  c10::CachingAllocator::Stat allocations;      // blocks, in use and free
+  c10::CachingAllocator::Stat allocated_bytes;  // of them
+  c10::CachingAllocator::Stat active_requests;  // blocks in use
+  c10::CachingAllocator::Stat active_bytes;     // of them
+  std::array<c10::CachingAllocator::Stat*, 4> all() {
+    return {&allocations, &allocated_bytes, &active_requests, &active_bytes};
+  }
+};
+
 struct Pinned {
   std::mutex mutex;
-  std::map<const char*, PinnedBlock> blocks;          // by address, in use and free
-  std::multimap<size_t, const char*> free;            // by size
+  std::map<const char*, PinnedBlock> blocks;  // by address, in use and free
+  std::multimap<size_t, const char*> free;    // by size
+  Figures figures;
 };
 
 Pinned& pinned() {
@@ -75,6 +88,8 @@ void* create(Pinned& all, size_t size) {
                    " B of host memory failed with ", error_name(status),
                    ". Use pin_memory=False, or smaller batches.");
   all.blocks[static_cast<const char*>(address)] = {buffer, current_device(), size, {}};
+  all.figures.allocations.increase(1);
+  all.figures.allocated_bytes.increase(size);
   return address;
 }
 
@@ -92,6 +107,8 @@ void give_back(void* address) {
     }
   }
   all.free.emplace(block.size, static_cast<const char*>(address));
+  all.figures.active_requests.decrease(1);
+  all.figures.active_bytes.decrease(block.size);
 }
 
 // Torch reaches the cache through this: torch.accelerator.empty_host_cache.
@@ -106,6 +123,8 @@ struct PinnedAllocator final : at::HostAllocator {
     const std::lock_guard<std::mutex> lock(all.mutex);
     void* address = take_free(all, size);
     if (!address) address = create(all, size);
+    all.figures.active_requests.increase(1);
+    all.figures.active_bytes.increase(all.blocks.at(static_cast<const char*>(address)).size);
     return {address, address, &give_back, cpu};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
@@ -123,8 +142,8 @@ struct PinnedAllocator final : at::HostAllocator {
  private:
   [[noreturn]] static void no_figures() {
     C10_THROW_ERROR(NotImplementedError,
-                    "ocl devices do not count pinned memory; "
-                    "torch.ocl.memory_stats() has the figures of device memory.");
+                    "torch's own figures of pinned memory differ from version to version; "
+                    "torch.ocl.host_memory_stats() has those of ocl devices.");
   }
 };
 
@@ -158,9 +177,30 @@ void empty_pinned_cache() {
     cl.clEnqueueUnmapMemObject(device_at(block.device).queue, block.buffer,
                                const_cast<char*>(address), 0, nullptr, nullptr);
     cl.clReleaseMemObject(block.buffer);
+    all.figures.allocations.decrease(1);
+    all.figures.allocated_bytes.decrease(size);
     all.blocks.erase(address);
   }
   all.free.clear();
 }
 
 }  // namespace ocl
+
+extern "C" {
+
+// Writes present, highest, added and taken of each of `Figures`.
+void ocl_pinned_figures(int64_t* words) {
+  ocl::Pinned& all = ocl::pinned();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  for (const auto* stat : all.figures.all())
+    for (const int64_t value : {stat->current, stat->peak, stat->allocated, stat->freed})
+      *words++ = value;
+}
+
+// Starts the highest ones again from the present ones, or else what was added and taken from zero.
+void ocl_reset_pinned_figures(int highest) {
+  ocl::Pinned& all = ocl::pinned();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  for (auto* stat : all.figures.all()) highest ? stat->reset_peak() : stat->reset_accumulated();
+}
+}
