@@ -16,6 +16,7 @@ import gc
 import json
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -91,6 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--fingerprint", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     sampled_builds.begin()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     if given.fingerprint:
         print(json.dumps(chores.fingerprint(given.device)))
         return 0
