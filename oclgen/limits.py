@@ -43,6 +43,14 @@ class Limits:
         """Whether a GPU's work-item keeps some 100 floats in registers, not 250: Intel's GPUs."""
         return self.kind == "gpu" and any(name.startswith("cl_intel_") for name in self.extensions)
 
+    @property
+    def vector_sums(self) -> int:
+        """Vectors of sums that a processor's core keeps in registers and has four for operands.
+
+        AVX-512, with vectors of 16 floats, has 32 registers; AVX2 and SSE have 16.
+        """
+        return (32 if self.native_float_width >= 16 else 16) - 4
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values; sets become sorted lists."""
         return {

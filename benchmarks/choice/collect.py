@@ -1,7 +1,6 @@
 """Measures tables for the model of the choice: many variants of problems that a seed draws.
 
-A time is the least of its samples, which other work on the machine touches least. They are taken in
-rounds: a processor's runtime may compute on half of the cores for as long as a variant is measured.
+A time is the least of its samples, which other work on the machine touches least.
 
 python -m benchmarks collect TABLE.jsonl.gz --device 0 --problems 100 --time-budget 600
 """
@@ -9,7 +8,6 @@ python -m benchmarks collect TABLE.jsonl.gz --device 0 --problems 100 --time-bud
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -28,8 +26,6 @@ from tuned_db.table import Head, Row, append
 
 AHEAD = 2
 """Variants that are built ahead, per process that builds."""
-ROUNDS, WORTH_ANOTHER = 3, 4.0
-"""Times that a variant is measured, if it is not this many times slower than the problem's best."""
 
 
 def main(path: Path, device: str, seed: int, count: int, seconds: float) -> None:
@@ -76,13 +72,6 @@ def _rows(
         rows.append(Row(problem.key(), variant.family, variant.values(), ms, measured.invalidity))
         if time.monotonic() >= ends:
             break
-    for _ in range(ROUNDS - 1):
-        rows = [
-            replace(row, ms=min(row.ms, _least_ms(worker.measure(problem, variant, best))))
-            if row.ms < WORTH_ANOTHER * best
-            else row
-            for row, variant in zip(rows, order, strict=False)
-        ]
     return rows
 
 

@@ -27,6 +27,10 @@ Leave = Callable[[], AbstractContextManager[object]]
 """Returns a context whose entry waits until a variant may run, and whose end says that it ran."""
 
 PROCESSES_VARIABLE = "OCLGEN_BUILDERS"
+SLEEP_AT_ONCE = {"OPENBLAS_THREAD_TIMEOUT": "4", "KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "PASSIVE"}
+"""Environment of a process that measures: the threads of NumPy's BLAS sleep where they have nothing
+to do. By default OpenBLAS's turn in a loop for some 25 ms behind a product, as a reference is one:
+on a processor they keep a core from the kernel that is timed next, which takes twice its time."""
 
 TIMEOUTS: dict[Stage, float] = {
     "starting": 120.0,
@@ -68,6 +72,7 @@ def spawn(module: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Connec
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         SIZE_VARIABLE: "0",  # what is tried once is not worth keeping
         PROCESSES_VARIABLE: "0",  # this is the process that builds
+        **SLEEP_AT_ONCE,
     }
     with theirs:
         process = subprocess.Popen(

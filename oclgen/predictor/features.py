@@ -111,6 +111,8 @@ def _of_product(problem: GemmProblem) -> Features:
         "m has an edge": float(problem.m % ALIGNED != 0),
         "n has an edge": float(problem.n % ALIGNED != 0),
         "k has an edge": float(problem.k % ALIGNED != 0),
+        "rows of a lie apart": _evenness(problem.m if problem.trans_a else problem.k),
+        "rows of b lie apart": _evenness(problem.k if problem.trans_b else problem.n),
     }
 
 
@@ -128,6 +130,7 @@ def _of_conv(problem: ConvProblem) -> Features:
         "pixels of an image": _log(problem.out_h * problem.out_w),
         "images": _log(problem.batch),
         "channels have an edge": float(inputs % ALIGNED != 0),
+        "planes lie apart": _evenness(problem.height * problem.width),
     }
 
 
@@ -183,6 +186,7 @@ def _of_tiles(
         "accumulators": _log(accumulators),
         "vectors of accumulators": _log(accumulators / limits.native_float_width),
         "steps of a slice": _log(k / int(values.get("split_k", 1))),
+        "panel of b": _log(k / int(values.get("split_k", 1)) * tile_n),
     }
 
 
@@ -202,6 +206,11 @@ def _resident(items: int, local_bytes: int, limits: Limits) -> int:
     """Return how many work-groups a compute unit of a GPU holds at once."""
     by_local = limits.local_bytes // local_bytes if local_bytes else GROUPS_PER_UNIT
     return max(1, min(WORK_ITEMS_PER_UNIT // items, GROUPS_PER_UNIT, by_local))
+
+
+def _evenness(items: int) -> float:
+    """Return the power of two that divides a distance: large ones share few sets of a cache."""
+    return float((items & -items).bit_length() - 1)
 
 
 def _log(value: float) -> float:

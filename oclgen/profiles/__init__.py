@@ -7,8 +7,9 @@ real one, and compute on the one underneath. A profile takes away: of two limits
 holds, and an extension has to be on both sides. It knows nothing of times: what is measured under a
 profile is recorded under a name and an architecture that no real device has.
 
-A profile without limits, `unknown`, leaves the device what it is but for its instructions beyond
-OpenCL C and for the records that come with the package: what an untuned device meets.
+A profile that names no device leaves the one underneath what it is but for its instructions beyond
+OpenCL C and the figures that it gives; `unknown`, which gives none, is what an untuned device
+meets.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Profile:
 
     Attributes:
         name: of the file.
-        device: the real device's own name; empty where the profile leaves the device what it is.
+        device: the real device's own name; empty where most of the device underneath is kept.
         figures: fields of `Limits` by name, those that the profile replaces.
         sources: where each figure was read, by the same names.
         has_records: whether the records that come with the package are there.
@@ -62,9 +63,8 @@ class Profile:
 
     def laid_over(self, limits: Limits) -> Limits:
         """Return what is left of a device's limits, which are `limits`, under the profile."""
-        without = replace(limits, instructions=frozenset())
-        if not self.figures:
-            return without
+        if not self.device:
+            return replace(limits, instructions=frozenset(), **self.figures)
         own = asdict(self.limits())
         under = asdict(limits)
         items = zip(own["max_work_items"], under["max_work_items"], strict=True)
@@ -79,7 +79,7 @@ class Profile:
 
     def info(self, info: DeviceInfo) -> DeviceInfo:
         """Return who a device is under the profile: no other device, with the runtime it has."""
-        limits = self.limits() if self.figures else None
+        limits = self.limits() if self.device else None
         name = f"{info.name} (profile {self.name})"
         if self.device:
             name = f"{self.device} (profile {self.name} on {info.name})"
@@ -166,11 +166,10 @@ def _read(path: Path) -> Profile:
             raise ProfileError(f"{path}: {name} is no limit; there are {', '.join(sorted(known))}")
         figures[name] = _typed(figure["value"])
         sources[name] = values["sources"][figure["source"]]
-    if figures and (missing := sorted(known - figures.keys())):
+    device = values.get("device", "")
+    if device and (missing := sorted(known - figures.keys())):
         raise ProfileError(f"{path}: no figure for {', '.join(missing)}")
-    return Profile(
-        path.stem, values.get("device", ""), figures, sources, values.get("shipped_records", True)
-    )
+    return Profile(path.stem, device, figures, sources, values.get("shipped_records", True))
 
 
 def _typed(value: Any) -> Any:

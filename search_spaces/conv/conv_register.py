@@ -20,7 +20,7 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
     return {
         # images share weights, which pays where a row has few results
         "images": sharing(problem),
-        "item_x": even_cuts(part.cols.results),
+        "item_x": even_cuts(part.cols.results, limits),
         "vec": vector_widths(part.channels, limits),
         "vecs": VECS,
         "unroll": (1, 2),

@@ -19,7 +19,7 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
         return {}
     part = strung_windows(problem)
     return {
-        "item_c": inputs(part),
+        "item_c": inputs(part, limits),
         "vec": vector_widths(part.channels, limits),
         "vecs": VECS,
         "unroll": (1, 2),

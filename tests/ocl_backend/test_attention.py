@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,13 +18,18 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ocl_backend.dispatch.tuned import prepared_calls, reload_tuned
 from oclgen.families import FAMILIES
 from oclgen.families.attention import attention_register
-from oclgen.families.attention.attention_register import CPU, CPU_FEW_ROWS, DEFAULT, GPU, Config
+from oclgen.families.attention.attention_register import DEFAULT, GPU, Config
 from oclgen.limits import KIB, Limits
 from oclgen.problem import AttentionProblem
 from tests.ocl_backend.cpu_twin import check, place, relative
 
 attention: Any = functional.scaled_dot_product_attention
-CONFIGS = {"cpu": CPU[0], "few_rows": CPU_FEW_ROWS[0], "gpu": GPU[0], "default": DEFAULT}
+CONFIGS = {
+    "cpu": replace(DEFAULT, local_m=1, local_n=1, item_m=8, item_v=2, vec=16, loop_m=8, chunks=2),
+    "few_rows": replace(DEFAULT, local_m=1, local_n=1, item_v=2, vec=16, chunks=2),
+    "gpu": GPU[0],
+    "default": DEFAULT,
+}
 
 
 @pytest.fixture

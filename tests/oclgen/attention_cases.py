@@ -17,11 +17,12 @@ BASE = AttentionProblem(2, 4, 2, 37, 45, 24, 40)
 HALF = replace(BASE, dtype="bf16")
 FEW = replace(BASE, queries=3)
 
+ONE_ITEM = replace(attention_register.DEFAULT, local_m=1, local_n=1, item_v=2, vec=16, chunks=2)
 REGISTERS = (
     (replace(BASE, causal=True), attention_register.GPU[1]),
     (replace(BASE, head_dim=20, value_dim=36, window=9, keys=37), attention_register.DEFAULT),
-    (replace(BASE, mask=True, dropout=True, dtype="fp16"), attention_register.CPU[0]),
-    (replace(FEW, queries=1, causal=True), attention_register.CPU_FEW_ROWS[0]),
+    (replace(BASE, mask=True, dropout=True, dtype="fp16"), replace(ONE_ITEM, item_m=8, loop_m=8)),
+    (replace(FEW, queries=1, causal=True), ONE_ITEM),
 )
 """Each is computed in every direction."""
 

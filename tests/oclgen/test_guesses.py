@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import prod
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -147,6 +148,35 @@ def test_few_registers_get_few_sums() -> None:
     written = {kind: next(iter(FAMILIES["gemm_staged"].guesses(product, DEVICES[kind]))).unroll_k
                for kind in ("gpu", "plain gpu")}  # fmt: skip
     assert written == {"gpu": 16, "plain gpu": 8}
+
+
+SUMS: dict[str, Callable[[Any], int]] = {
+    "gemm_register": lambda one: one.item_m * one.item_n // one.vec_n,
+    "gemm_dot": lambda one: one.item_m * one.item_n,
+    "conv_register": lambda one: one.images * one.item_x * one.vecs,
+    "conv_register_weights": lambda one: one.item_c * one.vecs * 3,
+    "winograd_blocked": lambda one: one.item_t * one.item_k // one.vec_k,
+    "attention_register": lambda one: one.item_m * one.item_v,
+}
+"""Vectors of sums of a work-item on processors, of layers with rows of three taps."""
+
+
+@pytest.mark.parametrize("width", [16, 8, 4])
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_fit_the_registers_of_a_processor(name: str, width: int) -> None:
+    """AVX-512 has 32 vectors of 16 floats, AVX2 and SSE have 16 of theirs, operands among them."""
+    limits = replace(CPU, native_float_width=width)
+    most = 28 if width == 16 else 12
+    sizes = [
+        SUMS[name](config)
+        for problem in typical_of(name, limits)
+        if not isinstance(problem, ConvProblem) or problem.kernel_w == 3
+        for config in FAMILIES[name].guesses(problem, limits)
+        if config.why_not(problem, limits) is None
+    ]
+    assert max(sizes) <= most
+    # few registers in use would wait for the multiply-adds' latency
+    assert max(sizes) >= most // 4
 
 
 def test_no_slice_of_a_reduction_is_empty() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, repeat
@@ -47,6 +49,30 @@ class Prepared:
         self.runs += 1
         self.seen.append("run")
         return next(self.times)
+
+
+COMPARING = """
+import numpy as np, time
+from pathlib import Path
+from oclgen.measuring.measure import compare
+def others():
+    tasks = Path("/proc/self/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks
+               if task.name != str(__import__("os").getpid()))
+many = np.ones((700, 700))
+many @ many  # starts BLAS's threads
+time.sleep(0.5)
+before = others()
+assert compare(many, many, 1e-3) == (0.0, "")
+print(others() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells how long each thread ran")
+def test_no_other_thread_runs_behind_a_comparison() -> None:
+    """It would have a core that the kernel lacks which is timed next."""
+    done = subprocess.run([sys.executable, "-c", COMPARING], capture_output=True, text=True)
+    assert done.stdout.split() == ["0"], done.stdout + done.stderr
 
 
 def sampled(times: Iterator[float], **more: Any) -> tuple[float, ...]:

@@ -21,7 +21,7 @@ from oclgen.sample import PROBLEMS as SMALL
 from oclgen.variant import Variant
 from tests.oclgen.plan_texts import PROBLEMS
 
-REAL = [name for name in profiles.names() if name != "unknown"]
+REAL = [name for name in profiles.names() if profiles.load(name).device]
 INFO = DeviceInfo("Some CPU", "Some", "cpu", "cpu float16", "Some OpenCL", "OpenCL 3.0", "1", 8)
 ROOMY = Limits(
     "cpu", 1024 * KIB, 8192, (8192,) * 3, 2**36, 2**36, 8, 16, frozenset({"cl_khr_fp64"}),
@@ -179,6 +179,16 @@ def test_under_a_profile_a_device_has_no_more_than_it_has(name: str) -> None:
         assert laid.max_work_items[2] == min(own.max_work_items[2], under.max_work_items[2])
         assert laid.extensions == own.extensions & under.extensions
         assert not laid.instructions
+
+
+def test_a_profile_without_a_device_keeps_what_it_gives_no_figure_for() -> None:
+    narrow = profiles.load("avx2")
+    limits = replace(ROOMY, kind="cpu", native_float_width=16)
+    assert narrow.laid_over(limits) == replace(
+        limits, instructions=frozenset(), native_float_width=8
+    )
+    assert narrow.info(INFO).kind == INFO.kind
+    assert narrow.info(INFO).compute_units == INFO.compute_units
 
 
 def test_the_unknown_device_is_the_device_without_what_was_shown() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -64,3 +66,11 @@ def test_every_family_is_measured_by_its_name(worker: Worker, device: Device) ->
         if family.DEFAULT.why_not(PROBLEM, device.limits) is not None:
             continue
         assert worker.measure(PROBLEM, Variant(family.NAME, family.DEFAULT)).ok, family.NAME
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux shows a process's environment")
+def test_threads_of_numpy_sleep_where_something_is_measured(worker: Worker) -> None:
+    """They keep a core from a processor's kernels otherwise, for 25 ms behind each product."""
+    assert worker.measure(PROBLEM, VARIANT).ok
+    told = Path(f"/proc/{worker.pid}/environ").read_bytes().split(b"\0")
+    assert b"OPENBLAS_THREAD_TIMEOUT=4" in told

@@ -127,7 +127,7 @@ def test_an_unrelated_devices_record_serves_where_the_model_expects_most_of_it(
     shipped[:] = [with_item_m(3, device=COUSIN)]
     assert chooser().choose(SQUARE).rung == "guess"
     expect(monkeypatch, {"gemm_register": 1.0})
-    monkeypatch.setattr(choose, "GUESSES", 0)
+    monkeypatch.setattr(choose, "GUESSES", dict.fromkeys(choose.GUESSES, 0))
     choice = chooser().choose(SQUARE)
     assert (choice.rung, choice.variant.config.item_m) == ("shipped", 3)
 

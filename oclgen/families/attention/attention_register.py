@@ -104,15 +104,6 @@ DEFAULT = Config(local_m=2, local_n=2, item_m=1, item_v=1, vec=2)
 """Fits 16 KiB of local memory and 64 work-items at any width."""
 TRAITS = Traits(rank=500, for_cpus=True)
 
-CPU = (
-    Config(local_m=1, local_n=1, item_m=8, item_v=2, vec=16, loop_m=8, chunks=2),
-    Config(local_m=1, local_n=1, item_m=8, item_v=1, vec=16, loop_m=2),
-)
-"""One work-item per group, rows enough to pay for turning the tile of keys."""
-CPU_FEW_ROWS = (
-    Config(local_m=1, local_n=1, item_m=1, item_v=2, vec=16, chunks=2),
-    Config(local_m=1, local_n=1, item_m=1, item_v=1, vec=16),
-)
 GPU = (
     Config(local_m=8, local_n=8, item_m=4, item_v=2, vec=4, unroll_k=4, pad=4),
     Config(local_m=8, local_n=8, item_m=4, item_v=1, vec=4, unroll_k=4, pad=4),
@@ -132,7 +123,20 @@ def guesses(problem: AttentionProblem, limits: Limits) -> tuple[Config, ...]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind != "cpu":
         return GPU_FEW_REGISTERS if limits.has_few_registers else GPU
-    return CPU_FEW_ROWS if parts.rows_of(problem) <= FEW_ROWS else CPU
+    return _on_cpu(parts.rows_of(problem) <= FEW_ROWS, limits)
+
+
+def _on_cpu(few_rows: bool, limits: Limits) -> tuple[Config, ...]:
+    """Return guesses of one work-item per group, with rows enough to pay for turning keys."""
+    one = replace(DEFAULT, local_m=1, local_n=1, vec=limits.native_float_width)
+    if few_rows:
+        return replace(one, item_v=2, chunks=2), one
+    # sums of item_m x 2 vectors fill half of the registers
+    item_m = 8 if limits.vector_sums >= 24 else 4
+    return (
+        replace(one, item_m=item_m, item_v=2, loop_m=64 // item_m, chunks=2),
+        replace(one, item_m=item_m, loop_m=2),
+    )
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:

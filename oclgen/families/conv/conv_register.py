@@ -14,7 +14,6 @@ from oclgen.families.conv.conv_register_text import stored_counts
 from oclgen.families.conv.correlation import Axis, Correlation, Run, correlations, operands, runs_of
 from oclgen.families.conv.lanes import (
     MOST_GUESSES,
-    REGISTERS,
     VECS,
     channel_time,
     cost,
@@ -136,8 +135,8 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     width, vectors = part.cols.results, vector_widths(part.channels, limits)
     shapes = [
         (cost(n * x, vecs) * waste(width, x) * channel_time(part, vec, vecs), n, x, vec, vecs)
-        for n, x, vec, vecs in product(sharing(problem), even_cuts(width), vectors, VECS)
-        if n * x * vecs <= REGISTERS
+        for n, x, vec, vecs in product(sharing(problem), even_cuts(width, limits), vectors, VECS)
+        if n * x * vecs <= limits.vector_sums
     ]
     return [
         Config(n, x, vec, vecs, 1, taps_outer, channels_fastest)
@@ -156,11 +155,10 @@ def sharing(problem: ConvProblem) -> tuple[int, ...]:
     return tuple(n for n in (1, 2, 4) if divided_by(problem, "batch", n))
 
 
-def even_cuts(width: int) -> tuple[int, ...]:
-    """Return block sizes from 4 to 28 that cut a row most evenly: the longest of the best ones."""
-    sizes = sorted(
-        range(min(4, width), min(REGISTERS, width) + 1), key=lambda x: (waste(width, x), -x)
-    )
+def even_cuts(width: int, limits: Limits) -> tuple[int, ...]:
+    """Return block sizes from 4 on that cut a row most evenly: the longest of the best ones."""
+    most = min(limits.vector_sums, width)
+    sizes = sorted(range(min(4, width), most + 1), key=lambda x: (waste(width, x), -x))
     return tuple(sorted(sizes[:6]))
 
 

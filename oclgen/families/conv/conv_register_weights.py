@@ -12,7 +12,6 @@ from typing import TypeGuard
 from oclgen.families.conv.correlation import Correlation, Run, runs_of, strung_windows
 from oclgen.families.conv.lanes import (
     MOST_GUESSES,
-    REGISTERS,
     VECS,
     channel_time,
     cost,
@@ -106,8 +105,10 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     taps = part.cols.taps
     shapes = [
         (cost(c * taps, vecs) * waste(part.depth, c) * channel_time(part, vec, vecs), c, vec, vecs)
-        for c, vec, vecs in product(inputs(part), vector_widths(part.channels, limits), VECS)
-        if c * vecs * taps <= REGISTERS
+        for c, vec, vecs in product(
+            inputs(part, limits), vector_widths(part.channels, limits), VECS
+        )
+        if c * vecs * taps <= max(limits.vector_sums, taps)
     ]
     return [
         Config(c, vec, vecs, 1, split, False)
@@ -126,9 +127,9 @@ def _splits(problem: ConvProblem, limits: Limits, item_c: int, block: int) -> tu
     return fill, min(problem.batch, 8) if fill == 1 else 1
 
 
-def inputs(part: Correlation) -> tuple[int, ...]:
+def inputs(part: Correlation, limits: Limits) -> tuple[int, ...]:
     """Return numbers of input channels whose taps have accumulators in registers."""
-    most = min(max(REGISTERS // part.cols.taps, 1), part.depth)
+    most = min(max(limits.vector_sums // part.cols.taps, 1), part.depth)
     return tuple(c for c in (*range(1, 9), 10, 12, 14) if c <= most)
 
 

@@ -9,8 +9,6 @@ from oclgen.families.conv.correlation import Correlation
 from oclgen.families.parts.blocking import waste
 from oclgen.limits import Limits
 
-REGISTERS = 28
-"""Vectors of accumulators that leave room for operands in a file of 32."""
 VECS = (1, 2, 3, 4)
 MOST_GUESSES = 8
 """Guesses per family: more would leave a short search nothing to find."""

@@ -5,8 +5,10 @@ It is not the family for large products on GPUs; that is `gemm_staged`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TypeGuard
+from itertools import product
+from typing import TypeGuard, TypeVar
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_register_text import Text
@@ -23,6 +25,7 @@ from oclgen.problem import GemmProblem, Problem, divided_by
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_register"
+X, Y = TypeVar("X"), TypeVar("Y")
 
 MAX_ACCUMULATORS = 512
 """Private floats per work-item past which every compiler tried here spills to memory."""
@@ -117,9 +120,14 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
 
 def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
     width = width_of(problem, limits)
-    # 6 x 4 asks for the fewest loads per multiply-add, 12 x 2 for the shortest rows of B; 8 x 2 is
-    # for register files of 16 vectors and for m that only 8 divides
-    shapes = ((6, 4), (12, 2), (8, 2)) if problem.m > 4 else ((problem.m, 4), (problem.m, 2))
+    shapes: tuple[tuple[int, int], ...]
+    if problem.m <= 4:
+        shapes = ((problem.m, 4), (problem.m, 2))
+    elif limits.vector_sums >= 24:
+        # 6 x 4 asks for the fewest loads per multiply-add, 12 x 2 for the shortest rows of B
+        shapes = ((6, 4), (12, 2), (8, 2))
+    else:
+        shapes = ((6, 2), (4, 3), (4, 2))
     packed = problem.trans_b or problem.m >= WORTH_PACKING
     packs = ((False, packed), (False, not packed), (True, True))
     narrow = problem.m < 64 and problem.k >= 1024
@@ -129,9 +137,14 @@ def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
             pack_a=pack_a, pack_b=pack_b, loop_m=8 if problem.m >= 16 * item_m else 1, order="m",
             split_k=2 * limits.compute_units if narrow and problem.n <= 1024 else 1,
         )
-        for pack_a, pack_b in packs
-        for item_m, vectors in shapes
+        for (pack_a, pack_b), (item_m, vectors) in _by_turns(packs, shapes)
     ]  # fmt: skip
+
+
+def _by_turns(first: Sequence[X], second: Sequence[Y]) -> Iterator[tuple[X, Y]]:
+    """Yield all pairs, those of what is early in both first: few of them show some of each."""
+    pairs = product(range(len(first)), range(len(second)))
+    return ((first[i], second[j]) for i, j in sorted(pairs, key=sum))
 
 
 def width_of(problem: GemmProblem, limits: Limits) -> int:

@@ -32,8 +32,6 @@ LANES = 16
 """Widest vector."""
 CHANNELS_PER_ITEM = 16
 """Channels a work-item of the filter transform takes: all that its cache lines of w hold."""
-REGISTERS = 28
-"""Vectors of accumulators that leave room for operands in a file of 32."""
 BLOCK = 16
 """Tiles that are enough for a block."""
 
@@ -198,7 +196,7 @@ def _guesses_of(geo: Geometry, limits: Limits) -> Iterator[Config]:
         for vectors in (1, 2):
             yield Config(
                 out_tile=geo.out_tile, tile_rows=tile_rows,
-                item_t=_item_t(tile_rows * geo.tiles_w, REGISTERS // vectors),
+                item_t=_item_t(tile_rows * geo.tiles_w, limits.vector_sums // vectors),
                 item_k=vectors * width, vec_k=width, unroll_c=1,
                 workers=1 if few else units,
                 split_k=min(units, ceil_div(geo.filters, vectors * width)) if few else 1,
