@@ -224,6 +224,25 @@ def test_a_mean_of_what_is_joined_and_a_long_chain_are_several_launches() -> Non
     check(long, given, 2, exact=True)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_of_views_begin_anywhere(dtype: Any) -> None:
+    def by_item(x: Any, y: Any) -> Results:
+        x, y = x[:, :12], y.clone()
+        y[:, :12].mul_(x * 2 + 1)
+        return x * 3 - 1, y
+
+    def by_rows(x: Any) -> Results:
+        x = x[:, :12]
+        return ((x * 2).mean(-1, keepdim=True) * x,)
+
+    def by_products(x: Any, *weights: Any) -> Results:
+        return tuple(torch.nn.functional.linear(x[:, :12], weight[:, :12]) for weight in weights)
+
+    check(by_item, drawn(dtype, (3, 33), (3, 33)), 4, exact=True)
+    check(by_rows, drawn(dtype, (3, 33)), 1)
+    check(by_products, drawn(dtype, (3, 33), (8, 33), (9, 33)), 1)
+
+
 def test_texts_of_nested_concatenations_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
     from ocl_backend.ops.fused import expression_launch
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
+from ocl_backend.kernels import vectors
 from ocl_backend.kernels.scatter import PLACE
 from ocl_backend.ops.fused.expression_arguments import Arguments
 from ocl_backend.ops.fused.expression_text import Part, Writer
@@ -30,13 +31,17 @@ MOST_GPU_ITEMS = 512
 
 def width_of(window: Window, part: Part, limits: Limits) -> int:
     """Return how many items of the last dimension a step computes."""
-    sizes = [part.space[-1]]
+    sizes, steps = [part.space[-1]], list[int]()
     for i in part.computed:
         node = window.nodes[i]
         if node.kind == "cat" and node.axis == len(node.out.shape) - 1:
             sizes += [read.shape[-1] for read in node.inputs]
-    widths = (16, 8, 4, 2, 1) if limits.kind == "cpu" else (4, 2, 1)
-    return next(w for w in widths if all(n % w == 0 for n in sizes))
+        sources = zip(node.inputs, window.sources[i], strict=True)
+        moved = [read for read, source in sources if source not in part.computed]
+        for read in (*moved, node.out) if i in part.roots else moved:
+            steps += read.rows
+    widths = (16, 8, 4, 2) if limits.kind == "cpu" else (4, 2)
+    return vectors.widest(widths, sizes, steps)
 
 
 def most_bytes(window: Window, parts: Sequence[Part], products: Sequence[int]) -> int | None:

@@ -53,6 +53,13 @@ class Read(NamedTuple):
             self._replace(strides=dense(self.shape))
         )
 
+    @property
+    def rows(self) -> list[int]:
+        """How far apart rows of neighbours lie, for each dimension; none if there are no rows."""
+        if self.strides[-1] != 1 or self.shape[-1] == 1:
+            return []
+        return [s for n, s in zip(self.shape[:-1], self.strides[:-1], strict=True) if n > 1]
+
 
 def lying(
     name: str, place: int, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...]
