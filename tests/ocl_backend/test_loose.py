@@ -141,6 +141,13 @@ def test_a_static_cache_is_written_in_few_launches() -> None:
         check(static_cache, [*given, position], 3, exact=True)
 
 
+def test_a_range_of_one_number_is_spread() -> None:
+    def call(x: Any) -> Results:
+        return (torch.arange(5, 6, device=x.device) * 2 + x,)
+
+    check(call, [torch.arange(8)], 1, exact=True)
+
+
 def test_a_position_outside_of_a_cache_is_told() -> None:
     given = drawn(torch.float32, (1, 2, 3, 8), (1, 2, 3, 8), (1, 2, 9, 8), (1, 2, 9, 8))
     inputs = [*(x.to("ocl") for x in given), torch.tensor([7]).to("ocl")]

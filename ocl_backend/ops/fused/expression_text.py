@@ -249,9 +249,9 @@ class Writer:
 
 
 def _position(at: str, width: int) -> str:
-    """Return the places of a vector's lanes along the last dimension."""
+    """Return the places of a vector's lanes along the last dimension; 0 of a single item."""
     lanes = ", ".join(map(str, range(width)))
-    return f"((T)({at}) + (T)({lanes}))" if width > 1 else f"(T)({at})"
+    return f"(T)({at})" if width == 1 or at == "0" else f"((T)({at}) + (T)({lanes}))"
 
 
 def _narrowed(shape: Sequence[int], index: Index) -> Index:
