@@ -88,13 +88,12 @@ def prepared(window: Window, parts: Sequence[Part]) -> tuple[KernelLaunch, list[
     on_cpu = limits.kind == "cpu"
     rows = [part for part in parts if part.by_rows(window.nodes)]
     local = 1 if on_cpu else min(GPU_ITEMS, limits.max_work_group)
-    while rows and not on_cpu and 2 * local * 4 <= min(p.space[-1] for p in rows) and local < 512:
-        if 2 * local > limits.max_work_group:
-            break
+    copies = any(window.nodes[i].kind == "index_copy" for part in parts for i in part.roots)
+    most = min(MOST_GPU_ITEMS, limits.max_work_group)
+    while rows and not on_cpu and 2 * local <= min(most, *(p.space[-1] // 4 for p in rows)):
         local *= 2
     arguments, branches, first = Arguments(window), list[str](), 0
     for part in parts:
-        arguments.roots += part.roots
         width = width_of(window, part, limits)
         steps = CPU_VECTORS if on_cpu else 1
         writer = Writer(window, part, arguments, width)
@@ -113,7 +112,7 @@ def prepared(window: Window, parts: Sequence[Part]) -> tuple[KernelLaunch, list[
         [
             f"#define LOCAL {local}",
             arguments.prelude,
-            PLACE if any(window.nodes[i].kind == "index_copy" for i in arguments.roots) else "",
+            PLACE if copies else "",
             ROW_SUM if rows else "",
             f"__kernel __attribute__((reqd_work_group_size({local}, 1, 1)))",
             f"void expressions(\n    {arguments.text})",
