@@ -352,6 +352,21 @@ def test_large_results_are_not_held() -> None:
 
 
 @torch.no_grad()
+def test_what_is_written_in_place_takes_no_memory_of_a_chain() -> None:
+    caches = [torch.zeros(1, 1, 5 << 18, 8, device="ocl") for _ in range(2)]  # 40 MiB each
+    given = [t.to("ocl") for t in drawn(torch.float32, (1, 1, 2, 8), (1, 1, 2, 8))]
+    place = torch.tensor([7, 9], device="ocl")
+
+    def call(*given: Any) -> Results:
+        return [c.index_copy_(2, place, g * 2) for c, g in zip(caches, given, strict=True)]
+
+    results, kernels = run(call, given)
+    assert kernels == {"expressions": 1}
+    for cache, x in zip(results, given, strict=True):
+        torch.testing.assert_close(cache[:, :, place], 2 * x)
+
+
+@torch.no_grad()
 def test_tensors_without_dimensions_are_computed() -> None:
     x = torch.tensor(4.0, device="ocl")
     assert x.double().reciprocal().float().item() == 0.25
