@@ -139,3 +139,12 @@ def test_gradients_of_rotated_pairs(device: Any) -> None:
 def test_random_numbers_have_half_of_the_variance_in_each_part(device: Any) -> None:
     x = torch.randn(20_000, dtype=torch.complex64, device=torch.device("ocl", device.index))
     assert [x.real.var().item(), x.imag.var().item()] == pytest.approx([0.5, 0.5], abs=0.03)
+
+
+def test_random_numbers_are_those_of_their_parts(device: Any) -> None:
+    where = torch.device("ocl", device.index)
+    torch.manual_seed(3)
+    parts = torch.randn(8, device=where)
+    torch.manual_seed(3)
+    numbers = torch.randn(4, dtype=torch.complex64, device=where)
+    torch.testing.assert_close(torch.view_as_real(numbers).flatten(), parts * 0.5**0.5)
