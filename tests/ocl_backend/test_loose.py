@@ -111,6 +111,22 @@ def check(
         torch.testing.assert_close(ours.cpu(), theirs, rtol=bound, atol=4 * bound)
 
 
+def noted_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list to which kernels of chains are added from now on."""
+    from ocl_backend.ops.fused import expression_launch, row_products
+
+    texts: list[str] = []
+    plain = expression_launch.launch_of
+
+    def noted(device: int, text: str, *more: Any) -> Any:
+        texts.append(text)
+        return plain(device, text, *more)
+
+    for module in (expression_launch, row_products):
+        monkeypatch.setattr(module, "launch_of", noted)
+    return texts
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1, 256), (2, 5, 33)])
 def test_a_norm_of_six_calls_is_one_launch(dtype: Any, shape: tuple[int, ...]) -> None:
@@ -232,7 +248,7 @@ def test_a_mean_of_what_is_joined_and_a_long_chain_are_several_launches() -> Non
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_rows_of_views_begin_anywhere(dtype: Any) -> None:
+def test_rows_of_views_begin_anywhere(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def by_item(x: Any, y: Any) -> Results:
         x, y = x[:, :12], y.clone()
         y[:, :12].mul_(x * 2 + 1)
@@ -245,27 +261,20 @@ def test_rows_of_views_begin_anywhere(dtype: Any) -> None:
     def by_products(x: Any, *weights: Any) -> Results:
         return tuple(torch.nn.functional.linear(x[:, :12], weight[:, :12]) for weight in weights)
 
+    texts = noted_texts(monkeypatch)
     check(by_item, drawn(dtype, (3, 33), (3, 33)), 4, exact=True)
     check(by_rows, drawn(dtype, (3, 33)), 1)
     check(by_products, drawn(dtype, (3, 33), (8, 33), (9, 33)), 1)
+    assert texts and not any("(size_t)" in text for text in texts)  # no access asks for alignment
 
 
 def test_texts_of_nested_concatenations_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ocl_backend.ops.fused import expression_launch
-
     def doubled(x: Any) -> Results:
         for _ in range(9):
             x = torch.cat([x, x * 2], -1)
         return (x,)
 
-    texts: list[str] = []
-    plain = expression_launch.launch_of
-
-    def noted(device: int, text: str, *more: Any) -> Any:
-        texts.append(text)
-        return plain(device, text, *more)
-
-    monkeypatch.setattr(expression_launch, "launch_of", noted)
+    texts = noted_texts(monkeypatch)
     check(doubled, drawn(torch.float32, (2, 3)), 9, exact=True)
     assert 0 < max(map(len, texts)) < 100_000
 
