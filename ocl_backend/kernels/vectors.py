@@ -6,7 +6,7 @@ Expressions and statements of single operands; kernels are put together elsewher
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ocl_backend.dtypes import BFLOAT16, BOOL, DType
 from oclgen.limits import Limits
@@ -35,6 +35,26 @@ def width_of_rows(items: int, limits: Limits) -> int:
     """Return how many items of a dense row are read at once; it divides the row's `items`."""
     widths = (16, 4, 1) if limits.kind == "cpu" else (4, 1)
     return next(width for width in widths if items % width == 0)
+
+
+def widest(widths: Iterable[int], sizes: Sequence[int], steps: Sequence[int]) -> int:
+    """Return the first of some widths that serves all accesses of a kernel, 1 if none does.
+
+    Args:
+        widths: items of a vector.
+        sizes: it divides them all.
+        steps: from row to row of dense operands. A vector that may be one access (`at_once`)
+            divides them, too: then all are aligned where the first one is.
+    """
+    return next(
+        (
+            width
+            for width in widths
+            if not any(size % width for size in sizes)
+            and (width > ACCESS_ITEMS or not any(step % width for step in steps))
+        ),
+        1,
+    )
 
 
 def load(dtype: DType, name: str, at: str, stride: str, width: int, aligned: bool = False) -> str:

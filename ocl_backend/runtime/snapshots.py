@@ -134,7 +134,7 @@ def _record_memory_history(
         enabled == "all",
         STACKS_OF[context],
         frozenset(skip_actions or ()),
-        deque(maxlen=min(max_entries, sys.maxsize)),
+        deque(maxlen=max_entries),
     )
     if _history is not None and not clear_history:
         made.events.extend(_history.events)

@@ -36,6 +36,7 @@ void* ocl_sequence_new(int device, uint32_t given, uint32_t fixed, const int64_t
                        void* const* handles, const uint32_t* lengths, const uint32_t* places,
                        uint32_t of_weights);
 size_t ocl_kept_bytes(int device);
+void ocl_listen_to_memory(void (*tell)(int event, int device, int64_t address, int64_t bytes));
 void ocl_delete(void* prepared);
 const char* ocl_last_error();
 void ocl_hold_with(int64_t (*run)(const int64_t*, int64_t), int (*has)(), void* (*let)(),

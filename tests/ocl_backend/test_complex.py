@@ -74,10 +74,14 @@ BY_PARTS = {
     "either": lambda x, i: torch.where(x.real > 0, x, x.real),
     "turned": lambda x, i: x.flip(0) + x.roll(1, 1) + x.tril() + x.triu(),
     "put": lambda x, i: x.clone().index_put_((i,), 2 * x[:2]) + x.masked_fill(x.real > 0, 1j),
+    "filled": lambda x, i: x.masked_fill(x.real > 0, i[0]) + x.masked_fill(x.imag > 0, True),
     "scattered": lambda x, i: (
         x.scatter(0, i[:, None].expand(2, 3), x[:2])
         + x.scatter_add(0, i[:, None].expand(2, 3), x[:2])
         + x.index_add(0, i, x[:2]).index_copy_(0, i, x[1:])
+    ),
+    "scaled": lambda x, i: (
+        x.index_add(0, i, x[:2], alpha=2j) + x.clone().index_add_(0, i, x[:2], alpha=1 - 1j)
     ),
     "summed": lambda x, i: x.cumsum(1) + torch.linalg.vector_norm(x, dim=1, keepdim=True),
     "layers": lambda x, i: torch.nn.functional.linear(x, x, x[:, 0]) + (x @ x[0]),
@@ -106,6 +110,14 @@ def test_powers_of_zero_are_those_of_the_cpu(device: Any, exponent: complex) -> 
     torch.testing.assert_close(found.cpu(), x**exponent, equal_nan=True)
 
 
+def test_a_first_power_is_a_tensor_of_its_own(device: Any) -> None:
+    x, ours = pair(device, 4)
+    power = ours**1
+    power += 1
+    assert torch.equal(ours.cpu(), x)
+    assert torch.equal(power.cpu(), x + 1)
+
+
 def test_gradients_of_rotated_pairs(device: Any) -> None:
     """As transformers rotate positions: pairs as complex numbers, by joined angles."""
 
@@ -127,3 +139,12 @@ def test_gradients_of_rotated_pairs(device: Any) -> None:
 def test_random_numbers_have_half_of_the_variance_in_each_part(device: Any) -> None:
     x = torch.randn(20_000, dtype=torch.complex64, device=torch.device("ocl", device.index))
     assert [x.real.var().item(), x.imag.var().item()] == pytest.approx([0.5, 0.5], abs=0.03)
+
+
+def test_random_numbers_are_those_of_their_parts(device: Any) -> None:
+    where = torch.device("ocl", device.index)
+    torch.manual_seed(3)
+    parts = torch.randn(8, device=where)
+    torch.manual_seed(3)
+    numbers = torch.randn(4, dtype=torch.complex64, device=where)
+    torch.testing.assert_close(torch.view_as_real(numbers).flatten(), parts * 0.5**0.5)

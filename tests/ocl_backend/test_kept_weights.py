@@ -75,6 +75,19 @@ def test_what_is_made_of_weights_is_made_once(device: Any, layers: Any, x: Tenso
         assert is_right(layers, x)
 
 
+@torch.no_grad()
+def test_a_kernel_of_several_calls_reads_weights_and_does_not_change_them(
+    device: Any, layers: Any, x: Tensor
+) -> None:
+    warm(device, layers, x)
+    before = launches(device, lambda: layers(x))
+    for _ in range(3):
+        doubled = layers[0].weight * 2 + 1
+        torch.ocl.synchronize(device.index)
+    assert launches(device, lambda: layers(x)) == before
+    assert torch.equal(doubled.cpu(), layers[0].weight.cpu() * 2 + 1)
+
+
 CHANGES: dict[str, Callable[[nn.Conv2d], object]] = {
     "in place": lambda layer: layer.weight.mul_(2),
     "uncounted": lambda layer: layer.weight.data.mul_(2),

@@ -111,6 +111,22 @@ def check(
         torch.testing.assert_close(ours.cpu(), theirs, rtol=bound, atol=4 * bound)
 
 
+def noted_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list to which kernels of chains are added from now on."""
+    from ocl_backend.ops.fused import expression_launch, row_products
+
+    texts: list[str] = []
+    plain = expression_launch.launch_of
+
+    def noted(device: int, text: str, *more: Any) -> Any:
+        texts.append(text)
+        return plain(device, text, *more)
+
+    for module in (expression_launch, row_products):
+        monkeypatch.setattr(module, "launch_of", noted)
+    return texts
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1, 256), (2, 5, 33)])
 def test_a_norm_of_six_calls_is_one_launch(dtype: Any, shape: tuple[int, ...]) -> None:
@@ -139,6 +155,13 @@ def test_a_static_cache_is_written_in_few_launches() -> None:
     for dtype in DTYPES:
         given = drawn(dtype, (1, 2, 3, 8), (1, 2, 3, 8), (1, 2, 9, 8), (1, 2, 9, 8))
         check(static_cache, [*given, position], 3, exact=True)
+
+
+def test_a_range_of_one_number_is_spread() -> None:
+    def call(x: Any) -> Results:
+        return (torch.arange(5, 6, device=x.device) * 2 + x,)
+
+    check(call, [torch.arange(8)], 1, exact=True)
 
 
 def test_a_position_outside_of_a_cache_is_told() -> None:
@@ -224,22 +247,34 @@ def test_a_mean_of_what_is_joined_and_a_long_chain_are_several_launches() -> Non
     check(long, given, 2, exact=True)
 
 
-def test_texts_of_nested_concatenations_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ocl_backend.ops.fused import expression_launch
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_of_views_begin_anywhere(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_item(x: Any, y: Any) -> Results:
+        x, y = x[:, :12], y.clone()
+        y[:, :12].mul_(x * 2 + 1)
+        return x * 3 - 1, y
 
+    def by_rows(x: Any) -> Results:
+        x = x[:, :12]
+        return ((x * 2).mean(-1, keepdim=True) * x,)
+
+    def by_products(x: Any, *weights: Any) -> Results:
+        return tuple(torch.nn.functional.linear(x[:, :12], weight[:, :12]) for weight in weights)
+
+    texts = noted_texts(monkeypatch)
+    check(by_item, drawn(dtype, (3, 33), (3, 33)), 4, exact=True)
+    check(by_rows, drawn(dtype, (3, 33)), 1)
+    check(by_products, drawn(dtype, (3, 33), (8, 33), (9, 33)), 1)
+    assert texts and not any("(size_t)" in text for text in texts)  # no access asks for alignment
+
+
+def test_texts_of_nested_concatenations_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
     def doubled(x: Any) -> Results:
         for _ in range(9):
             x = torch.cat([x, x * 2], -1)
         return (x,)
 
-    texts: list[str] = []
-    plain = expression_launch.launch_of
-
-    def noted(device: int, text: str, *more: Any) -> Any:
-        texts.append(text)
-        return plain(device, text, *more)
-
-    monkeypatch.setattr(expression_launch, "launch_of", noted)
+    texts = noted_texts(monkeypatch)
     check(doubled, drawn(torch.float32, (2, 3)), 9, exact=True)
     assert 0 < max(map(len, texts)) < 100_000
 
@@ -323,6 +358,21 @@ def test_large_results_are_not_held() -> None:
         torch.ocl.synchronize()
     assert torch.ocl.max_memory_allocated() - before <= 5 * x.nbytes
     assert x[0].item() == 17
+
+
+@torch.no_grad()
+def test_what_is_written_in_place_takes_no_memory_of_a_chain() -> None:
+    caches = [torch.zeros(1, 1, 5 << 18, 8, device="ocl") for _ in range(2)]  # 40 MiB each
+    given = [t.to("ocl") for t in drawn(torch.float32, (1, 1, 2, 8), (1, 1, 2, 8))]
+    place = torch.tensor([7, 9], device="ocl")
+
+    def call(*given: Any) -> Results:
+        return [c.index_copy_(2, place, g * 2) for c, g in zip(caches, given, strict=True)]
+
+    results, kernels = run(call, given)
+    assert kernels == {"expressions": 1}
+    for cache, x in zip(results, given, strict=True):
+        torch.testing.assert_close(cache[:, :, place], 2 * x)
 
 
 @torch.no_grad()

@@ -54,59 +54,48 @@ void let_go(size_t count) {
   for (; uses.size() > count; uses.pop_back()) let_go_block(uses.back().block);
 }
 
-// Holds the block of an address. Fails if that is no memory of the device, is to be read and will
-// be written by the chain, or is to be written and will be read or written by that.
-bool hold(const Held& call, int64_t address, bool writes, size_t before) {
+// Holds the block of an address. Fails if that is no memory of the device, or if the chain's first
+// `before` uses forbid it: a link reads nothing that they write, and writes nothing that they use.
+// One that stands `loosely` only writes nothing that they write; Python orders the rest.
+bool hold(const Held& call, int64_t address, bool writes, size_t before, bool loosely) {
   if (!address) return true;
   Block* block = hold_block(reinterpret_cast<const void*>(address), call.device);
   if (!block) return false;
   const auto end = writes ? uses.begin() + ptrdiff_t(before) : uses.end();
   const bool is_taken = std::any_of(uses.begin(), end, [&](const Use& use) {
-    return use.block == block && (writes || use.writes);
+    return use.block == block && (loosely ? writes && use.writes : writes || use.writes);
   });
   uses.push_back({block, writes});
   return !is_taken;
 }
 
-void push(Held& call, const int64_t* values, size_t way) {
-  chain.push_back({shared(call), {values, values + call.is_address.size()}, way});
-  is_loose = is_loose || way == kLoosely;
-  correlation = current_correlation();
-  holding.store(true, std::memory_order_release);
-}
-
-// Holds what a loose link reads or writes; Python keeps their order. Fails if that is no memory of
-// the device, or is to be written a second time.
-bool hold_loosely(const Held& call, int64_t address, bool writes) {
-  if (!address) return true;
-  Block* block = hold_block(reinterpret_cast<const void*>(address), call.device);
-  if (!block) return false;
-  const bool is_taken = writes && std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
-                          return use.block == block && use.writes;
-                        });
-  uses.push_back({block, writes});
-  return !is_taken;
-}
-
-size_t block_bytes(int64_t address) {
-  const Block* block = locate(reinterpret_cast<const void*>(address)).block;
+// The memory that a launch's result takes; what is written in place takes none.
+size_t result_bytes_of(const Held& call, const int64_t* values) {
+  if (call.is_in_place()) return 0;
+  const Block* block = locate(reinterpret_cast<const void*>(values[call.result])).block;
   return block ? block->size : 0;
 }
 
 // Appends a launch to the chain if all that it uses can be held.
 bool append(Held& call, const int64_t* values, size_t way, bool first) {
+  const bool loosely = way == kLoosely;
+  const Way& by = loosely ? *call.loose : call.ways[way];
   const size_t before = uses.size();
-  const Way& by = call.ways[way];
-  bool fits = !first || (hold(call, values[by.source], false, before) &&
-                         hold(call, values[call.result], true, before));
-  for (const uint32_t place : by.reads) fits = fits && hold(call, values[place], false, before);
-  for (const uint32_t place : by.writes) fits = fits && hold(call, values[place], true, before);
+  const auto holds = [&](uint32_t place, bool writes) {
+    return hold(call, values[place], writes, before, loosely);
+  };
+  bool fits = !first || (holds(by.source, false) && holds(call.result, true));
+  for (const uint32_t place : by.reads) fits = fits && holds(place, false);
+  for (const uint32_t place : by.writes) fits = fits && holds(place, true);
   if (!fits) {
     let_go(before);
     return false;
   }
-  result_bytes += block_bytes(values[call.result]);
-  push(call, values, way);
+  chain.push_back({shared(call), {values, values + call.is_address.size()}, way});
+  is_loose = is_loose || loosely;
+  result_bytes += result_bytes_of(call, values);
+  correlation = current_correlation();
+  holding.store(true, std::memory_order_release);
   return true;
 }
 
@@ -117,21 +106,8 @@ bool append_loosely(Held& call, const int64_t* values) {
     return false;
   for (const Link& link : chain)
     if (!link.call->loose || link.call->is_asked || link.call->device != call.device) return false;
-  const size_t bytes = block_bytes(values[call.result]);
-  if (result_bytes + bytes > kMostLooseBytes) return false;
-  const size_t before = uses.size();
-  bool fits = true;
-  for (const uint32_t place : call.loose->writes)
-    fits = fits && hold_loosely(call, values[place], true);
-  for (const uint32_t place : call.loose->reads)
-    fits = fits && hold_loosely(call, values[place], false);
-  if (!fits) {
-    let_go(before);
-    return false;
-  }
-  result_bytes += bytes;
-  push(call, values, kLoosely);
-  return true;
+  if (result_bytes + result_bytes_of(call, values) > kMostLooseBytes) return false;
+  return append(call, values, kLoosely, false);
 }
 
 bool continues(const Held& call, int64_t source) {

@@ -1,6 +1,7 @@
 // A link of the chain of held launches (held.cpp), as Python and recipes have it.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -23,6 +24,13 @@ struct Held final : Prepared {
   int enqueue(const int64_t* values) override;
   std::vector<int64_t> words_of(const int64_t* values) const {
     return {values, values + is_address.size()};
+  }
+
+  // Whether a loose link reads its result, too.
+  bool is_in_place() const {
+    if (!loose) return false;
+    const auto& reads = loose->reads;
+    return std::find(reads.begin(), reads.end(), result) != reads.end();
   }
 
   int64_t number;  // of its rule, in Python

@@ -250,24 +250,30 @@ Memory::Found Memory::look_up(const Key& key) const {
   return {known.sure ? known.recipe : nullptr, !known.sure && known.tries >= kTries, forgotten};
 }
 
+// A recipe that goes may take memory with it, which Python may hear of: it goes behind the lock.
 void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
+  Recipes gone;
+  std::shared_ptr<const Recipe> replaced;
   const std::unique_lock<std::shared_mutex> lock(mutex);
   if (asked != forgotten) return;
   const auto [place, is_new] = known_.try_emplace(key.numbers);
   if (is_new) numbers_ += key.numbers.size();
-  if (numbers_ > kMostNumbers || known_.size() > kMostCalls) return clear();
+  if (numbers_ > kMostNumbers || known_.size() > kMostCalls) {
+    gone = emptied();
+    return;
+  }
   Known& known = place->second;
   if (known.sure && (!recipe || recipe->drawn.seed == known.recipe->drawn.seed)) return;
   ++known.tries;
   auto sure = recipe && known.recipe ? confirmed(*known.recipe, *recipe) : nullptr;
   known.sure = sure != nullptr;
   if (!sure && recipe) sure = std::make_shared<const Recipe>(*recipe);
-  known.recipe = std::move(sure);
+  replaced = std::exchange(known.recipe, std::move(sure));
 }
 
-void Memory::clear() {
-  known_.clear();
+Memory::Recipes Memory::emptied() {
   numbers_ = 0;
+  return std::exchange(known_, {});
 }
 
 size_t Memory::Hash::operator()(const std::vector<int64_t>& numbers) const {
@@ -280,9 +286,10 @@ size_t Memory::Hash::operator()(const std::vector<int64_t>& numbers) const {
 }
 
 void forget_recalled() {
+  std::vector<Memory::Recipes> gone;  // behind the lock, as in `learn`
   const std::unique_lock<std::shared_mutex> lock(mutex);
   ++forgotten;
-  for (Memory* memory : memories()) memory->clear();
+  for (Memory* memory : memories()) gone.push_back(memory->emptied());
 }
 
 }  // namespace ocl

@@ -209,9 +209,10 @@ class Memory {
   struct Hash {
     size_t operator()(const std::vector<int64_t>& numbers) const;
   };
-  void clear();
+  using Recipes = std::unordered_map<std::vector<int64_t>, Known, Hash>;
+  Recipes emptied();
 
-  std::unordered_map<std::vector<int64_t>, Known, Hash> known_;
+  Recipes known_;
   size_t numbers_ = 0;  // of all keys
 };
 

@@ -173,13 +173,21 @@ int set_arguments(const Launch& launch, const int64_t* words) {
   return kOk;
 }
 
-cl_int submit(Launch& launch) {
+// Sets the arguments and enqueues, as one step. Returns a `Status`, and in `code` OpenCL's.
+int submit(Launch& launch, const int64_t* words, cl_int& code) {
   Device& device = device_at(launch.device);
+  const std::lock_guard<std::mutex> lock(device.submission);
+  if (const int status = set_arguments(launch, words)) return status;
   device.last_kernel.store(launch.name, std::memory_order_relaxed);
   Timed timed(launch.device, Activity::kKernel, launch.name);
-  return cl.clEnqueueNDRangeKernel(
+  code = cl.clEnqueueNDRangeKernel(
       device.queue, launch.kernel->kernel, launch.dimensions, nullptr, launch.global_size,
       launch.has_local ? launch.local_size : nullptr, 0, nullptr, timed.event());
+  return kOk;
+}
+
+bool lacks_memory(cl_int code) {
+  return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY;
 }
 
 }  // namespace
@@ -214,19 +222,15 @@ int Launch::run(const int64_t* words) {
     if (const int status = complete(number)) return status;
   if (!is_ready()) return fail_unfinished();
   cl_int code = CL_SUCCESS;
-  {
-    const std::lock_guard<std::mutex> lock(device_at(device).submission);
-    if (const int status = set_arguments(*this, words)) return status;
-    code = submit(*this);
-    if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY) {
-      // a driver that allocates at first use ran out: make room and try once more
-      empty_cache(device);
-      code = submit(*this);
-    }
+  int status = submit(*this, words, code);
+  if (lacks_memory(code)) {
+    // a driver that allocates at first use ran out: make room, which Python may hear of, without
+    // the lock, and try once more
+    empty_cache(device);
+    status = submit(*this, words, code);
   }
-  if (code == CL_SUCCESS) return kOk;
-  const bool memory = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY;
-  return fail(*this, memory ? kOutOfMemory : kRefused, error_name(code));
+  if (status || code == CL_SUCCESS) return status;
+  return fail(*this, lacks_memory(code) ? kOutOfMemory : kRefused, error_name(code));
 }
 
 }  // namespace ocl

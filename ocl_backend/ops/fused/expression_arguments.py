@@ -23,22 +23,23 @@ class Arguments:
 
     window: Window
     pointers: dict[tuple[int, torch.dtype], tuple[str, int]] = field(default_factory=dict)
-    given: list[tuple[str, str, float]] = field(default_factory=list)
+    written: set[str] = field(default_factory=set)
+    given: dict[tuple[int, int], tuple[str, str, float]] = field(default_factory=dict)
     sizes: list[int] = field(default_factory=list)
-    roots: list[int] = field(default_factory=list)
 
-    def pointer(self, step: int, read: Read) -> str:
-        """Return the name of the pointer to what a call reads or writes."""
+    def pointer(self, step: int, read: Read, writes: bool = False) -> str:
+        """Return the name of the pointer to what a call reads, or `writes`."""
         address = int(self.window.steps[step].values[read.place])
-        return self.pointers.setdefault(
-            (address, read.dtype), (f"data{len(self.pointers)}", address)
-        )[0]
+        new = f"data{len(self.pointers)}", address
+        name, _ = self.pointers.setdefault((address, read.dtype), new)
+        if writes:
+            self.written.add(name)
+        return name
 
     def number(self, step: int, place: int, kind: str) -> str:
         """Return the name of a number of a call."""
-        name = f"given{len(self.given)}"
-        self.given.append((name, kind, self.window.steps[step].values[place]))
-        return name
+        new = f"given{len(self.given)}", kind, self.window.steps[step].values[place]
+        return self.given.setdefault((step, place), new)[0]
 
     def size(self, value: int, is_free: bool) -> str:
         """Return a size or stride; as an argument where it varies from call to call."""
@@ -55,11 +56,13 @@ class Arguments:
     @property
     def text(self) -> str:
         """The parameters."""
-        lines = [
-            f"__global {dtype_of(dtype).storage} *{name}, const long {name}_start"
-            for (_, dtype), (name, _) in self.pointers.items()
-        ]
-        lines += [f"const {kind} {name}" for name, kind, _ in self.given]
+        lines = []
+        for (_, dtype), (name, _) in self.pointers.items():
+            # what is made of weights is kept until a kernel takes them as other than const
+            const = "" if name in self.written else "const "
+            kind = dtype_of(dtype).storage
+            lines.append(f"{const}__global {kind} *{name}, const long {name}_start")
+        lines += [f"const {kind} {name}" for name, kind, _ in self.given.values()]
         lines += [f"const int size{i}" for i in range(len(self.sizes))]
         return ",\n    ".join(lines)
 
@@ -72,13 +75,15 @@ class Arguments:
     def kinds(self) -> list[Argument]:
         """The arguments as a launch takes them."""
         pointers = [Pointer(dtype.itemsize) for _, dtype in self.pointers]
-        varying = [Varying("float" if kind == "float" else "long") for _, kind, _ in self.given]
+        numbers = (kind for _, kind, _ in self.given.values())
+        varying = [Varying("float" if kind == "float" else "long") for kind in numbers]
         return [*pointers, *varying, *map(np.int32, self.sizes)]
 
     @property
     def values(self) -> list[float]:
         """What a launch is called with."""
-        return [*(address for _, address in self.pointers.values()), *(v for *_, v in self.given)]
+        addresses = (address for _, address in self.pointers.values())
+        return [*addresses, *(value for *_, value in self.given.values())]
 
     @property
     def prelude(self) -> str:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
+from ocl_backend.kernels import vectors
 from ocl_backend.kernels.scatter import PLACE
 from ocl_backend.ops.fused.expression_arguments import Arguments
 from ocl_backend.ops.fused.expression_text import Part, Writer
@@ -30,13 +31,17 @@ MOST_GPU_ITEMS = 512
 
 def width_of(window: Window, part: Part, limits: Limits) -> int:
     """Return how many items of the last dimension a step computes."""
-    sizes = [part.space[-1]]
+    sizes, steps = [part.space[-1]], list[int]()
     for i in part.computed:
         node = window.nodes[i]
         if node.kind == "cat" and node.axis == len(node.out.shape) - 1:
             sizes += [read.shape[-1] for read in node.inputs]
-    widths = (16, 8, 4, 2, 1) if limits.kind == "cpu" else (4, 2, 1)
-    return next(w for w in widths if all(n % w == 0 for n in sizes))
+        sources = zip(node.inputs, window.sources[i], strict=True)
+        moved = [read for read, source in sources if source not in part.computed]
+        for read in (*moved, node.out) if i in part.roots else moved:
+            steps += read.rows
+    widths = (16, 8, 4, 2) if limits.kind == "cpu" else (4, 2)
+    return vectors.widest(widths, sizes, steps)
 
 
 def most_bytes(window: Window, parts: Sequence[Part], products: Sequence[int]) -> int | None:
@@ -83,13 +88,12 @@ def prepared(window: Window, parts: Sequence[Part]) -> tuple[KernelLaunch, list[
     on_cpu = limits.kind == "cpu"
     rows = [part for part in parts if part.by_rows(window.nodes)]
     local = 1 if on_cpu else min(GPU_ITEMS, limits.max_work_group)
-    while rows and not on_cpu and 2 * local * 4 <= min(p.space[-1] for p in rows) and local < 512:
-        if 2 * local > limits.max_work_group:
-            break
+    copies = any(window.nodes[i].kind == "index_copy" for part in parts for i in part.roots)
+    most = min(MOST_GPU_ITEMS, limits.max_work_group)
+    while rows and not on_cpu and 2 * local <= min(most, *(p.space[-1] // 4 for p in rows)):
         local *= 2
     arguments, branches, first = Arguments(window), list[str](), 0
     for part in parts:
-        arguments.roots += part.roots
         width = width_of(window, part, limits)
         steps = CPU_VECTORS if on_cpu else 1
         writer = Writer(window, part, arguments, width)
@@ -108,7 +112,7 @@ def prepared(window: Window, parts: Sequence[Part]) -> tuple[KernelLaunch, list[
         [
             f"#define LOCAL {local}",
             arguments.prelude,
-            PLACE if any(window.nodes[i].kind == "index_copy" for i in arguments.roots) else "",
+            PLACE if copies else "",
             ROW_SUM if rows else "",
             f"__kernel __attribute__((reqd_work_group_size({local}, 1, 1)))",
             f"void expressions(\n    {arguments.text})",

@@ -154,7 +154,7 @@ class Writer:
         kind, at = dtype_of(out.dtype), self.at(out, index)
         last = out.strides[-1] if index and index[-1] != "0" and out.shape[-1] > 1 else 0
         stride = "1" if width == 1 or last == 1 else self.size(last)
-        name = self.arguments.pointer(i, out)
+        name = self.arguments.pointer(i, out, writes=True)
         return vectors.store(kind, name, f"({at})", stride, value, width)
 
     def roots(self, narrow: bool, made: dict[tuple[int, Index], str]) -> list[str]:
@@ -177,7 +177,8 @@ class Writer:
         target, size = node.out, node.out.shape[node.axis]
         place = self.operand(i, 1, (walk[node.axis],), 1, lines, made)
         dim, operator, wraps, record = (number.place for number in node.numbers)
-        faults = self.arguments.pointer(i, Read("faults", record, torch.int64, (1,), (1,)))
+        noted = Read("faults", record, torch.int64, (1,), (1,))
+        faults = self.arguments.pointer(i, noted, writes=True)
         given = [int(self.window.steps[i].values[place]) for place in (dim, wraps, operator)]
         lines.append(
             f"const int at{i} = (int)place({place}, {size}, {given[0]}, {given[1]}, {given[2]}, "
@@ -249,9 +250,9 @@ class Writer:
 
 
 def _position(at: str, width: int) -> str:
-    """Return the places of a vector's lanes along the last dimension."""
+    """Return the places of a vector's lanes along the last dimension; 0 of a single item."""
     lanes = ", ".join(map(str, range(width)))
-    return f"((T)({at}) + (T)({lanes}))" if width > 1 else f"(T)({at})"
+    return f"(T)({at})" if width == 1 or at == "0" else f"((T)({at}) + (T)({lanes}))"
 
 
 def _narrowed(shape: Sequence[int], index: Index) -> Index:

@@ -53,6 +53,13 @@ class Read(NamedTuple):
             self._replace(strides=dense(self.shape))
         )
 
+    @property
+    def rows(self) -> list[int]:
+        """How far apart rows of neighbours lie, for each dimension; none if there are no rows."""
+        if self.strides[-1] != 1 or self.shape[-1] == 1:
+            return []
+        return [s for n, s in zip(self.shape[:-1], self.strides[:-1], strict=True) if n > 1]
+
 
 def lying(
     name: str, place: int, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...]
@@ -79,7 +86,7 @@ class Expression:
     `axis`; "index_copy" writes its first input to `out` at the positions along `axis` that the
     second names, and notes those that are none in what lies at the place of its last number; a
     "product" is that of its first two inputs, [m, k] and [k, n], and has the third, [n], added to
-    each row. One that is `in_place` reads what `out` was before.
+    each row. One that is `in_place` leaves in `out` what it reads there, or does not write to.
     """
 
     kind: ExpressionKind
@@ -93,8 +100,9 @@ class Expression:
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Places of addresses that are read."""
-        return tuple(read.place for read in self.inputs)
+        """Places of addresses that are read; the result's is among them in place."""
+        before = (self.out.place,) if self.in_place else ()
+        return (*before, *(read.place for read in self.inputs))
 
     @property
     def writes(self) -> tuple[int, ...]:

@@ -46,10 +46,17 @@ class ColumnSharing:
     width: int
 
     @staticmethod
-    def of(limits: Limits, products: int, inner: int) -> ColumnSharing:
-        """Return vectors and several columns for a processor, 32 lanes of few columns for a GPU."""
+    def of(limits: Limits, products: int, inner: int, steps: Sequence[int]) -> ColumnSharing:
+        """Return vectors and several columns for a processor, 32 lanes of few columns for a GPU.
+
+        Args:
+            limits: of the device.
+            products: of a block, at most.
+            inner: items that are added up.
+            steps: from row to row of rows and weights.
+        """
         widths = (limits.native_float_width, 4) if limits.kind == "cpu" else (4,)
-        width = next((w for w in widths if inner % w == 0), 1)
+        width = vectors.widest(widths, [inner], steps)
         if limits.kind == "cpu":
             return ColumnSharing(1, 1, max(1, 4 // products), width)
         lanes, teams = min(32, limits.max_work_group), min(4, limits.max_work_group // 32) or 1
@@ -151,9 +158,12 @@ def _prepared(
     taken = {i for part in parts for i in part.products}
     blocks = [Block(part.products, part) for part in parts]
     blocks += [Block((i,), None) for i in products if i not in taken]
-    rows, inner = window.nodes[products[0]].inputs[0].shape
+    a = window.nodes[products[0]].inputs[0]
+    rows, inner = a.shape
     most = max(len(block.products) for block in blocks)
-    geometry = ColumnSharing.of(limits, most, inner)
+    b = [window.nodes[i].inputs[1] for i in products]
+    steps = [a.strides[0] if rows > 1 else 0, *(weights.strides[1] for weights in b)]
+    geometry = ColumnSharing.of(limits, most, inner, steps)
     arguments, branches, first = Arguments(window), list[str](), 0
     for block in blocks:
         columns = window.nodes[block.products[0]].out.shape[1]

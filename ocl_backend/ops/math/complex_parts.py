@@ -18,7 +18,7 @@ from ocl_backend.ops.math import complex as arithmetic
 from ocl_backend.ops.math.complex import Number, halves
 
 ALIKE = ("gather", "index_select", "index.Tensor", "flip", "roll", "tril", "triu", "scatter.src",
-         "scatter_add", "index_add", "where.self")  # fmt: skip
+         "scatter_add", "where.self")  # fmt: skip
 """Operators whose floating operands are numbers, and whose others choose among them."""
 IN_PLACE = ("_index_put_impl_", "masked_fill_.Scalar", "masked_fill_.Tensor", "scatter_.src",
             "scatter_add_", "index_add_", "index_copy_", "masked_scatter_")  # fmt: skip
@@ -55,8 +55,12 @@ def _in_place(operator: str) -> Callable[..., Tensor]:
 
     def run(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         given = dict(zip(names[1:], args, strict=False)) | kwargs
-        if isinstance(given.get("value"), int | float):
-            given["value"] = complex(given["value"])
+        if isinstance(value := given.get("value"), Tensor):
+            given["value"] = value.to(x.dtype)
+        elif value is not None:
+            given["value"] = complex(value)
+        if (alpha := given.pop("alpha", 1)) != 1:
+            given["source"] = given["source"] * alpha
         for which, half in enumerate(torch.view_as_real(x).unbind(-1)):
             part = partial(_part, imaginary=bool(which))
             call(half, **{name: tree_map(part, value) for name, value in given.items()})
@@ -113,10 +117,10 @@ def vector_norm(
 
 def power(x: Tensor, exponent: Number) -> Tensor:
     """Return x to a power; small whole ones are products."""
-    if exponent in (1, 2, 3):
+    if exponent in (0, 1):
+        return x.clone() if exponent else torch.ones_like(x)
+    if exponent in (2, 3):
         return reduce(torch.mul, [x] * int(exponent.real))
-    if exponent == 0:
-        return torch.ones_like(x)
     found = (x.log() * exponent).exp()
     at_zero = 0j if exponent.real > 0 else complex(inf if exponent.real < 0 else nan, nan)
     parts = (torch.full_like(x.real, part) for part in (at_zero.real, at_zero.imag))
@@ -142,6 +146,7 @@ RESCUES: dict[str, Callable[..., Any]] = {
     "cumsum": cumsum,
     "addmm": affine(torch.mm),
     "baddbmm": affine(torch.bmm),
+    "index_add": lambda x, *args, **kwargs: x.clone().index_add_(*args, **kwargs),
     "addmv.out": addmv_out,
     "addcmul": lambda x, a, b, *, value=1: x + a * b * value,
     "addcdiv": lambda x, a, b, *, value=1: x + a / b * value,

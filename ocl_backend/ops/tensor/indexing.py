@@ -275,8 +275,9 @@ def _copying(
         for name, place in (("dim", 4), ("operator", 5), ("wraps", 6), ("faults", 7))
     )
     made = Expression(
-        "index_copy", reads, lying("out", 0, dtype, *out), VALUES[dtype], "", numbers, axis
-    )
+        "index_copy", reads, lying("out", 0, dtype, *out), VALUES[dtype], "", numbers, axis,
+        in_place=True,
+    )  # fmt: skip
     last = axis == len(out[0]) - 1  # neighbours would go to places of their own
     return None if last or not fits(made) else Loosely("index_copy", device, run, made)
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import apart, into
+from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.bounds import check_values
 from ocl_backend.kernels.dimensions import broadcast_shapes
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
@@ -119,12 +120,10 @@ def draw(
 
     `numbers` are the expression's scalars. The generator moves on by the counters used.
     """
-    if not out.numel():
+    if not (count := out.numel()):
         return out
-    dense = (
-        out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
-    )
-    count = out.numel()
+    row_major = torch.contiguous_format
+    dense = out if out.is_contiguous() else torch.empty_like(out, memory_format=row_major)
     draws = -(-count // items)
     seed, offset = reserve(out, generator, draws)
     labels = ", ".join(f"drawn.s{k}" for k in range(items))
@@ -152,6 +151,7 @@ def draw(
 
 def reserve(out: Tensor, generator: Generator, draws: int) -> tuple[int, int]:
     """Return seed and first counter of a draw, as signed 64-bit numbers, and move on."""
+    dtype_of(out.dtype)  # where there is no kernel, what serves instead takes counters of its own
     seed, offset = torch.ops.ocl.reserve(generator, out.get_device(), draws)
     return seed, offset
 
