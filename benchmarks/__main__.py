@@ -276,12 +276,7 @@ def token_launches(dtype: str, hidden: int | None, seed: int, draws: int, device
     from benchmarks.costs.token_launches import main as run
     from ocl_backend.dtypes import STORAGE
 
-    shape = CHOSEN
-    if hidden is not None:
-        kv_heads = max(1, hidden // 256)
-        if hidden < 1 or hidden % (8 * kv_heads):  # four heads share a key, each of an even size
-            raise click.BadParameter(f"--hidden {hidden} is no multiple of {8 * kv_heads}")
-        shape = Shape(hidden, hidden * 11 // 4, 4 * kv_heads, kv_heads)
+    shape = Shape.of(hidden) if hidden is not None else CHOSEN
     run({name: of for of, name in STORAGE.items()}[dtype], device, seed, draws, shape)
 
 

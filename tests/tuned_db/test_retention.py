@@ -76,19 +76,19 @@ def test_the_winner_of_a_duel_and_what_settles_a_claim_stay(store: Store) -> Non
 
 
 def test_more_may_go_than_a_statement_has_values(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    shelf: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = store.of(INFO)
+    mine = shelf.of(INFO)
     for item_m in range(1, 13):
         mine.record(SQUARE, variant(item_m=item_m), timed(float(item_m)))
-    age(store)
+    age(shelf)
 
     def bound(connection: Any, *_: object) -> None:
         connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 8)
 
-    event.listen(store.database.engine, "checkout", bound)
+    event.listen(shelf.database.engine, "checkout", bound)
     monkeypatch.setattr(rows, "MOST_KEYS", 8)
-    assert thin(store, Retention(YEAR, keep=1), dry_run=False) == 11
+    assert thin(shelf, Retention(YEAR, keep=1), dry_run=False) == 11
 
 
 def test_what_is_young_stays(tmp_path: Path, shelf: Store) -> None:
