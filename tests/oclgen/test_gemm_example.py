@@ -15,5 +15,5 @@ def test_the_example_without_torch_computes_a_product(
 ) -> None:
     monkeypatch.setattr("oclgen.opencl.device.select", lambda _: device)
     found = runpy.run_path(str(ROOT / "examples/gemm_without_torch.py"))
-    assert found["c"].shape == (300, 500)
+    assert found["c"].shape[-2:] == (300, 500)
     assert found["error"] < 1e-3
