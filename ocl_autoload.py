@@ -66,6 +66,8 @@ def _known() -> tuple[ctypes.PyDLL, int] | None:
 
 def remember(shim: Path, sources: list[Path], devices: int) -> None:
     """Write down for `load` where the compiled shim lies, and from which sources it was made."""
+    from oclgen.files import write_atomically
+
     known = {
         "library": str(shim),
         "sources": [(str(path), _state(path)) for path in sources],
@@ -73,8 +75,8 @@ def remember(shim: Path, sources: list[Path], devices: int) -> None:
     }
     with suppress(OSError):  # a cache that cannot be written costs convenience only
         text = json.dumps(known)
-        if not _stamp().exists() or _stamp().read_text() != text:
-            _stamp().write_text(text)
+        if not _stamp().exists() or _stamp().read_bytes() != text.encode():
+            write_atomically(_stamp(), text)
 
 
 def announce(shim: ctypes.PyDLL, module: ModuleType) -> None:
@@ -148,20 +150,20 @@ class _Closed(ModuleType):
 def _import_opened() -> None:
     """Open the devices, whole: torch takes an operator once, so that half of them is no state.
 
-    An interrupt waits for the end, which is less than a second away.
+    An interrupt waits for the end: less than a second, and longer where runtimes are tried anew.
     """
-    met: list[Any] = []
+    met: list[int] = []
     in_main = current_thread() is main_thread()
     handler = signal.getsignal(signal.SIGINT) if in_main else None
     if handler is not None:  # None is also one that was not set from Python
-        signal.signal(signal.SIGINT, lambda *given: met.append(given))
+        signal.signal(signal.SIGINT, lambda number, _frame: met.append(number))
     try:
         from ocl_backend import opened  # noqa: F401
     finally:
         if handler is not None:
             signal.signal(signal.SIGINT, handler)
-    if met and callable(handler):
-        handler(*met[0])
+    if met:
+        signal.raise_signal(signal.SIGINT)
 
 
 def _open() -> None:

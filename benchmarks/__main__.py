@@ -276,8 +276,7 @@ def token_launches(dtype: str, hidden: int | None, seed: int, draws: int, device
     from benchmarks.costs.token_launches import main as run
     from ocl_backend.dtypes import STORAGE
 
-    heads = (max(1, hidden // 64), max(1, hidden // 256)) if hidden else (0, 0)
-    shape = Shape(hidden, hidden * 11 // 4, *heads) if hidden else CHOSEN
+    shape = Shape.of(hidden) if hidden is not None else CHOSEN
     run({name: of for of, name in STORAGE.items()}[dtype], device, seed, draws, shape)
 
 

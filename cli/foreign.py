@@ -32,6 +32,7 @@ def _sizes(_: click.Context, __: click.Parameter, value: str | None) -> dict[str
         raise click.BadParameter(said) from None
 
 
+source_option = click.option("--source", default="", help="Digest of the kernel's source, in hex.")
 device_name = click.option("--device-name", default="", help="The device, where FILE names none.")
 
 
@@ -47,7 +48,7 @@ def foreign() -> None:
 @click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--kernel", default="", help="The kernel's name, where a file names none (T4).")
 @click.option("--sizes", callback=_sizes, help="The problem's sizes, where a file names none.")
-@click.option("--source", default="", help="Digest of the kernel's source, in hex.")
+@source_option
 @click.option("--url", help="Send it to this service instead.")
 @click.option("--token", "secret", envvar=TOKEN, metavar="TOKEN", help=f"Default: ${TOKEN}.")
 @device_name
@@ -119,6 +120,7 @@ def export(
 @click.argument("sizes", callback=_sizes)
 @click.option("--word", "words", multiple=True, help="What else names the problem; repeatable.")
 @click.option("--device-name", default="", help="Comes before other devices.")
+@source_option
 @click.option("--url", help="Ask this service instead.")
 @click.option("--limit", default=5, show_default=True, type=click.IntRange(1, 100))
 @json_option
@@ -128,6 +130,7 @@ def nearest(
     sizes: Mapping[str, int],
     words: tuple[str, ...],
     device_name: str,
+    source: str,
     url: str | None,
     limit: int,
     as_json: bool,
@@ -140,9 +143,9 @@ def nearest(
 
     if url:
         with Client(url, say=console(aside=True).print) as client:
-            found = client.nearest_foreign(kernel, sizes, words, device_name, limit)
+            found = client.nearest_foreign(kernel, sizes, words, device_name, source, limit)
     else:
-        found = ask(open_existing(where), kernel, sizes, words, device_name)[:limit]
+        found = ask(open_existing(where), kernel, sizes, words, device_name, source, limit)
     if as_json:
         rows = [one.foreign.values() | {"distance": one.distance} for one in found]
         click.echo(json.dumps(rows, indent=1))

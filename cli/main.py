@@ -23,6 +23,12 @@ OWN_PACKAGES = ("oclgen", "oclgen_cli", "search_spaces", "tuned_db", "ocl_backen
 class Commands(click.Group):
     """A group whose commands end with a sentence, not a traceback, where the user can help."""
 
+    def __call__(self, *args: Any, **more: Any) -> Any:
+        """Run as a process of its own: commands began when the process did (`ctx.obj`)."""
+        from search_spaces.timing import process_began
+
+        return super().__call__(*args, obj=process_began(), **more)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn the project's exceptions into `click.ClickException`.
 

@@ -167,14 +167,14 @@ def thin(days: int, keep: int, apply: bool, where: str | None) -> None:
     Winners stay, and of each variant that failed its last failure, so that it is not tried again.
     """
     from tuned_db import open_existing
-    from tuned_db.retention import rule_of
+    from tuned_db.retention import retention_of
     from tuned_db.retention import thin as drop
 
     store = open_existing(where)
     with console(aside=True).status("thinning") as status:
         count = drop(
             store,
-            rule_of(days, keep),
+            retention_of(days, keep),
             dry_run=not apply,
             report=lambda gone: status.update(f"{gone} measurements"),
         )

@@ -102,7 +102,7 @@ def tune(
     and a later run goes on where this one ended. With a model or a recording, trials go where its
     time goes. SIGTERM ends it as Ctrl-C does, with exit code 143.
     """
-    began = time.monotonic()
+    began = ctx.obj or time.monotonic()
     from search_spaces.progress import Budget, shortage
 
     out = console(aside=as_json)
@@ -156,6 +156,7 @@ def _tuned(
 ) -> list[TuneResult]:
     """Tune what is asked for: with a crew, or in this process on one device."""
     from oclgen.opencl.device import select
+    from search_spaces.timing import last_moment
     from search_spaces.tune import require_families
     from tuned_db.place import ENVIRONMENT
 
@@ -164,9 +165,9 @@ def _tuned(
         os.environ[ENVIRONMENT] = where  # a model's own dispatch reads the same database
     workload = gather(opened.limits, f"ocl:{opened.index}", **asked)
     require_families(families, workload.problems)
+    ends = last_moment(began, budget.seconds)
     if crew := _crew_of(workers, cluster, frozenset(families), where):
-        return _with_crew(out, crew, workload, budget, began)
-    ends = began + budget.seconds
+        return _with_crew(out, crew, workload, budget, ends)
     return _alone(out, opened, workload, budget, families, where, ends)
 
 
@@ -249,7 +250,7 @@ def _crew_of(
 
 
 def _with_crew(
-    out: Console, crew: LocalCrew | RayCrew, workload: Workload, budget: Budget, began: float
+    out: Console, crew: LocalCrew | RayCrew, workload: Workload, budget: Budget, ends: float
 ) -> list[TuneResult]:
     """Tune every problem on every kind of device of the crew; print each turn, then the tables."""
     from search_spaces.crews import spread
@@ -262,7 +263,7 @@ def _with_crew(
     with crew as ready:
         devices = ready.devices()
         out.print("devices: " + ", ".join(f"{n} x {kind}" for kind, n in devices.items()))
-        lots = spread(ready, calls, budget, began + budget.seconds, told)
+        lots = spread(ready, calls, budget, ends, told)
     for lot in lots:
         table = table_of(lot.all_results, {})
         table.title = lot.kind

@@ -74,8 +74,9 @@ class LocalCrew:
         return self._devices
 
     def submit(self, asked: Turn, /) -> Future[list[TuneResult]]:
-        """Hand the turn to the pool."""
-        order = _order(asked, self.families, self.where)
+        """Hand the turn to the pool; a process that has to start first takes of its time."""
+        ends = time.monotonic() + asked.budget.seconds
+        order = replace(_order(asked, self.families, self.where), ends=ends)
         taken: Future[list[TuneResult]] = self._pool.schedule(self.take, args=(order,))
         return taken
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ def follow(tuner: Tuner, lead: TuneResult, problem: Problem, end: float) -> Tune
         tuner: measures and keeps.
         lead: what came of the same problem with another epilogue.
         problem: is served by its winner where that is faster.
-        end: the tuner's clock from which on nothing is begun.
+        end: the tuner's clock at which all is to be over.
 
     Returns:
         What came of it; "already done" where the lead's winner was measured on `problem` before.
@@ -59,7 +60,7 @@ def follow(tuner: Tuner, lead: TuneResult, problem: Problem, end: float) -> Tune
     tried = set(tuner.results.measured(problem))
     if contenders and contenders[0].variant in tried:
         result.status = "already done"
-    elif contenders and tuner.clock() < end:
+    elif contenders and tuner.fits(len(contenders), end):
         _meet(tuner, result, contenders, tried, end)
     result.seconds = tuner.clock() - began
     return result
@@ -94,7 +95,8 @@ def _meet(
         return measurement
 
     try:
-        won = duel(contenders, measure, lambda: tuner.clock() < end, tuner.own_times)
+        go_on = partial(tuner.fits, len(contenders), end)
+        won = duel(contenders, measure, go_on, tuner.own_times)
         if won is not None:
             best, measurement = won
             tuner.results.promote(problem, best.variant, measurement)

@@ -16,7 +16,11 @@ from search_spaces.spread import Turn
 
 @dataclass(frozen=True)
 class Order:
-    """A turn as it travels to another process: plain values."""
+    """A turn as it travels to another process: plain values.
+
+    `ends` is the value of `time.monotonic` at which it is over, where that process is of the same
+    machine; None: it is over when the budget's seconds are.
+    """
 
     kind: str
     problems: tuple[str, ...]
@@ -24,6 +28,7 @@ class Order:
     slice: int
     families: frozenset[str]
     where: str
+    ends: float | None = None
 
     def turn(self) -> Turn:
         """Return the turn; its trials are not reported."""
@@ -42,7 +47,7 @@ def take(order: Order) -> list[TuneResult]:
     Raises:
         DeviceError: this machine has no such device any more.
     """
-    ends = time.monotonic() + order.budget.seconds
+    ends = time.monotonic() + order.budget.seconds if order.ends is None else order.ends
     key = order.kind, order.where
     if key not in _sessions:
         _sessions[key] = Session.of_kind(*key, is_resident=True)

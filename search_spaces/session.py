@@ -30,6 +30,7 @@ from oclgen.variant import Variant
 from search_spaces.progress import Budget, OutOfTimeError, Progress, TuneResult
 from search_spaces.space import Space
 from search_spaces.spread import Turn, tune_network
+from search_spaces.timing import Durations
 from search_spaces.tune import Tuner, require_families
 from search_spaces.tune import tune as search
 from tuned_db import Choice, Chooser, NoVariantError, Store, open_store
@@ -98,6 +99,7 @@ class Session:
         self._leave = leave
         self._worker: Worker | None = None
         self._spaces: dict[tuple[str, Problem], Space] = {}
+        self._took = Durations()
         self._stack = ExitStack()
         self._is_open = False
 
@@ -222,6 +224,7 @@ class Session:
             ahead=worker.builders,
             overlap=worker.overlaps,
             spaces=self._spaces,
+            took=self._took,
         )
 
     def _starts(self, problem: Problem) -> list[Variant]:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from statistics import fmean
 from typing import Any
 
 from oclgen.families import FAMILIES, ConfigError, families_for
@@ -32,12 +33,15 @@ from search_spaces.progress import (
 )
 from search_spaces.search import Search
 from search_spaces.space import Space, seeds_of, space_of
+from search_spaces.timing import RECENT, Durations
 
 AHEAD_SHARE = 8
 """At most 1/AHEAD_SHARE of the trials that are left is asked for ahead: such a config rests on
 fewer results. The first of a search rest on none, and are not limited."""
 DUEL_SHARE = 0.1
 """Part of a problem's time that is kept for measuring the best side by side at the end."""
+DUELISTS = 3
+"""Variants that usually meet there; a round of them has to fit into the time that is kept."""
 MOST_OUTSIDE = 2
 """Starts outside of the device's own space that one problem tries. They are other devices' configs,
 and a family's own first seed, which comes before them, was faster in 18 of 20 problems."""
@@ -75,6 +79,8 @@ class Tuner:
     label: str = ""
     spaces: dict[tuple[str, Problem], Space] = field(default_factory=dict)
     """Enumerated so far: tuners that are made of this one by `replace` have the same."""
+    took: Durations = field(default_factory=Durations)
+    """What the last trials took, of whichever problems."""
 
     def space(self, family: str, problem: Problem) -> Space:
         """Return the family's space for a problem, enumerated once."""
@@ -88,6 +94,11 @@ class Tuner:
     def own_times(self, samples: Sequence[float]) -> tuple[float, ...]:
         """Return the samples that count where several measurements of a variant are compared."""
         return undisturbed(samples) if self.limits.kind == "cpu" else tuple(samples)
+
+    def fits(self, measurements: int, end: float) -> bool:
+        """Whether some measurements will be over at `end`, by how long the last ones took."""
+        left = end - self.clock()
+        return left > 0 and measurements * self.took.expected <= left
 
     def serving(self, problem: Problem) -> list[str]:
         """Return the names of the families to try."""
@@ -161,8 +172,9 @@ class _Run:
     ) -> None:
         self.tuner, self.problem = tuner, problem
         (self.index, self.count), self.end = place, end
-        self.begin = tuner.clock()
-        self.reserve = min(DUEL_SHARE * duels, 0.5) * (end - self.begin) if end < inf else 0.0
+        self.begin = self.since = tuner.clock()
+        self.duels = duels
+        self.took: list[float] = []
         self.before = tuner.tried(problem)
         self.incumbent = tuner.incumbent(problem)
         self.pace = 1.0
@@ -186,7 +198,29 @@ class _Run:
 
     def _left(self) -> float:
         """Return the seconds that are left for trials; the duel's are kept."""
-        return self.end - self.reserve - self.tuner.clock()
+        return self.end - self._reserve() - self.tuner.clock()
+
+    def _reserve(self) -> float:
+        """Return the seconds that are kept for duels: a part, and enough for a round of one.
+
+        Where a round takes more than half of the time, trials have all of it.
+        """
+        whole = self.end - self.begin
+        if whole == inf:
+            return 0.0
+        part = min(DUEL_SHARE * self.duels, 0.5)
+        a_round = DUELISTS * self._expected()
+        return max(part * whole, a_round) if a_round <= whole / 2 else 0.0
+
+    def _expected(self) -> float:
+        """Return the seconds of the next trial; a problem's first also makes its inputs."""
+        if len(self.took) > 1:
+            return fmean(self.took[1:][-RECENT:])
+        return min(*self.took, self.tuner.took.expected) if self.took else 0.0
+
+    def _spare(self) -> float:
+        """Return the seconds for trials that are left beyond the next one's."""
+        return self._left() - self._expected()
 
     def _status(self) -> Status:
         if not self.result.trials and self._left() <= 0:
@@ -199,7 +233,8 @@ class _Run:
         searches = self._searches()
         left = self.tuner.budget.trials - self.before
         asked: deque[Variant] = deque()
-        for name in contest(searches, left, self._left):
+        self.since = self.tuner.clock()
+        for name in contest(searches, left, self._spare):
             ahead = self.tuner.ahead
             if not searches[name].starting:
                 ahead = min(ahead, left // AHEAD_SHARE)
@@ -211,14 +246,18 @@ class _Run:
         self._measure(searches, asked, keep=0)
 
     def _measure(self, searches: Mapping[str, Search], asked: deque[Variant], keep: int) -> None:
-        """Measure what was asked for first, until `keep` are left or the time is up."""
-        while len(asked) > keep and self.tuner.clock() < self.end:
+        """Measure what was asked for first, until `keep` are left or no other ends in time."""
+        while len(asked) > keep and self._spare() > 0:
             variant = asked.popleft()
             best_ms = min((best.ms for best in self.known), default=inf)
             measurement = self._time(variant, best_ms)
             searches[variant.family].tell(variant.config, measurement.ms)
             self.tuner.results.record(self.problem, variant, measurement)
             self._count(Best(variant, measurement.ms), measurement)
+            now = self.tuner.clock()
+            self.took.append(now - self.since)
+            self.tuner.took.note(self.took[-1])
+            self.since = now
 
     def _searches(self) -> dict[str, Search]:
         """Return a search per family that knows what was measured before.
@@ -330,13 +369,15 @@ class _Run:
         ranked = sorted((one for one in self.known if one.ms < inf), key=lambda one: one.ms)
         today = min(self.known[-self.result.trials :], key=lambda one: one.ms)
         contenders = finalists(ranked, (self.incumbent, today if today.ms < inf else None))
-        if len(contenders) < 2:
+
+        def is_time() -> bool:
+            left = self.end - self.tuner.clock()
+            return left > 0 and len(contenders) * self._expected() <= left
+
+        if len(contenders) < 2 or not is_time():
             return
         won = duel(
-            contenders,
-            lambda one: self._time(one.variant, inf),
-            lambda: self.tuner.clock() < self.end,
-            self.tuner.own_times,
+            contenders, lambda one: self._time(one.variant, inf), is_time, self.tuner.own_times
         )
         if won is not None:
             best, measurement = won

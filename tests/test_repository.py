@@ -61,7 +61,7 @@ def imports(tree: ast.AST) -> set[str]:
 
 NOUNS = (
     "Plan", "Launch", "Step", "Kind", "Layout", "Tiles", "Geometry", "Limits", "Variant",
-    "Session", "Setting", "PreparedPlan",
+    "Session", "Setting", "PreparedPlan", "Rule",
 )  # fmt: skip
 
 

@@ -161,12 +161,18 @@ def manifest_of(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         known = (manifest["format"], manifest["schema"]) == ("oclgen dataset", SCHEMA)
-        names = [str(name) for name in manifest["files"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        files = dict(manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ImportFileError(f"{folder} holds no data set: {error}") from error
-    if not known or any(".." in name or name.startswith("/") for name in names):
+    if not known or not all(map(_is_inside, files)):
         raise ImportFileError(f"{folder} holds no data set of schema {SCHEMA}")
-    return dict(manifest)
+    return {**manifest, "files": files}
+
+
+def _is_inside(name: Any) -> bool:
+    """Whether it is the name of a file in a folder; a manifest of a stranger's may have any."""
+    is_name = type(name) is str and name.isprintable()
+    return is_name and ".." not in name and not name.startswith("/")
 
 
 def read(folder: Path) -> Iterator[Measured]:

@@ -12,11 +12,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf, log2
+from operator import attrgetter
 from statistics import median
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, TypeAdapter
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Select, Text, cast, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from oclgen.measurement import Invalidity
@@ -28,8 +29,10 @@ from tuned_db.models import ForeignRow
 from tuned_db.rows import now
 from tuned_db.store import Store
 
-MOST_ASKED = 20_000
-"""Rows of a kernel that are looked through for the nearest."""
+SOURCE = r"^[0-9a-f]{0,64}$"
+"""A digest of a kernel's source, empty if it is not known."""
+MOST_ANSWERS = 100
+"""Answers to a question for the nearest."""
 
 
 def _value(value: Any) -> Any:
@@ -45,11 +48,11 @@ def _value(value: Any) -> Any:
     return value
 
 
-_KEY = Annotated[str, Field(min_length=1, max_length=100)]
+_KEY = Annotated[Line, Field(min_length=1, max_length=100)]
 _FIELDS: dict[str, Any] = {
     "tuner": Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")],
     "kernel": Annotated[Line, Field(min_length=1)],
-    "source": Annotated[str, Field(pattern=r"^[0-9a-f]{0,64}$")],
+    "source": Annotated[str, Field(pattern=SOURCE)],
     "device": Line,
     "sizes": Annotated[dict[_KEY, Annotated[int, Field(ge=0, lt=2**63)]], Field(max_length=32)],
     "words": several(Line, 32),
@@ -60,6 +63,7 @@ _FIELDS: dict[str, Any] = {
     "invalidity": Invalidity,
 }
 _SCHEMA: TypeAdapter[Any] = TypeAdapter(strict("Foreign", _FIELDS))
+_COLUMNS = tuple(getattr(ForeignRow, name) for name in _FIELDS)
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,7 @@ def _insert(connection: Connection, rows: list[dict[str, Any]]) -> int:
 
 
 def select_kernels(
-    store: Store, kernel: str = "", tuner: str = "", device: str = "", most: int | None = None
+    store: Store, kernel: str = "", tuner: str = "", device: str = ""
 ) -> list[Foreign]:
     """Return what is kept, in the order in which it came.
 
@@ -187,20 +191,16 @@ def select_kernels(
         kernel: only of this name; empty: of all.
         tuner: only of this program; empty: of all.
         device: only of this device; empty: of all.
-        most: rows that are returned; None: all.
 
     Raises:
         DatabaseError: the database fails.
     """
-    asked = select(*(getattr(ForeignRow, name) for name in _FIELDS)).order_by(ForeignRow.id)
+    asked = select(*_COLUMNS).order_by(ForeignRow.id)
     for column, wanted in (("kernel", kernel), ("tuner", tuner), ("device", device)):
         if wanted:
             asked = asked.where(getattr(ForeignRow, column) == wanted)
     with store.database.reading() as connection:
-        return [
-            Foreign.from_values(dict(row))
-            for row in connection.execute(asked.limit(most)).mappings()
-        ]
+        return [Foreign.from_values(dict(row)) for row in connection.execute(asked).mappings()]
 
 
 def nearest(
@@ -210,6 +210,7 @@ def nearest(
     words: Sequence[str] = (),
     device: str = "",
     source: str = "",
+    most: int = MOST_ANSWERS,
 ) -> list[Near]:
     """Return the best variant of each problem of a kernel, those of the nearest sizes first.
 
@@ -223,30 +224,44 @@ def nearest(
         words: what else says which problem it is.
         device: the device's name; empty: any.
         source: the digest of its source; empty: any.
+        most: answers that are returned, at most `MOST_ANSWERS`.
 
     Raises:
         DatabaseError: the database fails.
     """
-    best: dict[tuple[Any, ...], Foreign] = {}
-    for one in select_kernels(store, kernel, most=MOST_ASKED):
-        alike = set(one.sizes) == set(sizes) and sorted(one.words) == sorted(words)
-        if not alike or not one.samples or (source and one.source not in ("", source)):
-            continue
-        place = (one.device, *sorted(one.sizes.items()))
-        if place not in best or _ms(one) < _ms(best[place]):
-            best[place] = one
-    found = [Near(one, _distance(one.sizes, sizes)) for one in best.values()]
+    best: dict[tuple[Any, ...], Any] = {}
+    with store.database.reading() as connection:
+        for row in connection.execute(_fastest(kernel, source)):
+            if set(row.sizes) == set(sizes) and sorted(row.words) == sorted(words):
+                # two texts may say the same: names of sizes have no order, nor have words
+                place = (row.device, *sorted(row.sizes.items()))
+                best[place] = min(row, best.get(place, row), key=attrgetter("ms"))
 
-    def order(near: Near) -> tuple[bool, float, float]:
-        is_elsewhere = bool(device) and near.foreign.device != device
-        return is_elsewhere, near.distance, _ms(near.foreign)
+        def order(row: Any) -> tuple[bool, float, float]:
+            is_elsewhere = bool(device) and row.device != device
+            return is_elsewhere, _distance(row.sizes, sizes), row.ms
 
-    return sorted(found, key=order)
+        chosen = [row.id for row in sorted(best.values(), key=order)[: min(most, MOST_ANSWERS)]]
+        asked = select(ForeignRow.id, *_COLUMNS).where(ForeignRow.id.in_(chosen))
+        found = [dict(row) for row in connection.execute(asked).mappings()]
+    whole = {one.pop("id"): Foreign.from_values(one) for one in found}
+    near = (whole[key] for key in chosen if key in whole)
+    return [Near(one, _distance(one.sizes, sizes)) for one in near]
 
 
-def _ms(one: Foreign) -> float:
-    return median(one.samples)
+def _fastest(kernel: str, source: str) -> Select[*tuple[Any, ...]]:
+    """Return the statement for the fastest row of each device, sizes and words of a kernel.
+
+    The database finds them: of a kernel there may be millions of rows.
+    """
+    problem = ForeignRow.device, cast(ForeignRow.sizes, Text), cast(ForeignRow.words, Text)
+    rank = func.row_number().over(partition_by=problem, order_by=(ForeignRow.ms, ForeignRow.id))
+    known = ForeignRow.kernel == kernel, ForeignRow.ms.is_not(None)
+    wanted = (*known, ForeignRow.source.in_(("", source))) if source else known
+    columns = (getattr(ForeignRow, name) for name in ("id", "device", "sizes", "words", "ms"))
+    ranked = select(*columns, rank.label("rank")).where(*wanted).subquery()
+    return select(ranked).where(ranked.c.rank == 1)
 
 
 def _distance(ours: Mapping[str, int], theirs: Mapping[str, int]) -> float:
-    return sum(abs(log2(max(ours[name], 1) / max(theirs[name], 1))) for name in theirs)
+    return sum(abs(log2(max(ours[name], 1)) - log2(max(theirs[name], 1))) for name in theirs)

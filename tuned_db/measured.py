@@ -16,52 +16,34 @@ from pydantic import Field, TypeAdapter
 from sqlalchemy import Connection, select
 
 from oclgen.limits import DeviceInfo
-from oclgen.measurement import Cache, Invalidity, Measurement
+from oclgen.measurement import Invalidity, Measurement
 from tuned_db import device_rows
 from tuned_db.arrivals import CHUNK, Arrival, Place, take_in
 from tuned_db.batches import Source, count_batch, open_batch
-from tuned_db.fields import (
-    Conditions,
-    Count,
-    Created,
-    Digest,
-    Error,
-    Line,
-    Milliseconds,
-    Name,
-    Parameters,
-    Version,
-    strict,
-)
+from tuned_db.fields import Milliseconds, strict
 from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, TuningRow
 from tuned_db.personal import without_names
 from tuned_db.record import Record
+from tuned_db.record_schema import HINTS
 from tuned_db.rows import TRIALS
 from tuned_db.store import Merge, Store
 
 REASON_LIMIT = 500
 """Characters of a failure's reason that travel."""
 ROW: dict[str, Any] = {
-    "problem": Line,
-    "generator": Version,
-    "cache": Cache,
-    "trials": Count,
+    **{name: HINTS[name] for name in ("problem", "generator", "cache", "trials")},
     "wins": bool,
-    "family": Name,
-    "config": Parameters,
+    **{name: HINTS[name] for name in ("family", "config")},
     "samples": Annotated[list[Milliseconds], Field(max_length=10_000)],
-    "error": Error | None,
+    "error": HINTS["error"],
     "invalidity": Invalidity,
     "reason": Annotated[str, Field(max_length=REASON_LIMIT)],
-    "created": Created,
-    "version": Version,
-    "seed": Count | None,
-    "conditions": Conditions | None,
-    "digest": Digest | None,
+    **{name: HINTS[name] for name in ("created", "version", "seed", "conditions", "digest")},
     "promoted": bool,
 }
 """The fields of a measurement: those of its tuning (`trials` variants were tried for it), whether
-it wins there, and the columns of `tuned_db.models.MeasurementRow`. A failure has no samples."""
+it wins there, and the columns of `tuned_db.models.MeasurementRow`; what a record has, too, is the
+same there. A failure has no samples."""
 ROWS: TypeAdapter[Any] = TypeAdapter(strict("Measurement", ROW))
 _COLUMNS = tuple(name for name in MEASURED if name in ROW)
 

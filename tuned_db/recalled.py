@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import astuple
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
+from oclgen.files import write_atomically
 from oclgen.limits import DeviceInfo
 from oclgen.problem import Problem
 from tuned_db.exchange import SCHEMA
@@ -97,18 +97,13 @@ class Recalled:
             return None
         if self._values is None or self._state != _state(self._file):
             store = self.store
-            self._state = _state(self._file)  # before it is read: what comes then is read again
-            self._values = {
-                "winners": [
-                    [one.origin, json.loads(one.to_line())] for one in store.relatives(info)
-                ],
-                "checks": dict(store.checks(info)),
-            }
+            state = _state(self._file)  # before it is read: what comes then is read again
+            winners = [[one.origin, json.loads(one.to_line())] for one in store.relatives(info)]
+            self._values = {"winners": winners, "checks": dict(store.checks(info))}
+            self._state = state
             with suppress(OSError):
                 self._kept.parent.mkdir(parents=True, exist_ok=True)
-                part = self._kept.with_name(f"{self._kept.name}.{os.getpid()}")
-                part.write_text(json.dumps([SCHEMA, self._state, self._values]))
-                part.replace(self._kept)
+                write_atomically(self._kept, json.dumps([SCHEMA, self._state, self._values]))
         return self._values
 
     def _recall(self) -> tuple[State, dict[str, Any] | None]:
@@ -123,6 +118,10 @@ class Recalled:
 
 def _state(file: Path) -> State:
     """Return what differs once a process has written, empty where there is no database."""
-    log = file.with_name(f"{file.name}-wal")  # one without content comes and goes with readers
-    files = [path.stat() for path in (file, log) if path.is_file()]
-    return [[one.st_size, one.st_mtime_ns] for one in files if one.st_size]
+    found = []
+    for path in (file, file.with_name(f"{file.name}-wal")):
+        with suppress(OSError):  # SQLite's log comes and goes with its users
+            state = path.stat()
+            if state.st_size:  # one that is empty says as much as none
+                found.append([state.st_size, state.st_mtime_ns])
+    return found

@@ -13,15 +13,12 @@ from tuned_db import fields, record
 from tuned_db.fields import Device, Parameters, strict, why_wrong
 from tuned_db.record import IN_LINE, LATER, Record, RecordError, json_object
 
-
-def _schema() -> TypeAdapter[dict[str, Any]]:
-    """Return what `Record` and `DeviceInfo` say of their fields, as a schema that checks it."""
-    known = get_type_hints(Record, vars(fields) | vars(record), include_extras=True)
-    hints = known | {"device": Device, "config": Parameters}
-    return TypeAdapter(strict("Line", {name: hints[name] for name in IN_LINE}))
-
-
-_LINE = _schema()
+_KNOWN = get_type_hints(Record, vars(fields) | vars(record), include_extras=True)
+HINTS: dict[str, Any] = _KNOWN | {"device": Device, "config": Parameters}
+"""What each field of a line may hold."""
+_LINE: TypeAdapter[dict[str, Any]] = TypeAdapter(
+    strict("Line", {name: HINTS[name] for name in IN_LINE})
+)
 
 
 def check(values: dict[str, Any]) -> None:

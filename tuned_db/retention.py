@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import func, select
 
 from tuned_db.models import BatchRow, MeasurementRow, TuningRow
-from tuned_db.rows import time_of
+from tuned_db.rows import drop, time_of
 from tuned_db.store import Store
 
 TUNINGS = 100
@@ -34,7 +34,7 @@ _ASKED = (
 
 
 class Kept(NamedTuple):
-    """What the rule asks of a measurement; `since` is when it was made or came here."""
+    """What a `Retention` asks of a measurement; `since` is when it was made or came here."""
 
     id: int
     tuning: int
@@ -47,7 +47,7 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rule:
+class Retention:
     """Which old measurements of a tuning stay; all that is younger stays as well.
 
     - the winner, and what won side by side last;
@@ -91,25 +91,25 @@ def _time(row: Kept) -> float:
     return row.ms or 0.0
 
 
-def rule_of(days: int, keep: int) -> Rule:
-    """Return the rule for what is older than `days`, today."""
-    return Rule(time_of(datetime.now(UTC) - timedelta(days=days)), keep)
+def retention_of(days: int, keep: int) -> Retention:
+    """Return what keeps all that is younger than `days` today, and the `keep` fastest."""
+    return Retention(time_of(datetime.now(UTC) - timedelta(days=days)), keep)
 
 
 def thin(
     store: Store,
-    rule: Rule,
+    retention: Retention,
     *,
     dry_run: bool,
     report: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Drop what a rule lets go and return how many measurements; no tuning loses its winner.
+    """Drop what need not stay and return how many measurements; no tuning loses its winner.
 
     `TUNINGS` of them are a transaction; after an interrupt, thin again.
 
     Args:
         store: what is written to.
-        rule: what stays.
+        retention: what stays.
         dry_run: only count.
         report: hears how many have gone so far.
     """
@@ -120,11 +120,11 @@ def thin(
             tunings = connection.execute(asked.limit(TUNINGS)).scalars().all()
         if not tunings:
             return gone
-        gone, last = gone + _thin(store, rule, tunings, dry_run), tunings[-1]
+        gone, last = gone + _thin(store, retention, tunings, dry_run), tunings[-1]
         report(gone)
 
 
-def _thin(store: Store, rule: Rule, tunings: Sequence[int], dry_run: bool) -> int:
+def _thin(store: Store, retention: Retention, tunings: Sequence[int], dry_run: bool) -> int:
     since = func.coalesce(BatchRow.arrived, MeasurementRow.created)
     asked = (
         select(*_ASKED, TuningRow.winner_id, since.label("since"))
@@ -143,9 +143,9 @@ def _thin(store: Store, rule: Rule, tunings: Sequence[int], dry_run: bool) -> in
             for row in connection.execute(asked)
         ]  # fmt: skip
         groups = groupby(rows, key=lambda row: row.tuning)
-        gone = [key for _, group in groups for key in rule.superfluous(list(group))]
+        gone = [key for _, group in groups for key in retention.superfluous(list(group))]
         if gone and not dry_run:
-            connection.execute(delete(MeasurementRow).where(MeasurementRow.id.in_(gone)))
+            drop(connection, gone)
     if gone and not dry_run:
         database.let_others_write()
     return len(gone)

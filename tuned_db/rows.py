@@ -5,7 +5,7 @@ Nothing here opens, begins or commits; `tuned_db.store` does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -57,6 +57,8 @@ TRIALS = case((TuningRow.claimed > TuningRow.trials, TuningRow.claimed), else_=T
 """The variants that were tried for a tuning here or where a record came from."""
 RUNNERS_UP = 64
 """Most measurements of a problem that are read beside its winners."""
+MOST_KEYS = 2000
+"""Values of a statement; SQLite may be built to take no more than 32,766."""
 _PLACE = (
     TuningRow.problem,
     TuningRow.generator,
@@ -176,6 +178,18 @@ def add_raced(connection: Connection, tuning: int, row: dict[str, Any]) -> None:
     key = inserted(connection, insert(MeasurementRow).values(tuning_id=tuning, **row))
     still = (TuningRow.id == tuning, TuningRow.winner_id.is_(None))
     connection.execute(update(TuningRow).where(*still).values(winner_id=key))
+
+
+def drop(connection: Connection, keys: Sequence[int]) -> None:
+    """Delete measurements by their keys, in statements with as many values as any database takes.
+
+    Args:
+        connection: in a transaction that writes.
+        keys: of the measurements; where one is a winner the caller crowns another.
+    """
+    for start in range(0, len(keys), MOST_KEYS):
+        some = MeasurementRow.id.in_(keys[start : start + MOST_KEYS])
+        connection.execute(delete(MeasurementRow).where(some))
 
 
 def variants_here(connection: Connection, tuning: int) -> int:

@@ -20,7 +20,7 @@ from tuned_db.models import MEASURED, CheckRow, DeviceRow, MeasurementRow, Tunin
 from tuned_db.store import Store
 
 BATCH = 2000
-"""Measurements that are read, or dropped, at once."""
+"""Measurements that are read at once."""
 _TUNING = ("generator", "problem", "cache", "trials", "claimed", "winner_id")
 
 
@@ -205,9 +205,7 @@ def prune(
         count = int(connection.execute(asked).scalar_one()) + len(outdated)
         if count and not dry_run:
             connection.execute(delete(MeasurementRow).where(condition))
-            for start in range(0, len(outdated), BATCH):
-                some = MeasurementRow.id.in_(outdated[start : start + BATCH])
-                connection.execute(delete(MeasurementRow).where(some))
+            rows.drop(connection, outdated)
             repair(connection)
     return count
 

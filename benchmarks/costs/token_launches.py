@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import torch
+from click import UsageError
 
 import ocl_backend  # noqa: F401  (registers the device)
 
@@ -35,6 +36,18 @@ class Shape(NamedTuple):
     heads: int
     kv_heads: int
     vocabulary: int = 512
+
+    @staticmethod
+    def of(hidden: int) -> Shape:
+        """Return a larger model's sizes.
+
+        Raises:
+            UsageError: four heads for each of the keys, all of an even size, do not make it up.
+        """
+        kv_heads = max(1, hidden // 256)
+        if hidden < 1 or hidden % (8 * kv_heads):
+            raise UsageError(f"--hidden {hidden} is no multiple of {8 * kv_heads}")
+        return Shape(hidden, hidden * 11 // 4, 4 * kv_heads, kv_heads)
 
 
 CHOSEN = Shape(256, 688, 8, 2)

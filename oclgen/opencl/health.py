@@ -18,10 +18,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from oclgen.files import write_atomically
 from oclgen.opencl import loader, probe
 from oclgen.plan import Launch
 
@@ -80,7 +82,8 @@ def check(library: str, timeout_s: float = TIMEOUT_S, fresh: bool = False) -> He
     if known:
         return known
     health = _with_instructions(library, _ask_child(library, "", timeout_s), timeout_s)
-    loader.write_atomically(target, json.dumps(asdict(health)))
+    with suppress(OSError):  # where a verdict cannot be kept, the library is tried each time
+        write_atomically(target, json.dumps(asdict(health)))
     return health
 
 
@@ -143,6 +146,7 @@ def _ask_child(library: str, instruction: str, timeout_s: float) -> Health:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, errors="replace",
             timeout=timeout_s, check=False,
+            start_new_session=True,  # Ctrl-C would end it, which says nothing of the library
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Health(problem=f"it did not answer within {timeout_s:.0f} s")
@@ -238,6 +242,8 @@ def main() -> None:
     The last line printed is the verdict.
     """
     library, instruction = sys.argv[1:]
+    if hasattr(signal, "alarm"):
+        signal.alarm(2 * int(TIMEOUT_S))  # a library that hangs outlives no parent for long
     if instruction:
         import resource
 

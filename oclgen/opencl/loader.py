@@ -16,6 +16,8 @@ from pathlib import Path
 
 import platformdirs
 
+from oclgen.files import write_atomically
+
 NEEDED_FIRST = ("libintlc.so.5", "libimf.so", "libirng.so", "libsvml.so", "libtbb.so.12")
 """Libraries a runtime from a Python package needs and that lie beside it, where its own search
 path does not look; once loaded, the linker finds them by name."""
@@ -79,10 +81,3 @@ def cache_folder(name: str) -> Path:
         folder = Path(tempfile.gettempdir()) / f"oclgen-{getpass.getuser()}" / name
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
-
-
-def write_atomically(target: Path, text: str) -> None:
-    """Write a file so that no other process ever reads half of it."""
-    temporary = target.with_name(f"{target.name}.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.replace(target)

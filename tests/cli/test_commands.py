@@ -15,6 +15,7 @@ import pytest
 
 from oclgen.keys import parse_problem
 from oclgen.opencl.device import Device
+from oclgen_cli.main import main
 from tests.cli.command_runs import Process, Run
 
 GEMM = ["--gemm", "24x16x8"]
@@ -172,6 +173,15 @@ def test_out_of_time_is_not_reached_and_says_what_would_be_needed(run: Run, devi
     assert result.exit_code == 0, result.stderr
     assert "not reached" in result.output
     assert "The time budget ended before 1 of 1 problems had a trial: some " in result.output
+
+
+def test_the_time_of_a_process_counts_from_its_beginning(
+    device: Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("search_spaces.timing.process_began", lambda: time.monotonic() - 100)
+    arguments = ["tune", "--device", str(device.index), *GEMM, "--time-budget", "100"]
+    main(arguments, standalone_mode=False)
+    assert "not reached" in capsys.readouterr().out
 
 
 def test_doctor_says_what_works(process: Process, device: Device) -> None:

@@ -60,6 +60,8 @@ def test_another_tuners_user_stores_results_in_a_service_and_asks_the_nearest(
     (near,) = json.loads(run(*asked).output)
     assert near["parameters"] == {"block_size_x": 16, "use_padding": 0}
     assert near["distance"] == 1.0
+    assert json.loads(run(*asked, "--source", "ab").output) == [near]  # its source is not known
+    assert "refuses with 422" in run(*asked, "--source", "no digest").stderr
 
 
 def test_other_tuners_files_are_kept_and_written(

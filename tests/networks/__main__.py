@@ -105,14 +105,24 @@ def rows(given: argparse.Namespace, seed: int) -> Iterator[Row]:
         for name in given.only.split(","):
             yield in_a_process(name, seed, given.device, given.limit)
         return
-    libraries = tuple(given.library.split(",")) if given.library else tuple(zoo.SHARES)
     end = time.monotonic() + given.seconds
-    for library, count in zoo.counts(given.count, libraries).items():
+    for library, count in zoo.counts(given.count, given.library).items():
         for name in zoo.drawn(library, seed):
             if count == 0 or time.monotonic() > end:
                 break
             yield (row := in_a_process(name, seed, given.device, given.limit))
             count -= row.outcome != LEFT_OUT
+
+
+def libraries(text: str) -> tuple[str, ...]:
+    """Return the libraries that are named.
+
+    Raises:
+        ArgumentTypeError: one of them is not known.
+    """
+    if unknown := set(text.split(",")) - zoo.SHARES.keys():
+        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))} is none of {[*zoo.SHARES]}")
+    return tuple(text.split(","))
 
 
 def markdown(found: list[Row]) -> str:
@@ -127,7 +137,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.networks")
     parser.add_argument("--count", type=int, default=60, help="of networks that are compared")
     parser.add_argument("--seed", type=int, help="of the draw; a fresh one if left out")
-    parser.add_argument("--library", help=f"only these of {', '.join(zoo.SHARES)}")
+    parser.add_argument(
+        "--library",
+        type=libraries,
+        default=tuple(zoo.SHARES),
+        help=f"only these of {', '.join(zoo.SHARES)}, with commas",
+    )
     parser.add_argument("--only", help="these networks, LIBRARY:NAME, with commas")
     parser.add_argument("--device", default="ocl:0")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds of one network")

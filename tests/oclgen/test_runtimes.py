@@ -95,6 +95,22 @@ def test_verdicts_are_remembered_until_the_library_changes(
     assert "no platform" in str(health.check(runtime_that(tmp_path, "")).problem)
 
 
+def test_an_interrupt_of_the_program_does_not_reach_the_child(tmp_path: Path) -> None:
+    """A terminal sends Ctrl-C to a whole group; a child that dies of it tells nothing."""
+    library = runtime_that(tmp_path, "if (getpgrp() != getpid()) abort();")
+    assert "no platform" in str(health.check(library).problem)
+
+
+def test_a_verdict_that_cannot_be_kept_is_one_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert "cannot" in str(health.check(str(tmp_path / "gone.so")).problem)
+
+
 def test_the_devices_of_a_working_runtime_stay_when_others_break(tmp_path: Path) -> None:
     if not any(r.usable and r.health.devices for r in working_runtimes(tmp_path)):
         pytest.skip("no OpenCL runtime here; pip install 'oclgen[cpu]' brings one")

@@ -36,16 +36,17 @@ def fake_ms(variant: Variant) -> float:
 
 @dataclass
 class Lab:
-    """A measure that takes a second of a clock that only it moves, and remembers its calls."""
+    """A measure that takes `seconds` of a clock that only it moves, and remembers its calls."""
 
     clock: Clock = field(default_factory=Clock)
+    seconds: float = 1
     calls: list[tuple[Problem, Variant, float]] = field(default_factory=list)
     spell: dict[int, Exception | BaseException | Measurement] = field(default_factory=dict)
     """What happens at the call of that number instead."""
 
     def measure(self, problem: Problem, variant: Variant, best_ms: float) -> Measurement:
         self.calls.append((problem, variant, best_ms))
-        self.clock.now += 1
+        self.clock.now += self.seconds
         event = self.spell.get(len(self.calls))
         if isinstance(event, BaseException):
             raise event

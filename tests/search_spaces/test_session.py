@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -259,6 +259,17 @@ def test_turns_of_a_process_share_what_is_open(
     (session,) = orders._sessions.values()
     session.close()
     assert lab.events.count("closed") == 1
+
+
+def test_a_turn_is_over_when_its_time_is_however_late_it_is_taken(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orders, "_sessions", {})
+    where, ended = str(tmp_path / "tuned.sqlite"), time.monotonic() - 1
+    order = Order(kind_of(INFO), (PROBLEM.key(),), Budget(1, 1e6), 1, FAMILIES, where, ended)
+    assert [one.status for one in orders.take(order)] == ["not reached"]
+    assert [one.status for one in orders.take(replace(order, ends=None))] == ["tuned"]
+    orders._sessions.popitem()[1].close()
 
 
 def test_a_turn_that_fails_leaves_nothing_open(

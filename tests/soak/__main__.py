@@ -47,7 +47,7 @@ def resident() -> float:
 def fresh(device: str) -> list[float]:
     """Return the fingerprint of a new process."""
     command = [sys.executable, "-m", "tests.soak", "--fingerprint", "--device", device]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found: list[float] = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -77,6 +77,16 @@ def test_a_file_that_was_changed_is_refused(shared: Store, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    "files", [["a"], "a", None, {"../a": ""}, {"/etc/passwd": ""}, {"a\0": ""}, [[1, 2]]]
+)
+def test_a_manifest_that_names_no_files_is_refused(tmp_path: Path, files: Any) -> None:
+    manifest = {"format": "oclgen dataset", "schema": 1, "files": files}
+    (tmp_path / "dataset.json").write_text(json.dumps(manifest))
+    with pytest.raises(ImportFileError, match="holds no data set"):
+        list(read(tmp_path))
+
+
+@pytest.mark.parametrize(
     ("line", "change", "said"),
     [
         (1, {"schema": 2}, "schema 2; this version"),

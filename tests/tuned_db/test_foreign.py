@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import insert, select
 
-from tuned_db import ImportFileError, Store, foreign
+from tuned_db import ImportFileError, Store
 from tuned_db.adapters import WRITERS, About, read
 from tuned_db.batches import list_batches
 from tuned_db.foreign import Foreign, keep, nearest, select_kernels
+from tuned_db.models import ForeignRow
 from tuned_db.trust import undo
 
 KERNEL_TUNER: dict[str, Any] = {
@@ -195,14 +197,27 @@ def test_kernels_are_kept_once_and_a_batch_is_taken_back(store: Store) -> None:
     assert select_kernels(store) == []
 
 
-def test_only_the_nearest_are_looked_for_among_some(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keep(store, parsed(TRITON), "import")
-    monkeypatch.setattr(foreign, "MOST_ASKED", 0)
-    first = parsed(TRITON)[0]
-    assert nearest(store, first.kernel, first.sizes, first.words) == []
-    assert select_kernels(store) == parsed(TRITON)
+def test_the_nearest_is_found_whenever_it_came(store: Store) -> None:
+    (base, _) = parsed(KERNEL_TUNER)
+    keep(store, [replace(base, sizes={"0": 1, "1": 1})], "import")
+    with store.database.writing() as connection:
+        (row,) = connection.execute(select(ForeignRow.__table__)).mappings()
+        copied = {name: value for name, value in row.items() if name != "id"}
+        rows = [copied | {"digest": f"copy {number}"} for number in range(20_000)]
+        connection.execute(insert(ForeignRow), rows)
+    keep(store, [base], "import")
+    found = nearest(store, base.kernel, base.sizes)
+    assert [one.foreign.sizes for one in found] == [base.sizes, {"0": 1, "1": 1}]
+    assert nearest(store, base.kernel, base.sizes, most=1) == found[:1]
+
+
+def test_names_of_sizes_and_parameters_can_be_shown() -> None:
+    (base, _) = parsed(KERNEL_TUNER)
+    for name in ("\x1b[2J", "two\nlines", ""):
+        with pytest.raises(ImportFileError):
+            replace(base, sizes={name: 1})
+        with pytest.raises(ImportFileError):
+            replace(base, parameters={name: 1})
 
 
 def test_the_nearest_sizes_come_first_and_other_problems_never(store: Store) -> None:
@@ -220,3 +235,8 @@ def test_the_nearest_sizes_come_first_and_other_problems_never(store: Store) -> 
     assert found[0].foreign.parameters == base.parameters  # the faster of two
     assert nearest(store, "no such kernel", {"0": 1}) == []
     assert nearest(store, base.kernel, sizes[0], source="ab") != []  # those of unknown source
+    keep(store, [replace(base, sizes=sizes[0], samples=(0.5,), source="cd")], "import")
+    fastest = {"": 0.5, "cd": 0.5, "ab": base.ms}
+    for source, ms in fastest.items():
+        near = nearest(store, base.kernel, sizes[0], device="NVIDIA A100", source=source)
+        assert near[0].foreign.ms == ms

@@ -13,7 +13,7 @@ import pytest
 
 from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import INFO, record
-from tuned_db import open_store, read_records
+from tuned_db import DatabaseError, Store, open_store, read_records, recalled
 from tuned_db.exchange import read_checked
 from tuned_db.recalled import Recalled
 
@@ -47,6 +47,38 @@ def test_what_was_read_is_recalled_until_a_process_writes() -> None:
     open_store().merge([record(OTHER)])
     assert {one.problem for one in again.relatives(INFO)} == {record().problem, OTHER.key()}
     assert len(Recalled(INFO).relatives(INFO)) == 2
+
+
+def test_a_log_of_sqlite_may_go_at_any_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, log = tmp_path / "a.sqlite", tmp_path / "a.sqlite-wal"
+    file.write_text("12")
+    log.write_text("123")
+    stat = Path.stat
+
+    def late(path: Path, **given: bool) -> os.stat_result:
+        found = stat(path, **given)
+        log.unlink(missing_ok=True)  # right after it was looked at
+        return found
+
+    monkeypatch.setattr(Path, "stat", late)
+    assert [size for size, _ in recalled._state(file)] == [2]
+
+
+def test_a_database_that_fails_once_is_read_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_store().merge([record()])
+    read = Recalled(INFO)
+    assert len(read.relatives(INFO)) == 1
+    open_store().merge([record(OTHER)])
+
+    def fails(*_: object) -> None:
+        raise DatabaseError("it is locked")
+
+    with monkeypatch.context() as locked, pytest.raises(DatabaseError):
+        locked.setattr(Store, "relatives", fails)
+        read.relatives(INFO)
+    assert len(read.relatives(INFO)) == 2
 
 
 def test_another_device_is_asked_of_the_database() -> None:

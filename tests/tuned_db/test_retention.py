@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import select, update
+from sqlalchemy import event, select, update
 
 from oclgen.measurement import Measurement
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
-from tuned_db import Store, retention
+from tuned_db import Store, retention, rows
 from tuned_db.models import MeasurementRow
-from tuned_db.retention import Kept, Rule, rule_of, thin
+from tuned_db.retention import Kept, Retention, retention_of, thin
 
 OLD, YEAR, YOUNG = "2020-01-01T00:00:00Z", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z"
 FAILED = Measurement(invalidity="compile", reason="no")
@@ -46,14 +47,14 @@ def test_old_repeats_and_slow_variants_go(store: Store, monkeypatch: pytest.Monk
     for _ in range(2):
         mine.record(SQUARE, variant(item_m=16), FAILED)
     age(store, 8.0)
-    rule, before = Rule(YEAR, keep=2), left(store)
-    assert thin(store, rule, dry_run=True) == 3
+    keeping, before = Retention(YEAR, keep=2), left(store)
+    assert thin(store, keeping, dry_run=True) == 3
     assert left(store) == before
     seen: list[int] = []
-    assert thin(store, rule, dry_run=False, report=seen.append) == 3
+    assert thin(store, keeping, dry_run=False, report=seen.append) == 3
     assert seen == [3]
     assert left(store) == [(1, 2.0, ""), (1, 2.5, ""), (2, 1.0, ""), (8, 8.0, ""), (16, None, "")]
-    assert thin(store, rule, dry_run=False) == 0
+    assert thin(store, keeping, dry_run=False) == 0
     assert mine.trials(SQUARE) == 5  # one that went was tried as well
     assert store.all_winners()[0].ms == 1.0
 
@@ -67,18 +68,34 @@ def test_the_winner_of_a_duel_and_what_settles_a_claim_stay(store: Store) -> Non
     for item_m, ms in ((4, 0.1), (8, 0.2), (8, 0.3), (16, 0.4)):
         store.merge([record(config=variant(item_m=item_m).to_json(), samples=(ms,))])
     age(store, 0.1)
-    thin(store, Rule(YEAR, keep=1), dry_run=False)
+    thin(store, Retention(YEAR, keep=1), dry_run=False)
     assert left(store) == [
         (1, 1.0, ""), (2, 1.1, ""), (4, 7.0, ""), (4, 0.1, "import"), (8, 0.2, "import"),
     ]  # fmt: skip
     assert store.all_winners()[0].ms == 1.1
 
 
+def test_more_may_go_than_a_statement_has_values(
+    shelf: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = shelf.of(INFO)
+    for item_m in range(1, 13):
+        mine.record(SQUARE, variant(item_m=item_m), timed(float(item_m)))
+    age(shelf)
+
+    def bound(connection: Any, *_: object) -> None:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 8)
+
+    event.listen(shelf.database.engine, "checkout", bound)
+    monkeypatch.setattr(rows, "MOST_KEYS", 8)
+    assert thin(shelf, Retention(YEAR, keep=1), dry_run=False) == 11
+
+
 def test_what_is_young_stays(tmp_path: Path, shelf: Store) -> None:
     for _ in range(3):
         shelf.of(INFO).record(SQUARE, variant(), timed(1.0))
     shelf.merge([record(created=OLD), record(created=OLD, samples=(2.0,))])  # arrived today
-    assert thin(shelf, rule_of(1, 1), dry_run=False) == 0
+    assert thin(shelf, retention_of(1, 1), dry_run=False) == 0
 
 
 ROWS: Any = st.lists(
@@ -98,10 +115,10 @@ ROWS: Any = st.lists(
 
 
 @given(ROWS, st.integers(1, 4))
-def test_no_rule_drops_what_is_needed(drawn: list[Kept], keep: int) -> None:
+def test_no_retention_drops_what_is_needed(drawn: list[Kept], keep: int) -> None:
     winner = drawn[0].winner if drawn else None
     rows = [one._replace(id=n, winner=winner) for n, one in enumerate(drawn)]
-    gone = set(Rule(YEAR, keep).superfluous(rows))
+    gone = set(Retention(YEAR, keep).superfluous(rows))
     stay = [one for one in rows if one.id not in gone]
     assert winner not in gone
     assert not [one for one in rows if one.since == YOUNG and one.id in gone]

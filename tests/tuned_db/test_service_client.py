@@ -72,6 +72,9 @@ def answering(*answers: httpx.Response) -> httpx.MockTransport:
         (httpx.Response(404, text="gone"), "refuses with 404: Not Found"),
         (httpx.Response(429, json={"detail": "slow down"}), "refuses with 429: slow down"),
         (httpx.Response(302, headers={"Location": "http://elsewhere/"}), "refuses with 302"),
+        (httpx.Response(404, json={"detail": "\x1b[2Jgone"}), "refuses with 404:  [2Jgone"),
+        (httpx.Response(404, text="[" * 100_000), "refuses with 404: Not Found"),
+        (httpx.Response(503, headers=[(b"retry-after", b"\xb2")]), "refuses with 503"),
     ],
 )
 def test_a_service_that_is_none(answer: httpx.Response, message: str) -> None:
@@ -95,6 +98,25 @@ def test_the_client_stays_at_its_service_and_ends() -> None:
     answer = httpx.Response(200, content=body(record()), headers=away)
     with Client("http://host", transport=answering(answer)) as client:
         assert len(list(client.pull())) == 1
+
+
+def test_a_next_page_that_is_no_address() -> None:
+    for link in ("http://[", "http://host:port/"):
+        answer = httpx.Response(200, content=body(), headers={"Link": f'<{link}>; rel="next"'})
+        with (
+            Client("http://host", transport=answering(answer)) as client,
+            pytest.raises(ServiceError, match="names a next page that is no address"),
+        ):
+            list(client.pull())
+
+
+def test_an_answer_that_is_nested_too_deeply() -> None:
+    answer = httpx.Response(200, text="[" * 100_000)
+    with (
+        Client("http://host", transport=answering(answer)) as client,
+        pytest.raises(ServiceError, match="answers what no oclgen service does"),
+    ):
+        client.nearest_foreign("kernel", {"m": 1})
 
 
 @pytest.mark.parametrize("keys", [[1, 1], [2, 1], [0], [10**30]])

@@ -15,6 +15,7 @@ from urllib.parse import urljoin
 
 import httpx
 
+from oclgen.texts import printable
 from tuned_db.errors import DatabaseError
 from tuned_db.exchange import ImportFileError, read_records, write_records
 from tuned_db.foreign import Foreign, Near
@@ -137,6 +138,7 @@ class Client:
         sizes: Mapping[str, int],
         words: Sequence[str] = (),
         device: str = "",
+        source: str = "",
         limit: int = 5,
     ) -> list[Near]:
         """Return the best variants of a foreign kernel for the sizes nearest to some.
@@ -146,6 +148,7 @@ class Client:
             sizes: by name.
             words: what else names the problem.
             device: comes before other devices.
+            source: the digest of its source; empty: any.
             limit: most answers.
 
         Raises:
@@ -156,6 +159,7 @@ class Client:
             "sizes": ",".join(f"{name}={size}" for name, size in sizes.items()),
             "word": list(words),
             "device": device,
+            "source": source,
             "limit": limit,
         }
         answer = self._ask("GET", str(httpx.URL("api/v1/foreign/nearest", params=asked)))
@@ -174,7 +178,7 @@ class Client:
         """Tell of an answer of another form that no service of ours gives it."""
         try:
             yield
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ServiceError(f"{self.host} answers what no oclgen service does") from error
 
     def pull(self, architecture: str = "", kind: str = "") -> Iterator[list[Record]]:
@@ -204,7 +208,10 @@ class Client:
     def _following(self, answer: httpx.Response) -> str:
         """Return the path of the next page, "" if there is none; it stays at this service."""
         link = answer.links.get("next", {}).get("url", "")
-        following = httpx.URL(urljoin(str(answer.url), link)) if link else None
+        try:
+            following = httpx.URL(urljoin(str(answer.url), link)) if link else None
+        except (ValueError, httpx.InvalidURL) as error:
+            raise ServiceError(f"{self.host} names a next page that is no address") from error
         if following is None or following.host != self.host:
             return ""
         return f"api/v1/records?{following.query.decode()}"
@@ -269,11 +276,11 @@ def _key_after(path: str) -> int:
 
 def _detail(answer: httpx.Response) -> str:
     try:
-        return str(answer.json()["detail"])[:500]
-    except (ValueError, KeyError, TypeError):
+        return printable(str(answer.json()["detail"])[:500])
+    except (ValueError, KeyError, TypeError, RecursionError):
         return answer.reason_phrase
 
 
 def _retry_after(answer: httpx.Response, otherwise: float) -> float:
     asked = answer.headers.get("retry-after", "")
-    return float(asked) if asked.isdigit() else otherwise
+    return float(asked) if asked.isascii() and asked.isdecimal() else otherwise

@@ -9,7 +9,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from pydantic import BaseModel
 
 from tuned_db.exchange import ImportFileError
-from tuned_db.foreign import Foreign, keep, nearest
+from tuned_db.foreign import MOST_ANSWERS, SOURCE, Foreign, keep, nearest
 from tuned_db.service import uploads
 from tuned_db.service.access import require
 from tuned_db.service.asked import Text
@@ -66,10 +66,11 @@ def add(api: APIRouter, store: Store, refused: dict[int | str, dict[str, Any]]) 
         sizes: Annotated[str, Query(pattern=SIZES, max_length=4000)],
         word: Annotated[list[Text], Query(max_length=32)] = [],  # noqa: B006 (FastAPI copies it)
         device: Text = "",
-        limit: Annotated[int, Query(ge=1, le=100)] = 5,
+        source: Annotated[str, Query(pattern=SOURCE)] = "",
+        limit: Annotated[int, Query(ge=1, le=MOST_ANSWERS)] = 5,
     ) -> list[Nearby]:
         asked = {name: int(size) for name, _, size in (s.rpartition("=") for s in sizes.split(","))}
-        found = nearest(store, kernel, asked, word, device)[:limit]
+        found = nearest(store, kernel, asked, word, device, source, limit)
         return [Nearby(**one.foreign.values(), distance=one.distance) for one in found]
 
     uploads.add(
