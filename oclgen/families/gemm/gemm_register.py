@@ -25,7 +25,8 @@ from oclgen.problem import GemmProblem, Problem, divided_by
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_register"
-X, Y = TypeVar("X"), TypeVar("Y")
+X = TypeVar("X")
+Y = TypeVar("Y")
 
 MAX_ACCUMULATORS = 512
 """Private floats per work-item past which every compiler tried here spills to memory."""
