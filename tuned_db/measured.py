@@ -33,11 +33,12 @@ from tuned_db.fields import (
     Version,
     strict,
 )
+from tuned_db.merging import Merge
 from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, TuningRow
 from tuned_db.personal import without_names
 from tuned_db.record import Record
 from tuned_db.rows import TRIALS
-from tuned_db.store import Merge, Store
+from tuned_db.store import Store
 
 REASON_LIMIT = 500
 """Characters of a failure's reason that travel."""
