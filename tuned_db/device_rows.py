@@ -95,7 +95,7 @@ def raise_peak(
     row = connection.execute(asked).first()
     if row is None:
         row_id(connection, DeviceRow, asdict(info))
-    elif not _raised(row, given):  # nearly always: then nobody has to wait for the row
+    elif not _raised(row, given):  # nearly always: then no writer waits for the row
         return
     row = connection.execute(asked.with_for_update()).one()
     if raised := _raised(row, given):

@@ -66,7 +66,7 @@ class Merging:
             self._waiting.append(mine)
         while not mine.done.done():
             with self._turn:
-                if not mine.done.done():  # else whoever had the turn has written it
+                if not mine.done.done():  # else the thread before has written it
                     self._write(self._next())
         return mine.done.result()
 

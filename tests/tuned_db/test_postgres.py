@@ -157,7 +157,7 @@ def test_connections_are_kept_for_the_next_who_need_them(postgres: str) -> None:
 
 
 def test_after_reading_a_connection_writes_in_transactions(postgres: str) -> None:
-    """A read commits each statement by itself; who writes on the same connection does not."""
+    """A read commits each statement by itself; a write on the same connection does not."""
     store = open_store(postgres)
     assert store.all_winners() == []
     with pytest.raises(ZeroDivisionError), store.database.writing() as connection:

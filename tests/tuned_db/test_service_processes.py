@@ -42,7 +42,7 @@ def served(shelf: Store) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
 
 
 def processes(url: str) -> set[int]:
-    """Return the processes that answer some connections; none while nobody does."""
+    """Return the processes that answer some connections; none while none does."""
     found = set()
     for _ in range(8):
         try:

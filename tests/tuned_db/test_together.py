@@ -71,7 +71,7 @@ def test_what_fails_fails_for_all_who_share_it_and_not_for_the_next() -> None:
 def test_a_page_asked_for_after_a_write_has_it_though_an_older_one_is_being_made(
     shelf: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first answer is held back after the database was read; then somebody writes."""
+    """The first answer is held back after the database was read; then a record is written."""
     was_read, go, reads = threading.Event(), threading.Event(), 0
     list_problems = across.list_problems
 

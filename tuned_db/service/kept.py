@@ -68,8 +68,8 @@ class _Question:
 class Kept:
     """ASGI middleware that keeps what GET answered with 200, until the database is written to.
 
-    Requests that ask the same at the same time are answered together, so that an address which
-    everybody looks at costs as much as one reader. Answers to requests with a token are not kept.
+    Requests that ask the same at the same time are answered together: a page that a hundred clients
+    ask for costs as much as one client's. Answers to requests with a token are not kept.
     """
 
     def __init__(self, app: ASGIApp, database: Database) -> None:
@@ -98,7 +98,7 @@ class Kept:
         await _send(answer, question.known, send)
 
     async def _find(self, question: _Question, scope: Scope) -> _Answer:
-        """Return what is kept, as long as nobody has written; else ask the application."""
+        """Return what is kept, as long as nothing was written; else ask the application."""
         try:
             state = await self._states.ask(None, partial(run_in_threadpool, self._database.state))
         except DatabaseError:  # the route says so in a sentence

@@ -13,8 +13,8 @@ Result = TypeVar("Result")
 class Together(Generic[Key, Result]):
     """Does a work once for all who ask for it before it begins.
 
-    Who asks while it is done waits for the next time: what is done now may have missed what
-    happened before the question. So at most one is done and one waits, however many ask.
+    A request that asks while it is done waits for the next time: what is done now may have missed
+    what happened before the question. So at most one is done and one waits, however many ask.
     """
 
     def __init__(self) -> None:
@@ -25,14 +25,14 @@ class Together(Generic[Key, Result]):
         """Return what `work` returns, which begins after this call.
 
         Args:
-            key: of the work; who asks with an equal key asks for the same.
+            key: of the work; equal keys ask for the same.
             work: is called unless another's of this key waits to begin.
         """
         task = self._next.get(key)
         if task is None:
             done = self._do(key, work, self._running.get(key))
             task = self._next[key] = asyncio.create_task(done)
-        return await asyncio.shield(task)  # one who leaves ends nothing that others wait for
+        return await asyncio.shield(task)  # a request that is cancelled ends no other's
 
     async def _do(
         self,
