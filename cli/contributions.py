@@ -19,7 +19,8 @@ from .signing import signature_of
 
 if TYPE_CHECKING:
     from tuned_db.measured import Measured
-    from tuned_db.store import Merge, Store
+    from tuned_db.merging import Merge
+    from tuned_db.store import Store
 
 
 @click.command("import")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from ipaddress import ip_network
 from itertools import chain
@@ -15,8 +14,6 @@ from .options import db_option
 
 HOST, PORT = "127.0.0.1", 8787
 TOKEN = "OCLGEN_TOKEN"
-PATIENCE_S = 10
-"""How long the service keeps an idle connection, and finishes what it does when it is stopped."""
 
 
 def _networks(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> Any:
@@ -61,6 +58,13 @@ def _networks(context: click.Context, option: click.Parameter, given: tuple[str,
     callback=_networks,
     help="A server before this one (or a network), whose X-Forwarded-For is believed; repeatable.",
 )
+@click.option(
+    "--workers",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="Processes that answer; each counts what an address does with it.",
+)
 @click.option("--private", is_flag=True, help="Reading needs a token, too, also of /metrics.")
 @click.option("--open-metrics", is_flag=True, help="With --private: /metrics needs no token.")
 @db_option
@@ -71,6 +75,7 @@ def serve(
     writes: float,
     connections: int,
     proxies: tuple[str, ...],
+    workers: int,
     private: bool,
     open_metrics: bool,
     where: str | None,
@@ -83,36 +88,19 @@ def serve(
     limits count the /64 that one customer has.
     """
     try:
-        import uvicorn
-
-        from tuned_db.service.app import create_app
+        from tuned_db.service import processes
     except ImportError as error:
         raise click.ClickException(
             f"the service needs {error.name}: pip install 'oclgen[serve]'"
         ) from error
     from tuned_db import open_existing
-    from tuned_db.service.connections import protocol
     from tuned_db.service.guard import RequestLimits
 
-    store = open_existing(where)
-    click.echo(f"serving {store.name} at http://{host}:{port}/ (Ctrl-C ends)")
-    logging.basicConfig(format="%(message)s")
-    logging.getLogger("oclgen.access").setLevel(logging.INFO)
+    name = open_existing(where).name  # what is wrong with it is said here, and once
+    click.echo(f"serving {name} at http://{host}:{port}/ (Ctrl-C ends)")
     limits = RequestLimits(reads_per_s=reads, writes_per_s=writes)
-    uvicorn.run(
-        create_app(store, limits, private=private, open_metrics=open_metrics),
-        host=host,
-        port=port,
-        http=protocol(connections, proxies),
-        ws="none",
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=list(proxies),
-        log_level="warning",
-        server_header=False,
-        limit_concurrency=1000,
-        timeout_keep_alive=PATIENCE_S,
-        timeout_graceful_shutdown=PATIENCE_S,
-    )
+    place = processes.Place(host, port, workers, limits, connections, proxies)
+    processes.run(where, place, private=private, open_metrics=open_metrics)
 
 
 @click.command()

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from tuned_db.choose import Chooser, NoVariantError
     from tuned_db.errors import DatabaseError
     from tuned_db.exchange import ImportFileError, read_records, write_records
+    from tuned_db.merging import Merge
     from tuned_db.record import Record, RecordError
-    from tuned_db.store import DeviceStore, Merge, Store, open_existing, open_if_any, open_store
+    from tuned_db.store import DeviceStore, Store, open_existing, open_if_any, open_store
 
 __all__ = [
     "Choice",
@@ -39,11 +40,9 @@ _MODULES = {
     "tuned_db.choose": ("Chooser", "NoVariantError"),
     "tuned_db.errors": ("DatabaseError",),
     "tuned_db.exchange": ("ImportFileError", "read_records", "write_records"),
+    "tuned_db.merging": ("Merge",),
     "tuned_db.record": ("Record", "RecordError"),
-    "tuned_db.store": (
-        *("DeviceStore", "Merge", "Store"),
-        *("open_existing", "open_if_any", "open_store"),
-    ),
+    "tuned_db.store": ("DeviceStore", "Store", "open_existing", "open_if_any", "open_store"),
 }
 
 __getattr__ = lazily(

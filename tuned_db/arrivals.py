@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from oclgen.limits import DeviceInfo
@@ -82,7 +82,7 @@ def take_in(
         batch: id of the batch that they came with.
     """
     tunings = _tunings(connection, arrivals)
-    _read_known(connection, tunings.values(), {one.row["config"] for one in arrivals})
+    _read_known(connection, tunings.values(), arrivals)
     distrusted = set(connection.execute(select(QuarantineRow.origin)).scalars())
     verdicts = []
     for number, one in enumerate(arrivals):
@@ -176,12 +176,12 @@ def _tunings(connection: Connection, arrivals: Sequence[Arrival]) -> dict[Place,
     for one in arrivals:
         info, generator, problem, cache = one.place
         groups[info, generator, cache][problem] = None
-    devices = {info: row_id(connection, DeviceRow, asdict(info)) for info, _, _ in groups}
+    infos = dict.fromkeys(info for info, _, _ in groups)
+    devices = {info: row_id(connection, DeviceRow, asdict(info)) for info in infos}
     found: dict[Place, _Tuning] = {}
     for (info, generator, cache), problems in groups.items():
         same = {"device_id": devices[info], "generator": generator, "cache": cache}
-        new = [same | {"problem": problem, "trials": 0, "claimed": 0} for problem in problems]
-        _insert_missing(connection, new)
+        _insert_missing(connection, same, problems)
         names = ("id", "problem", "trials", "claimed", "winner_id")
         asked = select(*(getattr(TuningRow, name) for name in names)).filter_by(**same)
         asked = asked.where(TuningRow.problem.in_(problems)).order_by(TuningRow.id)
@@ -193,9 +193,18 @@ def _tunings(connection: Connection, arrivals: Sequence[Arrival]) -> dict[Place,
     return found
 
 
-def _insert_missing(connection: Connection, rows: list[dict[str, Any]]) -> None:
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    connection.execute(dialect.insert(TuningRow).on_conflict_do_nothing(), rows)
+def _insert_missing(connection: Connection, same: dict[str, Any], problems: Iterable[str]) -> None:
+    """Make the rows of problems that have none; `same` are the columns that all of them share."""
+    asked = select(TuningRow.problem).filter_by(**same).where(TuningRow.problem.in_(problems))
+    known = set(connection.execute(asked).scalars())
+    new = [
+        same | {"problem": problem, "trials": 0, "claimed": 0}
+        for problem in problems
+        if problem not in known
+    ]
+    if new:
+        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+        connection.execute(dialect.insert(TuningRow).on_conflict_do_nothing(), new)
 
 
 def _read_winners(connection: Connection, tunings: Iterable[_Tuning]) -> None:
@@ -206,13 +215,19 @@ def _read_winners(connection: Connection, tunings: Iterable[_Tuning]) -> None:
             by_winner[row.id].best = (row.origin != "", row.ms)
 
 
-def _read_known(connection: Connection, tunings: Iterable[_Tuning], configs: Iterable[str]) -> None:
-    """Read what is kept of these configs: the same measurement, or the same variant's here."""
+def _read_known(
+    connection: Connection, tunings: Iterable[_Tuning], arrivals: Iterable[Arrival]
+) -> None:
+    """Read what is kept of arrivals: the same measurement, or the same variant's here."""
     by_id = {one.id: one for one in tunings}
+    configs, times = ({one.row[name] for one in arrivals} for name in ("config", "ms"))
     names = ("tuning_id", "origin", *_SAME)
     asked = select(*(getattr(MeasurementRow, name) for name in names)).where(
         MeasurementRow.tuning_id.in_(by_id), MeasurementRow.config.in_(configs)
     )
+    same = [MeasurementRow.origin == "", MeasurementRow.ms.in_(times - {None})]
+    same += [MeasurementRow.ms.is_(None)] if None in times else []
+    asked = asked.where(or_(*same))
     for row in connection.execute(asked).mappings():
         tuning = by_id[row["tuning_id"]]
         tuning.known.add(tuple(row[name] for name in _SAME))

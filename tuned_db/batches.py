@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from tuned_db.database import Database
-from tuned_db.device_rows import inserted
 from tuned_db.errors import DatabaseError
 from tuned_db.models import BatchRow
 from tuned_db.rows import now
@@ -49,23 +49,53 @@ def open_batch(connection: Connection, origin: str, source: Source) -> int:
         origin: how its records came.
         source: who sends them.
     """
-    if source.batch is not None:
-        return source.batch
-    values = {"origin": origin, "token": source.token, "address": source.address[:64]}
-    return inserted(connection, insert(BatchRow).values(arrived=now(), records=0, **values))
+    (batch,) = open_batches(connection, [(origin, source)])
+    return batch
 
 
-def count_batch(connection: Connection, batch: int | None, new: int) -> None:
+def open_batches(connection: Connection, sources: Sequence[tuple[str, Source]]) -> list[int]:
+    """Return the id of each source's batch, made where it has none.
+
+    Args:
+        connection: in a transaction that writes.
+        sources: pairs of how records came, and who sends them.
+    """
+    new = [
+        {"origin": origin, "token": one.token, "address": one.address[:64]}
+        for origin, one in sources
+        if one.batch is None
+    ]
+    made: Iterator[int] = iter(())
+    if new:
+        adding = insert(BatchRow).returning(BatchRow.id, sort_by_parameter_order=True)
+        rows = [row | {"arrived": now(), "records": 0} for row in new]
+        made = iter(connection.execute(adding, rows).scalars().all())
+    return [next(made) if one.batch is None else one.batch for _, one in sources]
+
+
+def count_batch(connection: Connection, batch: int, new: int) -> None:
     """Add to the number of records that were new with a batch.
 
     Args:
         connection: in a transaction that writes.
-        batch: its id; None: there is none.
+        batch: its id.
         new: how many.
     """
-    if batch is not None and new:
-        counted = update(BatchRow).where(BatchRow.id == batch)
-        connection.execute(counted.values(records=BatchRow.records + new))
+    count_batches(connection, {batch: new})
+
+
+def count_batches(connection: Connection, new: Mapping[int, int]) -> None:
+    """Add to the numbers of records that were new with batches.
+
+    Args:
+        connection: in a transaction that writes.
+        new: how many, by the batch's id.
+    """
+    counts = [{"key": batch, "more": count} for batch, count in sorted(new.items()) if count]
+    if counts:
+        counted = update(BatchRow).where(BatchRow.id == bindparam("key"))
+        more = BatchRow.records + bindparam("more")
+        connection.execute(counted.values(records=more), counts)
 
 
 def list_batches(database: Database, limit: int = 0) -> list[Batch]:

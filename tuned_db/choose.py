@@ -32,8 +32,7 @@ from tuned_db.shipped import shipped_records
 MOST_CHOICES = 8192
 """Bound of choices that are remembered: beyond it, all are forgotten."""
 GUESSES, NEIGHBOURS = {"cpu": 6, "gpu": 3, "other": 3}, 8
-"""Variants that the model ranks: first guesses per family, by kind of device, and those of records
-of each origin. Few families guess for processors, and packing is hard to foresee there."""
+"""Variants that the model ranks: first guesses of a family, by kind of device; records' per origin."""
 MARGIN = 2.0
 """A record of a problem hardly apart serves unless the model predicts this many times the best time
 for it: twice the model's usual error."""
@@ -330,10 +329,10 @@ class Chooser:
             for apart, entry in self._kin.nearest(problem, NEIGHBOURS)
         ]
         winners = [option.variant.family for option in others]
-        guesses = GUESSES[self.limits.kind]
         for family in preferred(problem, self.limits):
             wins = winners.index(family.NAME) if family.NAME in winners else len(winners)
-            for config in islice(valid_configs(family, problem, self.limits), guesses):
+            configs = valid_configs(family, problem, self.limits)
+            for config in islice(configs, GUESSES[self.limits.kind]):
                 variant = Variant(family.NAME, config)
                 found.setdefault(variant, _Option(GUESSED + wins, "guess", variant, None))
         for option in others:

@@ -30,8 +30,10 @@ BUSY_MS = 30_000
 
 PAUSE_S = 0.05
 """Between two transactions of many on SQLite."""
+KEPT_OPEN = 16
+"""Connections to a server that wait for their next use: opening one costs it a process."""
 MOST_CONNECTIONS = 50
-"""At once, beyond the few that are kept open; a service answers 40 requests at a time."""
+"""At once, beyond those that are kept open."""
 
 
 MAKING = (
@@ -55,12 +57,14 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Give a connection inside a transaction that reads.
+        """Give a connection that reads; of a file, all statements see one moment.
 
         Raises:
             DatabaseError: the database is damaged or out of reach.
         """
-        with translated(self.name), self.engine.begin() as connection:
+        with translated(self.name), self.engine.connect() as connection:
+            if not self._is_file:  # there each statement sees its own, and BEGIN only costs time
+                connection.execution_options(isolation_level="AUTOCOMMIT")
             yield connection
 
     @contextmanager
@@ -166,7 +170,13 @@ def with_driver(url: URL) -> URL:
 
 def _server_engine(url: URL, name: str) -> Engine:
     try:
-        return create_engine(url, pool_pre_ping=True, max_overflow=MOST_CONNECTIONS)
+        return create_engine(
+            url,
+            pool_pre_ping=True,
+            pool_size=KEPT_OPEN,
+            max_overflow=MOST_CONNECTIONS,
+            pool_use_lifo=True,  # those used last know their statements
+        )
     except ImportError as error:
         driver = "'oclgen[postgres]'" if "psycopg" in url.drivername else url.get_driver_name()
         raise DatabaseError(

@@ -86,22 +86,35 @@ def raise_peak(
         peaks: GFLOP/s of further dtypes; None: not known.
         claimed: said by somewhere else, not measured here.
     """
-    row_id(connection, DeviceRow, asdict(info))
     kind = "claimed" if claimed else "peak"
-    for name, value in ((f"{kind}_gflops", gflops), (f"{kind}_gbytes", gbytes)):
-        if value is not None:
-            known = getattr(DeviceRow, name)
-            lower = update(DeviceRow).where(*is_device(info), known.is_(None) | (known < value))
-            connection.execute(lower.values({name: value}))
-    if peaks:
-        column = DeviceRow.claimed_peaks if claimed else DeviceRow.peaks
-        asked = select(DeviceRow.id, column.label("now")).where(*is_device(info))
-        row = connection.execute(asked.with_for_update()).one()
-        now = row.now or {}
-        best = {name: max(value, now.get(name, 0.0)) for name, value in peaks.items()}
-        if now != (raised := dict(sorted((now | best).items()))):
-            raising = update(DeviceRow).where(DeviceRow.id == row.id)
-            connection.execute(raising.values({column: raised}))
+    by_dtype = "claimed_peaks" if claimed else "peaks"
+    given = {f"{kind}_gflops": gflops, f"{kind}_gbytes": gbytes, by_dtype: peaks}
+    given = {name: value for name, value in given.items() if value}
+    asked = select(DeviceRow.id, *(getattr(DeviceRow, name) for name in given))
+    asked = asked.where(*is_device(info))
+    row = connection.execute(asked).first()
+    if row is None:
+        row_id(connection, DeviceRow, asdict(info))
+    elif not _raised(row, given):  # nearly always: then no writer waits for the row
+        return
+    row = connection.execute(asked.with_for_update()).one()
+    if raised := _raised(row, given):
+        connection.execute(update(DeviceRow).where(DeviceRow.id == row.id).values(raised))
+
+
+def _raised(row: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a device's row that are less than what is given, with their values."""
+    best = {name: _larger(getattr(row, name), value) for name, value in given.items()}
+    return {name: value for name, value in best.items() if value != getattr(row, name)}
+
+
+def _larger(known: Any, given: Any) -> Any:
+    """Return the larger of two rates; of two tables of rates by dtype the larger one of each."""
+    if not isinstance(given, dict):
+        return given if known is None else max(known, given)
+    known = known or {}
+    larger = {name: max(rate, known.get(name, 0.0)) for name, rate in given.items()}
+    return dict(sorted((known | larger).items()))
 
 
 def set_limits(

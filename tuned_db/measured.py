@@ -21,12 +21,13 @@ from tuned_db import device_rows
 from tuned_db.arrivals import CHUNK, Arrival, Place, take_in
 from tuned_db.batches import Source, count_batch, open_batch
 from tuned_db.fields import Milliseconds, strict
+from tuned_db.merging import Merge
 from tuned_db.models import MEASURED, DeviceRow, MeasurementRow, TuningRow
 from tuned_db.personal import without_names
 from tuned_db.record import Record
 from tuned_db.record_schema import HINTS
 from tuned_db.rows import TRIALS
-from tuned_db.store import Merge, Store
+from tuned_db.store import Store
 
 REASON_LIMIT = 500
 """Characters of a failure's reason that travel."""

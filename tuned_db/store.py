@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,11 +22,12 @@ from oclgen.measurement import PACE, Cache, Measurement
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db import device_rows, rows
-from tuned_db.arrivals import CHUNK, Arrival, Place, count_new, raise_peaks, take_in
-from tuned_db.batches import Source, count_batch, open_batch
+from tuned_db.arrivals import CHUNK, count_new
+from tuned_db.batches import Source
 from tuned_db.checks import checks, note_check
 from tuned_db.database import Database, locate, open_database
 from tuned_db.digests import digest_of, is_of_today
+from tuned_db.merging import Merge, Merging, arrival_of
 from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
 from tuned_db.place import ENVIRONMENT
 from tuned_db.record import Record, json_object
@@ -65,18 +66,6 @@ def open_if_any(where: str | os.PathLike[str] | None = None) -> Store | None:
     return Store(open_database(url, create=False))
 
 
-@dataclass(frozen=True)
-class Merge:
-    """What came of an import: records that became winners, and those that were not faster.
-
-    `batch` is the one that they came with, None where they count as measured here.
-    """
-
-    improved: int
-    kept: int
-    batch: int | None = None
-
-
 class Store:
     """The records of many devices; may be used by many threads, and by many processes at once.
 
@@ -85,6 +74,7 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self._merging = Merging(database)
 
     @property
     def name(self) -> str:
@@ -166,8 +156,9 @@ class Store:
 
         What is taken in is a claim that came by `origin`: it serves where nothing was measured
         here, but as unverified, until it is measured here. With an empty `origin` it counts as
-        measured here. The history keeps a record that was not known. Each `arrivals.CHUNK` records
-        are a transaction, so that others who write wait little; doing it again does no harm.
+        measured here. The history keeps a record that was not known. `arrivals.CHUNK` records at
+        most are a transaction, so that others who write wait little, and what other threads bring
+        meanwhile is part of it (`tuned_db.merging`); doing it again does no harm.
 
         Args:
             records: in any order.
@@ -175,20 +166,14 @@ class Store:
             source: who sent them; several calls with one source are one batch.
             report: hears how many are kept.
         """
-        # in one order everywhere, so that two who write to a server cannot wait for each other
         ordered = sorted(records, key=lambda record: record.order)
         source = source or Source()
         improved = 0
         for start in range(0, len(ordered), CHUNK):
             chunk = ordered[start : start + CHUNK]
-            arrivals = [_arrival(record, origin) for record in chunk]
-            with self.database.writing() as connection:
-                raise_peaks(connection, chunk, claimed=bool(origin))
-                batch = open_batch(connection, origin, source) if origin else None
-                won = take_in(connection, arrivals, batch)
-                count_batch(connection, batch, len(won) - won.count(None))
-            source = replace(source, batch=batch)
-            improved += won.count(True)
+            merge = self._merging.merge(chunk, origin, source)
+            source = replace(source, batch=merge.batch)
+            improved += merge.improved
             report(start + len(chunk))
             if start + CHUNK < len(ordered):
                 self.database.let_others_write()
@@ -197,7 +182,7 @@ class Store:
     def count_new(self, records: Iterable[Record]) -> int:
         """Return how many of `records` `merge` would keep as new ones."""
         with self.database.reading() as connection:
-            return count_new(connection, [_arrival(record, "new") for record in records])
+            return count_new(connection, [arrival_of(record, "new") for record in records])
 
 
 class DeviceStore:
@@ -387,9 +372,3 @@ class _Trial(NamedTuple):
     cache: Cache
     is_of_today: bool
     tuning: int
-
-
-def _arrival(record: Record, origin: str) -> Arrival:
-    place = Place(record.device, record.generator, record.problem, record.cache)
-    counts = {"claimed" if origin else "trials": record.trials}
-    return Arrival(place, rows.columns_of_record(record, origin), counts=counts)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import psycopg
 import pytest
+from sqlalchemy.pool import QueuePool
 
 from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
 from tuned_db import DatabaseError, open_store, schema
+from tuned_db.arrivals import raise_peaks
+from tuned_db.database import KEPT_OPEN
 from tuned_db.upkeep import absorb
 
 
@@ -126,3 +130,38 @@ def test_a_file_moves_into_a_server_whole(postgres: str, tmp_path: Path) -> None
     assert server.all_winners() == file.all_winners()
     assert {(one.verified, one.peak) for one in server.all_winners()} == {(True, (1000.0, 100.0))}
     assert absorb(server, file, trusted=True).known == 3
+
+
+def test_a_record_that_raises_no_peak_leaves_the_row_of_its_device_to_others(postgres: str) -> None:
+    store = open_store(postgres)
+    known = record(peak=(100.0, 10.0), peaks={"bf16": 200.0})
+    store.merge([known])
+    with store.database.writing() as connection:
+        raise_peaks(connection, [known, record(peak=(99.0, 10.0))], claimed=True)
+        with psycopg.connect(postgres) as other:
+            other.execute("SELECT id FROM oclgen_devices FOR UPDATE NOWAIT")
+    store.merge([record(GemmProblem(8, 8, 8), peak=(101.0, 9.0), peaks={"fp16": 150.0})])
+    (best,) = {(one.peak, tuple((one.peaks or {}).items())) for one in store.all_winners()}
+    assert best == ((101.0, 10.0), (("bf16", 200.0), ("fp16", 150.0)))
+
+
+def test_connections_are_kept_for_the_next_who_need_them(postgres: str) -> None:
+    """Each costs the server a process."""
+    store = open_store(postgres)
+    with ExitStack() as many:
+        for _ in range(KEPT_OPEN):
+            many.enter_context(store.database.reading())
+    pool = store.database.engine.pool
+    assert isinstance(pool, QueuePool)
+    assert pool.checkedin() == KEPT_OPEN
+
+
+def test_after_reading_a_connection_writes_in_transactions(postgres: str) -> None:
+    """A read commits each statement by itself; a write on the same connection does not."""
+    store = open_store(postgres)
+    assert store.all_winners() == []
+    with pytest.raises(ZeroDivisionError), store.database.writing() as connection:
+        raise_peaks(connection, [record(peak=(100.0, 10.0))], claimed=True)
+        raise ZeroDivisionError
+    store.merge([record()])
+    assert [one.peak for one in store.all_winners()] == [None]

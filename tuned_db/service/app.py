@@ -31,6 +31,7 @@ def create_app(
     *,
     private: bool = False,
     open_metrics: bool = False,
+    process: str = "",
 ) -> FastAPI:
     """Return the application that serves `store`; its description is at `/openapi.json`.
 
@@ -39,6 +40,7 @@ def create_app(
         limits: of one client.
         private: reading needs a token, too, all but `/healthz`.
         open_metrics: `/metrics` needs none even then.
+        process: names this one in `/metrics` where several serve; "": it is alone.
     """
     app = FastAPI(
         title="oclgen records",
@@ -48,7 +50,7 @@ def create_app(
         redoc_url=None,
         openapi_url=None if private else "/openapi.json",
     )
-    figures = watch.Figures()
+    figures = watch.Figures(process)
     asked = [Depends(readers_only(store))] if private else []
     for routes in (one.router(store) for one in (api, pages, beyond, drawings)):
         app.include_router(routes, dependencies=asked)

@@ -40,7 +40,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """What a page offers for each part of a filter."""
 
 
-def _asked(
+async def _asked(  # what is async needs no thread
     op: Word = "",
     family: Word = "",
     text: Text = "",

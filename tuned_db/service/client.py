@@ -19,9 +19,9 @@ from oclgen.texts import printable
 from tuned_db.errors import DatabaseError
 from tuned_db.exchange import ImportFileError, read_records, write_records
 from tuned_db.foreign import Foreign, Near
+from tuned_db.merging import Merge
 from tuned_db.record import Record
 from tuned_db.signatures import Signature
-from tuned_db.store import Merge
 
 BATCH = 500
 """Records per request: some 500 kB, far below what a service takes."""

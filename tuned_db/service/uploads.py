@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, HTTPException, Request
-from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel
 
 from tuned_db.batches import Source
 from tuned_db.tokens import Token
 
+AT_ONCE = 50
+"""Uploads of a route that have a thread; most of these wait for a transaction, which writes what
+all of them brought. Pages have threads of their own."""
 TOKEN: dict[str, Any] = {"security": [{"token": []}]}
 """What the API's description says of a route that needs a token."""
 
@@ -38,8 +41,9 @@ def add(
     """
 
     async def upload(request: Request) -> BaseModel:
-        return await run_in_threadpool(take, request, await request.body())
+        return await to_thread.run_sync(take, request, await request.body(), limiter=limiter)
 
+    limiter = CapacityLimiter(AT_ONCE)
     content = {media: {"schema": {"type": kind}}}
     described = {"requestBody": {"required": True, "content": content}, **TOKEN}
     api.post(path, response_model=model, openapi_extra=described, **more)(upload)

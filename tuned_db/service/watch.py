@@ -29,9 +29,14 @@ _TABLES = {"devices": DeviceRow, "tunings": TuningRow, "batches": BatchRow, "tok
 
 
 class Figures:
-    """Counts of what was answered, and how long it took."""
+    """Counts of what was answered, and how long it took.
 
-    def __init__(self) -> None:
+    Args:
+        process: which of several processes counts, for the figures' labels; "" where there is one.
+    """
+
+    def __init__(self, process: str = "") -> None:
+        self._process = process
         self._lock = Lock()
         self._answers: Counter[tuple[str, int]] = Counter()
         self._within: Counter[float] = Counter()
@@ -58,13 +63,18 @@ class Figures:
             total, seconds = sum(answers.values()), self._seconds
         lines = ["# TYPE oclgen_requests_total counter"]
         for (method, status), count in sorted(answers.items()):
-            lines.append(f'oclgen_requests_total{{method="{method}",status="{status}"}} {count}')
+            lines.append(f"{self._of('requests_total', method=method, status=status)} {count}")
         lines.append("# TYPE oclgen_request_seconds histogram")
-        bucket = "oclgen_request_seconds_bucket"
-        lines += [f'{bucket}{{le="{bound}"}} {within.get(bound, 0)}' for bound in BOUNDS]
-        lines.append(f'{bucket}{{le="+Inf"}} {total}')
-        lines += [f"oclgen_request_seconds_sum {seconds:.6f}"]
-        return "\n".join([*lines, f"oclgen_request_seconds_count {total}", ""])
+        counts = {bound: within.get(bound, 0) for bound in BOUNDS} | {"+Inf": total}
+        lines += [f"{self._of('request_seconds_bucket', le=le)} {n}" for le, n in counts.items()]
+        lines.append(f"{self._of('request_seconds_sum')} {seconds:.6f}")
+        return "\n".join([*lines, f"{self._of('request_seconds_count')} {total}", ""])
+
+    def _of(self, name: str, **labels: object) -> str:
+        """Return a figure's name with its labels."""
+        own = {"process": self._process} if self._process else {}
+        text = ",".join(f'{label}="{value}"' for label, value in (own | labels).items())
+        return f"oclgen_{name}{{{text}}}" if text else f"oclgen_{name}"
 
 
 class Watch:
