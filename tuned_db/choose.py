@@ -32,7 +32,7 @@ from tuned_db.shipped import shipped_records
 MOST_CHOICES = 8192
 """Bound of choices that are remembered: beyond it, all are forgotten."""
 GUESSES, NEIGHBOURS = {"cpu": 6, "gpu": 3, "other": 3}, 8
-"""Variants that the model ranks: first guesses of a family, by kind of device; records' per origin."""
+"""Variants that the model ranks: guesses per family, by kind of device; records per origin."""
 MARGIN = 2.0
 """A record of a problem hardly apart serves unless the model predicts this many times the best time
 for it: twice the model's usual error."""
