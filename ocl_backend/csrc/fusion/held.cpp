@@ -78,7 +78,7 @@ size_t result_bytes_of(const Held& call, const int64_t* values) {
 
 // Appends a launch to the chain if all that it uses can be held.
 bool append(Held& call, const int64_t* values, size_t way, bool first) {
-  const bool loosely = way == kLoosely;
+  const bool loosely = way == kLoosely && call.loose;
   const Way& by = loosely ? *call.loose : call.ways[way];
   const size_t before = uses.size();
   const auto holds = [&](uint32_t place, bool writes) {
