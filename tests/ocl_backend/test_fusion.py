@@ -145,6 +145,17 @@ ADDITIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
+@pytest.fixture
+def by_rules(monkeypatch: pytest.MonkeyPatch, nothing_kept: None) -> Iterator[None]:
+    """Let one family serve, whatever is added: the model may expect more of another one then."""
+    monkeypatch.setattr("tuned_db.choose.predict", lambda problem, variants, limits: None)
+    monkeypatch.setattr("tuned_db.choose.has_model", lambda problem, limits: False)
+    reload_tuned()
+    yield
+    reload_tuned()
+
+
+@pytest.mark.usefixtures("by_rules")
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("addition", ADDITIONS)
 @pytest.mark.parametrize("normalised", [True, False], ids=["normalised", "plain"])
@@ -162,6 +173,7 @@ def test_a_convolution_takes_a_residual(
     assert torch.equal(z.cpu(), small(device, batch, 5, 7, 7).cpu())
 
 
+@pytest.mark.usefixtures("by_rules")
 @pytest.mark.parametrize("trains", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("normalised", [True, False], ids=["normalised", "plain"])
 def test_a_sum_may_lie_in_place_of_the_residual(
@@ -185,6 +197,7 @@ def test_a_sum_may_lie_in_place_of_the_residual(
         assert names(lambda: added(z.clone())) == one + names(added)
 
 
+@pytest.mark.usefixtures("by_rules")
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_a_convolution_in_channels_last_takes_a_residual_of_the_same_layout(
     device: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
@@ -214,6 +227,7 @@ def test_a_linear_layer_takes_a_residual(device: Any, act: Callable[[Tensor], Te
             assert len(names(added)) == 1
 
 
+@pytest.mark.usefixtures("by_rules")
 def test_no_residual_that_is_scaled_broadcast_or_of_another_dtype(device: Any) -> None:
     only_one(device)
     conv = nn.Conv2d(3, 5, 3).to(place(device))
