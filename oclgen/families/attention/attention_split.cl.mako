@@ -138,7 +138,7 @@ void attention_split(
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int at = id; at < ${rows * slice}; at += ${work_items}) {
         const float most = largest_of(scores + at / ${slice} * ${slice});
-        powers[at] = native_exp2(scores[at] - (most == -INFINITY ? 0.0f : most));
+        powers[at] = exp2(scores[at] - (most == -INFINITY ? 0.0f : most));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     {

@@ -26,12 +26,12 @@ void attention_split_join(
     const float shift = most == -INFINITY ? 0.0f : most;
     float all = 0.0f;
     for (int i = 0; i < slices; ++i) {
-        all += native_exp2(ends[i] - shift);
+        all += exp2(ends[i] - shift);
     }
     for (int item = id; item < ${dim_v}; item += ${work_items}) {
         float value = 0.0f;
         for (int i = 0; i < slices; ++i) {
-            value += native_exp2(ends[i] - shift) * parts[i * ${dim_v} + item];
+            value += exp2(ends[i] - shift) * parts[i * ${dim_v} + item];
         }
         STORE1(all == 0.0f ? 0.0f : value / all, out + out_start + batch * out_batch + head * out_head + query * out_row + item);
     }
