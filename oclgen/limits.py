@@ -44,12 +44,14 @@ class Limits:
         return self.kind == "gpu" and any(name.startswith("cl_intel_") for name in self.extensions)
 
     @property
-    def vector_sums(self) -> int:
-        """Vectors of sums that a processor's core keeps in registers and has four for operands.
+    def has_32_vectors(self) -> bool:
+        """Whether a processor's core has 32 vector registers, as AVX-512; AVX2 and SSE have 16."""
+        return self.native_float_width >= 16
 
-        AVX-512, with vectors of 16 floats, has 32 registers; AVX2 and SSE have 16.
-        """
-        return (32 if self.native_float_width >= 16 else 16) - 4
+    @property
+    def vector_sums(self) -> int:
+        """Vectors of sums that a processor's core keeps in registers and has four for operands."""
+        return (32 if self.has_32_vectors else 16) - 4
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; sets become sorted lists."""

@@ -132,7 +132,7 @@ def _on_cpu(few_rows: bool, limits: Limits) -> tuple[Config, ...]:
     if few_rows:
         return replace(one, item_v=2, chunks=2), one
     # sums of item_m x 2 vectors fill half of the registers
-    item_m = 8 if limits.vector_sums >= 24 else 4
+    item_m = 8 if limits.has_32_vectors else 4
     return (
         replace(one, item_m=item_m, item_v=2, loop_m=64 // item_m, chunks=2),
         replace(one, item_m=item_m, loop_m=2),

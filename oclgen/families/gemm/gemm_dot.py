@@ -107,7 +107,7 @@ def _is_one(problem: GemmProblem, size: str) -> bool:
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "cpu":
-        width, rows = limits.native_float_width, 8 if limits.vector_sums >= 24 else 4
+        width, rows = limits.native_float_width, 8 if limits.has_32_vectors else 4
         shapes = ((min(problem.m, rows), 3), (min(problem.m, rows // 2), 6), (1, 8), (1, 4))
         return [
             Config(item_m=m, item_n=n, vec_k=width, local_k=1, local_n=1, split_k=1)

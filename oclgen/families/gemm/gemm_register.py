@@ -5,10 +5,9 @@ It is not the family for large products on GPUs; that is `gemm_staged`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import TypeGuard, TypeVar
+from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_register_text import Text
@@ -25,8 +24,6 @@ from oclgen.problem import GemmProblem, Problem, divided_by
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_register"
-X = TypeVar("X")
-Y = TypeVar("Y")
 
 MAX_ACCUMULATORS = 512
 """Private floats per work-item past which every compiler tried here spills to memory."""
@@ -124,13 +121,16 @@ def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
     shapes: tuple[tuple[int, int], ...]
     if problem.m <= 4:
         shapes = ((problem.m, 4), (problem.m, 2))
-    elif limits.vector_sums >= 24:
-        # 6 x 4 asks for the fewest loads per multiply-add, 12 x 2 for the shortest rows of B
+    elif limits.has_32_vectors:
+        # 6 x 4 asks for the fewest loads per multiply-add, 12 x 2 for the shortest rows of B; 8 x 2
+        # is for m that only 8 divides
         shapes = ((6, 4), (12, 2), (8, 2))
-    else:
+    else:  # the same of 16 registers: 6 x 2 and 4 x 3 fill them with their operands
         shapes = ((6, 2), (4, 3), (4, 2))
     packed = problem.trans_b or problem.m >= WORTH_PACKING
     packs = ((False, packed), (False, not packed), (True, True))
+    # of few that are looked at, some have each packing and some each shape
+    turns = sorted(product(range(len(packs)), range(len(shapes))), key=sum)
     narrow = problem.m < 64 and problem.k >= 1024
     return [
         Config(
@@ -138,14 +138,8 @@ def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
             pack_a=pack_a, pack_b=pack_b, loop_m=8 if problem.m >= 16 * item_m else 1, order="m",
             split_k=2 * limits.compute_units if narrow and problem.n <= 1024 else 1,
         )
-        for (pack_a, pack_b), (item_m, vectors) in _by_turns(packs, shapes)
+        for (pack_a, pack_b), (item_m, vectors) in ((packs[i], shapes[j]) for i, j in turns)
     ]  # fmt: skip
-
-
-def _by_turns(first: Sequence[X], second: Sequence[Y]) -> Iterator[tuple[X, Y]]:
-    """Yield all pairs, those of what is early in both first: few of them show some of each."""
-    pairs = product(range(len(first)), range(len(second)))
-    return ((first[i], second[j]) for i, j in sorted(pairs, key=sum))
 
 
 def width_of(problem: GemmProblem, limits: Limits) -> int:
