@@ -99,8 +99,8 @@ def serve(
     name = open_existing(where).name  # what is wrong with it is said here, and once
     click.echo(f"serving {name} at http://{host}:{port}/ (Ctrl-C ends)")
     limits = RequestLimits(reads_per_s=reads, writes_per_s=writes)
-    place = processes.Place(host, port, workers, limits, connections, proxies)
-    processes.run(where, place, private=private, open_metrics=open_metrics)
+    endpoint = processes.Endpoint(host, port, workers, limits, connections, proxies)
+    processes.run(where, endpoint, private=private, open_metrics=open_metrics)
 
 
 @click.command()

@@ -28,7 +28,7 @@ MOST_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
-class Place:
+class Endpoint:
     """Where the service listens, and who may ask how often.
 
     Each of the `workers` counts what an address does with it: `limits`, and `connections` that the
@@ -43,34 +43,36 @@ class Place:
     proxies: tuple[str, ...] = ()
 
 
-def run(where: str | None, place: Place, *, private: bool, open_metrics: bool) -> None:
+def run(where: str | None, endpoint: Endpoint, *, private: bool, open_metrics: bool) -> None:
     """Serve a database until a signal ends it.
 
     Args:
         where: the database, as `open_existing` takes it; each process opens it.
-        place: where the service listens.
+        endpoint: where the service listens.
         private: see `create_app`.
         open_metrics: see `create_app`.
     """
-    making = partial(_application, where, place.limits, private=private, open_metrics=open_metrics)
+    making = partial(
+        _application, where, endpoint.limits, private=private, open_metrics=open_metrics
+    )
     options: dict[str, Any] = {
         "factory": True,
-        "host": place.host,
-        "port": place.port,
-        "http": protocol(place.connections, place.proxies),
+        "host": endpoint.host,
+        "port": endpoint.port,
+        "http": protocol(endpoint.connections, endpoint.proxies),
         "ws": "none",
-        "proxy_headers": bool(place.proxies),
-        "forwarded_allow_ips": list(place.proxies),
+        "proxy_headers": bool(endpoint.proxies),
+        "forwarded_allow_ips": list(endpoint.proxies),
         "log_level": "warning",
         "server_header": False,
         "limit_concurrency": MOST_AT_ONCE,
         "timeout_keep_alive": PATIENCE_S,
         "timeout_graceful_shutdown": PATIENCE_S,
     }
-    if place.workers == 1:
+    if endpoint.workers == 1:
         uvicorn.run(making, **options)
     else:  # which `uvicorn.run` does for an application that has a name alone
-        config = uvicorn.Config(making, workers=place.workers, **options)
+        config = uvicorn.Config(making, workers=endpoint.workers, **options)
         Multiprocess(config, [config.bind_socket()]).run()
 
 
