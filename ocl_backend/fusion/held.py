@@ -13,10 +13,12 @@ which knows the steps that can be one with it. docs/fusion.md shows the whole.
 from __future__ import annotations
 
 import ctypes
+import signal
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import count
 from struct import pack, unpack
+from threading import current_thread, main_thread
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
@@ -252,20 +254,39 @@ def settle() -> None:
 def _run(words: Any, launches: int) -> int:
     """Enqueue the first of the steps that the shim describes, with those that can be one with it.
 
-    Return how many these are, or a negative status.
+    Return how many these are, or a negative status. Ctrl-C is met behind it: torch would make a
+    RuntimeError of it, and launches would be lost.
     """
     try:
-        first, *after = steps = _steps(words, launches)
-        if first.way < 0:
-            assert first.rule.loose is not None  # the shim holds no other loosely
-            first.rule.loose.run(steps, [step.way == DROPPED for step in steps])
-            return len(after)
-        if after:
-            return first.rule.fuse(first, after)
-        first.rule.alone(first)
-        return 0
+        with _Later():
+            first, *after = steps = _steps(words, launches)
+            if first.way < 0:
+                assert first.rule.loose is not None  # the shim holds no other loosely
+                first.rule.loose.run(steps, [step.way == DROPPED for step in steps])
+                return launches
+            if after:
+                return 1 + first.rule.fuse(first, after)
+            first.rule.alone(first)
+            return 1
     except BaseException as error:  # an interrupt too: Python drops what leaves a callback
         return -launch.keep(error)
+
+
+class _Later:
+    """Has the shim note a Ctrl-C, for behind what it asked for; a second one ends that."""
+
+    def __enter__(self) -> None:
+        self.before: Any = None
+        if current_thread() is main_thread() and callable(signal.getsignal(signal.SIGINT)):
+            self.before = signal.signal(signal.SIGINT, self._note)
+
+    def _note(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self.before)
+        shim.library().ocl_note_interrupt()
+
+    def __exit__(self, *_: object) -> None:
+        if self.before is not None:
+            signal.signal(signal.SIGINT, self.before)
 
 
 def _steps(words: Any, launches: int) -> list[Step]:
@@ -290,3 +311,5 @@ def register() -> None:
     functions = python.PyGILState_Check, python.PyEval_SaveThread, python.PyEval_RestoreThread
     addresses = (ctypes.cast(function, ctypes.c_void_p) for function in (_RUN, *functions))
     shim.library().ocl_hold_with(*addresses)
+    taking = python.PyGILState_Ensure, python.PyGILState_Release, python.PyOS_InterruptOccurred
+    shim.library().ocl_take_interrupts_with(*taking)

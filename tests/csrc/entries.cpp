@@ -13,6 +13,7 @@ namespace tests {
 
 std::atomic<int> asked_python{0};
 std::atomic<int64_t> next_fusion_fails{0};
+std::atomic<bool> next_fusion_is_interrupted{false}, next_fusion_is_left{false};
 
 c10::DataPtr items(int device) { return ocl::allocate(c10::DeviceIndex(device), kBytes); }
 
@@ -54,6 +55,8 @@ namespace {
 int64_t run(const int64_t* words, int64_t launches) {
   static const auto* fused = new Owned(adding("fused"));
   ++asked_python;
+  if (next_fusion_is_interrupted.exchange(false)) ocl_note_interrupt();
+  if (next_fusion_is_left.exchange(false)) return 0;
   if (const int64_t status = next_fusion_fails.exchange(0)) {
     ocl_python_failed("the fake Python failed");
     return -status;
@@ -64,7 +67,7 @@ int64_t run(const int64_t* words, int64_t launches) {
     given[2] += words[5];
   }
   const int status = ocl_enqueue(fused->get(), given);
-  return status ? -int64_t(status) : launches - 1;
+  return status ? -int64_t(status) : launches;
 }
 
 }  // namespace

@@ -27,6 +27,8 @@ void ocl_kernel_delete(void* kernel);
 int ocl_launch_complete(void* prepared, void* kernel);
 void ocl_complete_with(int (*complete)(int64_t));
 void ocl_interrupt_with(void (*interrupt)());
+void ocl_take_interrupts_with(int (*ensure)(), void (*release)(int), int (*take)());
+void ocl_note_interrupt();
 int ocl_wait_for_programs(int device);
 void ocl_drop_deferred();
 void ocl_sequence_await(void* sequence, int64_t number);
@@ -95,5 +97,7 @@ void serve_chains();
 extern std::atomic<int> asked_python;
 // What that returns once instead, if it is not 0.
 extern std::atomic<int64_t> next_fusion_fails;
+// Whether it meets a Ctrl-C the next time, or is left by an exception.
+extern std::atomic<bool> next_fusion_is_interrupted, next_fusion_is_left;
 
 }  // namespace tests

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "entries.h"
 #include "fake_opencl.h"
@@ -176,6 +177,35 @@ TEST_CASE("a failure names the operator that was held back, and the rest of the 
   CHECK(fake::log().empty());
   fill(chain.out, 3);
   CHECK(value_of(chain.out) == 3);
+}
+
+TEST_CASE("an interrupt that was met already, or is met meanwhile, comes behind the launches") {
+  static int waiting = 0, met = 0;
+  ocl_interrupt_with([] { ++met; });
+  ocl_take_interrupts_with([] { return 0; }, [](int) {}, [] { return std::exchange(waiting, 0); });
+  for (const bool meanwhile : {false, true}) {
+    Chain chain;
+    chain.run();
+    waiting = !meanwhile;
+    next_fusion_is_interrupted = meanwhile;
+    met = 0;
+    CHECK(ocl_settle() == 0);
+    CHECK(met == 1);
+    CHECK(waiting == 0);
+    CHECK(value_of(chain.out) == 111);
+    CHECK(met == 1);
+  }
+  ocl_take_interrupts_with(nullptr, nullptr, nullptr);
+}
+
+TEST_CASE("a call of Python that an exception left is no success") {
+  Chain chain;
+  chain.run();
+  next_fusion_is_left = true;
+  CHECK(ocl_settle() == ocl::kInterrupted);
+  CHECK(!ocl_is_holding());
+  chain.run();
+  CHECK(value_of(chain.out) == 111);
 }
 
 TEST_CASE("what Python fails with is told as its text, and learnt is nothing") {

@@ -147,7 +147,7 @@ int64_t run_as_python(const int64_t* words, int64_t) {
   static const auto* alone = new Owned(adding("alone"));
   const int status = ocl_enqueue(alone->get(), words + 3);
   if (!had_it) let_interpreter();
-  return -status;
+  return status ? -status : 1;
 }
 
 }  // namespace

@@ -93,7 +93,33 @@ def test_errors_of_what_was_held_are_raised_by_the_next_command(device: Any) -> 
         x.clone()
 
 
-@pytest.mark.usefixtures("asked")
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises: a process that a shell starts in its background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("asked", "interruptible")
+def test_an_interrupt_waits_for_what_was_held(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Multiplying.alone
+
+    def interrupted(*given: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        plain(*given)
+
+    monkeypatch.setattr(Multiplying, "alone", interrupted)
+    x, b = small(device, 4, 4), small(device, 4)
+    y = torch.addmm(b, x, x)
+    with pytest.raises(KeyboardInterrupt):
+        y.cpu()
+    monkeypatch.setattr(Multiplying, "alone", plain)
+    torch.testing.assert_close(y.cpu(), torch.addmm(b.cpu(), x.cpu(), x.cpu()))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("asked", "interruptible")
 def test_an_interrupt_of_what_was_held_is_not_lost(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,17 +129,12 @@ def test_an_interrupt_of_what_was_held_is_not_lost(
     monkeypatch.setattr(Multiplying, "alone", interrupt)
     x, b = small(device, 4, 4), small(device, 4)
     y = torch.addmm(b, x, x)
-    # a process that a shell starts in its background ignores interrupts, and so does its Python
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            try:
-                y.cpu()
-            except RuntimeError as error:  # what torch makes of it; the interrupt follows
-                assert "KeyboardInterrupt()\naddmm was held back" in str(error)
-                sum(range(1000))
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        try:
+            y.cpu()
+        except RuntimeError as error:  # what torch makes of it; the interrupt follows
+            assert "KeyboardInterrupt()\naddmm was held back" in str(error)
+            sum(range(1000))
     torch.addmm(b, x, x)
     with pytest.raises(KeyboardInterrupt):
         x.exp()

@@ -24,7 +24,7 @@ constexpr size_t kMostLinks = 64;
 constexpr size_t kMostLooseBytes = size_t(1) << 26;  // of results that a loose chain may hold
 
 // Calls of Python: runs the launches that the words describe, as one or the first alone, and
-// returns how many followed the first, or a negative status.
+// returns how many these were, or a negative status; 0 if an exception left it.
 int64_t (*run_in_python)(const int64_t* words, int64_t launches) = nullptr;
 
 // A block that a link reads or writes, held until the chain has run.
@@ -118,9 +118,11 @@ bool continues(const Held& call, int64_t source) {
 
 int64_t ask_python(const Link* first, const Link* end, bool loosely) {
   const auto words = described(first, end, loosely);
-  const int64_t done = run_in_python(words.data(), end - first);
-  if (done < 0) fail(int(-done), python_error());
-  return done;
+  const Uninterrupted whole;
+  const int64_t ran = run_in_python(words.data(), end - first);
+  if (!ran) return -fail(kInterrupted, "what was held back met an interrupt");
+  if (ran < 0) fail(int(-ran), python_error());
+  return ran;
 }
 
 // Enqueues a launch by itself; returns a `Status`.
@@ -171,9 +173,9 @@ int run_chain() {
       status = run_alone(*first);
       at = end;
     } else {
-      const int64_t done = run_together(first, first + (end - at), is_loose);
-      status = done < 0 ? -done : 0;
-      at += size_t(1 + std::max<int64_t>(done, 0));
+      const int64_t ran = run_together(first, first + (end - at), is_loose);
+      status = std::max<int64_t>(-ran, 0);
+      at += size_t(std::max<int64_t>(ran, 0));
     }
     if (!status) continue;
     return fail(int(status),

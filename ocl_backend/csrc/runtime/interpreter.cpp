@@ -8,6 +8,10 @@ int (*has_interpreter)() = nullptr;
 void* (*let_interpreter)() = nullptr;
 void (*take_interpreter)(void*) = nullptr;
 void (*interrupt_python)() = nullptr;
+int (*ensure_interpreter)() = nullptr;
+void (*release_interpreter)(int) = nullptr;
+int (*take_interrupt)() = nullptr;
+thread_local bool has_noted_interrupt = false;
 thread_local std::string error_of_python;
 
 }  // namespace
@@ -29,6 +33,19 @@ void interrupt() {
   if (interrupt_python) interrupt_python();
 }
 
+// A signal that waits for the interpreter would end the first call of Python before it begins.
+Uninterrupted::Uninterrupted() {
+  has_noted_interrupt = false;
+  if (!take_interrupt) return;
+  const int state = ensure_interpreter();
+  has_noted_interrupt = take_interrupt();
+  release_interpreter(state);
+}
+
+Uninterrupted::~Uninterrupted() {
+  if (has_noted_interrupt) interrupt();
+}
+
 const std::string& python_error() { return error_of_python; }
 
 }  // namespace ocl
@@ -37,6 +54,17 @@ extern "C" {
 
 // What interrupts Python: it may be called without the interpreter's lock.
 void ocl_interrupt_with(void (*interrupt)()) { ocl::interrupt_python = interrupt; }
+
+// What takes and releases the interpreter's lock, and what takes back, with it, a Ctrl-C that no
+// handler has met: 1 if there was one.
+void ocl_take_interrupts_with(int (*ensure)(), void (*release)(int), int (*take)()) {
+  ocl::ensure_interpreter = ensure;
+  ocl::release_interpreter = release;
+  ocl::take_interrupt = take;
+}
+
+// Notes a Ctrl-C within `Uninterrupted`, in its thread.
+void ocl_note_interrupt() { ocl::has_noted_interrupt = true; }
 
 void ocl_python_failed(const char* text) { ocl::error_of_python = text; }
 }

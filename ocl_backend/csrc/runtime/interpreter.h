@@ -26,6 +26,16 @@ void mind_interpreter(int (*has)(), void* (*let)(), void (*take)(void*));
 // Lets the main thread meet `KeyboardInterrupt` soon, if there is an interpreter.
 void interrupt();
 
+// Stands around a call of Python whose work must not end halfway: the main thread meets a Ctrl-C of
+// before or of meanwhile (`ocl_note_interrupt`) behind it.
+class Uninterrupted {
+ public:
+  Uninterrupted();
+  ~Uninterrupted();
+  Uninterrupted(const Uninterrupted&) = delete;
+  Uninterrupted& operator=(const Uninterrupted&) = delete;
+};
+
 // What a callback into Python ended with, in this thread.
 const std::string& python_error();
 
