@@ -144,14 +144,35 @@ def test_tf32_is_a_choice_and_off_at_first(monkeypatch: pytest.MonkeyPatch) -> N
         nn.Conv3d(4, 6, 1),
         nn.Conv3d(4, 6, (1, 1, 3), stride=(1, 1, 2), padding=(0, 0, 1), groups=2),
         nn.ConvTranspose3d(4, 6, (1, 1, 2), stride=(1, 1, 2)),
+        nn.Conv3d(4, 6, 3, padding=1),
+        nn.Conv3d(4, 9, (2, 3, 3), padding=1, dilation=(2, 1, 1)),
+        nn.Conv3d(4, 3, (1, 3, 3), padding=1),
+        nn.ConvTranspose3d(4, 6, (3, 2, 2), stride=(1, 2, 1), padding=1),
     ],
-    ids=["plain", "transposed", "1x1x1", "rows", "transposed rows"],
-)
-def test_three_dimensions(device: Any, layer: nn.Module) -> None:
+    ids=[
+        "plain", "transposed", "1x1x1", "rows", "transposed rows", "same", "many results",
+        "wide margins", "transposed by one",
+    ],
+)  # fmt: skip
+def test_three_dimensions(device: Any, layer: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     check_module(device, layer, torch.randn(2, 4, 5, 6, 4))
     check_module(device, layer, torch.randn(0, 4, 5, 6, 4))
     x = torch.randn(2, 4, 5, 6, 4).to(memory_format=torch.channels_last_3d)
     check_module(device, layer, x)
+    # as where matrix units compute, which read channels_last alone
+    monkeypatch.setattr(convolution, "_unfolds_pixels", lambda x: True)
+    check_module(device, layer, torch.randn(2, 4, 5, 6, 4))
+
+
+@pytest.mark.parametrize("layer", [nn.Conv3d(4, 6, 3), nn.ConvTranspose3d(9, 4, 3)])
+def test_three_dimensions_stay_in_their_memory_format(device: Any, layer: nn.Module) -> None:
+    for given in (torch.contiguous_format, torch.channels_last_3d):
+        x = torch.randn(2, layer.in_channels, 5, 6, 4).to(memory_format=given)
+        x = x.to(place(device)).requires_grad_()
+        y = deepcopy(layer).to(place(device))(x)
+        y.backward(torch.ones_like(y))
+        assert x.grad is not None
+        assert all(one.is_contiguous(memory_format=given) for one in (y, x.grad))
 
 
 def test_a_kernel_of_one_row_sees_frames_as_one_image(device: Any) -> None:

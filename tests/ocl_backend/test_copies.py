@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
 from ocl_backend.dtypes import COPIED, DTYPES
+from ocl_backend.ops.tensor import copies
 from ocl_backend.ops.tensor.copies import Dim, collapse, crossing
 from ocl_backend.runtime import memory
 from tests.ocl_backend.cpu_twin import place
@@ -300,3 +301,31 @@ def test_large_copies_by_many_threads(device: Any) -> None:
         sent = [torch.full((1 << 21,), float(i)) for i in range(8)]
         back = list(threads.map(lambda t: t.to(place(device)).cpu(), sent))
     assert all(torch.equal(a, b) for a, b in zip(sent, back, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "items", "start", "word"),
+    [
+        ("float16", 24, 0, 16), ("float16", 20, 0, 8), ("bfloat16", 22, 0, 4),
+        ("float16", 21, 0, 0), ("float16", 24, 1, 0), ("float32", 24, 4, 16),
+        ("float32", 23, 0, 0), ("int8", 48, 0, 16), ("int64", 6, 0, 16),
+    ],
+)  # fmt: skip
+def test_a_gpu_copies_rows_of_neighbours_in_words(
+    as_gpu: Any, dtype: str, items: int, start: int, word: int, monkeypatch: Any
+) -> None:
+    found = []
+
+    def noted(key: Any, dims: Any, plain: Any = copies._word) -> Any:
+        found.append(plain(key, dims))
+        return found[-1]
+
+    monkeypatch.setattr(copies, "_word", noted)
+    copies._run.cache_clear()
+    whole = torch.arange(8 + 3 * 5 * 7 * items).to(getattr(torch, dtype))
+    there = whole.to(place(as_gpu))
+    x, ours = (one[start:][: 3 * 5 * 7 * items].view(3, 5, 7, items) for one in (whole, there))
+    windows, mine = (one.unfold(1, 3, 1).permute(0, 1, 2, 4, 3) for one in (x, ours))
+    assert torch.equal(mine.contiguous().cpu(), windows.contiguous())
+    assert found == [word]
+    copies._run.cache_clear()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ocl_backend.dispatch import settings
+from ocl_backend.dispatch import settings, tuned
 from ocl_backend.dispatch.arguments import Pair, pair, spread
 from ocl_backend.dispatch.layouts import better_known
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
@@ -234,6 +234,14 @@ def _served(x: Tensor) -> bool:
     return x.dim() == 4 and x.dtype in STORAGE
 
 
+def _unfolds_pixels(x: Tensor) -> bool:
+    """Whether x is in channels_last, or is for matrix units, which read no other images."""
+    limits = tuned.chooser(x.get_device()).limits
+    return in_pixels(x) or (
+        _storage(x) != "fp32" and not {"mma", "wgmma"}.isdisjoint(limits.instructions)
+    )
+
+
 def _unfolded_forward(
     x: Tensor,
     w: Tensor,
@@ -244,11 +252,11 @@ def _unfolded_forward(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor:
-    steps = stride, padding, dilation
+    steps, rest = (stride, padding, dilation), (groups, x.dtype, _unfolds_pixels(x))
     if not transposed:
-        return unfolded.forward(unfolded.describe(x.shape, w.shape, *steps, groups, x.dtype), x, w)
+        return unfolded.forward(unfolded.describe(x.shape, w.shape, *steps, *rest), x, w)
     shape = unfolded.transposed_shape(x.shape, w.shape, *steps, output_padding, groups)
-    return unfolded.backward_data(unfolded.describe(shape, w.shape, *steps, groups, x.dtype), x, w)
+    return unfolded.backward_data(unfolded.describe(shape, w.shape, *steps, *rest), x, w)
 
 
 def _unfolded_backward(
@@ -263,7 +271,8 @@ def _unfolded_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     wide, narrow = (grad, x) if transposed else (x, grad)
-    plan = unfolded.describe(wide.shape, w.shape, stride, padding, dilation, groups, x.dtype)
+    rest = groups, x.dtype, _unfolds_pixels(x)
+    plan = unfolded.describe(wide.shape, w.shape, stride, padding, dilation, *rest)
     grad_x = grad_w = None
     if output_mask[0]:
         by = unfolded.forward if transposed else unfolded.backward_data
@@ -300,14 +309,18 @@ def _call(
 
     Only with `pixels` it may want images in channels_last; with `dense` it wants w contiguous.
     """
-    storage = STORAGE[like.dtype]
-    if storage == "fp32" and settings.conv.allow_tf32:
-        storage = "tf32"
+    storage = _storage(like)
     strides = () if dense or w.is_contiguous() else w.stride()
     call: _Call = _prepared(
         direction, x, w.shape, strides, like.get_device(), storage, geometry, pixels, bias
     )
     return call
+
+
+def _storage(x: Tensor) -> str:
+    """Return the dtype of problems with such a tensor, "" if they know none."""
+    storage = STORAGE.get(x.dtype, "")
+    return "tf32" if storage == "fp32" and settings.conv.allow_tf32 else storage
 
 
 @remember()

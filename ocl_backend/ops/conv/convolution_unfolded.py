@@ -7,7 +7,7 @@ product of matrices, is left to do. What the families serve directly is `convolu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
@@ -17,10 +17,13 @@ from torch.nn.functional import pad
 
 from ocl_backend.dispatch.arguments import spread
 from ocl_backend.dtypes import STORAGE
-from ocl_backend.kernels.memory_formats import image_strides, in_pixels
+from ocl_backend.kernels.memory_formats import arranged, image_strides, in_pixels
 from oclgen.problem import output_size
 
 Sizes = tuple[int, ...]
+
+MANY_RESULTS = 2
+"""Channels of y for each of x from which windows of y's gradient are larger than sums of x's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class Unfolded:
     """A convolution that is not transposed, by its input's and weights' shapes.
 
     Its first `count` spatial dimensions are unfolded: [batch, channels, *sizes] becomes
-    [batch * windows, channels * taps, *the other sizes].
+    [batch * windows, channels * taps, *the other sizes]. In `pixels` images are in channels_last,
+    and taps come before channels, which are neighbours and are copied as such.
     """
 
     x: Sizes
@@ -38,6 +42,7 @@ class Unfolded:
     dilation: Sizes
     groups: int
     count: int
+    pixels: bool = False
 
     @property
     def spans(self) -> Sizes:
@@ -62,28 +67,54 @@ class Unfolded:
         sizes = self.w[2:4], self.stride[:2], self.padding[:2]
         return self.count == 1 and sizes == ((1, 1), (1, 1), (0, 0))
 
+    @property
+    def mirrored(self) -> Unfolded | None:
+        """What unfolds y's gradient so that a convolution of it, without sums, is x's gradient.
+
+        It meets the taps from the last to the first. None where a stride leaves taps out, and where
+        y has so many channels that sums of x's gradients are less work.
+        """
+        strided = any(step > 1 for step in self.stride[: self.count])
+        if strided or self.w[0] >= MANY_RESULTS * self.x[1]:
+            return None
+        places = zip(self.spans[: self.count], self.padding, strict=False)
+        margins = (span - 1 - padding for span, padding in places)
+        padding = (*margins, *self.padding[self.count :])
+        return replace(self, x=(self.x[0], self.w[0], *self.out), padding=padding)
+
     def unfold(self, x: Tensor) -> Tensor:
         """Return x with the windows in the batch and their taps in the channels."""
-        view = pad(x, self.margins)
-        for dim in range(self.count):
-            view = view.unfold(2 + dim, self.spans[dim], self.stride[dim])
-            view = view[..., :: self.dilation[dim]]
-        # now batch, channels, windows, other sizes, taps
+        sizes = x.shape[2 + self.count :]
+        if self.pixels:
+            # batch, windows, other sizes, channels, taps
+            view = self._windows(pad(x.movedim(1, -1).contiguous(), [0, 0, *self.margins]), 1)
+            view = view.movedim(x.dim() - 1, -1)
+            return view.reshape(self._batch, *sizes, -1).movedim(-1, 1)
+        # batch, channels, windows, other sizes, taps
+        view = self._windows(pad(x, self.margins), 2)
         windows, taps = range(2, 2 + self.count), range(x.dim(), x.dim() + self.count)
         rest = range(2 + self.count, x.dim())
         view = view.permute(0, *windows, 1, *taps, *rest)
-        return view.reshape(self._batch, -1, *x.shape[2 + self.count :])
+        return view.reshape(self._batch, -1, *sizes)
+
+    def _windows(self, view: Tensor, first: int) -> Tensor:
+        """Return a view of the windows of dimensions from `first` on, taps behind all."""
+        for dim in range(self.count):
+            view = view.unfold(first + dim, self.spans[dim], self.stride[dim])
+            view = view[..., :: self.dilation[dim]]
+        return view
 
     def fold(self, columns: Tensor) -> Tensor:
         """Return what `unfold` spread out, added up: [batch, channels, *sizes]."""
         taps = self.w[2 : 2 + self.count]
-        view = columns.view(
-            self.x[0], *self.out[: self.count], self.x[1], *taps, *columns.shape[2:]
-        )
+        order = (*taps, self.x[1]) if self.pixels else (self.x[1], *taps)
+        view = columns.view(self.x[0], *self.out[: self.count], *order, *columns.shape[2:])
+        if self.pixels:
+            view = view.movedim(1 + 2 * self.count, 1 + self.count)
         grown = list(self.x)
         for dim in range(self.count):
             grown[2 + dim] += 2 * self.padding[dim]
-        total = columns.new_zeros(grown)
+        total = arranged(columns.new_zeros(grown), self.pixels)
         first_tap = 2 + self.count
         for tap in product(*map(range, taps)):
             part = view
@@ -104,14 +135,13 @@ class Unfolded:
 
     def windows_first(self, y: Tensor) -> Tensor:
         """Return y [batch, channels, *out] as the inner operation has it."""
-        moved = y.movedim(1, 1 + self.count)
+        moved = (arranged(y, True) if self.pixels else y).movedim(1, 1 + self.count)
         return moved.reshape(self._batch, y.shape[1], *y.shape[2 + self.count :])
 
-    def channels_first(self, y: Tensor) -> Tensor:
-        """Return the inner operation's y as [batch, channels, *out]."""
+    def channels_first(self, y: Tensor, like: Tensor) -> Tensor:
+        """Return the inner operation's y as [batch, channels, *out], in the format of `like`."""
         apart = y.view(self.x[0], *self.out[: self.count], *y.shape[1:])
-        moved = apart.movedim(1 + self.count, 1)
-        return moved if in_pixels(moved) else moved.contiguous()
+        return arranged(apart.movedim(1 + self.count, 1), in_pixels(like))
 
     @property
     def _batch(self) -> int:
@@ -126,15 +156,18 @@ def describe(
     dilation: Sequence[int],
     groups: int,
     dtype: torch.dtype,
+    pixels: bool,
 ) -> Unfolded:
     """Return how to convolve x [batch, channels, *sizes] with w; a single number serves all sizes.
 
     Tuned convolutions take over where two dimensions of a dtype they know are left, else products.
+    With `pixels` images of one group are unfolded in channels_last.
     """
     rank = len(x) - 2
     strides, pads, steps = (spread(values, rank) for values in (stride, padding, dilation))
     count = rank - 2 if dtype in STORAGE else rank
-    return Unfolded(tuple(x), tuple(w), strides, pads, steps, groups, count)
+    in_last = pixels and groups == 1 and rank == 3 and dtype in STORAGE
+    return Unfolded(tuple(x), tuple(w), strides, pads, steps, groups, count, in_last)
 
 
 def transposed_shape(
@@ -166,28 +199,37 @@ def forward(plan: Unfolded, x: Tensor, w: Tensor) -> Tensor:
     if not plan.out[plan.count :]:
         rows = _grouped(plan, columns).transpose(0, 1)
         y = torch.bmm(rows, weights.transpose(1, 2)).transpose(0, 1)
-        return plan.channels_first(y.flatten(1))
+        return plan.channels_first(y.flatten(1), x)
     y = torch.ops.aten.convolution_overrideable(
         columns, weights, None, *_rest(plan), False, [0, 0], plan.groups
     )
-    return plan.channels_first(y)
+    return plan.channels_first(y, x)
 
 
 def backward_data(plan: Unfolded, grad: Tensor, w: Tensor) -> Tensor:
     """Return the gradient of x [batch, channels, *sizes], or a transposed convolution of `grad`."""
+    if 0 in plan.x:
+        return grad.new_empty(plan.x)
     if plan.is_flat:
         frames, kernel = grad.flatten(2, 3), w.flatten(2, 3)
         shape = (plan.x[0], plan.x[1], frames.shape[2], plan.x[-1])
         wide = _backward(plan, frames, _like(frames, shape), kernel, (True, False, False))[0]
         return wide.view(plan.x)
+    if plan.out[plan.count :] and (mirrored := plan.mirrored) is not None:
+        columns = mirrored.unfold(grad)
+        like = _like(columns, (len(columns), *plan.x[1:2], *plan.x[2 + plan.count :]))
+        flipped = _mirrored_weights(plan, w)
+        wide = _backward(plan, columns, like, flipped, (True, False, False))[0]
+        return mirrored.channels_first(wide, grad)
     grads, weights = plan.windows_first(grad), _weights(plan, w)
     if not plan.out[plan.count :]:
         rows = _grouped(plan, grads).transpose(0, 1)
         columns = torch.bmm(rows, weights).transpose(0, 1)
         return plan.fold(columns.flatten(1))
     sizes = plan.x[2 + plan.count :]
-    like = grads.new_empty((len(grads), weights.shape[1] * plan.groups, *sizes))
-    return plan.fold(_backward(plan, grads, like, weights, (True, False, False))[0])
+    like = _like(grads, (len(grads), weights.shape[1] * plan.groups, *sizes))
+    columns = _backward(plan, grads, like, weights, (True, False, False))[0]
+    return arranged(plan.fold(columns), in_pixels(grad))
 
 
 def backward_weights(plan: Unfolded, grad: Tensor, x: Tensor) -> Tensor:
@@ -201,10 +243,13 @@ def backward_weights(plan: Unfolded, grad: Tensor, x: Tensor) -> Tensor:
         rows = _grouped(plan, grads).permute(1, 2, 0)
         terms = _grouped(plan, columns).transpose(0, 1)
         return torch.bmm(rows, terms).view(plan.w)
-    taps = prod(plan.w[2 : 2 + plan.count])
-    kernel = (plan.w[0], plan.w[1] * taps, *plan.w[2 + plan.count :])
-    like = grads.new_empty(kernel)
-    return _backward(plan, grads, columns, like, (False, True, False))[1].view(plan.w)
+    taps = plan.w[2 : 2 + plan.count]
+    like = grads.new_empty((plan.w[0], plan.w[1] * prod(taps), *plan.w[2 + plan.count :]))
+    grad_w = _backward(plan, grads, columns, like, (False, True, False))[1]
+    if not plan.pixels:
+        return grad_w.view(plan.w)
+    apart = grad_w.view(plan.w[0], *taps, plan.w[1], *plan.w[2 + plan.count :])
+    return apart.movedim(1 + plan.count, 1).contiguous()
 
 
 def _like(images: Tensor, shape: Sizes) -> Tensor:
@@ -221,7 +266,16 @@ def _weights(plan: Unfolded, w: Tensor) -> Tensor:
     """Return w with its first taps among the channels; for a product [groups, out, columns]."""
     if not plan.out[plan.count :]:
         return w.reshape(plan.groups, plan.w[0] // plan.groups, -1)
-    return w.reshape(plan.w[0], -1, *plan.w[2 + plan.count :])
+    lying = w.movedim(1, 1 + plan.count) if plan.pixels else w
+    return lying.reshape(plan.w[0], -1, *plan.w[2 + plan.count :])
+
+
+def _mirrored_weights(plan: Unfolded, w: Tensor) -> Tensor:
+    """Return w [channels of y * taps, channels of x, ...] for what `Unfolded.mirrored` unfolds."""
+    taps, rest = range(2, 2 + plan.count), range(2 + plan.count, w.dim())
+    order = (*taps, 0, 1, *rest) if plan.pixels else (0, *taps, 1, *rest)
+    flipped = w.flip([*taps]).permute(order)
+    return flipped.reshape(-1, plan.w[1], *plan.w[2 + plan.count :])
 
 
 def _rest(plan: Unfolded) -> tuple[list[int], list[int], list[int]]:

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ocl_backend.dtypes import COPIED, dtype_of
+from ocl_backend.dtypes import COPIED, DType, dtype_of
 from ocl_backend.fusion import recall
+from ocl_backend.kernels.vectors import are_aligned
 from ocl_backend.ops.fused.expressions import Expression, Loosely, Read, fits
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
 from oclgen import render
@@ -30,6 +31,8 @@ TILE = 16
 TILES = 4
 """Tiles that a work-item of a CPU turns: a single one takes no longer than to start a work-item."""
 FLOAT_BYTES = 4
+WORDS = {size: DType(name, name, size) for name, size in (("uint4", 16), ("uint2", 8), ("uint", 4))}
+"""What a work-item of a GPU copies at once, by bytes, the longest first."""
 INNER_ITEMS = 16
 """A contiguous dimension shorter than this leaves vector units idle: the longest goes innermost."""
 
@@ -50,11 +53,12 @@ def strided_copy(source: torch.Tensor, target: torch.Tensor) -> None:
     if source.is_complex() or target.is_complex():
         _complex_copy(source, target)
         return
+    addresses = source.data_ptr(), target.data_ptr()
     key = _Key(
         target.get_device(), source.dtype, target.dtype, target.shape, source.stride(),
-        target.stride(),
+        target.stride(), are_aligned(addresses),
     )  # fmt: skip
-    _run(key)((source.data_ptr(), target.data_ptr()))
+    _run(key)(addresses)
 
 
 class _Key(NamedTuple):
@@ -66,6 +70,7 @@ class _Key(NamedTuple):
     shape: tuple[int, ...]
     source_strides: tuple[int, ...]
     target_strides: tuple[int, ...]
+    aligned: bool
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
@@ -106,6 +111,8 @@ def _prepared(key: _Key) -> KernelLaunch:
     dims = collapse(key.shape, key.source_strides, key.target_strides)
     reach = max(sum((dim.size - 1) * dim[side] for dim in dims) for side in (1, 2))
     wide = reach >= 2**31
+    if word := _word(key, dims):
+        return _in_words(device, word, source.itemsize, dims, wide)
     crossed = crossing(dims)
     tiles = crossed is not None and devices()[device].limits.max_work_group >= TILE * TILE
     walked = crossed if crossed and tiles else (_inner(dims),)
@@ -125,6 +132,39 @@ def _prepared(key: _Key) -> KernelLaunch:
         return prepare(device, text, template, (walked[0].size, rest), arguments)
     sizes = (*(round_up(dim.size, TILE) for dim in walked), rest)
     return prepare(device, text, template, sizes, arguments, (TILE, TILE, 1))
+
+
+def _word(key: _Key, dims: Sequence[Dim]) -> int:
+    """Return the bytes of the longest word that a GPU's copy is made of, 0 if of items."""
+    *outer, inner = dims
+    if key.source is not key.target or not key.aligned or (inner.source, inner.target) != (1, 1):
+        return 0
+    if devices()[key.device].limits.kind == "cpu":  # its compiler takes neighbours together
+        return 0
+    steps = [inner.size, *(step for dim in outer for step in dim[1:])]
+    for word in WORDS:
+        items = word // key.source.itemsize
+        if items > 1 and not any(step % items for step in steps):
+            return word
+    return 0
+
+
+def _in_words(
+    device: int, word: int, itemsize: int, dims: Sequence[Dim], wide: bool
+) -> KernelLaunch:
+    items = word // itemsize
+    *outer, inner = dims
+    steps = [(dim.size, dim.source // items, dim.target // items) for dim in outer]
+    numbers = [number for dim in ((inner.size // items, 1, 1), *steps) for number in dim]
+    kind = np.int64 if wide else np.int32
+    arguments: list[Argument] = [
+        Pointer(word),
+        Pointer(word),
+        *(kind(number) for number in numbers),
+    ]
+    text = _source("strided_copy", word, word, len(outer), wide)
+    sizes = inner.size // items, prod(dim.size for dim in outer)
+    return prepare(device, text, "strided_copy", sizes, arguments)
 
 
 def _turns(crossed: tuple[Dim, Dim], dtype: torch.dtype, limits: Limits) -> bool:
@@ -157,12 +197,17 @@ def _turn(
 
 
 @cache
-def _source(template: str, source: torch.dtype, target: torch.dtype, outer: int, wide: bool) -> str:
+def _source(
+    template: str, source: torch.dtype | int, target: torch.dtype | int, outer: int, wide: bool
+) -> str:
+    given, wanted = (
+        WORDS[one] if isinstance(one, int) else dtype_of(one, COPIED) for one in (source, target)
+    )
     return render.render(
         template,
         package="ocl_backend",
-        source=dtype_of(source, COPIED),
-        target=dtype_of(target, COPIED),
+        source=given,
+        target=wanted,
         outer=outer,
         tile=TILE,
         index="long" if wide else "int",
