@@ -89,7 +89,8 @@ def announce(shim: ctypes.PyDLL, module: ModuleType) -> None:
     if library is None:
         backend_registration.rename_privateuse1_backend("ocl")
         shim.ocl_register()
-        shim.ocl_interrupt_with(ctypes.pythonapi.PyErr_SetInterrupt)
+        interrupt = ctypes.c_void_p(id(KeyboardInterrupt))
+        shim.ocl_interrupt_with(ctypes.pythonapi.PyErr_SetInterrupt, interrupt)
         library = shim
         backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
         register_module: Any = torch._register_device_module

@@ -7,6 +7,7 @@ the device does is in the other modules.
 from __future__ import annotations
 
 import atexit
+import warnings
 from contextlib import suppress
 
 import torch
@@ -54,10 +55,12 @@ def _settle() -> None:
     """
     idle.end()
     pending.drop()
+    warnings.simplefilter("ignore")  # of programs that nothing builds any more
     for index in range(devices.device_count()):
-        with suppress(torch.OutOfMemoryError):  # without 4 bytes left, the rest is not worth more
+        # without 4 bytes left, or a program after Ctrl-C, the rest is not worth more
+        with suppress(Exception):
             _pass_through(torch.device("ocl", index))
-        with suppress(torch.AcceleratorError):  # of a result that no call waited for
+        with suppress(Exception):  # of a result that no call waited for
             streams.synchronize(index)
 
 

@@ -348,14 +348,14 @@ class Failure(NamedTuple):
 
     status: int
     told: type[BaseException]
-    raised: type[Exception]
+    raised: type[BaseException]
 
 
 FAILED = 1
 FAILURES = (
     Failure(2, torch.OutOfMemoryError, torch.OutOfMemoryError),
     Failure(3, torch.AcceleratorError, RefusedError),
-    Failure(4, KeyboardInterrupt, LaunchError),
+    Failure(4, KeyboardInterrupt, KeyboardInterrupt),
     Failure(FAILED, BaseException, LaunchError),
 )
 """Every status but 0, the first that fits: the device has no memory, refused, or anything else."""

@@ -190,10 +190,12 @@ class Child:
             )
 
     def _receive(self, stage: Stage) -> Any:
-        assert self._pipe is not None
-        if not self._pipe.poll(self.timeouts[stage]):
+        pipe = self._pipe
+        if pipe is None:
+            raise EOFError  # it was closed meanwhile
+        if not pipe.poll(self.timeouts[stage]):
             raise TimeoutError
-        return self._pipe.recv()
+        return pipe.recv()
 
     def _spawn(self) -> None:
         self._process, self._pipe = spawn("oclgen.measuring.worker", self.role, str(self.index))

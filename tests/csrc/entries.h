@@ -26,7 +26,7 @@ void* ocl_kernel_new(void* program, const char* name);
 void ocl_kernel_delete(void* kernel);
 int ocl_launch_complete(void* prepared, void* kernel);
 void ocl_complete_with(int (*complete)(int64_t));
-void ocl_interrupt_with(void (*interrupt)());
+void ocl_interrupt_with(void (*interrupt)(), void* type);
 void ocl_take_interrupts_with(int (*ensure)(), void (*release)(int), int (*take)());
 void ocl_note_interrupt();
 int ocl_wait_for_programs(int device);

@@ -181,7 +181,7 @@ TEST_CASE("a failure names the operator that was held back, and the rest of the 
 
 TEST_CASE("an interrupt that was met already, or is met meanwhile, comes behind the launches") {
   static int waiting = 0, met = 0;
-  ocl_interrupt_with([] { ++met; });
+  ocl_interrupt_with([] { ++met; }, nullptr);
   ocl_take_interrupts_with([] { return 0; }, [](int) {}, [] { return std::exchange(waiting, 0); });
   for (const bool meanwhile : {false, true}) {
     Chain chain;

@@ -56,11 +56,7 @@ class Interrupting:
 
 sys.meta_path.insert(0, Interrupting())
 try:
-    try:
-        {first_use}
-    except RuntimeError as error:  # what torch makes of it where C++ opens; the interrupt follows
-        assert "cannot be opened: KeyboardInterrupt" in str(error), error
-        sum(range(1000))
+    {first_use}
 except KeyboardInterrupt:
     print("interrupted")
 print(torch.ones(3, device="ocl").sum().item())

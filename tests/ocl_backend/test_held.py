@@ -129,12 +129,8 @@ def test_an_interrupt_of_what_was_held_is_not_lost(
     monkeypatch.setattr(Multiplying, "alone", interrupt)
     x, b = small(device, 4, 4), small(device, 4)
     y = torch.addmm(b, x, x)
-    with pytest.raises(KeyboardInterrupt):
-        try:
-            y.cpu()
-        except RuntimeError as error:  # what torch makes of it; the interrupt follows
-            assert "KeyboardInterrupt()\naddmm was held back" in str(error)
-            sum(range(1000))
+    with pytest.raises(KeyboardInterrupt, match="addmm was held back"):
+        y.cpu()
     torch.addmm(b, x, x)
     with pytest.raises(KeyboardInterrupt):
         x.exp()

@@ -8,6 +8,7 @@ int (*has_interpreter)() = nullptr;
 void* (*let_interpreter)() = nullptr;
 void (*take_interpreter)(void*) = nullptr;
 void (*interrupt_python)() = nullptr;
+_object* type_of_interrupts = nullptr;
 int (*ensure_interpreter)() = nullptr;
 void (*release_interpreter)(int) = nullptr;
 int (*take_interrupt)() = nullptr;
@@ -33,6 +34,8 @@ void interrupt() {
   if (interrupt_python) interrupt_python();
 }
 
+_object* interrupt_type() { return type_of_interrupts; }
+
 // A signal that waits for the interpreter would end the first call of Python before it begins.
 Uninterrupted::Uninterrupted() {
   has_noted_interrupt = false;
@@ -52,8 +55,12 @@ const std::string& python_error() { return error_of_python; }
 
 extern "C" {
 
-// What interrupts Python: it may be called without the interpreter's lock.
-void ocl_interrupt_with(void (*interrupt)()) { ocl::interrupt_python = interrupt; }
+// What interrupts Python, which may be called without the interpreter's lock, and
+// `KeyboardInterrupt`.
+void ocl_interrupt_with(void (*interrupt)(), void* type) {
+  ocl::interrupt_python = interrupt;
+  ocl::type_of_interrupts = static_cast<_object*>(type);
+}
 
 // What takes and releases the interpreter's lock, and what takes back, with it, a Ctrl-C that no
 // handler has met: 1 if there was one.

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <string>
 
+struct _object;  // PyObject
+
 namespace ocl {
 
 // Locks a mutex for as long as it exists.
@@ -25,6 +27,9 @@ void mind_interpreter(int (*has)(), void* (*let)(), void (*take)(void*));
 
 // Lets the main thread meet `KeyboardInterrupt` soon, if there is an interpreter.
 void interrupt();
+
+// Python's `KeyboardInterrupt`, null without an interpreter.
+_object* interrupt_type();
 
 // Stands around a call of Python whose work must not end halfway: the main thread meets a Ctrl-C of
 // before or of meanwhile (`ocl_note_interrupt`) behind it.

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include "runtime/interpreter.h"
+#include "runtime/python_error.h"
 
 namespace ocl {
 
@@ -21,6 +22,8 @@ int fail_with_exception() try { throw; } catch (const c10::OutOfMemoryError& err
   return fail(kOutOfMemory, error.what_without_backtrace());
 } catch (const c10::AcceleratorError& error) {
   return fail(kRefused, error.what_without_backtrace());
+} catch (const Interrupted& error) {
+  return fail(kInterrupted, error.what());
 } catch (const std::exception& error) {
   return fail(kFailed, error.what());
 }
@@ -29,7 +32,7 @@ const std::string& last_error() { return error_text; }
 
 void raise(int status) {
   status %= kPython;
-  if (status == kInterrupted) interrupt();
+  if (status == kInterrupted && interrupt_type()) throw Interrupted(interrupt_type(), error_text);
   TORCH_CHECK_WITH(OutOfMemoryError, status != kOutOfMemory, error_text);
   if (status == kRefused)
     throw c10::AcceleratorError({__func__, __FILE__, uint32_t(__LINE__)}, status, error_text);
