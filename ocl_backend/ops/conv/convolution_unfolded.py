@@ -72,7 +72,7 @@ class Unfolded:
         """What unfolds y's gradient so that a convolution of it, without sums, is x's gradient.
 
         It meets the taps from the last to the first. None where a stride leaves taps out, and where
-        y has so many channels that sums of x's gradients are less work.
+        y has `MANY_RESULTS` times the channels of x: then sums of x's gradients are less work.
         """
         strided = any(step > 1 for step in self.stride[: self.count])
         if strided or self.w[0] >= MANY_RESULTS * self.x[1]:
