@@ -22,6 +22,7 @@ index               type of an element's index: int where every buffer is short 
 phases              parts of the problem with sizes of their own; some may have fewer columns
 plane_elements      elements of the output, and of a plane of partial sums
 tiles_m, tiles_n    tiles of C; all lie along one dimension, since devices limit the others
+given               names of sizes that are arguments, since the batch is free
 groups_first        neighbouring work-groups differ in the convolution's group, which share cache
                     lines
 along               n, or m: what neighbours in C differ in
@@ -84,7 +85,7 @@ void conv_async(
 % if residual:
     __global const float *restrict residual, const long offset_residual,
 % endif
-    __global float *restrict c, const long offset_c)
+    __global float *restrict c, const long offset_c${"".join(f", const int {name}" for name in given)})
 {
     const int tiles_m = ${tiles_m}, tiles_n = ${tiles_n};
 ${tiles.work_items(config)}
@@ -105,7 +106,7 @@ ${tiles.places(config, "((int)get_group_id(0) / GROUPS)" if groups_first else "(
 % endif
     const int steps = ${"tile_column >= N ? 0 : " if phases > 1 else ""}last - first;
     Operands at;
-    locate(&at, a + offset_a, b + offset_b, phase, group, tile_row, tile_column, first, id);
+    locate(&at, a + offset_a, b + offset_b, phase, group, tile_row, tile_column, first, id${", BATCH" if given else ""});
 ${tiles.sums(config)}
 % if wide:
     if (${" && ".join(f"IS_ALIGNED({name} + offset_{name}, 0, 4, 4)" for name in wide)}) {
@@ -119,7 +120,7 @@ ${tiles.reduction(config, copies())}\
     }
 % endif
 
-    c += offset_c${f" + plane * {plane_elements}L" if split else ""};
+    c += offset_c${f" + plane * {plane_elements}" if split else ""};
 % if bias:
     bias += offset_bias + group * M;
 % for i, row in enumerate(rows):

@@ -35,6 +35,8 @@ SHAPES: tuple[Shape, ...] = (
 class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
+    FREE = frozenset({"batch"})
+
     tile_m: Tile
     tile_n: Tile
     tile_k: Tile
@@ -140,7 +142,8 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     summed = around.is_summed(problem, config.split_k)
     residual = problem.residual and not summed
     edge_m = product.m % config.tile_m != 0
-    edge_n = product.n % config.tile_n != 0 or product.phases > 1
+    free_n = parts.columns_grow(problem)
+    edge_n = free_n or product.n % config.tile_n != 0 or product.phases > 1
     launch = around.launch_of(
         NAME,
         problem,

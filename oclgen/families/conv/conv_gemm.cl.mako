@@ -24,6 +24,7 @@ summed              C is planes of fp32 sums, which another launch adds
 phases              parts of the problem with sizes of their own; some may have fewer columns
 plane_elements      elements of the output, and of a plane
 tiles_m, tiles_n    tiles of C; all lie along one dimension, since devices limit the others
+given               names of sizes that are arguments, since the batch is free
 m_fastest           neighbouring work-groups differ in m, else in n
 groups_first        but in the convolution's group before: groups share cache lines
 bias, residual      add bias[channel], and what lies as the result does
@@ -70,7 +71,7 @@ void conv_gemm(
     __global const ${a_type} *restrict a, const long offset_a,
     __global const elem_t *restrict b, const long offset_b,
 ${term_parameters}\
-    __global ${c_type} *restrict c, const long offset_c)
+    __global ${c_type} *restrict c, const long offset_c${"".join(f", const int {name}" for name in given)})
 {
     __local float tile_a[${buffers} * TILE_K * ROW_A] __attribute__((aligned(64)));
     __local float tile_b[${buffers} * TILE_K * ROW_B] __attribute__((aligned(64)));
@@ -111,7 +112,7 @@ ${term_parameters}\
     }
     float next_a[LOADS_A], next_b[LOADS_B];
     Operands at;
-    locate(&at, a + offset_a, b + offset_b, phase, group, m0, n0, first, id);
+    locate(&at, a + offset_a, b + offset_b, phase, group, m0, n0, first, id${", BATCH" if given else ""});
     if (first < last) {
         fetch(&at, next_a, next_b);
         keep(tile_a, tile_b, next_a, next_b, id);
@@ -171,7 +172,7 @@ ${term_parameters}\
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 
-    c += offset_c${f" + plane * {plane_elements}L" if split_k > 1 else ""};
+    c += offset_c${f" + plane * {plane_elements}" if split_k > 1 else ""};
 % if residual:
     residual += offset_residual;
 % endif

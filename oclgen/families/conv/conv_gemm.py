@@ -38,6 +38,8 @@ FEW_ACCUMULATORS = 32
 class Config(BaseConfig):
     """Parameters of the kernel; the legends stand at the heads of its templates."""
 
+    FREE = frozenset({"batch"})
+
     tile_m: Tile
     tile_n: Tile
     tile_k: Tile

@@ -6,6 +6,7 @@ phase's positions. No kernel of its own.
 Where taps are outer a tile of k has one tap, whose place is known once per tile; else places come
 from tables. Columns of B that lie outside are given a place that no tap brings back.
 
+free                the batch is the argument BATCH; a number in the text else
 sizes               text of the correlations' sizes; those that differ are tables by `phase`
 taps_outer          k counts channels within taps, DEPTH rounded up; else taps within channels
 one_tap             no phase has more than one tap
@@ -69,7 +70,7 @@ typedef struct {
 } Operands;
 
 static inline void locate(Operands *at, __global const float *a, __global const elem_t *b,
-                          int phase, int group, int m0, int n0, int first, int id)
+                          int phase, int group, int m0, int n0, int first, int id${", const int BATCH" if free else ""})
 {
 ${packed.locate(width_a)}\
     at->b = b;

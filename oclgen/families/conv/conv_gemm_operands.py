@@ -6,7 +6,7 @@ here are for images in planes; those for images in channels_last are `conv_gemm_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -33,6 +33,8 @@ LOAD_WIDTHS = (4, 2, 1)
 QUAD = 4
 """Words that `cp.async` copies at once, if they are aligned."""
 Sizes = dict[str, int]
+Texts = dict[str, int | str]
+"""Sizes by name as templates have them: of a free batch text, in which BATCH is an argument."""
 
 
 class Tiles(NamedTuple):
@@ -118,6 +120,11 @@ def along_k(problem: ConvProblem) -> bool:
     return (problem.layout == "nchw") == (problem.direction == "bwd_weights")
 
 
+def columns_grow(problem: ConvProblem) -> bool:
+    """Say whether C has columns of a free batch; the gradient of the weights sums over it."""
+    return bool(problem.free) and problem.direction != "bwd_weights"
+
+
 def role_a(problem: ConvProblem) -> str:
     """Return the buffer that holds A: what is given, or weights that are packed first."""
     return operands(problem)[0] if problem.direction == "bwd_weights" else PACKED
@@ -150,6 +157,7 @@ def of_correlations(problem: ConvProblem, tiles: Tiles) -> Product:
     def text() -> str:
         return render(
             "conv_gemm_correlation",
+            free=bool(problem.free),
             sizes=size_text(problem, tiles),
             tables={} if tiles.taps_outer else _tables(problem, tiles),
             taps_outer=tiles.taps_outer,
@@ -175,14 +183,14 @@ def of_correlations(problem: ConvProblem, tiles: Tiles) -> Product:
 
 def of_weights(problem: ConvProblem, tiles: Tiles) -> Product:
     """Return the product that is the gradient of the weights."""
-    m, n, k = weights_extents(problem)
-    sizes = weights_sizes(problem) | {"STEPS": ceil_div(k, tiles.k)}
+    m, n, _ = weights_extents(problem)
 
     @LazyText
     def text() -> str:
         return render(
             "conv_gemm_weights",
-            sizes=defines([sizes]),
+            free=bool(problem.free),
+            sizes=defines([weights_sizes(problem, tiles)]),
             checked=not windows(problem).inside,
             strung=reads_in_place(windows(problem)),
             full=m % tiles.m == 0,
@@ -220,7 +228,8 @@ def index_type(problem: ConvProblem) -> str:
 
 def size_text(problem: ConvProblem, tiles: Tiles) -> str:
     """Return the sizes of every phase as macros."""
-    return defines(phase_sizes(problem, tiles))
+    columns = {"N": "(BATCH * (RESULTS_H * RESULTS_W))"} if problem.free else {}
+    return defines([{**sizes, **columns} for sizes in phase_sizes(problem, tiles)])
 
 
 def phase_sizes(problem: ConvProblem, tiles: Tiles) -> list[Sizes]:
@@ -234,7 +243,7 @@ def phase_sizes(problem: ConvProblem, tiles: Tiles) -> list[Sizes]:
     ]
 
 
-def defines(phases: Sequence[Sizes]) -> str:
+def defines(phases: Sequence[Mapping[str, int | str]]) -> str:
     """Return sizes as macros: numbers where all phases agree, else tables read by `phase`."""
     lines = []
     for name, value in phases[0].items():
@@ -265,15 +274,16 @@ def _tables(problem: ConvProblem, tiles: Tiles) -> dict[str, list[int]]:
     return {"STEP_INDEX": index, "STEP_H_OF": down, "STEP_W_OF": across}
 
 
-def weights_sizes(p: ConvProblem) -> Sizes:
+def weights_sizes(p: ConvProblem, tiles: Tiles) -> Texts:
     """Return the sizes of the gradient of the weights."""
     m, n, k = weights_extents(p)
     return {
-        "M": m, "N": n, "K": k, "GROUPS": p.groups, "DEPTH": p.in_channels // p.groups,
+        "M": m, "N": n, "K": "(BATCH * (OUT_H * OUT_W))" if p.free else k, "GROUPS": p.groups, "DEPTH": p.in_channels // p.groups,
         "HEIGHT": p.height, "WIDTH": p.width, "OUT_H": p.out_h, "OUT_W": p.out_w,
         "KERNEL_H": p.kernel_h, "KERNEL_W": p.kernel_w,
         "STRIDE_H": p.stride_h, "STRIDE_W": p.stride_w, "PAD_H": p.pad_h, "PAD_W": p.pad_w,
         "DILATION_H": p.dilation_h, "DILATION_W": p.dilation_w,
+        "STEPS": "((K + TILE_K - 1) / TILE_K)" if p.free else ceil_div(k, tiles.k),
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ since a tile is rows of k: held as rows of columns, it would want four times the
 `met` says by a bit for each row and each column of taps which of them meet pixels; those of no
 result meet none.
 
+free                the batch is the argument BATCH; a number in the text else
 sizes               text of the correlations' sizes; those that differ are tables by `phase`
 taps_outer          DEPTH of each tap is rounded up to whole tiles; else tiles have several taps
 one_tap             no phase has more than one tap
@@ -57,7 +58,7 @@ typedef struct {
 } Operands;
 
 static inline void locate(Operands *at, __global const float *a, __global const elem_t *b,
-                          int phase, int group, int m0, int n0, int first, int id)
+                          int phase, int group, int m0, int n0, int first, int id${", const int BATCH" if free else ""})
 {
 ${packed.locate(width_a)}\
     at->b = b;

@@ -19,7 +19,7 @@ from oclgen.families.conv.conv_gemm_operands import (
     width_a,
 )
 from oclgen.families.conv.correlation import reads_in_place, windows
-from oclgen.plan import LazyText, ceil_div
+from oclgen.plan import LazyText
 from oclgen.problem import ConvProblem
 from oclgen.render import render
 
@@ -33,6 +33,7 @@ def of_correlations(problem: ConvProblem, tiles: Tiles) -> Product:
     def text() -> str:
         return render(
             "conv_gemm_pixels",
+            free=bool(problem.free),
             sizes=size_text(problem, tiles),
             taps_outer=tiles.taps_outer,
             one_tap=all(part.rows.taps * part.cols.taps <= 1 for part in parts),
@@ -51,7 +52,7 @@ def of_correlations(problem: ConvProblem, tiles: Tiles) -> Product:
 
 def of_weights(problem: ConvProblem, tiles: Tiles) -> Product:
     """Return the product that is the gradient of the weights, [rows, taps and channels]."""
-    m, n, k = weights_extents(problem)
+    m, n, _ = weights_extents(problem)
     depth = problem.in_channels // problem.groups
     width = {
         "a": QUAD if tiles.copied and m % QUAD == 0 else 1,
@@ -62,7 +63,8 @@ def of_weights(problem: ConvProblem, tiles: Tiles) -> Product:
     def text() -> str:
         return render(
             "conv_gemm_pixels_weights",
-            sizes=defines([weights_sizes(problem) | {"STEPS": ceil_div(k, tiles.k)}]),
+            free=bool(problem.free),
+            sizes=defines([weights_sizes(problem, tiles)]),
             checked=not windows(problem).inside,
             strung=reads_in_place(windows(problem)),
             full=m % tiles.m == 0,

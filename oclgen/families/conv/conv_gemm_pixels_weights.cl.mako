@@ -4,6 +4,7 @@ y at (channel m, position k), B gathers x at (tap and input channel n, position 
 w, channels within taps. k counts positions of all images; neighbouring work-items load neighbouring
 channels of a position. No kernel of its own.
 
+free                the batch is the argument BATCH; a number in the text else
 sizes               text of the problem's sizes
 checked             some tap of some position reads padding
 strung              the one tap of a position reads the same position of x
@@ -40,7 +41,7 @@ ${sizes}
 
 typedef struct {
     __global const elem_t *y, *x;
-    int k_a, k_b${"" if full else ", rows"};
+    int k_a, k_b${"" if full else ", rows"}${", batch" if free else ""};
     index_t column[PLACES_B];
 % if copied:
     uint to_a, to_b;
@@ -51,12 +52,15 @@ typedef struct {
 } Operands;
 
 static inline void locate(Operands *at, __global const elem_t *y, __global const elem_t *x,
-                          int phase, int group, int m0, int n0, int first, int id)
+                          int phase, int group, int m0, int n0, int first, int id${", const int BATCH" if free else ""})
 {
     at->y = y + group * M + m0 + PLACE_A(0, id);
     at->x = x + group * DEPTH;
     at->k_a = first * TILE_K + FIRST_ROW_A(id);
     at->k_b = first * TILE_K + FIRST_ROW_B(id);
+% if free:
+    at->batch = BATCH;
+% endif
 % if not full:
     at->rows = M - m0 - PLACE_A(0, id);
 % endif
@@ -100,6 +104,9 @@ static inline void copy(Operands *at, const uint to, const bool more, ${"const b
 static inline void fetch(Operands *at, float *next_a, float *next_b)
 % endif
 {
+% if free:
+    const int BATCH = at->batch;
+% endif
 #pragma unroll
     for (int l = 0; l < LOADS_A; ++l) {
         const int row = l / PLACES_A * ROWS_APART_A, place = PLACE_A(l % PLACES_A, 0);

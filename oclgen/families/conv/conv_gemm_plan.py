@@ -13,6 +13,7 @@ from oclgen.families.conv.conv_as_gemm import lowered
 from oclgen.families.conv.conv_gemm_operands import (
     Product,
     Tiles,
+    columns_grow,
     defines,
     index_type,
     k_padded,
@@ -246,6 +247,7 @@ def launch_of(
     summed = is_summed(problem, split_k)
     _, b, c = operands(problem)
     tiles_m, tiles_n = ceil_div(product.m, tiles.m), ceil_div(product.n, tiles.n)
+    given = _growing(problem, tiles_n)
     # a pixel's groups are neighbours in memory: so are then the work-groups that read and write it
     groups_first = problem.layout == "nhwc" and problem.groups > 1
 
@@ -257,13 +259,14 @@ def launch_of(
             operands=str(product.text),
             phases=product.phases,
             tiles_m=tiles_m,
-            tiles_n=tiles_n,
+            tiles_n="TILES_N" if "TILES_N" in given else tiles_n,
+            given=tuple(given),
             index=index_type(problem),
             split_k=split_k,
             summed=summed,
             along=product.along,
             groups_first=groups_first,
-            plane_elements=output_elements(problem),
+            plane_elements=_plane_elements(problem),
             **values,
         )
 
@@ -277,9 +280,23 @@ def launch_of(
             down * product.phases * split_k,
         ),
         local_size=(tiles.work_items, 1),
-        args=(*inputs, *buffer(PLANES if summed else c)),
+        args=(*inputs, *buffer(PLANES if summed else c), *map(Scalar, given.values())),
         local_bytes=local_bytes,
     )
+
+
+def _growing(problem: ConvProblem, tiles_n: int) -> dict[str, int]:
+    """Return the product's sizes that grow with a free batch: arguments of its kernel."""
+    columns = {"TILES_N": tiles_n} if columns_grow(problem) else {}
+    return {"BATCH": problem.batch, **columns} if problem.free else {}
+
+
+def _plane_elements(problem: ConvProblem) -> str:
+    """Return the text of the elements of a plane, which is as large as the output."""
+    elements = output_elements(problem)
+    if columns_grow(problem):
+        return f"({elements // problem.batch}L * BATCH)"
+    return f"{elements}L"
 
 
 def _packed_channels(part: Correlation, tiles: Tiles, pixels: bool) -> int:

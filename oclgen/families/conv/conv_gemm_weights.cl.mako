@@ -3,6 +3,7 @@ Operands of conv_gemm and conv_async for the gradient of the weights: A is y at 
 position k), B gathers x at (input channel and tap n, position k), C is w. k counts positions of
 all images, and neighbouring work-items read neighbouring positions. No kernel of its own.
 
+free                the batch is the argument BATCH; a number in the text else
 sizes               text of the problem's sizes
 checked             some tap of some position reads padding
 strung              the one tap of a position reads the same position of x
@@ -24,7 +25,7 @@ ${sizes}
 
 typedef struct {
     __global const elem_t *y, *x;
-    int k${"" if full else ", rows"};
+    int k${"" if full else ", rows"}${", batch" if free else ""};
     index_t column[LOADS_B];
 % if copied:
     uint to_a, to_b;
@@ -35,12 +36,15 @@ typedef struct {
 } Operands;
 
 static inline void locate(Operands *at, __global const elem_t *y, __global const elem_t *x,
-                          int phase, int group, int m0, int n0, int first, int id)
+                          int phase, int group, int m0, int n0, int first, int id${", const int BATCH" if free else ""})
 {
     const int m = m0 + id / TILE_K;
     at->y = y + ((long)group * M + m) * (OUT_H * OUT_W);
     at->x = x + (long)group * DEPTH * PLANE;
     at->k = first * TILE_K + id % TILE_K;
+% if free:
+    at->batch = BATCH;
+% endif
 % if not full:
     at->rows = M - m;
 % endif
@@ -68,6 +72,9 @@ static inline void copy(Operands *at, const uint to, const bool more, const int 
 static inline void fetch(Operands *at, float *next_a, float *next_b)
 % endif
 {
+% if free:
+    const int BATCH = at->batch;
+% endif
     const bool real = ${"more && " if copied else ""}at->k < K;
     const index_t image = at->k / (OUT_H * OUT_W);
     const int q = at->k % (OUT_H * OUT_W);

@@ -160,13 +160,15 @@ def sum_planes(problem: ConvProblem, planes: int, slices: int = 1) -> Sum:
         slices: work-items, a power of two, that share the planes of an element.
     """
     elements = prod(problem.buffers[problem.output])
+    grows = problem.free and problem.direction != "bwd_weights"
+    even = elements // problem.batch if grows else elements
     channels, per_channel = problem.out_channels, problem.out_h * problem.out_w
     bias, run = None, elements
     if problem.bias and problem.layout == "nhwc":
         bias, run = Bias(f"{{}} % {channels}", of_columns=True), channels
     elif problem.bias:
         bias, run = Bias(f"{{}} / {per_channel} % {channels}", of_columns=False), per_channel
-    vec = next(width for width in VECTORS if elements % width == 0 and run % width == 0)
+    vec = next(width for width in VECTORS if even % width == 0 and run % width == 0)
     shape, result, local_size = (1, 1, elements), buffer(problem.output), LOCAL_SIZE // slices
     return Sum(problem, planes, shape, result, bias, vec, local_size, slices)
 
