@@ -17,6 +17,7 @@ from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import (
     FREE_SIZES,
+    LAYOUTS,
     ConvProblem,
     GemmProblem,
     Problem,
@@ -42,18 +43,24 @@ CONVS = (
     ConvProblem(TYPICAL, 5, 9, 10, 7, 3, 3, pad_h=1, pad_w=1, bias=True, activation="relu"),
     ConvProblem(TYPICAL, 6, 9, 9, 8, 3, 3, 2, 2, 1, 1, groups=2, residual=True),
     ConvProblem(TYPICAL, 8, 6, 5, 12, 1, 1, bias=True),
+    ConvProblem(TYPICAL, 8, 7, 6, 8, 3, 3, pad_h=1, pad_w=1, groups=8, bias=True),
 )
 PROBLEMS: tuple[Problem, ...] = (
     *(replace(one, free=frozenset((size,))) for one in GEMMS for size in FREE_SIZES["gemm"]),
     replace(GEMMS[2], free=frozenset(("batch", "m", "n"))),
-    *(replace(one, free=frozenset(("batch",))) for one in CONVS),
+    *(
+        replace(one, layout=layout, free=frozenset(("batch",)))
+        for one in CONVS
+        for layout in LAYOUTS
+    ),
     *(
         replace(
-            one, direction=direction, bias=False, activation="none", residual=False,
+            one, direction=direction, bias=False, activation="none", residual=False, layout=layout,
             free=frozenset(("batch",)),
         )
         for one in CONVS
         for direction in ("bwd_data", "bwd_weights")
+        for layout in LAYOUTS
     ),
 )  # fmt: skip
 
@@ -98,6 +105,25 @@ def test_a_text_with_free_sizes_is_right_at_all_of_them(device: Device, problem:
             given = at(problem, size)
             measurement = Bench(device, given).measure(of_one_text(variant, given), 0.0)
             assert measurement.ok, f"{given.key()} {variant.to_text()}: {measurement.reason}"
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(
+    "problem", [one for one in PROBLEMS if one.op == "conv"], ids=lambda one: one.key()
+)
+def test_what_a_gpu_is_given_is_right_at_all_batches(device: Device, problem: Problem) -> None:
+    """Each family's first guess for a GPU, in OpenCL C: copies, planes and slices that are empty."""
+    met = 0
+    for variant in variants(at(problem, TYPICAL), GPU, each=1):
+        if FAMILIES[variant.family].TRAITS.instructions - {"cp_async"}:
+            continue  # matrix units have no text in OpenCL C
+        met += 1
+        for size in SIZES[::2]:
+            given = at(problem, size)
+            plan = in_plain_c(of_one_text(variant, given))
+            measurement = Bench(device, given).measure(plan, 0.0)
+            assert measurement.ok, f"{given.key()} {variant.to_text()}: {measurement.reason}"
+    assert met
 
 
 @pytest.mark.parametrize("split_k", [3, 8])

@@ -11,6 +11,7 @@ memory.
 
 dtype               storage type of x, y and w (accumulation is fp32)
 sizes               names and values of the problem's, the patches' and the tiles' sizes
+given               names of sizes that are arguments, since the batch is free
 item_m, item_c      channels of y and of x per work-item
 tap_rows            rows of the kernel per work-item
 patch_h             rows of y in a patch
@@ -155,7 +156,7 @@ __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void conv_narrow_weights(
     __global const elem_t *restrict y, const long offset_y,
     __global const elem_t *restrict x, const long offset_x,
-    __global ${out_type} *restrict out, const long offset_out)
+    __global ${out_type} *restrict out, const long offset_out${"".join(f", const int {name}" for name in given)})
 {
     __local float tiles[${local_words}] __attribute__((aligned(16)));
 % if stages > 1:

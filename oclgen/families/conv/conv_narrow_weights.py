@@ -17,11 +17,23 @@ from typing import TypeGuard
 
 from oclgen.families.conv.correlation import Correlation, output_elements, windows
 from oclgen.families.parts.blocking import waste
+from oclgen.families.parts.growing import parted
 from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Stages
-from oclgen.plan import WARP, Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, even_part
+from oclgen.plan import (
+    WARP,
+    Frame,
+    Launch,
+    LazyText,
+    Needs,
+    Plan,
+    Scalar,
+    buffer,
+    ceil_div,
+    even_part,
+)
 from oclgen.problem import DTYPES, ConvProblem, Problem, in_planes
 from oclgen.render import dtype_preamble, render
 
@@ -54,11 +66,15 @@ QUARTERS = (1, 2, 4, 8, 16, 32)
 GROUPS_OF_ALL_LOCAL_MEMORY = 4
 """A GPU's unit has more local memory than it gives a group."""
 MOST_GUESSES = 8
+GROWING = ("PATCHES", "ROUNDS")
+"""Sizes that grow with the batch: arguments, where it is free."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
+
+    FREE = frozenset({"batch"})
 
     item_m: Item
     item_c: Item
@@ -110,7 +126,8 @@ class Shape:
         self.patches = part.batch * self.bands * part.cols.results
         # a work-item has as many patches as its neighbours, but for the last plane
         self.rounds = ceil_div(self.patches, config.local_k * config.split)
-        self.planes = ceil_div(self.patches, config.local_k * self.rounds)
+        filled = ceil_div(self.patches, config.local_k * self.rounds)
+        self.planes = config.split if problem.free else filled  # of few images some are empty
         self.tap_tiles = ceil_div(rows.taps, self.tap_rows)
         self.tiles_m = ceil_div(part.channels, config.item_m)
         self.tiles_c = ceil_div(part.depth, config.item_c)
@@ -258,6 +275,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
 def _launch(problem: ConvProblem, config: Config, shape: Shape) -> Launch:
     part, ragged = shape.part, shape.part.rows.results % config.patch_h != 0
     beyond = shape.tap_rows * shape.tap_tiles > part.rows.taps
+    sizes = parted(problem, _sizes(part, shape), GROWING)
     values = {**asdict(config), "tap_rows": shape.tap_rows, "split": shape.planes}
 
     @LazyText
@@ -265,7 +283,8 @@ def _launch(problem: ConvProblem, config: Config, shape: Shape) -> Launch:
         return render(
             NAME,
             preamble=dtype_preamble(problem.dtype),
-            sizes=_sizes(part, shape),
+            sizes=sizes.text,
+            given=tuple(sizes.given),
             work_items=shape.work_items,
             window_h=shape.window_h,
             local_words=shape.local_bytes // FLOAT_BYTES,
@@ -282,7 +301,12 @@ def _launch(problem: ConvProblem, config: Config, shape: Shape) -> Launch:
         kernel=NAME,
         global_size=(shape.work_items * shape.blocks_m * shape.blocks_c, shape.planes, 1),
         local_size=(shape.work_items, 1, 1),
-        args=(*buffer("y"), *buffer("x"), *buffer(PLANES if shape.planes > 1 else "w")),
+        args=(
+            *buffer("y"),
+            *buffer("x"),
+            *buffer(PLANES if shape.planes > 1 else "w"),
+            *map(Scalar, sizes.given.values()),
+        ),
         local_bytes=shape.local_bytes,
     )
 

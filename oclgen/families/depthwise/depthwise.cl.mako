@@ -10,6 +10,7 @@ same window, and together they are a patch of the output without gaps, whose row
 
 dtype, activation   storage type of input, weights, output, bias (accumulation is fp32); epilogue
 sizes               names and values of the correlations' and the window's sizes
+given               names of sizes that are arguments, since the batch is free
 patch_h, patch_w    results per work-item and phase
 vec                 lanes of a vector
 guarded             test each element of the window for the padding at run time (GPUs); else each
@@ -85,7 +86,7 @@ void depthwise(
     __global const elem_t *restrict in, const long offset_in,
     __global const elem_t *restrict weights, const long offset_weights,
 ${term_parameters}\
-    __global elem_t *restrict out, const long offset_out)
+    __global elem_t *restrict out, const long offset_out${"".join(f", const int {name}" for name in given)})
 {
     const int id = get_global_id(0);
     const int column = id % COLUMNS;

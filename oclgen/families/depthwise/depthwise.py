@@ -27,10 +27,11 @@ from oclgen.families.depthwise.patches import (
 )
 from oclgen.families.gemm.gemm_parts import aligned_preamble
 from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.parts.growing import parted
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Vector
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import DTYPES, ConvProblem, Problem
 from oclgen.render import STORED, dtype_preamble, render
 
@@ -39,6 +40,8 @@ KERNELS = {"nchw": NAME, "nhwc": "depthwise_pixels"}
 """Kernel and template by layout."""
 OF_PIXELS = ("vec_c", "local_c", "rounds")
 """Parameters that images in channels_last alone have."""
+GROWING = ("BATCH",)
+"""The size that is an argument where the batch is free."""
 FEW_TAPS = 25
 """Taps of which two channels of a window leave room for other work-items' registers."""
 GROUPS_PER_UNIT = 16
@@ -51,6 +54,8 @@ class Config(BaseConfig):
 
     Those that a layout does not use keep their default.
     """
+
+    FREE = frozenset({"batch"})
 
     patch_h: Item
     patch_w: Item
@@ -201,6 +206,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     pixels = problem.layout == "nhwc"
     rows, cols = phases(problem)
     bands, columns = _patches(problem, config)
+    given = parted(problem, {"BATCH": problem.batch}, GROWING).given
 
     @LazyText
     def text() -> str:
@@ -211,6 +217,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
             local_size=config.local_size,
             store_h=rows[0].store_step,
             store_w=cols[0].store_step,
+            given=tuple(given),
             **epilogue(problem, "out"),
             **(_pixels if pixels else _planes)(problem, config),
         )
@@ -234,6 +241,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
             *buffer(weights),
             *terms(problem),
             *buffer(written),
+            *map(Scalar, given.values()),
         ),
         local_bytes=config.local_bytes(problem),
     )
@@ -252,7 +260,7 @@ def _planes(problem: ConvProblem, config: Config) -> dict[str, Any]:
     rows, cols = phases(problem)
     return {
         "preamble": f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
-        "sizes": _plane_sizes(problem, config),
+        "sizes": parted(problem, _plane_sizes(problem, config), GROWING).text,
         "blocks": () if config.guarded else blocks(cols, config.patch_w, config.vec),
         "rows": [taps_of(axis, window(rows, config.patch_h)) for axis in rows],
         "cols": [taps_of(axis, window(cols, config.lanes)) for axis in cols],
@@ -289,17 +297,18 @@ def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
     rows, cols = phases(problem)
     down, across = window(rows, config.patch_h), window(cols, config.patch_w)
     bands, columns = _patches(problem, config)
+    sizes = {
+        "BATCH": problem.batch, "CHANNELS": problem.in_channels, "COLUMNS": columns,
+        "BANDS": bands, "TAPS": problem.kernel_h * problem.kernel_w,
+        "READ_H": rows[0].read, "READ_W": cols[0].read,
+        "WRITTEN_H": rows[0].written, "WRITTEN_W": cols[0].written,
+        "STEP_H": rows[0].step, "STEP_W": cols[0].step,
+        "WINDOW_H": down.elements, "WINDOW_W": across.elements,
+        "WINDOW_FIRST_H": down.first, "WINDOW_FIRST_W": across.first,
+    }  # fmt: skip
     return {
         "preamble": dtype_preamble(problem.dtype),
-        "sizes": {
-            "BATCH": problem.batch, "CHANNELS": problem.in_channels, "COLUMNS": columns,
-            "BANDS": bands, "TAPS": problem.kernel_h * problem.kernel_w,
-            "READ_H": rows[0].read, "READ_W": cols[0].read,
-            "WRITTEN_H": rows[0].written, "WRITTEN_W": cols[0].written,
-            "STEP_H": rows[0].step, "STEP_W": cols[0].step,
-            "WINDOW_H": down.elements, "WINDOW_W": across.elements,
-            "WINDOW_FIRST_H": down.first, "WINDOW_FIRST_W": across.first,
-        },
+        "sizes": parted(problem, sizes, GROWING).text,
         "rows": [taps_of(axis, down) for axis in rows],
         "cols": [taps_of(axis, across) for axis in cols],
         "vec": config.vec_c,

@@ -12,6 +12,7 @@ local memory, where a tap's neighbours are neighbours, and then computes several
 
 dtype, activation   storage type of input, weights, output, bias (accumulation is fp32); epilogue
 sizes               names and values of the correlations' and the window's sizes
+given               names of sizes that are arguments, since the batch is free
 patch_h, patch_w    results per work-item and phase
 vec                 channels per work-item, `vec_c`; it divides them
 local_size          work-items per group
@@ -58,7 +59,7 @@ void depthwise_pixels(
     __global const elem_t *restrict in, const long offset_in,
     __global const elem_t *restrict weights, const long offset_weights,
 ${term_parameters}\
-    __global elem_t *restrict out, const long offset_out)
+    __global elem_t *restrict out, const long offset_out${"".join(f", const int {name}" for name in given)})
 {
 % if staged:
     __local float weights_of[TAPS * PITCH] __attribute__((aligned(${4 * vec})));

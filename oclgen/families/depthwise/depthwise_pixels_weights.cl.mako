@@ -8,6 +8,7 @@ copied to private memory with zeros around.
 
 dtype               storage type of x, y and w (accumulation is fp32)
 sizes               names and values of the problem's and the window's sizes
+given               names of sizes that are arguments, since the batch is free
 patch_h, patch_w    pixels of y that are copied at a time
 vec                 channels per work-item, `vec_c`; it divides them
 local_c, local_k    work-items of a group, along channels and patches (local_size / local_c)
@@ -39,7 +40,7 @@ __kernel __attribute__((reqd_work_group_size(${local_c}, ${local_k}, 1)))
 void depthwise_pixels_weights(
     __global const elem_t *restrict y, const long offset_y,
     __global const elem_t *restrict x, const long offset_x,
-    __global ${"float" if split > 1 else "elem_t"} *restrict out, const long offset_out)
+    __global ${"float" if split > 1 else "elem_t"} *restrict out, const long offset_out${"".join(f", const int {name}" for name in given)})
 {
     __local ${vf} sums[${local_k}][${local_c}];
     const bool owns = (int)get_global_id(0) * ${vec} < CHANNELS;

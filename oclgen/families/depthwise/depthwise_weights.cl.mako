@@ -9,6 +9,7 @@ load.
 
 dtype               storage type of x, y and w (accumulation is fp32)
 sizes               names and values of the problem's and the window's sizes
+given               names of sizes that are arguments, since the batch is free
 patch_h, patch_w    elements of y that are copied at a time
 vec                 lanes of a vector
 guarded             test each copied element for the edges at run time (GPUs); else each of the
@@ -56,7 +57,7 @@ __kernel __attribute__((reqd_work_group_size(${local_size}, 1, 1)))
 void depthwise_weights(
     __global const elem_t *restrict y, const long offset_y,
     __global const elem_t *restrict x, const long offset_x,
-    __global ${"float" if split > 1 else "elem_t"} *restrict out, const long offset_out)
+    __global ${"float" if split > 1 else "elem_t"} *restrict out, const long offset_out${"".join(f", const int {name}" for name in given)})
 {
 % if local_k > 1:
     const int lane = get_local_id(0) % ${local_k};

@@ -21,6 +21,7 @@ from oclgen.families.depthwise.patches import (
     plane_guesses,
     window,
 )
+from oclgen.families.parts.growing import parted
 from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -31,6 +32,7 @@ from oclgen.plan import (
     LazyText,
     Needs,
     Plan,
+    Scalar,
     buffer,
     ceil_div,
     even_part,
@@ -47,6 +49,8 @@ OF_PLANES, OF_PIXELS = ("vec", "guarded", "local_k"), ("vec_c", "local_c")
 """Parameters that one layout alone uses."""
 MAX_TAPS = 64
 """Taps of a work-item, each of which has an accumulator of its own."""
+GROWING = ("PATCHES", "PATCHES_PER_PLANE")
+"""Sizes that grow with the batch: arguments, where it is free."""
 ALL_ROWS = 64
 """What `tap_rows` is where a work-item has all taps: kernels have no more rows."""
 GROUPS_PER_UNIT = 8
@@ -59,6 +63,8 @@ class Config(BaseConfig):
 
     Those that a layout does not use keep their default.
     """
+
+    FREE = frozenset({"batch"})
 
     patch_h: Item
     patch_w: Item
@@ -243,7 +249,9 @@ def patches(problem: ConvProblem, config: Config) -> int:
 
 def _launch(problem: ConvProblem, config: Config) -> Launch:
     pixels, local = problem.layout == "nhwc", config.local_sizes(problem)
-    parts = ceil_div(problem.kernel_h, config.rows_of(problem))
+    parts, count = ceil_div(problem.kernel_h, config.rows_of(problem)), patches(problem, config)
+    counts = {"PATCHES": count, "PATCHES_PER_PLANE": ceil_div(count, config.split)}
+    given = parted(problem, counts, GROWING).given
 
     @LazyText
     def text() -> str:
@@ -255,6 +263,7 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
             local_k=local[1] if pixels else config.local_k,
             split=config.split,
             parts=parts,
+            given=tuple(given),
             **(_pixels if pixels else _planes)(problem, config),
         )
 
@@ -269,7 +278,12 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
         kernel=KERNELS[problem.layout],
         global_size=global_size,
         local_size=local,
-        args=(*buffer("y"), *buffer("x"), *buffer(PLANES if config.split > 1 else "w")),
+        args=(
+            *buffer("y"),
+            *buffer("x"),
+            *buffer(PLANES if config.split > 1 else "w"),
+            *map(Scalar, given.values()),
+        ),
         local_bytes=config.local_bytes(problem),
     )
 
@@ -287,7 +301,7 @@ def _planes(problem: ConvProblem, config: Config) -> dict[str, Any]:
     reach = ceil_div(window((part.cols,), config.lanes).elements, step)
     offsets = [tap * part.cols.tap_step for tap in range(part.cols.taps)]
     return {
-        "sizes": _plane_sizes(problem, config),
+        "sizes": parted(problem, _plane_sizes(problem, config), GROWING).text,
         "blocks": () if config.guarded else blocks((part.cols,), config.patch_w, config.vec),
         "taps": [at % step * reach + at // step for at in offsets],
         "taps_h": part.rows.taps,
@@ -319,7 +333,7 @@ def _plane_sizes(problem: ConvProblem, config: Config) -> dict[str, int]:
 def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
     """Return what the text for images in channels_last depends on."""
     return {
-        "sizes": _pixel_sizes(problem, config),
+        "sizes": parted(problem, _pixel_sizes(problem, config), GROWING).text,
         "vec": config.vec_c,
         "local_c": config.local_sizes(problem)[0],
         "all_rows": problem.kernel_h,

@@ -16,6 +16,7 @@ channels_edge            tile_c does not divide the channels
 bias, residual           what is added: by filter, and as the target lies
 dtype, activation        storage types and epilogue; U [POINTS][CHANNELS][K_PADDED] is fp32
 input_axis, output_axis  functions of the transforms
+given                    names of sizes that are arguments, since the batch is free
 </%doc>
 <%!
     from oclgen.families.parts.epilogue import plus_residual
@@ -113,7 +114,7 @@ void winograd_fused(
     __global const elem_t *restrict source, const long offset_source,
     __global const float *restrict u, const long offset_u,
 ${term_parameters}\
-    __global elem_t *restrict target, const long offset_target)
+    __global elem_t *restrict target, const long offset_target${"".join(f", const int {name}" for name in given)})
 {
     __local float pool[${pool}] __attribute__((aligned(16)));
     __local float *const v = pool;

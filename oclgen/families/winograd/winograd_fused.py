@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.parts.growing import parted
 from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd import winograd_filters
 from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, serves
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Pad, Tile, Vector
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem
 from oclgen.render import dtype_preamble, render
 
@@ -32,6 +33,8 @@ FILTER_GROUP = 32
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
+
+    FREE = frozenset({"batch"})
 
     out_tile: OutTile
     tile_t: Tile
@@ -151,6 +154,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
 
 
 def _convolution(problem: ConvProblem, geo: Geometry, config: Config, k_padded: int) -> Launch:
+    given = parted(problem, {"TILES": geo.tiles}, ("TILES",)).given
 
     @LazyText
     def text() -> str:
@@ -163,6 +167,7 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config, k_padded: 
             output_axis=common.output_axis(geo, 1),
             local_size=config.local_size,
             pool=config.pool,
+            given=tuple(given),
             channels_edge=geo.channels % config.tile_c != 0,
             **epilogue(problem, "out"),
         )
@@ -173,6 +178,12 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config, k_padded: 
         kernel=NAME,
         global_size=(groups_t * config.local_size, k_padded // config.tile_k),
         local_size=(config.local_size, 1),
-        args=(*buffer(geo.source), *buffer("u"), *terms(problem), *buffer(geo.target)),
+        args=(
+            *buffer(geo.source),
+            *buffer("u"),
+            *terms(problem),
+            *buffer(geo.target),
+            *map(Scalar, given.values()),
+        ),
         local_bytes=config.pool * FLOAT,
     )
