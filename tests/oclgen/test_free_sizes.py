@@ -16,9 +16,11 @@ from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import (
+    DIRECTIONS,
     FREE_SIZES,
     LAYOUTS,
     ConvProblem,
+    Direction,
     GemmProblem,
     Problem,
     ProblemError,
@@ -27,6 +29,7 @@ from oclgen.problem import (
 )
 from oclgen.variant import Variant
 from tests.oclgen.cp_async_in_c import in_plain_c
+from tests.oclgen.mma_emulated import emulate
 from tests.oclgen.plan_texts import DEVICES
 
 CPU, GPU = DEVICES
@@ -112,7 +115,7 @@ def test_a_text_with_free_sizes_is_right_at_all_of_them(device: Device, problem:
     "problem", [one for one in PROBLEMS if one.op == "conv"], ids=lambda one: one.key()
 )
 def test_what_a_gpu_is_given_is_right_at_all_batches(device: Device, problem: Problem) -> None:
-    """Each family's first guess for a GPU, in OpenCL C: copies, planes and slices that are empty."""
+    """Each family's first guess for a GPU, in OpenCL C: slices of few images may be empty."""
     met = 0
     for variant in variants(at(problem, TYPICAL), GPU, each=1):
         if FAMILIES[variant.family].TRAITS.instructions - {"cp_async"}:
@@ -124,6 +127,27 @@ def test_what_a_gpu_is_given_is_right_at_all_batches(device: Device, problem: Pr
             measurement = Bench(device, given).measure(plan, 0.0)
             assert measurement.ok, f"{given.key()} {variant.to_text()}: {measurement.reason}"
     assert met
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_matrix_units_around_a_free_batch(
+    device: Device, monkeypatch: pytest.MonkeyPatch, direction: Direction, layout: Any
+) -> None:
+    """Slices of few images are empty, and rows of tiles are swept whatever their number."""
+    emulate(monkeypatch)
+    problem = ConvProblem(
+        TYPICAL, 12, 7, 6, 10, 3, 3, 2, 1, 1, 1, dtype="bf16", direction=direction, layout=layout,
+        free=frozenset(("batch",)),
+    )  # fmt: skip
+    slices = 8 if direction == "bwd_weights" else 2
+    config = replace(FAMILIES["conv_mma"].DEFAULT, split_k=slices, group_m=2)
+    variant = Variant("conv_mma", config)
+    assert variant.why_not(problem, GPU) is None
+    for size in SIZES[::2]:
+        given = at(problem, size)
+        measurement = Bench(device, given).measure(of_one_text(variant, given), 0.0)
+        assert measurement.ok, f"{given.key()}: {measurement.reason}"
 
 
 @pytest.mark.parametrize("split_k", [3, 8])

@@ -278,7 +278,8 @@ def weights_sizes(p: ConvProblem, tiles: Tiles) -> Texts:
     """Return the sizes of the gradient of the weights."""
     m, n, k = weights_extents(p)
     return {
-        "M": m, "N": n, "K": "(BATCH * (OUT_H * OUT_W))" if p.free else k, "GROUPS": p.groups, "DEPTH": p.in_channels // p.groups,
+        "M": m, "N": n, "K": "(BATCH * (OUT_H * OUT_W))" if p.free else k,
+        "GROUPS": p.groups, "DEPTH": p.in_channels // p.groups,
         "HEIGHT": p.height, "WIDTH": p.width, "OUT_H": p.out_h, "OUT_W": p.out_w,
         "KERNEL_H": p.kernel_h, "KERNEL_W": p.kernel_w,
         "STRIDE_H": p.stride_h, "STRIDE_W": p.stride_w, "PAD_H": p.pad_h, "PAD_W": p.pad_w,

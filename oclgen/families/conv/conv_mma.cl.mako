@@ -19,7 +19,9 @@ staging                    results that leave through local memory at once: see 
 stages, ahead              tiles in local memory; those that are copied ahead
 split_k, slice             slices of k, each a plane of sums; the tiles along k of each
 group_m                    rows of tiles that work-groups sweep together
-tiles_m, tiles_n           tiles of the largest phase
+tiles_m                    rows of tiles, of the largest phase
+sweep                      tiles that lie in group_m rows
+given                      names of sizes that are arguments, since the batch is free
 phases                     number of phases
 in_place                   the image is the problem's own, which may not be aligned
 bias, residual             add bias by channel, and what lies as the result does
@@ -113,7 +115,7 @@ void conv_mma(
     __global const elem_t *restrict image, const long offset_image,
     __global const elem_t *restrict packed, const long offset_packed,
 ${term_parameters}\
-    __global ${c_type} *restrict out, const long offset_out)
+    __global ${c_type} *restrict out, const long offset_out${"".join(f", const int {name}" for name in given)})
 {
     __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));
     const local_t base = LOCAL(tiles);
@@ -124,8 +126,8 @@ ${term_parameters}\
     const int tile = (int)get_group_id(0) / ${groups}, group = (int)get_group_id(0) % ${groups};
 % endif
     // strips of group_m rows of tiles, each swept column by column
-    const int strip = ${tile_id} / ${group_m * tiles_n};
-    const int inside = ${tile_id} % ${group_m * tiles_n};
+    const int strip = ${tile_id} / ${sweep};
+    const int inside = ${tile_id} % ${sweep};
     const int height = min(${group_m}, ${tiles_m} - strip * ${group_m});
     const int tile_row = (strip * ${group_m} + inside % height) * ${tile_m};
     const int tile_column = inside / height * ${tile_n};

@@ -25,7 +25,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
 from oclgen.parameters import Parts, Range, Stages, Tile, Warps
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
 from oclgen.problem import DTYPES, ConvProblem, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -56,6 +56,8 @@ memory hold two or three steps of 64 bytes, or twice as many of 32."""
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
     """Parameters of the kernel; the legends stand at the heads of its templates."""
+
+    FREE = frozenset({"batch"})
 
     unit: str
     tile_m: Tile
@@ -216,12 +218,30 @@ def _of_weights(problem: ConvProblem, config: Config) -> Launch:
             f"{NAME}_weights",
             **_common(problem, config),
             sizes=parts.weights_sizes(problem),
-            slice=_slice(problem, config),
+            slice="SLICE" if problem.free else _slice(problem, config),
             in_place=any(image.in_place for image in images),
         )
 
     args = (*images[0].argument(), *images[1].argument(), *buffer(PLANES))
     return _launch(problem, config, f"{NAME}_weights", text, (config.split_k, 1), args)
+
+
+def _growing(problem: ConvProblem, config: Config) -> dict[str, int]:
+    """Return the sizes that grow with a free batch: arguments of both kernels."""
+    if not problem.free:
+        return {}
+    product = _product(problem)
+    if problem.direction == "bwd_weights":
+        return {"BATCH": problem.batch, "SLICE": _slice(problem, config)}
+    if problem.layout == "nhwc":
+        return {"BATCH": problem.batch, "TILES_M": ceil_div(product.m, config.tile_m)}
+    return {"BATCH": problem.batch, "TILES_N": ceil_div(product.n, config.tile_n)}
+
+
+def _plane_elements(problem: ConvProblem) -> str:
+    """Return the text of the elements of a plane of partial results."""
+    elements = output_elements(problem)
+    return f"({elements // problem.batch}L * BATCH)" if problem.free else str(elements)
 
 
 def _common(problem: ConvProblem, config: Config) -> dict[str, Any]:
@@ -230,6 +250,10 @@ def _common(problem: ConvProblem, config: Config) -> dict[str, Any]:
     a, b = (gemm.layout(product, role) for role in "ab")
     values = {name: value for name, value in asdict(config).items() if name != "pending"}
     elements = max(image.elements for image in parts.images(problem))
+    given = _growing(problem, config)
+    sweep: str | int = config.group_m * ceil_div(product.n, config.tile_n)
+    if "TILES_N" in given:
+        sweep = f"({config.group_m} * TILES_N)"
     return values | {
         "dtype": problem.dtype,
         "elem_bytes": DTYPES[problem.dtype],
@@ -238,10 +262,11 @@ def _common(problem: ConvProblem, config: Config) -> dict[str, Any]:
         "groups": parts.products(problem),
         "a": a, "b": b, "blocks_m": gemm.blocks[0], "blocks_n": gemm.blocks[1],
         "ahead": gemm.ahead,
-        "tiles_m": ceil_div(product.m, config.tile_m),
-        "tiles_n": ceil_div(product.n, config.tile_n),
+        "tiles_m": "TILES_M" if "TILES_M" in given else ceil_div(product.m, config.tile_m),
+        "sweep": sweep,
+        "given": tuple(given),
         "index": "int" if max(elements, output_elements(problem)) < 2**31 else "long",
-        "elements": output_elements(problem),
+        "elements": _plane_elements(problem),
     }  # fmt: skip
 
 
@@ -274,6 +299,6 @@ def _launch(
         kernel=kernel,
         global_size=(tiles * gemm.work_items, *planes),
         local_size=(gemm.work_items, 1, 1),
-        args=args,
+        args=(*args, *map(Scalar, _growing(problem, config).values())),
         local_bytes=gemm.local_bytes(product),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 
-from oclgen.families.conv.conv_gemm_operands import Sizes, defines, phases
+from oclgen.families.conv.conv_gemm_operands import Texts, defines, phases
 from oclgen.families.conv.correlation import Correlation
 from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES, Layout, pack_rows
 from oclgen.families.parts import packing
@@ -290,11 +290,12 @@ def sizes_text(problem: ConvProblem, layout: Layout) -> str:
     )
 
 
-def _sizes(problem: ConvProblem, part: Correlation) -> Sizes:
+def _sizes(problem: ConvProblem, part: Correlation) -> Texts:
     nhwc = problem.layout == "nhwc"
     written, channels = part.rows.written * part.cols.written, part.channels * products(problem)
     return part.axis_sizes() | {
-        "PIXELS": part.batch * part.results, "RESULTS": part.results,
+        "PIXELS": "(BATCH * RESULTS)" if problem.free else part.batch * part.results,
+        "RESULTS": part.results,
         "CHANNELS": part.channels, "DEPTH": part.depth,
         "DEPTH_PADDED": round_up(part.depth, chunk(problem)),
         # where a result is stored: strides between images, pixels and channels
@@ -321,7 +322,8 @@ def weights_sizes(p: ConvProblem) -> str:
     y, x = images(one)
     pitches = {"Y_PITCH": all_y.padded, "X_PITCH": all_x.padded} if products(p) > 1 else {}
     return defines([pitches | {
-        "PIXELS": p.batch * y.pixels, "CHANNELS": one.out_channels, "CHANNELS_PADDED": y.padded,
+        "PIXELS": "(BATCH * (OUT_H * OUT_W))" if p.free else p.batch * y.pixels,
+        "CHANNELS": one.out_channels, "CHANNELS_PADDED": y.padded,
         "DEPTH": one.in_channels, "DEPTH_PADDED": x.padded, "HEIGHT": p.height, "WIDTH": p.width,
         "OUT_H": p.out_h, "OUT_W": p.out_w, "KERNEL_W": p.kernel_w,
         "TAPS": p.kernel_h * p.kernel_w, "STRIDE_H": p.stride_h, "STRIDE_W": p.stride_w,

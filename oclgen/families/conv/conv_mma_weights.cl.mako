@@ -18,7 +18,9 @@ stages, ahead              tiles in local memory; those that are copied ahead
 slice                      pixels of a slice; each writes a plane of sums, [channels][taps x
                            channels]
 group_m                    rows of tiles that work-groups sweep together
-tiles_m, tiles_n           tiles of the product
+tiles_m                    rows of tiles
+sweep                      tiles that lie in group_m rows
+given                      names of sizes that are arguments, since the batch is free
 in_place                   an image is the problem's own, which may not be aligned
 groups                     products, one for each group of channels or for some together
 </%doc>
@@ -92,7 +94,7 @@ __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void conv_mma_weights(
     __global const elem_t *restrict gradient, const long offset_gradient,
     __global const elem_t *restrict image, const long offset_image,
-    __global float *restrict planes, const long offset_planes)
+    __global float *restrict planes, const long offset_planes${"".join(f", const int {name}" for name in given)})
 {
     __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));
     const local_t base = LOCAL(tiles);
@@ -103,8 +105,8 @@ void conv_mma_weights(
     const int tile = (int)get_group_id(0) / ${groups}, group = (int)get_group_id(0) % ${groups};
 % endif
     // strips of group_m rows of tiles, each swept column by column
-    const int strip = ${tile_id} / ${group_m * tiles_n};
-    const int inside = ${tile_id} % ${group_m * tiles_n};
+    const int strip = ${tile_id} / ${sweep};
+    const int inside = ${tile_id} % ${sweep};
     const int height = min(${group_m}, ${tiles_m} - strip * ${group_m});
     const int tile_row = (strip * ${group_m} + inside % height) * ${tile_m};
     const int tile_column = inside / height * ${tile_n};
