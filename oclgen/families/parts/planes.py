@@ -71,6 +71,7 @@ class Sum:
         filters: how filters lie in a plane, if the result is filters; a row of a plane is one.
         strided: rows, and items, of the result lie apart by its strides; else all is one row.
         role: of the workspace; the result may lie in its first plane.
+        grows: the number of planes grows with a free size.
     """
 
     problem: GemmProblem | ConvProblem
@@ -84,6 +85,7 @@ class Sum:
     filters: Filters | None = None
     strided: bool = False
     role: str = PLANES
+    grows: bool = False
 
     @property
     def local_bytes(self) -> int:
@@ -101,6 +103,7 @@ class Sum:
     def launch(self) -> Launch:
         """Return the launch that adds the planes into the result."""
         items, rows, columns = self.shape
+        counted = self.grows or self.planes > FEW
         plane = prod(self.shape)
         groups = (
             ceil_div(self.filters.depth, self.filters.span)
@@ -115,7 +118,7 @@ class Sum:
                 preamble=dtype_preamble(self.problem.dtype),
                 **epilogue(self.problem) | {"bias": self.bias},
                 exclusive="" if Buffer(self.role) in self.result else "restrict ",
-                planes=self.planes if self.planes <= FEW else 0,
+                planes=0 if counted else self.planes,
                 strided=self.strided,
                 columns=columns,
                 plane=plane,
@@ -129,7 +132,7 @@ class Sum:
         sizes: tuple[Scalar, ...] = () if self.filters else (Scalar(plane, "long"),)
         if self.strided:
             sizes = (Scalar(columns), *sizes)
-        if self.planes > FEW:
+        if counted:
             sizes += (Scalar(self.planes),)
         return Launch(
             text=text,

@@ -229,7 +229,7 @@ def input_launch(
         slice_t: tiles of a slice; 0: V is not cut.
     """
     shape: dict[str, Any]
-    sizes, padded = {}, f"\n#define TILES_PADDED {tiles}"
+    padded, sizes = padded_tiles(geo, tiles)
     group = input_group(geo, vec, local)
     if geo.pixels:
         template = "winograd_input_pixels"
@@ -239,7 +239,7 @@ def input_launch(
         template = "winograd_input"
         sizes = geo.of_images | {"TILES_PADDED": tiles} | ({"SLICE": slice_t} if slice_t else {})
         padded = ""
-        shape = {"vec_t": vec, "local_t": local, "given": tuple(sizes), "sliced": bool(slice_t)}
+        shape = {"vec_t": vec, "local_t": local, "sliced": bool(slice_t)}
         items = (tiles // vec, geo.channels)
 
     @LazyText
@@ -250,6 +250,7 @@ def input_launch(
             defines=geo.defines(sizes) + padded,
             input_axis=str(axis),
             read=read,
+            given=tuple(sizes),
             **shape,
         )
 
@@ -260,6 +261,18 @@ def input_launch(
         local_size=group,
         args=(*buffer(geo.source), *buffer(role), *map(Scalar, sizes.values())),
     )
+
+
+def padded_tiles(geo: Geometry, tiles: int) -> tuple[str, dict[str, int]]:
+    """Return how kernels of pixels learn the tiles of V or M: lines of text, or arguments by name.
+
+    Args:
+        geo: sizes of images and tiles; of a free batch all tiles are arguments.
+        tiles: of V or M, those that fill it up included.
+    """
+    if geo.free:
+        return "", {"TILES": geo.tiles, "TILES_PADDED": tiles}
+    return f"\n#define TILES_PADDED {tiles}", {}
 
 
 def pixels_group(count: int, local: int) -> tuple[int, int]:

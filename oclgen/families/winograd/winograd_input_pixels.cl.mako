@@ -12,6 +12,7 @@ dtype         storage type of the source; V is fp32
 input_axis    the function that multiplies one axis by B^T (gradients: by G)
 read          rows and columns of a tile that are read: IN_TILE (gradients: OUT_TILE)
 slice         tiles per slice, or 0: one slice
+given         names of sizes that are arguments, since the batch is free
 </%doc>
 <%
     vf = "float" if vec == 1 else f"float{vec}"
@@ -26,7 +27,7 @@ ${input_axis}
 __kernel __attribute__((reqd_work_group_size(${local_c}, ${local_t}, 1)))
 void winograd_input(
     __global const elem_t *restrict source, const long offset_source,
-    __global float *restrict v, const long offset_v)
+    __global float *restrict v, const long offset_v${"".join(f", const int {name}" for name in given)})
 {
     const int c = (int)get_global_id(0) * ${vec};
     const int t = get_global_id(1);

@@ -12,6 +12,7 @@ bias          whether a bias per filter is added
 residual      whether what lies as the target does is added
 activation    the epilogue
 output_axis   the function that multiplies one axis by A^T
+given         names of sizes that are arguments, since the batch is free
 </%doc>
 <%! from oclgen.families.parts.epilogue import plus_residual %>\
 <%
@@ -28,7 +29,7 @@ __kernel __attribute__((reqd_work_group_size(${local_k}, ${local_t}, 1)))
 void winograd_output(
     __global const float *restrict m, const long offset_m,
 ${term_parameters}\
-    __global elem_t *restrict target, const long offset_target)
+    __global elem_t *restrict target, const long offset_target${"".join(f", const int {name}" for name in given)})
 {
     const int k = (int)get_global_id(0) * ${vec};
     const int t = get_global_id(1);

@@ -10,7 +10,7 @@ from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd.winograd_common import Geometry
 from oclgen.limits import Limits
-from oclgen.plan import Launch, LazyText, buffer, round_up
+from oclgen.plan import Launch, LazyText, Scalar, buffer, round_up
 from oclgen.problem import ConvProblem
 from oclgen.render import dtype_preamble, render
 
@@ -47,13 +47,15 @@ def output_launch(
         tiles: tiles of M, those that fill it up included.
     """
     group = common.pixels_group(geo.filters // vec, local)
+    padded, given = common.padded_tiles(geo, tiles)
 
     @LazyText
     def text() -> str:
         return render(
             "winograd_output_pixels",
             preamble=dtype_preamble(problem.dtype),
-            defines=f"{geo.defines()}\n#define TILES_PADDED {tiles}",
+            defines=geo.defines() + padded,
+            given=tuple(given),
             output_axis=common.output_axis(geo, vec),
             **epilogue(problem, "(target + offset_target)"),
             vec=vec,
@@ -66,5 +68,10 @@ def output_launch(
         kernel="winograd_output",
         global_size=(round_up(geo.filters // vec, group[0]), round_up(geo.tiles, group[1])),
         local_size=group,
-        args=(*buffer("m"), *terms(problem), *buffer(geo.target)),
+        args=(
+            *buffer("m"),
+            *terms(problem),
+            *buffer(geo.target),
+            *map(Scalar, given.values()),
+        ),
     )

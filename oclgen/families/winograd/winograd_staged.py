@@ -54,6 +54,8 @@ class Config(BaseConfig):
     `gemm` is the text of the product's `Variant`.
     """
 
+    FREE = frozenset({"batch"})
+
     out_tile: OutTile
     vec_t: Vector
     local_t: Local
@@ -98,9 +100,10 @@ def gemm_problem(geo: Geometry) -> GemmProblem:
     transform are neighbours on both sides.
     """
     tiles = round_up(geo.tiles, TILE_STEP)
+    free = frozenset({"m" if geo.pixels else "n"}) if geo.free else frozenset()
     if geo.pixels:
-        return GemmProblem(tiles, geo.filters, geo.channels, batch=geo.points)
-    return GemmProblem(geo.filters, tiles, geo.channels, trans_a=True, batch=geo.points)
+        return GemmProblem(tiles, geo.filters, geo.channels, batch=geo.points, free=free)
+    return GemmProblem(geo.filters, tiles, geo.channels, trans_a=True, batch=geo.points, free=free)
 
 
 DEFAULT = Config(

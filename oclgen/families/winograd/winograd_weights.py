@@ -46,6 +46,8 @@ class Config(BaseConfig):
     A slice is a product of its own; they are added afterwards, so that no sum needs atomics.
     """
 
+    FREE = frozenset({"batch"})
+
     out_tile: OutTile
     slice_t: Annotated[int, Range(1, 1 << 30)]
     local_t: Local
@@ -95,10 +97,11 @@ def gemm_problem(geo: Geometry, slice_t: int) -> GemmProblem:
 
     Of pixels Y is [slice, filters] and V [slice, channels].
     """
-    batch = slices(geo, slice_t) * geo.points
     return GemmProblem(
-        geo.filters, geo.channels, slice_t, trans_a=geo.pixels, trans_b=not geo.pixels, batch=batch
-    )
+        geo.filters, geo.channels, slice_t, trans_a=geo.pixels, trans_b=not geo.pixels,
+        batch=slices(geo, slice_t) * geo.points,
+        free=frozenset({"batch"}) if geo.free else frozenset(),
+    )  # fmt: skip
 
 
 def slices(geo: Geometry, slice_t: int) -> int:
@@ -148,7 +151,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
             read="OUT_TILE", **shape,
         ),
         *(renamed(launch, ROLES) for launch in product.launches),
-        *([_sum(geo, config).launch()] if slices(geo, config.slice_t) > 1 else []),
+        *([_sum(geo, config).launch()] if geo.free or slices(geo, config.slice_t) > 1 else []),
         _inverse(problem, geo, config),
     )  # fmt: skip
     return replace(
@@ -177,7 +180,7 @@ def _sum(geo: Geometry, config: Config) -> Sum:
     shape = (1, 1, geo.points * geo.filters * geo.channels)
     return Sum(
         gemm_problem(geo, config.slice_t), slices(geo, config.slice_t), shape,
-        buffer("m"), local_size=config.local_c, role="m",
+        buffer("m"), local_size=config.local_c, role="m", grows=geo.free,
     )  # fmt: skip
 
 
