@@ -15,8 +15,9 @@ kept      number of dimensions that stay and are taken apart for each output
 reduced   number of dimensions that go: the innermost one has `items`, all others are `rows`
 columns   vectors run along the innermost dimension that stays (dense), not along the items
 width     items per vector
-lanes     work-items that share an output, or a vector of columns, a power of two; `across` of them
-          lie along the items, each `apart` from the next in the work-group
+shared    several work-items, `lanes`, share an output, or a vector of columns: `across` of them lie
+          along the items, each `apart` from the next in the work-group where there are columns. All
+          are powers of two, whose exponents are arguments: few texts serve all sizes
 unroll    iterations whose loads are in flight together
 group     the most work-items of a group where there are lanes
 index     type of sizes and strides
@@ -47,15 +48,15 @@ ${pad}${typed("T", width)} acc = (${typed("T", width)})(${initial});
 % if center:
 ${pad}const ${typed("X", width)} center = ${load(center, "center_data", "center_at", width, columns)};
 % endif
-${pad}for (INDEX row = first_row + lane / ${across}; row < last_row; row += ${lanes // across}) {
+${pad}for (INDEX row = first_row${" + (lane >> across_bits)" if shared else ""}; row < last_row; row += ${rows_apart}) {
 ${take_apart(pad + "    ", "row", "reduced", reduced, [("source", "source_at")])}\
-${pad}    INDEX i = first_item + lane % ${across} * ${dense};
+${pad}    INDEX i = first_item + ${first_of(dense)};
 % if unroll > 1:
 ${pad}    // the end by itself on one side: else compilers cannot count, and test after each load
 ${pad}    #pragma unroll ${unroll}
-${pad}    for (; i < last_item - ${dense - 1}; i += ${across * dense}) {
+${pad}    for (; i < last_item - ${dense - 1}; i += ${items_apart(dense)}) {
 % else:
-${pad}    for (; i + ${dense} <= last_item; i += ${across * dense}) {
+${pad}    for (; i + ${dense} <= last_item; i += ${items_apart(dense)}) {
 % endif
 ${item(pad + "        ", width, "acc")}\
 ${pad}    }
@@ -76,9 +77,20 @@ ${pad}${acc} = combine_${width}(${acc}, ${typed(map, width).replace("center", "c
 <%
     # what a work-item has of an output in the end
     together = width if columns else 1
-    first = f"get_global_id(0) / {lanes}" if apart == 1 else f"(get_group_id(0) * {apart} + get_local_id(0) % {apart})"
+    if not shared:
+        first, lane = "get_global_id(0)", "0"
+    elif columns:
+        first = "((get_group_id(0) << apart_bits) + (get_local_id(0) & ((1 << apart_bits) - 1)))"
+        lane = "get_local_id(0) >> apart_bits"
+    else:
+        first, lane = "(get_global_id(0) >> lane_bits)", "get_local_id(0) & ((1 << lane_bits) - 1)"
     # lanes wait for each other: those beyond the outputs do the last one's work, and keep nothing
-    inside = "number" if lanes == 1 else "min(number, outputs - 1)"
+    inside = "min(number, outputs - 1)" if shared else "number"
+    rows_apart = "(1 << (lane_bits - across_bits))" if shared else "1"
+    def first_of(dense):
+        return f"(lane & ((1 << across_bits) - 1)) * {dense}" if shared else "0"
+    def items_apart(dense):
+        return f"({dense} << across_bits)" if shared else str(dense)
 %>\
 ${prelude}
 typedef ${index} INDEX;
@@ -99,6 +111,9 @@ __kernel void reduce_${name}(
     const ${value} count, const INDEX outputs, const INDEX outputs_per_item,
     const INDEX rows, const INDEX row_span, const INDEX items, const INDEX item_span,
     const INDEX item_spans, const INDEX source_item, const INDEX target_piece,
+% if shared:
+    const INDEX lane_bits, const INDEX across_bits, const INDEX apart_bits,
+% endif
 % if columns:
     const INDEX columns,
 % endif
@@ -126,13 +141,13 @@ __kernel void reduce_${name}(
     const INDEX last_row = min(first_row + row_span, rows);
     const INDEX first_item = piece % item_spans * item_span;
     const INDEX last_item = min(first_item + item_span, items);
-    const INDEX lane = get_local_id(0) ${"%% %d" % lanes if apart == 1 else "/ %d" % apart};
-% if lanes > 1:
+    const INDEX lane = ${lane};
+% if shared:
     __local ${typed("T", together)} partial[${group}];
 % endif
     for (INDEX n = 0; n < outputs_per_item; ++n) {
         const INDEX number = ${first} * outputs_per_item + n;
-% if lanes == 1:
+% if not shared:
         if (number >= outputs)
             break;
 % endif
@@ -150,7 +165,7 @@ ${take_apart("        ", "output", "kept", kept, [(name, "0") for name in (["sou
 % if center:
         INDEX center_at = center_kept + column;
 % endif
-% if columns and width > 1 and lanes == 1:
+% if columns and width > 1 and not shared:
         if (column + ${width} <= columns) {
 ${span("            ", width, 1)}\
 % for line in stored(finish, width):
@@ -179,13 +194,13 @@ ${span("        ", width, width // together)}\
 % else:
         ${typed("T", together)} total = acc;
 % endif
-% if lanes > 1:
+% if shared:
         partial[get_local_id(0)] = total;
-        for (int reach = ${lanes // 2}; reach > 0; reach /= 2) {
+        for (int reach = 1 << lane_bits >> 1; reach > 0; reach /= 2) {
             barrier(CLK_LOCAL_MEM_FENCE);
             if (lane < reach)
                 partial[get_local_id(0)] =
-                    combine_${together}(partial[get_local_id(0)], partial[get_local_id(0) + reach${f" * {apart}" if apart > 1 else ""}]);
+                    combine_${together}(partial[get_local_id(0)], partial[get_local_id(0) + ${"(reach << apart_bits)" if columns else "reach"}]);
         }
         total = partial[get_local_id(0)];
         if (lane > 0 || number >= outputs)

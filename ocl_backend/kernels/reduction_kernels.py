@@ -214,8 +214,8 @@ def _launch(device: int, spec: Spec, layout: Arrangement, piece: int) -> KernelL
     kept = layout.kept.sizes[:-1] if layout.columns else layout.kept.sizes
     text = _source(
         spec.reduction, spec.item, spec.value, spec.dtypes, max(len(kept), 1),
-        max(len(layout.reduced.sizes) - 1, 1), layout.columns, layout.width, layout.lanes,
-        layout.across, layout.apart, layout.unroll, wide,
+        max(len(layout.reduced.sizes) - 1, 1), layout.columns, layout.width, layout.lanes > 1,
+        layout.unroll, wide,
     )  # fmt: skip
     pointers = [dtype for dtype in (spec.dtypes[0], spec.dtypes[2], spec.dtypes[1]) if dtype]
     count = NUMBERS[spec.value]
@@ -236,6 +236,8 @@ def _numbers(layout: Arrangement, piece: int) -> list[int]:
     rows, items = layout.reduced.rows, layout.reduced.inner
     numbers = [layout.blocks, layout.outputs_per_item, rows, -(-rows // layout.row_spans)]
     numbers += [items, layout.item_span, layout.item_spans, layout.reduced.strides[0][-1], piece]
+    if layout.lanes > 1:  # powers of two, as exponents
+        numbers += [n.bit_length() - 1 for n in (layout.lanes, layout.across, layout.apart)]
     sizes, strides = layout.kept.sizes, layout.kept.strides
     if layout.columns:
         numbers.append(layout.kept.inner)
@@ -257,9 +259,7 @@ def _source(
     reduced: int,
     columns: bool,
     width: int,
-    lanes: int,
-    across: int,
-    apart: int,
+    shared: bool,
     unroll: int,
     wide: bool,
 ) -> str:
@@ -297,9 +297,7 @@ def _source(
         reduced=reduced,
         columns=columns,
         width=width,
-        lanes=lanes,
-        across=across,
-        apart=apart,
+        shared=shared,
         unroll=unroll,
         group=GROUP,
         index="long" if wide else "int",
