@@ -9,6 +9,7 @@ is chosen for a typical size of each range. What was measured for one size keeps
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import Lock
@@ -108,6 +109,30 @@ class Varying:
             return None
         time = own.cost if own.ms is None else own.ms
         return choice if choice.cost <= SLOWER * time else None
+
+
+class Forms:
+    """Which texts differ in sizes alone, and are too many to have a program each; for threads."""
+
+    def __init__(self) -> None:
+        self._met: OrderedDict[int, set[int]] = OrderedDict()
+        self._lock = Lock()
+
+    def vary(self, free: Hashable, own: Hashable) -> bool:
+        """Say whether more than `FIXED` were met of those that are one if their sizes are free.
+
+        Args:
+            free: what serves all sizes.
+            own: what serves one.
+        """
+        with self._lock:
+            met = self._met.setdefault(hash(free), set())
+            self._met.move_to_end(hash(free))
+            if len(met) <= FIXED:
+                met.add(hash(own))
+            while len(self._met) > MOST_SHAPES:
+                self._met.popitem(last=False)
+            return len(met) > FIXED
 
 
 def typical(problem: Known) -> Known:

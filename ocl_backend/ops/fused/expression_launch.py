@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from ocl_backend.dispatch.varying import Forms
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.scatter import PLACE
 from ocl_backend.ops.fused.expression_arguments import Arguments
@@ -81,8 +82,35 @@ float row_sum(float value, const int lane, __local float *scratch)
 """Adds the work-items' values of a row in a fixed order."""
 
 
+_forms = Forms()
+
+
+class Written(NamedTuple):
+    """A kernel's text, its arguments, and its work-items: all, and those of a group."""
+
+    text: str
+    arguments: Arguments
+    items: int
+    local: int
+
+
 def prepared(window: Window, parts: Sequence[Part]) -> tuple[KernelLaunch, list[float]]:
-    """Return the launch of parts side by side, and the values to call it with."""
+    """Return the launch of parts side by side, and the values to call it with.
+
+    Sizes are constants of its text, until chains alike were met at more of them than have programs
+    of their own.
+    """
+    device = window.steps[0].rule.device
+    own, free = (_written(window, parts, is_free) for is_free in (False, True))
+    fits = free.arguments.bytes <= MOST_BYTES
+    made = free if fits and _forms.vary((device, free.text), own.text) else own
+    kinds = tuple(made.arguments.kinds)
+    launch = launch_of(device, made.text, "expressions", made.items, kinds, made.local)
+    return launch, made.arguments.values
+
+
+def _written(window: Window, parts: Sequence[Part], is_free: bool) -> Written:
+    """Write the kernel of parts side by side, with sizes as arguments if it `is_free`."""
     device = window.steps[0].rule.device
     limits = devices()[device].limits
     on_cpu = limits.kind == "cpu"
@@ -96,7 +124,7 @@ def prepared(window: Window, parts: Sequence[Part]) -> tuple[KernelLaunch, list[
     for part in parts:
         width = width_of(window, part, limits)
         steps = CPU_VECTORS if on_cpu else 1
-        writer = Writer(window, part, arguments, width)
+        writer = Writer(window, part, arguments, width, is_free)
         lines = writer.lines(local, steps)
         work = prod(part.space[:-1]) if part in rows else _groups(part, width, local * steps)
         past = first + work
@@ -125,8 +153,7 @@ def prepared(window: Window, parts: Sequence[Part]) -> tuple[KernelLaunch, list[
             "",
         ]
     )
-    launch = launch_of(device, text, "expressions", first * local, tuple(arguments.kinds), local)
-    return launch, arguments.values
+    return Written(text, arguments, first * local, local)
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)

@@ -40,13 +40,19 @@ class Part(NamedTuple):
 
 
 class Writer:
-    """Writes what one part computes. `made` are variables of what is known beforehand."""
+    """Writes what one part computes. `made` are variables of what is known beforehand.
 
-    def __init__(self, window: Window, part: Part, arguments: Arguments, width: int) -> None:
+    Its sizes are arguments if it `is_free`, and wherever a length grows from call to call.
+    """
+
+    def __init__(
+        self, window: Window, part: Part, arguments: Arguments, width: int, is_free: bool = False
+    ) -> None:
         self.window, self.part, self.arguments, self.width = window, part, arguments, width
         self.nodes = window.nodes
         computed = [self.nodes[i] for i in part.computed]
-        self.is_free = any(n.kind == "cat" and n.axis < len(n.out.shape) - 1 for n in computed)
+        grows = any(n.kind == "cat" and n.axis < len(n.out.shape) - 1 for n in computed)
+        self.is_free = is_free or grows
         self.made: dict[tuple[int, Index], str] = {}
         self._names = 0
 
