@@ -19,10 +19,10 @@ activation  forward: name of what y is passed through
 mask        backward: name of the activation whose `result` masks the gradient first
 dtype       DType of x, y and the gradients of x
 param       DType of weights, biases and all statistics
-local_items work-items per group
-width       items read at once; with local_items > 1 it divides inner
+local_items work-items per group, a power of two; 0: as many as the launch has, up to `most`
+width       items read at once; where a group has several work-items it divides inner
 aligned     x and all of its size begin where any access of a GPU may
-kept        forward: vectors that each work-item keeps in registers between the passes; 0: none
+kept        forward: vectors that each work-item has registers for between the passes; 0: none
 
 Arguments are batch, channels and inner, the sizes of x, which is dense; chunk, the batch items per
 work-group, chunks = batch / chunk, rounded up; and inner_factor, inner_shift, by which work-items of a
@@ -38,7 +38,9 @@ GPU divide by inner.
     saved = fwd and trains
     def real_of(w):
         return vectors.vector(real, w)
-    once = fwd and local_items > 1 and not kept
+    several = local_items != 1
+    local = local_items or "(int)get_local_size(0)"
+    once = fwd and several and not kept
     def load(name, w):
         return vectors.load(dtype, name, "at", "1", w, aligned)
     def x_of(w):
@@ -49,17 +51,17 @@ GPU divide by inner.
 ${vectors.prelude(dtype, width)}\
 ${param.prelude if param is not dtype else ""}\
 #define COUNT (batch * inner)
-% if local_items > 1:
+% if several:
 #define ROW(i) ((int)(mul_hi(2u * (uint)(i), (uint)inner_factor) >> inner_shift))
 % endif
 
-% if local_items > 1 and sums:
+% if several and sums:
 ${real} group_sum(${real} value, __local ${real} *scratch)
 {
     const int item = get_local_id(0);
     scratch[item] = value;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int half_way = ${local_items // 2}; half_way > 0; half_way /= 2) {
+    for (int half_way = ${local_items // 2 or f"{local} / 2"}; half_way > 0; half_way /= 2) {
         if (item < half_way) {
             scratch[item] += scratch[item + half_way];
         }
@@ -75,15 +77,15 @@ ${real} group_sum(${real} value, __local ${real} *scratch)
 % if kept:
     #pragma unroll
     for (int k = 0; k < ${kept}; ++k) {
-        const int i = (k * ${local_items} + get_local_id(0)) * ${width};
+        const int i = (k * ${local} + get_local_id(0)) * ${width};
         if (i < COUNT) {
             const long at = first + ROW(i) * between + i;
 ${body(width)}\
         }
     }
-% elif local_items > 1:
+% elif several:
     #pragma unroll 4
-    for (int i = get_local_id(0) * ${width}; i < items * inner; i += ${local_items * width}) {
+    for (int i = get_local_id(0) * ${width}; i < items * inner; i += ${local_items * width or f"{local} * {width}"}) {
         const long at = first + ROW(i) * between + i;
 ${body(width)}\
     }
@@ -141,22 +143,22 @@ ${items.write_y(x_of(w), w)}\
 % if width > 1:
     ${name}1 += ${sum_lanes(f"{name}{width}", width)};
 % endif
-% if local_items > 1:
+% if several:
     ${name}1 = group_sum(${name}1, scratch);
 % endif
 </%def>\
-__kernel __attribute__((reqd_work_group_size(${local_items}, 1, 1)))
+__kernel ${f"__attribute__((reqd_work_group_size({local_items}, 1, 1)))" if local_items else ""}
 void batch_norm_${direction}(
 ${items.arguments()}\
 {
-% if local_items > 1 and sums:
-    __local ${real} scratch[${local_items}];
+% if several and sums:
+    __local ${real} scratch[${local_items or most}];
 % endif
     const int c = (int)get_group_id(0) % channels;
     const int part = (int)get_group_id(0) / channels;
     const int items = min(chunk, batch - part * chunk);
     const long image = (long)channels * inner;
-% if local_items > 1:
+% if several:
     const long between = image - inner;
 % endif
     const long first = part * chunk * image + (long)c * inner;

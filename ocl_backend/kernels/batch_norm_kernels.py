@@ -34,12 +34,16 @@ from oclgen.render import rendered
 
 GROUPS_PER_UNIT = 8
 """Work-groups per compute unit of a GPU that hide memory latency."""
-PIXEL_ITEMS = 256
-"""Work-items of a group for pixels on a GPU."""
+MOST_ITEMS = 256
+"""Work-items of a GPU's group that its kernel does not name: up to so many, a work-item may have
+all registers that there are, whatever their number. All groups for pixels have no more."""
 COMBINED = 8
 """Channels of a group that combines chunks on a GPU: few, so that there are many groups."""
 LEAST_ROWS, MOST_ROWS = 4, 256
 """Pixels of a channel that a work-item sums: at least, on GPUs, and at most, on CPUs."""
+FEW_ITEMS = 1 << 14
+"""Items of a tensor below which a GPU's kernel takes as long whatever it reads at once: so all
+shapes share one that reads single items."""
 KEPT_ITEMS = 32
 """Items that a work-item of a GPU keeps in registers, where a group may be large."""
 
@@ -78,7 +82,10 @@ class BatchNormCase:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How the work is cut: the legend stands at the head of the template."""
+    """How the work is cut: the legend stands at the head of the template.
+
+    `kept` is a power of two, so that few texts serve all sizes.
+    """
 
     chunk: int
     local: int
@@ -105,7 +112,7 @@ def division_of_pixels(kind: BatchNormCase, limits: Limits) -> PixelDivision:
     width = width_at_once([dtype_of(kind.dtype)], [kind.channels])
     blocks = ceil_div(kind.channels // width, WARP)
     local_c = even_part(kind.channels // width, WARP)
-    local_r = max(1, min(PIXEL_ITEMS, limits.max_work_group) // local_c)
+    local_r = max(1, min(MOST_ITEMS, limits.max_work_group) // local_c)
     chunks = max(1, GROUPS_PER_UNIT * limits.compute_units // blocks)
     chunk = max(ceil_div(rows, chunks), LEAST_ROWS * local_r)
     return PixelDivision(min(rows, chunk), width, local_c, local_r)
@@ -125,7 +132,7 @@ def division(kind: BatchNormCase, limits: Limits) -> Division:
     if limits.kind == "cpu":
         width = 16 if kind.inner >= 16 else 1
         return Division(chunk=kind.batch, local=1, width=width)
-    width = 4 if kind.inner % 4 == 0 else 1
+    width = 4 if kind.inner % 4 == 0 and kind.items >= FEW_ITEMS else 1
     if kept := _kept(kind, limits, width):
         return kept
     wanted = GROUPS_PER_UNIT * limits.compute_units
@@ -154,7 +161,8 @@ def _kept(kind: BatchNormCase, limits: Limits, width: int) -> Division | None:
         return None
     while local > 32 and local // 2 >= vectors:
         local //= 2
-    return Division(kind.batch, local, width, ceil_div(vectors, local))
+    kept = ceil_div(vectors, local)
+    return Division(kind.batch, local, width, 1 << (kept - 1).bit_length())
 
 
 def _launches(kind: BatchNormCase, aligned: bool) -> tuple[tuple[KernelLaunch, ...], int]:
@@ -184,7 +192,8 @@ def _launch(
     }  # fmt: skip
     return _prepared(
         kind, "batch_norm", (groups * cut.local,), (cut.local,), counts, sums=sums, writes=writes,
-        local_items=cut.local, width=cut.width, kept=cut.kept, aligned=aligned,
+        local_items=0 if 1 < cut.local <= MOST_ITEMS else cut.local, most=MOST_ITEMS,
+        width=cut.width, kept=cut.kept, aligned=aligned,
     )  # fmt: skip
 
 
@@ -213,7 +222,8 @@ def _launches_of_pixels(
             kind, "batch_norm_pixels",
             (round_up(kind.channels // by.width, by.local_c), count * by.local_r),
             (by.local_c, by.local_r), {"rows": rows, "channels": kind.channels, "chunk": by.chunk},
-            step=step, width=by.width, local_c=by.local_c, local_r=by.local_r, aligned=aligned,
+            step=step, width=by.width, most=1 if by.local_c * by.local_r == 1 else MOST_ITEMS,
+            aligned=aligned,
             text=Channels(dtype_of(kind.dtype), dtype_of(kind.param), by.width, aligned),
         )
         for step, by, count in (*steps, ("writes", cut, chunks))

@@ -1,7 +1,7 @@
 <%doc>
 Batch normalisation of x [rows, channels], forward or backward: images in channels_last.
 
-Neighbouring work-items take neighbouring channels. A work-group has chunk rows, which its local_r rows
+Neighbouring work-items take neighbouring channels. A work-group has chunk rows, which its LOCAL_R rows
 of work-items take in turns. With statistics of the batch, and backward, there are three launches, else
 the last one alone:
 
@@ -11,7 +11,8 @@ step        "sums": two sums of each chunk go into `partial`; forward the mean a
             "combines": those of all chunks, into the head of `partial`, and what torch asks for
             "writes": the result
 width       channels read at once; it divides channels
-local_c, local_r    work-items per group, along channels and rows
+most                work-items of a group, of which the launch has some along channels, LOCAL_C, and
+                    some along rows, LOCAL_R, no more in all; 1: a single one
 text                how a vector of channels is moved: see `batch_norm_text`
 
 `partial` is [2][channels], forward mean and inverse deviation, backward both sums; behind it
@@ -26,20 +27,24 @@ images, and chunk, the rows per work-group; chunks = rows / chunk, rounded up.
     real = dtype.value
     kind = vectors.vector(real, width)
     fwd = direction == "fwd"
+    alone = most == 1
 %>\
 ${vectors.prelude(dtype, width)}\
 ${vectors.prelude(param, width) if param is not dtype else ""}\
+#define LOCAL_C ${"1" if alone else "(int)get_local_size(0)"}
+#define LOCAL_R ${"1" if alone else "(int)get_local_size(1)"}
 
 % if step != "writes":
 /* The sum over the rows of work-items, for each of their columns. */
 ${kind} group_sum(${kind} value, __local ${kind} *scratch)
 {
-% if local_r > 1:
-    scratch[get_local_id(1) * ${local_c} + get_local_id(0)] = value;
+% if not alone:
+    scratch[get_local_id(1) * LOCAL_C + get_local_id(0)] = value;
     barrier(CLK_LOCAL_MEM_FENCE);
     value = scratch[get_local_id(0)];
-    for (int r = 1; r < ${local_r}; ++r) {
-        value += scratch[r * ${local_c} + get_local_id(0)];
+    #pragma unroll 8
+    for (int r = 1; r < LOCAL_R; ++r) {
+        value += scratch[r * LOCAL_C + get_local_id(0)];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
@@ -47,12 +52,12 @@ ${kind} group_sum(${kind} value, __local ${kind} *scratch)
 }
 
 % endif
-__kernel __attribute__((reqd_work_group_size(${local_c}, ${local_r}, 1)))
+__kernel ${"__attribute__((reqd_work_group_size(1, 1, 1)))" if alone else ""}
 void batch_norm_${direction}(
 ${items.arguments()}\
 {
 % if step != "writes":
-    __local ${kind} scratch[${local_c * local_r}];
+    __local ${kind} scratch[${most}];
 % endif
     const bool owns = get_global_id(0) * ${width} < channels;
     // a work-item beyond the last channel loads the last channels, so that it reaches every barrier,
@@ -76,20 +81,20 @@ ${items.starts()}\
 % if step == "sums":
 % if fwd:
     // the middle one of three rows, so that distances are not from a single one far out
-    const int apart = max(end - 1 - first, 0) / ${2 * local_r} * ${local_r};
+    const int apart = max(end - 1 - first, 0) / (2 * LOCAL_R) * LOCAL_R;
 % for i in range(3):
     const ${kind} near${i} = ${text.load("x", f"(long)min(first + {i} * apart, end - 1) * channels + c")};
 % endfor
     const ${kind} near = max(min(near0, near1), min(max(near0, near1), near2));
     ${kind} sum = 0, squares = 0;
     #pragma unroll 4
-    for (int row = first; row < end; row += ${local_r}) {
+    for (int row = first; row < end; row += LOCAL_R) {
         const long at = (long)row * channels + c;
         const ${kind} d = ${text.load("x")} - near;
         sum += d;
         squares += d * d;
     }
-    const ${real} taken = first < end ? (end - 1 - first) / ${local_r} + 1 : 0;
+    const ${real} taken = first < end ? (end - 1 - first) / LOCAL_R + 1 : 0;
     const ${kind} own = sum / max(taken, (${real})1);
     const ${kind} one = group_sum(taken * (near + own), scratch) / (end - begin);
     const ${kind} away = near + own - one;
@@ -97,7 +102,7 @@ ${items.starts()}\
 % else:
     ${kind} sum = 0, dot = 0;
     #pragma unroll 4
-    for (int row = first; row < end; row += ${local_r}) {
+    for (int row = first; row < end; row += LOCAL_R) {
         const long at = (long)row * channels + c;
 ${items.load_grad(width)}\
         sum += g;
@@ -113,10 +118,10 @@ ${items.load_grad(width)}\
 % elif step == "combines":
     const int chunks = (rows + chunk - 1) / chunk;
     ${kind} sum = 0, rest = 0;
-% if local_r > 1:
+% if not alone:
     #pragma unroll 4
 % endif
-    for (int p = get_local_id(1); p < chunks; p += ${local_r}) {
+    for (int p = get_local_id(1); p < chunks; p += LOCAL_R) {
         const __global ${real} *part = partial + 2 * channels * (1 + p);
         sum += ${text.sums("part", 0)}${f" * ({real})min(chunk, rows - p * chunk)" if fwd else ""};
 % if not fwd:
@@ -126,10 +131,10 @@ ${items.load_grad(width)}\
     const ${kind} total = group_sum(sum, scratch);
 % if fwd:
     const ${kind} mean = total / rows;
-% if local_r > 1:
+% if not alone:
     #pragma unroll 4
 % endif
-    for (int p = get_local_id(1); p < chunks; p += ${local_r}) {
+    for (int p = get_local_id(1); p < chunks; p += LOCAL_R) {
         const __global ${real} *part = partial + 2 * channels * (1 + p);
         const ${kind} away = ${text.sums("part", 0)} - mean;
         rest += ${text.sums("part", 1)} + away * away * (${real})min(chunk, rows - p * chunk);
@@ -181,7 +186,7 @@ ${items.load_grad(width)}\
         return;
     }
     #pragma unroll 4
-    for (int row = first; row < end; row += ${local_r}) {
+    for (int row = first; row < end; row += LOCAL_R) {
         const long at = (long)row * channels + c;
 % if fwd:
 ${items.write_y(text.load("x"), width)}\
