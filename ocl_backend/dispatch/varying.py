@@ -24,6 +24,9 @@ FIXED = 4
 """Values of a size that have kernels of their own: whole and last batches in training, test."""
 RANGE = 4
 """Ratio of the ends of a range of sizes that one variant serves."""
+MANY = 16
+"""Values of a size from which on its own kernels do not pay, however much faster they are: a build
+takes as long as thousands of runs."""
 MOST_SHAPES = 4096
 """Bound of shapes whose sizes are watched, and of choices for free sizes."""
 SLOWER = 1.25
@@ -43,7 +46,7 @@ keys grow together."""
 
 @dataclass(slots=True)
 class _Met:
-    """Values of a shape's sizes that were met, up to one more than `FIXED`, and which varied."""
+    """Values of a shape's sizes that were met, up to one more than `MANY`, and which varied."""
 
     values: set[tuple[int, ...]]
     first: tuple[int, ...]
@@ -56,7 +59,8 @@ class Varying:
     def __init__(self, chooser: Chooser) -> None:
         self._chooser = chooser
         self._met: OrderedDict[tuple[tuple[str, ...], Problem], _Met] = OrderedDict()
-        self._choices: dict[Problem, Choice | None] = {}  # by typical problems
+        self._choices: dict[tuple[Problem, bool], Choice | None] = {}
+        """By typical problems, and whether many values of their sizes were met."""
         self._lock = Lock()
 
     def form(self, problem: Known) -> Known:
@@ -64,45 +68,50 @@ class Varying:
 
         Not where something was measured for this very problem.
         """
-        sizes = self._varied(problem)
+        sizes, are_many = self._varied(problem)
         if not sizes or self._chooser.was_measured(problem):
             return problem
         free = replace(problem, free=sizes)
-        return problem if self._choice(typical(free)) is None else free
+        return problem if self._choice(typical(free), are_many) is None else free
 
-    def _varied(self, problem: Problem) -> frozenset[str]:
-        """Return the sizes of which more than `FIXED` values were met, this one among them."""
+    def _varied(self, problem: Problem) -> tuple[frozenset[str], bool]:
+        """Return the sizes of which more than `FIXED` values were met, this one among them.
+
+        Of any of them more than `MANY` were met if the second is true.
+        """
         is_batched = isinstance(problem, GemmProblem) and problem.batch > 1
         varied: set[str] = set()
+        are_many = False
         with self._lock:
             for names in SHAPES["batched gemm" if is_batched else problem.op]:
                 values = tuple(getattr(problem, name) for name in names)
                 shape = names, with_sizes(problem, dict.fromkeys(names, 1))
                 met = self._met.setdefault(shape, _Met(set(), values, set()))
                 self._met.move_to_end(shape)
-                if len(met.values) <= FIXED:
+                if len(met.values) <= MANY:
                     met.values.add(values)
                 pairs = zip(names, values, met.first, strict=True)
                 met.varied.update(name for name, value, first in pairs if value != first)
                 if len(met.values) > FIXED:
                     varied |= met.varied
+                    are_many |= len(met.values) > MANY
             while len(self._met) > MOST_SHAPES:
                 self._met.popitem(last=False)
-        return frozenset(varied)
+        return frozenset(varied), are_many
 
-    def _choice(self, free: Problem) -> Choice | None:
+    def _choice(self, free: Problem, are_many: bool) -> Choice | None:
         """Return what serves a problem with free sizes, None where its own kernels are better."""
-        if free not in self._choices:
+        if (free, are_many) not in self._choices:
             if len(self._choices) >= MOST_SHAPES:
                 self._choices.clear()
-            self._choices[free] = self._worthwhile(free)
-        return self._choices[free]
+            self._choices[free, are_many] = self._worthwhile(free, are_many)
+        return self._choices[free, are_many]
 
-    def _worthwhile(self, free: Problem) -> Choice | None:
+    def _worthwhile(self, free: Problem, are_many: bool) -> Choice | None:
         try:
             choice = self._chooser.choose(free)
             limits = self._chooser.limits
-            if limits.kind == "cpu" or not has_model(free, limits):
+            if are_many or limits.kind == "cpu" or not has_model(free, limits):
                 return choice  # every family of CPUs has free sizes, and a build takes a second
             own = self._chooser.choose(replace(free, free=frozenset()))
         except NoVariantError:

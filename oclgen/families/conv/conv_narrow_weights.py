@@ -126,8 +126,9 @@ class Shape:
         self.patches = part.batch * self.bands * part.cols.results
         # a work-item has as many patches as its neighbours, but for the last plane
         self.rounds = ceil_div(self.patches, config.local_k * config.split)
-        filled = ceil_div(self.patches, config.local_k * self.rounds)
-        self.planes = config.split if problem.free else filled  # of few images some are empty
+        self.planes = ceil_div(self.patches, config.local_k * self.rounds)
+        if problem.free and config.split > 1:
+            self.planes = max(self.planes, 2)  # the text has planes, however few images there are
         self.tap_tiles = ceil_div(rows.taps, self.tap_rows)
         self.tiles_m = ceil_div(part.channels, config.item_m)
         self.tiles_c = ceil_div(part.depth, config.item_c)
@@ -269,7 +270,8 @@ def _filled(
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launch that sums over patches, and the sum of the planes if there are any."""
     shape = shape_of(problem, config)
-    return sum_planes(problem, shape.planes, SLICES).behind(_launch(problem, config, shape))
+    planes = replace(sum_planes(problem, shape.planes, SLICES), grows=bool(problem.free))
+    return planes.behind(_launch(problem, config, shape))
 
 
 def _launch(problem: ConvProblem, config: Config, shape: Shape) -> Launch:
