@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ocl_backend.dispatch import tuned, varying
-from ocl_backend.dispatch.varying import FIXED, MANY, MOST_SHAPES, Varying, typical
+from ocl_backend.dispatch.varying import FIXED, MANY, MOST_SHAPES, Forms, Varying, typical
 from oclgen.families import FAMILIES
+from oclgen.limits import Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
@@ -192,6 +194,32 @@ def test_variants_are_chosen_once_for_a_range_of_sizes(
     assert chooser.asked == [GemmProblem(m, 8, 9, free=free) for m in (16, 64, 256, 1024)]
     ends = [typical(GemmProblem(m, 3, 5, free=free)).m for m in (1, 2, 4, 5, 16, 17)]
     assert ends == [1, 4, 4, 16, 16, 64]
+
+
+def test_of_many_values_no_kernel_of_its_own_pays(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the kernels for all sizes are slow, some values have their own, but not each one."""
+
+    class SlowIfFree(FakeChooser):
+        def choose(self, problem: Problem) -> Any:
+            return SimpleNamespace(cost=10.0 if problem.free else 1.0, ms=None)
+
+    monkeypatch.setattr(varying, "has_model", lambda *_: True)
+    chooser: Any = SlowIfFree(device)
+    chooser.limits = Limits("gpu")
+    rows: list[Problem] = [GemmProblem(m, 8, 9) for m in range(1, MANY + 3)]
+    assert forms(Varying(chooser), rows) == [frozenset()] * MANY + [frozenset("m")] * 2
+
+
+def test_texts_alike_are_one_from_the_fifth_on() -> None:
+    alike = Forms()
+    assert [alike.vary("chain", f"chain of {n}") for n in (1, 2, 2, 3, 4, 1)] == [False] * 6
+    assert alike.vary("chain", "chain of 5") and alike.vary("chain", "chain of 1")
+    assert not alike.vary("another", "another of 5")
+    for n in range(2 * MOST_SHAPES):
+        alike.vary(n, n)
+    assert len(alike._met) == MOST_SHAPES
 
 
 def test_what_is_watched_is_bounded(watched: tuple[FakeChooser, Varying]) -> None:

@@ -116,10 +116,15 @@ def test_a_text_with_free_sizes_is_right_at_all_of_them(device: Device, problem:
 )
 def test_what_a_gpu_is_given_is_right_at_all_batches(device: Device, problem: Problem) -> None:
     """Each family's first guess for a GPU, in OpenCL C: slices of few images may be empty."""
+    # PoCL 3.1 computes `conv_async` wrong, at fixed sizes as well; matrix units have no text in C
+    in_c = frozenset[str]() if "Portable" in device.info.runtime else {"cp_async"}
+    own = device.limits
+    local, group = min(GPU.local_bytes, own.local_bytes), min(1024, own.max_work_group)
+    limits = replace(GPU, local_bytes=local, max_work_group=group)
     met = 0
-    for variant in variants(at(problem, TYPICAL), GPU, each=1):
-        if FAMILIES[variant.family].TRAITS.instructions - {"cp_async"}:
-            continue  # matrix units have no text in OpenCL C
+    for variant in variants(at(problem, TYPICAL), limits, each=1):
+        if FAMILIES[variant.family].TRAITS.instructions - in_c:
+            continue
         met += 1
         for size in SIZES[::2]:
             given = at(problem, size)
