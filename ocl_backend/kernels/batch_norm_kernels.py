@@ -35,8 +35,8 @@ from oclgen.render import rendered
 GROUPS_PER_UNIT = 8
 """Work-groups per compute unit of a GPU that hide memory latency."""
 MOST_ITEMS = 256
-"""Work-items of a GPU's group that its kernel does not name: up to so many, a work-item may have
-all registers that there are, whatever their number. All groups for pixels have no more."""
+"""Work-items of a GPU's group up to which the text does not say how many there are: each may have
+all registers that an instruction can name. No group for pixels has more."""
 COMBINED = 8
 """Channels of a group that combines chunks on a GPU: few, so that there are many groups."""
 LEAST_ROWS, MOST_ROWS = 4, 256

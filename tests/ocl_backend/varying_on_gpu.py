@@ -5,8 +5,8 @@
 
 `texts` prints how many texts there were after each size, trained and evaluated; kernels are empty,
 so that a size takes milliseconds, and no result is one. Instructions may follow, which the profile
-does not show: no kernel runs that asks for them. `results` prints how far results and gradients
-are from the CPU's. For `norm` the sizes are those of `NORMS`.
+does not show: no kernel runs that asks for them. `results` prints how far results and
+gradients are from the CPU's. For `norm` the sizes are those of `NORMS`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Size = tuple[int, ...]
 
 
 class Words(nn.Module):
-    """A small transformer that says of each word of a text which class it is of."""
+    """A small transformer that puts each of the words into a class."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Case(NamedTuple):
 
 
 class Norm(nn.Module):
-    """A normalisation of however many channels, and scores."""
+    """A normalisation for each number of channels."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -229,8 +229,7 @@ def input_launch(
         slice_t: tiles of a slice; 0: V is not cut.
     """
     shape: dict[str, Any]
-    padded, sizes = padded_tiles(geo, tiles)
-    group = input_group(geo, vec, local)
+    (padded, sizes), group = padded_tiles(geo, tiles), input_group(geo, vec, local)
     if geo.pixels:
         template = "winograd_input_pixels"
         shape = {"vec": vec, "local_c": group[0], "local_t": group[1], "slice": slice_t}
