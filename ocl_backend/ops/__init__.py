@@ -26,6 +26,7 @@ MODULES = (
     "sequence.embedding_bag",
     "tensor.quantized",
     "tensor.shape",
+    "tensor.moves",
     "reduce.scans",
     "sort.sorting",
     "sort.mode_median",

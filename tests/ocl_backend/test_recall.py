@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from ocl_backend.dispatch.tuned import reload_tuned
 from ocl_backend.fusion import held, recall
+from ocl_backend.ops.fused.expressions import MOST_NUMBERS
 from ocl_backend.runtime.launch import Prepared
 from tests.ocl_backend.cpu_twin import place
 
@@ -111,6 +112,20 @@ def test_training_is_recalled_whole(device: Any, enqueued: list[Prepared]) -> No
         last = len(enqueued)
         enqueued.clear()
     assert last == 0
+
+
+def test_numbers_that_return_are_recalled_where_gradients_are_recorded(
+    device: Any, enqueued: list[Prepared]
+) -> None:
+    """As stochastic depth has it: many numbers, each of two layers that follow one another."""
+    kept = torch.rand(4, 1).to(place(device))
+    for _ in range(CALLS):
+        before = len(enqueued)
+        for number in range(2, 4 * MOST_NUMBERS):
+            kept.div_(number)
+            kept.div_(number)
+        torch.ocl.synchronize(device.index)
+    assert len(enqueued) == before
 
 
 def test_operands_that_share_memory_are_another_call(device: Any) -> None:

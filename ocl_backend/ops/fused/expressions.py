@@ -165,9 +165,12 @@ class Loosely(Rule):
     def enqueue(self, values: Sequence[float]) -> None:
         """Run the call, or hold it back; `values` are its launch's.
 
-        Each chain is prepared for its numbers, so those that are always new are not held.
+        Each chain is prepared for its numbers, so those that are always new are not held. Where
+        gradients are recorded nothing stands loosely: to decide by the numbers there would only let
+        like calls differ, which are then not recalled.
         """
-        if self._may_recur(tuple(values[number.place] for number in self.loose.numbers)):
+        numbers = tuple(values[number.place] for number in self.loose.numbers)
+        if not torch.is_grad_enabled() and self._may_recur(numbers):
             offer(self, self._run, values)
         else:
             self._run(*values)

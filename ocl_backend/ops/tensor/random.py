@@ -107,6 +107,7 @@ EXPRESSION = {
     "geometric": "ceil(log((T)(1) - uniform(r)) / log((T)(1) - a))",
 }
 
+CHOICE = "select((T)(0), (T)(1), uniform(r) < p)"
 INTEGERS = "convert_long4(convert_ulong4(r)) * range >> 32"
 WIDE_INTEGERS = """\
 convert_long2((convert_ulong2(r.even) << 32 | convert_ulong2(r.odd)) % (ulong2)(range))"""
@@ -236,6 +237,8 @@ def bernoulli_(x: Tensor, p: Tensor | float = 0.5, *, generator: Generator = Non
         check_values("bernoulli", p, "x >= 0 && x <= 1")
     elif not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    elif not x.is_complex():
+        return draw("bernoulli", x, generator, {"p": p}, CHOICE, "float", 4)
     chance = torch.empty(x.shape, dtype=torch.float32, device=x.device)
     return x.copy_(uniform_(chance, generator=generator) < p)
 

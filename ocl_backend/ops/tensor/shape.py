@@ -1,4 +1,4 @@
-"""Operators that lay items out anew: concatenation, flips, rolls, masks turned into positions.
+"""Operators that lay items out anew: concatenation, flips, masks turned into positions.
 
 Views are the shim's; padding, repeating and stacking reach these or `copy_` by torch itself.
 """
@@ -40,7 +40,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
             )
     shape[axis] = sum(part.shape[axis] for part in parts)
     out = torch.empty(
-        shape, dtype=dtype, device=parts[0].device, memory_format=_common_format(parts)
+        shape, dtype=dtype, device=parts[0].device, memory_format=common_format(parts)
     )
     parts = [part for part in parts if part.numel()]
     ends = accumulate(part.shape[axis] for part in parts)
@@ -103,7 +103,8 @@ def _copying(source: torch.dtype, target: torch.dtype) -> Kernel:
     return Kernel("copy", dtype_of(target).value, operands, "const T out = self;")
 
 
-def _common_format(tensors: Sequence[Tensor]) -> torch.memory_format:
+def common_format(tensors: Sequence[Tensor]) -> torch.memory_format:
+    """Return channels_last if all tensors have it and not all are contiguous."""
     last = torch.channels_last
     if all(t.dim() == 4 and t.is_contiguous(memory_format=last) for t in tensors) and not all(
         t.is_contiguous() for t in tensors
@@ -133,18 +134,6 @@ def flip(x: Tensor, dims: Sequence[int]) -> Tensor:
     )
     launch(kernel, x.shape, (x, start, out), {"self": steps})
     return out
-
-
-def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
-    """Move items along `dims` by `shifts`, round the end; without dims the flattened tensor."""
-    if not dims:
-        return roll(x.reshape(-1), shifts, [0]).view(x.shape)
-    given = x
-    for shift, dim in zip(shifts, dims, strict=True):
-        size = x.shape[dim]
-        if size and (cut := -shift % size):
-            x = cat([x.narrow(dim, cut, size - cut), x.narrow(dim, 0, cut)], dim)
-    return x.clone() if x is given else x  # whole turns leave all where it is
 
 
 def nonzero(x: Tensor) -> Tensor:
@@ -218,7 +207,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "cat.out": apart(into(cat)),
     "flip": flip,
     "narrow_copy.out": into(torch.ops.aten.narrow_copy.default),
-    "roll": roll,
     "nonzero": nonzero,
     "nonzero.out": into(nonzero),
     "nonzero_static": nonzero_static,
