@@ -20,7 +20,7 @@ struct ocl::cl_event_ {
 namespace fake {
 
 std::atomic<ocl::cl_int> next_launch_fails{0}, next_buffer_fails{0};
-std::atomic<int> live_buffers{0};
+std::atomic<int> live_buffers{0}, arguments_set{0};
 
 namespace {
 
@@ -50,6 +50,13 @@ cl_int release_buffer(cl_mem buffer) {
 cl_int set_argument(cl_kernel kernel, cl_uint index, size_t size, const void* value) {
   const auto* bytes = static_cast<const char*>(value);
   kernel->arguments.at(index).assign(bytes, bytes + size);
+  ++arguments_set;
+  return CL_SUCCESS;
+}
+
+// Every kernel is of the program null.
+cl_int kernel_info(cl_kernel, cl_uint, size_t size, void* value, size_t*) {
+  std::memset(value, 0, size);
   return CL_SUCCESS;
 }
 
@@ -145,6 +152,7 @@ void open() {
   cl.clReleaseMemObject = release_buffer;
   cl.clSetKernelArg = set_argument;
   cl.clCreateKernel = create_kernel;
+  cl.clGetKernelInfo = kernel_info;
   cl.clReleaseKernel = release_kernel;
   cl.clEnqueueNDRangeKernel = launch;
   cl.clEnqueueReadBuffer = read_buffer;

@@ -31,7 +31,7 @@ void clear_log();
 // Code that the next enqueueing of a kernel, or creation of a buffer, returns; once.
 extern std::atomic<ocl::cl_int> next_launch_fails, next_buffer_fails;
 
-// Buffers that are not released yet.
-extern std::atomic<int> live_buffers;
+// Buffers that are not released yet, and calls of `clSetKernelArg`.
+extern std::atomic<int> live_buffers, arguments_set;
 
 }  // namespace fake

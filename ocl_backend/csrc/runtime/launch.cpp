@@ -20,8 +20,12 @@ enum Kind : int32_t { kBuffer = 0, kInt = 1, kLong = 2, kFloat = 3, kConstBuffer
 
 bool is_buffer(int32_t kind) { return kind == kBuffer || kind == kConstBuffer; }
 
+constexpr int kSharingRuns = 2;  // that a launch makes with a kernel which others use, too
+
 // A kernel of a program. Launches of many sizes share it: each sets the arguments that it has
-// otherwise than the launch before it. All this under the device's lock of submission.
+// otherwise than the launch before it. One that runs again and again gets a kernel of its own,
+// whose arguments are mostly what they were at its last run. All this under the device's lock of
+// submission.
 struct Kernel {
   explicit Kernel(cl_kernel made) : kernel(made) {}
   ~Kernel() { cl.clReleaseKernel(kernel); }
@@ -71,6 +75,7 @@ struct Launch final : Prepared {
   bool has_local;
   std::vector<Changing> changing;
   std::vector<Fixed> fixed;
+  int runs = 0;  // with a kernel that others use, too, `kSharingRuns` at most
 };
 
 int fail(const Launch& launch, int status, const std::string& reason) {
@@ -173,10 +178,26 @@ int set_arguments(const Launch& launch, const int64_t* words) {
   return kOk;
 }
 
+// Gives a launch that runs again and again a kernel of its own; one that is refused shares on.
+void stop_sharing(Launch& launch) {
+  constexpr int64_t kOwners =
+      2;  // Python, which finds the kernel for further launches, and this one
+  if (launch.runs > kSharingRuns || launch.kernel.use_count() <= kOwners) return;
+  if (++launch.runs <= kSharingRuns) return;
+  cl_program program = nullptr;
+  if (cl.clGetKernelInfo(launch.kernel->kernel, CL_KERNEL_PROGRAM, sizeof program,
+                         static_cast<void*>(&program), nullptr) != CL_SUCCESS)
+    return;
+  cl_int status = CL_SUCCESS;
+  if (auto* made = cl.clCreateKernel(program, launch.name, &status))
+    launch.kernel = std::make_shared<Kernel>(made);
+}
+
 // Sets the arguments and enqueues, as one step. Returns a `Status`, and in `code` OpenCL's.
 int submit(Launch& launch, const int64_t* words, cl_int& code) {
   Device& device = device_at(launch.device);
   const std::lock_guard<std::mutex> lock(device.submission);
+  stop_sharing(launch);
   if (const int status = set_arguments(launch, words)) return status;
   device.last_kernel.store(launch.name, std::memory_order_relaxed);
   Timed timed(launch.device, Activity::kKernel, launch.name);

@@ -32,6 +32,7 @@ constexpr cl_mem_flags CL_MEM_READ_WRITE = 1 << 0;
 constexpr cl_mem_flags CL_MEM_ALLOC_HOST_PTR = 1 << 4;
 constexpr uint64_t CL_MAP_READ_WRITE = 3;
 constexpr cl_uint CL_KERNEL_NUM_ARGS = 0x1191;
+constexpr cl_uint CL_KERNEL_PROGRAM = 0x1194;
 constexpr cl_uint CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3;
 constexpr cl_uint CL_PROFILING_COMMAND_START = 0x1282;
 constexpr cl_uint CL_PROFILING_COMMAND_END = 0x1283;
