@@ -16,6 +16,7 @@ from ocl_backend.fusion import recall
 
 MODULES = (
     "math.pointwise",
+    "math.masking",
     "math.pairs",
     "math.complex",
     "linear.fft",

@@ -9,6 +9,7 @@
 
 #include "dispatch/idle.h"
 #include "dispatch/operators.h"
+#include "fusion/number.h"
 #include "runtime/pinned.h"
 #include "runtime/transfer.h"
 
@@ -39,7 +40,18 @@ bool overlap(const Tensor& a, const Tensor& b) {
   return first < second + span(b) && second < first + span(a);
 }
 
+// Fills the target where the source is a number that is held back; says whether it is.
+bool filled(const Tensor& source, const Tensor& target) {
+  if (source.dtype() != target.dtype()) return false;
+  const auto number = held_number(source);
+  if (!number) return false;
+  const PassingNumber passing;
+  Tensor(target).fill_(*number);
+  return true;
+}
+
 void within_device(const Tensor& source, const Tensor& target) {
+  if (filled(source, target)) return;
   if (overlap(source, target)) {
     within_device(source.clone(), target);
   } else if (same_layout(source, target)) {

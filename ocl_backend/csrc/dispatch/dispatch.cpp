@@ -195,6 +195,7 @@ TORCH_LIBRARY(ocl, library) {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("empty.memory_format", TORCH_FN(ocl::empty));
   library.impl("empty_strided", TORCH_FN(ocl::empty_strided));
+  library.impl("scalar_tensor", TORCH_FN(ocl::scalar_tensor));
   library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));

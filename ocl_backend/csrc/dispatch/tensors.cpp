@@ -7,6 +7,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "dispatch/operators.h"
+#include "fusion/number.h"
 #include "runtime/transfer.h"
 
 namespace ocl {
@@ -74,6 +75,14 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<at::Sca
   return filled(at::detail::empty_strided_generic(
       size, stride, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
       checked_dtype(dtype)));
+}
+
+Tensor scalar_tensor(const at::Scalar& value, std::optional<at::ScalarType> dtype,
+                     std::optional<at::Layout> layout, std::optional<at::Device> device,
+                     std::optional<bool> pinned) {
+  Tensor made = empty({}, dtype, layout, device, pinned, {});
+  if (!hold_number(made, value)) made.fill_(value);
+  return made;
 }
 
 const Tensor& resize_(const Tensor& self, IntArrayRef size,

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "fusion/link.h"
+#include "fusion/number.h"
 #include "runtime/deferred.h"
 #include "runtime/interpreter.h"
 #include "runtime/profile.h"
@@ -185,6 +186,7 @@ int run_chain() {
 }
 
 int settle() try {
+  if (const int status = settle_number()) return status;
   if (!holding.load(std::memory_order_acquire) || in_forked_child()) return kOk;
   if (settler.load() == std::this_thread::get_id()) return kOk;  // its launches ask, too
   if (is_enqueueing_deferred()) return kOk;  // what it calls goes before the chain
@@ -236,6 +238,8 @@ void settle_held() {
   if (const int status = settle()) raise(status);
 }
 
+bool holds_back() { return is_on; }
+
 Observer& fusion_observer() {
   struct Fusion final : Observer {
     void before_command() override { settle_held(); }
@@ -253,8 +257,7 @@ Observer& fusion_observer() {
 int enqueue(const Handle& prepared, const int64_t* words) {
   note_enqueued(prepared, words);
   const Unnoted unnoted;
-  if (!prepared->may_be_held)
-    if (const int status = settle()) return status;
+  if (const int status = prepared->may_be_held ? settle_number() : settle()) return status;
   return prepared->enqueue(words);
 }
 

@@ -11,6 +11,9 @@ namespace ocl {
 // a lock: it may take the interpreter's. Raises what a held launch failed with.
 void settle_held();
 
+// Whether anything may be held back.
+bool holds_back();
+
 // Tells the chain and the recipes what the runtime does.
 Observer& fusion_observer();
 

@@ -50,6 +50,8 @@ void note_other() {
   for (Noting* each = noting; each; each = each->around_) each->complete = false;
 }
 
+bool is_noting() { return noting; }
+
 Noting::Noting() : around_(noting) { noting = this; }
 Noting::~Noting() { noting = around_; }
 Unnoted::Unnoted() : before_(noting) { noting = nullptr; }

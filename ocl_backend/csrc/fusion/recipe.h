@@ -53,6 +53,8 @@ void note_allocated(const void* address, size_t bytes);
 void note_drawn(const Drawn& drawn);
 // Notes what no recipe can do.
 void note_other();
+// Whether this thread's call is noted.
+bool is_noting();
 
 // While one exists, what this thread does is noted: for this call and those that it is part of.
 class Noting : public Notes {

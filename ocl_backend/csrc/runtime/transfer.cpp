@@ -116,6 +116,17 @@ void defer_transfer(c10::DeviceIndex device, Prepared& transfer, const void* fir
   if (const int status = defer(device, transfer, words, std::size(words))) raise(status);
 }
 
+// Copies what is written first, so that the caller goes on.
+void write_small(const Location& to, void* target, const void* source, size_t bytes) {
+  auto staged = std::make_unique<char[]>(bytes);
+  std::memcpy(staged.get(), source, bytes);
+  if (!has_deferred(to.block->device)) return write_staged(to, std::move(staged), bytes);
+  const auto later = std::make_shared<Write>();
+  later->source = std::move(staged);
+  later->bytes = bytes;
+  defer_transfer(to.block->device, *later, target);
+}
+
 bool is_bulk(const Device& device, const void* host, size_t bytes) {
   return device.own_memory && bytes >= kBulkBytes && !is_pinned(host);
 }
@@ -153,15 +164,7 @@ void write(void* target, const void* source, size_t bytes, bool source_stays) {
   begin_command();
   const Location to = locate_or_throw(target, "host to device copy");
   Device& device = device_at(to.block->device);
-  if (bytes <= kStagedBytes && !source_stays) {
-    auto staged = std::make_unique<char[]>(bytes);
-    std::memcpy(staged.get(), source, bytes);
-    if (!has_deferred(to.block->device)) return write_staged(to, std::move(staged), bytes);
-    const auto later = std::make_shared<Write>();
-    later->source = std::move(staged);
-    later->bytes = bytes;
-    return defer_transfer(to.block->device, *later, target);
-  }
+  if (bytes <= kStagedBytes && !source_stays) return write_small(to, target, source, bytes);
   wait_for_programs(to.block->device);
   ++to.block->writes;
   if (is_bulk(device, source, bytes)) return write_bulk(to, source, bytes);
@@ -169,6 +172,10 @@ void write(void* target, const void* source, size_t bytes, bool source_stays) {
   check(cl.clEnqueueWriteBuffer(device.queue, to.block->buffer, source_stays ? CL_FALSE : CL_TRUE,
                                 to.offset, bytes, source, 0, nullptr, timed.event()),
         device, "host to device copy");
+}
+
+void write_new(void* target, const void* source, size_t bytes) {
+  write_small(locate_or_throw(target, "host to device copy"), target, source, bytes);
 }
 
 void copy(void* target, const void* source, size_t bytes) {

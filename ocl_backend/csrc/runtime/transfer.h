@@ -11,6 +11,9 @@ void read(void* target, const void* source, size_t bytes);
 // Returns once `source` may be changed. It may be changed late only if `source_stays` is true:
 // then it must stay unchanged until the device has been synchronised.
 void write(void* target, const void* source, size_t bytes, bool source_stays);
+// Writes a few bytes to memory that no command has used yet: what is held back stays so, and may
+// be what asks for it.
+void write_new(void* target, const void* source, size_t bytes);
 // Device to device, also between two devices (through the host).
 void copy(void* target, const void* source, size_t bytes);
 // Waits for everything enqueued; raises what an earlier asynchronous command died of.
