@@ -157,6 +157,26 @@ def test_a_static_cache_is_written_in_few_launches() -> None:
         check(static_cache, [*given, position], 3, exact=True)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rows", [8, 7])
+def test_comparisons_that_were_dropped_are_not_written(dtype: Any, rows: int) -> None:
+    """As the mask of shifted windows is made."""
+
+    def mask(regions: Any) -> Results:
+        apart = regions.unsqueeze(1) - regions.unsqueeze(2)
+        return (apart.masked_fill(apart != 0, -100.0).masked_fill(apart == 0, 0.0),)
+
+    check(mask, [drawn(dtype, (4, rows))[0].round()], 1, exact=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_comparisons_that_live_on_are_written(dtype: Any) -> None:
+    def call(x: Any, y: Any) -> Results:
+        return x < y, (x * 2).ne_(y), torch.where(x >= y, x, y)
+
+    check(call, drawn(dtype, (3, 12), (3, 12)), 3, exact=True)
+
+
 def test_a_range_of_one_number_is_spread() -> None:
     def call(x: Any) -> Results:
         return (torch.arange(5, 6, device=x.device) * 2 + x,)

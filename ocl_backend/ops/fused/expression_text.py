@@ -6,6 +6,7 @@ item or a vector for each step of a work-item, or by rows, a work-group for each
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -111,6 +112,7 @@ class Writer:
                 kind = vectors.vector(node.value, width)
                 inner.append(f"const {kind} {number.name} = ({kind})({given});")
             text = node.text.replace("POSITION", _position(index[-1], width))
+            text = re.sub(r"\bR\b", vectors.vector("int", width), text)
             inner += in_type(text, node.value, width).splitlines()
             inner.append(f"{name} = {rounded(node.out.dtype, 'out', width)};")
             lines += ["{", *(f"    {line}" for line in inner), "}"]
@@ -161,7 +163,8 @@ class Writer:
         last = out.strides[-1] if index and index[-1] != "0" and out.shape[-1] > 1 else 0
         stride = "1" if width == 1 or last == 1 else self.size(last)
         name = self.arguments.pointer(i, out, writes=True)
-        return vectors.store(kind, name, f"({at})", stride, value, width)
+        kept = vectors.convert(self.nodes[i].value, kind.value, value, width)
+        return vectors.store(kind, name, f"({at})", stride, kept, width)
 
     def roots(self, narrow: bool, made: dict[tuple[int, Index], str]) -> list[str]:
         """Return what computes and writes the roots that have one item a row, or the others."""

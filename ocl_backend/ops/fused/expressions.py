@@ -80,8 +80,8 @@ class Number(NamedTuple):
 class Expression:
     """What a call computes: of `inputs`, broadcast to the shape of `out`, by `text`.
 
-    `text` names inputs and numbers and defines `out`; its `T` is a vector of `value`, its
-    `POSITION` the place along the last dimension. The other kinds have none: a "mean" is that over
+    `text` names inputs and numbers and defines `out`; its `T` is a vector of `value`, its `R` one of
+    `int`, its `POSITION` the place along the last dimension. The other kinds have none: a "mean" is that over
     the last dimension, which has size 1 in `out`; "cat" lays its inputs one behind the other along
     `axis`; "index_copy" writes its first input to `out` at the positions along `axis` that the
     second names, and notes those that are none in what lies at the place of its last number; a
@@ -202,9 +202,10 @@ def of_kernel(
     """
     operands, places = kernel.operands, {p.name: i for i, p in enumerate(kernel.parameters)}
     roles = [operand.role for operand in operands]
+    compares = kernel.value == "float" and kernel.truth == "int"
     known = kernel.value in VALUES.values() and all(
         LOADED.get(operand.dtype) == kernel.value
-        or (operand.dtype is torch.bool and role == "input")
+        or (operand.dtype is torch.bool and (role == "input" or (role == "output" and compares)))
         for operand, role in zip(operands, roles, strict=True)
     )
     written = [role for role in roles if role in ("output", "inout")]
@@ -219,6 +220,9 @@ def of_kernel(
     numbers = tuple(Number(s.name, places[s.name], s.argument.type) for s in kernel.scalars)
     result = _result(next(o for o in operands if o.role in ("output", "inout")))
     text = kernel.body if result == "out" else f"{kernel.body}\nconst T out = {result};"
+    if compares:  # a comparison's 0 or 1 is computed with as a float
+        truth = text.replace("const R out", "const R truth")
+        text = f"{truth}\nconst T out = select((T)(0), (T)(1), -truth);"
     made = Expression(
         "pointwise", inputs, out._replace(shape=shape or (1,)), kernel.value, text, numbers,
         in_place="inout" in roles,
