@@ -188,6 +188,26 @@ class Loosely(Rule):
         self._run(*step.values)
 
 
+def order_in_memory(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+    """Return the dimensions of a result in the order that lets the last one be dense."""
+    order = [*range(len(shape))]
+    if not shape or shape[-1] == 1 or strides[-1] == 1:
+        return order
+    return sorted(order, key=lambda d: strides[d], reverse=True)
+
+
+def _turned(
+    lie: tuple[tuple[int, ...], tuple[int, ...]], order: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return shape and strides of an operand in another order of the result's dimensions."""
+    shape, strides = lie
+    if [*order] == sorted(order):
+        return lie
+    missing = len(order) - len(shape)
+    shape, strides = (1,) * missing + shape, (0,) * missing + strides
+    return tuple(shape[d] for d in order), tuple(strides[d] for d in order)
+
+
 def of_kernel(
     kernel: Kernel,
     shape: tuple[int, ...],
@@ -211,11 +231,14 @@ def of_kernel(
     written = [role for role in roles if role in ("output", "inout")]
     if not known or kernel.scalar_only or len(written) != 1 or {*roles} & {"address", "position"}:
         return None
+    written_to = next(i for i, role in enumerate(roles) if role in ("output", "inout"))
+    order = order_in_memory(shape, lies[written_to][1])
+    shape = tuple(shape[d] for d in order)
     reads = [
-        lying(operand.name, places[operand.name], operand.dtype, *lie)
+        lying(operand.name, places[operand.name], operand.dtype, *_turned(lie, order))
         for operand, lie in zip(operands, lies, strict=True)
     ]
-    out = next(r for r, role in zip(reads, roles, strict=True) if role in ("output", "inout"))
+    out = reads[written_to]
     inputs = tuple(r for r, role in zip(reads, roles, strict=True) if role != "output")
     numbers = tuple(Number(s.name, places[s.name], s.argument.type) for s in kernel.scalars)
     result = _result(next(o for o in operands if o.role in ("output", "inout")))
