@@ -235,12 +235,11 @@ def bernoulli_(x: Tensor, p: Tensor | float = 0.5, *, generator: Generator = Non
     """Fill with 1 with probability p, else 0."""
     if isinstance(p, Tensor):
         check_values("bernoulli", p, "x >= 0 && x <= 1")
-    elif not 0 <= p <= 1:
+        chance = torch.empty(x.shape, dtype=torch.float32, device=x.device)
+        return x.copy_(uniform_(chance, generator=generator) < p)
+    if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
-    elif not x.is_complex():
-        return draw("bernoulli", x, generator, {"p": p}, CHOICE, "float", 4)
-    chance = torch.empty(x.shape, dtype=torch.float32, device=x.device)
-    return x.copy_(uniform_(chance, generator=generator) < p)
+    return draw("bernoulli", x, generator, {"p": p}, CHOICE, "float", 4)
 
 
 def bernoulli(p: Tensor, *, generator: Generator = None) -> Tensor:
@@ -281,12 +280,9 @@ def _largest(dtype: torch.dtype) -> int:
 def randperm_out(n: int, *, generator: Generator = None, out: Tensor) -> Tensor:
     """Write a random order of 0 ... n - 1 to `out`, whose dtype must hold them all exactly."""
     if n - 1 > _largest(out.dtype):
-        raise RuntimeError(
-            f"n is too large for {out.dtype}: {n}, and it holds {_largest(out.dtype)}"
-        )
+        raise RuntimeError(f"n is too large for {out.dtype}: {n}, it holds {_largest(out.dtype)}")
     keys = torch.empty(n, dtype=torch.int64, device=out.device)
-    order = random_(keys, generator=generator).argsort()
-    return out.resize_((n,)).copy_(order)
+    return out.resize_((n,)).copy_(random_(keys, generator=generator).argsort())
 
 
 def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
