@@ -80,13 +80,14 @@ class Number(NamedTuple):
 class Expression:
     """What a call computes: of `inputs`, broadcast to the shape of `out`, by `text`.
 
-    `text` names inputs and numbers and defines `out`; its `T` is a vector of `value`, its `R` one of
-    `int`, its `POSITION` the place along the last dimension. The other kinds have none: a "mean" is that over
-    the last dimension, which has size 1 in `out`; "cat" lays its inputs one behind the other along
-    `axis`; "index_copy" writes its first input to `out` at the positions along `axis` that the
-    second names, and notes those that are none in what lies at the place of its last number; a
-    "product" is that of its first two inputs, [m, k] and [k, n], and has the third, [n], added to
-    each row. One that is `in_place` leaves in `out` what it reads there, or does not write to.
+    `text` names inputs and numbers and defines `out`; its `T` is a vector of `value`, its `R` one
+    of `int`, its `POSITION` the place along the last dimension. The other kinds have none: a "mean"
+    is that over the last dimension, which has size 1 in `out`; "cat" lays its inputs one behind the
+    other along `axis`; "index_copy" writes its first input to `out` at the positions along `axis`
+    that the second names, and notes those that are none in what lies at the place of its last
+    number; a "product" is that of its first two inputs, [m, k] and [k, n], and has the third, [n],
+    added to each row. One that is `in_place` leaves in `out` what it reads there, or does not write
+    to.
     """
 
     kind: ExpressionKind
