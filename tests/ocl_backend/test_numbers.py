@@ -1,4 +1,4 @@
-"""Numbers that are written to a part of a tensor: one launch, and right whoever reads them when."""
+"""Numbers that are assigned to a part of a tensor: one launch, and right for every later reader."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_parts_of_any_dtype_are_set(device: Any, dtype: Any) -> None:
     assert torch.equal(ours.cpu(), theirs)
 
 
-def test_a_number_is_there_for_who_reads_it(device: Any) -> None:
+def test_a_number_is_there_for_its_readers(device: Any) -> None:
     x = torch.ones(3).to(place(device))
     assert number(device, 3).item() == 3
     one, other = number(device, 3), number(device, 4)
