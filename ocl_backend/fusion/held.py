@@ -251,25 +251,28 @@ def settle() -> None:
         raise launch.error(status)
 
 
-def _run(words: Any, launches: int) -> int:
+def _run(words: Any, launches: int, ran: Any) -> None:
     """Enqueue the first of the steps that the shim describes, with those that can be one with it.
 
-    Return how many these are, or a negative status. Ctrl-C is met behind it: torch would make a
-    RuntimeError of it, and launches would be lost.
+    Tell how many these are, or a negative status. Ctrl-C is met behind it: launches would be lost.
     """
     try:
         with _Later():
-            first, *after = steps = _steps(words, launches)
-            if first.way < 0:
-                assert first.rule.loose is not None  # the shim holds no other loosely
-                first.rule.loose.run(steps, [step.way == DROPPED for step in steps])
-                return launches
-            if after:
-                return 1 + first.rule.fuse(first, after)
-            first.rule.alone(first)
-            return 1
+            ran[0] = _enqueue(_steps(words, launches))
     except BaseException as error:  # an interrupt too: Python drops what leaves a callback
-        return -launch.keep(error)
+        ran[0] = -launch.keep(error)
+
+
+def _enqueue(steps: list[Step]) -> int:
+    first, *after = steps
+    if first.way < 0:
+        assert first.rule.loose is not None  # the shim holds no other loosely
+        first.rule.loose.run(steps, [step.way == DROPPED for step in steps])
+        return len(steps)
+    if after:
+        return 1 + first.rule.fuse(first, after)
+    first.rule.alone(first)
+    return 1
 
 
 class _Later:
@@ -302,7 +305,8 @@ def _steps(words: Any, launches: int) -> list[Step]:
     return steps
 
 
-_RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64)(_run)
+_WORDS = ctypes.POINTER(ctypes.c_int64)
+_RUN = ctypes.CFUNCTYPE(None, _WORDS, ctypes.c_int64, _WORDS)(_run)
 
 
 def register() -> None:

@@ -120,18 +120,18 @@ def _is_watched() -> bool:
     return seen and current_thread() is main_thread()
 
 
-def _complete(number: int) -> int:
-    """Complete what the shim needs; return a status."""
+def _complete(number: int, status: Any) -> None:
+    """Complete what the shim needs; tell a status."""
     from ocl_backend.runtime import launch
 
     try:
         complete(number)
+        status[0] = 0
     except BaseException as error:  # an interrupt too: Python drops what leaves a callback
-        return launch.keep(error)
-    return 0
+        status[0] = launch.keep(error)
 
 
-_COMPLETE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)(_complete)
+_COMPLETE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.POINTER(ctypes.c_int))(_complete)
 
 
 def register() -> None:

@@ -25,7 +25,7 @@ void* ocl_launch_new(int device, void* kernel, int64_t number, const char* name,
 void* ocl_kernel_new(void* program, const char* name);
 void ocl_kernel_delete(void* kernel);
 int ocl_launch_complete(void* prepared, void* kernel);
-void ocl_complete_with(int (*complete)(int64_t));
+void ocl_complete_with(void (*complete)(int64_t, int*));
 void ocl_interrupt_with(void (*interrupt)(), void* type);
 void ocl_take_interrupts_with(int (*ensure)(), void (*release)(int), int (*take)());
 void ocl_note_interrupt();
@@ -41,7 +41,7 @@ size_t ocl_kept_bytes(int device);
 void ocl_listen_to_memory(void (*tell)(int event, int device, int64_t address, int64_t bytes));
 void ocl_delete(void* prepared);
 const char* ocl_last_error();
-void ocl_hold_with(int64_t (*run)(const int64_t*, int64_t), int (*has)(), void* (*let)(),
+void ocl_hold_with(void (*run)(const int64_t*, int64_t, int64_t*), int (*has)(), void* (*let)(),
                    void (*take)(void*));
 void ocl_python_failed(const char* text);
 void* ocl_held_new(int64_t number, const char* name, void* alone, int is_asked, int device,

@@ -25,8 +25,8 @@ constexpr size_t kMostLinks = 64;
 constexpr size_t kMostLooseBytes = size_t(1) << 26;  // of results that a loose chain may hold
 
 // Calls of Python: runs the launches that the words describe, as one or the first alone, and
-// returns how many these were, or a negative status; 0 if an exception left it.
-int64_t (*run_in_python)(const int64_t* words, int64_t launches) = nullptr;
+// tells how many these were, or a negative status. What an exception leaves tells nothing.
+void (*run_in_python)(const int64_t* words, int64_t launches, int64_t* ran) = nullptr;
 
 // A block that a link reads or writes, held until the chain has run.
 struct Use {
@@ -120,7 +120,8 @@ bool continues(const Held& call, int64_t source) {
 int64_t ask_python(const Link* first, const Link* end, bool loosely) {
   const auto words = described(first, end, loosely);
   const Uninterrupted whole;
-  const int64_t ran = run_in_python(words.data(), end - first);
+  int64_t ran = 0;
+  run_in_python(words.data(), end - first, &ran);
   if (!ran) return -fail(kInterrupted, "what was held back met an interrupt");
   if (ran < 0) fail(int(-ran), python_error());
   return ran;
@@ -267,7 +268,7 @@ extern "C" {
 
 // What the chain needs of Python: `run` for links that need their rules, and the interpreter's
 // lock.
-void ocl_hold_with(int64_t (*run)(const int64_t*, int64_t), int (*has)(), void* (*let)(),
+void ocl_hold_with(void (*run)(const int64_t*, int64_t, int64_t*), int (*has)(), void* (*let)(),
                    void (*take)(void*)) {
   ocl::run_in_python = run;
   ocl::mind_interpreter(has, let, take);

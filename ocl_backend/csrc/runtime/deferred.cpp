@@ -37,7 +37,7 @@ Waiting& waiting_of(c10::DeviceIndex device) {
 
 thread_local bool is_enqueueing = false;  // this thread has its turn: its commands go at once
 thread_local const char* current_name = nullptr;
-int (*complete_in_python)(int64_t number) = nullptr;
+void (*complete_in_python)(int64_t number, int* status) = nullptr;
 
 // Enqueues the first command; returns a `Status`. It stays in its place until it is in the queue,
 // so that no command passes it, and if the wait for its program was interrupted.
@@ -131,7 +131,9 @@ void wait_for_programs(c10::DeviceIndex device) {
 }
 
 int complete(int64_t number) {
-  const int status = complete_in_python(number);
+  int status = kInterrupted;  // if an exception leaves it
+  complete_in_python(number, &status);
+  if (status == kInterrupted) return fail_unfinished();
   return status ? fail(status, python_error()) : kOk;
 }
 
@@ -144,9 +146,8 @@ Named::~Named() { current_name = before_; }
 
 extern "C" {
 
-// What waits for a program of a number, in Python, and makes its launch ready, returning a
-// `Status`.
-void ocl_complete_with(int (*complete)(int64_t)) { ocl::complete_in_python = complete; }
+// What waits for a program of a number, in Python, and makes its launch ready, telling a `Status`.
+void ocl_complete_with(void (*complete)(int64_t, int*)) { ocl::complete_in_python = complete; }
 
 // Forgets what waits: the process ends.
 void ocl_drop_deferred() {
