@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-struct _object;  // PyObject
+#include "runtime/python_error.h"
 
 namespace ocl {
 

@@ -180,8 +180,8 @@ int set_arguments(const Launch& launch, const int64_t* words) {
 
 // Gives a launch that runs again and again a kernel of its own; one that is refused shares on.
 void stop_sharing(Launch& launch) {
-  constexpr int64_t kOwners =
-      2;  // Python, which finds the kernel for further launches, and this one
+  // Python, which finds the kernel for further launches, and this one
+  constexpr int64_t kOwners = 2;
   if (launch.runs > kSharingRuns || launch.kernel.use_count() <= kOwners) return;
   if (++launch.runs <= kSharingRuns) return;
   cl_program program = nullptr;

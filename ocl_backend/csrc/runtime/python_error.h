@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-struct _object;  // PyObject
+struct _object;  // NOLINT(bugprone-reserved-identifier): PyObject, as Python declares it
 
 namespace torch {
 

@@ -3,7 +3,6 @@
 #include <c10/util/Exception.h>
 
 #include "runtime/interpreter.h"
-#include "runtime/python_error.h"
 
 namespace ocl {
 
