@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,3 +20,11 @@ def as_gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     batch_norm.rule_of.cache_clear()
     yield device
     batch_norm.rule_of.cache_clear()
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises: a process that a shell starts in its background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -93,14 +93,6 @@ def test_errors_of_what_was_held_are_raised_by_the_next_command(device: Any) -> 
         x.clone()
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Ctrl-C raises: a process that a shell starts in its background ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("asked", "interruptible")
 def test_an_interrupt_waits_for_what_was_held(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Multiplying.alone

@@ -215,18 +215,18 @@ def backward_data(plan: Unfolded, grad: Tensor, w: Tensor) -> Tensor:
         shape = (plan.x[0], plan.x[1], frames.shape[2], plan.x[-1])
         wide = _backward(plan, frames, _like(frames, shape), kernel, (True, False, False))[0]
         return wide.view(plan.x)
-    if plan.out[plan.count :] and (mirrored := plan.mirrored) is not None:
+    sizes = plan.x[2 + plan.count :]
+    if sizes and (mirrored := plan.mirrored) is not None:
         columns = mirrored.unfold(grad)
-        like = _like(columns, (len(columns), *plan.x[1:2], *plan.x[2 + plan.count :]))
+        like = _like(columns, (len(columns), plan.x[1], *sizes))
         flipped = _mirrored_weights(plan, w)
         wide = _backward(plan, columns, like, flipped, (True, False, False))[0]
         return mirrored.channels_first(wide, grad)
     grads, weights = plan.windows_first(grad), _weights(plan, w)
-    if not plan.out[plan.count :]:
+    if not sizes:
         rows = _grouped(plan, grads).transpose(0, 1)
         columns = torch.bmm(rows, weights).transpose(0, 1)
         return plan.fold(columns.flatten(1))
-    sizes = plan.x[2 + plan.count :]
     like = _like(grads, (len(grads), weights.shape[1] * plan.groups, *sizes))
     columns = _backward(plan, grads, like, weights, (True, False, False))[0]
     return arranged(plan.fold(columns), in_pixels(grad))

@@ -117,13 +117,8 @@ def _prepared(key: _Key) -> KernelLaunch:
     tiles = crossed is not None and devices()[device].limits.max_work_group >= TILE * TILE
     walked = crossed if crossed and tiles else (_inner(dims),)
     outer = [dim for dim in dims if dim not in walked]
-    numbers = [number for dim in (*walked, *outer) for number in dim]
     rest = prod(dim.size for dim in outer)
-    arguments: list[Argument] = [
-        Pointer(source.itemsize),
-        Pointer(target.itemsize),
-        *(np.int64(number) if wide else np.int32(number) for number in numbers),
-    ]
+    arguments = _arguments(source.itemsize, target.itemsize, (*walked, *outer), wide)
     if crossed and source is target and _turns(crossed, source, devices()[device].limits):
         return _turn(device, crossed, outer, arguments, wide)
     template = "strided_transpose" if tiles else "strided_copy"
@@ -132,6 +127,13 @@ def _prepared(key: _Key) -> KernelLaunch:
         return prepare(device, text, template, (walked[0].size, rest), arguments)
     sizes = (*(round_up(dim.size, TILE) for dim in walked), rest)
     return prepare(device, text, template, sizes, arguments, (TILE, TILE, 1))
+
+
+def _arguments(source: int, target: int, dims: Sequence[Dim], wide: bool) -> list[Argument]:
+    """Return the arguments of a kernel, by the bytes that a work-item reads and writes at once."""
+    kind = np.int64 if wide else np.int32
+    numbers = (kind(number) for dim in dims for number in dim)
+    return [Pointer(source), Pointer(target), *numbers]
 
 
 def _word(key: _Key, dims: Sequence[Dim]) -> int:
@@ -153,17 +155,11 @@ def _in_words(
     device: int, word: int, itemsize: int, dims: Sequence[Dim], wide: bool
 ) -> KernelLaunch:
     items = word // itemsize
-    *outer, inner = dims
-    steps = [(dim.size, dim.source // items, dim.target // items) for dim in outer]
-    numbers = [number for dim in ((inner.size // items, 1, 1), *steps) for number in dim]
-    kind = np.int64 if wide else np.int32
-    arguments: list[Argument] = [
-        Pointer(word),
-        Pointer(word),
-        *(kind(number) for number in numbers),
-    ]
+    inner = Dim(dims[-1].size // items, 1, 1)
+    outer = [Dim(dim.size, dim.source // items, dim.target // items) for dim in dims[:-1]]
     text = _source("strided_copy", word, word, len(outer), wide)
-    sizes = inner.size // items, prod(dim.size for dim in outer)
+    sizes = inner.size, prod(dim.size for dim in outer)
+    arguments = _arguments(word, word, (inner, *outer), wide)
     return prepare(device, text, "strided_copy", sizes, arguments)
 
 
