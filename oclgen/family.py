@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from oclgen.limits import Limits, broken
 from oclgen.parameters import out_of_range
 from oclgen.plan import Needs, Plan
-from oclgen.problem import Problem
+from oclgen.problem import Problem, has_volume
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class BaseConfig:
     __slots__ = ()
     FREE: ClassVar[frozenset[str]] = frozenset()
     """The sizes that the family's kernels can take as arguments."""
+    VOLUMES: ClassVar[bool] = False
+    """Whether the family's kernels read windows of a `Volume`."""
 
     def conflict(self, problem: Any, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -80,6 +82,7 @@ class BaseConfig:
         """
         return (
             (self.bound_sizes(problem) if problem.free else None)
+            or (None if self.VOLUMES or not has_volume(problem) else "it reads no volumes")
             or self.conflict(problem, limits)
             or broken(self.needs(problem), limits)
         )

@@ -22,6 +22,7 @@ from oclgen.problem import (
     PackedProblem,
     Problem,
     ProblemError,
+    Volume,
 )
 
 _SIZE = r"[1-9]\d{0,9}"
@@ -35,7 +36,8 @@ _GEMM_KEY = re.compile(
 _CONV_KEY = re.compile(
     rf"conv:(?P<sizes>{_SIZE}(?:,{_SIZE}){{6}}):s{_PAIR}:p{_PAIR}:d{_PAIR}:g(?P<groups>{_SIZE})"
     r":(?P<dtype>\w+):(?P<direction>\w+):(?P<bias>-|bias):(?P<activation>\w+)"
-    r"(?::(?P<layout>nhwc))?(?P<residual>:residual)?(?::any_(?P<free>[a-z_]+))?"
+    rf"(?::(?P<layout>nhwc))?(?::v(?P<volume>{_SIZE},{_SIZE},{_SIZE},{_PAIR}))?"
+    r"(?P<residual>:residual)?(?::any_(?P<free>[a-z_]+))?"
 )
 
 _ATTENTION_KEY = re.compile(
@@ -149,6 +151,7 @@ def _conv_of_key(text: str) -> ConvProblem | None:
         layout=part["layout"] or "nchw",
         residual=part["residual"] is not None,
         free=_free(part),
+        volume=Volume(*map(int, part["volume"].split(","))) if part["volume"] else None,
     )
 
 

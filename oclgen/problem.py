@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeGuard, TypeVar
+from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar
 
 from oclgen.activations import ACTIVATIONS
 from oclgen.attention_problem import FIXED_DTYPES, AttentionProblem
@@ -167,6 +167,25 @@ class GemmProblem:
         )
 
 
+class Volume(NamedTuple):
+    """The depth of images of three dimensions, of which a 2-d convolution reads windows.
+
+    A window is `taps` slices of `size`, `dilation` apart. Windows begin `stride` slices apart, the
+    first one `pad` slices before the image; slices outside of it are zero.
+    """
+
+    size: int
+    taps: int
+    stride: int = 1
+    pad: int = 0
+    dilation: int = 1
+
+    @property
+    def windows(self) -> int:
+        """Windows of an image."""
+        return output_size(self.size, self.taps, self.stride, self.pad, self.dilation)
+
+
 @dataclass(frozen=True, slots=True)
 class ConvProblem:
     """A 2-d convolution (cross-correlation, as PyTorch has it) in one of three directions.
@@ -178,6 +197,10 @@ class ConvProblem:
     belong to `fwd` alone: y = act(conv(x, w) + bias + residual). With `layout` "nhwc" x and y are
     [batch, height, width, channels]; w always lies as above. The batch may be `free`, as sizes of a
     `GemmProblem` may.
+
+    A convolution of three dimensions has a `volume`: the batch counts windows of the image that is
+    read (y of `bwd_data`, else x), and its channels are taps by channels of a slice. That image
+    lies as [images, depth, height, width, channels of a slice], and no window is stored.
     """
 
     batch: int
@@ -201,6 +224,7 @@ class ConvProblem:
     layout: Memory = "nchw"
     residual: bool = False
     free: frozenset[str] = frozenset()
+    volume: Volume | None = None
 
     def __post_init__(self) -> None:
         """Raise `ProblemError` where the sizes contradict each other."""
@@ -229,6 +253,32 @@ class ConvProblem:
             )
         if self.direction != "fwd" and (self.bias or self.residual or self.activation != "none"):
             raise ProblemError("bias, residual and activation belong to fwd alone")
+        if self.volume:
+            self._require_windows(self.volume)
+
+    def _require_windows(self, volume: Volume) -> None:
+        if min(volume.size, volume.taps, volume.stride, volume.dilation) < 1 or volume.pad < 0:
+            raise ProblemError(f"{volume} has a size below 1, or a pad below 0")
+        if self.layout != "nhwc" or self.groups != 1:
+            raise ProblemError(
+                f"images with a volume lie in nhwc and have one group; these lie in {self.layout} "
+                f"and have {self.groups}"
+            )
+        channels = self.buffer_channels(self.read)
+        if volume.windows < 1 or self.batch % volume.windows or channels % volume.taps:
+            raise ProblemError(
+                f"batch={self.batch} and {channels} channels must be multiples of the "
+                f"{volume.windows} windows and of the taps of {volume}"
+            )
+
+    @property
+    def read(self) -> str:
+        """Role of the image that windows are read of."""
+        return "y" if self.direction == "bwd_data" else "x"
+
+    def buffer_channels(self, role: str) -> int:
+        """Return the channels of x or y as the problem counts them."""
+        return self.in_channels if role == "x" else self.out_channels
 
     @property
     def op(self) -> str:
@@ -272,6 +322,10 @@ class ConvProblem:
             shapes["bias"] = (self.out_channels,)
         if self.residual:
             shapes["residual"] = shapes["y"]
+        if self.volume:
+            batch, height, width, channels = shapes[self.read]
+            images, channels = batch // self.volume.windows, channels // self.volume.taps
+            shapes[self.read] = (images, self.volume.size, height, width, channels)
         return shapes
 
     def _images(self, channels: int, height: int, width: int) -> Shape:
@@ -293,8 +347,8 @@ class ConvProblem:
     def key(self) -> str:
         """Canonical text, `parse_key` reads it back: `conv:8,64,56,56,64,3,3:s1,1:p1,1:...`.
 
-        The layout stands behind that, unless it is "nchw", then a residual, if there is one, then
-        `:any_batch` if the batch is free.
+        The layout stands behind that, unless it is "nchw", then a volume and a residual, if there
+        are any, then `:any_batch` if the batch is free.
         """
         return (
             f"conv:{self.batch},{self.in_channels},{self.height},{self.width},"
@@ -303,6 +357,7 @@ class ConvProblem:
             f":d{self.dilation_h},{self.dilation_w}:g{self.groups}"
             f":{self.dtype}:{self.direction}:{'bias' if self.bias else '-'}:{self.activation}"
             f"{'' if self.layout == 'nchw' else f':{self.layout}'}"
+            f"{':v' + ','.join(map(str, self.volume)) if self.volume else ''}"
             f"{':residual' if self.residual else ''}{free_text(self)}"
         )
 
@@ -314,6 +369,11 @@ Known = TypeVar("Known", bound=Problem)
 def in_planes(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether it is a convolution whose images lie as planes of channels, NCHW."""
     return isinstance(problem, ConvProblem) and problem.layout == "nchw"
+
+
+def has_volume(problem: Problem) -> bool:
+    """Say whether it is a convolution that reads windows of three dimensions."""
+    return isinstance(problem, ConvProblem) and problem.volume is not None
 
 
 def with_sizes(problem: Known, sizes: Mapping[str, int]) -> Known:

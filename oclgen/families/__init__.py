@@ -18,7 +18,7 @@ from oclgen.families.conv.conv_as_gemm import conv_as_gemm
 from oclgen.family import Family
 from oclgen.limits import Limits
 from oclgen.parameters import ConfigError
-from oclgen.problem import Problem
+from oclgen.problem import Problem, has_volume
 from oclgen.variant import Variant
 
 __all__ = [
@@ -58,7 +58,12 @@ TRANSFORMING = frozenset(name for name, one in FAMILIES.items() if one.TRAITS.tr
 
 def families_for(problem: Problem) -> list[Family]:
     """Return the families that can compute `problem`, preferred ones first."""
-    return [family for family in FAMILIES.values() if family.serves(problem)]
+    volume = has_volume(problem)
+    return [
+        family
+        for family in FAMILIES.values()
+        if (family.Config.VOLUMES or not volume) and family.serves(problem)
+    ]
 
 
 def preferred(problem: Problem, limits: Limits) -> list[Family]:

@@ -85,6 +85,8 @@ def _of_gemm(problem: GemmProblem, share: float, seed: int) -> Excerpt:
 
 
 def _of_conv(problem: ConvProblem, share: float, seed: int) -> Excerpt:
+    if problem.volume:
+        return _of_volume(problem, share, seed)
     if problem.direction != "bwd_weights":
         items = _draw(problem.batch, share, seed)
         cuts = {role: {0: items} for role in ("x", "y", "residual")}
@@ -104,6 +106,18 @@ def _of_conv(problem: ConvProblem, share: float, seed: int) -> Excerpt:
         problem, groups=len(groups), in_channels=len(inputs), out_channels=len(outputs)
     )
     return Excerpt(smaller, {"x": {axis: inputs}, "y": {axis: outputs}, "w": {0: outputs}})
+
+
+def _of_volume(problem: ConvProblem, share: float, seed: int) -> Excerpt:
+    """Cut channels of what is not read in windows: windows share slices of their image."""
+    if problem.direction == "bwd_data":
+        channels = _draw(problem.in_channels, share, seed)
+        smaller = replace(problem, in_channels=len(channels))
+        return Excerpt(smaller, {"w": {1: channels}, "x": {3: channels}})
+    filters = _draw(problem.out_channels, share, seed)
+    cuts = {"w": {0: filters}, "bias": {0: filters}}
+    cuts |= {role: {3: filters} for role in ("y", "residual")}
+    return Excerpt(replace(problem, out_channels=len(filters)), cuts)
 
 
 def _of_attention(problem: AttentionProblem, share: float, seed: int) -> Excerpt:

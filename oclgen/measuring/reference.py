@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from oclgen.activations import ACTIVATIONS
 from oclgen.measuring.attention_reference import attention, attention_inputs
 from oclgen.measuring.packed_reference import packed, packed_inputs
-from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, PackedProblem, Problem
+from oclgen.problem import (
+    AttentionProblem,
+    ConvProblem,
+    GemmProblem,
+    PackedProblem,
+    Problem,
+    Volume,
+)
 
 Array = NDArray[Any]
 
@@ -62,10 +69,13 @@ def reference(problem: Problem, inputs: dict[str, Array]) -> Array:
     wide = {role: value.astype(np.float64) for role, value in inputs.items()}
     if isinstance(problem, GemmProblem):
         return _gemm(problem, wide)
+    if problem.volume:
+        wide[problem.read] = _windows(wide[problem.read], problem.volume)
     if problem.layout == "nchw":
         return _CONV[problem.direction](problem, wide)
     planes = {role: np.moveaxis(v, 3, 1) if role in IMAGES else v for role, v in wide.items()}
-    result = _CONV[problem.direction](replace(problem, layout="nchw"), planes)
+    plain = replace(problem, layout="nchw", volume=None)
+    result = _CONV[problem.direction](plain, planes)
     return np.moveaxis(result, 1, 3) if problem.output in IMAGES else result
 
 
@@ -76,6 +86,16 @@ def _gemm(p: GemmProblem, t: dict[str, Array]) -> Array:
     if p.bias != "none":
         c = c + (t["bias"][:, None] if p.bias == "m" else t["bias"])
     return ACTIVATIONS[p.activation].reference(c + t["residual"] if p.residual else c)
+
+
+def _windows(images: Array, volume: Volume) -> Array:
+    """Return windows [batch, height, width, taps x channels] of [images, depth, ..., channels]."""
+    _, taps, stride, pad, dilation = volume
+    padded = np.pad(images, ((0, 0), (pad, pad), *((0, 0),) * 3))
+    firsts = np.arange(volume.windows)[:, None] * stride
+    windows = padded[:, firsts + np.arange(taps) * dilation]  # images, windows, taps, h, w, c
+    rows = np.moveaxis(windows, 2, 4)
+    return rows.reshape(-1, *rows.shape[2:4], taps * images.shape[4])
 
 
 def _taps(p: ConvProblem) -> list[tuple[int, int, slice, slice]]:

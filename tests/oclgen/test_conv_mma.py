@@ -14,7 +14,7 @@ from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
-from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, Direction, Memory
+from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, Direction, Memory, Volume
 from search_spaces.space import seeds_of, space_of
 from tests.oclgen.channels_last import difference
 from tests.oclgen.conv_cases import label
@@ -51,6 +51,13 @@ GROUPED = (
     ConvProblem(1, 160, 5, 5, 80, 1, 1, groups=2),
 )
 """Groups by themselves, some to a product, all in one product, of one channel each, wide ones."""
+VOLUMES = (
+    (ConvProblem(8, 48, 7, 6, 24, 3, 3, 1, 1, 1, 1), Volume(4, 3, 1, 1)),
+    (ConvProblem(6, 32, 9, 8, 16, 3, 2, 2, 2, 1, 0, 1, 2), Volume(7, 2, 2, 0, 2)),
+    (ConvProblem(5, 24, 4, 5, 40, 1, 1), Volume(5, 1)),
+    (ConvProblem(12, 16, 5, 4, 8, 2, 3, 1, 2, 2, 1), Volume(5, 2, 1, 1)),
+)
+"""Images of three dimensions by the channels of their windows: padded, strided and dilated."""
 
 
 def case(
@@ -80,6 +87,19 @@ GROUPED_CASES = tuple(
 )
 
 
+def of_volume(number: int, direction: Direction) -> ConvProblem:
+    """Return a convolution of three dimensions; `bwd_data` reads windows of y, as deep as x's."""
+    flat, volume = VOLUMES[number]
+    if direction == "bwd_data":
+        flat = replace(flat, in_channels=flat.out_channels, out_channels=flat.in_channels)
+    made = case(0, direction, "nhwc", (flat,))
+    dtype = gemm_mma.DTYPES_SERVED[number % 3]
+    return replace(made, dtype=dtype, volume=volume)
+
+
+VOLUME_CASES = tuple(of_volume(number, each) for number in range(len(VOLUMES)) for each in DIRECTIONS)
+
+
 def config_for(problem: ConvProblem, first: int) -> conv_mma.Config:
     """Return the first of the configs from there on that may serve the problem."""
     configs = (*CONFIGS[first:], *CONFIGS[:first], MMA)
@@ -104,6 +124,17 @@ def test_groups_around_the_units(
 ) -> None:
     emulate(monkeypatch)
     config = config_for(problem, GROUPED_CASES.index(problem) % len(CONFIGS))
+    result = Bench(device, problem).measure(conv_mma.plan(problem, config), 0.0)
+    assert result.ok, f"{problem.key()} {config}: {result.reason}"
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("problem", VOLUME_CASES, ids=label)
+def test_volumes_around_the_units(
+    device: Device, problem: ConvProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulate(monkeypatch)
+    config = config_for(problem, VOLUME_CASES.index(problem) % len(CONFIGS))
     result = Bench(device, problem).measure(conv_mma.plan(problem, config), 0.0)
     assert result.ok, f"{problem.key()} {config}: {result.reason}"
 
@@ -141,7 +172,7 @@ def test_images_need_not_be_aligned_and_weights_not_dense(
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("problem", (*CASES, *GROUPED_CASES), ids=label)
+@pytest.mark.parametrize("problem", (*CASES, *GROUPED_CASES, *VOLUME_CASES), ids=label)
 def test_on_matrix_units(device: Device, problem: ConvProblem) -> None:
     if not {"mma", "wgmma"} <= device.limits.instructions:
         pytest.skip(f"{device.name} has no matrix units")

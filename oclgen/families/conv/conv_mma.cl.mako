@@ -29,6 +29,7 @@ run                        from any multiple of it on, `run` columns lie side by
 whole                      there is a result for every pixel that is written
 elements                   elements of a plane
 groups                     products, one for each group of channels or for some together
+volume                     images are windows of volumes: before channels, k is taps of depth
 </%doc>
 <%!
     from oclgen.families.parts.expressions import plus
@@ -51,7 +52,11 @@ groups                     products, one for each group of channels or for some 
     rows_per_copy = work_items * 16 // p_lay.row_bytes
     warp_m, warp_n = staging.warp_m, staging.warp_n
     block_m = warp_m // blocks_m
-    pitch = "READ_PITCH" if groups > 1 else "DEPTH_PADDED"
+    pitch = "SLICE_CHANNELS" if volume else "READ_PITCH" if groups > 1 else "DEPTH_PADDED"
+    # bits of a mask: taps of rows, of columns, and of depth, if there is one
+    columns_bit, beyond, depth_bit = (11, 10, 22) if volume else (16, 15, 32)
+    meets = f"reach[i] >> tap_h & reach[i] >> ({columns_bit} + tap_w)"
+    meets += f" & reach[i] >> ({depth_bit} + tap_d) & 1" if volume else " & 1"
     tile_id = "tile" if groups > 1 else "(int)get_group_id(0)"
     plus_group = f" + group * (long){{}}" if groups > 1 else ""
 %>\
@@ -69,7 +74,7 @@ ${share.staged(staging)}
             if (!aligned) {
 #pragma unroll
                 for (int i = 0; i < ${copies}; ++i) {
-                    const bool some = reach[i] >> tap_h & reach[i] >> (16 + tap_w) & 1;
+                    const bool some = ${meets};
                     copy_elements(tiles + ${slot} + to_image + i * ${work_items * 16}, image + (from[i] + tap), some ? ${chunk} : 0);
                 }
             } else
@@ -77,7 +82,7 @@ ${share.staged(staging)}
             {
 #pragma unroll
                 for (int i = 0; i < ${copies}; ++i) {
-                    const bool some = reach[i] >> tap_h & reach[i] >> (16 + tap_w) & 1;
+                    const bool some = ${meets};
                     copy_chunk(base + ${slot} + to_image + i * ${work_items * 16}, image + (from[i] + tap), some ? ${chunk} : 0);
                 }
             }
@@ -86,15 +91,31 @@ ${share.staged(staging)}
 % endfor
             packed += ${w_lay.tile * tile_k};
             depth += ${tile_k};
+% if volume:
+            while (depth >= SLICE_CHANNELS) {
+                depth -= SLICE_CHANNELS;
+                tap_d += 1;
+                if (tap_d == TAPS_D) {
+                    tap_d = 0;
+                    tap_w += 1;
+                }
+                if (tap_w == TAPS_W) {
+                    tap_w = 0;
+                    tap_h = min(tap_h + 1, ${beyond}); // no tap has that bit
+                }
+            }
+            tap = TAP_PLACE;
+% else:
             while (depth >= DEPTH_PADDED) {
                 depth -= DEPTH_PADDED;
                 tap_w += 1;
                 if (tap_w == TAPS_W) {
                     tap_w = 0;
-                    tap_h = min(tap_h + 1, 15); // no tap has that bit
+                    tap_h = min(tap_h + 1, ${beyond}); // no tap has that bit
                 }
             }
             tap = (tap_h * TAP_STEP_H * READ_W + tap_w * TAP_STEP_W) * (${index})${pitch} + depth;
+% endif
 </%def>\
 /* where result q of all images is stored, its first channel */
 ${index} place_of(const int q, const int phase)
@@ -165,21 +186,37 @@ ${term_parameters}\
         const int q = ${firsts[pixels]} + row + i * ${rows_per_copy};
         const int at = q % RESULTS;
         const int y = at / RESULTS_W * STEP_H + ORIGIN_H, x = at % RESULTS_W * STEP_W + ORIGIN_W;
+% if volume:
+        const int slice = q / RESULTS % WINDOWS * STRIDE_D - PAD_D;
+        from[i] = (((q / RESULTS / WINDOWS * SLICES + slice) * (${index})READ_H + y) * READ_W + x) * ${pitch};
+        uint met = 0;
+        for (int tap = 0; tap < TAPS_D; ++tap) {
+            met |= (uint)(slice + tap * DILATION_D) < SLICES ? ${1 << depth_bit}u << tap : 0u;
+        }
+% else:
         from[i] = ((q / RESULTS * (${index})READ_H + y) * READ_W + x) * ${pitch};
         uint met = 0;
+% endif
         for (int tap = 0; tap < TAPS_H; ++tap) {
             met |= (uint)(y + tap * TAP_STEP_H) < READ_H ? 1u << tap : 0u;
         }
         for (int tap = 0; tap < TAPS_W; ++tap) {
-            met |= (uint)(x + tap * TAP_STEP_W) < READ_W ? 65536u << tap : 0u;
+            met |= (uint)(x + tap * TAP_STEP_W) < READ_W ? ${1 << columns_bit}u << tap : 0u;
         }
         reach[i] = q < PIXELS ? met : 0u;
     }
     int depth = first_step * ${tile_k} + first_chunk * ${chunk};
     int tap_h = depth / DEPTH_PADDED / TAPS_W, tap_w = depth / DEPTH_PADDED % TAPS_W;
-    tap_h = min(tap_h, 15);
+    tap_h = min(tap_h, ${beyond});
     depth %= DEPTH_PADDED;
+% if volume:
+    int tap_d = depth / SLICE_CHANNELS;
+    depth %= SLICE_CHANNELS;
+#define TAP_PLACE (((tap_d * DILATION_D * READ_H + tap_h * TAP_STEP_H) * READ_W + tap_w * TAP_STEP_W) * (${index})${pitch} + depth)
+    ${index} tap = TAP_PLACE;
+% else:
     ${index} tap = (tap_h * TAP_STEP_H * READ_W + tap_w * TAP_STEP_W) * (${index})${pitch} + depth;
+% endif
 
 ${share.sums(warp_m, warp_n)}\
 

@@ -26,13 +26,15 @@ from oclgen.limits import Limits
 from oclgen.opencl import ptx
 from oclgen.parameters import Parts, Range, Stages, Tile, Warps
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
-from oclgen.problem import DTYPES, ConvProblem, Problem
+from oclgen.problem import DTYPES, ConvProblem, Problem, Volume
 from oclgen.render import dtype_preamble, render
 
 NAME = "conv_mma"
 
 MAX_KERNEL = 15
 """Rows and columns of taps, each of which has a bit in half a word, and one that has none."""
+MAX_VOLUME_KERNEL = 10
+"""Taps of each of three dimensions, whose bits share a word."""
 MOST_TILES = 32
 """Tiles of 64 x 64 per compute unit up to which the reduction is worth splitting."""
 MIN_SLICE = 256
@@ -58,6 +60,7 @@ class Config(BaseConfig):
     """Parameters of the kernel; the legends stand at the heads of its templates."""
 
     FREE = frozenset({"batch"})
+    VOLUMES = True
 
     unit: str
     tile_m: Tile
@@ -106,7 +109,15 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
         and problem.dtype in gemm_mma.DTYPES_SERVED
         and not 1 < problem.groups == problem.in_channels == problem.out_channels
         and max(problem.kernel_h, problem.kernel_w) <= MAX_KERNEL
+        and (problem.volume is None or _serves_volume(problem, problem.volume))
     )
+
+
+def _serves_volume(problem: ConvProblem, volume: Volume) -> bool:
+    """Say whether slices are read in place, since their channels fill chunks, and taps have bits."""
+    taps = volume.taps, problem.kernel_h, problem.kernel_w
+    whole = problem.buffers[problem.read][-1] % parts.chunk(problem) == 0
+    return whole and max(taps) <= MAX_VOLUME_KERNEL
 
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
@@ -267,6 +278,7 @@ def _common(problem: ConvProblem, config: Config) -> dict[str, Any]:
         "given": tuple(given),
         "index": "int" if max(elements, output_elements(problem)) < 2**31 else "long",
         "elements": _plane_elements(problem),
+        "volume": problem.volume is not None,
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
+from math import prod
 
 from oclgen.families.conv.conv_gemm_operands import Texts, defines, phases
 from oclgen.families.conv.correlation import Correlation
@@ -103,7 +104,9 @@ class Image:
 
     @property
     def elements(self) -> int:
-        """Elements of all pixels with their padding."""
+        """Elements of all pixels with their padding, of slices once."""
+        if self.problem.volume and self.role == self.problem.read:
+            return prod(self.problem.buffers[self.role])
         return self.problem.batch * self.pixels * self.padded
 
     @property
@@ -275,7 +278,7 @@ def _group_step(problem: ConvProblem) -> str:
 def sizes_text(problem: ConvProblem, layout: Layout) -> str:
     """Return the sizes of all phases as macros; those that differ are tables by `phase`."""
     one = merged(problem)
-    parts = phases(one)
+    parts, of_volume = phases(one), volume_sizes(problem)
     firsts = accumulate((_tile_elements(one, part, layout) for part in parts), initial=0)
     more = {
         "READ_PITCH": images(problem)[0].padded, "PACKED_STEP": _packed_elements(problem, layout),
@@ -285,9 +288,22 @@ def sizes_text(problem: ConvProblem, layout: Layout) -> str:
             _sizes(problem, part)
             | {"STEPS": _steps(one, part, layout), "PACKED_FIRST": first}
             | more
+            | of_volume
             for part, first in zip(parts, firsts, strict=False)
         ]
     )
+
+
+def volume_sizes(problem: ConvProblem) -> Texts:
+    """Return the sizes of a volume, {} if there is none."""
+    volume = problem.volume
+    if volume is None:
+        return {}
+    return {
+        "SLICES": volume.size, "WINDOWS": volume.windows, "TAPS_D": volume.taps,
+        "STRIDE_D": volume.stride, "PAD_D": volume.pad, "DILATION_D": volume.dilation,
+        "SLICE_CHANNELS": problem.buffers[problem.read][-1],
+    }  # fmt: skip
 
 
 def _sizes(problem: ConvProblem, part: Correlation) -> Texts:
@@ -321,7 +337,7 @@ def weights_sizes(p: ConvProblem) -> str:
     one, (all_y, all_x) = merged(p), images(p)
     y, x = images(one)
     pitches = {"Y_PITCH": all_y.padded, "X_PITCH": all_x.padded} if products(p) > 1 else {}
-    return defines([pitches | {
+    return defines([pitches | volume_sizes(p) | {
         "PIXELS": "(BATCH * (OUT_H * OUT_W))" if p.free else p.batch * y.pixels,
         "CHANNELS": one.out_channels, "CHANNELS_PADDED": y.padded,
         "DEPTH": one.in_channels, "DEPTH_PADDED": x.padded, "HEIGHT": p.height, "WIDTH": p.width,

@@ -23,6 +23,7 @@ sweep                      tiles that lie in group_m rows
 given                      names of sizes that are arguments, since the batch is free
 in_place                   an image is the problem's own, which may not be aligned
 groups                     products, one for each group of channels or for some together
+volume                     x is windows of volumes: a chunk has a tap of depth, too
 </%doc>
 <%!
     from oclgen.families.parts.expressions import plus
@@ -38,9 +39,12 @@ groups                     products, one for each group of channels or for some 
     columns = sorted({across for across, _ in places_b})
     lines = sorted({along for _, along in places_b})
     pitch_y, pitch_x = ("Y_PITCH", "X_PITCH") if groups > 1 else ("CHANNELS_PADDED", "DEPTH_PADDED")
+    pitch_x = "SLICE_CHANNELS" if volume else pitch_x
     tile_id = "tile" if groups > 1 else "(int)get_group_id(0)"
     plus_group = f" + group * (long){{}}" if groups > 1 else ""
     warp_m, warp_n = blocks_m * 16 * (4 if unit == "wgmma" else 1), blocks_n * 8
+    def first_slice(line):
+        return f"(image{line} / WINDOWS * SLICES + slice{line})" if volume else f"image{line}"
 %>\
 ${preamble}
 ${units}
@@ -65,7 +69,7 @@ ${share.copy_elements(elem_bytes)}
 % for i, (across, along) in enumerate(places_b):
 <% n = columns.index(across) %>\
             ${indent}${copy}(${memory} + ${slot} + to_x${plus(i * work_items * 16)}, image + (from_x${along} + tap${n}),
-            ${indent}    (uint)(y${along} + tap_y${n}) < HEIGHT && (uint)(x${along} + tap_x${n}) < WIDTH && pixel_x${plus(along)} < last ? ${chunk} : 0);
+            ${indent}    (uint)(y${along} + tap_y${n}) < HEIGHT && (uint)(x${along} + tap_x${n}) < WIDTH && ${f"(uint)(slice{along} + tap_d{n}) < SLICES && " if volume else ""}pixel_x${plus(along)} < last ? ${chunk} : 0);
 % endfor
 % if in_place:
             }
@@ -87,7 +91,10 @@ ${share.copy_elements(elem_bytes)}
                 y${line} -= OUT_H * STRIDE_H;
                 image${line} += 1;
             }
-            from_x${line} = ((image${line} * (${index})HEIGHT + y${line}) * WIDTH + x${line}) * ${pitch_x};
+% if volume:
+            slice${line} = image${line} % WINDOWS * STRIDE_D - PAD_D;
+% endif
+            from_x${line} = ((${first_slice(line)} * (${index})HEIGHT + y${line}) * WIDTH + x${line}) * ${pitch_x};
 % endfor
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
@@ -133,14 +140,22 @@ void conv_mma_weights(
 % for line in lines:
     int image${line} = (pixel_x${plus(line)}) / (OUT_H * OUT_W);
     int y${line} = (pixel_x${plus(line)}) / OUT_W % OUT_H * STRIDE_H, x${line} = (pixel_x${plus(line)}) % OUT_W * STRIDE_W;
-    ${index} from_x${line} = ((image${line} * (${index})HEIGHT + y${line}) * WIDTH + x${line}) * ${pitch_x};
+% if volume:
+    int slice${line} = image${line} % WINDOWS * STRIDE_D - PAD_D;
+% endif
+    ${index} from_x${line} = ((${first_slice(line)} * (${index})HEIGHT + y${line}) * WIDTH + x${line}) * ${pitch_x};
 % endfor
 % for n, across in enumerate(columns):
     const int column${n} = tile_column + row_x / ${tile_k} * ${b.panel} + chunk_x * ${chunk}${plus(across)};
     const int tap_y${n} = column${n} < TAPS * DEPTH_PADDED
         ? column${n} / DEPTH_PADDED / KERNEL_W * DILATION_H - PAD_H : -100000000;
     const int tap_x${n} = column${n} / DEPTH_PADDED % KERNEL_W * DILATION_W - PAD_W;
+% if volume:
+    const int tap_d${n} = column${n} % DEPTH_PADDED / SLICE_CHANNELS * DILATION_D;
+    const ${index} tap${n} = ((tap_d${n} * HEIGHT + tap_y${n}) * (${index})WIDTH + tap_x${n}) * ${pitch_x} + column${n} % SLICE_CHANNELS;
+% else:
     const ${index} tap${n} = (tap_y${n} * (${index})WIDTH + tap_x${n}) * ${pitch_x} + column${n} % DEPTH_PADDED;
+% endif
 % endfor
 
 ${share.sums(warp_m, warp_n)}\
