@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar
+from typing import Any, Literal, TypeGuard, TypeVar
 
 from oclgen.activations import ACTIVATIONS
 from oclgen.attention_problem import FIXED_DTYPES, AttentionProblem
@@ -18,8 +18,10 @@ from oclgen.problem_parts import (
     STORED_BYTES,
     ProblemError,
     Shape,
+    Volume,
     bytes_of,
     free_text,
+    output_size,
     require_free,
     require_known,
     require_positive,
@@ -42,7 +44,9 @@ __all__ = [
     "Problem",
     "ProblemError",
     "Shape",
+    "Volume",
     "divided_by",
+    "has_volume",
     "in_planes",
     "output_size",
     "stored_dtype",
@@ -58,22 +62,6 @@ DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd_data", "bwd_weights")
 LAYOUTS: tuple[Memory, ...] = ("nchw", "nhwc")
 """How images lie in memory: planes of channels, or the channels of a pixel side by side (torch's
 channels_last)."""
-
-
-def output_size(size: int, kernel: int, stride: int, pad: int, dilation: int) -> int:
-    """Return how many whole windows lie along `size` items, `pad` more on either side.
-
-    Args:
-        size: items of the input along the dimension.
-        kernel: items of a window.
-        stride: items between the beginnings of neighbouring windows.
-        pad: items that are added before the first and after the last.
-        dilation: items between the beginnings of a window's neighbouring items.
-
-    Returns:
-        The result's size, below 1 where no window fits.
-    """
-    return (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,25 +155,6 @@ class GemmProblem:
         )
 
 
-class Volume(NamedTuple):
-    """The depth of images of three dimensions, of which a 2-d convolution reads windows.
-
-    A window is `taps` slices of `size`, `dilation` apart. Windows begin `stride` slices apart, the
-    first one `pad` slices before the image; slices outside of it are zero.
-    """
-
-    size: int
-    taps: int
-    stride: int = 1
-    pad: int = 0
-    dilation: int = 1
-
-    @property
-    def windows(self) -> int:
-        """Windows of an image."""
-        return output_size(self.size, self.taps, self.stride, self.pad, self.dilation)
-
-
 @dataclass(frozen=True, slots=True)
 class ConvProblem:
     """A 2-d convolution (cross-correlation, as PyTorch has it) in one of three directions.
@@ -259,10 +228,10 @@ class ConvProblem:
     def _require_windows(self, volume: Volume) -> None:
         if min(volume.size, volume.taps, volume.stride, volume.dilation) < 1 or volume.pad < 0:
             raise ProblemError(f"{volume} has a size below 1, or a pad below 0")
-        if self.layout != "nhwc" or self.groups != 1:
+        if self.layout != "nhwc" or self.groups != 1 or self.free:
             raise ProblemError(
-                f"images with a volume lie in nhwc and have one group; these lie in {self.layout} "
-                f"and have {self.groups}"
+                f"images with a volume lie in nhwc, have one group and no free size; these lie in "
+                f"{self.layout}, have {self.groups}, and {sorted(self.free)} are free"
             )
         channels = self.buffer_channels(self.read)
         if volume.windows < 1 or self.batch % volume.windows or channels % volume.taps:

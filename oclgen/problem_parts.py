@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 Shape = tuple[int, ...]
 
@@ -85,3 +85,38 @@ def bytes_of(buffers: dict[str, Shape], dtype: str) -> int:
             size *= extent
         total += size
     return total
+
+
+def output_size(size: int, kernel: int, stride: int, pad: int, dilation: int) -> int:
+    """Return how many whole windows lie along `size` items, `pad` more on either side.
+
+    Args:
+        size: items of the input along the dimension.
+        kernel: items of a window.
+        stride: items between the beginnings of neighbouring windows.
+        pad: items that are added before the first and after the last.
+        dilation: items between the beginnings of a window's neighbouring items.
+
+    Returns:
+        The result's size, below 1 where no window fits.
+    """
+    return (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+
+
+class Volume(NamedTuple):
+    """The depth of images of three dimensions, of which a 2-d convolution reads windows.
+
+    A window is `taps` slices of `size`, `dilation` apart. Windows begin `stride` slices apart, the
+    first one `pad` slices before the image; slices outside of it are zero.
+    """
+
+    size: int
+    taps: int
+    stride: int = 1
+    pad: int = 0
+    dilation: int = 1
+
+    @property
+    def windows(self) -> int:
+        """Windows of an image."""
+        return output_size(self.size, self.taps, self.stride, self.pad, self.dilation)

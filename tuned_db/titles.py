@@ -71,6 +71,7 @@ def _conv(one: ConvProblem) -> list[str]:
     return [
         f"Conv {one.kernel_h} x {one.kernel_w}, {channels}",
         f"{one.batch} images of {one.height} x {one.width}",
+        f"windows of {one.volume.taps} of {one.volume.size} slices" if one.volume else "",
         one.dtype,
         DIRECTIONS[one.direction],
         *changed,

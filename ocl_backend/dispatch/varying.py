@@ -16,7 +16,7 @@ from threading import Lock
 
 from oclgen.plan import Plan
 from oclgen.predictor.model import has_model
-from oclgen.problem import GemmProblem, Known, Problem, with_sizes
+from oclgen.problem import GemmProblem, Known, Problem, has_volume, with_sizes
 from oclgen.variant import Variant
 from tuned_db import Choice, Chooser, NoVariantError
 
@@ -77,8 +77,11 @@ class Varying:
     def _varied(self, problem: Problem) -> tuple[frozenset[str], bool]:
         """Return the sizes of which more than `FIXED` values were met, this one among them.
 
-        Of any of them more than `MANY` were met if the second is true.
+        Of any of them more than `MANY` were met if the second is true. Windows of volumes come in
+        multiples, so that their number is no free size.
         """
+        if has_volume(problem):
+            return frozenset(), False
         is_batched = isinstance(problem, GemmProblem) and problem.batch > 1
         varied: set[str] = set()
         are_many = False

@@ -97,7 +97,9 @@ def of_volume(number: int, direction: Direction) -> ConvProblem:
     return replace(made, dtype=dtype, volume=volume)
 
 
-VOLUME_CASES = tuple(of_volume(number, each) for number in range(len(VOLUMES)) for each in DIRECTIONS)
+VOLUME_CASES = tuple(
+    of_volume(number, each) for number in range(len(VOLUMES)) for each in DIRECTIONS
+)
 
 
 def config_for(problem: ConvProblem, first: int) -> conv_mma.Config:

@@ -2,7 +2,8 @@
 
 Every one of them is one `ConvProblem` in one of its three directions; a transposed convolution is
 another one's gradient (Dumoulin and Visin, arXiv:1603.07285). The families compute it; three
-dimensions and other dtypes are unfolded first, by `convolution_unfolded`.
+dimensions are `convolution_volumes`' where a family reads them; what is left is unfolded first, by
+`convolution_unfolded`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
 from ocl_backend.dtypes import STORAGE
 from ocl_backend.kernels.memory_formats import arranged, image_strides, in_pixels, laid_out_like
 from ocl_backend.ops.conv import convolution_unfolded as unfolded
+from ocl_backend.ops.conv import convolution_volumes as volumes
 from ocl_backend.ops.fused.fused_convolution import Convolving
 from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.problem import ConvProblem, Direction, output_size
@@ -253,10 +255,11 @@ def _unfolded_forward(
     groups: int,
 ) -> Tensor:
     steps, rest = (stride, padding, dilation), (groups, x.dtype, _unfolds_pixels(x))
-    if not transposed:
-        return unfolded.forward(unfolded.describe(x.shape, w.shape, *steps, *rest), x, w)
-    shape = unfolded.transposed_shape(x.shape, w.shape, *steps, output_padding, groups)
-    return unfolded.backward_data(unfolded.describe(shape, w.shape, *steps, *rest), x, w)
+    shape = x.shape
+    if transposed:
+        shape = unfolded.transposed_shape(x.shape, w.shape, *steps, output_padding, groups)
+    plan = unfolded.describe(shape, w.shape, *steps, *rest)
+    return _run(unfolded.backward_data if transposed else unfolded.forward, plan, x, w)
 
 
 def _unfolded_backward(
@@ -276,11 +279,31 @@ def _unfolded_backward(
     grad_x = grad_w = None
     if output_mask[0]:
         by = unfolded.forward if transposed else unfolded.backward_data
-        grad_x = by(plan, grad, w)
+        grad_x = _run(by, plan, grad, w)
     if output_mask[1]:
-        grad_w = unfolded.backward_weights(plan, narrow, wide)
+        grad_w = _run(unfolded.backward_weights, plan, narrow, wide)
     dims = [dim for dim in range(x.dim()) if dim != 1]
     return grad_x, grad_w, grad.sum(dims) if output_mask[2] else None
+
+
+Unfolding = Callable[[unfolded.Unfolded, Tensor, Tensor], Tensor]
+_IN_PLACE = {
+    unfolded.forward: volumes.forward,
+    unfolded.backward_data: volumes.backward_data,
+    unfolded.backward_weights: volumes.backward_weights,
+}
+"""What computes the same where a family reads windows of volumes."""
+
+
+def _run(by: Unfolding, plan: unfolded.Unfolded, first: Tensor, second: Tensor) -> Tensor:
+    """Return a convolution of images, without copies of their windows if that is possible.
+
+    A kernel of depth 1 has none.
+    """
+    found = None
+    if plan.pixels and not plan.is_flat and first.numel() and second.numel():
+        found = _IN_PLACE[by](plan, first, second, _storage(first))
+    return by(plan, first, second) if found is None else found
 
 
 def _forward(x: Tensor, w: Tensor, geometry: ConvArguments, pixels: bool, bias: bool) -> _Call:

@@ -68,14 +68,12 @@ class Unfolded:
         return self.count == 1 and sizes == ((1, 1), (1, 1), (0, 0))
 
     @property
-    def mirrored(self) -> Unfolded | None:
+    def mirror(self) -> Unfolded | None:
         """What unfolds y's gradient so that a convolution of it, without sums, is x's gradient.
 
-        It meets the taps from the last to the first. None where a stride leaves taps out, and where
-        y has `MANY_RESULTS` times the channels of x: then sums of x's gradients are less work.
+        It meets the taps from the last to the first. None where a stride leaves taps out.
         """
-        strided = any(step > 1 for step in self.stride[: self.count])
-        if strided or self.w[0] >= MANY_RESULTS * self.x[1]:
+        if any(step > 1 for step in self.stride[: self.count]):
             return None
         places = zip(self.spans[: self.count], self.padding, strict=False)
         margins = (span - 1 - padding for span, padding in places)
@@ -195,7 +193,7 @@ def forward(plan: Unfolded, x: Tensor, w: Tensor) -> Tensor:
             frames, kernel, None, *_rest(plan), False, [0, 0], plan.groups
         )
         return y.view(*y.shape[:2], *x.shape[2:4], y.shape[-1])
-    columns, weights = plan.unfold(x), _weights(plan, w)
+    columns, weights = plan.unfold(x), weights_of(plan, w)
     if not plan.out[plan.count :]:
         rows = _grouped(plan, columns).transpose(0, 1)
         y = torch.bmm(rows, weights.transpose(1, 2)).transpose(0, 1)
@@ -216,13 +214,14 @@ def backward_data(plan: Unfolded, grad: Tensor, w: Tensor) -> Tensor:
         wide = _backward(plan, frames, _like(frames, shape), kernel, (True, False, False))[0]
         return wide.view(plan.x)
     sizes = plan.x[2 + plan.count :]
-    if sizes and (mirrored := plan.mirrored) is not None:
+    many_results = plan.w[0] >= MANY_RESULTS * plan.x[1]
+    if sizes and not many_results and (mirrored := plan.mirror) is not None:
         columns = mirrored.unfold(grad)
         like = _like(columns, (len(columns), plan.x[1], *sizes))
-        flipped = _mirrored_weights(plan, w)
+        flipped = mirrored_weights(plan, w)
         wide = _backward(plan, columns, like, flipped, (True, False, False))[0]
         return mirrored.channels_first(wide, grad)
-    grads, weights = plan.windows_first(grad), _weights(plan, w)
+    grads, weights = plan.windows_first(grad), weights_of(plan, w)
     if not sizes:
         rows = _grouped(plan, grads).transpose(0, 1)
         columns = torch.bmm(rows, weights).transpose(0, 1)
@@ -262,7 +261,7 @@ def _grouped(plan: Unfolded, rows: Tensor) -> Tensor:
     return rows.view(len(rows), plan.groups, rows.shape[1] // plan.groups)
 
 
-def _weights(plan: Unfolded, w: Tensor) -> Tensor:
+def weights_of(plan: Unfolded, w: Tensor) -> Tensor:
     """Return w with its first taps among the channels; for a product [groups, out, columns]."""
     if not plan.out[plan.count :]:
         return w.reshape(plan.groups, plan.w[0] // plan.groups, -1)
@@ -270,8 +269,8 @@ def _weights(plan: Unfolded, w: Tensor) -> Tensor:
     return lying.reshape(plan.w[0], -1, *plan.w[2 + plan.count :])
 
 
-def _mirrored_weights(plan: Unfolded, w: Tensor) -> Tensor:
-    """Return w [channels of y * taps, channels of x, ...] for what `Unfolded.mirrored` unfolds."""
+def mirrored_weights(plan: Unfolded, w: Tensor) -> Tensor:
+    """Return w [channels of y * taps, channels of x, ...] for what `Unfolded.mirror` unfolds."""
     taps, rest = range(2, 2 + plan.count), range(2 + plan.count, w.dim())
     order = (*taps, 0, 1, *rest) if plan.pixels else (0, *taps, 1, *rest)
     flipped = w.flip([*taps]).permute(order)

@@ -114,7 +114,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 
 def _serves_volume(problem: ConvProblem, volume: Volume) -> bool:
-    """Say whether slices are read in place, since their channels fill chunks, and taps have bits."""
+    """Say whether channels of slices fill chunks, and all taps have bits of a mask."""
     taps = volume.taps, problem.kernel_h, problem.kernel_w
     whole = problem.buffers[problem.read][-1] % parts.chunk(problem) == 0
     return whole and max(taps) <= MAX_VOLUME_KERNEL

@@ -1,0 +1,154 @@
+"""Convolutions of three dimensions by families that read windows of volumes where these lie.
+
+What no family of the device reads so, `convolution_unfolded` copies apart. Results here are those
+of its inner operation: [batch * windows, channels, height, width] in channels_last.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
+from ocl_backend.kernels.memory_formats import image_strides
+from ocl_backend.ops.conv.convolution_unfolded import Unfolded, mirrored_weights, weights_of
+from oclgen.problem import ConvProblem, Direction, Volume
+from tuned_db import NoVariantError
+
+CHUNK_BYTES = 16
+"""What kernels copy at once: channels of a slice fill such chunks, with zeros if need be."""
+
+
+def forward(plan: Unfolded, x: Tensor, w: Tensor, dtype: str) -> Tensor | None:
+    """Return the convolution of x with w, [batch, out_channels, *out]; None: no family serves it.
+
+    Args:
+        plan: the convolution; images are to be unfolded in channels_last.
+        x: [batch, channels, *sizes].
+        w: [out_channels, channels, *kernel_size].
+        dtype: the problem's.
+    """
+    more = _missing(x)
+    shape = (len(x) * plan.out[0], w.shape[0], *plan.out[1:])
+    call = _call("fwd", plan, w.shape[0], _windowed(plan, more), dtype, x)
+    if call is None:
+        return None
+    y = _image(x, shape)
+    call(_slices(x, more).data_ptr(), weights_of(plan, _wider(w, more)).data_ptr(), y.data_ptr())
+    return plan.channels_first(y, x)
+
+
+def backward_data(plan: Unfolded, grad: Tensor, w: Tensor, dtype: str) -> Tensor | None:
+    """Return the gradient of x [batch, channels, *sizes]; None: no family serves it.
+
+    Windows are those of `grad`, which meet the taps from the last to the first.
+
+    Args:
+        plan: the convolution that `grad` is the gradient of.
+        grad: [batch, out_channels, *out].
+        w: [out_channels, channels, *kernel_size].
+        dtype: the problem's.
+    """
+    more = _missing(grad)
+    mirror = plan.mirror
+    if mirror is None or mirror.padding[0] < 0:
+        return None
+    volume = Volume(plan.out[0], plan.w[2], 1, mirror.padding[0], plan.dilation[0])
+    channels = volume.taps * (plan.w[0] + more)
+    call = _call("bwd_data", plan, channels, (volume, plan.x[1]), dtype, grad)
+    if call is None:
+        return None
+    x = _image(grad, (len(grad) * plan.x[2], *plan.x[1:2], *plan.x[3:]))
+    flipped = mirrored_weights(plan, pad(w, [0] * 9 + [more]) if more else w)
+    call(x.data_ptr(), flipped.data_ptr(), _slices(grad, more).data_ptr())
+    return mirror.channels_first(x, grad)
+
+
+def backward_weights(plan: Unfolded, grad: Tensor, x: Tensor, dtype: str) -> Tensor | None:
+    """Return the gradient of w, [out_channels, channels, *kernel_size]; None: no family serves it.
+
+    Args:
+        plan: the convolution.
+        grad: [batch, out_channels, *out].
+        x: [batch, channels, *sizes].
+        dtype: the problem's.
+    """
+    more = _missing(x)
+    call = _call("bwd_weights", plan, plan.w[0], _windowed(plan, more), dtype, x)
+    if call is None:
+        return None
+    rows = plan.windows_first(grad)
+    channels = plan.x[1] + more
+    grad_w = x.new_empty((plan.w[0], plan.w[2] * channels, *plan.w[3:]))
+    call(_slices(x, more).data_ptr(), grad_w.data_ptr(), rows.data_ptr())
+    apart = grad_w.view(plan.w[0], plan.w[2], channels, *plan.w[3:])[:, :, : plan.x[1]]
+    return apart.movedim(2, 1).contiguous()
+
+
+def _missing(images: Tensor) -> int:
+    """Return the channels that images lack to fill chunks."""
+    return -images.shape[1] % (CHUNK_BYTES // images.element_size())
+
+
+def _slices(images: Tensor, more: int) -> Tensor:
+    """Return images in channels_last with `more` channels of zeros."""
+    if not more:
+        return images.contiguous(memory_format=torch.channels_last_3d)
+    return pad(images.movedim(1, -1), [0, more]).contiguous().movedim(-1, 1)
+
+
+def _wider(w: Tensor, more: int) -> Tensor:
+    """Return weights with `more` channels of zeros for each result."""
+    return pad(w, [0] * 7 + [more]) if more else w
+
+
+def _windowed(plan: Unfolded, more: int) -> tuple[Volume, int]:
+    """Return the windows of x and their channels."""
+    steps = plan.stride[0], plan.padding[0], plan.dilation[0]
+    volume = Volume(plan.x[2], plan.w[2], *steps)
+    return volume, volume.taps * (plan.x[1] + more)
+
+
+def _image(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return like.new_empty_strided(shape, image_strides(torch.Size(shape), True))
+
+
+def _call(
+    direction: Direction,
+    plan: Unfolded,
+    out_channels: int,
+    windows: tuple[Volume, int],
+    dtype: str,
+    like: Tensor,
+) -> TunedCall | None:
+    call: TunedCall | None = _prepared(
+        direction, plan, out_channels, *windows, dtype, like.get_device()
+    )
+    return call
+
+
+@remember()
+def _prepared(
+    direction: Direction,
+    plan: Unfolded,
+    out_channels: int,
+    volume: Volume,
+    in_channels: int,
+    dtype: str,
+    device: int,
+) -> TunedCall | None:
+    """Return the call for windows of a volume, None if no family of the device reads them."""
+    (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w), (kernel_h, kernel_w) = (
+        values[-2:] for values in (plan.stride, plan.padding, plan.dilation, plan.w)
+    )
+    problem = ConvProblem(
+        plan.x[0] * volume.windows, in_channels, plan.x[3], plan.x[4], out_channels, kernel_h, kernel_w,
+        stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w,
+        dtype=dtype, direction=direction, layout="nhwc", volume=volume,
+    )  # fmt: skip
+    name = "convolution" if direction == "fwd" else "convolution_backward"
+    try:
+        return tuned_call(f"{name}_overrideable", device, problem)
+    except NoVariantError:
+        return None
