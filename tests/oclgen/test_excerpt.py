@@ -9,9 +9,10 @@ import pytest
 
 from oclgen.measuring.excerpt import excerpt
 from oclgen.measuring.reference import random_inputs, reference
-from oclgen.problem import ConvProblem, GemmProblem, Problem
+from oclgen.problem import DIRECTIONS, ConvProblem, GemmProblem, Problem, Volume
 
 CONV = ConvProblem(5, 6, 9, 8, 12, 3, 3, 2, 1, 1, 1, groups=3)
+VOLUME = ConvProblem(8, 12, 5, 4, 9, 3, 3, layout="nhwc", volume=Volume(4, 3, 1, 1))
 PROBLEMS: list[Problem] = [
     GemmProblem(30, 7, 5, bias="m", activation="relu"),
     GemmProblem(30, 7, 5, trans_a=True, trans_b=True, bias="n"),
@@ -23,6 +24,7 @@ PROBLEMS: list[Problem] = [
     replace(CONV, layout="nhwc"),
     replace(CONV, direction="bwd_weights", layout="nhwc"),
     ConvProblem(5, 6, 9, 8, 12, 3, 3, direction="bwd_weights", layout="nhwc"),
+    *(replace(VOLUME, direction=direction) for direction in DIRECTIONS),
 ]
 
 

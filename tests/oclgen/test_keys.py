@@ -18,6 +18,7 @@ from oclgen.problem import (
     ConvProblem,
     GemmProblem,
     ProblemError,
+    Volume,
 )
 
 SIZE = st.integers(1, 100_000)
@@ -62,7 +63,20 @@ def convs(draw: st.DrawFn) -> ConvProblem:
     )  # fmt: skip
 
 
-@given(st.one_of(GEMMS, convs()))
+@st.composite
+def volumes(draw: st.DrawFn) -> ConvProblem:
+    sizes = [draw(st.integers(1, 4)) for _ in range(4)]
+    volume = Volume(draw(st.integers(20, 99)), *sizes)
+    channels = [volume.taps * draw(SIZE), draw(SIZE)]
+    direction = draw(st.sampled_from(DIRECTIONS))
+    into, out = channels[::-1] if direction == "bwd_data" else channels
+    return ConvProblem(
+        volume.windows * draw(st.integers(1, 9)), into, 9, 9, out, 3, 3, direction=direction,
+        layout="nhwc", volume=volume,
+    )  # fmt: skip
+
+
+@given(st.one_of(GEMMS, convs(), volumes()))
 def test_a_key_gives_the_problem_back(problem: GemmProblem | ConvProblem) -> None:
     assert parse_key(problem.key()) == problem
 
@@ -171,4 +185,20 @@ def test_wrong_products_are_named(text: str, message: str) -> None:
 def test_wrong_convolutions_are_named(text: str, message: str) -> None:
     with pytest.raises(ProblemError) as caught:
         parse_conv(text)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("conv:4,8,8,8,8,3,3:s1,1:p0,0:d1,1:g1:fp32:fwd:-:none:v4,2,1,0,1", "lie in nchw"),
+        ("conv:4,8,8,8,8,3,3:s1,1:p0,0:d1,1:g1:fp32:fwd:-:none:nhwc:v4,2,1,0,1", "the 3 windows"),
+        ("conv:3,9,8,8,8,3,3:s1,1:p0,0:d1,1:g1:fp32:fwd:-:none:nhwc:v4,2,1,0,1", "9 channels"),
+        ("conv:3,8,8,8,8,3,3:s1,1:p0,0:d1,1:g1:fp32:fwd:-:none:nhwc:v2,3,1,0,1", "the 0 windows"),
+        ("conv:3,8,8,8,8,3,3:s1,1:p0,0:d1,1:g1:fp32:fwd:-:none:nhwc:v4,2,1,0,0", "a size below 1"),
+    ],
+)
+def test_wrong_volumes_are_named(key: str, message: str) -> None:
+    with pytest.raises(ProblemError) as caught:
+        parse_key(key)
     assert message in str(caught.value)

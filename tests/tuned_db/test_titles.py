@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, Problem
+from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, Problem, Volume
 from tests.tuned_db.tuned_samples import record
 from tuned_db.analysis import rate_of
 from tuned_db.plots import dtypes_of, roofline_chart
@@ -25,6 +25,11 @@ from tuned_db.titles import title_of
             ConvProblem(8, 64, 56, 28, 32, 3, 1, 2, 1, 1, 0, direction="bwd_data", layout="nhwc"),
             "Conv 3 x 1, 64 to 32 channels, 8 images of 56 x 28, fp32, gradient of the images, "
             "stride 2 x 1, padding 1 x 0, channels_last",
+        ),
+        (
+            ConvProblem(6, 24, 9, 9, 8, 3, 3, layout="nhwc", volume=Volume(5, 3)),
+            "Conv 3 x 3, 24 to 8 channels, 6 images of 9 x 9, windows of 3 of 5 slices, fp32, "
+            "channels_last",
         ),
         (
             AttentionProblem(2, 16, 4, 128, 256, 64, 64, "fp16", causal=True),

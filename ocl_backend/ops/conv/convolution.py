@@ -184,7 +184,8 @@ def convolution_backward(
         call = _call(direction, wide.shape, w, x, geometry, pixels)
         source, grad_x = arranged(grad, call.pixels), _empty(x, x.shape, call.pixels)
         first, last = (source, grad_x) if transposed else (grad_x, source)
-        call.run(first.data_ptr(), call.readable(w).data_ptr(), last.data_ptr())
+        read = call.readable(w)  # named, so that the call's workspaces get other memory
+        call.run(first.data_ptr(), read.data_ptr(), last.data_ptr())
     if output_mask[1]:
         grad_w = torch.empty_like(w)
         call = _call("bwd_weights", wide.shape, grad_w, x, geometry, pixels)

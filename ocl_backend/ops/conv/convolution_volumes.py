@@ -34,8 +34,9 @@ def forward(plan: Unfolded, x: Tensor, w: Tensor, dtype: str) -> Tensor | None:
     call = _call("fwd", plan, w.shape[0], _windowed(plan, more), dtype, x)
     if call is None:
         return None
-    y = _image(x, shape)
-    call(_slices(x, more).data_ptr(), weights_of(plan, _wider(w, more)).data_ptr(), y.data_ptr())
+    # named, so that none is freed before the call has taken its workspaces
+    y, images, filters = _image(x, shape), _slices(x, more), weights_of(plan, _wider(w, more))
+    call(images.data_ptr(), filters.data_ptr(), y.data_ptr())
     return plan.channels_first(y, x)
 
 
@@ -61,7 +62,8 @@ def backward_data(plan: Unfolded, grad: Tensor, w: Tensor, dtype: str) -> Tensor
         return None
     x = _image(grad, (len(grad) * plan.x[2], *plan.x[1:2], *plan.x[3:]))
     flipped = mirrored_weights(plan, pad(w, [0] * 9 + [more]) if more else w)
-    call(x.data_ptr(), flipped.data_ptr(), _slices(grad, more).data_ptr())
+    images = _slices(grad, more)
+    call(x.data_ptr(), flipped.data_ptr(), images.data_ptr())
     return mirror.channels_first(x, grad)
 
 
@@ -78,10 +80,10 @@ def backward_weights(plan: Unfolded, grad: Tensor, x: Tensor, dtype: str) -> Ten
     call = _call("bwd_weights", plan, plan.w[0], _windowed(plan, more), dtype, x)
     if call is None:
         return None
-    rows = plan.windows_first(grad)
+    rows, images = plan.windows_first(grad), _slices(x, more)
     channels = plan.x[1] + more
     grad_w = x.new_empty((plan.w[0], plan.w[2] * channels, *plan.w[3:]))
-    call(_slices(x, more).data_ptr(), grad_w.data_ptr(), rows.data_ptr())
+    call(images.data_ptr(), grad_w.data_ptr(), rows.data_ptr())
     apart = grad_w.view(plan.w[0], plan.w[2], channels, *plan.w[3:])[:, :, : plan.x[1]]
     return apart.movedim(2, 1).contiguous()
 
@@ -142,8 +144,9 @@ def _prepared(
     (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w), (kernel_h, kernel_w) = (
         values[-2:] for values in (plan.stride, plan.padding, plan.dilation, plan.w)
     )
+    height, width = plan.x[3:]
     problem = ConvProblem(
-        plan.x[0] * volume.windows, in_channels, plan.x[3], plan.x[4], out_channels, kernel_h, kernel_w,
+        plan.x[0] * volume.windows, in_channels, height, width, out_channels, kernel_h, kernel_w,
         stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w,
         dtype=dtype, direction=direction, layout="nhwc", volume=volume,
     )  # fmt: skip
