@@ -27,8 +27,9 @@ FEW_CHUNKS = 2
 PACK_ITEMS = 64
 SIDE_BY_SIDE = 64
 """Channels up to which groups share a tile, the least that one has: with fewer it is as slow."""
-SUM_DEPTHS, MANY_TAPS = 32, 100
-"""Depths of a channel that a work-group sums; half of them where taps would fill local memory."""
+SUM_ITEMS, SUM_DEPTHS, MANY_TAPS = 256, 32, 100
+"""Work-items of a work-group that sums weights. It sums all taps of a multiple of 32 depths of a
+channel, as many as give each of them a weight; of 16 where taps would fill local memory."""
 
 
 def chunk(problem: ConvProblem) -> int:
@@ -327,8 +328,10 @@ def weights_plane_bytes(p: ConvProblem) -> int:
 
 def sum_weights(p: ConvProblem, planes: int) -> Launch:
     """Return the launch that adds the planes into the gradient of the weights."""
-    span = SUM_DEPTHS if p.kernel_h * p.kernel_w <= MANY_TAPS else SUM_DEPTHS // 2
+    taps = p.kernel_h * p.kernel_w
     padded = Image(merged(p), "x").padded
+    most = max(SUM_ITEMS // taps // SUM_DEPTHS, 1) * SUM_DEPTHS
+    span = min(most, round_up(padded, SUM_DEPTHS)) if taps <= MANY_TAPS else SUM_DEPTHS // 2
     return planes_of.sum_weights(p, planes, padded, span, together(p)).launch()
 
 
