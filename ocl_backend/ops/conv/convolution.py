@@ -256,7 +256,7 @@ def _unfolded_forward(
     groups: int,
 ) -> Tensor:
     steps, rest = (stride, padding, dilation), (groups, x.dtype, _unfolds_pixels(x))
-    shape = x.shape
+    shape: tuple[int, ...] = x.shape
     if transposed:
         shape = unfolded.transposed_shape(x.shape, w.shape, *steps, output_padding, groups)
     plan = unfolded.describe(shape, w.shape, *steps, *rest)
@@ -288,7 +288,7 @@ def _unfolded_backward(
 
 
 Unfolding = Callable[[unfolded.Unfolded, Tensor, Tensor], Tensor]
-_IN_PLACE = {
+_IN_PLACE: dict[Unfolding, Callable[..., Tensor | None]] = {
     unfolded.forward: volumes.forward,
     unfolded.backward_data: volumes.backward_data,
     unfolded.backward_weights: volumes.backward_weights,
