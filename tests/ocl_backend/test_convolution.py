@@ -207,6 +207,30 @@ def test_volumes_are_read_where_they_lie(
     assert all(problem.volume for problem in volumes_served)
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [nn.Conv2d(4, 6, 3, 2, 1), nn.ConvTranspose2d(4, 6, 4, 2, 1), nn.ConvTranspose1d(4, 6, 3, 2)],
+)
+def test_phases_in_planes_are_computed_in_pixels(
+    device: Any, layer: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where matrix units compute: results lie as the images that were given."""
+    layouts = []
+
+    def other(device: int, first: ConvProblem, second: ConvProblem) -> ConvProblem:
+        layouts.append((first.layout, second.layout))
+        return second
+
+    monkeypatch.setattr(convolution, "_is_for_matrix_units", lambda device, dtype: True)
+    monkeypatch.setattr(convolution, "better_known", other)
+    reload_tuned()
+    try:
+        check_module(device, layer, torch.randn(2, 4, *(11, 9)[: layer.weight.dim() - 2]))
+    finally:
+        reload_tuned()
+    assert layouts == [("nchw", "nhwc")]
+
+
 @pytest.mark.parametrize("layer", [nn.Conv3d(4, 6, 3), nn.ConvTranspose3d(9, 4, 3)])
 def test_three_dimensions_stay_in_their_memory_format(device: Any, layer: nn.Module) -> None:
     for given in (torch.contiguous_format, torch.channels_last_3d):

@@ -239,10 +239,12 @@ def _served(x: Tensor) -> bool:
 
 def _unfolds_pixels(x: Tensor) -> bool:
     """Whether x is in channels_last, or is for matrix units, which read no other images."""
-    limits = tuned.chooser(x.get_device()).limits
-    return in_pixels(x) or (
-        _storage(x) != "fp32" and not {"mma", "wgmma"}.isdisjoint(limits.instructions)
-    )
+    return in_pixels(x) or _is_for_matrix_units(x.get_device(), _storage(x))
+
+
+def _is_for_matrix_units(device: int, dtype: str) -> bool:
+    instructions = tuned.chooser(device).limits.instructions
+    return dtype != "fp32" and not {"mma", "wgmma"}.isdisjoint(instructions)
 
 
 def _unfolded_forward(
@@ -367,12 +369,22 @@ def _prepared(
         dtype=dtype, direction=direction, bias=bias,
     )  # fmt: skip
     name = "convolution" if direction == "fwd" else "convolution_backward"
+    in_last = replace(problem, layout="nhwc")
     if pixels:
-        problem = better_known(device, replace(problem, layout="nhwc"), problem)
+        problem = better_known(device, in_last, problem)
+    elif _scatters(problem) and _is_for_matrix_units(device, dtype):
+        problem = better_known(device, problem, in_last)
     steps = tuple(zip(STRIDES, w_strides, strict=True)) if w_strides else ()
     call = tuned_call(f"{name}_overrideable", device, problem, steps)
     strided = not steps or call.replaceable >= {*STRIDES}
     return _Call(call, problem.layout == "nhwc", strided, steps if strided else ())
+
+
+def _scatters(problem: ConvProblem) -> bool:
+    """Whether each phase of the results takes every second, third, ... pixel, of many channels."""
+    strided = max(problem.stride_h, problem.stride_w) > 1
+    is_depthwise = problem.groups == problem.in_channels
+    return problem.direction == "bwd_data" and strided and not is_depthwise
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

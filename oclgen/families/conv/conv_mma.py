@@ -109,8 +109,18 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
         and problem.dtype in gemm_mma.DTYPES_SERVED
         and not 1 < problem.groups == problem.in_channels == problem.out_channels
         and max(problem.kernel_h, problem.kernel_w) <= MAX_KERNEL
+        and not _stores_apart(problem)
         and (problem.volume is None or _serves_volume(problem, problem.volume))
     )
+
+
+def _stores_apart(problem: ConvProblem) -> bool:
+    """Say whether results of a phase lie apart in planes: a store then writes one item.
+
+    That takes two to eight times as long as the same in pixels, copies not counted (H200).
+    """
+    strided = problem.stride_h * problem.stride_w > 1
+    return problem.layout == "nchw" and problem.direction == "bwd_data" and strided
 
 
 def _serves_volume(problem: ConvProblem, volume: Volume) -> bool:
@@ -191,7 +201,7 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
     launched, split = phases(parts.merged(problem)), config.split_k > 1
     image = parts.images(problem)[0]
     nhwc, whole = problem.layout == "nhwc", all(p.rows.whole and p.cols.whole for p in launched)
-    neighbours = launched[0].channels if nhwc else launched[0].results if whole else 1
+    neighbours = launched[0].channels if nhwc else launched[0].results
 
     @LazyText
     def text() -> str:
