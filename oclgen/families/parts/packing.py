@@ -5,13 +5,13 @@ It knows matrices and the weights of convolutions; how a tile looks inside is it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from oclgen.families.parts.expressions import defines
 from oclgen.families.parts.strided_weights import strided_weights
-from oclgen.plan import Arg, Launch, LazyText, Scalar, buffer, ceil_div, round_up
+from oclgen.plan import Arg, Buffer, Launch, LazyText, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem
 from oclgen.render import STORED, dtype_preamble, render
 
@@ -302,25 +302,13 @@ def lanes(role: str, dtype: str, batch: int, rows: int, cols: int, block: int) -
     return Packing(PACKED, buffer(role), dtype, True, batch, rows, cols, block)
 
 
+LANE_STEPS = ("row_step", "depth_step", "down_step", "across_step")
+
+
 def pack_lanes(packing: Packing, vec: int) -> Launch:
     """Return the launch that packs for vectors of `vec` lanes, which divide a tile."""
-
-    @LazyText
-    def text() -> str:
-        return render(
-            "conv_pack",
-            preamble=dtype_preamble(packing.dtype),
-            transpose=transpose_text(vec),
-            rows=packing.extent,
-            cols=packing.k,
-            vec=vec,
-            block=packing.tile,
-        )
-
-    of_weights = packing.source == buffer("w")
-    return packing.launch_of(
-        "conv_pack", text, rows=vec, steps=vec, args=buffer(PACKED), of_weights=of_weights
-    )
+    steps = dict(zip(LANE_STEPS, (packing.k, 1, 0, 0), strict=True))
+    return _pack_lanes(packing, vec, packing.k, 1, steps, f"{packing.extent * packing.k}L")
 
 
 def pack_weights(
@@ -337,31 +325,47 @@ def pack_weights(
         depth: channels of a group that are summed over.
         vec: lanes of a vector, which divide a tile.
     """
-    taps = problem.kernel_h * problem.kernel_w
+    forward = problem.direction == "fwd"
+    step = f"{channels} * row_step" if forward else f"{depth} * depth_step"
+    strided = replace(packing, source=strided_weights(problem))
+    steps = dict.fromkeys(LANE_STEPS)
+    return _pack_lanes(strided, vec, depth, problem.kernel_w, steps, step)
+
+
+def _pack_lanes(
+    packing: Packing,
+    vec: int,
+    depth: int,
+    kernel_w: int,
+    steps: Mapping[str, int | None],
+    matrix_step: str,
+) -> Launch:
+    taps = packing.k // depth
 
     @LazyText
     def text() -> str:
         return render(
-            "conv_pack_strided",
+            "pack_lanes",
             preamble=dtype_preamble(packing.dtype),
             transpose=transpose_text(vec),
-            channels=channels,
+            rows=packing.extent,
             depth=depth,
             taps=taps,
-            kernel_w=problem.kernel_w,
+            kernel_w=kernel_w,
             vec=vec,
             block=packing.tile,
-            grouped="channel" if problem.direction == "fwd" else "depth",
+            strides=steps,
+            matrix_step=matrix_step,
         )
 
     blocks = packing.tiles * packing.tile // vec
     return Launch(
         text=text,
-        kernel="conv_pack",
+        kernel="pack_lanes",
         global_size=(taps * ceil_div(depth, vec), blocks, packing.batch),
         local_size=(1, 1, 1),
-        args=(*strided_weights(problem), *buffer(PACKED)),
-        of_weights=True,
+        args=(*packing.source, *buffer(PACKED)),
+        of_weights=packing.source[0] == Buffer("w"),
     )
 
 
