@@ -123,13 +123,16 @@ class Space:
         return np.flatnonzero(differing <= steps)
 
 
-def space_of(family: str, problem: Problem, limits: Limits) -> Space:
+def space_of(
+    family: str, problem: Problem, limits: Limits, before_each: Callable[[], None] = lambda: None
+) -> Space:
     """Return the valid configs of `family`, by its own values and its own rule.
 
     Args:
         family: a name of `FAMILIES`.
         problem: which the family serves.
         limits: of the device.
+        before_each: called before each config is looked at; what it raises ends the enumeration.
 
     Raises:
         ValueError: the values' product is too large to enumerate.
@@ -137,10 +140,15 @@ def space_of(family: str, problem: Problem, limits: Limits) -> Space:
     module = FAMILIES[family]
     default = asdict(module.DEFAULT)
     wanted = SPACES[family](problem, limits) if family in SPACES else {}
+
+    def is_valid(config: Any) -> bool:
+        before_each()
+        return config.quick_why_not(problem, limits) is None
+
     return enumerate_space(
         module.Config,
         {**{name: (value,) for name, value in default.items()}, **wanted},
-        lambda config: config.quick_why_not(problem, limits) is None,
+        is_valid,
     )
 
 

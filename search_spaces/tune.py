@@ -82,13 +82,28 @@ class Tuner:
     took: Durations = field(default_factory=Durations)
     """What the last trials took, of whichever problems."""
 
-    def space(self, family: str, problem: Problem) -> Space:
-        """Return the family's space for a problem, enumerated once."""
+    def space(self, family: str, problem: Problem, end: float = inf) -> Space:
+        """Return the family's space for a problem, enumerated once.
+
+        Args:
+            family: a name of `FAMILIES`.
+            problem: which the family serves.
+            end: the clock's time from which on no config is looked at. Beside other programs a
+                space takes seconds.
+
+        Raises:
+            OutOfTimeError: the end came first; nothing is kept of the space.
+        """
+
+        def be_in_time() -> None:
+            if self.clock() >= end:
+                raise OutOfTimeError
+
         key = family, problem
         if key not in self.spaces:
             while len(self.spaces) >= MOST_SPACES:
                 del self.spaces[next(iter(self.spaces))]
-            self.spaces[key] = space_of(family, problem, self.limits)
+            self.spaces[key] = space_of(family, problem, self.limits, be_in_time)
         return self.spaces[key]
 
     def own_times(self, samples: Sequence[float]) -> tuple[float, ...]:
@@ -272,7 +287,7 @@ class _Run:
             if self._left() <= 0:
                 break
             searches[name] = Search(
-                tuner.space(name, problem),
+                tuner.space(name, problem, self.end),
                 [*first, *seeds_of(name, problem, tuner.limits)],
                 tuner.budget.seed,
                 f"{tuner.label} {problem.key()} {name} {tuner.budget.cache}",
@@ -322,7 +337,7 @@ class _Run:
             if name not in serving or variant.why_not(problem, tuner.limits) is not None:
                 continue
             first = starts.setdefault(name, [])
-            if tuner.space(name, problem).row_of(config) is None:
+            if tuner.space(name, problem, self.end).row_of(config) is None:
                 outside += 1
                 if outside > MOST_OUTSIDE:
                     continue

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families.attention import (
-    attention_lanes,
     attention_mma,
     attention_register,
     attention_split,
@@ -67,20 +66,6 @@ WGMMAS = (
         attention_mma.Config(8, 1, 16, stages=2, keep=True, unit="wgmma"),
     ),
 )
-
-LANES = (
-    (replace(BASE, causal=True), attention_lanes.Config(64, lanes=2, rows=2, chunk=4, tile_n=8)),
-    (replace(BASE, mask=True), attention_lanes.Config(32, lanes=4, rows=1, chunk=2, tile_n=16)),
-    (
-        replace(BASE, causal=True, window=9, queries=70, keys=70),
-        attention_lanes.Config(32, lanes=1, rows=1, chunk=1, tile_n=8),
-    ),
-    (
-        replace(BASE, window=9, keys=37),
-        attention_lanes.Config(64, lanes=8, rows=2, chunk=2, tile_n=4),
-    ),
-)
-"""Each is computed in every direction."""
 
 SPLITS = (
     (replace(FEW, causal=True), attention_split.Config(work_items=32, slice=32, rows=4)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from oclgen.families.attention import attention_lanes, attention_mma
+from oclgen.families.attention import attention_mma
 from oclgen.opencl import ptx
 from oclgen.problem import STORED_BYTES, AttentionProblem
 
@@ -161,11 +161,6 @@ def units(problem: AttentionProblem, config: attention_mma.Config) -> str:
     return by_lanes(config.work_items, problem.dtype, config.tile_n, config.depths(problem))
 
 
-def exchange(work_items: int) -> str:
-    """Return the same for fp32, called as `attention_lanes.units` is."""
-    return by_lanes(work_items, "fp32")
-
-
 def by_lanes(work_items: int, dtype: str, tile_n: int = 0, depths: tuple[int, int] = (0, 0)) -> str:
     """Return the text for units of a dtype; of attention it is told the sizes of its tiles."""
     return TEXT.format(
@@ -175,7 +170,7 @@ def by_lanes(work_items: int, dtype: str, tile_n: int = 0, depths: tuple[int, in
 
 
 def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `attention_mma` and `attention_lanes` compute with this.
+    """Let `attention_mma` compute with this.
 
     Loops around units stay loops: written out, a processor's compiler takes minutes for them.
     """
@@ -184,5 +179,4 @@ def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
         attention_mma, "text_of", lambda *given: text(*given).replace("#pragma unroll\n", "")
     )
     monkeypatch.setattr(attention_mma, "units", units)
-    monkeypatch.setattr(attention_lanes, "units", exchange)
     monkeypatch.setattr(ptx, "with_target", lambda source, _: source)

@@ -37,7 +37,7 @@ from oclgen.problem import (
 from oclgen.variant import Variant
 from search_spaces.space import SPACES, seeds_of, space_of
 from tests import samples
-from tests.oclgen.attention_cases import LANES, MMAS, SHARED_ROWS, WGMMAS
+from tests.oclgen.attention_cases import MMAS, SHARED_ROWS, WGMMAS
 from tests.oclgen.attention_emulated import emulate as emulate_attention
 from tests.oclgen.cp_async_in_c import in_plain_c
 from tests.oclgen.fragments_emulated import emulate as emulate_fragments
@@ -120,10 +120,6 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
         ),
         WGMMAS[0],
         (replace(SHARED_ROWS[0][0], direction="bwd_kv"), SHARED_ROWS[0][1]),
-    ),
-    "attention_lanes": tuple(
-        (replace(problem, direction=direction), config)
-        for (problem, config), direction in zip(LANES, ATTENTION_DIRECTIONS, strict=False)
     ),
     "packed_mma": (
         (PackedProblem(2, 5, 128, "fp32", "q4_1"), packed_mma.DEFAULT),
@@ -240,7 +236,7 @@ def run_family(device: Device, name: str) -> int:
     """Run the problems of the family of this name and return how many cases ran."""
     family, count = FAMILIES[name], 0
     wanted, cases = family.TRAITS.instructions, CASES.get(name, ())
-    if cases and (wanted & UNITS or name == "attention_lanes"):
+    if cases and wanted & UNITS:
         return run_emulated(device, name)
     # what stands for the instructions in OpenCL C: `DOT_PAIRS` for one, `in_plain_c` for another
     gemm_pairs.dot = lambda: DOT_PAIRS

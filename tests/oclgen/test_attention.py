@@ -10,7 +10,6 @@ import pytest
 
 from oclgen.families import FAMILIES, valid_configs
 from oclgen.families.attention import (
-    attention_lanes,
     attention_mma,
     attention_register,
     attention_split,
@@ -26,7 +25,6 @@ from tests.oclgen.attention_cases import (
     BASE,
     FEW,
     HALF,
-    LANES,
     MMAS,
     REGISTERS,
     SHARED_ROWS,
@@ -67,7 +65,7 @@ def test_pairs_are_those_that_are_seen(causal: bool, window: int) -> None:
 
 
 def test_a_key_and_a_short_form_are_read_back() -> None:
-    for problem, _ in (*REGISTERS, *LANES, *MMAS, *SPLITS):
+    for problem, _ in (*REGISTERS, *MMAS, *SPLITS):
         for one in in_all_directions(problem):
             assert parse_key(one.key()) == one
             assert parse_attention(one.key()) == one
@@ -129,14 +127,6 @@ def test_wide_matrix_units_are_right(able: Device, case: int, direction: Any) ->
     right(able, attention_mma, replace(problem, direction=direction), config)
 
 
-@pytest.mark.parametrize("case", range(len(LANES)))
-@pytest.mark.parametrize("direction", ["fwd", "bwd_q", "bwd_kv"])
-@pytest.mark.sampled(3)
-def test_lanes_that_share_rows_are_right(able: Device, case: int, direction: Any) -> None:
-    problem, config = LANES[case]
-    right(able, attention_lanes, replace(problem, direction=direction), config)
-
-
 @pytest.mark.parametrize("case", range(len(SPLITS)))
 def test_slices_of_the_keys_are_right(device: Device, case: int) -> None:
     problem, config = SPLITS[case]
@@ -146,7 +136,7 @@ def test_slices_of_the_keys_are_right(device: Device, case: int) -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("attention_register", BASE), ("attention_lanes", BASE), ("attention_mma", HALF),
+        ("attention_register", BASE), ("attention_mma", HALF),
         ("attention_split", FEW),
     ],
 )  # fmt: skip

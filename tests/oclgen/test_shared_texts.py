@@ -20,8 +20,8 @@ WINOGRAD = ("winograd_filter", "winograd_input", "winograd_output", "winograd_gr
 @pytest.mark.parametrize(
     ("family", "direction", "kernels"),
     [
-        ("conv_gemm", "fwd", ("conv_gemm_pack",)),
-        ("conv_gemm", "bwd_data", ("conv_gemm_pack",)),
+        ("conv_gemm", "fwd", ("pack_taps",)),
+        ("conv_gemm", "bwd_data", ("pack_taps",)),
         ("winograd_staged", "fwd", WINOGRAD),
         ("winograd_staged", "bwd_data", WINOGRAD),
         ("winograd_weights", "bwd_weights", WINOGRAD),

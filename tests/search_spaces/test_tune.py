@@ -247,6 +247,24 @@ def test_without_time_for_a_trial_a_problem_is_not_reached(
     )
 
 
+def test_no_space_is_enumerated_beyond_the_end(
+    lab: Lab, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside other programs to look at a hundred thousand configs takes a minute."""
+    looked = 0
+
+    def slow(*_: Any) -> None:
+        nonlocal looked
+        looked += 1
+        lab.clock.now += 0.01
+
+    monkeypatch.setattr(gemm_register.Config, "quick_why_not", slow)
+    monkeypatch.setattr(gemm_staged.Config, "quick_why_not", slow)
+    results = tune(tuner(lab, memory, Budget(8, seconds=1)), [PROBLEM, OTHER])
+    assert [(one.status, one.trials) for one in results] == [("not reached", 0)] * 2
+    assert looked == pytest.approx(100, abs=2)
+
+
 def test_what_the_end_of_the_time_cut_short_is_not_held_against_a_variant(
     lab: Lab, memory: Memory
 ) -> None:

@@ -190,7 +190,7 @@ def _guesses_of_parts(problem: AttentionProblem) -> Iterator[Config]:
 
 def units(problem: AttentionProblem, config: Config) -> str:
     """Return the text of the matrix units: see `attention_mma_units`, `attention_wgmma_units`."""
-    copies = render("attention_units", more=True)
+    copies = render("attention_units")
     if config.unit == "mma":
         return render("attention_mma_units", copies=copies, dtype=problem.dtype)
     depth, depth_v = config.depths(problem)

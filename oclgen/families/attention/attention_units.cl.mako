@@ -1,7 +1,6 @@
 <%doc>
-What attention on NVIDIA's GPUs asks of them beside matrix units: `cp.async`, and the exchange of a
-number between work-items of a warp; with `more`, for kernels on matrix units, copies of single
-numbers and powers of two.
+What attention on NVIDIA's GPUs asks of them beside matrix units: `cp.async`, the exchange of a
+number between work-items of a warp, and powers of two.
 
 The kernel defines elem_t, declares `tiles` and `id`, its work-item, and writes UNIT_MEMORY behind
 `tiles`; `base` is then their address.
@@ -33,7 +32,6 @@ float from_lane(const float value, const int mask)
     __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(value), "r"(mask));
     return other;
 }
-% if more:
 
 /* copies a number, or 0, as copy_chunk does */
 void copy_number(const local_t to, __global const float *from, const bool valid)
@@ -49,4 +47,3 @@ float power_of_two(const float value)
     __asm__("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(value));
     return power;
 }
-% endif

@@ -6,7 +6,6 @@ here are for images in planes; those for images in channels_last are `conv_gemm_
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -21,6 +20,7 @@ from oclgen.families.conv.correlation import (
     windows,
 )
 from oclgen.families.parts import packing
+from oclgen.families.parts.expressions import defines
 from oclgen.families.parts.packing import PACKED
 from oclgen.plan import LazyText, ceil_div, round_up
 from oclgen.problem import ConvProblem
@@ -241,20 +241,6 @@ def phase_sizes(problem: ConvProblem, tiles: Tiles) -> list[Sizes]:
         _correlation_sizes(part, tiles) | {"PACKED_FIRST": packed_first, "TABLE_FIRST": first}
         for part, packed_first, first in zip(parts, packed, table, strict=False)
     ]
-
-
-def defines(phases: Sequence[Mapping[str, int | str]]) -> str:
-    """Return sizes as macros: numbers where all phases agree, else tables read by `phase`."""
-    lines = []
-    for name, value in phases[0].items():
-        values = [sizes[name] for sizes in phases]
-        if len(set(values)) == 1:
-            lines.append(f"#define {name} {value}")
-        else:
-            listed = ", ".join(map(str, values))
-            lines.append(f"__constant int {name.lower()}_of[] = {{{listed}}};")
-            lines.append(f"#define {name} {name.lower()}_of[phase]")
-    return "\n".join(lines)
 
 
 def _tables(problem: ConvProblem, tiles: Tiles) -> dict[str, list[int]]:

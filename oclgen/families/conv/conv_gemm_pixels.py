@@ -10,7 +10,6 @@ from oclgen.families.conv.conv_gemm_operands import (
     QUAD,
     Product,
     Tiles,
-    defines,
     loading,
     phases,
     size_text,
@@ -19,6 +18,7 @@ from oclgen.families.conv.conv_gemm_operands import (
     width_a,
 )
 from oclgen.families.conv.correlation import reads_in_place, windows
+from oclgen.families.parts.expressions import defines
 from oclgen.plan import LazyText
 from oclgen.problem import ConvProblem
 from oclgen.render import render

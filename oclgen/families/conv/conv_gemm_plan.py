@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Literal, TypeGuard
+from typing import Any, TypeGuard
 
 from oclgen.families.conv import conv_gemm_operands, conv_gemm_pixels
 from oclgen.families.conv.conv_as_gemm import lowered
@@ -14,18 +14,16 @@ from oclgen.families.conv.conv_gemm_operands import (
     Product,
     Tiles,
     columns_grow,
-    defines,
     index_type,
-    k_padded,
     packed_elements,
     phase_sizes,
     phases,
     role_a,
     weights_extents,
 )
-from oclgen.families.conv.correlation import Correlation, correlations, operands, output_elements
+from oclgen.families.conv.correlation import correlations, operands, output_elements
 from oclgen.families.parts.epilogue import epilogue, terms
-from oclgen.families.parts.packing import PACKED
+from oclgen.families.parts.packing import PACKED, Taps
 from oclgen.families.parts.planes import (
     PLANES,
     WEIGHTS_ITEMS,
@@ -44,24 +42,12 @@ from oclgen.plan import (
     Scalar,
     buffer,
     ceil_div,
-    round_up,
 )
 from oclgen.problem import ConvProblem, Problem, in_planes
-from oclgen.render import dtype_preamble, render
+from oclgen.render import render
 
-PACK_LOCAL = 64
 PACK_CHANNELS = 8
 """Channels that one work-item packs: a cache line of weights where taps are few."""
-PACK_TAPS = (
-    "PACKED_FIRST", "TAPS_H", "TAPS_W", "KERNEL_FIRST_H", "KERNEL_FIRST_W",
-    "KERNEL_STEP_H", "KERNEL_STEP_W", "KERNEL_W",
-)  # fmt: skip
-"""Sizes that packing has in its text."""
-PACK_SIZES: dict[str, Literal["int", "long"]] = {
-    "GROUPS": "int", "M": "int", "M_PADDED": "int", "DEPTH": "int", "DEPTH_PADDED": "int",
-    "K_PADDED": "int", "WEIGHT_OUT": "int", "WEIGHT_IN": "int", "WEIGHT_GROUP": "long",
-}  # fmt: skip
-"""Sizes that are arguments of packing where there is one phase, and their types."""
 MAX_TAPS = 16
 """Rows, and columns, of taps that 32 bits tell apart."""
 FEW_DEPTHS = 8
@@ -299,48 +285,25 @@ def _plane_elements(problem: ConvProblem) -> str:
     return f"{elements}L"
 
 
-def _packed_channels(part: Correlation, tiles: Tiles, pixels: bool) -> int:
-    """Return the channels of each tap that packing counts, with those that fill the last tile."""
-    if pixels and not tiles.taps_outer:
-        return part.depth + k_padded(part, tiles) - part.reduction
-    return ceil_div(k_padded(part, tiles), part.rows.taps * part.cols.taps)
-
-
 def pack(problem: ConvProblem, tiles: Tiles) -> Launch:
     """Return the launch that packs the weights of every phase."""
-    parts = phases(problem)
-    pixels, taps = problem.layout == "nhwc", max(part.rows.taps * part.cols.taps for part in parts)
-    channels = max(_packed_channels(part, tiles, pixels) for part in parts if part.reduction)
-
-    sizes = phase_sizes(problem, tiles)
-    given = PACK_SIZES if len(sizes) == 1 else {}
-    written = (*PACK_TAPS, *(name for name in PACK_SIZES if name not in given))
-
-    @LazyText
-    def text() -> str:
-        return render(
-            "conv_gemm_pack",
-            preamble=dtype_preamble(problem.dtype),
-            sizes=defines([{name: one[name] for name in written} for one in sizes]),
-            given=given,
-            taps_outer=tiles.taps_outer,
-            pixels=pixels,
-            group_step="DEPTH * w_in" if problem.direction == "bwd_data" else "M * w_out",
-            taps=taps,
-            channels=PACK_CHANNELS,
-            local_size=PACK_LOCAL,
-        )
-
-    rows = round_up(round_up(parts[0].channels, tiles.m), PACK_LOCAL)
-    return Launch(
-        text=text,
-        kernel="conv_gemm_pack",
-        global_size=(rows, ceil_div(channels, PACK_CHANNELS), len(parts) * problem.groups * taps),
-        local_size=(PACK_LOCAL, 1, 1),
-        args=(
-            *(strided_weights(problem) if pixels else buffer("w")),
-            *buffer(PACKED),
-            *(Scalar(sizes[0][name], kind) for name, kind in given.items()),
-        ),
-        of_weights=True,
-    )
+    nhwc = problem.layout == "nhwc"
+    sizes = [
+        one | {
+            "PRODUCTS": one["GROUPS"], "CHANNELS": one["M"], "ROWS": one["M_PADDED"],
+            "TAP_DEPTH": one["DEPTH_PADDED" if tiles.taps_outer else "DEPTH"],
+            "PACKED_STEP": one["K_PADDED"] * one["M_PADDED"],
+        }
+        for one in phase_sizes(problem, tiles)
+    ]  # fmt: skip
+    return Taps(
+        dtype=problem.dtype,
+        source=strided_weights(problem),
+        packed=buffer(PACKED),
+        phases=sizes,
+        place="(long)k * ROWS + row",
+        group_step="DEPTH * w_depth" if problem.direction == "bwd_data" else "CHANNELS * w_channel",
+        chunk=PACK_CHANNELS,
+        widened=True,
+        channels_first=not (nhwc or tiles.taps_outer),
+    ).launch(of_weights=True)

@@ -10,21 +10,18 @@ from functools import lru_cache
 from itertools import accumulate
 from math import prod
 
-from oclgen.families.conv.conv_gemm_operands import Texts, defines, phases
+from oclgen.families.conv.conv_gemm_operands import Sizes, Texts, phases
 from oclgen.families.conv.correlation import Correlation
-from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES, Layout, pack_rows
+from oclgen.families.gemm.gemm_mma_tiles import Layout, pack_rows
 from oclgen.families.parts import packing
 from oclgen.families.parts import planes as planes_of
+from oclgen.families.parts.expressions import defines
 from oclgen.families.parts.strided_weights import strided_weights
-from oclgen.plan import Arg, Launch, LazyText, Scalar, buffer, ceil_div, round_up
+from oclgen.plan import Arg, Launch, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem
-from oclgen.render import render
 
-GATHER_ITEMS = 256
-"""Pixels that a work-group gathers a chunk of each."""
 FEW_CHUNKS = 2
 """Chunks of channels up to which turning through local memory would leave most of it idle."""
-PACK_ITEMS = 64
 SIDE_BY_SIDE = 64
 """Channels up to which groups share a tile, the least that one has: with fewer it is as slow."""
 SUM_ITEMS, SUM_DEPTHS, MANY_TAPS = 256, 32, 100
@@ -34,7 +31,7 @@ channel, as many as give each of them a weight; of 16 where taps would fill loca
 
 def chunk(problem: ConvProblem) -> int:
     """Return the elements of 16 bytes."""
-    return CHUNK_BYTES // DTYPES[problem.dtype]
+    return packing.CHUNK_BYTES // DTYPES[problem.dtype]
 
 
 @lru_cache(maxsize=256)
@@ -149,30 +146,24 @@ class Image:
         )
 
     def _gather(self) -> Launch:
-        wide = chunk(self.problem)
-
-        @LazyText
-        def text() -> str:
-            return render(
-                "conv_mma_gather",
-                word="uint" if wide == 4 else "ushort",
-                chunk=wide,
-                channels=self.channels,
-                padded=self.padded,
-                pixels=self.pixels,
-                planes=self.problem.layout == "nchw",
-                tf32=self.problem.dtype == "tf32",
-            )
-
-        return Launch(
-            text=text,
-            kernel="conv_mma_gather",
-            global_size=(
-                round_up(self.pixels, GATHER_ITEMS), self.padded // wide, self.problem.batch
-            ),
-            local_size=(GATHER_ITEMS, 1, 1),
-            args=(*buffer(self.role), *self.argument()),
-        )  # fmt: skip
+        """Return the copy as packed weights of one tap: pixels are their channels."""
+        planes = self.problem.layout == "nchw"
+        sizes = {
+            "PRODUCTS": self.problem.batch, "CHANNELS": self.pixels, "ROWS": self.pixels,
+            "DEPTH": self.channels, "TAP_DEPTH": self.padded, "K_PADDED": self.padded,
+            "PACKED_STEP": self.pixels * self.padded, "PACKED_FIRST": 0, "TAPS_H": 1, "TAPS_W": 1,
+            "KERNEL_FIRST_H": 0, "KERNEL_FIRST_W": 0, "KERNEL_STEP_H": 0, "KERNEL_STEP_W": 0,
+        }  # fmt: skip
+        strides = (1, self.pixels) if planes else (self.channels, 1)
+        return packing.Taps(
+            dtype=self.problem.dtype,
+            source=(*buffer(self.role), *(Scalar(step, "long") for step in (*strides, 0, 0))),
+            packed=self.argument(),
+            phases=(sizes,),
+            place="(long)row * K_PADDED + k",
+            group_step="(long)CHANNELS * DEPTH",
+            chunk=chunk(self.problem),
+        ).launch(of_weights=False)
 
 
 def images(problem: ConvProblem) -> tuple[Image, ...]:
@@ -234,65 +225,54 @@ def pack(problem: ConvProblem, layout: Layout) -> Launch | None:
     if not parts[0].reduction:
         return None
     wide, each = chunk(problem), phases(problem)[0]
-
-    @LazyText
-    def text() -> str:
-        return render(
-            "conv_mma_pack",
-            word="uint" if wide == 4 else "ushort",
-            chunk=wide,
-            sizes=sizes_text(problem, layout),
-            tile=layout.tile,
-            tile_k=layout.tile_k,
-            row_bytes=layout.row_bytes,
-            swizzle=layout.swizzle("row"),
-            tf32=problem.dtype == "tf32",
-            local_size=PACK_ITEMS,
-            products=products(problem),
-            together=together(problem),
-            channels=each.channels,
-            depth=each.depth,
-            group_step=_group_step(problem),
-        )
-
-    chunks = max(_steps(problem, part, layout) for part in parts) * layout.tile_k // wide
-    rows = round_up(parts[0].channels, layout.tile)
-    return Launch(
-        text=text,
-        kernel="conv_mma_pack",
-        global_size=(round_up(rows * chunks, PACK_ITEMS), len(parts), products(problem)),
-        local_size=(PACK_ITEMS, 1, 1),
-        args=(*strided_weights(problem), *buffer(packing.PACKED)),
-        of_weights=True,
-    )
-
-
-def _group_step(problem: ConvProblem) -> str:
-    """Return the elements from a group's weights to the next one's, "" without groups."""
-    each = phases(problem)[0]
-    if problem.groups == 1:
-        return ""
+    sizes = [
+        one | {
+            "PRODUCTS": products(problem), "ROWS": round_up(one["CHANNELS"], layout.tile),
+            "TAP_DEPTH": one["DEPTH_PADDED"], "K_PADDED": one["STEPS"] * layout.tile_k,
+            "PACKED_STEP": _packed_elements(problem, layout),
+        }
+        for one in _phase_sizes(problem, layout)
+    ]  # fmt: skip
     forward = problem.direction == "fwd"
-    return f"{each.channels} * w_channel" if forward else f"{each.depth} * w_depth"
+    tile = f"row / {layout.tile} * (K_PADDED / {layout.tile_k}) + k / {layout.tile_k}"
+    within = layout.chunk_at(f"(row % {layout.tile})", f"k % {layout.tile_k}")
+    return packing.Taps(
+        dtype=problem.dtype,
+        source=strided_weights(problem),
+        packed=buffer(packing.PACKED),
+        phases=sizes,
+        place=f"({tile}) * (long){layout.tile * layout.tile_k} + ({within}) * {wide}",
+        group_step=f"{each.channels} * w_channel" if forward else f"{each.depth} * w_depth",
+        chunk=wide,
+        taps_first=True,
+        together=together(problem),
+        channels=each.channels,
+        depth=each.depth,
+    ).launch(of_weights=True)
 
 
 def sizes_text(problem: ConvProblem, layout: Layout) -> str:
     """Return the sizes of all phases as macros; those that differ are tables by `phase`."""
-    one = merged(problem)
-    parts, of_volume = phases(one), volume_sizes(problem)
-    firsts = accumulate((_tile_elements(one, part, layout) for part in parts), initial=0)
-    more = {
-        "READ_PITCH": images(problem)[0].padded, "PACKED_STEP": _packed_elements(problem, layout),
-    } if products(problem) > 1 else {}  # fmt: skip
+    more: Texts = {"PIXELS": "(BATCH * RESULTS)"} if problem.free else {}
+    if products(problem) > 1:
+        more |= {
+            "READ_PITCH": images(problem)[0].padded,
+            "PACKED_STEP": _packed_elements(problem, layout),
+        }
     return defines(
-        [
-            _sizes(problem, part)
-            | {"STEPS": _steps(one, part, layout), "PACKED_FIRST": first}
-            | more
-            | of_volume
-            for part, first in zip(parts, firsts, strict=False)
-        ]
+        [sizes | more | volume_sizes(problem) for sizes in _phase_sizes(problem, layout)]
     )
+
+
+def _phase_sizes(problem: ConvProblem, layout: Layout) -> list[Sizes]:
+    """Return the sizes of every phase by name."""
+    one = merged(problem)
+    parts = phases(one)
+    firsts = accumulate((_tile_elements(one, part, layout) for part in parts), initial=0)
+    return [
+        _sizes(problem, part) | {"STEPS": _steps(one, part, layout), "PACKED_FIRST": first}
+        for part, first in zip(parts, firsts, strict=False)
+    ]
 
 
 def volume_sizes(problem: ConvProblem) -> Texts:
@@ -307,12 +287,11 @@ def volume_sizes(problem: ConvProblem) -> Texts:
     }  # fmt: skip
 
 
-def _sizes(problem: ConvProblem, part: Correlation) -> Texts:
+def _sizes(problem: ConvProblem, part: Correlation) -> Sizes:
     nhwc = problem.layout == "nhwc"
     written, channels = part.rows.written * part.cols.written, part.channels * products(problem)
     return part.axis_sizes() | {
-        "PIXELS": "(BATCH * RESULTS)" if problem.free else part.batch * part.results,
-        "RESULTS": part.results,
+        "PIXELS": part.batch * part.results, "RESULTS": part.results,
         "CHANNELS": part.channels, "DEPTH": part.depth,
         "DEPTH_PADDED": round_up(part.depth, chunk(problem)),
         # where a result is stored: strides between images, pixels and channels

@@ -14,10 +14,10 @@ from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_async_text import Text
-from oclgen.families.gemm.gemm_tiles import WORK_ITEMS, lies_along_k, packed_operands
+from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
 from oclgen.families.parts.blocking import fill, tiles
 from oclgen.families.parts.epilogue import epilogue
-from oclgen.families.parts.packing import Packing, sizes_of
+from oclgen.families.parts.packing import Packing, pack_tiles, sizes_of
 from oclgen.families.parts.planes import FLOAT_BYTES
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -40,7 +40,6 @@ from oclgen.render import render
 NAME = "gemm_async"
 
 WARP = 32
-PACK_BLOCK = 32
 """Rows, and steps of k, that a work-group turns."""
 MAX_ACCUMULATORS = 128
 """Private floats per work-item beside which the operands still fit in 255 registers."""
@@ -298,12 +297,8 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
 
 def pack(tiles: Packing) -> Launch:
     """Return the launch that turns an operand into its tiles."""
-
-    @LazyText
-    def text() -> str:
-        return render("gemm_async_pack", name=tiles.workspace, tile=tiles.tile, tile_k=tiles.tile_k)
-
-    return tiles.launch(text, rows=PACK_BLOCK, steps=PACK_BLOCK, work_items=WORK_ITEMS)
+    quads = tiles.tile // 4
+    return pack_tiles(tiles, f"p % {tiles.tile_k} * {quads} + row / 4", tile_along_k=False)
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
-from oclgen.families.gemm.gemm_mma_tiles import PACK_ROWS, Layout, pack
+from oclgen.families.gemm.gemm_mma_tiles import Layout, pack
 from oclgen.families.gemm.gemm_tiles import packed_operands
 from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.epilogue import epilogue, plus_matrix_terms
-from oclgen.families.parts.packing import Packing, sizes_of
+from oclgen.families.parts.packing import PACK_ROWS, Packing, sizes_of
 from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits

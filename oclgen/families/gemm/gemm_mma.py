@@ -11,12 +11,12 @@ from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_mma_text import Text
-from oclgen.families.gemm.gemm_mma_tiles import PACK_ROWS, ROW_BYTES, Layout, pack
+from oclgen.families.gemm.gemm_mma_tiles import ROW_BYTES, Layout, pack
 from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
 from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.mma_staging import Staging, staging
-from oclgen.families.parts.packing import Packing, sizes_of
+from oclgen.families.parts.packing import PACK_ROWS, Packing, sizes_of
 from oclgen.families.parts.planes import FLOAT_BYTES, planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES
 from oclgen.families.parts.expressions import plus
+from oclgen.families.parts.packing import CHUNK_BYTES
 from oclgen.problem import GemmProblem, divided_by
 
 if TYPE_CHECKING:

@@ -7,17 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oclgen.families.gemm.gemm_tiles import WORK_ITEMS
-from oclgen.families.parts.packing import Packing
-from oclgen.plan import Launch, LazyText
-from oclgen.render import render
+from oclgen.families.parts.packing import CHUNK_BYTES, Packing, pack_tiles
+from oclgen.plan import Launch
 
-CHUNK_BYTES = 16
-"""What one work-item copies at a time, and what the swizzle moves."""
 PANEL_BYTES = 128
 """Bytes of a row that does not lie along k: all 32 banks of local memory."""
-PACK_ROWS = 64
-"""Rows that a work-group packs, 128 bytes of each."""
 ROW_BYTES = (128, 64, 32)
 """Rows the hardware knows a swizzle for; the place here is its code in a descriptor, less 1."""
 
@@ -66,6 +60,20 @@ class Layout:
         line = f"{row} / {rows_per_line}" if rows_per_line > 1 else row
         return f"({line} % {self.row_bytes // CHUNK_BYTES})"
 
+    def chunk_at(self, row: str, step: str, swizzled: bool = True) -> str:
+        """Return the text of the chunk of a packed tile in which a row has a step of k.
+
+        Args:
+            row: text of the row; the swizzle is the same every eight rows.
+            step: text of the step within the tile.
+            swizzled: False: chunks lie in the order of k.
+        """
+        chunk = f"({step} / {CHUNK_BYTES // self.elem_bytes}"
+        return (
+            f"{row} * {self.row_bytes // CHUNK_BYTES} + "
+            f"{chunk}{f' ^ {self.swizzle(row)}' if swizzled else ''})"
+        )
+
     def neighbour(self, i: int, work_items: int) -> tuple[int, int]:
         """Return where the i-th chunk of a work-item lies: elements across k and along it.
 
@@ -108,23 +116,5 @@ def pack(tiles: Packing, layout: Layout, swizzled: bool = True, bounded: bool = 
         swizzled: False: the tiles are for registers instead of local memory.
         bounded: the last tile ends with the last row, and is not filled up.
     """
-    chunk = CHUNK_BYTES // layout.elem_bytes
-
-    @LazyText
-    def text() -> str:
-        return render(
-            "gemm_mma_pack",
-            name=tiles.workspace,
-            tile=layout.tile,
-            tile_k=layout.tile_k,
-            row_bytes=layout.row_bytes,
-            swizzle=layout.swizzle("row") if swizzled else "0",
-            along_k=tiles.along_k,
-            bounded=bounded,
-            word="uint" if layout.elem_bytes == 4 else "ushort",
-            chunk=chunk,
-            tf32=tiles.dtype == "tf32",
-        )
-
-    steps = PANEL_BYTES // layout.elem_bytes
-    return tiles.launch(text, rows=PACK_ROWS, steps=steps, work_items=WORK_ITEMS)
+    within = layout.chunk_at("row", f"p % {layout.tile_k}", swizzled)
+    return pack_tiles(tiles, within, tiles.dtype == "tf32", bounded)

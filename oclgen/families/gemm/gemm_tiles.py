@@ -8,9 +8,6 @@ from oclgen.plan import Launch, LazyText
 from oclgen.problem import DTYPES, GemmProblem
 from oclgen.render import dtype_preamble, render
 
-WORK_ITEMS = 256
-"""Work-items per group of a kernel that packs, on GPUs."""
-
 
 def lies_along_k(problem: GemmProblem, role: str) -> bool:
     """Say whether neighbours of matrix a or b in memory are steps of the reduction."""

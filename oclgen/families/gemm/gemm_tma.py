@@ -11,11 +11,11 @@ from typing import Any, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_mma import DTYPES_SERVED
-from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES, PACK_ROWS, Layout, pack
+from oclgen.families.gemm.gemm_mma_tiles import Layout, pack
 from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
 from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.epilogue import epilogue
-from oclgen.families.parts.packing import Packing, sizes_of
+from oclgen.families.parts.packing import CHUNK_BYTES, PACK_ROWS, Packing, sizes_of
 from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits

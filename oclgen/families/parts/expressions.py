@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from oclgen.families.parts.epilogue import plus_residual
 from oclgen.render import VECTOR_WIDTHS, vector
@@ -101,3 +101,17 @@ def below(*ends: tuple[str, str]) -> str:
 def some_items(count: int, work_items: int) -> str:
     """Return the condition that a work-item is one of the first `count`; none if all are."""
     return f"if (id < {count}) " if count < work_items else ""
+
+
+def defines(phases: Sequence[Mapping[str, int | str]]) -> str:
+    """Return sizes as macros: numbers where all phases agree, else tables read by `phase`."""
+    lines = []
+    for name, value in phases[0].items():
+        values = [sizes[name] for sizes in phases]
+        if len(set(values)) == 1:
+            lines.append(f"#define {name} {value}")
+        else:
+            listed = ", ".join(map(str, values))
+            lines.append(f"__constant int {name.lower()}_of[] = {{{listed}}};")
+            lines.append(f"#define {name} {name.lower()}_of[phase]")
+    return "\n".join(lines)

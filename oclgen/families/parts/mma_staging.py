@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES
+from oclgen.families.parts.packing import CHUNK_BYTES
 
 
 @dataclass(frozen=True, slots=True)

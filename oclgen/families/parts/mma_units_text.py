@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from oclgen.families.gemm.gemm_mma_tiles import CHUNK_BYTES, PANEL_BYTES, Layout
+from oclgen.families.gemm.gemm_mma_tiles import PANEL_BYTES, Layout
+from oclgen.families.parts.packing import CHUNK_BYTES
 
 K_BYTES = 32
 """Bytes of k that one matrix instruction covers: 16 values of 16 bits or 8 of tf32."""

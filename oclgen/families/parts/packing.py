@@ -5,16 +5,34 @@ It knows matrices and the weights of convolutions; how a tile looks inside is it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
+from oclgen.families.parts.expressions import defines
 from oclgen.families.parts.strided_weights import strided_weights
-from oclgen.plan import Arg, Launch, LazyText, Scalar, buffer, ceil_div, round_up
+from oclgen.plan import Arg, Buffer, Launch, LazyText, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem
-from oclgen.render import dtype_preamble, render
+from oclgen.render import STORED, dtype_preamble, render
 
 PACKED = "packed"
 """Role of the workspace of packed weights."""
+CHUNK_BYTES = 16
+"""What a work-item of a GPU copies at a time, and what a swizzle of tiles moves."""
+LINE_BYTES, PACK_ROWS = 128, 64
+"""What a work-group packs: rows of a tile, and bytes of each."""
+TILES_ITEMS, TAPS_ITEMS = 256, 64
+"""Work-items per group of the kernels that pack on GPUs."""
+TAP_SIZES = (
+    "PACKED_FIRST", "TAPS_H", "TAPS_W", "KERNEL_FIRST_H", "KERNEL_FIRST_W", "KERNEL_STEP_H",
+    "KERNEL_STEP_W",
+)  # fmt: skip
+"""Sizes that the text of `pack_taps` has."""
+ROW_SIZES: dict[str, Literal["int", "long"]] = {
+    "PRODUCTS": "int", "CHANNELS": "int", "ROWS": "int", "DEPTH": "int", "TAP_DEPTH": "int",
+    "K_PADDED": "int", "PACKED_STEP": "long",
+}  # fmt: skip
+"""Sizes that are its arguments where there is one phase, so that layers share a text; and types."""
 
 
 def packed_elements(extent: int, k: int, tile: int, tile_k: int = 1) -> int:
@@ -132,6 +150,144 @@ def sizes_of(packed: Iterable[Packing]) -> tuple[tuple[str, int], ...]:
     return tuple((packing.workspace, packing.bytes) for packing in packed)
 
 
+def pack_tiles(
+    tiles: Packing,
+    within: str,
+    rounded: bool = False,
+    bounded: bool = False,
+    tile_along_k: bool = True,
+) -> Launch:
+    """Return the launch that packs matrices on a GPU as the tiles of a product's local memory.
+
+    Args:
+        tiles: the matrices and their workspace.
+        within: text of the chunk of a tile that has its `row` and the step `p`.
+        rounded: words are rounded to tf32.
+        bounded: the last tile ends with the last row, and is not filled up.
+        tile_along_k: neighbours of a tile are steps of k, else rows.
+    """
+    chunk = CHUNK_BYTES // tiles.elem_bytes
+    line = LINE_BYTES // tiles.elem_bytes
+    # what is turned comes in lines of 64 neighbours, and leaves in lines of 128 bytes
+    rows, steps = (PACK_ROWS, line) if tile_along_k else (line, PACK_ROWS)
+    whole = f"(extent + {tiles.tile - 1}) / {tiles.tile} * {tiles.tile}"
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "pack_tiles",
+            name=tiles.workspace,
+            word="uint" if tiles.elem_bytes == 4 else "ushort",
+            chunk=chunk,
+            rows=rows,
+            steps=steps,
+            along_k=tiles.along_k,
+            tile_along_k=tile_along_k,
+            tile=tiles.tile,
+            tile_k=tiles.tile_k,
+            within=within,
+            bound="extent" if bounded else whole if tiles.tile % rows else "",
+            tf32=rounded,
+        )
+
+    return tiles.launch(text, rows=rows, steps=steps, work_items=TILES_ITEMS)
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """Rows of k gathered on a GPU from channels, depths and taps that lie as strides say.
+
+    Attributes:
+        dtype: storage of the source; `widened` says that what is packed is fp32.
+        source: the arguments of the source: buffer, offset, and strides by channel, depth, and row
+            and column of taps.
+        packed: the arguments of what is packed.
+        phases: sizes of each phase, by the names of `TAP_SIZES` and `ROW_SIZES`.
+        place: text of a packed element's place by its `row` and `k`.
+        group_step: text of the elements between the sources of two groups.
+        chunk: depths that a work-item takes.
+        channels_first: k counts taps within channels, else channels within taps.
+        taps_first: neighbouring work-items take neighbouring taps, else neighbouring rows.
+        together: groups side by side in a product, with zeros between them.
+        channels, depth: of one of these groups.
+    """
+
+    dtype: str
+    source: tuple[Arg, ...]
+    packed: tuple[Arg, ...]
+    phases: Sequence[dict[str, int]]
+    place: str
+    group_step: str
+    chunk: int
+    widened: bool = False
+    channels_first: bool = False
+    taps_first: bool = False
+    together: int = 1
+    channels: int = 0
+    depth: int = 0
+
+    @property
+    def taps(self) -> int:
+        """Taps of the phase that has most."""
+        return max(one["TAPS_H"] * one["TAPS_W"] for one in self.phases)
+
+    @property
+    def _given(self) -> dict[str, Literal["int", "long"]]:
+        return ROW_SIZES if len(self.phases) == 1 else {}
+
+    def _depths(self, one: dict[str, int]) -> int:
+        """Return the depths of a tap that work-items count, with what fills the last tile."""
+        taps, k = one["TAPS_H"] * one["TAPS_W"], one["K_PADDED"]
+        return ceil_div(k, taps) if self.channels_first else k - (taps - 1) * one["TAP_DEPTH"]
+
+    def _text(self) -> str:
+        given, elem = self._given, STORED[self.dtype]
+        word = "float" if self.widened else "uint" if elem == "float" else "ushort"
+        read = "LOAD1(p)" if self.widened else "*(p)"
+        types = dtype_preamble(self.dtype) if self.widened else f"typedef {word} elem_t;"
+        written = (*TAP_SIZES, *(name for name in ROW_SIZES if name not in given))
+        return render(
+            "pack_taps",
+            types=f"{types}\n#define READ(p) {read}",
+            word=word,
+            chunk=self.chunk,
+            sizes=defines([{name: one[name] for name in written} for one in self.phases]),
+            given=given,
+            taps=self.taps,
+            taps_first=self.taps_first,
+            channels_first=self.channels_first,
+            place=self.place,
+            together=self.together,
+            channels=self.channels,
+            depth=self.depth,
+            group_step=self.group_step,
+            at_once=not self.widened,
+            tf32=self.dtype == "tf32" and not self.widened,
+            local_size=TAPS_ITEMS,
+        )
+
+    def launch(self, of_weights: bool) -> Launch:
+        """Return the launch; `of_weights`: the source are weights, which dispatch may keep so."""
+        one, taps = self.phases[0], self.taps
+        across, down = (taps, 1) if self.taps_first else (1, taps)
+        return Launch(
+            text=LazyText(self._text),
+            kernel="pack_taps",
+            global_size=(
+                round_up(across * one["ROWS"], TAPS_ITEMS),
+                ceil_div(max(map(self._depths, self.phases)), self.chunk),
+                down * len(self.phases) * one["PRODUCTS"],
+            ),
+            local_size=(TAPS_ITEMS, 1, 1),
+            args=(
+                *self.source,
+                *self.packed,
+                *(Scalar(one[name], kind) for name, kind in self._given.items()),
+            ),
+            of_weights=of_weights,
+        )
+
+
 def lanes(role: str, dtype: str, batch: int, rows: int, cols: int, block: int) -> Packing:
     """Return the packing of dense matrices [batch, rows, cols] whose rows become lanes.
 
@@ -146,25 +302,13 @@ def lanes(role: str, dtype: str, batch: int, rows: int, cols: int, block: int) -
     return Packing(PACKED, buffer(role), dtype, True, batch, rows, cols, block)
 
 
+LANE_STEPS = ("row_step", "depth_step", "down_step", "across_step")
+
+
 def pack_lanes(packing: Packing, vec: int) -> Launch:
     """Return the launch that packs for vectors of `vec` lanes, which divide a tile."""
-
-    @LazyText
-    def text() -> str:
-        return render(
-            "conv_pack",
-            preamble=dtype_preamble(packing.dtype),
-            transpose=transpose_text(vec),
-            rows=packing.extent,
-            cols=packing.k,
-            vec=vec,
-            block=packing.tile,
-        )
-
-    of_weights = packing.source == buffer("w")
-    return packing.launch_of(
-        "conv_pack", text, rows=vec, steps=vec, args=buffer(PACKED), of_weights=of_weights
-    )
+    steps = dict(zip(LANE_STEPS, (packing.k, 1, 0, 0), strict=True))
+    return _pack_lanes(packing, vec, packing.k, 1, steps, f"{packing.extent * packing.k}L")
 
 
 def pack_weights(
@@ -181,31 +325,47 @@ def pack_weights(
         depth: channels of a group that are summed over.
         vec: lanes of a vector, which divide a tile.
     """
-    taps = problem.kernel_h * problem.kernel_w
+    forward = problem.direction == "fwd"
+    step = f"{channels} * row_step" if forward else f"{depth} * depth_step"
+    strided = replace(packing, source=strided_weights(problem))
+    steps = dict.fromkeys(LANE_STEPS)
+    return _pack_lanes(strided, vec, depth, problem.kernel_w, steps, step)
+
+
+def _pack_lanes(
+    packing: Packing,
+    vec: int,
+    depth: int,
+    kernel_w: int,
+    steps: Mapping[str, int | None],
+    matrix_step: str,
+) -> Launch:
+    taps = packing.k // depth
 
     @LazyText
     def text() -> str:
         return render(
-            "conv_pack_strided",
+            "pack_lanes",
             preamble=dtype_preamble(packing.dtype),
             transpose=transpose_text(vec),
-            channels=channels,
+            rows=packing.extent,
             depth=depth,
             taps=taps,
-            kernel_w=problem.kernel_w,
+            kernel_w=kernel_w,
             vec=vec,
             block=packing.tile,
-            grouped="channel" if problem.direction == "fwd" else "depth",
+            strides=steps,
+            matrix_step=matrix_step,
         )
 
     blocks = packing.tiles * packing.tile // vec
     return Launch(
         text=text,
-        kernel="conv_pack",
+        kernel="pack_lanes",
         global_size=(taps * ceil_div(depth, vec), blocks, packing.batch),
         local_size=(1, 1, 1),
-        args=(*strided_weights(problem), *buffer(PACKED)),
-        of_weights=True,
+        args=(*packing.source, *buffer(PACKED)),
+        of_weights=packing.source[0] == Buffer("w"),
     )
 
 
