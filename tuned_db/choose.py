@@ -103,7 +103,6 @@ class Chooser:
         self.info, self.limits = info, limits
         self._check, self._mark = check, mark
         self._device = json.dumps([asdict(info), limits.to_json(), has_shipped()])
-        self._state: str | None = None
         self._lock = Lock()
         self._checks: dict[str, str] = {}
         self._store = store
@@ -112,7 +111,6 @@ class Chooser:
         self._conv_error: float | None = None
         self.serves_raced = True
         """Whether winners of races serve; to be set before the first choice."""
-        self._winners: list[Record] = []
         self._evidence: Evidence | None = None
         self.refresh()
 
