@@ -103,6 +103,7 @@ class Chooser:
         self.info, self.limits = info, limits
         self._check, self._mark = check, mark
         self._device = json.dumps([asdict(info), limits.to_json(), has_shipped()])
+        self._state: str | None = None
         self._lock = Lock()
         self._checks: dict[str, str] = {}
         self._store = store
