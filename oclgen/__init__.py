@@ -5,6 +5,7 @@ This package is the generator and the one door to OpenCL; searching, storing and
 `search_spaces.session`, fetched when they are asked for: nothing else here knows the search.
 """
 
+import time
 from typing import TYPE_CHECKING
 
 from oclgen.lazy import lazily
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 GENERATOR_VERSION = "3"
 """Where a record comes from. What its times belong to is its digest (`oclgen.plan.Plan.digest`)."""
+
+BEGUN = time.time()
+"""When this process began to load the package: `oclgen.remembered` trusts no file that is newer."""
 
 __all__ = ["GENERATOR_VERSION", "Session", "tune"]
 

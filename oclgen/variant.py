@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from oclgen.family import Family
 from oclgen.limits import Limits, first_broken
-from oclgen.parameters import ConfigError, Parameter, parameters, read
+from oclgen.parameters import ConfigError, Parameter, parameters, read, values_of
 from oclgen.plan import Plan
 from oclgen.problem import Problem
 
@@ -50,8 +50,7 @@ class Variant:
 
     def values(self) -> dict[str, int | bool | str]:
         """Return the parameters' values by name, as JSON has them."""
-        kind: Any = type(self.config)
-        return {one.name: getattr(self.config, one.name) for one in parameters(kind)}
+        return values_of(self.config)
 
     def to_text(self) -> str:
         """Return `family:name=value,...`, a nested variant in parentheses."""

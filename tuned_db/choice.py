@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from oclgen.measurement import Cache
 from oclgen.problem import Problem
@@ -60,6 +61,34 @@ class Choice:
         cold = ", cold" if self.cache == "cold" else ""
         claimed = ", checked" if self.is_checked else ", unverified"
         return f"{self.rung}{cold}{'' if self.verified else claimed}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all but the problem as JSON has it."""
+        values = {name: getattr(self, name) for name in _PLAIN}
+        values["variant"] = [self.variant.family, self.variant.values()]
+        values["beaten"] = None if self.beaten is None else self.beaten.to_json()
+        return values
+
+    @classmethod
+    def from_json(cls, problem: Problem, values: Mapping[str, Any]) -> Choice:
+        """Return what `to_json` wrote of a choice for `problem`.
+
+        Raises:
+            ConfigError: no family reads the variant.
+        """
+        beaten = values["beaten"]
+        return cls(
+            problem=problem,
+            variant=Variant.from_values(*values["variant"]),
+            beaten=None if beaten is None else cls.from_json(problem, beaten),
+            **{name: values[name] for name in _PLAIN},
+        )
+
+
+_PLAIN = tuple(
+    each.name for each in fields(Choice) if each.name not in ("problem", "variant", "beaten")
+)
+"""Fields that are numbers, texts or None."""
 
 
 def of_entry(

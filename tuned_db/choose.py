@@ -6,28 +6,29 @@ of this very device cannot serve, its problem's other measurements are read then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from itertools import islice, takewhile
 from math import inf
 from operator import attrgetter
-from typing import Protocol
+from threading import Lock
 
-from oclgen.families import TRANSFORMING, ConfigError, preferred, valid_configs
-from oclgen.keys import parse_key
+from oclgen.families import TRANSFORMING, preferred, valid_configs
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.predictor.model import has_model, predict
-from oclgen.problem import Problem, ProblemError
+from oclgen.problem import Problem
+from oclgen.remembered import of_user
 from oclgen.variant import Variant
 from tuned_db.choice import Choice, Rung, of_entry
 from tuned_db.digests import digest_of
 from tuned_db.errors import DatabaseError
-from tuned_db.nearest import NEAR, without_driver
-from tuned_db.plausible import why_implausible
+from tuned_db.evidence import Evidence, Winners
+from tuned_db.nearest import NEAR
 from tuned_db.pools import Entry, Pool, of_today
-from tuned_db.raced import RACED, won
+from tuned_db.raced import won
 from tuned_db.record import Record
-from tuned_db.shipped import shipped_records
+from tuned_db.shipped import has_shipped, shipped_records
 
 MOST_CHOICES = 8192
 """Bound of choices that are remembered: beyond it, all are forgotten."""
@@ -46,26 +47,6 @@ that they come behind a related device's, whose cost is the distance of its prob
 
 class NoVariantError(LookupError):
     """No family can compute the problem on this device; the message says why each cannot."""
-
-
-class Winners(Protocol):
-    """What a chooser reads: `tuned_db.store.Store` is one."""
-
-    def relatives(self, info: DeviceInfo, /) -> list[Record]:
-        """Return the winners of devices of the same architecture and kind."""
-        ...
-
-    def runners_up(self, info: DeviceInfo, problem: Problem, /) -> list[Record]:
-        """Return what serves on this very device where a winner cannot, best ones first."""
-        ...
-
-    def unsettled(self, info: DeviceInfo, /) -> list[Record]:
-        """Return the claims about this very device whose variant was not measured here."""
-        ...
-
-    def checks(self, info: DeviceInfo, /) -> Mapping[str, str]:
-        """Return by digest why plans failed a check on this device, "" for those that did not."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +78,8 @@ class Chooser:
     """Climbs the ladder once per problem and remembers; one per device, for many threads.
 
     `skipped` says of each record that was left out why: no family reads it today, it claims more
-    than the device can do, or its plan failed a check.
+    than the device can do, or its plan failed a check. What an earlier process chose by the same
+    records, code and settings is not chosen again (`oclgen.remembered`).
 
     Args:
         store: what is read; None: nothing.
@@ -106,6 +88,8 @@ class Chooser:
         check: Says why a claim's plan is not to serve, "" if it may; asked before a claim serves
             whose plan was not checked on this device, and keeps what it says. None: claims serve
             unchecked.
+        mark: Returns what names the state of the store as it was read, None where nothing does.
+            Choices that rest on what has a name are remembered for later processes.
     """
 
     def __init__(
@@ -114,23 +98,38 @@ class Chooser:
         info: DeviceInfo,
         limits: Limits,
         check: Callable[[Choice], str] | None = None,
+        mark: Callable[[], str | None] | None = None,
     ) -> None:
         self.info, self.limits = info, limits
-        self.skipped: list[str] = []
-        self._check = check
+        self._check, self._mark = check, mark
+        self._device = json.dumps([asdict(info), limits.to_json(), has_shipped()])
+        self._state: str | None = None
+        self._lock = Lock()
         self._checks: dict[str, str] = {}
         self._store = store
         self._memo: dict[Problem, Choice] = {}
-        self._claimed: list[Problem] = []
         self._rejected: set[tuple[Problem, Variant]] = set()
         self._conv_error: float | None = None
         self.serves_raced = True
         """Whether winners of races serve; to be set before the first choice."""
-        self._raced: dict[Problem, Entry] = {}
-        self._here: list[tuple[Rung, _Look, Pool]] = []
-        self._evidence: list[tuple[Rung, Pool]] = []
-        self._kin = Pool(())
+        self._evidence: Evidence | None = None
         self.refresh()
+
+    @property
+    def skipped(self) -> list[str]:
+        """Why each record was left out that was."""
+        return self._known.skipped
+
+    @property
+    def _known(self) -> Evidence:
+        """The records by which to choose: sorted once a choice is asked for that no process made.
+
+        To sort them takes 50 ms, as long as ten choices.
+        """
+        with self._lock:
+            if self._evidence is None:
+                self._evidence = Evidence(self.info, self._winners, shipped_records())
+            return self._evidence
 
     def choose(self, problem: Problem) -> Choice:
         """Return the best variant known for `problem`.
@@ -140,18 +139,38 @@ class Chooser:
         """
         choice = self._memo.get(problem)
         if choice is None:
-            choice = next(filter(None, map(self._passed, self.candidates(problem))), None)
-            if choice is None:
-                raise NoVariantError(self._why_none(problem))
+            choice = self._recalled(problem) or self._found(problem)
             if len(self._memo) >= MOST_CHOICES:
                 self._memo.clear()
             self._memo[problem] = choice
         return choice
 
+    def _recalled(self, problem: Problem) -> Choice | None:
+        """Return what an earlier process chose of the same candidates, None where none did."""
+        if (state := self._state) is None:
+            return None
+        values = of_user().get(*self._made_from(state, problem))
+        return None if values is None else Choice.from_json(problem, values)
+
+    def _found(self, problem: Problem) -> Choice:
+        """Climb the ladder, and remember the choice if a later process would choose the same."""
+        choice = next(filter(None, map(self._passed, self.candidates(problem))), None)
+        if choice is None:
+            raise NoVariantError(self._why_none(problem))
+        state = self._state
+        if self._mark and state is not None and choice.verified and self._mark() == state:
+            of_user().put(choice.to_json(), *self._made_from(state, problem))
+        return choice
+
+    def _made_from(self, state: str, problem: Problem) -> tuple[str, ...]:
+        settings = f"{self._conv_error} {self.serves_raced}"
+        return "choice", self._device, state, settings, problem.key()
+
     def _passed(self, choice: Choice) -> Choice | None:
         """Return a choice that may serve, None where its plan fails the check."""
         if choice.verified or choice.is_checked or self._check is None:
             return choice
+        self._state = None  # what a check says here may not hold tomorrow
         reason = self._check(choice)
         self._checks[digest_of(choice.problem, choice.variant) or ""] = reason
         if not reason:
@@ -161,7 +180,7 @@ class Chooser:
 
     def was_measured(self, problem: Problem) -> bool:
         """Say whether there is a winner of this device for exactly `problem`."""
-        return any(pool.same(problem) for _, _, pool in self._here)
+        return bool(self._known.here.same(problem))
 
     def starts(self, problem: Problem, count: int = 10) -> list[Variant]:
         """Return the `count` best records' variants for `problem`, to tune from.
@@ -178,14 +197,16 @@ class Chooser:
         Raises:
             NoVariantError: nothing is left.
         """
+        self._state = None
         self._rejected.add((choice.problem, choice.variant))
         self._memo.pop(choice.problem, None)
         return self.choose(choice.problem)
 
     def note_race(self, record: Record) -> None:
         """Let the winner of a race serve its problem from now on, as one that was read does."""
-        for entry in self._read([record]):
-            self._raced[entry.problem] = entry
+        self._state = None
+        for entry in self._known.read([record]):
+            self._known.raced[entry.problem] = entry
             self._memo.pop(entry.problem, None)
 
     def bound_conv_error(self, bound: float | None) -> None:
@@ -200,26 +221,11 @@ class Chooser:
 
     def refresh(self) -> None:
         """Read the winners anew and forget what was chosen, after a tuning or an import."""
-        self.skipped = []
-        read = list(self._read(self._store.relatives(self.info) if self._store else ()))
-        mine = [e for e in read if e.record.origin != RACED]
-        raced = (e for e in read if e.record.origin == RACED and e.record.device == self.info)
-        of_kind = (one for one in shipped_records() if one.device.kind == self.info.kind)
-        shipped = list(self._read(of_kind))
-        here = Pool(e for e in mine if _same_device(e.record.device, self.info))
-        relatives = Pool(mine)
-        close = Pool(e for e in shipped if self._is_relative(e.record.device))
-        exact = Pool(e for e in mine if e.record.device == self.info)
-        self._here = [
-            ("exact", Pool.same, exact),
-            ("exact", self._runners_up, exact),
-            ("stale", Pool.same, here),
-        ]
-        self._evidence = [("nearest", here), ("architecture", relatives), ("shipped", close)]
-        self._kin = Pool(shipped)
-        self._raced = {e.problem: e for e in raced}
-        self._claimed = [e.problem for e in mine if not e.record.verified]
-        self._checks = dict(self._store.checks(self.info)) if self._store else {}
+        store = self._store
+        self._winners = store.relatives(self.info) if store else []
+        self._state = self._mark() if self._mark and not self._rejected else None
+        self._checks = dict(store.checks(self.info)) if store else {}
+        self._evidence = None
         self._memo = {}
 
     def _runners_up(self, pool: Pool, problem: Problem) -> list[Entry]:
@@ -229,9 +235,10 @@ class Chooser:
         try:
             records = self._store.runners_up(self.info, problem)
         except DatabaseError as error:  # the rest of the ladder is in memory
+            self._state = None
             self.skipped.append(f"{problem.key()}: {error}")
             return []
-        return list(self._read(records))
+        return list(self._known.read(records))
 
     def unverified(self) -> list[Choice]:
         """Return what was imported or pulled, was not checked here, and is worth checking.
@@ -239,8 +246,8 @@ class Chooser:
         That is what would serve, and what claims to be faster than what serves and was measured
         here: one per problem, the fastest.
         """
-        unsettled = self._read(self._store.unsettled(self.info) if self._store else ())
-        problems = dict.fromkeys((*self._claimed, *(entry.problem for entry in unsettled)))
+        unsettled = self._known.read(self._store.unsettled(self.info) if self._store else ())
+        problems = dict.fromkeys((*self._known.claimed, *(entry.problem for entry in unsettled)))
         found = (self._worth_checking(problem) for problem in problems)
         return [choice for choice in found if choice is not None]
 
@@ -256,20 +263,6 @@ class Chooser:
         ]
         return min(claims, key=_ms, default=None)
 
-    def _read(self, records: Iterable[Record]) -> Iterator[Entry]:
-        for record in records:
-            try:
-                problem = parse_key(record.problem)
-                if (reason := why_implausible(record, problem)) is None:
-                    yield Entry(record, problem, record.variant)
-                else:
-                    self.skipped.append(f"{record.problem}: {reason}")
-            except (ConfigError, ProblemError) as error:
-                self.skipped.append(f"{record.problem} of generator {record.generator}: {error}")
-
-    def _is_relative(self, device: DeviceInfo) -> bool:
-        return device.architecture == self.info.architecture and device.kind == self.info.kind
-
     def candidates(self, problem: Problem) -> Iterator[Choice]:
         """Yield every variant that can serve, best first: measured ones, then predicted ones.
 
@@ -283,29 +276,41 @@ class Chooser:
                 yield replace(choice, is_checked=True) if said == "" else choice
 
     def _candidates(self, problem: Problem) -> Iterator[Choice]:
-        for step, (rung, look, pool) in enumerate(self._here):
+        known = self._known
+        rungs: tuple[tuple[Rung, _Look, Pool], ...] = (
+            ("exact", Pool.same, known.exact),
+            ("exact", self._runners_up, known.exact),
+            ("stale", Pool.same, known.here),
+        )
+        for step, (rung, look, pool) in enumerate(rungs):
             valid = (entry for entry in look(pool, problem) if self._is_valid(problem, entry))
             for entry in of_today(valid) if rung == "exact" else valid:
                 yield of_entry(problem, rung, step, entry, ms=entry.record.ms)
-        expected = self._expected(problem)
-        raced = self._raced.get(problem) if self.serves_raced else None
+        expected = self._expected(problem, len(rungs))
+        raced = known.raced.get(problem) if self.serves_raced else None
         if raced is not None and any(of_today([raced])):
             yield from won(ranked := list(expected), raced)
             expected = iter(ranked)
         yield from expected
 
-    def _expected(self, problem: Problem) -> Iterator[Choice]:
-        """Yield what can serve and was not measured for the problem itself, best first."""
+    def _expected(self, problem: Problem, steps: int) -> Iterator[Choice]:
+        """Yield what can serve and was not measured for the problem itself, best first.
+
+        Args:
+            problem: what is to be computed.
+            steps: of the ladder above.
+        """
+        sources = self._known.sources
         options = self._options(problem)
         known = {option.variant: option for option in options}
         served = (option.cost for option in options if self._can_serve(problem, option))
         bound = MARGIN * next(served, inf) if has_model(problem, self.limits) else inf
-        for step, (rung, pool) in enumerate(self._evidence, len(self._here)):
+        for step, (rung, pool) in enumerate(sources, steps):
             for entry in pool.alike(problem):
                 option = known.get(entry.variant, _Option(inf, rung, entry.variant, entry))
                 if option.cost <= bound and self._is_valid(problem, entry):
                     yield replace(option, rung=rung, entry=entry).choice(problem, step)
-        step = len(self._here) + len(self._evidence)
+        step = steps + len(sources)
         for option in options:
             if self._can_serve(problem, option):
                 yield option.choice(problem, step)
@@ -321,12 +326,12 @@ class Chooser:
         tell which family wins.
         """
         found: dict[Variant, _Option] = {}
-        for rung, pool in self._evidence:
+        for rung, pool in self._known.sources:
             for apart, entry in pool.nearest(problem, NEIGHBOURS):
                 found.setdefault(entry.variant, _Option(apart, rung, entry.variant, entry))
         others = [
             _Option(UNRELATED + apart, "shipped", entry.variant, entry)
-            for apart, entry in self._kin.nearest(problem, NEIGHBOURS)
+            for apart, entry in self._known.kin.nearest(problem, NEIGHBOURS)
         ]
         winners = [option.variant.family for option in others]
         for family in preferred(problem, self.limits):
@@ -393,8 +398,3 @@ def _is_near(option: _Option) -> bool:
 
 def _ms(choice: Choice) -> float:
     return 0.0 if choice.ms is None else choice.ms
-
-
-def _same_device(one: DeviceInfo, other: DeviceInfo) -> bool:
-    """Say whether two infos name one device, whatever its driver."""
-    return without_driver(one) == without_driver(other)

@@ -88,6 +88,16 @@ class Recalled:
         """
         self.store.note_check(info, digest, reason)
 
+    def mark(self) -> str | None:
+        """Return what names the state of the database as it was read.
+
+        Returns:
+            None where that is not known: it was not read yet, has changed since, or is on a server.
+        """
+        if self._file is None or self._values is None or self._state != _state(self._file):
+            return None
+        return json.dumps([self._where, SCHEMA, self._state])
+
     def _of(self, info: DeviceInfo) -> dict[str, Any] | None:
         """Return what is known of a device, read anew where it was written; None: ask the store.
 

@@ -11,14 +11,19 @@ from tuned_db.exchange import read_checked
 from tuned_db.record import Record
 
 
+def has_shipped() -> bool:
+    """Say whether the records of the package are there; a profile may hide them."""
+    profile = profiles.chosen()
+    return profile is None or profile.has_records
+
+
 @cache
 def shipped_records() -> tuple[Record, ...]:
     """Return the records of every `shipped/*.jsonl` in the package, in the order of the names.
 
     There are none under a profile that says so (`oclgen.profiles`).
     """
-    profile = profiles.chosen()
-    if profile and not profile.has_records:
+    if not has_shipped():
         return ()
     folder = resources.files("tuned_db").joinpath("shipped")
     if not folder.is_dir():

@@ -235,7 +235,7 @@ def _new_chooser(device: int) -> Chooser:
     target = devices()[device]
     try:
         store = Recalled(target.info)
-        made = Chooser(store, target.info, target.limits, checking(store, target))
+        made = Chooser(store, target.info, target.limits, checking(store, target), store.mark)
     except DatabaseError as error:
         warnings.warn(f"the ocl device runs on shipped and default variants: {error}", stacklevel=2)
         made = Chooser(None, target.info, target.limits)

@@ -17,6 +17,7 @@ from threading import Lock
 from oclgen.plan import Plan
 from oclgen.predictor.model import has_model
 from oclgen.problem import GemmProblem, Known, Problem, has_volume, with_sizes
+from oclgen.remembered import of_user
 from oclgen.variant import Variant
 from tuned_db import Choice, Chooser, NoVariantError
 
@@ -157,8 +158,6 @@ def typical(problem: Known) -> Known:
 def plan(variant: Variant, problem: Problem) -> Plan:
     """Return the plan of a problem; with free sizes its texts are those of the typical problem."""
     whole = variant.plan(problem)
-    if not problem.free:
-        return whole
     texts = _texts(variant, typical(problem))
     launches = zip(whole.launches, texts, strict=True)
     return replace(whole, launches=tuple(replace(one, text=text) for one, text in launches))
@@ -166,8 +165,16 @@ def plan(variant: Variant, problem: Problem) -> Plan:
 
 @lru_cache(maxsize=1024)
 def _texts(variant: Variant, problem: Problem) -> tuple[str, ...]:
-    """Return the texts of a plan's launches: to render them takes some 10 ms."""
-    return tuple(launch.source for launch in variant.plan(problem).launches)
+    """Return the texts of a plan's launches: to render them takes some 10 ms, unless they are kept.
+
+    A plan is made from a variant and a problem alone, so these name its texts.
+    """
+    made_from = "texts", variant.to_text(), problem.key()
+    if (kept := of_user().get(*made_from)) is not None:
+        return tuple(kept)
+    texts = tuple(launch.source for launch in variant.plan(problem).launches)
+    of_user().put(texts, *made_from)
+    return texts
 
 
 def _largest(size: int) -> int:

@@ -135,11 +135,16 @@ class Binaries:
             log.debug("programs are not kept in %s: %s", self.folder, error)
 
 
-def of_user() -> Binaries:
-    """Return the user's cache, as large as `OCLGEN_CACHE_MIB` says; with 0 it stays empty."""
+def of_user(folder: str = "programs", share: float = 1.0) -> Binaries:
+    """Return the user's cache, as large as `OCLGEN_CACHE_MIB` says; with 0 it stays empty.
+
+    Args:
+        folder: below that of this project.
+        share: its part of the bound.
+    """
     try:
         mib = float(os.environ.get(SIZE_VARIABLE) or MOST_MIB)
     except ValueError:
         log.debug("%s is no number; %d is taken", SIZE_VARIABLE, MOST_MIB)
         mib = MOST_MIB
-    return Binaries(platformdirs.user_cache_path("oclgen") / "programs", int(mib * MIB))
+    return Binaries(platformdirs.user_cache_path("oclgen") / folder, int(mib * share * MIB))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,10 +19,13 @@ from torch.nn import functional
 
 from ocl_backend.dispatch import tuned, varying
 from ocl_backend.dispatch.varying import FIXED, MANY, MOST_SHAPES, Forms, Varying, typical
+from oclgen import remembered
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
 from oclgen.measurement import Measurement
+from oclgen.opencl.binaries import MIB, Binaries
 from oclgen.problem import ConvProblem, GemmProblem, Problem
+from oclgen.remembered import Remembered
 from oclgen.variant import Variant
 from tests.ocl_backend.cpu_twin import place, relative
 from tuned_db import open_store
@@ -220,6 +225,34 @@ def test_texts_alike_are_one_from_the_fifth_on() -> None:
     for n in range(2 * MOST_SHAPES):
         alike.vary(n, n)
     assert len(alike._met) == MOST_SHAPES
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [GemmProblem(60, 48, 36), ConvProblem(3, 8, 9, 9, 8, 3, 3, pad_h=1, pad_w=1)],
+)
+@pytest.mark.parametrize("free", [False, True])
+def test_a_later_process_renders_no_text(
+    problem: Problem, free: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = "m" if problem.op == "gemm" else "batch"
+    problem = replace(problem, free=frozenset({size} if free else ()))
+    family = "gemm_register" if problem.op == "gemm" else "conv_gemm"
+    variant = Variant(family, FAMILIES[family].DEFAULT)
+    rendered = variant.plan(typical(problem))
+    kept = Remembered(Binaries(tmp_path / "choices", MIB))
+    monkeypatch.setattr(remembered, "IS_ON", True)
+    monkeypatch.setattr("oclgen.BEGUN", time.time() + 60)
+    monkeypatch.setattr(varying, "of_user", lambda: kept)
+    remembered._code.cache_clear()
+    varying._texts.cache_clear()
+    first = varying.plan(variant, problem)
+    assert [one.source for one in first.launches] == [one.source for one in rendered.launches]
+    kept.write()
+    varying._texts.cache_clear()
+    monkeypatch.setattr("oclgen.plan.LazyText.__str__", lambda _: pytest.fail("it is rendered"))
+    assert varying.plan(variant, problem) == first
+    varying._texts.cache_clear()
 
 
 def test_what_is_watched_is_bounded(watched: tuple[FakeChooser, Varying]) -> None:

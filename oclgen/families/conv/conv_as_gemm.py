@@ -5,12 +5,13 @@ It has no kernel and no parameters of its own; each GEMM family gets a convoluti
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Literal
 
 from oclgen.family import Family, Traits
 from oclgen.limits import Limits
+from oclgen.parameters import values_of
 from oclgen.plan import Arg, Buffer, Needs, Offset, Plan
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 
@@ -98,7 +99,7 @@ class ConvAsGemm:
     def plan(self, problem: ConvProblem, config: Any, /) -> Plan:
         """Return the GEMM family's launches with the convolution's buffers."""
         roles = dict(zip("abc", _ROLES[problem.layout, problem.direction], strict=True))
-        plan = self.gemm.plan(_product(problem), self.gemm.Config(**asdict(config)))
+        plan = self.gemm.plan(_product(problem), self.gemm.Config(**values_of(config)))
         launches = tuple(
             replace(launch, args=tuple(_renamed(arg, roles) for arg in launch.args))
             for launch in plan.launches
@@ -144,7 +145,7 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
     rank = gemm.TRAITS.conv_rank
     assert rank is not None, f"{gemm.NAME} declares no conv_rank"
     traits = replace(
-        gemm.TRAITS, rank=rank, conv_rank=None, packing=packing and Config(**asdict(packing))
+        gemm.TRAITS, rank=rank, conv_rank=None, packing=packing and Config(**values_of(packing))
     )
     return ConvAsGemm(gemm, f"conv_as_{gemm.NAME}", traits, Config, default)
 

@@ -6,7 +6,7 @@ is the faster one.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TypeGuard
 
 from oclgen.families.conv import conv_gemm_operands as parts
@@ -15,7 +15,7 @@ from oclgen.families.conv.conv_gemm_tiles import Shape, fitting, tap_orders
 from oclgen.families.gemm.gemm_parts import aligned_preamble
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.parameters import Local, Pad, Parts, Stages, Tile, Unroll, Vector
+from oclgen.parameters import Local, Pad, Parts, Stages, Tile, Unroll, Vector, values_of
 from oclgen.plan import Needs, Plan
 from oclgen.problem import ConvProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble
@@ -179,7 +179,7 @@ def _accumulators(shape: Shape) -> int:
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: packing of the weights, the product, the sum of its planes."""
     product = around.product_of(problem, config.tiles)
-    values = asdict(config)
+    values = values_of(config)
     del values["taps_outer"]
     launch = around.launch_of(
         NAME,
