@@ -168,6 +168,44 @@ def test_a_device_whose_compiler_fails_is_known_to_be_broken(
     runtimes.prepare.cache_clear()
 
 
+def test_a_device_that_leaves_long_loops_early_is_used_where_somebody_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_icd(tmp_path, "short.icd", "libshort.so")
+    monkeypatch.setenv("OCLGEN_RUNTIMES", "libshort")
+    monkeypatch.delenv("OCLGEN_FAULTY", raising=False)
+    short = DeviceHealth("P", "OpenCL 3.0 P", "one", "1", fault="it leaves loops too early")
+    monkeypatch.setattr(health, "check", lambda *_, **__: Health((short,)))
+    assert runtimes.is_broken("OpenCL 3.0 P", "one")
+    monkeypatch.setenv("OCLGEN_FAULTY", "1")
+    assert not runtimes.is_broken("OpenCL 3.0 P", "one")
+    assert runtimes.fault("OpenCL 3.0 P", "one") == short.fault
+    runtimes.prepare.cache_clear()
+
+
+def test_loops_that_end_after_65535_rounds_are_found(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """llvmpipe's limit, planted into the text of the kernel that every device is tried by."""
+    import pyopencl as cl
+
+    if runtimes.fault(device.handle.platform.version, device.name) is None:
+        assert health._try_device(cl, device.handle, "") == (None, None)
+    whole = health._HEALTH
+    loop = "i < 5 * ones[offset]"
+    assert loop in whole.source
+    short = replace(whole, text=whole.source.replace(loop, f"{loop} && i < 65535"))
+    monkeypatch.setattr(health, "_HEALTH", short)
+    problem, fault = health._try_device(cl, device.handle, "")
+    assert problem is None
+    assert fault is not None and "too early" in fault
+    wrong = replace(whole, text=whole.source.replace("2 * item +", "3 * item +"))
+    monkeypatch.setattr(health, "_HEALTH", wrong)
+    problem, fault = health._try_device(cl, device.handle, "")
+    assert fault is None
+    assert problem is not None and "wrong results" in problem
+
+
 @pytest.mark.parametrize(
     ("answer", "shown"),
     [
