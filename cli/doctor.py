@@ -112,7 +112,8 @@ def _device(device: DeviceHealth) -> Finding:
         )
         return Finding(what, "fail", f"{device.fault} ({version})", remedy)
     able = " and ".join(("kernels", *device.instructions))
-    return Finding(what, "ok", f"builds and runs {able} ({version})")
+    clock = "" if device.timed else "; its events tell no times, the host's clock does"
+    return Finding(what, "ok", f"builds and runs {able} ({version}){clock}")
 
 
 def _remedy(runtime: Runtime) -> str:

@@ -24,6 +24,8 @@ REPEATS = 8
 MOST_STEPS = 60_000
 """Rounds of a work-item's loop; a launch that needs more time has more work-items. llvmpipe ends
 loops after 65,535 rounds, so that more of them take no more time."""
+MOST_TIMES = 1024
+"""A launch with 1024 times the work-items that still takes no time is not timed at all."""
 COPY_BYTES = {"cpu": 64 * KIB * KIB, "gpu": 256 * KIB * KIB, "other": 64 * KIB * KIB}
 """Bytes copied: well above the caches that such devices have."""
 
@@ -183,8 +185,10 @@ def _rate(device: Device, launch: Launch, flops: int) -> float:
     while spent < TARGET_MS / 4:
         if steps < MOST_STEPS:
             steps = min(2 * steps, MOST_STEPS)
-        else:
+        elif times < MOST_TIMES:
             times *= 2
+        else:
+            raise LaunchError(f"{device.name}: {launch.kernel} takes no time, whatever it does")
         spent = _best(prepared(steps, times), 1)
     steps = min(int(steps * TARGET_MS / spent), MOST_STEPS)
     return 1e-6 * flops * times * steps / _best(prepared(steps, times), REPEATS)

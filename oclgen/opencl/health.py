@@ -21,7 +21,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from oclgen.files import write_atomically
 from oclgen.opencl import loader, probe
@@ -50,6 +50,8 @@ _ITEMS = 64
 _ROUNDS = 5 * 0x3F80
 """Rounds of the kernel's loop, which no compiler can leave out. llvmpipe ends all loops of a
 work-item after 65,535 rounds in sum and tells no error (Mesa's `lp_bld_limits.h`)."""
+_LEAST_NS = 2_000
+"""Nanoseconds that these rounds take at least: five rounds a cycle of a clock of 8 GHz."""
 _SHORT_LOOPS = (
     f"its kernels leave a loop of {_ROUNDS} rounds too early, so that large problems get wrong "
     "results without an error"
@@ -63,7 +65,8 @@ class DeviceHealth:
 
     `fault` says what it computes wrong although it builds and runs kernels; such a device is used
     only where somebody asks for it. `instructions` are those of `oclgen.opencl.probe.FATAL` that
-    gave right results.
+    gave right results. Not `timed`: its events tell no times, as rusticl's on llvmpipe, and the
+    host's clock has to serve.
     """
 
     platform: str
@@ -74,6 +77,15 @@ class DeviceHealth:
     is_cpu: bool = False
     instructions: tuple[str, ...] = ()
     fault: str | None = None
+    timed: bool = True
+
+
+class Tried(NamedTuple):
+    """What a trial of a device showed, as `DeviceHealth` has it."""
+
+    problem: str | None = None
+    fault: str | None = None
+    timed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,15 +230,16 @@ def _is_cpu(cl: Any, device: Any) -> bool:
 
 
 def _examine_device(cl: Any, device: Any, instruction: str) -> DeviceHealth:
-    problem, fault = _try_device(cl, device, instruction)
+    tried = _try_device(cl, device, instruction)
     return DeviceHealth(
         device.platform.name.strip(),
         device.platform.version.strip(),
         " ".join(device.name.split()),
         device.driver_version.strip(),
-        problem,
+        tried.problem,
         _is_cpu(cl, device),
-        fault=fault,
+        fault=tried.fault,
+        timed=tried.timed,
     )
 
 
@@ -238,8 +251,8 @@ def _after_the_loop() -> int:
     return state >> 8
 
 
-def _try_device(cl: Any, device: Any, instruction: str) -> tuple[str | None, str | None]:
-    """Build and run a kernel; return what went wrong or None, and a fault of the device or None."""
+def _try_device(cl: Any, device: Any, instruction: str) -> Tried:
+    """Build and run a kernel."""
     import numpy as np
 
     answers = [*(2 * n + 1 for n in range(_ITEMS)), _after_the_loop()]
@@ -250,21 +263,23 @@ def _try_device(cl: Any, device: Any, instruction: str) -> tuple[str | None, str
     out = np.empty_like(expected)
     try:
         context = cl.Context([device])
-        queue = cl.CommandQueue(context)
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        queue = cl.CommandQueue(context, properties=profiling)
         flags = cl.mem_flags
         ones = cl.Buffer(context, flags.COPY_HOST_PTR, hostbuf=probe.ONES)
         buffer = cl.Buffer(context, flags.READ_WRITE, out.nbytes)
         kernel = cl.Kernel(cl.Program(context, launch.source).build(), launch.kernel)
         sizes = launch.global_size, launch.local_size
-        kernel(queue, *sizes, ones, np.int64(0), buffer, np.int64(0))
+        event = kernel(queue, *sizes, ones, np.int64(0), buffer, np.int64(0))
         cl.enqueue_copy(queue, out, buffer)
+        timed = bool(instruction) or event.profile.end - event.profile.start >= _LEAST_NS
     except (cl.Error, OSError) as error:
-        return f"it cannot build and run a kernel: {' '.join(str(error).split())[:600]}", None
+        return Tried(f"it cannot build and run a kernel: {' '.join(str(error).split())[:600]}")
     if np.array_equal(out, expected):
-        return None, None
+        return Tried(timed=timed)
     if not instruction and np.array_equal(out[:_ITEMS], expected[:_ITEMS]):
-        return None, _SHORT_LOOPS
-    return f"its kernels give wrong results: {out[:4]} in place of {expected[:4]}", None
+        return Tried(fault=_SHORT_LOOPS, timed=timed)
+    return Tried(f"its kernels give wrong results: {out[:4]} in place of {expected[:4]}")
 
 
 def main() -> None:

@@ -149,6 +149,11 @@ def fault(platform_version: str, device: str) -> str | None:
     return next((d.fault for d in _health_of(platform_version, device) if d.fault), None)
 
 
+def is_timed(platform_version: str, device: str) -> bool:
+    """Say whether a device's events tell times."""
+    return all(found.timed for found in _health_of(platform_version, device))
+
+
 def faulty_allowed() -> bool:
     """Say whether devices with a known fault are used."""
     return os.environ.get(FAULTY, "0") not in ("", "0")
