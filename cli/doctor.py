@@ -15,7 +15,8 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from oclgen.opencl.runtimes import CHOICE, Runtime, examine
+from oclgen.opencl.health import DeviceHealth
+from oclgen.opencl.runtimes import CHOICE, FAULTY, Runtime, examine, faulty_allowed
 
 from .console import console
 from .options import db_option, json_option
@@ -54,7 +55,7 @@ def doctor(ctx: click.Context, as_json: bool, where: str | None) -> None:
         click.echo(json.dumps([finding._asdict() for finding in findings], indent=1))
     else:
         _print(findings)
-    if not any(f.verdict == "ok" and f.what.startswith("device") for f in runtimes):
+    if not any(f.verdict != "fail" and f.what.startswith("device") for f in runtimes):
         click.echo("No OpenCL device works here.", err=True)
         ctx.exit(1)
 
@@ -92,14 +93,27 @@ def _runtime(runtime: Runtime) -> Iterator[Finding]:
         yield Finding(what, "warn", f"loads, but has no device (from {runtime.origin})", remedy)
     else:
         yield Finding(what, "ok", f"loads (from {runtime.origin})")
-    for device in runtime.health.devices:
-        version = f"{device.platform}, {device.platform_version}, driver {device.driver_version}"
-        if device.problem:
-            remedy = "This device is left out. Update or remove the runtime."
-            yield Finding(f"device {device.name}", "fail", f"{device.problem} ({version})", remedy)
-        else:
-            able = " and ".join(("kernels", *device.instructions))
-            yield Finding(f"device {device.name}", "ok", f"builds and runs {able} ({version})")
+    yield from map(_device, runtime.health.devices)
+
+
+def _device(device: DeviceHealth) -> Finding:
+    what = f"device {device.name}"
+    version = f"{device.platform}, {device.platform_version}, driver {device.driver_version}"
+    if device.problem:
+        remedy = "This device is left out. Update or remove the runtime."
+        return Finding(what, "fail", f"{device.problem} ({version})", remedy)
+    if device.fault and faulty_allowed():
+        remedy = f"It is used since {FAULTY} is set: for tests, with small problems."
+        return Finding(what, "warn", f"{device.fault} ({version})", remedy)
+    if device.fault:
+        remedy = (
+            "This device is left out. CPU: pip install 'oclgen[cpu]' brings a runtime without the "
+            f"fault. {FAULTY}=1 uses it all the same, for tests with small problems."
+        )
+        return Finding(what, "fail", f"{device.fault} ({version})", remedy)
+    able = " and ".join(("kernels", *device.instructions))
+    clock = "" if device.timed else "; its events tell no times, the host's clock does"
+    return Finding(what, "ok", f"builds and runs {able} ({version}){clock}")
 
 
 def _remedy(runtime: Runtime) -> str:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 CACHE = ROOT / ".cache" / "tests"
 VARIABLE = "OWN_TEST_HOME"
 """Tells the workers of a run, which inherit the environment, where its home lies."""
-KEPT = ("OCLGEN_RUNTIMES", "OCLGEN_TARGET_TOOLS")
+KEPT = ("OCLGEN_RUNTIMES", "OCLGEN_FAULTY", "OCLGEN_TARGET_TOOLS")
 """Say which devices and compilers there are, as other variables of the system do."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Threads of numpy and torch on the host: matrices of tests are small, and a second thread waits

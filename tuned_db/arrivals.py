@@ -6,16 +6,17 @@ What one measurement does when it is made here is `tuned_db.rows`; who wins is t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from oclgen.limits import DeviceInfo
 from tuned_db import device_rows
 from tuned_db.device_rows import row_id
+from tuned_db.many import add_rows, is_among
 from tuned_db.models import DeviceRow, MeasurementRow, QuarantineRow, TuningRow
 from tuned_db.record import Record
 from tuned_db.rows import VARIANT
@@ -94,8 +95,7 @@ def take_in(
             {"tuning_id": tunings[arrivals[n].place].id, "batch_id": batch, **arrivals[n].row}
             for n in new
         ]
-        adding = insert(MeasurementRow).returning(MeasurementRow.id, sort_by_parameter_order=True)
-        ids = dict(zip(new, connection.execute(adding, rows).scalars(), strict=True))
+        ids = dict(zip(new, add_rows(connection, MeasurementRow, rows), strict=True))
         _crown(connection, tunings.values(), ids)
     _count(connection, tunings.values())
     return verdicts
@@ -118,8 +118,8 @@ def count_new(connection: Connection, arrivals: Sequence[Arrival]) -> int:
     for start in range(0, len(arrivals), CHUNK):
         some = arrivals[start : start + CHUNK]
         near = asked.where(
-            TuningRow.problem.in_({one.place.problem for one in some}),
-            MeasurementRow.config.in_({one.row["config"] for one in some}),
+            is_among(connection, TuningRow.problem, {one.place.problem for one in some}),
+            is_among(connection, MeasurementRow.config, {one.row["config"] for one in some}),
         )
         sent = {
             (*astuple(one.place.info), *one.place[1:], *(one.row[name] for name in _SAME))
@@ -184,7 +184,8 @@ def _tunings(connection: Connection, arrivals: Sequence[Arrival]) -> dict[Place,
         _insert_missing(connection, same, problems)
         names = ("id", "problem", "trials", "claimed", "winner_id")
         asked = select(*(getattr(TuningRow, name) for name in names)).filter_by(**same)
-        asked = asked.where(TuningRow.problem.in_(problems)).order_by(TuningRow.id)
+        asked = asked.where(is_among(connection, TuningRow.problem, problems))
+        asked = asked.order_by(TuningRow.id)
         for row in connection.execute(asked.with_for_update()):
             counts = {"trials": row.trials, "claimed": row.claimed}
             place = Place(info, generator, row.problem, cache)
@@ -193,9 +194,12 @@ def _tunings(connection: Connection, arrivals: Sequence[Arrival]) -> dict[Place,
     return found
 
 
-def _insert_missing(connection: Connection, same: dict[str, Any], problems: Iterable[str]) -> None:
+def _insert_missing(
+    connection: Connection, same: dict[str, Any], problems: Collection[str]
+) -> None:
     """Make the rows of problems that have none; `same` are the columns that all of them share."""
-    asked = select(TuningRow.problem).filter_by(**same).where(TuningRow.problem.in_(problems))
+    asked = select(TuningRow.problem).filter_by(**same)
+    asked = asked.where(is_among(connection, TuningRow.problem, problems))
     known = set(connection.execute(asked).scalars())
     new = [
         same | {"problem": problem, "trials": 0, "claimed": 0}
@@ -210,7 +214,8 @@ def _insert_missing(connection: Connection, same: dict[str, Any], problems: Iter
 def _read_winners(connection: Connection, tunings: Iterable[_Tuning]) -> None:
     by_winner = {one.winner: one for one in tunings if one.winner is not None}
     names = (MeasurementRow.id, MeasurementRow.origin, MeasurementRow.ms)
-    for row in connection.execute(select(*names).where(MeasurementRow.id.in_(by_winner))):
+    of_winners = is_among(connection, MeasurementRow.id, by_winner)
+    for row in connection.execute(select(*names).where(of_winners)):
         if row.ms is not None:
             by_winner[row.id].best = (row.origin != "", row.ms)
 
@@ -223,9 +228,10 @@ def _read_known(
     configs, times = ({one.row[name] for one in arrivals} for name in ("config", "ms"))
     names = ("tuning_id", "origin", *_SAME)
     asked = select(*(getattr(MeasurementRow, name) for name in names)).where(
-        MeasurementRow.tuning_id.in_(by_id), MeasurementRow.config.in_(configs)
+        is_among(connection, MeasurementRow.tuning_id, by_id),
+        is_among(connection, MeasurementRow.config, configs),
     )
-    same = [MeasurementRow.origin == "", MeasurementRow.ms.in_(times - {None})]
+    same = [MeasurementRow.origin == "", is_among(connection, MeasurementRow.ms, times - {None})]
     same += [MeasurementRow.ms.is_(None)] if None in times else []
     asked = asked.where(or_(*same))
     for row in connection.execute(asked).mappings():

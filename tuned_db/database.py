@@ -12,13 +12,22 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from json import JSONDecodeError
+from math import inf
 from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
 from threading import Lock
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    DisconnectionError,
+    NoSuchModuleError,
+    SQLAlchemyError,
+)
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from tuned_db import place
 from tuned_db.errors import DatabaseError
@@ -34,6 +43,9 @@ KEPT_OPEN = 16
 """Connections to a server that wait for their next use: opening one costs it a process."""
 MOST_CONNECTIONS = 50
 """At once, beyond those that are kept open."""
+IDLE_S = 1.0
+"""A connection to a server that lay unused for longer is tried before its next use: a firewall may
+have dropped it. To ask each time costs as much as a short statement."""
 
 
 MAKING = (
@@ -170,9 +182,8 @@ def with_driver(url: URL) -> URL:
 
 def _server_engine(url: URL, name: str) -> Engine:
     try:
-        return create_engine(
+        engine = create_engine(
             url,
-            pool_pre_ping=True,
             pool_size=KEPT_OPEN,
             max_overflow=MOST_CONNECTIONS,
             pool_use_lifo=True,  # those used last know their statements
@@ -182,6 +193,35 @@ def _server_engine(url: URL, name: str) -> Engine:
         raise DatabaseError(
             f"{name} needs a driver that is not installed ({error}): pip install {driver}"
         ) from error
+    _try_idle(engine)
+    return engine
+
+
+def _try_idle(engine: Engine) -> None:
+    """Replace a connection that ended while it lay unused; a server that ends one says so in it."""
+
+    @event.listens_for(engine, "checkin")
+    def note(_: Any, entry: ConnectionPoolEntry) -> None:
+        entry.info["since"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def try_it(connection: Any, entry: ConnectionPoolEntry, _: Any) -> None:
+        idle = time.monotonic() - entry.info.get("since", inf)
+        if idle <= IDLE_S and not _has_news(connection):
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError from error  # the pool opens another one
+
+
+def _has_news(connection: Any) -> bool:
+    """Say whether a server sent something that no statement asked for, or may have."""
+    if not hasattr(connection, "fileno"):
+        return True
+    with DefaultSelector() as selector:
+        selector.register(connection.fileno(), EVENT_READ)
+        return bool(selector.select(0))
 
 
 def _open_sqlite(url: URL, name: str, create: bool) -> Engine:

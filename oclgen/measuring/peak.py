@@ -6,7 +6,7 @@ It is no vendor's figure and no promise: the best that simple generated kernels 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
@@ -21,6 +21,11 @@ CHAINS = {"cpu": ((16, 12), (8, 12)), "gpu": ((1, 16), (4, 4)), "other": ((4, 4)
 chains and two constants twice over; a GPU's scalar lanes want few registers per work-item."""
 TARGET_MS = 10.0
 REPEATS = 8
+MOST_STEPS = 60_000
+"""Rounds of a work-item's loop; a launch that needs more time has more work-items. llvmpipe ends
+loops after 65,535 rounds, so that more of them take no more time."""
+MOST_TIMES = 1024
+"""A launch with 1024 times the work-items that still takes no time is not timed at all."""
 COPY_BYTES = {"cpu": 64 * KIB * KIB, "gpu": 256 * KIB * KIB, "other": 64 * KIB * KIB}
 """Bytes copied: well above the caches that such devices have."""
 
@@ -170,17 +175,23 @@ def _launch(kernel: str, source: str, items: int, group: int) -> Launch:
 
 def _rate(device: Device, launch: Launch, flops: int) -> float:
     """Return the GFLOP/s of a kernel that makes `flops` operations per step, and few besides."""
-    out = device.empty(4 * launch.global_size[0])
 
-    def prepared(steps: int) -> PreparedPlan:
-        return device.prepare(Plan((launch,)), {"out": out}, scalars={"steps": steps})
+    def prepared(steps: int, times: int) -> PreparedPlan:
+        many = replace(launch, global_size=(times * launch.global_size[0],))
+        out = device.empty(4 * many.global_size[0])
+        return device.prepare(Plan((many,)), {"out": out}, scalars={"steps": steps})
 
-    steps, spent = 512, 0.0
+    steps, times, spent = 1024, 1, _best(prepared(1024, 1), 1)
     while spent < TARGET_MS / 4:
-        steps *= 2
-        spent = _best(prepared(steps), 1)
-    steps = int(steps * TARGET_MS / spent)
-    return 1e-6 * flops * steps / _best(prepared(steps), REPEATS)
+        if steps < MOST_STEPS:
+            steps = min(2 * steps, MOST_STEPS)
+        elif times < MOST_TIMES:
+            times *= 2
+        else:
+            raise LaunchError(f"{device.name}: {launch.kernel} takes no time, whatever it does")
+        spent = _best(prepared(steps, times), 1)
+    steps = min(int(steps * TARGET_MS / spent), MOST_STEPS)
+    return 1e-6 * flops * times * steps / _best(prepared(steps, times), REPEATS)
 
 
 def _gbytes(device: Device) -> float:

@@ -21,7 +21,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from oclgen.files import write_atomically
 from oclgen.opencl import loader, probe
@@ -35,10 +35,27 @@ HEALTHY_FOR_S, BROKEN_FOR_S = 24 * 3600.0, 600.0
 _KERNEL = """
 __kernel void health(__global const ushort *ones, long offset, __global float *out, long offset_out)
 {
-    out[offset_out + get_global_id(0)] = 2 * (int)get_global_id(0) + (ones[offset] == 0x3f80);
+    const int item = get_global_id(0);
+    out[offset_out + item] = 2 * item + (ones[offset] == 0x3f80);
+    if (item == 0) {
+        uint state = 1;
+        for (int i = 0; i < 5 * ones[offset]; ++i) {
+            state = state * 1664525u + 1013904223u;
+        }
+        out[offset_out + get_global_size(0)] = state >> 8;
+    }
 }
 """
 _ITEMS = 64
+_ROUNDS = 5 * 0x3F80
+"""Rounds of the kernel's loop, which no compiler can leave out. llvmpipe ends all loops of a
+work-item after 65,535 rounds in sum and tells no error (Mesa's `lp_bld_limits.h`)."""
+_LEAST_NS = 2_000
+"""Nanoseconds that these rounds take at least: five rounds a cycle of a clock of 8 GHz."""
+_SHORT_LOOPS = (
+    f"its kernels leave a loop of {_ROUNDS} rounds too early, so that large problems get wrong "
+    "results without an error"
+)
 _HEALTH = Launch(_KERNEL, "health", (_ITEMS,), (1,), ())
 
 
@@ -46,7 +63,10 @@ _HEALTH = Launch(_KERNEL, "health", (_ITEMS,), (1,), ())
 class DeviceHealth:
     """One device of a runtime, and why it cannot be used (None: it works).
 
-    `instructions` are those of `oclgen.opencl.probe.FATAL` that gave right results.
+    `fault` says what it computes wrong although it builds and runs kernels; such a device is used
+    only where somebody asks for it. `instructions` are those of `oclgen.opencl.probe.FATAL` that
+    gave right results. Not `timed`: its events tell no times, as rusticl's on llvmpipe, and the
+    host's clock has to serve.
     """
 
     platform: str
@@ -56,6 +76,16 @@ class DeviceHealth:
     problem: str | None = None
     is_cpu: bool = False
     instructions: tuple[str, ...] = ()
+    fault: str | None = None
+    timed: bool = True
+
+
+class Tried(NamedTuple):
+    """What a trial of a device showed, as `DeviceHealth` has it."""
+
+    problem: str | None = None
+    fault: str | None = None
+    timed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +119,7 @@ def check(library: str, timeout_s: float = TIMEOUT_S, fresh: bool = False) -> He
 
 def _fingerprint(library: str) -> str:
     """Return a name for this library as it is now: an update changes its size or its date."""
-    parts: list[object] = [library, platform.node(), sys.version, probe.FATAL, processor()]
+    parts: list[object] = [library, platform.node(), sys.version, probe.FATAL, processor(), _KERNEL]
     if Path(library).is_file():
         stat = Path(library).stat()
         parts += [str(Path(library).resolve()), stat.st_size, stat.st_mtime_ns]
@@ -111,7 +141,7 @@ def _remembered(target: Path) -> Health | None:
         health = _from_json(json.loads(target.read_text()))
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    broken = health.problem or any(device.problem for device in health.devices)
+    broken = health.problem or any(device.problem or device.fault for device in health.devices)
     return health if age < (BROKEN_FOR_S if broken else HEALTHY_FOR_S) else None
 
 
@@ -200,40 +230,56 @@ def _is_cpu(cl: Any, device: Any) -> bool:
 
 
 def _examine_device(cl: Any, device: Any, instruction: str) -> DeviceHealth:
+    tried = _try_device(cl, device, instruction)
     return DeviceHealth(
         device.platform.name.strip(),
         device.platform.version.strip(),
         " ".join(device.name.split()),
         device.driver_version.strip(),
-        _try_device(cl, device, instruction),
+        tried.problem,
         _is_cpu(cl, device),
+        fault=tried.fault,
+        timed=tried.timed,
     )
 
 
-def _try_device(cl: Any, device: Any, instruction: str) -> str | None:
-    """Build and run a kernel; return what went wrong, or None."""
+def _after_the_loop() -> int:
+    """Return what the health kernel's loop leaves."""
+    state = 1
+    for _ in range(_ROUNDS):
+        state = (state * 1664525 + 1013904223) % 2**32
+    return state >> 8
+
+
+def _try_device(cl: Any, device: Any, instruction: str) -> Tried:
+    """Build and run a kernel."""
     import numpy as np
 
-    launch, expected = _HEALTH, 2 * np.arange(_ITEMS, dtype=np.float32) + 1
+    answers = [*(2 * n + 1 for n in range(_ITEMS)), _after_the_loop()]
+    launch, expected = _HEALTH, np.array(answers, np.float32)
     if instruction:
         (launch,) = probe.probe(instruction).launches
         expected = probe.ANSWERS[instruction]
     out = np.empty_like(expected)
     try:
         context = cl.Context([device])
-        queue = cl.CommandQueue(context)
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        queue = cl.CommandQueue(context, properties=profiling)
         flags = cl.mem_flags
         ones = cl.Buffer(context, flags.COPY_HOST_PTR, hostbuf=probe.ONES)
         buffer = cl.Buffer(context, flags.READ_WRITE, out.nbytes)
         kernel = cl.Kernel(cl.Program(context, launch.source).build(), launch.kernel)
         sizes = launch.global_size, launch.local_size
-        kernel(queue, *sizes, ones, np.int64(0), buffer, np.int64(0))
+        event = kernel(queue, *sizes, ones, np.int64(0), buffer, np.int64(0))
         cl.enqueue_copy(queue, out, buffer)
+        timed = bool(instruction) or event.profile.end - event.profile.start >= _LEAST_NS
     except (cl.Error, OSError) as error:
-        return f"it cannot build and run a kernel: {' '.join(str(error).split())[:600]}"
-    if not np.array_equal(out, expected):
-        return f"its kernels give wrong results: {out[:4]} in place of {expected[:4]}"
-    return None
+        return Tried(f"it cannot build and run a kernel: {' '.join(str(error).split())[:600]}")
+    if np.array_equal(out, expected):
+        return Tried(timed=timed)
+    if not instruction and np.array_equal(out[:_ITEMS], expected[:_ITEMS]):
+        return Tried(fault=_SHORT_LOOPS, timed=timed)
+    return Tried(f"its kernels give wrong results: {out[:4]} in place of {expected[:4]}")
 
 
 def main() -> None:

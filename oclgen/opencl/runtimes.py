@@ -26,6 +26,8 @@ PACKAGED = {"intel-opencl-rt": "libintelocl.so"}
 """Runtimes from PyPI: distribution and the library in it."""
 CHOICE = "OCLGEN_RUNTIMES"
 """Environment variable: use only runtimes whose library contains one of these parts (commas)."""
+FAULTY = "OCLGEN_FAULTY"
+"""Environment variable: `1` uses devices that compute wrong in a way that is known, as tests do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +139,24 @@ def claim_loader() -> None:
 
 
 def is_broken(platform_version: str, device: str) -> bool:
-    """Say whether a device was found unable to build or run a kernel."""
-    return any(found.problem is not None for found in _health_of(platform_version, device))
+    """Say whether a device was found unable to build or run a kernel, or to run it right."""
+    found = _health_of(platform_version, device)
+    return any(d.problem is not None or (d.fault and not faulty_allowed()) for d in found)
+
+
+def fault(platform_version: str, device: str) -> str | None:
+    """Return what a device computes wrong although it works, or None."""
+    return next((d.fault for d in _health_of(platform_version, device) if d.fault), None)
+
+
+def is_timed(platform_version: str, device: str) -> bool:
+    """Say whether a device's events tell times."""
+    return all(found.timed for found in _health_of(platform_version, device))
+
+
+def faulty_allowed() -> bool:
+    """Say whether devices with a known fault are used."""
+    return os.environ.get(FAULTY, "0") not in ("", "0")
 
 
 def instructions(platform_version: str, device: str) -> frozenset[str]:

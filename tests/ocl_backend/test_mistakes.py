@@ -108,3 +108,14 @@ def test_an_old_driver(monkeypatch: pytest.MonkeyPatch) -> None:
         ("device GPU", "This device is left out. Update or remove the runtime.")
     ]
     assert why in found[0].found and "OpenCL 1.1, driver 96.43" in found[0].found
+
+
+def test_a_driver_that_computes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    doctor = pytest.importorskip("oclgen_cli.doctor")
+    short = DeviceHealth("rusticl", "OpenCL 3.0", "llvmpipe", "22", fault="loops end too early")
+    monkeypatch.delenv("OCLGEN_FAULTY", raising=False)
+    left_out = doctor._device(short)
+    assert (left_out.verdict, "OCLGEN_FAULTY=1" in left_out.remedy) == ("fail", True)
+    assert short.fault in left_out.found
+    monkeypatch.setenv("OCLGEN_FAULTY", "1")
+    assert doctor._device(short).verdict == "warn"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from oclgen.limits import Limits
+from oclgen.measuring import peak
 from oclgen.measuring.peak import (
     GROUPS_PER_UNIT,
     MATRIX_DTYPES,
@@ -26,6 +29,24 @@ def test_peak_is_plausible_and_measured_once(device: Device) -> None:
     assert 1 < peak.gflops < 1e9
     assert 0.5 < peak.gbytes < 1e6
     assert measure(device) is peak
+
+
+def test_no_loop_is_longer_than_every_driver_runs_it(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More rounds took no more time on llvmpipe, and their number grew beyond an int."""
+    asked: list[int] = []
+    prepare = Device.prepare
+
+    def noted(self: Device, *given: Any, **more: Any) -> Any:
+        asked.append(more["scalars"]["steps"])
+        return prepare(self, *given, **more)
+
+    monkeypatch.setattr(Device, "prepare", noted)
+    assert peak.MOST_STEPS < 65_535
+    monkeypatch.setattr(peak, "MOST_STEPS", 5000)
+    assert peak._gflops(device, 1, 4) > 0
+    assert max(asked) <= 5000
 
 
 def test_the_best_known_stays_and_load_is_noticed() -> None:

@@ -8,12 +8,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from oclgen.opencl import health, runtimes
+from oclgen.opencl import health, probe, runtimes
 from oclgen.opencl.device import Device
 from oclgen.opencl.health import DeviceHealth, Health
+from oclgen.plan import Plan, buffer
 
 LIST_DEVICES = """
 from oclgen.opencl.device import devices
@@ -166,6 +168,75 @@ def test_a_device_whose_compiler_fails_is_known_to_be_broken(
     assert runtimes.is_broken("OpenCL 3.0 P ", "bad  one")
     assert not runtimes.is_broken("OpenCL 3.0 P", "good one")
     runtimes.prepare.cache_clear()
+
+
+def test_a_device_that_leaves_long_loops_early_is_used_where_somebody_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_icd(tmp_path, "short.icd", "libshort.so")
+    monkeypatch.setenv("OCLGEN_RUNTIMES", "libshort")
+    monkeypatch.delenv("OCLGEN_FAULTY", raising=False)
+    short = DeviceHealth("P", "OpenCL 3.0 P", "one", "1", fault="it leaves loops too early")
+    monkeypatch.setattr(health, "check", lambda *_, **__: Health((short,)))
+    assert runtimes.is_broken("OpenCL 3.0 P", "one")
+    monkeypatch.setenv("OCLGEN_FAULTY", "1")
+    assert not runtimes.is_broken("OpenCL 3.0 P", "one")
+    assert runtimes.fault("OpenCL 3.0 P", "one") == short.fault
+    runtimes.prepare.cache_clear()
+
+
+def test_a_device_whose_events_tell_no_times_has_the_hosts(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyopencl as cl
+
+    monkeypatch.setattr(health, "_LEAST_NS", 10**12)  # more than the kernel can take
+    assert not health._try_device(cl, device.handle, "").timed
+    launch = health._HEALTH
+    args = (*buffer("ones"), *buffer("out"))
+    buffers = {"ones": device.upload(probe.ONES), "out": device.empty(4 * (health._ITEMS + 1))}
+    prepared = device.prepare(Plan((replace(launch, args=args),)), buffers)
+    events: list[object] = []
+    enqueue = type(prepared).enqueue
+    monkeypatch.setattr(type(prepared), "enqueue", lambda one: _without_times(enqueue(one), events))
+    monkeypatch.setitem(device.__dict__, "timed", False)
+    assert prepared.run() > 0
+    assert len(events) == 1
+
+
+class _NoTimes:
+    """An event that can be waited for, and that has no `profile`."""
+
+    def __init__(self, event: Any) -> None:
+        self.wait = event.wait
+
+
+def _without_times(events: list[Any], seen: list[object]) -> list[_NoTimes]:
+    seen += events
+    return [_NoTimes(event) for event in events]
+
+
+def test_loops_that_end_after_65535_rounds_are_found(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """llvmpipe's limit, planted into the text of the kernel that every device is tried by."""
+    import pyopencl as cl
+
+    if runtimes.fault(device.handle.platform.version, device.name) is None:
+        assert health._try_device(cl, device.handle, "") == health.Tried()
+    whole = health._HEALTH
+    loop = "i < 5 * ones[offset]"
+    assert loop in whole.source
+    short = replace(whole, text=whole.source.replace(loop, f"{loop} && i < 65535"))
+    monkeypatch.setattr(health, "_HEALTH", short)
+    problem, fault, _ = health._try_device(cl, device.handle, "")
+    assert problem is None
+    assert fault is not None and "too early" in fault
+    wrong = replace(whole, text=whole.source.replace("2 * item +", "3 * item +"))
+    monkeypatch.setattr(health, "_HEALTH", wrong)
+    problem, fault, _ = health._try_device(cl, device.handle, "")
+    assert fault is None
+    assert problem is not None and "wrong results" in problem
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import TOLERANCE, compare
 from oclgen.measuring.reference import random_inputs, reference
+from oclgen.opencl import runtimes
 from oclgen.opencl.device import Device
 from oclgen.problem import DIRECTIONS, ConvProblem, Direction
 from tests.oclgen.channels_last import difference
@@ -138,6 +139,9 @@ def test_accuracy_at_256_channels(
     device: Device, out_tile: int, bound: float, record_property: Any
 ) -> None:
     """The published order of errors: about 5e-7, 2e-6 and 6e-6."""
+    fault = runtimes.fault(device.handle.platform.version, device.name)
+    if fault is not None and "loop" in fault:
+        pytest.skip(f"a work-item takes more than 65,536 rounds here; {fault}")
     problem = ConvProblem(1, 256, 12, 12, 16, 3, 3, pad_h=1, pad_w=1)
     error, _ = run(device, problem, replace(BLOCKED, out_tile=out_tile))
     record_property(f"relative L2 of F({out_tile}x{out_tile}, 3x3)", error)

@@ -9,14 +9,16 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import event
 from sqlalchemy.pool import QueuePool
 
 from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
-from tuned_db import DatabaseError, open_store, schema
+from tuned_db import DatabaseError, Record, database, open_store, schema
 from tuned_db.arrivals import raise_peaks
 from tuned_db.database import KEPT_OPEN
 from tuned_db.upkeep import absorb
@@ -107,10 +109,55 @@ def test_a_connection_that_is_cut_is_made_again(postgres: str) -> None:
     store.of(INFO).record(SQUARE, variant(), timed(1.0))
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
     assert [one.ms for one in store.all_winners()] == [1.0]
+
+
+def test_only_a_connection_that_lay_unused_is_tried_before_its_use(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(postgres)
+    dialect = store.database.engine.dialect
+    tried: list[object] = []
+    do_ping = dialect.do_ping
+
+    def ping(connection: Any) -> bool:
+        tried.append(connection)
+        return do_ping(connection)
+
+    monkeypatch.setattr(dialect, "do_ping", ping)
+    for _ in range(2):
+        assert store.all_winners() == []
+    assert not tried
+    monkeypatch.setattr(database, "IDLE_S", -1.0)
+    assert store.all_winners() == []
+    assert len(tried) == 1
+
+
+def test_many_records_are_few_parameters(postgres: str) -> None:
+    """A driver takes a statement of thousands apart, and a server parses it, in 0.1 s."""
+    store = open_store(postgres)
+    sent: list[int] = []
+
+    @event.listens_for(store.database.engine, "before_cursor_execute")
+    def count(_: object, __: object, ___: str, given: Any, *____: object) -> None:
+        rows = given if isinstance(given, list) else [given]
+        sent.append(max(map(len, rows)))
+
+    some = [record(GemmProblem(size, 8, 8), samples=(1.0 * size,)) for size in range(1, 101)]
+    assert store.merge(some).improved == 100
+    assert max(sent) < 30
+    assert store.merge(some).improved == 0
+    assert [(one.problem, one.samples) for one in sorted(store.all_winners(), key=time_of)] == [
+        (one.problem, one.samples) for one in some
+    ]
+
+
+def time_of(one: Record) -> float:
+    """Sort records by their time."""
+    return one.ms
 
 
 def test_a_server_that_is_not_there_is_a_sentence() -> None:
