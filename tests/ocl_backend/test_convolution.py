@@ -212,7 +212,7 @@ def test_volumes_are_read_where_they_lie(
     [nn.Conv2d(4, 6, 3, 2, 1), nn.ConvTranspose2d(4, 6, 4, 2, 1), nn.ConvTranspose1d(4, 6, 3, 2)],
 )
 def test_phases_in_planes_are_computed_in_pixels(
-    device: Any, layer: nn.Module, monkeypatch: pytest.MonkeyPatch
+    device: Any, layer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where matrix units compute: results lie as the images that were given."""
     layouts = []
