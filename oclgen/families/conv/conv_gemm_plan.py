@@ -305,5 +305,6 @@ def pack(problem: ConvProblem, tiles: Tiles) -> Launch:
         group_step="DEPTH * w_depth" if problem.direction == "bwd_data" else "CHANNELS * w_channel",
         chunk=PACK_CHANNELS,
         widened=True,
+        shares_text=True,
         channels_first=not (nhwc or tiles.taps_outer),
     ).launch(of_weights=True)

@@ -163,6 +163,7 @@ class Image:
             place="(long)row * K_PADDED + k",
             group_step="(long)CHANNELS * DEPTH",
             chunk=chunk(self.problem),
+            work_items=packing.TILES_ITEMS,
         ).launch(of_weights=False)
 
 

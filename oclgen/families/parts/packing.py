@@ -32,7 +32,7 @@ ROW_SIZES: dict[str, Literal["int", "long"]] = {
     "PRODUCTS": "int", "CHANNELS": "int", "ROWS": "int", "DEPTH": "int", "TAP_DEPTH": "int",
     "K_PADDED": "int", "PACKED_STEP": "long",
 }  # fmt: skip
-"""Sizes that are its arguments where there is one phase, so that layers share a text; and types."""
+"""Sizes that may be its arguments, and their types."""
 
 
 def packed_elements(extent: int, k: int, tile: int, tile_k: int = 1) -> int:
@@ -210,6 +210,8 @@ class Taps:
         taps_first: neighbouring work-items take neighbouring taps, else neighbouring rows.
         together: groups side by side in a product, with zeros between them.
         channels, depth: of one of these groups.
+        shares_text: sizes are arguments where there is one phase, so that layers share a text.
+        work_items: per group; more of them where there are many groups.
     """
 
     dtype: str
@@ -225,6 +227,8 @@ class Taps:
     together: int = 1
     channels: int = 0
     depth: int = 0
+    shares_text: bool = False
+    work_items: int = TAPS_ITEMS
 
     @property
     def taps(self) -> int:
@@ -233,7 +237,7 @@ class Taps:
 
     @property
     def _given(self) -> dict[str, Literal["int", "long"]]:
-        return ROW_SIZES if len(self.phases) == 1 else {}
+        return ROW_SIZES if self.shares_text and len(self.phases) == 1 else {}
 
     def _depths(self, one: dict[str, int]) -> int:
         """Return the depths of a tap that work-items count, with what fills the last tile."""
@@ -263,7 +267,7 @@ class Taps:
             group_step=self.group_step,
             at_once=not self.widened,
             tf32=self.dtype == "tf32" and not self.widened,
-            local_size=TAPS_ITEMS,
+            local_size=self.work_items,
         )
 
     def launch(self, of_weights: bool) -> Launch:
@@ -274,11 +278,11 @@ class Taps:
             text=LazyText(self._text),
             kernel="pack_taps",
             global_size=(
-                round_up(across * one["ROWS"], TAPS_ITEMS),
+                round_up(across * one["ROWS"], self.work_items),
                 ceil_div(max(map(self._depths, self.phases)), self.chunk),
                 down * len(self.phases) * one["PRODUCTS"],
             ),
-            local_size=(TAPS_ITEMS, 1, 1),
+            local_size=(self.work_items, 1, 1),
             args=(
                 *self.source,
                 *self.packed,
