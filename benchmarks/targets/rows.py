@@ -45,17 +45,27 @@ class Result:
         return f'{json.dumps(head, indent=1)[:-2]},\n "rows": [\n{lines}\n]}}\n'
 
     def having(
-        self, target: Target, compiler: str, rows: tuple[Row, ...], left_out: dict[str, str]
+        self,
+        target: Target,
+        compiler: str,
+        rows: tuple[Row, ...],
+        left_out: dict[str, str],
+        families: tuple[str, ...] = (),
     ) -> Result:
         """Return the same with these rows in place of those that the target had.
 
         Args:
             target: that the rows are of.
             compiler: its version.
-            rows: all that the target has from now on.
+            rows: all that the target has from now on, of these families.
             left_out: families without a row, and why.
+            families: whose rows are replaced; all if there are none.
         """
-        others = tuple(row for row in self.rows if row.target != target.name)
+        others = tuple(
+            row
+            for row in self.rows
+            if row.target != target.name or (families and row.family not in families)
+        )
         every = sorted((*others, *rows), key=lambda row: list(TARGETS).index(row.target))
         return Result(
             self.compilers | {target.maker: compiler},

@@ -79,7 +79,7 @@ def main(
         seed: draws the samples.
         samples: configs that are drawn for each problem and family.
         jobs: programs that are compiled at a time.
-        json_path: file whose rows are kept, but for those of the targets.
+        json_path: file whose rows are kept, but for those of the targets (of `families`, if any).
         markdown: file of the tables.
 
     Returns:
@@ -95,7 +95,7 @@ def main(
     for target in (one for one in chosen if absent[one.maker] is None):
         rows = tuple(rows_of(target, cases(target, seed, samples, families), jobs))
         fine &= _told(target, rows)
-        result = result.having(target, version(target.maker), rows, unasked(target))
+        result = result.having(target, version(target.maker), rows, unasked(target), families)
         if json_path:
             json_path.write_text(result.to_json())
     if markdown:

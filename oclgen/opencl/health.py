@@ -64,7 +64,7 @@ class DeviceHealth:
     """One device of a runtime, and why it cannot be used (None: it works).
 
     `fault` says what it computes wrong although it builds and runs kernels; such a device is used
-    only where a caller asks for it. `instructions` are those of `oclgen.opencl.probe.FATAL` that
+    only where its user asks for it. `instructions` are those of `oclgen.opencl.probe.FATAL` that
     gave right results. Not `timed`: its events tell no times, as rusticl's on llvmpipe, and the
     host's clock has to serve.
     """

@@ -65,6 +65,10 @@ def test_a_file_is_read_back_and_a_target_replaces_its_rows() -> None:
     again = both.having(TARGETS["gfx906"], "clang 20", (amd,), {})
     assert [row.target for row in again.rows] == ["gfx906", "dg2"]
     assert again.compilers == {"intel": "ocloc 1", "amd": "clang 20"}
+    packed = replace(ROW, family="packed_rows")
+    more = both.having(TARGETS["dg2"], "ocloc 1", (packed,), {}, ("packed_rows",))
+    assert [row.family for row in more.rows if row.target == "dg2"] == [ROW.family, "packed_rows"]
+    assert more.having(TARGETS["dg2"], "ocloc 1", (packed,), {}, ("packed_rows",)) == more
 
 
 def test_the_page_shows_the_committed_rows() -> None:
