@@ -8,7 +8,10 @@ from __future__ import annotations
 import ctypes
 import json
 import signal
+import sys
+import warnings
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import ModuleType
@@ -53,6 +56,30 @@ def announce_known() -> bool:
         announce(shim, _Closed("torch.ocl"))
         shim.ocl_open_later(_opener, ctypes.c_int(count))
     return library is not None
+
+
+def lightning_callbacks() -> list[Any]:
+    """Return what warns of a Trainer on the CPU beside a device; Lightning's entry point.
+
+    As Lightning does of CUDA, it warns of a Trainer that was told to take the CPU, too.
+    """
+    name = "lightning.pytorch" if "lightning.pytorch" in sys.modules else "pytorch_lightning"
+    return [] if library is None else [_notice_for(name)]
+
+
+def _notice_for(package: str) -> Any:
+    base = import_module(f"{package}.callbacks").Callback
+    parts = {"setup": _tell, "__reduce__": lambda _self: (_notice_for, (package,))}
+    return type("DeviceNotice", (base,), parts)()
+
+
+def _tell(_self: Any, trainer: Any, pl_module: Any, stage: str) -> None:
+    if trainer.strategy.root_device.type == "cpu" and torch.get_device_module("ocl").is_available():
+        warnings.warn(
+            "Lightning computes on the CPU though there is an OpenCL device: import "
+            'ocl_backend.libraries.lightning, then Trainer(accelerator="ocl", strategy="ocl")',
+            stacklevel=2,
+        )
 
 
 def _known() -> tuple[ctypes.PyDLL, int] | None:

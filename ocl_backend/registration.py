@@ -10,7 +10,7 @@ from functools import cache
 import torch  # noqa: F401 (first: its import asks for `ocl_autoload.load`)
 
 import ocl_autoload
-from ocl_backend import backends, compilation, data_parallel, sharing, tied
+from ocl_backend import backends, compilation, data_parallel, notices, sharing, tied
 from ocl_backend.dispatch import fallback_policy
 
 
@@ -33,5 +33,6 @@ def register() -> None:
     data_parallel.register()
     compilation.register()
     backends.register()
+    notices.register()
     if not is_known:
         from ocl_backend import opened  # noqa: F401 (opens the devices)

@@ -14,6 +14,11 @@ from torch import Tensor
 Apart = tuple[tuple[int, int, int, bool], ...]
 ONE_VALUE = ("fill", "zero", "masked_fill")
 """Operators that write one value."""
+MASKS = {
+    "masked_fill": ("mask", (torch.bool,)),
+    "where": ("condition", (torch.bool, torch.uint8)),
+}
+"""Which operand of an operator is a mask, and the dtypes that torch takes for it."""
 BY_VALUE = ("pow", "softshrink", "leaky_relu_backward", "elu_backward")
 """Rows whose numbers are checked in each call: plans are kept for calls with other numbers."""
 
@@ -46,8 +51,8 @@ def in_one_place(name: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
         name: of the operator.
         given: its arguments by name.
     """
-    if name not in ONE_VALUE:
-        return None
+    if name not in ONE_VALUE or (name == "fill" and isinstance(given["value"], Tensor)):
+        return None  # torch copies a value that is a tensor, and refuses as it does of copies
     out: Tensor = given["self"]
     steps = list(zip(out.shape, out.stride(), strict=True))
     shared = [dim for dim, (size, step) in enumerate(steps) if size > 1 and step == 0]
@@ -156,14 +161,17 @@ def check_bools(name: str, inputs: Iterable[Tensor]) -> None:
 
 
 def check_value(name: str, given: Mapping[str, Any]) -> None:
-    """Refuse numbers that an operator cannot take: complex, of several dimensions, negative.
+    """Refuse what an operator cannot take: masks of numbers; complex, negative, several values.
 
     A negative slope loses the sign by which the gradient of what was computed in place goes.
 
     Raises:
         RuntimeError: one is given; the message has the number.
     """
+    mask = given[MASKS[name][0]] if name in MASKS else None
     value = given.get("value")
+    if isinstance(mask, Tensor) and mask.dtype not in MASKS[name][1]:
+        raise RuntimeError(f"{name}: mask of {mask.dtype}")
     if isinstance(value, complex):
         raise RuntimeError(f"{name}: value {value} cannot be converted to a real dtype")
     if name == "masked_fill" and isinstance(value, Tensor) and value.dim():
@@ -176,6 +184,21 @@ def check_value(name: str, given: Mapping[str, Any]) -> None:
     slope = given.get("alpha") if given.get("is_result") else given.get("negative_slope")
     if given.get("is_result", given.get("self_is_result")) and slope is not None and slope < 0:
         raise RuntimeError(f"{name}: slope {slope} is negative; call the out-of-place version")
+
+
+def check_dtypes(name: str, x: Tensor, source: Tensor) -> None:
+    """Refuse values of another dtype than that of the tensor that they are written to.
+
+    Args:
+        name: of the operator.
+        x: the tensor.
+        source: the values.
+
+    Raises:
+        RuntimeError: the dtypes differ.
+    """
+    if source.dtype != x.dtype:
+        raise RuntimeError(f"{name}: {source.dtype} written to {x.dtype}")
 
 
 def _is_integral(x: Any) -> bool:

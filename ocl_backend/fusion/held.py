@@ -13,18 +13,17 @@ which knows the steps that can be one with it. docs/fusion.md shows the whole.
 from __future__ import annotations
 
 import ctypes
-import signal
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import count
 from struct import pack, unpack
-from threading import current_thread, main_thread
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 
 from ocl_backend.fusion import recall
 from ocl_backend.runtime import launch, shim
+from ocl_backend.runtime.interrupts import Later
 from ocl_backend.runtime.launch import Prepared
 
 Kind = Literal[
@@ -257,7 +256,7 @@ def _run(words: Any, launches: int, ran: Any) -> None:
     Tell how many these are, or a negative status. Ctrl-C is met behind it: launches would be lost.
     """
     try:
-        with _Later():
+        with Later():
             ran[0] = _enqueue(_steps(words, launches))
     except BaseException as error:  # an interrupt too: Python drops what leaves a callback
         ran[0] = -launch.keep(error)
@@ -273,23 +272,6 @@ def _enqueue(steps: list[Step]) -> int:
         return 1 + first.rule.fuse(first, after)
     first.rule.alone(first)
     return 1
-
-
-class _Later:
-    """Has the shim note a Ctrl-C, for behind what it asked for; a second one ends that."""
-
-    def __enter__(self) -> None:
-        self.before: Any = None
-        if current_thread() is main_thread() and callable(signal.getsignal(signal.SIGINT)):
-            self.before = signal.signal(signal.SIGINT, self._note)
-
-    def _note(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self.before)
-        shim.library().ocl_note_interrupt()
-
-    def __exit__(self, *_: object) -> None:
-        if self.before is not None:
-            signal.signal(signal.SIGINT, self.before)
 
 
 def _steps(words: Any, launches: int) -> list[Step]:
@@ -316,4 +298,5 @@ def register() -> None:
     addresses = (ctypes.cast(function, ctypes.c_void_p) for function in (_RUN, *functions))
     shim.library().ocl_hold_with(*addresses)
     taking = python.PyGILState_Ensure, python.PyGILState_Release, python.PyOS_InterruptOccurred
-    shim.library().ocl_take_interrupts_with(*taking)
+    errors = python.PyErr_Fetch, python.PyErr_Restore
+    shim.library().ocl_take_interrupts_with(*taking, *errors)

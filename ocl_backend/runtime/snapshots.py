@@ -22,6 +22,7 @@ from torch import accelerator
 
 from ocl_backend.runtime import shim
 from ocl_backend.runtime.devices import DeviceLike, device_count
+from ocl_backend.runtime.interrupts import Later
 
 LARGE = 1 << 20
 """Bytes from which torch calls a segment large."""
@@ -90,8 +91,12 @@ _history: _History | None = None
 
 
 def _hear(event: int, device: int, address: int, size: int) -> None:
-    if _history is not None:
-        _history.hear(event, device, address, size)
+    try:
+        with Later():
+            if _history is not None:
+                _history.hear(event, device, address, size)
+    except KeyboardInterrupt:  # before `Later` or a second one; Python drops what leaves a callback
+        shim.library().ocl_note_interrupt()
 
 
 _HEAR = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)(_hear)

@@ -69,6 +69,7 @@ def operators() -> dict[str, Any]:
 
 def has_kernel(info: Any) -> bool:
     """Whether the device has a kernel of its own under the operator's aten name."""
+    ocl.init()  # operators are registered by the first use of a device
     name = f"aten::{info.aten_name or info.name}"
     overloads = torch._C._dispatch_get_registrations_for_dispatch_key("PrivateUse1")
     return any(known == name or known.startswith(f"{name}.") for known in overloads)

@@ -27,7 +27,9 @@ void ocl_kernel_delete(void* kernel);
 int ocl_launch_complete(void* prepared, void* kernel);
 void ocl_complete_with(void (*complete)(int64_t, int*));
 void ocl_interrupt_with(void (*interrupt)(), void* type);
-void ocl_take_interrupts_with(int (*ensure)(), void (*release)(int), int (*take)());
+void ocl_take_interrupts_with(int (*ensure)(), void (*release)(int), int (*take)(),
+                              void (*aside)(void**, void**, void**),
+                              void (*back)(void*, void*, void*));
 void ocl_note_interrupt();
 int ocl_wait_for_programs(int device);
 void ocl_drop_deferred();

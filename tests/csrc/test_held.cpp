@@ -182,7 +182,8 @@ TEST_CASE("a failure names the operator that was held back, and the rest of the 
 TEST_CASE("an interrupt that was met already, or is met meanwhile, comes behind the launches") {
   static int waiting = 0, met = 0;
   ocl_interrupt_with([] { ++met; }, nullptr);
-  ocl_take_interrupts_with([] { return 0; }, [](int) {}, [] { return std::exchange(waiting, 0); });
+  ocl_take_interrupts_with([] { return 0; }, [](int) {}, [] { return std::exchange(waiting, 0); },
+                           [](void**, void**, void**) {}, [](void*, void*, void*) {});
   for (const bool meanwhile : {false, true}) {
     Chain chain;
     chain.run();
@@ -195,7 +196,7 @@ TEST_CASE("an interrupt that was met already, or is met meanwhile, comes behind 
     CHECK(value_of(chain.out) == 111);
     CHECK(met == 1);
   }
-  ocl_take_interrupts_with(nullptr, nullptr, nullptr);
+  ocl_take_interrupts_with(nullptr, nullptr, nullptr, nullptr, nullptr);
 }
 
 TEST_CASE("a call of Python that an exception left is no success") {

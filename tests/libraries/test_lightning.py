@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import tomllib
+import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ lightning: Any = pytest.importorskip("lightning.pytorch")
 
 from ocl_backend.libraries.lightning import OCLAccelerator
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("any_device")
 
 
@@ -69,6 +74,20 @@ def test_mixed_precision_is_that_of_the_device(precision: str, dtype: Any, tmp_p
 def test_the_cpu_is_not_taken_in_silence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match='strategy="ocl"'):
         fit(tmp_path, accelerator="ocl")
+
+
+def test_a_trainer_on_the_cpu_is_warned_of(tmp_path: Path) -> None:
+    """The entry point hands the callback to every Trainer."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    for package in ("lightning.pytorch", "pytorch_lightning"):
+        module, _, name = groups[f"{package}.callbacks_factory"]["ocl"].partition(":")
+        factory = getattr(import_module(module), name)
+    with pytest.warns(UserWarning, match='accelerator="ocl", strategy="ocl"'):
+        fit(tmp_path, accelerator="auto", callbacks=pickle.loads(pickle.dumps(factory())))
+    with warnings.catch_warnings(record=True) as met:
+        warnings.simplefilter("always")
+        fit(tmp_path, accelerator="ocl", strategy="ocl", callbacks=factory())
+    assert not [one for one in met if "on the CPU" in str(one.message)]
 
 
 def test_devices_are_read_as_lightning_writes_them() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,70 @@ def test_a_pipeline_runs_where_it_is_told_to(saved: Path) -> None:
     assert pipeline({"numbers": [1, 2, 3]}) == expected[0].tolist()
 
 
+def tokenizer() -> Any:
+    tokenizers = pytest.importorskip("tokenizers")
+    words = {f"w{number}": number for number in range(64)}
+    plain = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
+    plain.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="w0")
+
+
+def test_a_pipeline_chooses_the_device_after_one_import(saved: Path) -> None:
+    import ocl_backend.libraries.transformers  # noqa: F401 (registers)
+
+    def made(**options: Any) -> Any:
+        return transformers.pipeline(
+            "text-generation", model=load(saved, **places), tokenizer=tokenizer(), **options
+        )
+
+    def words(pipe: Any) -> Any:
+        return pipe("w1 w2 w3", max_new_tokens=5, do_sample=False)
+
+    places: dict[str, Any] = {}
+    here = made(device="cpu")
+    assert here.device.type == here.model.device.type == "cpu"
+    assert isinstance(here, transformers.TextGenerationPipeline)
+    for options in ({}, {"device": 0}, {"device": torch.device("ocl", 0)}):
+        pipe = made(**options)
+        assert pipe.device == pipe.model.device == torch.device("ocl", 0)
+        assert words(pipe) == words(here)
+    pytest.importorskip("accelerate")
+    places = {"device_map": {"": 0}}
+    pipe = made()
+    assert pipe.device == pipe.model.device == torch.device("ocl", 0)
+    assert words(pipe) == words(here)
+
+
+NOTICES = """
+import sys, warnings
+import torch, ocl_backend
+with warnings.catch_warnings(record=True) as met:
+    warnings.simplefilter("always")
+    exec(sys.argv[1])
+texts = [str(one.message).partition(" computes on the CPU") for one in met]
+print([what for what, found, _ in texts if found])
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("import transformers; transformers.LlamaForCausalLM", []),
+        ("from transformers import Trainer", ["transformers' Trainer"]),
+        ("from transformers import pipeline", ["a pipeline without a device, or with an index,"]),
+        ("import ocl_backend.libraries.transformers; from transformers import pipeline", []),
+        ("import ocl_backend.libraries.accelerate; from transformers import Trainer", []),
+    ],
+)
+def test_the_cpu_is_not_taken_in_silence(program: str, expected: list[str]) -> None:
+    pytest.importorskip("accelerate")
+    plain = {name: value for name, value in os.environ.items() if "ACCELERATE" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", NOTICES, program], stdout=subprocess.PIPE, text=True, env=plain
+    )
+    assert done.stdout.splitlines()[-1] == str(expected)
+
+
 def trained(saved: Path, folder: Path) -> tuple[Any, list[float]]:
     accelerate_state = pytest.importorskip("accelerate.state")
     accelerate_state.AcceleratorState._reset_state(True)
@@ -97,6 +163,24 @@ def test_the_trainer_trains_on_the_device_after_one_import(
     trainer, losses = trained(saved, tmp_path / "bf16")
     assert trainer.accelerator.mixed_precision == "bf16"
     assert losses == pytest.approx(expected, rel=2e-2)
+
+
+def test_a_notebook_launches_training_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    accelerate = pytest.importorskip("accelerate")
+    accelerate.state.AcceleratorState._reset_state(True)
+    monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "ocl")
+    layer, seen = torch.nn.Linear(3, 1), []
+
+    def train() -> None:
+        accelerator = accelerate.Accelerator()
+        model, optimizer = accelerator.prepare(layer, torch.optim.SGD(layer.parameters(), 0.1))
+        accelerator.backward(model(torch.ones(2, 3, device=accelerator.device)).sum())
+        optimizer.step()
+        seen.append((accelerator.device.type, model.weight.device.type, model.bias.grad.item()))
+
+    accelerate.notebook_launcher(train, num_processes=1)
+    accelerate.state.AcceleratorState._reset_state(True)
+    assert seen == [("ocl", "ocl", 2.0)]
 
 
 def test_parts_of_a_model_stay_on_the_cpu_until_they_are_used(saved: Path) -> None:

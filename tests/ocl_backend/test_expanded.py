@@ -15,6 +15,7 @@ from tests.ocl_backend.cpu_twin import assert_same, ocl, place
 
 WRITES: dict[str, Callable[[Any], Any]] = {
     "fill": lambda x: x.fill_(2.0),
+    "fill from a tensor": lambda x: x.fill_(x[0, 0].clone()),
     "zero": lambda x: x.zero_(),
     "masked fill": lambda x: x.masked_fill_(indices(x, 1, 0, 1, 0).bool(), 2.0),
     "masked fill by rows": lambda x: x.masked_fill_(indices(x, 1, 0, 1)[:, None].bool(), 2.0),

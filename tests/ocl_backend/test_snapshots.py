@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ torch: Any = pytest.importorskip("torch")
 
 from torch.cuda import _memory_viz
 
+from ocl_backend.runtime import snapshots
 from tests.ocl_backend.cpu_twin import place
 
 MIB = 1 << 20
@@ -134,3 +137,26 @@ def test_threads_that_compute_are_recorded(device: Any) -> None:
         thread.join()
     torch.ocl.synchronize(device.index)
     assert len(events_of(device)) > 8
+
+
+@pytest.mark.usefixtures("recording", "interruptible")
+def test_an_interrupt_while_an_event_is_noted_is_met_behind_it(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.ocl.synchronize(device.index)
+    history: Any = snapshots._History
+    hear = history.hear
+    ignored: list[Any] = []
+
+    def interrupted(self: Any, event: int, *rest: int) -> None:
+        if event == snapshots.ALLOC:
+            signal.raise_signal(signal.SIGINT)
+        hear(self, event, *rest)
+
+    monkeypatch.setattr(history, "hear", interrupted)
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    with pytest.raises(KeyboardInterrupt):
+        make(device)
+    assert ignored == []
+    actions = [one["action"] for one in events_of(device)]
+    assert (actions.count("alloc"), actions.count("free_completed")) == (1, 1)

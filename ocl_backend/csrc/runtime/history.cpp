@@ -3,6 +3,8 @@
 #include <atomic>
 #include <vector>
 
+#include "runtime/interpreter.h"
+
 namespace ocl {
 
 namespace {
@@ -31,6 +33,7 @@ void tell_memory_events() {
   noted.clear();
   const Tell tell = listener.load(std::memory_order_acquire);
   if (!tell) return;
+  const Uninterrupted whole;
   for (const Noted& one : told) tell(int(one.event), one.device, one.address, one.bytes);
 }
 

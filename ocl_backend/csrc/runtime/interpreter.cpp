@@ -12,7 +12,10 @@ _object* type_of_interrupts = nullptr;
 int (*ensure_interpreter)() = nullptr;
 void (*release_interpreter)(int) = nullptr;
 int (*take_interrupt)() = nullptr;
+void (*put_aside)(void**, void**, void**) = nullptr;
+void (*put_back)(void*, void*, void*) = nullptr;
 thread_local bool has_noted_interrupt = false;
+thread_local int uninterrupted_calls = 0;  // one within the other
 thread_local std::string error_of_python;
 
 }  // namespace
@@ -36,17 +39,25 @@ void interrupt() {
 
 _object* interrupt_type() { return type_of_interrupts; }
 
-// A signal that waits for the interpreter would end the first call of Python before it begins.
+// A signal that waits for the interpreter would end the first call of Python before it begins, and
+// memory is freed while an exception is on its way, with which no call of Python succeeds.
 Uninterrupted::Uninterrupted() {
-  has_noted_interrupt = false;
+  const bool is_outermost = !uninterrupted_calls++;
+  if (is_outermost) has_noted_interrupt = false;
   if (!take_interrupt) return;
   const int state = ensure_interpreter();
-  has_noted_interrupt = take_interrupt();
+  put_aside(&error_[0], &error_[1], &error_[2]);
+  if (is_outermost) has_noted_interrupt = take_interrupt();
   release_interpreter(state);
 }
 
 Uninterrupted::~Uninterrupted() {
-  if (has_noted_interrupt) interrupt();
+  if (error_[0]) {
+    const int state = ensure_interpreter();
+    put_back(error_[0], error_[1], error_[2]);
+    release_interpreter(state);
+  }
+  if (!--uninterrupted_calls && has_noted_interrupt) interrupt();
 }
 
 const std::string& python_error() { return error_of_python; }
@@ -62,11 +73,16 @@ void ocl_interrupt_with(void (*interrupt)(), void* type) {
   ocl::type_of_interrupts = static_cast<_object*>(type);
 }
 
-// What takes and releases the interpreter's lock, and what takes back, with it, a Ctrl-C that no
-// handler has met: 1 if there was one.
-void ocl_take_interrupts_with(int (*ensure)(), void (*release)(int), int (*take)()) {
+// What takes and releases the interpreter's lock; what takes back, with it, a Ctrl-C that no
+// handler has met: 1 if there was one; and what takes an exception that is on its way, and gives it
+// back.
+void ocl_take_interrupts_with(int (*ensure)(), void (*release)(int), int (*take)(),
+                              void (*aside)(void**, void**, void**),
+                              void (*back)(void*, void*, void*)) {
   ocl::ensure_interpreter = ensure;
   ocl::release_interpreter = release;
+  ocl::put_aside = aside;
+  ocl::put_back = back;
   ocl::take_interrupt = take;
 }
 

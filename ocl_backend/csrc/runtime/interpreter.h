@@ -32,13 +32,16 @@ void interrupt();
 _object* interrupt_type();
 
 // Stands around a call of Python whose work must not end halfway: the main thread meets a Ctrl-C of
-// before or of meanwhile (`ocl_note_interrupt`) behind it.
+// before or of meanwhile (`ocl_note_interrupt`) behind it, and behind those that it stands within.
 class Uninterrupted {
  public:
   Uninterrupted();
   ~Uninterrupted();
   Uninterrupted(const Uninterrupted&) = delete;
   Uninterrupted& operator=(const Uninterrupted&) = delete;
+
+ private:
+  void* error_[3] = {};  // of Python: its type, value and traceback
 };
 
 // What a callback into Python ended with, in this thread.

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from ocl_backend.dispatch.checks import check_dtypes
 from ocl_backend.ops.math import complex as arithmetic
 from ocl_backend.ops.math.complex import Number, halves
 
@@ -61,6 +62,9 @@ def _in_place(operator: str) -> Callable[..., Tensor]:
             given["value"] = complex(value)
         if (alpha := given.pop("alpha", 1)) != 1:
             given["source"] = given["source"] * alpha
+        for written in ("values", "source"):
+            if isinstance(source := given.get(written), Tensor):
+                check_dtypes(operator, x, source)
         for which, half in enumerate(torch.view_as_real(x).unbind(-1)):
             part = partial(_part, imaginary=bool(which))
             call(half, **{name: tree_map(part, value) for name, value in given.items()})

@@ -127,6 +127,7 @@ def implementation(call: Call) -> Callable[..., Tensor]:
         plan = plans.get(signature := tuple(key))
         if plan is None:
             bound = call.bind(args, kwargs)
+            check_value(call.row, bound)
             if call.in_place and (single := in_one_place(call.row, bound)):
                 run(*single.values())
                 whole: Tensor = bound["self"]
@@ -221,7 +222,6 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> PreparedCall:
         fresh = shape, elementwise_strides(shape, inputs.values()), result, device
     out_dtype = bound[call.output].dtype if call.output else result
     kernel = _kernel(call, bound, op, compute, out_dtype)
-    check_value(call.row, bound)
     check_cast(result, out_dtype)
     walked = [
         broadcast_strides(shape, inputs[operand.name].shape, inputs[operand.name].stride())

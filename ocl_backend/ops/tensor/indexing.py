@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import faults
+from ocl_backend.dispatch.checks import check_dtypes
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.kernels.dimensions import broadcast_shapes
 from ocl_backend.kernels.fixed_order_scatter import is_wanted
@@ -99,6 +100,7 @@ def index_put_(
     x: Tensor, indices: Indices, values: Tensor, accumulate: bool = False, unsafe: bool = False
 ) -> Tensor:
     """Set x[indices] = values, or += values with every repetition counted."""
+    check_dtypes("index_put", x, values)
     shape, locate = locate_indices(x, indices, "index_put")
     if prod(shape):
         write(x, locate, _on(values, x).expand(shape), "add" if accumulate else "assign")
@@ -229,6 +231,7 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def index_add_(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """Add slices of alpha · `source` to the slices of x that `index` names."""
+    check_dtypes("index_add", x, source)
     shape, locate = _rows(x, dim, index, "index_add")
     if prod(shape):
         write(x, locate, source if alpha == 1 else source * alpha, "add")
@@ -237,6 +240,7 @@ def index_add_(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Num
 
 def index_copy_(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """Write slices of `source` over the slices of x that `index` names."""
+    check_dtypes("index_copy", x, source)
     shape, locate = _rows(x, dim, index, "index_copy")
     if prod(shape):
         held = _held_copy(x, dim, index, source, locate(x))

@@ -1,0 +1,67 @@
+"""Makes transformers' `pipeline()` and `Trainer` compute on the device: import it first.
+
+A pipeline without a device, or with an index, takes the first of a list of accelerators that it
+knows, and the CPU after them. Its registry of tasks names a class for each, so here it gets classes
+that say which device is meant. The Trainer computes where accelerate does.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import torch
+from transformers.pipelines import PIPELINE_REGISTRY
+
+import ocl_backend.libraries.accelerate  # noqa: F401 (for the Trainer)
+
+_ocl: Any = torch.get_device_module("ocl")
+_originals: dict[str, Any] = {}
+"""Classes of pipelines, or where they are found, by name."""
+
+
+class _OnDevice:
+    """Goes before a class of pipelines."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        places = getattr(options.get("model"), "hf_device_map", None)
+        device = options.get("device")
+        if places is None and (meant := _meant(0 if device is None else device)) is not None:
+            options["device"] = meant
+        super().__init__(*args, **options)
+        if places and (meant := _meant(next(iter(places.values())))) is not None:
+            self.device = meant
+
+
+def _meant(device: Any) -> torch.device | None:
+    """Return the device of an index; None for what transformers itself understands."""
+    if not isinstance(device, int) or device < 0 or torch.cuda.is_available():
+        return None
+    return torch.device("ocl", device) if _ocl.is_available() else None
+
+
+def __getattr__(name: str) -> Any:
+    """Return the class of pipelines that the registry asks for by this module's name and its own.
+
+    Raises:
+        AttributeError: transformers has no such class.
+    """
+    if name not in _originals:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if isinstance(original := _originals[name], str):
+        module, _, own = original.rpartition(".")
+        original = getattr(import_module(module), own)
+    made = type(name, (_OnDevice, original), {"__module__": __name__, "__doc__": original.__doc__})
+    globals()[name] = made
+    return made
+
+
+def _register() -> None:
+    for task in PIPELINE_REGISTRY.supported_tasks.values():
+        path = task["impl"]
+        name = path.rpartition(".")[2] if isinstance(path, str) else path.__name__
+        _originals[name] = path
+        task["impl"] = f"{__name__}.{name}" if isinstance(path, str) else __getattr__(name)
+
+
+_register()
