@@ -74,6 +74,23 @@ def test_linear_and_its_gradients(device: Any) -> None:
     check(device, linear, torch.randn(6), w, bias)
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_products_with_one_right_factor_are_one(device: Any, rows: int) -> None:
+    """All rows lie evenly, so that the factor is read once; a cut of longer rows lies so, too."""
+    a = torch.randn(6, rows, 7)[..., 1:6]
+    b = torch.randn(5, 4).expand(6, 5, 4)
+    ours = a.to(place(device)), b[0].to(place(device)).expand(6, 5, 4)
+    report = torch.ocl.explain(torch.bmm, *ours)
+    assert [row.problem.partition(":")[2].split(":")[0] for row in report.rows] == [
+        f"{6 * rows}x4x5"
+    ]
+    assert torch.allclose(report.result.cpu(), torch.bmm(a, b), atol=1e-5)
+    check(device, torch.matmul, a, b[0])
+    uneven = torch.randn(6, 3, 5)[:, :2].to(place(device))  # rows are left out between matrices
+    apart = torch.bmm(uneven, ours[1])
+    assert torch.allclose(apart.cpu(), uneven.cpu() @ b[0], atol=1e-5)
+
+
 def test_batches_shared_factors_and_broadcasting(device: Any) -> None:
     a, b = torch.randn(3, 4, 5), torch.randn(3, 5, 6)
     check(device, torch.bmm, a, b)

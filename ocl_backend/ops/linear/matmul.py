@@ -96,6 +96,11 @@ def product(
     if is_read or (out.stride(-1) != 1 and out.shape[-1] > 1):
         dense = torch.empty(out.shape, dtype=out.dtype, device=out.device)
         return out.copy_(product(operator, a, b, dense, bias, activation))
+    if b.dim() == 3 and len(b) > 1 and b.stride(0) == 0:
+        rows, results = _in_one(a), _in_one(out)
+        if rows is not None and results is not None:
+            product("mm" if bias is None else "addmm", rows, b[0], results, bias, activation)
+            return out
     key = ShapeKey(
         operator, a.get_device(), a.dtype, a.shape, a.stride(), b.shape, b.stride(), out.stride(),
         bias is not None, activation, settings.matmul.allow_tf32 and a.dtype is torch.float32,
@@ -111,6 +116,18 @@ def product(
         else:
             _prepared(key)(*pointers)
     return out
+
+
+def _in_one(batch: Tensor) -> Tensor | None:
+    """Return matrices [batch, rows, columns] as one of all rows, None where these lie unevenly.
+
+    Products with one and the same b are one product: few rows of each would read b again and again.
+    """
+    count, rows, columns = batch.shape
+    step = batch.stride(1) if rows > 1 else batch.stride(0)
+    if batch.stride(0) != rows * step:
+        return None
+    return batch.as_strided((count * rows, columns), (step, batch.stride(2)))
 
 
 class Multiplying(Rule):
