@@ -337,7 +337,8 @@ def targets(
     Of every family the default, the first guess and a sample of its space. Needs no device:
     `ocloc` compiles for Intel's GPUs, clang for AMD's. Exits with 1 if a variant does not
     compile, or if a default or a guess needs more than registers. The file of `--json` is whole
-    after every target; a later run with the same file replaces the targets that it compiles for.
+    after every target; a later run with the same file replaces what it compiles, and keeps other
+    targets and families.
     """
     from benchmarks.targets.run import main as run
     from benchmarks.targets.target import TARGETS
