@@ -123,7 +123,7 @@ def trained(device: Any, case: str) -> list[str]:
     return [command.name for command in seen.commands]
 
 
-OF_FAMILIES = ("winograd_", "gemm_", "conv_", "packed_", "sum_planes")
+OF_FAMILIES = ("winograd_", "gemm_", "conv_", "pack_", "packed_", "sum_planes")
 """What NVIDIA's devices run in place of others."""
 
 

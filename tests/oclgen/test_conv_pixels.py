@@ -92,6 +92,19 @@ def test_in_local_memory(device: Device, problem: ConvProblem, config: conv_gemm
     assert_right(device, problem, conv_gemm.plan(problem, config))
 
 
+@pytest.mark.parametrize("taps_outer", [False, True])
+@pytest.mark.parametrize("direction", ["fwd", "bwd_data"])
+def test_weights_of_planes_lie_as_their_strides_say(
+    device: Device, direction: Direction, taps_outer: bool
+) -> None:
+    problem = ConvProblem(
+        2, 12, 9, 8, 20, 3, 2, 2, 1, 1, 1, groups=2, direction=direction, layout="nchw"
+    )
+    config = replace(conv_gemm.DEFAULT, taps_outer=taps_outer)
+    assert config.why_not(problem, device.limits) is None
+    assert not difference(device, problem, conv_gemm.plan(problem, config))
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("problem", "config"), some(ASYNC), ids=label)
 def test_by_cp_async(device: Device, problem: ConvProblem, config: conv_async.Config) -> None:
