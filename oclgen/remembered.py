@@ -60,7 +60,7 @@ class Remembered:
         self._stored = stored
         self._waiting: deque[tuple[str, Any]] = deque()
         self._news = Event()
-        self._lock = Lock()
+        self._lock, self._writing = Lock(), Lock()
         self._writer: Thread | None = None
 
     def get(self, *made_from: str) -> Any:
@@ -86,15 +86,16 @@ class Remembered:
             self._start()
 
     def write(self) -> None:
-        """Write what waits; drop it if it may have been made by other code than its name says."""
-        if self._waiting and _is_changed(_files()):
-            self._waiting.clear()
-        while self._waiting:
-            try:
+        """Write what waits; drop it if it may have been made by other code than its name says.
+
+        What another thread is writing is written behind this call, too.
+        """
+        with self._writing:
+            if self._waiting and _is_changed(_files()):
+                self._waiting.clear()
+            while self._waiting:
                 key, value = self._waiting.popleft()
-            except IndexError:  # another thread was faster
-                return
-            self._stored.put(key, zlib.compress(json.dumps(value).encode(), 1))
+                self._stored.put(key, zlib.compress(json.dumps(value).encode(), 1))
 
     def _start(self) -> None:
         with self._lock:

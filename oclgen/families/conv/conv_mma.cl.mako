@@ -30,6 +30,7 @@ whole                      there is a result for every pixel that is written
 elements                   elements of a plane
 groups                     products, one for each group of channels or for some together
 volume                     images are windows of volumes: before channels, k is taps of depth
+mask                       the bits of taps: see `Mask`
 </%doc>
 <%!
     from oclgen.families.parts.expressions import plus
@@ -53,10 +54,6 @@ volume                     images are windows of volumes: before channels, k is 
     warp_m, warp_n = staging.warp_m, staging.warp_n
     block_m = warp_m // blocks_m
     pitch = "SLICE_CHANNELS" if volume else "READ_PITCH" if groups > 1 else "DEPTH_PADDED"
-    # bits of a mask: taps of rows, of columns, and of depth, if there is one
-    columns_bit, beyond, depth_bit = (11, 10, 22) if volume else (16, 15, 32)
-    meets = f"reach[i] >> tap_h & reach[i] >> ({columns_bit} + tap_w)"
-    meets += f" & reach[i] >> ({depth_bit} + tap_d) & 1" if volume else " & 1"
     tile_id = "tile" if groups > 1 else "(int)get_group_id(0)"
     plus_group = f" + group * (long){{}}" if groups > 1 else ""
 %>\
@@ -74,7 +71,7 @@ ${share.staged(staging)}
             if (!aligned) {
 #pragma unroll
                 for (int i = 0; i < ${copies}; ++i) {
-                    const bool some = ${meets};
+                    const bool some = ${mask.meets};
                     copy_elements(tiles + ${slot} + to_image + i * ${work_items * 16}, image + (from[i] + tap), some ? ${chunk} : 0);
                 }
             } else
@@ -82,7 +79,7 @@ ${share.staged(staging)}
             {
 #pragma unroll
                 for (int i = 0; i < ${copies}; ++i) {
-                    const bool some = ${meets};
+                    const bool some = ${mask.meets};
                     copy_chunk(base + ${slot} + to_image + i * ${work_items * 16}, image + (from[i] + tap), some ? ${chunk} : 0);
                 }
             }
@@ -101,7 +98,7 @@ ${share.staged(staging)}
                 }
                 if (tap_w == TAPS_W) {
                     tap_w = 0;
-                    tap_h = min(tap_h + 1, ${beyond}); // no tap has that bit
+                    tap_h = min(tap_h + 1, ${mask.beyond}); // no tap has that bit
                 }
             }
             tap = TAP_PLACE;
@@ -111,7 +108,7 @@ ${share.staged(staging)}
                 tap_w += 1;
                 if (tap_w == TAPS_W) {
                     tap_w = 0;
-                    tap_h = min(tap_h + 1, ${beyond}); // no tap has that bit
+                    tap_h = min(tap_h + 1, ${mask.beyond}); // no tap has that bit
                 }
             }
             tap = (tap_h * TAP_STEP_H * READ_W + tap_w * TAP_STEP_W) * (${index})${pitch} + depth;
@@ -191,7 +188,7 @@ ${term_parameters}\
         from[i] = (((q / RESULTS / WINDOWS * SLICES + slice) * (${index})READ_H + y) * READ_W + x) * ${pitch};
         uint met = 0;
         for (int tap = 0; tap < TAPS_D; ++tap) {
-            met |= (uint)(slice + tap * DILATION_D) < SLICES ? ${1 << depth_bit}u << tap : 0u;
+            met |= (uint)(slice + tap * DILATION_D) < SLICES ? ${1 << mask.depth}u << tap : 0u;
         }
 % else:
         from[i] = ((q / RESULTS * (${index})READ_H + y) * READ_W + x) * ${pitch};
@@ -201,13 +198,13 @@ ${term_parameters}\
             met |= (uint)(y + tap * TAP_STEP_H) < READ_H ? 1u << tap : 0u;
         }
         for (int tap = 0; tap < TAPS_W; ++tap) {
-            met |= (uint)(x + tap * TAP_STEP_W) < READ_W ? ${1 << columns_bit}u << tap : 0u;
+            met |= (uint)(x + tap * TAP_STEP_W) < READ_W ? ${1 << mask.columns}u << tap : 0u;
         }
         reach[i] = q < PIXELS ? met : 0u;
     }
     int depth = first_step * ${tile_k} + first_chunk * ${chunk};
     int tap_h = depth / DEPTH_PADDED / TAPS_W, tap_w = depth / DEPTH_PADDED % TAPS_W;
-    tap_h = min(tap_h, ${beyond});
+    tap_h = min(tap_h, ${mask.beyond});
     depth %= DEPTH_PADDED;
 % if volume:
     int tap_d = depth / SLICE_CHANNELS;

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Annotated, Any, TypeGuard
+from typing import Annotated, Any, NamedTuple, TypeGuard
 
 from oclgen.families.conv import conv_mma_operands as parts
 from oclgen.families.conv.conv_gemm_operands import phases
@@ -197,6 +197,27 @@ def _workspaces(problem: ConvProblem, config: Config) -> tuple[tuple[str, int], 
     return tuple(sizes)
 
 
+class Mask(NamedTuple):
+    """Bits of a row of results that say which taps meet the image: rows', columns', and depth's.
+
+    The first of each, from 0 for rows; `beyond` is one that no tap of a row has.
+    """
+
+    columns: int
+    beyond: int
+    depth: int | None = None
+
+    @property
+    def meets(self) -> str:
+        """The text that says whether the current tap of row `i` meets the image."""
+        text = f"reach[i] >> tap_h & reach[i] >> ({self.columns} + tap_w)"
+        deep = "" if self.depth is None else f" & reach[i] >> ({self.depth} + tap_d)"
+        return f"{text}{deep} & 1"
+
+
+OF_PLANES, OF_VOLUMES = Mask(16, MAX_KERNEL), Mask(11, MAX_VOLUME_KERNEL, 22)
+
+
 def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
     launched, split = phases(parts.merged(problem)), config.split_k > 1
     image = parts.images(problem)[0]
@@ -216,6 +237,7 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
             in_place=image.in_place,
             run=_run(problem, config, neighbours),
             whole=whole,
+            mask=OF_VOLUMES if problem.volume else OF_PLANES,
         )
 
     out = PLANES if split else problem.output

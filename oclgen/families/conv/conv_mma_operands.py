@@ -17,9 +17,12 @@ from oclgen.families.parts import packing
 from oclgen.families.parts import planes as planes_of
 from oclgen.families.parts.expressions import defines
 from oclgen.families.parts.strided_weights import strided_weights
-from oclgen.plan import Arg, Launch, Scalar, buffer, ceil_div, round_up
+from oclgen.plan import Arg, Launch, LazyText, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem
+from oclgen.render import render
 
+GATHER_ITEMS = 256
+"""Pixels that a work-group gathers a chunk of each."""
 FEW_CHUNKS = 2
 """Chunks of channels up to which turning through local memory would leave most of it idle."""
 SIDE_BY_SIDE = 64
@@ -146,25 +149,30 @@ class Image:
         )
 
     def _gather(self) -> Launch:
-        """Return the copy as packed weights of one tap: pixels are their channels."""
-        planes = self.problem.layout == "nchw"
-        sizes = {
-            "PRODUCTS": self.problem.batch, "CHANNELS": self.pixels, "ROWS": self.pixels,
-            "DEPTH": self.channels, "TAP_DEPTH": self.padded, "K_PADDED": self.padded,
-            "PACKED_STEP": self.pixels * self.padded, "PACKED_FIRST": 0, "TAPS_H": 1, "TAPS_W": 1,
-            "KERNEL_FIRST_H": 0, "KERNEL_FIRST_W": 0, "KERNEL_STEP_H": 0, "KERNEL_STEP_W": 0,
-        }  # fmt: skip
-        strides = (1, self.pixels) if planes else (self.channels, 1)
-        return packing.Taps(
-            dtype=self.problem.dtype,
-            source=(*buffer(self.role), *(Scalar(step, "long") for step in (*strides, 0, 0))),
-            packed=self.argument(),
-            phases=(sizes,),
-            place="(long)row * K_PADDED + k",
-            group_step="(long)CHANNELS * DEPTH",
-            chunk=chunk(self.problem),
-            work_items=packing.TILES_ITEMS,
-        ).launch(of_weights=False)
+        wide = chunk(self.problem)
+
+        @LazyText
+        def text() -> str:
+            return render(
+                "conv_mma_gather",
+                word="uint" if wide == 4 else "ushort",
+                chunk=wide,
+                channels=self.channels,
+                padded=self.padded,
+                pixels=self.pixels,
+                planes=self.problem.layout == "nchw",
+                tf32=self.problem.dtype == "tf32",
+            )
+
+        return Launch(
+            text=text,
+            kernel="conv_mma_gather",
+            global_size=(
+                round_up(self.pixels, GATHER_ITEMS), self.padded // wide, self.problem.batch
+            ),
+            local_size=(GATHER_ITEMS, 1, 1),
+            args=(*buffer(self.role), *self.argument()),
+        )  # fmt: skip
 
 
 def images(problem: ConvProblem) -> tuple[Image, ...]:

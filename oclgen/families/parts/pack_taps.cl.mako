@@ -1,7 +1,7 @@
 <%doc>
 Gathers for GPUs what a product reads as [rows][k], from [products][channels][depth][taps] of any
-strides: weights of convolutions, of each phase, and images, which have one tap. Where there is
-nothing are zeros, so that the product needs no guard.
+strides: weights of convolutions, of each phase. Where there is nothing are zeros, so that the
+product needs no guard.
 
 A work-item takes `chunk` depths of a tap of a row. They are stored at once where they are
 neighbours. Nothing passes through local memory: either what neighbouring work-items read lies

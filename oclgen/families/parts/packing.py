@@ -211,7 +211,6 @@ class Taps:
         together: groups side by side in a product, with zeros between them.
         channels, depth: of one of these groups.
         shares_text: sizes are arguments where there is one phase, so that layers share a text.
-        work_items: per group; more of them where there are many groups.
     """
 
     dtype: str
@@ -228,7 +227,6 @@ class Taps:
     channels: int = 0
     depth: int = 0
     shares_text: bool = False
-    work_items: int = TAPS_ITEMS
 
     @property
     def taps(self) -> int:
@@ -267,7 +265,7 @@ class Taps:
             group_step=self.group_step,
             at_once=not self.widened,
             tf32=self.dtype == "tf32" and not self.widened,
-            local_size=self.work_items,
+            local_size=TAPS_ITEMS,
         )
 
     def launch(self, of_weights: bool) -> Launch:
@@ -278,11 +276,11 @@ class Taps:
             text=LazyText(self._text),
             kernel="pack_taps",
             global_size=(
-                round_up(across * one["ROWS"], self.work_items),
+                round_up(across * one["ROWS"], TAPS_ITEMS),
                 ceil_div(max(map(self._depths, self.phases)), self.chunk),
                 down * len(self.phases) * one["PRODUCTS"],
             ),
-            local_size=(self.work_items, 1, 1),
+            local_size=(TAPS_ITEMS, 1, 1),
             args=(
                 *self.source,
                 *self.packed,
