@@ -172,13 +172,13 @@ def check_value(name: str, given: Mapping[str, Any]) -> None:
     value = given.get("value")
     if isinstance(mask, Tensor) and mask.dtype not in MASKS[name][1]:
         raise RuntimeError(f"{name}: mask of {mask.dtype}")
-    if isinstance(value, complex):
+    base, exponent = given.get("self"), given.get("exponent")
+    if isinstance(value, complex) and not (isinstance(base, Tensor) and base.is_complex()):
         raise RuntimeError(f"{name}: value {value} cannot be converted to a real dtype")
     if name == "masked_fill" and isinstance(value, Tensor) and value.dim():
         raise RuntimeError(f"{name}: value has {value.dim()} dimensions; give it none")
     if name.startswith("softshrink") and (given.get("lambd") or 0) < 0:
         raise RuntimeError(f"{name}: lambd {given['lambd']} is negative; give 0 or more")
-    base, exponent = given.get("self"), given.get("exponent")
     if name == "pow" and isinstance(exponent, int) and exponent < 0 and _is_integral(base):
         raise RuntimeError("Integers to negative integer powers are not allowed.")
     slope = given.get("alpha") if given.get("is_result") else given.get("negative_slope")

@@ -42,7 +42,8 @@ def test_a_linear_layer_keeps_its_blocks(form: str, rows: int) -> None:
     got = layer.to("ocl")(x.to("ocl"))
     assert layer.weight.dtype is torch.uint8
     for each in (on_cpu, got.cpu()):
-        assert torch.allclose(each.double(), wanted, atol=1e-4, rtol=1e-4)
+        # of all numbers: one of a thousand summands may cancel to less than their rounding
+        assert (each.double() - wanted).norm() <= 1e-5 * wanted.norm()
 
 
 def test_an_embedding_unpacks_the_rows_that_it_reads() -> None:

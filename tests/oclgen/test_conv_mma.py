@@ -271,4 +271,4 @@ def test_images_are_copied_only_where_they_must() -> None:
     assert kernels["nhwc"] == ["pack_taps", "conv_mma"]
     assert kernels["nchw"] == ["pixels_x", "pack_taps", "conv_mma"]
     narrow = conv_mma.plan(case(3, "fwd", "nhwc"), MMA).launches
-    assert [launch.kernel for launch in narrow] == ["pack_taps", "pack_taps", "conv_mma"]
+    assert [launch.kernel for launch in narrow] == ["conv_mma_gather", "pack_taps", "conv_mma"]
