@@ -14,13 +14,16 @@ from tuned_db.choice import Rung
 RELATED: tuple[Rung, ...] = ("architecture", "shipped")
 """Rungs of what other devices' records say."""
 
+DOUBT = 1.15
+"""What a predicted time must leave for its error: copies of images are certain to take theirs."""
+
 
 def better_known(device: int, first: ConvProblem, second: ConvProblem) -> ConvProblem:
     """Return the convolution that is served by what is known better: `first` if both are as good.
 
     Only one of them may have been raced, so that what races showed does not count. Of two layouts
     this is the one that was tuned or, where times are predicted, that is expected to
-    be faster, copies of the images included. What a record of another device says of `second` is
+    be clearly faster, copies of the images included. What a record of another device says of `second` is
     said of `first`, too, if its variant serves both: then the times decide.
 
     Args:
@@ -38,7 +41,9 @@ def better_known(device: int, first: ConvProblem, second: ConvProblem) -> ConvPr
     step, cost = other.order
     if made.step > step and other.ms is None and _serves(other, met[0], limits):
         step = made.step
-    return first if made.order <= (step, cost + _copying_ms(met[1], limits)) else second
+    if has_model(met[1], limits):  # without one, costs are no times
+        cost = cost * (DOUBT if other.ms is None else 1.0) + _copying_ms(met[1], limits)
+    return first if made.order <= (step, cost) else second
 
 
 def _serves(choice: Choice, problem: ConvProblem, limits: Limits) -> bool:
@@ -46,9 +51,7 @@ def _serves(choice: Choice, problem: ConvProblem, limits: Limits) -> bool:
 
 
 def _copying_ms(problem: ConvProblem, limits: Limits) -> float:
-    """Return the time in ms of copies of x and y; 0 where there is no model: costs are no times."""
-    if not has_model(problem, limits):
-        return 0.0
+    """Return the time in ms of copies of x and y."""
     _, gbytes = rates_of(limits)
     items = sum(prod(problem.buffers[role]) for role in "xy")
     return 2 * LAUNCH_MS + 2 * items * DTYPES[problem.dtype] / gbytes * 1e-6

@@ -61,7 +61,8 @@ def test_explain_names_operator_problem_variant_and_rung(device: Any) -> None:
     ("kind", "planes_step", "rung", "planes_cost", "expected"),
     [
         ("gpu", 6, "guess", 0.99, "nhwc"),  # copies of 8 MB are slower than that
-        ("gpu", 6, "guess", 0.90, "nchw"),
+        ("gpu", 6, "guess", 0.90, "nhwc"),  # and a prediction may be as wrong as that
+        ("gpu", 6, "guess", 0.80, "nchw"),
         ("gpu", 3, "nearest", 0.99, "nchw"),
         ("cpu", 6, "guess", 0.90, "nhwc"),  # on ten cores they take longer
         ("cpu", 5, "shipped", 0.99, "nhwc"),  # what served planes there serves pixels here
