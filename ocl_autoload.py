@@ -82,6 +82,20 @@ def _tell(_self: Any, trainer: Any, pl_module: Any, stage: str) -> None:
         )
 
 
+def tell_of_accelerate() -> None:
+    """Warn of an Accelerator that took the CPU without being told to, by its list of devices."""
+    accelerate: Any = sys.modules.get("accelerate.state")
+    if accelerate is None or not accelerate.is_initialized():
+        return
+    state = accelerate.AcceleratorState()
+    if state.device.type == "cpu" and not getattr(state, "_cpu", False):
+        warnings.warn(
+            "accelerate computes on the CPU though there is an OpenCL device: import "
+            "ocl_backend.libraries.accelerate first, or set ACCELERATE_TORCH_DEVICE=ocl",
+            stacklevel=3,
+        )
+
+
 def _known() -> tuple[ctypes.PyDLL, int] | None:
     """Return the shim of `remember` and the number of devices, None where its sources changed."""
     with suppress(OSError, ValueError, KeyError, TypeError):
@@ -132,7 +146,7 @@ def announce(shim: ctypes.PyDLL, module: ModuleType) -> None:
 class _Closed(ModuleType):
     """`torch.ocl` before its devices are open; opens them unless a program on the CPU asks too.
 
-    Every optimizer's step asks whether an accelerator is available, autocast for its dtypes, and
+    Adam's step asks whether an accelerator is available, autocast for its dtypes, and
     `torch.manual_seed` seeds it.
     """
 
@@ -158,8 +172,11 @@ class _Closed(ModuleType):
         return sorted(("__all__", *self.__all__))
 
     def is_available(self) -> bool:
-        # every optimizer's step asks, also of programs that only import torch
-        return not is_imported or bool(self.__getattr__("is_available")())
+        # Adam's step asks, also of programs that only import torch
+        if is_imported:
+            return bool(self.__getattr__("is_available")())
+        tell_of_accelerate()
+        return True
 
     def is_initialized(self) -> bool:
         return False

@@ -38,7 +38,7 @@ def _open() -> None:
     operators.register()
     optim.prefer_fused()
     atexit.register(_settle)
-    if devices.is_available():
+    if devices.device_count():
         ocl_autoload.remember(shim.path(), compiling.sources(), devices.device_count())
 
 

@@ -22,9 +22,9 @@ def better_known(device: int, first: ConvProblem, second: ConvProblem) -> ConvPr
     """Return the convolution that is served by what is known better: `first` if both are as good.
 
     Only one of them may have been raced, so that what races showed does not count. Of two layouts
-    this is the one that was tuned or, where times are predicted, that is expected to
-    be clearly faster, copies of the images included. What a record of another device says of `second` is
-    said of `first`, too, if its variant serves both: then the times decide.
+    this is the one that was tuned or, where times are predicted, that is expected to be clearly
+    faster, copies of the images included. What a record of another device says of `second` is said
+    of `first`, too, if its variant serves both: then the times decide.
 
     Args:
         device: its index.

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import accelerator
 
+import ocl_autoload
 from ocl_backend.runtime import memory
 from oclgen.opencl.device import Device as OpenCLDevice
 
@@ -57,6 +58,7 @@ def index_of(device: DeviceLike) -> int:
 
 def is_available() -> bool:
     """Return whether there is an OpenCL device to run on."""
+    ocl_autoload.tell_of_accelerate()  # Adam's step asks, also of models on the CPU
     return device_count() > 0
 
 

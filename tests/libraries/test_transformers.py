@@ -129,6 +129,31 @@ def test_the_cpu_is_not_taken_in_silence(program: str, expected: list[str]) -> N
     assert done.stdout.splitlines()[-1] == str(expected)
 
 
+STEP = """
+import accelerate
+accelerator = accelerate.Accelerator({})
+w = torch.ones(2, device=accelerator.device, requires_grad=True)
+optimizer = accelerator.prepare(torch.optim.AdamW([w]))
+(w * w).sum().backward()
+optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "options", "expected"),
+    [
+        ("", "", ["accelerate"]),
+        ("", "cpu=True", []),
+        ("import ocl_backend.libraries.accelerate", "", []),
+    ],
+)
+def test_an_accelerator_does_not_take_the_cpu_in_silence(
+    before: str, options: str, expected: list[str]
+) -> None:
+    pytest.importorskip("accelerate")
+    test_the_cpu_is_not_taken_in_silence(before + STEP.format(options), expected)
+
+
 def trained(saved: Path, folder: Path) -> tuple[Any, list[float]]:
     accelerate_state = pytest.importorskip("accelerate.state")
     accelerate_state.AcceleratorState._reset_state(True)
