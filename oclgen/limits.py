@@ -21,8 +21,10 @@ class Limits:
     """What a kernel may ask of a device; the defaults are the smallest device we serve.
 
     `local_bytes` is what a kernel can really have: drivers keep some of what they report (NVIDIA
-    about 1 KiB), which `oclgen.opencl.device` has already taken off. `instructions` are those
-    beyond OpenCL C that gave right results when asked (`oclgen.opencl.probe`).
+    about 1 KiB), which `oclgen.opencl.device` has already taken off. `declared_local_bytes` is what
+    a kernel may declare in its text where that is more (`oclgen.opencl.declared`), else 0.
+    `instructions` are those beyond OpenCL C that gave right results when asked
+    (`oclgen.opencl.probe`).
     """
 
     kind: Literal["cpu", "gpu", "other"] = "other"
@@ -37,6 +39,12 @@ class Limits:
     instructions: frozenset[str] = frozenset()
     max_argument_bytes: int = KIB
     address_bits: int = 64
+    declared_local_bytes: int = 0
+
+    @property
+    def most_local_bytes(self) -> int:
+        """Local memory of a work-group whose kernel declares it in its text: all of ours do."""
+        return max(self.local_bytes, self.declared_local_bytes)
 
     @property
     def has_few_registers(self) -> bool:
@@ -119,10 +127,10 @@ def broken(needs: Needs, limits: Limits) -> str | None:
                     f"{kernel} has {count} work-items in dimension {axis} of a work-group; the "
                     f"device allows {limits.max_work_items}"
                 )
-        if local_bytes > limits.local_bytes:
+        if local_bytes > limits.most_local_bytes:
             return (
                 f"{kernel} needs {local_bytes} B of local memory; the device has "
-                f"{limits.local_bytes} B"
+                f"{limits.most_local_bytes} B"
             )
     return _without_room(needs.workspaces, limits) if needs.workspaces else None
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oclgen import profiles
 from oclgen.limits import DeviceInfo, Limits, first_broken
-from oclgen.opencl import probe, runtimes
+from oclgen.opencl import declared, probe, runtimes
 from oclgen.plan import COUNTER_BYTES, COUNTERS, Buffer, Launch, Offset, Plan
 
 runtimes.prepare()
@@ -280,7 +280,11 @@ def devices() -> tuple[Device, ...]:
         except cl.Error:
             continue  # `oclgen doctor` reports it; here a broken device must not stop the rest
         if not device.info.is_profiled:
-            device.limits = replace(device.limits, instructions=_instructions(device))
+            device.limits = replace(
+                device.limits,
+                instructions=_instructions(device),
+                declared_local_bytes=_declared_local_bytes(device),
+            )
         found.append(device)
     return tuple(found)
 
@@ -311,12 +315,21 @@ def _ranked() -> list[Any]:
 def _instructions(device: Device) -> frozenset[str]:
     """Return the names of the instructions that `device` builds, runs and gets right."""
     plans = probe.probes(device.limits.extensions)
-    asked = frozenset(name for name, plan in plans.items() if _answers(device, name, plan))
+    asked = frozenset(
+        name for name, plan in plans.items() if _answers(device, plan, probe.ANSWERS[name])
+    )
     return asked | runtimes.instructions(device.info.runtime_version, device.info.name)
 
 
-def _answers(device: Device, name: str, plan: Plan) -> bool:
-    expected = probe.ANSWERS[name]
+def _declared_local_bytes(device: Device) -> int:
+    """Return what a kernel may declare beyond what the device reports, 0 if it may not."""
+    size = declared.worth_asking(device.info)
+    if size <= device.limits.local_bytes:
+        return 0
+    return size if _answers(device, declared.probe(size), declared.answer(size)) else 0
+
+
+def _answers(device: Device, plan: Plan, expected: NDArray[np.float32]) -> bool:
     try:
         out = device.upload(np.zeros_like(expected))
         device.prepare(plan, {"ones": device.upload(probe.ONES), "out": out}).run()

@@ -22,16 +22,16 @@ def values(problem: ConvProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
     units = tuple(sorted({"mma", "wgmma"} & limits.instructions))
     if not units:
         return {}
-    whole = product(problem)
+    whole, wide = product(problem), limits.declared_local_bytes > 0
     return {
         "unit": units,
-        "tile_m": _tiles(whole.m, 64, 128),
+        "tile_m": _tiles(whole.m, 64, 128, *((256,) if wide else ())),
         "tile_n": _tiles(whole.n, 64, 128, 192, 256),
         # of a gradient of weights rows lie across k, and a longer step has fewer barriers
         "tile_k": tuple(width // DTYPES[problem.dtype] for width in (32, 64, 128)),
         "warps_m": (1, 2, 4, 8),
         "warps_n": (1, 2, 4),
-        "stages": (2, 3, 4, 5, 6),
+        "stages": (2, 3, 4, 5, 6, 8) if wide else (2, 3, 4, 5, 6),
         "pending": (0, 1) if "wgmma" in units else (0,),
         "split_k": splits(problem, limits),
         "group_m": (1, 4, 16),

@@ -10,6 +10,7 @@ import pytest
 
 from oclgen.families.gemm import gemm_mma
 from oclgen.families.gemm.gemm_mma_tiles import pack
+from oclgen.families.parts.mma_shapes import WIDE, Shape
 from oclgen.families.parts.mma_staging import Staging
 from oclgen.keys import parse_gemm, parse_key
 from oclgen.limits import KIB, Limits
@@ -204,6 +205,19 @@ def dealt(device: Device, cases: tuple[Any, ...]) -> tuple[Any, ...]:
 def test_sizes_dtypes_and_transposes(able: Device, number: int) -> None:
     for each in dealt(able, (number, number + 1)):
         assert_right(able, *case(each))
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("shape", WIDE, ids=lambda shape: f"{shape.tile_m}x{shape.tile_n}")
+def test_wide_shapes(able: Device, shape: Shape) -> None:
+    config = gemm_mma.Config(
+        shape.unit, shape.tile_m, shape.tile_n, shape.row_bytes // 2, shape.warps_m,
+        shape.warps_n, shape.stages, shape.pending, 1, 8, False, False,
+    )  # fmt: skip
+    problem = GemmProblem(shape.tile_m + 3, shape.tile_n + 8, 300, "bf16", trans_b=True)
+    if config.local_bytes(problem) > able.limits.most_local_bytes:
+        pytest.skip(f"{able.name} has {able.limits.most_local_bytes} B of local memory")
+    assert_right(able, problem, config)
 
 
 def test_one_text_with_free_sizes_is_right_at_all_of_them(able: Device) -> None:

@@ -19,6 +19,7 @@ from oclgen.families.gemm.gemm_mma_tiles import Layout
 from oclgen.families.gemm.gemm_parts import aligned_preamble, slice_length
 from oclgen.families.parts.blocking import none_empty
 from oclgen.families.parts.epilogue import epilogue, terms
+from oclgen.families.parts.mma_shapes import Shape, ranked
 from oclgen.families.parts.packing import PACKED
 from oclgen.families.parts.planes import PLANES, planes_bytes, sum_planes
 from oclgen.family import BaseConfig, Traits
@@ -42,17 +43,17 @@ MIN_SLICE = 256
 WANTED = {"fwd": 1, "bwd_data": 1, "bwd_weights": 4}
 """Work-groups per compute unit of a guess: planes are small where weights are the result."""
 SHAPES = (
-    ("wgmma", 128, 128, 64, 4, 1, 2, 0), ("wgmma", 128, 128, 32, 4, 1, 5, 1),
-    ("wgmma", 128, 64, 64, 4, 1, 3, 0), ("wgmma", 64, 128, 64, 4, 1, 3, 0),
-    ("wgmma", 64, 256, 32, 4, 1, 4, 1), ("wgmma", 128, 64, 32, 4, 1, 6, 1),
-    ("wgmma", 64, 64, 64, 4, 1, 5, 1), ("wgmma", 128, 192, 32, 4, 1, 4, 1),
-    ("mma", 128, 128, 64, 2, 2, 2, 0), ("mma", 128, 64, 64, 2, 2, 3, 0),
-    ("mma", 64, 128, 64, 2, 2, 3, 0), ("mma", 64, 64, 64, 2, 2, 4, 0),
-    ("mma", 64, 64, 32, 2, 2, 4, 0), ("wgmma", 64, 64, 128, 4, 1, 2, 0),
-    ("mma", 64, 64, 128, 2, 2, 2, 0),
+    Shape("wgmma", 128, 128, 64, 4, 1, 2, 0), Shape("wgmma", 128, 128, 32, 4, 1, 5, 1),
+    Shape("wgmma", 128, 64, 64, 4, 1, 3, 0), Shape("wgmma", 64, 128, 64, 4, 1, 3, 0),
+    Shape("wgmma", 64, 256, 32, 4, 1, 4, 1), Shape("wgmma", 128, 64, 32, 4, 1, 6, 1),
+    Shape("wgmma", 64, 64, 64, 4, 1, 5, 1), Shape("wgmma", 128, 192, 32, 4, 1, 4, 1),
+    Shape("mma", 128, 128, 64, 2, 2, 2, 0), Shape("mma", 128, 64, 64, 2, 2, 3, 0),
+    Shape("mma", 64, 128, 64, 2, 2, 3, 0), Shape("mma", 64, 64, 64, 2, 2, 4, 0),
+    Shape("mma", 64, 64, 32, 2, 2, 4, 0), Shape("wgmma", 64, 64, 128, 4, 1, 2, 0),
+    Shape("mma", 64, 64, 128, 2, 2, 2, 0),
 )  # fmt: skip
-"""unit, tile_m, tile_n, bytes of k, warps_m, warps_n, stages, pending of guesses: 48 KiB of local
-memory hold two or three steps of 64 bytes, or twice as many of 32."""
+"""Shapes of guesses for 48 KiB of local memory, which hold two or three steps of 64 bytes, or twice
+as many of 32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +135,21 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     whole, size = _product(problem), DTYPES[problem.dtype]
     most = max(splits(problem, limits))
+
+    def split_of(shape: Shape) -> int:
+        wanted = min(_fill(problem, limits, shape.tile_m, shape.tile_n), most)
+        return none_empty(whole.k, wanted, shape.row_bytes // size)
+
+    wide = ranked(whole.m, whole.n, parts.products(problem), limits.compute_units, split_of)
     return [
         Config(
-            unit=unit, tile_m=tile_m, tile_n=tile_n, tile_k=width // size, warps_m=warps_m,
-            warps_n=warps_n, stages=stages, pending=pending,
-            split_k=none_empty(
-                whole.k, min(_fill(problem, limits, tile_m, tile_n), most), width // size
-            ),
-            group_m=4,
+            shape.unit, shape.tile_m, shape.tile_n, shape.row_bytes // size, shape.warps_m,
+            shape.warps_n, shape.stages, shape.pending, split_k=split_of(shape), group_m=4,
         )
-        for unit, tile_m, tile_n, width, warps_m, warps_n, stages, pending in SHAPES
-        if unit in limits.instructions
-        and tile_m <= max(whole.m, 64)
-        and tile_n <= max(whole.n, 64)
+        for shape in (*wide, *SHAPES)
+        if shape.unit in limits.instructions
+        and shape.tile_m <= max(whole.m, 64)
+        and shape.tile_n <= max(whole.n, 64)
     ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ see work.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, TypeGuard
+from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_mma_text import Text
@@ -15,6 +15,7 @@ from oclgen.families.gemm.gemm_mma_tiles import ROW_BYTES, Layout, pack
 from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
 from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.epilogue import epilogue
+from oclgen.families.parts.mma_shapes import Shape, ranked
 from oclgen.families.parts.mma_staging import Staging, staging
 from oclgen.families.parts.packing import PACK_ROWS, Packing, sizes_of
 from oclgen.families.parts.planes import FLOAT_BYTES, planes_space
@@ -219,12 +220,14 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid.
 
-    48 KiB of local memory hold few stages: narrow steps of packed operands are copied in the
-    largest pieces; unpacked, rows of 64 bytes are.
+    Where a kernel may declare much local memory, wide tiles in many stages come first. 48 KiB hold
+    few stages: narrow steps of packed operands are copied in the largest pieces; unpacked, rows of
+    64 bytes are.
     """
     size = DTYPES[problem.dtype]
     # unit, tile_m, tile_n, bytes of k, warps_m, warps_n, stages, pending, packed
     shapes = (
+        *_wide(problem, limits),
         ("wgmma", 128, 128, 32, 4, 1, 5, 1, "ab"), ("wgmma", 128, 192, 32, 4, 1, 4, 0, "ab"),
         ("wgmma", 128, 128, 64, 4, 1, 2, 0, ""), ("wgmma", 128, 128, 32, 4, 1, 5, 1, "a"),
         ("wgmma", 128, 64, 64, 4, 1, 3, 0, ""), ("wgmma", 64, 64, 64, 4, 1, 5, 0, ""),
@@ -243,6 +246,19 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
         for unit, tile_m, tile_n, width, warps_m, warps_n, stages, pending, packed in shapes
         if unit in limits.instructions and (not packed or min(problem.m, problem.n) >= 1024)
     ]  # fmt: skip
+
+
+def _wide(problem: GemmProblem, limits: Limits) -> list[tuple[Any, ...]]:
+    """Return wide shapes, each with the operands that are packed: the third packs both."""
+
+    def split_of(shape: Shape) -> int:
+        step = shape.row_bytes // DTYPES[problem.dtype]
+        return fill(problem, limits, shape.tile_m, shape.tile_n, step, groups=1)
+
+    first, second, *others = ranked(
+        problem.m, problem.n, problem.batch, limits.compute_units, split_of
+    )
+    return [(*first, ""), (*second, ""), (*first, "ab"), *((*shape, "") for shape in others)]
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
