@@ -204,7 +204,7 @@ def _main(plan: Plan) -> Launch:
 
 def _resident(items: int, local_bytes: int, limits: Limits) -> int:
     """Return how many work-groups a compute unit of a GPU holds at once."""
-    by_local = limits.local_bytes // local_bytes if local_bytes else GROUPS_PER_UNIT
+    by_local = limits.most_local_bytes // local_bytes if local_bytes else GROUPS_PER_UNIT
     return max(1, min(WORK_ITEMS_PER_UNIT // items, GROUPS_PER_UNIT, by_local))
 
 
