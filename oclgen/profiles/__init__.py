@@ -33,6 +33,8 @@ _SMALLER = (
     "max_argument_bytes",
 )  # fmt: skip
 """Limits that a device underneath may have less of."""
+ASKED = frozenset({"instructions", "declared_local_bytes"})
+"""What a device only shows when kernels ask it: no profile's device shows any."""
 
 
 class ProfileError(ValueError):
@@ -159,7 +161,7 @@ def load(name: str) -> Profile:
 
 def _read(path: Path) -> Profile:
     values = tomllib.loads(path.read_text())
-    known = {field.name for field in fields(Limits)} - {"instructions"}
+    known = {field.name for field in fields(Limits)} - ASKED
     figures, sources = {}, {}
     for name, figure in values.get("limits", {}).items():
         if name not in known:

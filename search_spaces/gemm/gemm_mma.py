@@ -23,18 +23,19 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
     if not units:
         return {}
     tiles_n = up_to(problem.n, 64, 128, 192, 256)
-    wide = (256,) if limits.declared_local_bytes else ()
+    is_wide = limits.declared_local_bytes > 0
+    tiles_m, widths = ((64, 128, 256), (32, 64, 128)) if is_wide else ((32, 64, 128), (32, 64))
     # packing reads and writes an operand once more: rows of C have to use it often
     pays_a, pays_b = problem.n >= 1024, problem.m >= 1024
     values: dict[str, tuple[Value, ...]] = {
         "unit": units,
-        "tile_m": up_to(max(problem.m, 64), 32, 64, 128, *wide)[-2 - len(wide) :],
+        "tile_m": up_to(max(problem.m, 64), *tiles_m)[-2:],
         "tile_n": tiles_n[-3:],
         # rows of 32 bytes leave room for stages, wider rows make fewer, larger reads
-        "tile_k": tuple(width // DTYPES[problem.dtype] for width in (32, 64, 128)),
-        "warps_m": (1, 2, 4, 8),
+        "tile_k": tuple(width // DTYPES[problem.dtype] for width in widths),
+        "warps_m": (1, 2, 4, 8) if is_wide else (1, 2, 4),
         "warps_n": (1, 2, 4),
-        "stages": (2, 3, 4, 5, 6, 8) if wide else (2, 3, 4, 5),
+        "stages": (2, 3, 4, 5, 6, 8) if is_wide else (2, 3, 4, 5),
         "pending": (0, 1) if "wgmma" in units else (0,),
         "split_k": splits(problem, limits, 1, 2, 4, 8, 16),
         "group_m": (4, 8, 16),

@@ -130,11 +130,11 @@ def test_the_probe_tells_how_lanes_hold_fragments(
 ) -> None:
     """It answers for the unit, and for none that holds rows of C, or steps of k, elsewhere."""
     emulate(monkeypatch)
-    assert _answers(device, unit, probe.probe(unit))
+    assert _answers(device, probe.probe(unit), probe.ANSWERS[unit])
     honest = UNITS[unit]
     wrong = replace(honest, row_of_lane=f"{honest.row_of_lane} + 1")
     if honest.first:
         wrong = replace(honest, first=honest.first.replace("lane % 16", "(15 - lane % 16)"))
     monkeypatch.setitem(UNITS, unit, wrong)
-    assert not _answers(device, unit, probe.probe(unit))
+    assert not _answers(device, probe.probe(unit), probe.ANSWERS[unit])
     assert np.all(probe.ANSWERS[unit] == 2 * honest.sums)

@@ -155,7 +155,7 @@ def test_plain_opencl_c_asks_for_nothing(text: str) -> None:
 @pytest.mark.parametrize("name", REAL)
 def test_a_profile_has_every_figure_with_its_source(name: str) -> None:
     profile = profiles.load(name)
-    assert profile.figures.keys() == asdict(Limits()).keys() - {"instructions"}
+    assert profile.figures.keys() == asdict(Limits()).keys() - profiles.ASKED
     assert profile.sources.keys() == profile.figures.keys()
     assert all(len(source) > 20 for source in profile.sources.values())
     limits = profile.limits()
