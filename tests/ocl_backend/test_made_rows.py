@@ -116,3 +116,22 @@ def test_rows_without_room_in_local_memory_are_in_memory(as_gpu: Any) -> None:
     given = layer(torch.float32, (4, 1), 2052, 5, 6)
     kernels = check(projected, given, place(as_gpu))
     assert kernels == {"expressions": 1, "row_products": 1}
+
+
+def test_a_counter_is_read_beside_products_and_then_counts_on(as_gpu: Any) -> None:
+    """As in a static cache: places are read, counted on, and written to."""
+
+    def written(x: Any, norm: Any, query: Any, key: Any, keys: Any, seen: Any) -> Results:
+        keys, seen = keys + 0, seen + 0
+        (rows,) = rms_norm(x, norm)
+        q, k = linear(rows, query), linear(rows, key)
+        places = torch.arange(1, device=x.device) + seen
+        seen.add_(1)
+        keys.index_copy_(0, places, k[0] * 2)
+        return q, keys, seen
+
+    given = layer(torch.float32, (1, 1), 87, 23, 7)
+    place_of, keys = torch.tensor([4]), torch.zeros(9, 7)
+    kernels = check(written, [*given, keys, place_of], place(as_gpu))
+    kernels -= Counter(pointwise_add_kernel=2)  # the copies of what is written in place
+    assert kernels == {"row_products": 1, "expressions": 1}

@@ -131,8 +131,11 @@ def joined(window: Window, unit: Unit, part: Part) -> list[Part] | None:
         for j in window.sources[i]
         if j is not None and nodes[j].kind == "product" and j in products
     }
-    if not read or any(nodes[i].kind != "pointwise" for i in part.computed):
+    if any(nodes[i].kind != "pointwise" for i in part.computed):
         return None
+    if not read:  # a counter has a group of its own; what has more items may have others next time
+        beside = prod(part.space) == 1 and (len(products) > 1 or unit.rows)
+        return [*parts, part] if beside else None
     made = part._replace(products=tuple(sorted(read)))
     outs = {nodes[j].out.shape for j in read}
     if outs != {(prod(part.space[:-1]), part.space[-1])}:
@@ -180,7 +183,7 @@ def _prepared(window: Window, unit: Unit) -> tuple[KernelLaunch, list[float]]:
     device = window.steps[0].rule.device
     limits = devices()[device].limits
     taken = {i for part in parts for i in part.products}
-    blocks = [Block(part.products, part) for part in parts]
+    blocks = [Block(part.products, part) for part in parts if part.products]
     blocks += [Block((i,), None) for i in products if i not in taken]
     a = window.nodes[products[0]].inputs[0]
     rows, inner = a.shape
@@ -201,6 +204,17 @@ def _prepared(window: Window, unit: Unit) -> tuple[KernelLaunch, list[float]]:
             "    }",
         ]
         first = past
+    for part in (part for part in parts if not part.products):
+        branches += [
+            f"    else if (get_group_id(0) == {first}) {{",
+            "        const int group = 0;",
+            *(
+                f"        {line}"
+                for line in Writer(window, part, arguments, 1).lines(geometry.local, 1)
+            ),
+            "    }",
+        ]
+        first += 1
     sums = most * geometry.items * rows
     shared = geometry.lanes > 1
     text = "\n".join(

@@ -54,6 +54,8 @@ class Window:
         """Products whose results are read from memory, or live on."""
         self.units: list[Unit] = []
         self.unit_of: dict[int, Unit] = {}
+        self.early: set[int] = set()
+        """Calls that read what a later call overwrites."""
         self.maker: dict[int, int] = {}
         """Of a product: the call that makes its rows, which only products read."""
         self.rows: dict[int, Part | None] = {}
@@ -99,7 +101,7 @@ class Window:
             self.behind.append(behind)
             address = step.values[node.out.place]
             self.unread.append(readers.get(address >> OFFSET_BITS, set()).copy())
-            forced |= self.unread[i]
+            self.early |= self.unread[i]
             for read in node.inputs:
                 readers.setdefault(step.values[read.place] >> OFFSET_BITS, set()).add(i)
             made[address] = i
@@ -107,6 +109,7 @@ class Window:
             if node.kind == "product" and not self.dropped[i]:
                 self.stored.add(i)
         # what no call reads is computed all the same, as a program that takes times expects
+        forced |= self.early
         self.kept |= forced | ({*range(len(self.nodes))} - read_by_item)
         for i, maker in makers.items():
             if maker in forced or maker in read_by_item:
@@ -155,7 +158,9 @@ class Window:
             self.unit_of[i] = unit
 
     def _place(self, i: int) -> None:
-        """Put a root into the last launch, or a new one."""
+        """Put a root into the last launch, an earlier one if that helps, or a new one."""
+        if i in self.early and self.nodes[i].can_move and self._placed_early(i):
+            return
         if self.units:
             last = self.units[-1]
             tree = self.tree(i, last)
@@ -172,6 +177,28 @@ class Window:
             return
         self._note_stored(part)
         self._begin([part], [])
+
+    def _placed_early(self, i: int) -> bool:
+        """Put what reads memory that is overwritten later into the first launch that can have it.
+
+        In the last one it would keep the call that overwrites out of it.
+        """
+        for place, unit in enumerate(self.units[:-1]):
+            tree, before = self.tree(i, unit), {*map(id, self.units[:place])}
+            if tree is None or any(
+                id(self.unit_of.get(j)) not in before for j in self._needed(tree)
+            ):
+                continue
+            if joined := self._joined(unit, i, tree):
+                unit.parts[:] = joined
+                self.unit_of[i] = unit
+                return True
+        return False
+
+    def _needed(self, tree: Sequence[int]) -> set[int]:
+        """Return the calls whose launches come before the one that computes a tree."""
+        reads = {j for i in tree for j in self.sources[i] if j is not None and j not in tree}
+        return reads.union(*(self.behind[i] | self.unread[i] for i in tree))
 
     def _cut(self, tree: Sequence[int]) -> None:
         """Let a call of a tree that no one kernel computes be in memory: what walks apart, first.
