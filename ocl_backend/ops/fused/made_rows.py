@@ -40,7 +40,7 @@ def are_rows_of(node: Expression, read: Read, source: Expression) -> bool:
 
 
 def has_room(limits: Limits, items: int, local: int) -> bool:
-    """Say whether groups of `local` work-items can make rows of so many items for themselves."""
+    """Say whether groups of `local` work-items can make `items` of rows for themselves."""
     most = min(MOST_BYTES, limits.local_bytes // 2)
     return limits.kind == "gpu" and local & (local - 1) == 0 and items * FLOAT_BYTES <= most
 

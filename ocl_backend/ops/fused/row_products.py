@@ -191,30 +191,9 @@ def _prepared(window: Window, unit: Unit) -> tuple[KernelLaunch, list[float]]:
     b = [window.nodes[i].inputs[1] for i in products]
     steps = [a.strides[0] if rows > 1 else 0, *(weights.strides[1] for weights in b)]
     geometry = ColumnSharing.of(limits, most, inner, steps)
-    arguments, branches, first = Arguments(window), list[str](), 0
+    arguments = Arguments(window)
     before = unit.rows and made_rows.statements(window, unit.rows, arguments, geometry.local)
-    for block in blocks:
-        columns = window.nodes[block.products[0]].out.shape[1]
-        lines = _block(window, block, arguments, geometry, bool(before))
-        past = first + ceil_div(columns, geometry.items * geometry.teams)
-        branches += [
-            f"    {'else ' if first else ''}if (get_group_id(0) < {past}) {{",
-            f"        const int group = (int)get_group_id(0) - {first};",
-            *(f"        {line}" for line in lines),
-            "    }",
-        ]
-        first = past
-    for part in (part for part in parts if not part.products):
-        branches += [
-            f"    else if (get_group_id(0) == {first}) {{",
-            "        const int group = 0;",
-            *(
-                f"        {line}"
-                for line in Writer(window, part, arguments, 1).lines(geometry.local, 1)
-            ),
-            "    }",
-        ]
-        first += 1
+    branches, groups = _branches(window, unit, blocks, arguments, geometry)
     sums = most * geometry.items * rows
     shared = geometry.lanes > 1
     text = "\n".join(
@@ -237,9 +216,44 @@ def _prepared(window: Window, unit: Unit) -> tuple[KernelLaunch, list[float]]:
             "",
         ]
     )
-    items, kinds = first * geometry.local, tuple(arguments.kinds)
+    items, kinds = groups * geometry.local, tuple(arguments.kinds)
     launch = launch_of(device, text, "row_products", items, kinds, geometry.local)
     return launch, arguments.values
+
+
+def _branches(
+    window: Window, unit: Unit, blocks: Sequence[Block], arguments: Arguments, g: ColumnSharing
+) -> tuple[list[str], int]:
+    """Return the statements of each block's groups, and of a group for each counter, and how many.
+
+    Args:
+        window: the chain.
+        unit: of the launch.
+        blocks: columns of its products.
+        arguments: of the kernel.
+        g: how columns are shared out.
+    """
+    lines, first = list[str](), 0
+    for block in blocks:
+        columns = window.nodes[block.products[0]].out.shape[1]
+        past = first + ceil_div(columns, g.items * g.teams)
+        lines += [
+            f"    {'else ' if first else ''}if (get_group_id(0) < {past}) {{",
+            f"        const int group = (int)get_group_id(0) - {first};",
+            *(f"        {line}" for line in _block(window, block, arguments, g, bool(unit.rows))),
+            "    }",
+        ]
+        first = past
+    for part in (part for part in unit.parts if not part.products):
+        counted = Writer(window, part, arguments, 1).lines(g.local, 1)
+        lines += [
+            f"    else if (get_group_id(0) == {first}) {{",
+            "        const int group = 0;",
+            *(f"        {line}" for line in counted),
+            "    }",
+        ]
+        first += 1
+    return lines, first
 
 
 def _sum(width: int) -> str:
