@@ -2,12 +2,14 @@
 
 `quantize_(model, Int8WeightOnlyConfig())` runs without this module, too, but unpacks the weights in
 every call. `Int4WeightOnlyConfig(int4_packing_format="tile_packed_to_4d")` asks CUDA what it can do
-before it packs, though what it packs with is torch's operator, which the device has.
+before it packs, though what it packs with is torch's operator, which the device has. With it inputs
+of int8 and int4 layers have gradients, as training of LoRA's layers beside them needs.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from importlib import import_module
 from typing import Any
 from unittest.mock import patch
@@ -49,6 +51,32 @@ def linear(
     return out if len(args) < 3 or args[2] is None else out + args[2]
 
 
+def int4_linear(
+    plain: Any, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Tensor:
+    """Return a linear layer of 4-bit weights whose input has a gradient; `plain` has none.
+
+    Args:
+        plain: torchao's own.
+        function: that was called.
+        types: of the arguments.
+        args: input, weight and, if there is one, bias.
+        kwargs: what is named, a bias perhaps.
+    """
+    x, weight = args[:2]
+    is_trained = torch.is_grad_enabled() and x.requires_grad
+    if x.device.type != "ocl" or not is_trained or kwargs or weight.act_pre_scale is not None:
+        result: Tensor = plain(function, types, args, kwargs)
+        return result
+    n, k = weight.shape
+    groups, padded, _ = weight.scale_and_zero.shape
+    group = weight.block_size[-1]
+    rows = torch.nn.functional.pad(x.to(torch.bfloat16), (0, groups * group - k))
+    form = f"int4_{group}z"
+    out = packed_linear(rows, weight.qdata, form, padded, weight.scale_and_zero)[..., :n]
+    return (out if len(args) < 3 or args[2] is None else out + args[2]).to(x.dtype)
+
+
 def _asked_of(weight: Tensor) -> AbstractContextManager[Any]:
     """Answer for a device `ocl` what torchao asks CUDA."""
     if weight.device.type != "ocl":
@@ -58,16 +86,12 @@ def _asked_of(weight: Tensor) -> AbstractContextManager[Any]:
 
 def register() -> None:
     """Take the places of torchao's own functions, once."""
-    for table, operator in (
-        (_Int8._TORCH_FN_TABLE, torch.nn.functional.linear),
-        (_Int8._ATEN_OP_TABLE, torch.ops.aten.linear.default),
-    ):
-        unpacking = table[_Int8][operator]
-
-        def packed(*given: Any, unpacking: Any = unpacking) -> Tensor:
-            return linear(unpacking, *given)
-
-        table[_Int8][operator] = packed
+    for of, ours in (_Int8, linear), (_Int4, int4_linear):
+        for table, operator in (
+            (of._TORCH_FN_TABLE, torch.nn.functional.linear),
+            (of._ATEN_OP_TABLE, torch.ops.aten.linear.default),
+        ):
+            table[of][operator] = partial(ours, table[of][operator])
     made = _Int4.from_hp
 
     def from_hp(cls: Any, hp_tensor: Tensor, *args: Any, **kwargs: Any) -> Any:

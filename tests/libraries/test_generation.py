@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,16 +197,25 @@ def test_lora_trains_as_on_the_cpu() -> None:
     assert torch.ocl.fallbacks() == before
 
 
-def test_sentences_are_embedded_as_on_the_cpu() -> None:
+def test_sentences_are_embedded_as_on_the_cpu(tmp_path: Path) -> None:
+    sentences: Any = pytest.importorskip("sentence_transformers")
     parts: Any = pytest.importorskip("sentence_transformers.models")
-    pooling, normalize = parts.Pooling(32, pooling_mode="mean"), parts.Normalize()
-    tokens = torch.tensor([[5, 9, 33, 63], [7, 7, 63, 0]])
+    tokenizers = pytest.importorskip("tokenizers")
+    words = {f"w{number}": number for number in range(64)}
+    plain = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
+    plain.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    named = transformers.PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="w0")
+    named.save_pretrained(tmp_path)
+    seeded(bert).save_pretrained(tmp_path)
 
-    def call(model: Any, device: str) -> Any:
-        mask = (tokens != 0).long().to(device)
-        words = model(tokens.to(device), attention_mask=mask).last_hidden_state
-        features = {"token_embeddings": words, "attention_mask": mask}
-        return normalize(pooling(features))["sentence_embedding"]
+    def embedded(device: str) -> Any:
+        chain = [parts.Transformer(str(tmp_path)), parts.Pooling(32, pooling_mode="mean")]
+        model = sentences.SentenceTransformer(modules=[*chain, parts.Normalize()], device=device)
+        return model.encode(["w1 w2 w3", "w4 w5", "w9 w9 w9 w9 w1"], convert_to_tensor=True)
 
-    ours, theirs = both(seeded(bert), call)
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    theirs = embedded("cpu")
+    before = dict(torch.ocl.fallbacks())
+    ours = embedded("ocl")
+    assert ours.device.type == "ocl"
+    torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-5)
+    assert torch.ocl.fallbacks() == before

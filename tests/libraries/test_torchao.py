@@ -11,6 +11,7 @@ torch: Any = pytest.importorskip("torch")
 quantization: Any = pytest.importorskip("torchao.quantization")
 
 import ocl_backend.libraries.torchao  # noqa: F401 (what is tested)
+from tests.libraries.toys import LLAMA
 
 pytestmark = pytest.mark.usefixtures("any_device")
 
@@ -65,3 +66,52 @@ def test_int4_weights_are_packed_and_stay_so(model: Any) -> None:
         )
     wanted = model(x)
     assert (got.float() - wanted.float()).norm() < 0.1 * wanted.float().norm()
+
+
+def test_inputs_of_int4_layers_have_gradients(model: Any) -> None:
+    config = quantization.Int4WeightOnlyConfig(
+        group_size=32, int4_packing_format="tile_packed_to_4d"
+    )
+    ours = copy.deepcopy(model).to("ocl")
+    quantization.quantize_(ours, config)
+    whole = torch.eye(1024, dtype=torch.bfloat16, device="ocl")
+    with torch.no_grad():  # what the packed weights are, by the products with each unit
+        weights = [ours[0](whole) - ours[0].bias, ours[2](whole[:64, :64])]
+    x = torch.randn(2, 1024).bfloat16().to("ocl").requires_grad_()
+    hidden = torch.randn(2, 64).bfloat16().to("ocl").requires_grad_()
+    for layer, given, weight in zip((ours[0], ours[2]), (x, hidden), weights, strict=True):
+        plain = layer(given.detach())
+        trained = layer(given)
+        assert close(trained, plain)
+        trained.sum().backward()
+        assert close(given.grad, weight.sum(1).expand_as(given))
+
+
+def test_lora_trains_beside_packed_weights_as_on_the_cpu() -> None:
+    peft, transformers = pytest.importorskip("peft"), pytest.importorskip("transformers")
+    tokens = torch.tensor([[5, 9, 33, 2, 8], [7, 7, 12, 40, 1]])
+    sizes = LLAMA | {"hidden_size": 64, "intermediate_size": 128}
+
+    def losses(device: str) -> list[float]:
+        torch.manual_seed(0)
+        plain = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).bfloat16()
+        quantization.quantize_(plain.to(device).model, quantization.Int8WeightOnlyConfig())
+        config = peft.LoraConfig(
+            r=4, target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM"
+        )
+        adapted = peft.get_peft_model(plain, config).to(device)
+        trained = [p for p in adapted.parameters() if p.requires_grad]
+        step, found = torch.optim.AdamW(trained, lr=1e-2), []
+        for _ in range(4):
+            loss = adapted(input_ids=tokens.to(device), labels=tokens.to(device)).loss
+            loss.backward()
+            step.step()
+            step.zero_grad()
+            found.append(loss.item())
+        return found
+
+    before = dict(torch.ocl.fallbacks())
+    ours = losses("ocl")
+    assert torch.ocl.fallbacks() == before
+    assert ours[-1] < ours[0] - 0.2
+    assert ours == pytest.approx(losses("cpu"), rel=2e-3)

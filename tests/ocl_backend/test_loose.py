@@ -164,6 +164,17 @@ def test_a_range_of_one_number_is_spread() -> None:
     check(call, [torch.arange(8)], 1, exact=True)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_numbers_of_a_mask_are_no_launches(dtype: Any) -> None:
+    def call(x: Any, seen: Any) -> Results:
+        doubled = x * 2
+        hidden = torch.scalar_tensor(float("-inf"), dtype=x.dtype, device=x.device)
+        return (torch.where(seen, 0.0, hidden) + doubled,)
+
+    x = drawn(dtype, (3, 7))[0]
+    check(call, [x, x > 0], 1, exact=True)
+
+
 def test_a_position_outside_of_a_cache_is_told() -> None:
     given = drawn(torch.float32, (1, 2, 3, 8), (1, 2, 3, 8), (1, 2, 9, 8), (1, 2, 9, 8))
     inputs = [*(x.to("ocl") for x in given), torch.tensor([7]).to("ocl")]

@@ -5,8 +5,12 @@
 #include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
 
 #include "dispatch/operators.h"
+#include "fusion/held.h"
 #include "fusion/number.h"
 #include "runtime/transfer.h"
 
@@ -55,6 +59,16 @@ void grow_storage(const Tensor& self, size_t bytes) {
   if (bytes > storage->nbytes()) resize_storage(*storage, bytes);
 }
 
+// Whether a number is computed where calls that are held back read it, as the numbers of a mask
+// are: a kernel has them in its text. Others may be new at each call, and are written as memory.
+bool joins_chain(const Tensor& tensor, const at::Scalar& value) {
+  const auto type = tensor.scalar_type();
+  if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
+  if (at::GradMode::is_enabled() || !holds_loosely() || value.isComplex()) return false;
+  const double number = value.toDouble();
+  return number == 0 || std::isinf(number);
+}
+
 }  // namespace
 
 Tensor empty(IntArrayRef size, std::optional<at::ScalarType> dtype,
@@ -81,7 +95,7 @@ Tensor scalar_tensor(const at::Scalar& value, std::optional<at::ScalarType> dtyp
                      std::optional<at::Layout> layout, std::optional<at::Device> device,
                      std::optional<bool> pinned) {
   Tensor made = empty({}, dtype, layout, device, pinned, {});
-  if (!hold_number(made, value)) made.fill_(value);
+  if (joins_chain(made, value) || !hold_number(made, value)) made.fill_(value);
   return made;
 }
 

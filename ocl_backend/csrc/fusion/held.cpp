@@ -37,7 +37,7 @@ struct Use {
 std::recursive_mutex chain_mutex;
 auto& chain = *new std::vector<Link>();  // may be left at exit, when the runtime has ended
 std::vector<Use> uses;                   // of the chain's launches
-bool is_loose = false;                   // whether a link of the chain stands in it loosely
+std::atomic<bool> is_loose{false};       // whether a link of the chain stands in it loosely
 size_t result_bytes = 0;                 // of the chain's links
 std::atomic<bool> holding{false};        // whether there is a chain
 std::atomic<std::thread::id> settler;    // the thread that runs the chain
@@ -240,6 +240,8 @@ void settle_held() {
 }
 
 bool holds_back() { return is_on; }
+
+bool holds_loosely() { return holding.load(std::memory_order_acquire) && is_loose; }
 
 Observer& fusion_observer() {
   struct Fusion final : Observer {

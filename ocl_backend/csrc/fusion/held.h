@@ -14,6 +14,9 @@ void settle_held();
 // Whether anything may be held back.
 bool holds_back();
 
+// Whether what is held back is a loose chain, which a call of other memory may join.
+bool holds_loosely();
+
 // Tells the chain and the recipes what the runtime does.
 Observer& fusion_observer();
 

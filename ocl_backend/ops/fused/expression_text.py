@@ -224,33 +224,52 @@ class Writer:
             lines += [f"const int i{d} = rest % {n};", f"rest /= {n};"]
         return [*lines, f"if (rest > 0) {past}"]
 
-    def _by_rows(self, local: int) -> list[str]:
-        n = self.part.space[-1]
-        each = f"for (int c = lane * {self.width}; c < {n}; c += {local * self.width}) {{"
-        lines = ["int rest = group;", *self.position("return;")]
-        made: dict[tuple[int, Index], str] = {}
+    def each(self, local: int) -> str:
+        """Return the head of the loop in which `local` work-items walk a row."""
+        return (
+            f"for (int c = lane * {self.width}; c < {self.part.space[-1]}; "
+            f"c += {local * self.width}) {{"
+        )
+
+    def means(
+        self, at: Index, local: int, mark: str = ""
+    ) -> tuple[list[str], dict[tuple[int, Index], str]]:
+        """Return the statements that find a row's means, and the variables that have them.
+
+        Args:
+            at: an item of the row.
+            local: work-items that add it up together.
+            mark: ends the names of variables, where there are several rows.
+        """
+        lines, made = list[str](), dict[tuple[int, Index], str]()
         kind = vectors.vector("float", self.width)
         for i in (i for i in self.part.computed if self.nodes[i].kind == "mean"):
             node, inner = self.nodes[i], list[str]()
-            index = _narrowed(node.inputs[0].shape, self.walk())
+            index = _narrowed(node.inputs[0].shape, at)
             name = self.name()
             value = self.operand(i, 0, index, self.width, inner, dict(made))
             total = " + ".join(f"{name}.s{k:x}" for k in range(self.width))
             total = total if self.width > 1 else name
-            mean = f"row_sum({total}, lane, scratch) / {n}.0f"
+            mean = f"row_sum({total}, lane, scratch) / {self.part.space[-1]}.0f"
             lines += [
                 f"{kind} {name} = 0;",
-                each,
+                self.each(local),
                 *(f"    {line}" for line in (*inner, f"{name} += {value};")),
                 "}",
-                f"const float mean{i} = {rounded(node.out.dtype, mean, 1)};",
-                f"const {kind} means{i} = mean{i};",
+                f"const float mean{i}{mark} = {rounded(node.out.dtype, mean, 1)};",
+                f"const {kind} means{i}{mark} = mean{i}{mark};",
             ]
-            made[i, _narrowed(node.out.shape, self.walk())] = f"means{i}"
+            made[i, _narrowed(node.out.shape, at)] = f"means{i}{mark}"
+        return lines, made
+
+    def _by_rows(self, local: int) -> list[str]:
+        means, made = self.means(self.walk(), local)
         wide, narrow = self.roots(False, dict(made)), self._narrow(made)
         return [
-            *lines,
-            *((each, *(f"    {line}" for line in wide), "}") if wide else ()),
+            "int rest = group;",
+            *self.position("return;"),
+            *means,
+            *((self.each(local), *(f"    {line}" for line in wide), "}") if wide else ()),
             *(("if (lane == 0) {", *(f"    {line}" for line in narrow), "}") if narrow else ()),
         ]
 

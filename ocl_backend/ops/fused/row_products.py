@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.fusion.held import Step
 from ocl_backend.kernels import vectors
+from ocl_backend.ops.fused import made_rows
 from ocl_backend.ops.fused.expression_arguments import Arguments, rounded
-from ocl_backend.ops.fused.expression_launch import launch_of
+from ocl_backend.ops.fused.expression_launch import ROW_SUM, launch_of, most_bytes
 from ocl_backend.ops.fused.expression_text import Part, Writer
 from ocl_backend.ops.fused.expressions import Expression
 from ocl_backend.ops.fused.fused_pointwise import Activating, Adding
@@ -27,7 +28,7 @@ from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 
 if TYPE_CHECKING:
-    from ocl_backend.ops.fused.window import Window
+    from ocl_backend.ops.fused.window import Unit, Window
 
 MOST_ROWS = 4
 """Rows whose sums fit in registers beside those of several columns."""
@@ -96,26 +97,52 @@ def are_siblings(steps: Sequence[Step], products: Sequence[int]) -> bool:
     return len(rows) == 1 and len(products) <= MOST_PRODUCTS
 
 
-def joined(
-    window: Window, products: Sequence[int], parts: Sequence[Part], part: Part
-) -> list[Part] | None:
-    """Return the parts behind products with one more, or None if they cannot be one launch."""
-    nodes = window.nodes
+def rows_part(window: Window, maker: int, products: Sequence[int]) -> Part | None:
+    """Return the part that makes the rows of products in their launch; None: they are in memory.
+
+    Args:
+        window: the chain.
+        maker: the call whose results are the rows.
+        products: all calls that read them; one alone is a tuned product, which needs memory.
+    """
+    if len(products) < 2 or not are_siblings(window.steps, products):
+        return None
+    part = window.part([maker], window.tree(maker) or [])
+    if (
+        part is None
+        or not part.by_rows(window.nodes)
+        or most_bytes(window, [part], products) is None
+    ):
+        return None
+    limits = devices()[window.steps[0].rule.device].limits
+    whole, local = (
+        window.nodes[maker].out.shape == part.space,
+        ColumnSharing.of(limits, 1, 1, []).local,
+    )
+    return part if whole and made_rows.has_room(limits, prod(part.space), local) else None
+
+
+def joined(window: Window, unit: Unit, part: Part) -> list[Part] | None:
+    """Return the parts behind a unit's products with one more; None: it is another launch's."""
+    nodes, products, parts = window.nodes, unit.products, unit.parts
     read = {
         j
         for i in part.computed
         for j in window.sources[i]
         if j is not None and nodes[j].kind == "product" and j in products
     }
-    if not read or any(nodes[i].kind != "pointwise" for i in part.computed):
+    if any(nodes[i].kind != "pointwise" for i in part.computed):
         return None
+    if not read:  # a counter has a group of its own; what has more items may have others next time
+        beside = prod(part.space) == 1 and (len(products) > 1 or unit.rows)
+        return [*parts, part] if beside else None
     made = part._replace(products=tuple(sorted(read)))
     outs = {nodes[j].out.shape for j in read}
     if outs != {(prod(part.space[:-1]), part.space[-1])}:
         return None
     if any(read & {*other.products} for other in parts):
         return None
-    if len(products) == 1 and not parts and _plain(window, products[0], made):
+    if len(products) == 1 and not parts and not unit.rows and _plain(window, products[0], made):
         return [made]
     return [*parts, made] if all(serves(nodes[i]) for i in products) else None
 
@@ -133,30 +160,30 @@ def _plain(window: Window, product: int, part: Part) -> list[Step] | None:
     return None if kept or [type(step.rule) for step in steps] not in PLAIN else after
 
 
-def run(window: Window, products: Sequence[int], parts: Sequence[Part]) -> None:
-    """Enqueue products and what is computed of their results."""
-    step = window.steps[products[0]]
-    if len(products) == 1 and not parts:
+def run(window: Window, unit: Unit) -> None:
+    """Enqueue a unit's products and what is computed of their results."""
+    products, parts = unit.products, unit.parts
+    step, alone = window.steps[products[0]], len(products) == 1 and not unit.rows
+    if alone and not parts:
         step.rule.alone(step)
-    elif len(products) == 1 and (after := _plain(window, products[0], parts[0])):
+    elif alone and (after := _plain(window, products[0], parts[0])):
         step.rule.fuse(step, after)
     elif not all(serves(window.nodes[i]) for i in products):
         # a later launch was found to read the tuned product, so nothing is taken into it
         for i in (*products, *parts[0].computed):
             window.steps[i].rule.alone(window.steps[i])
     else:
-        launch, values = _prepared(window, products, parts)
+        launch, values = _prepared(window, unit)
         launch(*values)
 
 
-def _prepared(
-    window: Window, products: Sequence[int], parts: Sequence[Part]
-) -> tuple[KernelLaunch, list[float]]:
+def _prepared(window: Window, unit: Unit) -> tuple[KernelLaunch, list[float]]:
     """Return the launch of all products and parts, and the values to call it with."""
+    products, parts = unit.products, unit.parts
     device = window.steps[0].rule.device
     limits = devices()[device].limits
     taken = {i for part in parts for i in part.products}
-    blocks = [Block(part.products, part) for part in parts]
+    blocks = [Block(part.products, part) for part in parts if part.products]
     blocks += [Block((i,), None) for i in products if i not in taken]
     a = window.nodes[products[0]].inputs[0]
     rows, inner = a.shape
@@ -164,48 +191,87 @@ def _prepared(
     b = [window.nodes[i].inputs[1] for i in products]
     steps = [a.strides[0] if rows > 1 else 0, *(weights.strides[1] for weights in b)]
     geometry = ColumnSharing.of(limits, most, inner, steps)
-    arguments, branches, first = Arguments(window), list[str](), 0
-    for block in blocks:
-        columns = window.nodes[block.products[0]].out.shape[1]
-        lines = _block(window, block, arguments, geometry)
-        past = first + ceil_div(columns, geometry.items * geometry.teams)
-        branches += [
-            f"    {'else ' if first else ''}if (get_group_id(0) < {past}) {{",
-            f"        const int group = (int)get_group_id(0) - {first};",
-            *(f"        {line}" for line in lines),
-            "    }",
-        ]
-        first = past
+    arguments = Arguments(window)
+    before = unit.rows and made_rows.statements(window, unit.rows, arguments, geometry.local)
+    branches, groups = _branches(window, unit, blocks, arguments, geometry)
     sums = most * geometry.items * rows
     shared = geometry.lanes > 1
     text = "\n".join(
         [
             arguments.prelude,
             *(f"#define SUM{w}(v) {_sum(w)}" for w in (1, 2, 4, 8, 16)),
+            f"#define LOCAL {geometry.local}{ROW_SUM}" if before else "",
             f"__kernel __attribute__((reqd_work_group_size({geometry.local}, 1, 1)))",
             f"void row_products(\n    {arguments.text})",
             "{",
-            f"    const int lane = (int)get_local_id(0) % {geometry.lanes};",
-            f"    const int team = (int)get_local_id(0) / {geometry.lanes};",
+            "    const int lane = (int)get_local_id(0);",
+            f"    const int member = lane % {geometry.lanes}, team = lane / {geometry.lanes};",
             f"    __local float sums[{geometry.teams}][{sums}][{geometry.lanes}];" * shared,
             "    __local float (*mine)[" + f"{geometry.lanes}] = sums[team];" if shared else "",
+            f"    __local float rows[{rows * inner}], scratch[LOCAL];" if before else "",
             *arguments.moves,
+            *(f"    {line}" for line in before or ()),
             *branches,
             "}",
             "",
         ]
     )
-    items, kinds = first * geometry.local, tuple(arguments.kinds)
+    items, kinds = groups * geometry.local, tuple(arguments.kinds)
     launch = launch_of(device, text, "row_products", items, kinds, geometry.local)
     return launch, arguments.values
+
+
+def _branches(
+    window: Window, unit: Unit, blocks: Sequence[Block], arguments: Arguments, g: ColumnSharing
+) -> tuple[list[str], int]:
+    """Return the statements of each block's groups, and of a group for each counter, and how many.
+
+    Args:
+        window: the chain.
+        unit: of the launch.
+        blocks: columns of its products.
+        arguments: of the kernel.
+        g: how columns are shared out.
+    """
+    lines, first = list[str](), 0
+    for block in blocks:
+        columns = window.nodes[block.products[0]].out.shape[1]
+        past = first + ceil_div(columns, g.items * g.teams)
+        lines += [
+            f"    {'else ' if first else ''}if (get_group_id(0) < {past}) {{",
+            f"        const int group = (int)get_group_id(0) - {first};",
+            *(f"        {line}" for line in _block(window, block, arguments, g, bool(unit.rows))),
+            "    }",
+        ]
+        first = past
+    for part in (part for part in unit.parts if not part.products):
+        counted = Writer(window, part, arguments, 1).lines(g.local, 1)
+        lines += [
+            f"    else if (get_group_id(0) == {first}) {{",
+            "        const int group = 0;",
+            *(f"        {line}" for line in counted),
+            "    }",
+        ]
+        first += 1
+    return lines, first
 
 
 def _sum(width: int) -> str:
     return "(v)" if width == 1 else f"SUM{width // 2}((v).lo + (v).hi)"
 
 
-def _block(window: Window, block: Block, arguments: Arguments, g: ColumnSharing) -> list[str]:
-    """Return the statements that compute a block's columns; `group` is the number in it."""
+def _block(
+    window: Window, block: Block, arguments: Arguments, g: ColumnSharing, has_rows: bool
+) -> list[str]:
+    """Return the statements that compute a block's columns; `group` is the number in it.
+
+    Args:
+        window: the chain.
+        block: its products, and what follows them.
+        arguments: of the kernel.
+        g: how columns are shared out.
+        has_rows: the rows are in local memory, and not where the products read them.
+    """
     nodes = [window.nodes[i] for i in block.products]
     (rows, inner), columns = nodes[0].inputs[0].shape, nodes[0].out.shape[1]
     elements = rows * g.items
@@ -221,12 +287,15 @@ def _block(window: Window, block: Block, arguments: Arguments, g: ColumnSharing)
         for i in range(g.items)
     ]
     step = g.lanes * g.width
-    lines.append(f"for (int p = lane * {g.width}; p < {inner}; p += {step}) {{")
+    lines.append(f"for (int p = member * {g.width}; p < {inner}; p += {step}) {{")
     a = nodes[0].inputs[0]
     kinds = dtype_of(a.dtype)
-    x = arguments.pointer(block.products[0], a)
     for r in range(rows):
-        loaded = vectors.load(kinds, x, f"({r * a.strides[0]} + p)", "1", g.width)
+        if has_rows:
+            loaded = made_rows.load(f"{r * inner} + p", g.width)
+        else:
+            x = arguments.pointer(block.products[0], a)
+            loaded = vectors.load(kinds, x, f"({r * a.strides[0]} + p)", "1", g.width)
         lines.append(f"    const {kind} x{r} = {loaded};")
     for s, (i, node) in enumerate(zip(block.products, nodes, strict=True)):
         weights = arguments.pointer(i, node.inputs[1])
@@ -250,12 +319,12 @@ def _added(names: Sequence[tuple[int, int, int]], g: ColumnSharing, elements: in
         total = ", ".join(text for _, text in sorted(sums))
         return [f"const float totals[] = {{{total}}};"]
     return [
-        *(f"mine[{place}][lane] = {text};" for place, text in sums),
+        *(f"mine[{place}][member] = {text};" for place, text in sums),
         f"for (int half_way = {g.lanes // 2}; half_way > 0; half_way /= 2) {{",
         "    barrier(CLK_LOCAL_MEM_FENCE);",
-        "    if (lane < half_way)",
+        "    if (member < half_way)",
         f"        for (int e = 0; e < {len(sums)}; ++e)",
-        "            mine[e][lane] += mine[e][lane + half_way];",
+        "            mine[e][member] += mine[e][member + half_way];",
         "}",
         "barrier(CLK_LOCAL_MEM_FENCE);",
     ]
@@ -289,7 +358,7 @@ def _stored(
     if block.part:
         lines += writer.roots(False, dict(writer.made))
     return [
-        f"for (int e = lane; e < {elements}; e += {g.lanes}) {{",
+        f"for (int e = member; e < {elements}; e += {g.lanes}) {{",
         *(f"    {line}" for line in lines),
         "}",
     ]

@@ -14,7 +14,7 @@ from math import prod
 from typing import NamedTuple
 
 from ocl_backend.fusion.held import Step
-from ocl_backend.ops.fused import row_products
+from ocl_backend.ops.fused import made_rows, row_products
 from ocl_backend.ops.fused.expression_launch import most_bytes, prepared
 from ocl_backend.ops.fused.expression_text import Part
 from ocl_backend.ops.fused.expressions import Expression, Read, squeezed
@@ -26,10 +26,14 @@ MOST_CALLS = 40
 
 
 class Unit(NamedTuple):
-    """What becomes one launch: parts side by side, behind products if there are any."""
+    """What becomes one launch: parts side by side, behind products if there are any.
+
+    `rows` makes what the products multiply, if that is not in memory.
+    """
 
     parts: list[Part]
     products: list[int]
+    rows: Part | None = None
 
 
 class Window:
@@ -50,6 +54,12 @@ class Window:
         """Products whose results are read from memory, or live on."""
         self.units: list[Unit] = []
         self.unit_of: dict[int, Unit] = {}
+        self.early: set[int] = set()
+        """Calls that read what a later call overwrites."""
+        self.maker: dict[int, int] = {}
+        """Of a product: the call that makes its rows, which only products read."""
+        self.rows: dict[int, Part | None] = {}
+        """Of such a call: the part that makes the rows in the products' launch."""
         self._connect()
         for i, node in enumerate(self.nodes):
             if node.kind == "product":
@@ -63,25 +73,35 @@ class Window:
         blocks: dict[int, list[int]] = {}
         readers: dict[int, set[int]] = {}
         read_by_item: set[int | None] = set()
+        makers: dict[int, int] = {}
+        forced: set[int] = set()
         for i, (step, node) in enumerate(zip(self.steps, self.nodes, strict=True)):
             sources: list[int | None] = []
             behind: set[int] = set()
             for read in node.inputs:
                 address = step.values[read.place]
                 source = made.get(address)
+                if (
+                    source is not None
+                    and read is node.inputs[0]
+                    and made_rows.are_rows_of(node, read, self.nodes[source])
+                ):
+                    makers[i] = source
+                    sources.append(None)
+                    continue
                 if source is not None and not _is_item_by_item(node, read, self.nodes[source]):
                     source = None
                 if source is None:
                     behind.update(blocks.get(address >> OFFSET_BITS, ()))
                 sources.append(source)
-            self.kept |= behind
+            forced |= behind
             read_by_item.update(sources)
             self.stored |= {j for j in behind if self.nodes[j].kind == "product"}
             self.sources.append(sources)
             self.behind.append(behind)
             address = step.values[node.out.place]
             self.unread.append(readers.get(address >> OFFSET_BITS, set()).copy())
-            self.kept |= self.unread[i]
+            self.early |= self.unread[i]
             for read in node.inputs:
                 readers.setdefault(step.values[read.place] >> OFFSET_BITS, set()).add(i)
             made[address] = i
@@ -89,10 +109,38 @@ class Window:
             if node.kind == "product" and not self.dropped[i]:
                 self.stored.add(i)
         # what no call reads is computed all the same, as a program that takes times expects
-        self.kept |= {*range(len(self.nodes))} - read_by_item
+        forced |= self.early
+        self.kept |= forced | ({*range(len(self.nodes))} - read_by_item)
+        for i, maker in makers.items():
+            if maker in forced or maker in read_by_item:
+                self._keep_rows(i, maker)
+            else:
+                self.maker[i] = maker
+        self.kept -= {*self.maker.values()}
+
+    def _keep_rows(self, i: int, maker: int) -> None:
+        """Let a product read its rows from memory."""
+        self.kept.add(maker)
+        self.behind[i].add(maker)
+
+    def _rows(self, i: int) -> Part | None:
+        """Return the part that makes a product's rows in its launch; None: they are in memory."""
+        if (maker := self.maker.get(i)) is None:
+            return None
+        if maker not in self.rows:
+            products = [j for j, of in self.maker.items() if of == maker]
+            self.rows[maker] = part = row_products.rows_part(self, maker, products)
+            if part:
+                self._note_stored(part)
+            else:
+                for j in products:
+                    self._keep_rows(j, maker)
+                self._place(maker)
+        return self.rows[maker]
 
     def _place_product(self, i: int) -> None:
         """Put a product into the last launch, if that multiplies the same rows, or a new one."""
+        rows = self._rows(i)
         if self.units and (last := self.units[-1]).products:
             earlier = self.behind[i] | self.unread[i]
             apart = all(self.unit_of[j] is not last for j in earlier)
@@ -100,32 +148,57 @@ class Window:
                 last.products.append(i)
                 self.unit_of[i] = last
                 return
-        self._begin([], [i])
+        self._begin([], [i], rows)
 
-    def _begin(self, parts: list[Part], products: list[int]) -> None:
-        unit = Unit(parts, products)
+    def _begin(self, parts: list[Part], products: list[int], rows: Part | None = None) -> None:
+        unit = Unit(parts, products, rows)
         self.units.append(unit)
-        for i in (*products, *(root for part in parts for root in part.roots)):
+        made = [*parts, rows] if rows else parts
+        for i in (*products, *(root for part in made for root in part.roots)):
             self.unit_of[i] = unit
 
     def _place(self, i: int) -> None:
-        """Put a root into the last launch, or a new one."""
+        """Put a root into the last launch, an earlier one if that helps, or a new one."""
+        if i in self.early and self.nodes[i].can_move and self._placed_early(i):
+            return
         if self.units:
             last = self.units[-1]
-            tree = self._tree(i, last)
+            tree = self.tree(i, last)
             if tree is not None and (joined := self._joined(last, i, tree)):
                 last.parts[:] = joined
                 self.unit_of[i] = last
                 return
-        tree = self._tree(i, None)
+        tree = self.tree(i)
         assert tree is not None  # a new launch writes nothing that it reads
-        part = self._part([i], tree)
+        part = self.part([i], tree)
         if part is None or most_bytes(self, [part], []) is None:
             self._cut(tree)
             self._place(i)
             return
         self._note_stored(part)
         self._begin([part], [])
+
+    def _placed_early(self, i: int) -> bool:
+        """Put what reads memory that is overwritten later into the first launch that can have it.
+
+        In the last one it would keep the call that overwrites out of it.
+        """
+        for place, unit in enumerate(self.units[:-1]):
+            tree, before = self.tree(i, unit), {*map(id, self.units[:place])}
+            if tree is None or any(
+                id(self.unit_of.get(j)) not in before for j in self._needed(tree)
+            ):
+                continue
+            if joined := self._joined(unit, i, tree):
+                unit.parts[:] = joined
+                self.unit_of[i] = unit
+                return True
+        return False
+
+    def _needed(self, tree: Sequence[int]) -> set[int]:
+        """Return the calls whose launches come before the one that computes a tree."""
+        reads = {j for i in tree for j in self.sources[i] if j is not None and j not in tree}
+        return reads.union(*(self.behind[i] | self.unread[i] for i in tree))
 
     def _cut(self, tree: Sequence[int]) -> None:
         """Let a call of a tree that no one kernel computes be in memory: what walks apart, first.
@@ -140,7 +213,7 @@ class Window:
         self.kept.add(j)
         self._place(j)
 
-    def _tree(self, root: int, unit: Unit | None) -> list[int] | None:
+    def tree(self, root: int, unit: Unit | None = None) -> list[int] | None:
         """Return the calls to compute for `root` in `unit`, sources first; None: it cannot be."""
         found: dict[int, None] = {}
 
@@ -167,11 +240,12 @@ class Window:
         """Return the unit's parts with a root `i` more, or None if they cannot be one launch."""
         parts = unit.parts
         if unit.products:
-            part = self._part([i], tree)
-            made = part and row_products.joined(self, unit.products, parts, part)
+            part = self.part([i], tree)
+            made = part and row_products.joined(self, unit, part)
         else:
             made = self._side_by_side(parts, i, tree)
-        if made is None or most_bytes(self, made, unit.products) is None:
+        before = [unit.rows] if unit.rows else []
+        if made is None or most_bytes(self, [*before, *made], unit.products) is None:
             return None
         for part in made:
             self._note_stored(part)
@@ -180,13 +254,13 @@ class Window:
     def _side_by_side(self, parts: Sequence[Part], i: int, tree: list[int]) -> list[Part] | None:
         for place, part in enumerate(parts):
             both = list(dict.fromkeys((*part.computed, *tree)))
-            made = self._part([*part.roots, i], both)
+            made = self.part([*part.roots, i], both)
             if made is not None:
                 return [*parts[:place], made, *parts[place + 1 :]]
-        alone = self._part([i], tree)
+        alone = self.part([i], tree)
         return None if alone is None else [*parts, alone]
 
-    def _part(self, roots: list[int], tree: list[int]) -> Part | None:
+    def part(self, roots: list[int], tree: list[int]) -> Part | None:
         """Return the part of a kernel that computes `tree`, or None if no one walk serves it.
 
         None as well where it is too much for one kernel.
@@ -251,7 +325,7 @@ class Window:
         """Enqueue all launches."""
         for unit in self.units:
             if unit.products:
-                row_products.run(self, unit.products, unit.parts)
+                row_products.run(self, unit)
             elif any(len(part.computed) > len(part.roots) for part in unit.parts):
                 launch, values = prepared(self, unit.parts)
                 launch(*values)

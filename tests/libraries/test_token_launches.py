@@ -1,0 +1,45 @@
+"""Launches of a token of a Llama-shaped model in unmodified `generate`, on a GPU's geometry."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+
+ROOT = Path(__file__).parents[2]
+PROFILE = ROOT / "tests" / "ocl_backend" / "wide_gpu.toml"
+COUNTED = """
+import json, torch
+from benchmarks.costs.token_launches import CACHES, Shape, counted, generate, model
+shape = Shape(96, 136, 4, 2, 64)
+network, found = model(shape, 2, torch.bfloat16), {}
+expected = {cache: generate(network, cache, 6).tolist() for cache in CACHES}
+network.to("ocl")
+same = {cache: generate(network, cache, 6).tolist() for cache in CACHES} == expected
+layers = [counted(shape, torch.bfloat16, cache, "ocl").layer for cache in CACHES]
+print(json.dumps([same, layers, torch.ocl.fallbacks()]))
+"""
+
+
+def test_a_layer_of_a_token_takes_few_launches(any_device: None) -> None:
+    """Seven with a dynamic cache, one of which joins the slices of its keys.
+
+    A static one of 17 keys has nothing to join. The mask of numbers that torch makes of its mask of
+    bools is part of another launch.
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", COUNTED],
+        env=os.environ | {"OCLGEN_DEVICE_PROFILE": str(PROFILE), "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    same, layers, fallbacks = json.loads(done.stdout.splitlines()[-1])
+    assert same
+    assert layers == [7, 6]
+    assert fallbacks == {}
