@@ -21,6 +21,14 @@ def is_sampled(source: str) -> bool:
     return samples.THOROUGH or samples.number(source) % EVERY == 0
 
 
+def needs_optimiser(runtime: str, source: str) -> bool:
+    """Return whether a processor's compiler ends its process without the optimiser.
+
+    PoCL 7.1 then knows no vectors of 512 bits, as the assembly of `vdpbf16ps` takes them.
+    """
+    return "Portable" in runtime and "__asm__" in source
+
+
 @cache
 def begin() -> None:
     """Let programs that are built from now on for this process be sampled."""
@@ -33,7 +41,11 @@ def begin() -> None:
 
     def options(programs: Programs, source: str) -> tuple[str, ...]:
         given = as_users_do(programs, source)
-        is_plain = programs.info.kind != "cpu" or is_sampled(source)
-        return given if is_plain else (*given, "-cl-opt-disable")
+        as_given = (
+            programs.info.kind != "cpu"
+            or is_sampled(source)
+            or needs_optimiser(programs.info.runtime, source)
+        )
+        return given if as_given else (*given, "-cl-opt-disable")
 
     Programs.options = options  # type: ignore[method-assign, assignment]

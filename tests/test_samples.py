@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests import samples
+from oclgen.families.gemm import gemm_pairs
+from oclgen.sample import PROBLEMS
+from tests import sampled_builds, samples
 
 pytest_plugins = ("pytester",)
 
@@ -52,6 +54,17 @@ def test_a_sample_holds_every_test_and_few_cases_of_costly_ones(
         ("test_at_least_once", 0): 1,
         ("test_plain", 0): 1,
     }
+
+
+def test_assembly_of_wide_vectors_is_built_as_users_build_it_where_it_must_be() -> None:
+    """PoCL 7.1 ended the process: "Do not know how to expand the result of this operator!"."""
+    problem = next(one for one in PROBLEMS if gemm_pairs.serves(one))
+    texts = [one.source for one in gemm_pairs.plan(problem, gemm_pairs.DEFAULT).launches]
+    asked = ["vdpbf16ps %2" in text for text in texts]
+    assert any(asked)
+    pocl, other = "Portable Computing Language", "Intel(R) OpenCL"
+    assert [sampled_builds.needs_optimiser(pocl, text) for text in texts] == asked
+    assert not any(sampled_builds.needs_optimiser(other, text) for text in texts)
 
 
 def test_what_is_wrong_with_a_program_is_told(device: Any) -> None:

@@ -22,8 +22,8 @@ chains and two constants twice over; a GPU's scalar lanes want few registers per
 TARGET_MS = 10.0
 REPEATS = 8
 MOST_STEPS = 60_000
-"""Rounds of a work-item's loop; a launch that needs more time has more work-items. llvmpipe ends
-loops after 65,535 rounds, so that more of them take no more time."""
+"""Rounds of a work-item's loop; a launch that needs more time has more work-items. Mesa
+22.3's llvmpipe ends loops after 65,535 rounds, so that more of them take no more time."""
 MOST_TIMES = 1024
 """A launch with 1024 times the work-items that still takes no time is not timed at all."""
 COPY_BYTES = {"cpu": 64 * KIB * KIB, "gpu": 256 * KIB * KIB, "other": 64 * KIB * KIB}

@@ -48,8 +48,8 @@ __kernel void health(__global const ushort *ones, long offset, __global float *o
 """
 _ITEMS = 64
 _ROUNDS = 5 * 0x3F80
-"""Rounds of the kernel's loop, which no compiler can leave out. llvmpipe ends all loops of a
-work-item after 65,535 rounds in sum and tells no error (Mesa's `lp_bld_limits.h`)."""
+"""Rounds of the kernel's loop, which no compiler can leave out. The llvmpipe of Mesa 22.3 ends all
+loops of a work-item after 65,535 rounds in sum and tells no error; that of Mesa 26.1 does not."""
 _LEAST_NS = 2_000
 """Nanoseconds that these rounds take at least: five rounds a cycle of a clock of 8 GHz."""
 _SHORT_LOOPS = (
@@ -65,8 +65,8 @@ class DeviceHealth:
 
     `fault` says what it computes wrong although it builds and runs kernels; such a device is used
     only where its user asks for it. `instructions` are those of `oclgen.opencl.probe.FATAL` that
-    gave right results. Not `timed`: its events tell no times, as rusticl's on llvmpipe, and the
-    host's clock has to serve.
+    gave right results. Not `timed`: its events tell no times, as rusticl's of Mesa 22.3 on
+    llvmpipe, and the host's clock has to serve.
     """
 
     platform: str
