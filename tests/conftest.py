@@ -7,6 +7,7 @@ from tests import home
 _HOME = home.enter()  # first: what is imported below may look for a folder of the user
 
 import ctypes
+import gc
 import re
 import sys
 import uuid
@@ -70,6 +71,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=out)
         gone = set(out)
         items[:] = [item for item in items if item not in gone]
+
+
+def pytest_collection_finish() -> None:
+    """Let no garbage collection walk what was imported: a million objects, which all stay."""
+    gc.collect()
+    gc.freeze()
 
 
 def _devices() -> list[Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,6 +67,57 @@ def test_assembly_of_wide_vectors_is_built_as_users_build_it_where_it_must_be() 
     pocl, other = "Portable Computing Language", "Intel(R) OpenCL"
     assert [sampled_builds.needs_optimiser(pocl, text) for text in texts] == asked
     assert not any(sampled_builds.needs_optimiser(other, text) for text in texts)
+
+
+def test_what_emulates_an_instruction_is_not_built_as_users_build(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from oclgen.attention_problem import AttentionProblem
+    from oclgen.families import FAMILIES
+    from oclgen.families.gemm import gemm_fragments
+    from oclgen.packed_problem import PackedProblem
+    from oclgen.problem import GemmProblem
+    from tests.oclgen import (
+        attention_emulated,
+        fragments_emulated,
+        mma_emulated,
+        packed_emulated,
+    )
+
+    monkeypatch.setattr(samples, "THOROUGH", False)
+    monkeypatch.setattr(sampled_builds, "EVERY", 1)
+    gemm, units = GemmProblem(64, 64, 64, "bf16"), replace(gemm_fragments.DEFAULT, unit="dpas16")
+    cases: dict[str, tuple[Any, Any]] = {
+        "gemm_mma": (gemm, FAMILIES["gemm_mma"].DEFAULT),
+        "gemm_fragments": (gemm, units),
+        "attention_mma": (
+            AttentionProblem(1, 2, 1, 16, 16, 16, 16, "bf16"), FAMILIES["attention_mma"].DEFAULT
+        ),
+        "packed_mma": (PackedProblem(1, 8, 512, "bf16", "q4_0"), FAMILIES["packed_mma"].DEFAULT),
+    }  # fmt: skip
+
+    def built_as_users_do() -> set[str]:
+        plans = {name: FAMILIES[name].plan(*case) for name, case in cases.items()}
+        return {
+            name
+            for name, plan in plans.items()
+            if all(sampled_builds.is_sampled(launch.source) for launch in plan.launches)
+        }
+
+    assert built_as_users_do() == cases.keys()
+    for emulated in (attention_emulated, fragments_emulated, mma_emulated, packed_emulated):
+        emulated.emulate(monkeypatch)
+    assert built_as_users_do() == set()
+    with sampled_builds.as_users_build():
+        assert built_as_users_do() == cases.keys()
+
+
+def test_a_profile_of_a_gpu_over_a_processor_is_sampled_too(device: Any) -> None:
+    source = "__kernel void k(__global int *x) { x[0] = 1; }  // a text that is in no sample"
+    shown = copy(device.programs)
+    shown.info = replace(shown.info, kind="gpu")
+    assert not sampled_builds.is_sampled(source) or samples.THOROUGH
+    assert shown.options(source) == device.programs.options(source)
 
 
 def test_what_is_wrong_with_a_program_is_told(device: Any) -> None:

@@ -63,6 +63,7 @@ print(torch.ones(3, device="ocl").sum().item())
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "first_use", ["torch.ones(3, device='ocl')", "torch.accelerator.synchronize()"]
 )

@@ -19,6 +19,9 @@ NETWORKS = """
 import torch
 from torch import nn
 import ocl_backend
+from tests import sampled_builds
+
+sampled_builds.begin()
 
 class Words(nn.Module):
     def __init__(self):

@@ -144,5 +144,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     import ocl_backend  # noqa: F401
+    from tests import sampled_builds
 
+    sampled_builds.begin()
     main()

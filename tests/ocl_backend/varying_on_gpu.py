@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 import ocl_backend  # noqa: F401  (registers the device)
 from oclgen.opencl.device import Device, devices
+from tests import sampled_builds
 
 KERNEL = re.compile(r"\b(?:__)?kernel\b[^;{}]*?\bvoid\s+(\w+)\s*\(([^)]*)\)\s*\{")
 ZEROED = re.compile(r"\bpointwise_(?:fill|zero)\w*_kernel\b")
@@ -181,6 +182,7 @@ def results(case: Case, layout: torch.memory_format) -> list[float]:
 
 
 if __name__ == "__main__":
+    sampled_builds.begin()
     name, kind, asked = sys.argv[1:]
     what, *given = asked.split(",")
     arrangement = getattr(torch, kind)

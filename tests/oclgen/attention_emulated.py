@@ -11,6 +11,7 @@ import pytest
 from oclgen.families.attention import attention_mma
 from oclgen.opencl import ptx
 from oclgen.problem import STORED_BYTES, AttentionProblem
+from tests.sampled_builds import EMULATED
 
 WORDS = 6
 LOADS = {
@@ -163,7 +164,7 @@ def units(problem: AttentionProblem, config: attention_mma.Config) -> str:
 
 def by_lanes(work_items: int, dtype: str, tile_n: int = 0, depths: tuple[int, int] = (0, 0)) -> str:
     """Return the text for units of a dtype; of attention it is told the sizes of its tiles."""
-    return TEXT.format(
+    return EMULATED + TEXT.format(
         words=WORDS, work_items=work_items, load=LOADS[dtype], store=STORES[dtype], tile_n=tile_n,
         depth=depths[0], depth_v=depths[1], **CHUNKS[STORED_BYTES[dtype]],
     )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from oclgen.opencl import fragments
+from tests.sampled_builds import EMULATED
 
 KEPT = fragments.text
 
@@ -103,7 +104,7 @@ def text(unit: str, dtype: str) -> str:
     )  # fmt: skip
     body = re.sub(r"#pragma OPENCL EXTENSION cl_khr_fp16.*", "", KEPT(unit, dtype))
     shared = f"; __local ushort exchange[{32 * MOST_ITEMS}]"
-    return head + re.sub(r"(#define LANE .*)", rf"\1{shared}", body) + tail
+    return EMULATED + head + re.sub(r"(#define LANE .*)", rf"\1{shared}", body) + tail
 
 
 def emulate(monkeypatch: pytest.MonkeyPatch) -> None:

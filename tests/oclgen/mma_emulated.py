@@ -12,6 +12,7 @@ from oclgen.families.gemm import gemm_mma
 from oclgen.families.gemm.gemm_mma_tiles import Layout
 from oclgen.opencl import ptx
 from oclgen.problem import DTYPES, GemmProblem
+from tests.sampled_builds import EMULATED
 
 LOADS = {
     "fp16": "vload_half(0, (__local const half *)(tile + at))",
@@ -102,7 +103,7 @@ def units(problem: GemmProblem, config: gemm_mma.Config, unrounded: str) -> str:
         for (side, lay), start in zip(layouts.items(), (0, layouts["a"].bytes), strict=True)
     )
     wide, (blocks_m, blocks_n) = config.unit == "wgmma", config.blocks
-    return TEXT.format(
+    return EMULATED + TEXT.format(
         block=64 if wide else 16,
         warp="id / 32 % 4 * 16" if wide else "0",
         sides="".join(sides),

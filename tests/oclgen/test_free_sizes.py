@@ -28,6 +28,7 @@ from oclgen.problem import (
     with_sizes,
 )
 from oclgen.variant import Variant
+from tests import samples
 from tests.oclgen.cp_async_in_c import in_plain_c
 from tests.oclgen.mma_emulated import emulate
 from tests.oclgen.plan_texts import DEVICES
@@ -36,6 +37,8 @@ CPU, GPU = DEVICES
 TYPICAL = 64
 SIZES = (1, 5, 6, 7, 23, 64, 130)
 """One, around `gemm_register`'s first tile, odd ones, and more than the typical size."""
+RUN = SIZES if samples.THOROUGH else SIZES[::2]
+"""Sizes that kernels run at: each has an edge inside a tile, or none."""
 
 GEMMS = (
     GemmProblem(TYPICAL, 40, 33, trans_b=True, bias="n", activation="relu"),
@@ -104,7 +107,7 @@ def test_one_text_serves_all_sizes(problem: Problem, limits: Limits) -> None:
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda one: one.key())
 def test_a_text_with_free_sizes_is_right_at_all_of_them(device: Device, problem: Problem) -> None:
     for variant in variants(at(problem, TYPICAL), device.limits, each=1):
-        for size in SIZES:
+        for size in RUN:
             given = at(problem, size)
             measurement = Bench(device, given).measure(of_one_text(variant, given), 0.0)
             assert measurement.ok, f"{given.key()} {variant.to_text()}: {measurement.reason}"
@@ -126,7 +129,7 @@ def test_what_a_gpu_is_given_is_right_at_all_batches(device: Device, problem: Pr
         if FAMILIES[variant.family].TRAITS.instructions - in_c:
             continue
         met += 1
-        for size in SIZES[::2]:
+        for size in RUN:
             given = at(problem, size)
             plan = in_plain_c(of_one_text(variant, given))
             measurement = Bench(device, given).measure(plan, 0.0)
@@ -150,7 +153,7 @@ def test_matrix_units_around_a_free_batch(
     config = replace(FAMILIES["conv_mma"].DEFAULT, split_k=slices, group_m=2)
     variant = Variant("conv_mma", config)
     assert variant.why_not(problem, GPU) is None
-    for size in SIZES[::2]:
+    for size in RUN:
         given = at(problem, size)
         measurement = Bench(device, given).measure(of_one_text(variant, given), 0.0)
         assert measurement.ok, f"{given.key()}: {measurement.reason}"
