@@ -65,16 +65,11 @@ def begin() -> None:
 
     def options(programs: Programs, source: str) -> tuple[str, ...]:
         given = as_users_do(programs, source)
-<<<<<<< HEAD
         as_given = (
-            programs.info.kind != "cpu"
+            not programs.handle.type & cl.device_type.CPU
             or is_sampled(source)
             or needs_optimiser(programs.info.runtime, source)
         )
         return given if as_given else (*given, "-cl-opt-disable")
-=======
-        is_plain = not programs.handle.type & cl.device_type.CPU or is_sampled(source)
-        return given if is_plain else (*given, "-cl-opt-disable")
->>>>>>> suite
 
     Programs.options = options  # type: ignore[method-assign, assignment]
