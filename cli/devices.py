@@ -27,7 +27,7 @@ def devices(as_json: bool) -> None:
         rows = [
             {"index": d.index}
             | asdict(d.info)
-            | {"memory_bytes": d.limits.global_bytes, "local_bytes": d.limits.local_bytes}
+            | {"memory_bytes": d.limits.global_bytes, "local_bytes": d.limits.most_local_bytes}
             for d in found()
         ]
         click.echo(json.dumps(rows, indent=1))
@@ -43,7 +43,7 @@ def devices(as_json: bool) -> None:
             info.driver_version,
             str(info.compute_units),
             f"{limits.global_bytes / GIB:.1f} GiB",
-            f"{limits.local_bytes // 1024} KiB",
+            f"{limits.most_local_bytes // 1024} KiB",
         )
     console().print(table)
 

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,  # pydantic's before Python 3.12
+    get_type_hints,
+)
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
-from typing_extensions import TypedDict  # pydantic's before Python 3.12
+from typing_extensions import TypedDict
 
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.problem import DTYPES
@@ -101,6 +106,7 @@ _LIMITS: dict[str, Any] = {
     "max_work_items": several(Bytes, 16, least=3),
     "extensions": _NAMES,
     "instructions": _NAMES,
+    "declared_local_bytes": NotRequired[Bytes],  # check files are older than this limit
 }
 LimitsJson = strict(
     "Limits",

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oclgen.limits import DeviceInfo, Limits
+from oclgen.profiles import ASKED
 from oclgen.texts import printable
 
 
@@ -22,16 +23,15 @@ def name_of(info: DeviceInfo) -> str:
 def to_toml(info: DeviceInfo, limits: Limits, source: str) -> str:
     """Return the text of a profile.
 
-    Instructions beyond OpenCL C are left out: a profile takes them away.
+    What a device only shows when kernels ask it is left out: a profile takes it away.
 
     Args:
         info: who the device is.
         limits: what it allows.
         source: where its figures were read, in words.
     """
-    figures = limits.to_json()
+    figures = {name: value for name, value in limits.to_json().items() if name not in ASKED}
     extensions = figures.pop("extensions")
-    del figures["instructions"]
     lines = [
         f"# {printable(info.name)}: {printable(info.runtime_version)}, "
         f"driver {printable(info.driver_version)}.",

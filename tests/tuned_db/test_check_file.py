@@ -22,7 +22,12 @@ from tuned_db.measured import of_store, take
 
 HOST, USER = "annas-machine.example.org", "anna.b"
 LOG = f"/home/{USER}/kernels/a.cl:3: error at {HOST} and annas-machine for {USER}, not annas"
-LIMITED = replace(LIMITS, extensions=frozenset({"cl_khr_fp16"}), instructions=frozenset({"mma"}))
+LIMITED = replace(
+    LIMITS,
+    extensions=frozenset({"cl_khr_fp16"}),
+    instructions=frozenset({"mma"}),
+    declared_local_bytes=1 << 17,
+)
 
 
 def filled(path: Path) -> Store:
@@ -106,7 +111,8 @@ def test_the_profile_is_the_devices_limits_without_instructions(
     path = tmp_path / "gpu.toml"
     path.write_text(read_check("x", content).profile())
     profile = profiles.load(str(path))
-    assert profile.limits() == replace(LIMITED, instructions=frozenset())
+    shown = replace(LIMITED, instructions=frozenset(), declared_local_bytes=0)
+    assert profile.limits() == shown
     assert profile.device == INFO.name
     assert "oclgen check" in profile.sources["local_bytes"]
 
@@ -148,6 +154,12 @@ def test_a_measurement_that_cannot_be_is_refused(
     values["measurements"][place] |= change
     with pytest.raises(ImportFileError, match=said):
         read_check("x", json.dumps(values).encode())
+
+
+def test_a_file_from_before_a_limit_is_read(content: bytes) -> None:
+    values = json.loads(content)
+    assert values["limits"].pop("declared_local_bytes") == 1 << 17
+    assert read_check("x", json.dumps(values).encode()).limits.declared_local_bytes == 0
 
 
 def test_one_schema_reads_what_another_version_wrote(tmp_path: Path) -> None:
