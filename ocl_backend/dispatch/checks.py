@@ -193,6 +193,11 @@ def check_value(name: str, given: Mapping[str, Any]) -> None:
             raise RuntimeError(
                 "For integral input tensors, argument alpha must not be a floating point number."
             )
+    end = given.get("end")
+    if name == "lerp" and isinstance(end, Tensor) and isinstance(base, Tensor):
+        check_dtypes(name, base, end)
+    if name == "addcdiv" and _is_integral(given["tensor1"]) and _is_integral(given["tensor2"]):
+        raise RuntimeError("addcdiv of integers; divide with a rounding mode, or convert them")
     slope = given.get("alpha") if given.get("is_result") else given.get("negative_slope")
     if given.get("is_result", given.get("self_is_result")) and slope is not None and slope < 0:
         raise RuntimeError(f"{name}: slope {slope} is negative; call the out-of-place version")

@@ -115,8 +115,13 @@ def test_the_maximum_of_volumes_keeps_channels_last(device: Any, shape: tuple[in
 
 def test_fractional_maxima_of_no_window(device: Any) -> None:
     x = torch.randn(2, 3, 8, 8)
-    check(device, lambda x: functional.fractional_max_pool2d(x, 2, (0, 1)), x)
-    check(device, lambda x: functional.fractional_max_pool3d(x, 2, (0, 1, 1)), x[..., None])
+    ours = x.to(place(device)).requires_grad_()
+    none = functional.fractional_max_pool2d(ours, 2, (0, 1))
+    none.sum().backward()
+    assert none.shape == (2, 3, 0, 1)
+    assert torch.equal(ours.grad.cpu(), torch.zeros_like(x))
+    volumes = torch.randn(2, 3, 8, 8, 8, device=place(device))
+    assert functional.fractional_max_pool3d(volumes, 2, (0, 1, 1)).shape == (2, 3, 0, 1, 1)
 
 
 def test_a_maximum_put_back(device: Any) -> None:

@@ -86,7 +86,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "too many indices": lambda x: x[0, 0, 0],
     "index of floats": lambda x: x[x[0]],
     "index of floats, of none": lambda x: x[x[0, :0]],
-    "put at floats": lambda x: x.index_put_((x[0],), x.new_ones(4)),
+    "put at floats": lambda x: x.index_put_((x[0] * 2,), x.new_ones(4)),
     "rows by floats": lambda x: x.index_select(0, x[0]),
     "rows by a matrix": lambda x: x.index_select(0, x.long()),
     "added by floats": lambda x: x.index_add_(0, x[0], x),
@@ -116,6 +116,8 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "fractions of integers added": lambda x: torch.add(x.long(), x.long(), alpha=1.5),
     "fractions of bools added": lambda x: torch.add(x > 0, x > 0, alpha=1.5),
     "fractions of integers subtracted": lambda x: torch.sub(x.long(), 1, alpha=1.5),
+    "quotients of integers added": lambda x: x.addcdiv(x.long(), x.long() + 1),
+    "ends of another dtype": lambda x: torch.lerp(x.double(), x, 0.5),
     "counts of floats": lambda x: torch.bincount(x[0]),
     "fractional pool without samples": lambda x: functional.fractional_max_pool2d(
         x[None], 2, (2, 2), _random_samples=x.new_ones(0, 1, 2)

@@ -238,8 +238,10 @@ def scattered_out(
 
 
 def _check_adaptive(x: Tensor, rank: int) -> None:
-    """Raise RuntimeError where x has integers, or no items; planes may have no channels."""
-    if not x.dtype.is_floating_point or 0 in x.shape[-rank - (rank == 3) :]:
+    """Refuse integers (NotImplementedError), and no items; planes may have no channels."""
+    if not x.dtype.is_floating_point:
+        raise NotImplementedError(f"adaptive pooling of {x.dtype}; give floats")
+    if 0 in x.shape[-rank - (rank == 3) :]:
         raise RuntimeError(f"adaptive pooling of {x.dtype} {[*x.shape]}")
 
 

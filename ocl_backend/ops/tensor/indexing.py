@@ -6,6 +6,7 @@ says when it does.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
@@ -37,6 +38,10 @@ REDUCE: dict[str, Combine] = {
 }
 
 
+BYTES = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
+"""What torch warns of, whose text users' filters name."""
+
+
 def _expanded(x: Tensor, indices: Indices) -> list[Tensor | None]:
     """Replace masks by the positions at which they hold; indices may lie on the CPU too.
 
@@ -48,6 +53,8 @@ def _expanded(x: Tensor, indices: Indices) -> list[Tensor | None]:
     for given in indices:
         index = given.to(x.device) if given is not None and given.is_cpu else given
         if index is not None and index.dtype in (torch.bool, torch.uint8):
+            if index.dtype is torch.uint8:
+                warnings.warn(BYTES, stacklevel=3)
             first = len(expanded)
             if index.shape != x.shape[first : first + index.dim()]:
                 raise IndexError(f"mask {[*index.shape]} at {first} of a tensor {[*x.shape]}")
@@ -230,9 +237,9 @@ def _rows(x: Tensor, dim: int, index: Tensor, operator: str) -> tuple[tuple[int,
     return locate_indices(x, [None] * axis + [index.reshape(-1)], operator)
 
 
-def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Return the slices of x along `dim` that `index` names."""
-    shape, locate = _rows(x, dim, index, "index_select")
+def index_select(x: Tensor, dim: int, index: Tensor, *, operator: str = "index_select") -> Tensor:
+    """Return the slices of x along `dim` that `index` names; errors are told of `operator`."""
+    shape, locate = _rows(x, dim, index, operator)
     return read(x, locate, torch.empty(shape, dtype=x.dtype, device=x.device))
 
 
