@@ -238,7 +238,7 @@ def _rows(x: Tensor, dim: int, index: Tensor, operator: str) -> tuple[tuple[int,
 
 
 def index_select(x: Tensor, dim: int, index: Tensor, *, operator: str = "index_select") -> Tensor:
-    """Return the slices of x along `dim` that `index` names; errors are told of `operator`."""
+    """Return the slices of x along `dim` that `index` names; errors name `operator`."""
     shape, locate = _rows(x, dim, index, operator)
     return read(x, locate, torch.empty(shape, dtype=x.dtype, device=x.device))
 
