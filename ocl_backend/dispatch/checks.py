@@ -22,6 +22,11 @@ MASKS = {
 BY_VALUE = ("pow", "softshrink", "leaky_relu_backward", "elu_backward")
 """Rows whose numbers are checked in each call: plans are kept for calls with other numbers."""
 
+WHOLE = (torch.int64, torch.int32)
+"""Dtypes of positions."""
+LONG_ONLY = ("index_copy", "index_fill", "take", "put")
+"""Operators that take positions of int64 alone."""
+
 
 def check_written(name: str, out: Tensor) -> None:
     """Refuse an output of which several items share one place in memory.
@@ -181,6 +186,18 @@ def check_value(name: str, given: Mapping[str, Any]) -> None:
         raise RuntimeError(f"{name}: lambd {given['lambd']} is negative; give 0 or more")
     if name == "pow" and isinstance(exponent, int) and exponent < 0 and _is_integral(base):
         raise RuntimeError("Integers to negative integer powers are not allowed.")
+    alpha, other = given.get("alpha"), given.get("other")
+    if name in ("add", "sub", "rsub") and isinstance(alpha, float):
+        whole = isinstance(other, int) or _is_integral(other)
+        if whole and _is_integral(base):
+            raise RuntimeError(
+                "For integral input tensors, argument alpha must not be a floating point number."
+            )
+    end = given.get("end")
+    if name == "lerp" and isinstance(end, Tensor) and isinstance(base, Tensor):
+        check_dtypes(name, base, end)
+    if name == "addcdiv" and _is_integral(given["tensor1"]) and _is_integral(given["tensor2"]):
+        raise RuntimeError("addcdiv of integers; divide with a rounding mode, or convert them")
     slope = given.get("alpha") if given.get("is_result") else given.get("negative_slope")
     if given.get("is_result", given.get("self_is_result")) and slope is not None and slope < 0:
         raise RuntimeError(f"{name}: slope {slope} is negative; call the out-of-place version")
@@ -199,6 +216,20 @@ def check_dtypes(name: str, x: Tensor, source: Tensor) -> None:
     """
     if source.dtype != x.dtype:
         raise RuntimeError(f"{name}: {source.dtype} written to {x.dtype}")
+
+
+def check_index(name: str, index: Tensor) -> None:
+    """Refuse positions of a dtype that torch does not take.
+
+    Args:
+        name: of the operator.
+        index: the positions.
+
+    Raises:
+        RuntimeError: they are no integers, or narrower than the operator takes.
+    """
+    if index.dtype not in WHOLE[: 1 if name in LONG_ONLY else 2]:
+        raise RuntimeError(f"{name}: positions of {index.dtype}; give torch.int64")
 
 
 def _is_integral(x: Any) -> bool:

@@ -70,7 +70,7 @@ def on_cpu(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
     Args:
         overload: the operator.
-        args: of the call, at least one tensor on the device among them.
+        args: of the call, a tensor on the device, or the device, among them.
         kwargs: of the call.
 
     Raises:
@@ -79,10 +79,14 @@ def on_cpu(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     mark = " complex" if any(tensor.is_complex() for tensor in tensors) else ""
     torch.ops.ocl.note_fallback(overload.name() + mark)
-    device = next(tensor.device for tensor in tensors if tensor.device.type == "ocl")
+    leaves = tree_leaves((args, kwargs))
+    places = [leaf.device if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    device = next(x for x in places if isinstance(x, torch.device) and x.type == "ocl")
     twins = {id(tensor): tensor.cpu() for tensor in tensors}
 
     def move(leaf: Any) -> Any:
+        if isinstance(leaf, torch.device):
+            return torch.device("cpu")
         return twins[id(leaf)] if isinstance(leaf, Tensor) else leaf
 
     result = overload(*tree_map(move, args), **tree_map(move, kwargs))

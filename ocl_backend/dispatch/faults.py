@@ -51,6 +51,10 @@ RULES: dict[str, FaultRule] = {
     "index_select": FaultRule(IndexError, SELF),
     "index_add": FaultRule(RuntimeError, BOUNDS),
     "index_copy": FaultRule(IndexError, f"index_copy_(): {BOUNDS}"),
+    "embedding_bag": FaultRule(
+        RuntimeError,
+        "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {index}",
+    ),
     "gather": FaultRule(RuntimeError, BOUNDS),
     "scatter": FaultRule(RuntimeError, BOUNDS),
     "roi": FaultRule(IndexError, BOUNDS, noun="image"),

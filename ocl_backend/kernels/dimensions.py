@@ -101,6 +101,21 @@ def broadcast_strides(shape: Sizes, own: Sizes, strides: Sizes) -> tuple[int, ..
     return (*(0,) * missing, *steps)
 
 
+def axis_of(dim: int, rank: int) -> int:
+    """Return the dimension that `dim` names in a tensor of `rank` dimensions, counted from 0.
+
+    Raises:
+        IndexError: there is none; of a tensor without dimensions 0 and -1 name its one item.
+    """
+    size = max(rank, 1)
+    if not -size <= dim < size:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-size}, {size - 1}], but got "
+            f"{dim})"
+        )
+    return dim % size
+
+
 def contiguous_strides(shape: Sizes) -> tuple[int, ...]:
     """Return the strides of a dense row-major tensor."""
     strides = [1] * len(shape)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
+from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.vectors import CPU_GROUP_ITEMS
 from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, prepare
 from oclgen.limits import Limits
@@ -63,7 +64,7 @@ class Shares:
 
 def rows_of(x: Tensor, dim: int) -> Rows | None:
     """Return the rows of x along `dim`, or None if they are not dense or too few and too long."""
-    if x.dim() == 0 or dim % x.dim() != x.dim() - 1 or not x.is_contiguous():
+    if x.dim() == 0 or axis_of(dim, x.dim()) != x.dim() - 1 or not x.is_contiguous():
         return None
     rows = Rows(x.get_device(), x.dtype, prod(x.shape[:-1]), x.shape[-1])
     whole = shares(rows).held > 0 or rows.rows >= GROUPS_PER_UNIT * rows.limits.compute_units

@@ -34,6 +34,12 @@ SUITES = {
     "draws": ("test_torch.py", DRAWS),
     "nn": ("test_nn.py", "DeviceType"),
     "dropout": ("nn/test_dropout.py", "DeviceType"),
+    "convolution": ("nn/test_convolution.py", "DeviceType"),
+    "attention": ("nn/test_multihead_attention.py", "DeviceType"),
+    "native_attention": ("test_native_mha.py", "DeviceType"),
+    "views": ("test_view_ops.py", "ViewOps"),
+    "scatter": ("test_scatter_gather_ops.py", "TestScatterGather"),
+    "sort": ("test_sort_and_select.py", "TestSortAndSelect"),
 }
 """Name -> file, and what pytest's -k must find, which spares it the other classes."""
 

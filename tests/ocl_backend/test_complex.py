@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-import ocl_backend  # noqa: F401 (registers the device)
+from tests.ocl_backend.cpu_twin import assert_same, place
 
 
 def pair(device: Any, *shape: int) -> tuple[Any, Any]:
@@ -148,3 +149,16 @@ def test_random_numbers_are_those_of_their_parts(device: Any) -> None:
     torch.manual_seed(3)
     numbers = torch.randn(4, dtype=torch.complex64, device=where)
     torch.testing.assert_close(torch.view_as_real(numbers).flatten(), parts * 0.5**0.5)
+
+
+@pytest.mark.parametrize("operator", [torch.add, torch.sub, torch.mul, torch.div], ids=str)
+def test_a_real_operand_of_another_width_promotes_as_on_the_cpu(device: Any, operator: Any) -> None:
+    kinds = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64)
+    for real, wide in product(kinds, (torch.complex64, torch.complex128)):
+        for shapes in (((2,), (2,)), ((2,), ()), ((), (2,))):
+            x, y = (torch.full(s, 2).to(t) for s, t in zip(shapes, (real, wide), strict=True))
+            if torch.result_type(x, y) is torch.complex32:
+                continue  # for which the CPU divides nothing
+            for a, b in ((x, y), (y, x)):
+                ours = operator(a.to(place(device)), b.to(place(device)))
+                assert_same(ours, operator(a, b))

@@ -94,6 +94,16 @@ def test_negative_integers_are_not_counted(device: Any, wrong: list[int]) -> Non
 
 
 @pytest.mark.usefixtures("synchronous")
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_a_bag_names_the_index_that_no_row_has(device: Any, mode: str) -> None:
+    table = torch.ones(5, 4, device=place(device))
+    for wrong in (-1, 7):
+        text = torch.tensor([[wrong, 1]], device=place(device))
+        with pytest.raises(RuntimeError, match=f"idx < num_embeddings but found idx to be {wrong}"):
+            functional.embedding_bag(text, table, padding_idx=0, mode=mode)
+
+
+@pytest.mark.usefixtures("synchronous")
 def test_one_hot_and_nothing_to_choose_from(device: Any) -> None:
     index = torch.tensor([4], device=place(device))
     with pytest.raises(RuntimeError, match="index 4 is out of bounds"):

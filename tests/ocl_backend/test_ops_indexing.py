@@ -105,6 +105,17 @@ def test_scatter_reduce(device: Any, reduce: str, include_self: bool) -> None:
     )  # fmt: skip
 
 
+def test_a_mask_of_bytes_is_warned_of_as_on_the_cpu(device: Any) -> None:
+    x, mask = torch.randn(3, 4), torch.tensor([1, 0, 1], dtype=torch.uint8)
+    ours, our_mask = x.to(place(device)), mask.to(place(device))
+    with pytest.warns(UserWarning, match=r"torch\.uint8 is now deprecated"):
+        chosen = ours[our_mask]
+    assert torch.equal(chosen.cpu(), x[[0, 2]])
+    with pytest.warns(UserWarning, match=r"torch\.uint8 is now deprecated"):
+        ours[our_mask] = 0.0
+    assert ours.cpu()[[0, 2]].count_nonzero() == 0
+
+
 def test_embedding_and_its_gradient(device: Any) -> None:
     table, words = torch.randn(20, 7), torch.randint(0, 20, (5, 6))
     check(

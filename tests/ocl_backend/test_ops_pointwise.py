@@ -187,6 +187,17 @@ def test_numbers_are_promoted_as_on_the_cpu(device: Any, dtype: Any, number: Any
     agree(device, lambda x: x * torch.tensor(number), x)
 
 
+def test_another_default_dtype_is_that_of_quotients_already_planned(device: Any) -> None:
+    x = torch.arange(1, 4, device=place(device))
+    assert (x / x).dtype is x.sqrt().dtype is torch.float32
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert (x / x).dtype is x.sqrt().dtype is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert (x / x).dtype is x.sqrt().dtype is torch.float32
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_narrow_floats_are_computed_in_float32(device: Any, dtype: Any) -> None:
     x = torch.randn(1000).to(dtype)

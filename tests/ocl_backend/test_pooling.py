@@ -103,6 +103,27 @@ def test_fractional_maximum(device: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("shape", [(2, 4, 5, 6, 7), (4, 5, 6, 7)], ids=len)
+def test_the_maximum_of_volumes_keeps_channels_last(device: Any, shape: tuple[int, ...]) -> None:
+    x = torch.randn((1,) * (5 - len(shape)) + shape).to(memory_format=torch.channels_last_3d)
+    x = x if len(shape) == 5 else x[0]
+    theirs = functional.max_pool3d(x, 2, return_indices=True)
+    ours = functional.max_pool3d(x.to(place(device)), 2, return_indices=True)
+    assert [y.stride() for y in ours] == [y.stride() for y in theirs]
+    assert all(torch.equal(a.cpu(), b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_fractional_maxima_of_no_window(device: Any) -> None:
+    x = torch.randn(2, 3, 8, 8)
+    ours = x.to(place(device)).requires_grad_()
+    none = functional.fractional_max_pool2d(ours, 2, (0, 1))
+    none.sum().backward()
+    assert none.shape == (2, 3, 0, 1)
+    assert torch.equal(ours.grad.cpu(), torch.zeros_like(x))
+    volumes = torch.randn(2, 3, 8, 8, 8, device=place(device))
+    assert functional.fractional_max_pool3d(volumes, 2, (0, 1, 1)).shape == (2, 3, 0, 1, 1)
+
+
 def test_a_maximum_put_back(device: Any) -> None:
     def there_and_back(x: Tensor) -> Tensor:
         y, indices = functional.max_pool3d(x, 2, return_indices=True)

@@ -74,6 +74,13 @@ def test_moved_and_printed(device: Any, layout: Any) -> None:
     assert "".join(str(ours).replace(there, "").split()) == "".join(str(theirs).split())
 
 
+def test_fractions_are_not_added_to_integers(device: Any) -> None:
+    x = DENSE.to(place(device))
+    for whole in (x.long(), x.long().to_sparse()):
+        with pytest.raises(RuntimeError):
+            whole.add_(x.to_sparse())
+
+
 @pytest.mark.parametrize("make", [torch.optim.SparseAdam, torch.optim.SGD])
 def test_training_of_an_embedding(device: Any, make: Any) -> None:
     """A text may name a word twice."""

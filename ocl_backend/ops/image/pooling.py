@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into, resized
+from ocl_backend.kernels.memory_formats import arranged, in_pixels
 from ocl_backend.kernels.pooling_2d import ADAPTIVE, pool, pool_backward
 from ocl_backend.kernels.pooling_tables import (
     average,
@@ -79,7 +80,14 @@ def max_pool3d(
     out = x.new_empty(_pooled(x, windows, ceil_mode))
     indices = torch.empty_like(out, dtype=torch.int64)
     largest(x, windows, out, indices)
-    return out, indices
+    last = in_pixels(x if x.dim() == 5 else x[None])
+    return _placed(out, last), _placed(indices, last)
+
+
+def _placed(out: Tensor, last: bool) -> Tensor:
+    """Return [batch?, channels, d, h, w] with channels last, or as it is."""
+    whole = out if out.dim() == 5 else out[None]
+    return arranged(whole, last).view_as(out) if last else out
 
 
 def max_pool3d_backward(grad: Tensor, x: Tensor, *window_and_indices: Any) -> Tensor:
@@ -135,6 +143,7 @@ def avg_pool_backward_out(
 
 def adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Tensor:
     """Return the means of x's last dimensions over windows that tile them."""
+    _check_adaptive(x, len(output_size))
     out = x.new_empty((*x.shape[: -len(output_size)], *output_size))
     if len(output_size) == 2:
         pool("adaptive", x, (out,), ADAPTIVE)
@@ -145,6 +154,7 @@ def adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Tensor:
 
 def adaptive_avg_pool_backward(grad: Tensor, x: Tensor, *, rank: int) -> Tensor:
     """Return the gradient of x, whose last `rank` dimensions were pooled."""
+    _check_windows(grad, rank)
     grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
     if rank == 2:
         pool_backward("adaptive", (grad,), grad_x, ADAPTIVE)
@@ -158,6 +168,7 @@ def adaptive_max_pool_out(
 ) -> tuple[Tensor, Tensor]:
     """Write the maxima of x's last dimensions over windows that tile them, and where they lay."""
     rank = len(output_size)
+    _check_adaptive(x, rank)
     shape = (*x.shape[:-rank], *output_size)
     largest(x, (Adaptive(),) * rank, sized(out, shape, x.dtype), resized(indices, shape))
     return out, indices
@@ -178,10 +189,15 @@ def fractional_max_pool_out(
     first is the width's, of three the depth's.
     """
     rank = len(output_size)
+    batch = x.shape[0] if x.dim() == rank + 2 else 1
+    if random_samples.shape[0] < batch or random_samples.shape[1] != x.shape[-rank - 1]:
+        raise RuntimeError(f"samples {[*random_samples.shape]} for an input {[*x.shape]}")
     for result in (output, indices):
         resized(result, (*x.shape[:-rank], *output_size))
+    if not output.numel():
+        return output, indices
     source, values, where = (volume(t, rank) for t in (x, output, indices))
-    samples = random_samples.reshape(-1, rank)
+    samples = random_samples[:batch].reshape(-1, rank)
     if rank == 2:
         samples = samples.flip(1)
     one = tables(x.device, (Adaptive(),) * 3, (1, 1, 1), (1, 1, 1))[0]
@@ -206,11 +222,36 @@ def _fractional(samples: Tensor, size: int, out: int, kernel: int) -> Tensor:
     return first
 
 
+def adaptive_max_pool_backward_out(
+    grad: Tensor, x: Tensor, indices: Tensor, *, grad_input: Tensor, rank: int
+) -> Tensor:
+    """Write the gradient of x, whose last `rank` dimensions were pooled, to `grad_input`."""
+    _check_windows(grad, rank)
+    return scattered(grad, indices, rank, resized(grad_input, x.shape))
+
+
 def scattered_out(
     grad: Tensor, x: Tensor, *sizes_and_indices: Any, grad_input: Tensor, rank: int
 ) -> Tensor:
     """Write the gradient of maxima of x's last `rank` dimensions to `grad_input`."""
     return scattered(grad, sizes_and_indices[-1], rank, resized(grad_input, x.shape))
+
+
+def _check_adaptive(x: Tensor, rank: int) -> None:
+    """Refuse integers (NotImplementedError), and no items; planes may have no channels."""
+    if not x.dtype.is_floating_point:
+        raise NotImplementedError(f"adaptive pooling of {x.dtype}; give floats")
+    if 0 in x.shape[-rank - (rank == 3) :]:
+        raise RuntimeError(f"adaptive pooling of {x.dtype} {[*x.shape]}")
+
+
+def _check_windows(grad: Tensor, rank: int) -> None:
+    """Raise RuntimeError where x was pooled to nothing: no item has a gradient."""
+    if 0 in grad.shape[-rank - 1 :]:
+        raise RuntimeError(
+            "Expected grad_output to have non-zero size for non-batch dimensions, but it has "
+            f"{[*grad.shape]}"
+        )
 
 
 def _pooled(x: Tensor, windows: Sequence[Regular], ceil_mode: bool) -> tuple[int, ...]:
@@ -263,9 +304,9 @@ OPERATORS: dict[str, Callable[..., Any]] = {
         partial(adaptive_avg_pool_backward, rank=3), "grad_input"
     ),
     "adaptive_max_pool2d.out": adaptive_max_pool_out,
-    "adaptive_max_pool2d_backward.grad_input": partial(scattered_out, rank=2),
+    "adaptive_max_pool2d_backward.grad_input": partial(adaptive_max_pool_backward_out, rank=2),
     "adaptive_max_pool3d.out": adaptive_max_pool_out,
-    "adaptive_max_pool3d_backward.grad_input": partial(scattered_out, rank=3),
+    "adaptive_max_pool3d_backward.grad_input": partial(adaptive_max_pool_backward_out, rank=3),
     "fractional_max_pool2d.output": fractional_max_pool_out,
     "fractional_max_pool2d_backward.grad_input": partial(scattered_out, rank=2),
     "fractional_max_pool3d.output": fractional_max_pool_out,

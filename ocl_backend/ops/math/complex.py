@@ -236,7 +236,10 @@ def _made(function: Callable[..., Parts], *args: Any, **kwargs: Any) -> Tensor:
         for part in (real, imaginary)
     )
     shape = broadcast_shapes(real.shape, imaginary.shape)
-    return torch.complex(real.expand(shape), imaginary.expand(shape))
+    dtype = torch.promote_types(real.dtype, imaginary.dtype)  # a real operand may be the wider
+    if dtype is torch.bfloat16:
+        dtype = torch.float32  # no complex dtype has such parts
+    return torch.complex(real.to(dtype).expand(shape), imaginary.to(dtype).expand(shape))
 
 
 def _forms(name: str, label: str, function: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
@@ -244,7 +247,11 @@ def _forms(name: str, label: str, function: Callable[..., Any]) -> dict[str, Cal
     dot = f".{label}" if label else ""
 
     def make(*args: Any, **kwargs: Any) -> Tensor:
-        return _made(function, *args, **kwargs)
+        made = _made(function, *args, **kwargs)
+        operands = args[:2]
+        if len(operands) < 2 or isinstance(operands[1], str):
+            return made
+        return made.to(torch.result_type(*operands))  # one without dimensions widens none with
 
     def in_place(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return x.copy_(make(x, *args, **kwargs))

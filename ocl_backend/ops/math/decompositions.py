@@ -92,8 +92,10 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     """Count each integer, or add up its weights; waits for the smallest and the largest.
 
     Raises:
-        RuntimeError: an integer is negative.
+        NotImplementedError, RuntimeError: x has no integers, or a negative one.
     """
+    if x.is_floating_point() or x.is_complex() or x.dtype is torch.bool:
+        raise NotImplementedError(f"bincount of {x.dtype}; give integers")
     if x.numel() and int(x.min()) < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     size = max(minlength, int(x.max()) + 1 if x.numel() else 0)

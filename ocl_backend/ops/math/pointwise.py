@@ -114,7 +114,7 @@ def implementation(call: Call) -> Callable[..., Tensor]:
 
     def run(*args: Any, **kwargs: Any) -> Tensor:
         given = (*args, *kwargs.values()) if kwargs else args
-        key: list[Any] = [*kwargs]
+        key: list[Any] = [torch.get_default_dtype(), *kwargs]  # what integers are divided in
         values: list[Any] = []
         for value in given:
             if isinstance(value, Tensor):

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.reduction_kernels import Reduction, Spec, run
 from ocl_backend.kernels.vectors import are_aligned
 from ocl_backend.ops.reduce.loose_mean import loose_mean
@@ -65,15 +66,9 @@ def dims_of(dims: Dims, rank: int) -> tuple[int, ...]:
     if dims is None or (not isinstance(dims, int) and len(dims) == 0):
         return tuple(range(rank))
     given = [dims] if isinstance(dims, int) else dims
-    size = max(rank, 1)
     if rank > MOST_DIMS:
         raise RuntimeError(f"only tensors with up to {MOST_DIMS} dims are supported")
-    if wrong := [dim for dim in given if not -size <= dim < size]:
-        raise IndexError(
-            f"dimension {wrong[0]} is out of range; a tensor of {rank} dimensions has "
-            f"{-size} to {size - 1}"
-        )
-    wrapped = sorted(dim % size for dim in given)
+    wrapped = sorted(axis_of(dim, rank) for dim in given)
     if len(set(wrapped)) < len(wrapped):
         raise RuntimeError(f"dimensions {list(given)} name one twice; name each once")
     return tuple(wrapped) if rank else ()

@@ -15,8 +15,8 @@ from torch import Tensor
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
+from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
-from ocl_backend.ops.reduce.reductions import dims_of
 from oclgen.opencl.device import devices
 
 COMBINE = {
@@ -45,10 +45,9 @@ const T out = chunk ? combine(LOAD_total(total_at + (chunk - 1) * total_step), s
 def scan(name: str, x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     """Return the inclusive scan of x along `dim` in `dtype`."""
     out = torch.empty(x.shape, dtype=dtype, device=x.device)
-    dims_of(dim, x.dim())  # checks it
+    axis = axis_of(dim, x.dim())
     if not x.dim() or not x.numel():
         return out.copy_(x)
-    axis = dim % x.dim()
     size = x.shape[axis]
     chunk = _chunk(x, axis)
     shape = list(x.shape)
@@ -162,7 +161,7 @@ def _extreme_helper(name: str, better: str) -> Callable[[Tensor, Tensor, Tensor,
     """Return torch's helper of cummax or cummin: it fills `values` and `indices`."""
 
     def helper(x: Tensor, values: Tensor, indices: Tensor, dim: int) -> None:
-        axis = dim % x.dim()
+        axis = axis_of(dim, x.dim())
         shape = [1 if d == axis else size for d, size in enumerate(x.shape)]
         steps = ("size", "self_step", "values_step", "indices_step")
         kernel = Kernel(

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ocl_backend.ops.tensor.indexing import index_select
+
 SUM, MEAN, MAX = range(3)
 """torch's numbers of the modes."""
 
@@ -38,7 +40,7 @@ def embedding_bag(
     counted = indices != padding_idx
     sizes = torch.zeros(bags, dtype=torch.int64, device=indices.device)
     sizes.index_add_(0, bag, counted.long())
-    rows = weight.index_select(0, indices)
+    rows = index_select(weight, 0, indices, operator="embedding_bag")
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
     if mode == MAX:

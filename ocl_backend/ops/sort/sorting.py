@@ -17,6 +17,7 @@ from torch import Tensor
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
+from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
@@ -158,9 +159,9 @@ def sort(
     x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return the items along `dim` in order, and their positions as int64."""
+    axis = axis_of(dim, x.dim())
     if x.dim() == 0 or not x.numel():
         return x.clone(), torch.zeros(x.shape, dtype=torch.int64, device=x.device)
-    axis = dim % x.dim()
     keys, order = _sorted(_rows(x, axis), descending)
     return _back(keys, x, axis), _back(order, x, axis)
 

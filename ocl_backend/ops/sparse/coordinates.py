@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ocl_backend.dispatch.outputs import check_cast
 from ocl_backend.dtypes import UnsupportedDtypeError
 
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -95,6 +96,7 @@ def add(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
 
 def add_(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
     """Add a sparse tensor in place."""
+    check_cast(torch.result_type(x, other), x.dtype)
     if x.layout not in SPARSE and other.layout in SPARSE:
         return _dense_sum(x, _apart(other), alpha)
     return x.copy_(add(x, other, alpha=alpha))

@@ -6,6 +6,7 @@ says when it does.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
@@ -15,9 +16,9 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import faults
-from ocl_backend.dispatch.checks import check_dtypes
+from ocl_backend.dispatch.checks import WHOLE, check_dtypes, check_index
 from ocl_backend.dispatch.outputs import apart, into
-from ocl_backend.kernels.dimensions import broadcast_shapes
+from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes
 from ocl_backend.kernels.fixed_order_scatter import is_wanted
 from ocl_backend.kernels.scatter import Combine, Locate, Places, read, write, writing
 from ocl_backend.ops.fused import expressions
@@ -37,21 +38,30 @@ REDUCE: dict[str, Combine] = {
 }
 
 
+BYTES = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
+"""What torch warns of, whose text users' filters name."""
+
+
 def _expanded(x: Tensor, indices: Indices) -> list[Tensor | None]:
     """Replace masks by the positions at which they hold; indices may lie on the CPU too.
 
     Raises:
-        IndexError: a mask has another shape than the dimensions of x that it stands for.
+        IndexError: an index holds no integers, or a mask has another shape than the dimensions of
+            x that it stands for.
     """
     expanded: list[Tensor | None] = []
     for given in indices:
         index = given.to(x.device) if given is not None and given.is_cpu else given
         if index is not None and index.dtype in (torch.bool, torch.uint8):
+            if index.dtype is torch.uint8:
+                warnings.warn(BYTES, stacklevel=3)
             first = len(expanded)
             if index.shape != x.shape[first : first + index.dim()]:
                 raise IndexError(f"mask {[*index.shape]} at {first} of a tensor {[*x.shape]}")
             expanded += index.nonzero().unbind(1)
         else:
+            if index is not None and index.dtype not in WHOLE:
+                raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
             expanded.append(index)
     return expanded
 
@@ -121,7 +131,7 @@ def along(dim: int, index: Tensor, operator: str) -> Locate:
         if x.dim() == 0:
             still = (0,) * index.dim()
             return Places(tuple(index.shape), still, (index,), (1,), (1,), (0,), operator)
-        axis = dim % x.dim()
+        axis = axis_of(dim, x.dim())
         shape = tuple(index.shape) or (1,)
         strides = tuple(0 if d == axis else step for d, step in enumerate(x.stride()))
         sizes, steps = (x.shape[axis],), (x.stride(axis),)
@@ -140,11 +150,11 @@ def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> 
 def _check_along(x: Tensor, dim: int, index: Tensor, src: Tensor | None = None) -> None:
     """Raise RuntimeError where `index` reaches beyond x, other than along `dim`, or beyond src."""
     given = [x] if src is None else [x, src]
+    axis = axis_of(dim, x.dim())
     if not index.numel():
         return
     if len({max(tensor.dim(), 1) for tensor in (index, *given)}) > 1:
         raise RuntimeError(f"index of {index.dim()} dimensions for tensors of others")
-    axis = dim % max(x.dim(), 1)
     for d, size in enumerate(index.shape):
         beyond_src = src is not None and src.dim() > 0 and size > src.shape[d]
         if beyond_src or (d != axis and size > x.shape[d]):
@@ -208,7 +218,8 @@ def index_reduce_(
         return x
     if x.dim() == 0:
         return scatter_reduce_(x, 0, index.reshape(()), source, reduce, include_self=include_self)
-    shape = [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
+    axis = axis_of(dim, x.dim())
+    shape = [-1 if d == axis else 1 for d in range(x.dim())]
     places = index.reshape(shape).expand(source.shape)
     return scatter_reduce_(x, dim, places, source, reduce, include_self=include_self)
 
@@ -217,15 +228,18 @@ def _rows(x: Tensor, dim: int, index: Tensor, operator: str) -> tuple[tuple[int,
     """Return shape and places of whole slices along `dim`."""
     if index.device != x.device:
         raise RuntimeError(f"an index on {index.device} for a tensor on {x.device}")
+    if index.dim() > 1:
+        raise IndexError(f"{operator}: an index of {index.dim()} dimensions; give a vector")
+    check_index(operator, index)
     if x.dim() == 0:
         return (), lambda x: Places((), (), (index.reshape(()),), (1,), (1,), (0,), operator)
-    axis = dim % x.dim()
+    axis = axis_of(dim, x.dim())
     return locate_indices(x, [None] * axis + [index.reshape(-1)], operator)
 
 
-def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Return the slices of x along `dim` that `index` names."""
-    shape, locate = _rows(x, dim, index, "index_select")
+def index_select(x: Tensor, dim: int, index: Tensor, *, operator: str = "index_select") -> Tensor:
+    """Return the slices of x along `dim` that `index` names; errors name `operator`."""
+    shape, locate = _rows(x, dim, index, operator)
     return read(x, locate, torch.empty(shape, dtype=x.dtype, device=x.device))
 
 
@@ -263,7 +277,7 @@ def _held_copy(
         return None
     run, values = writing(x, places, source, "assign")
     lies = tuple((tuple(t.shape), t.stride()) for t in (x, index, source))
-    rule = _copying(x.get_device(), x.dtype, lies, dim % x.dim(), run)
+    rule = _copying(x.get_device(), x.dtype, lies, axis_of(dim, x.dim()), run)
     return None if rule is None else (rule, values)
 
 
@@ -311,6 +325,7 @@ def embedding_dense_backward(
 
 def take(x: Tensor, index: Tensor) -> Tensor:
     """Return the items of the flattened x that `index` names, in its shape."""
+    check_index("take", index)
     flat = x.reshape(-1)
     shape, locate = locate_indices(flat, [index], "take")
     return read(flat, locate, torch.empty(shape, dtype=x.dtype, device=x.device))
@@ -318,6 +333,7 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 
 def put_(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """Write `source` to the items of the flattened x that `index` names."""
+    check_index("put", index)
     flat = x.contiguous().view(-1)
     shape, locate = locate_indices(flat, [index.reshape(-1)], "put")
     if prod(shape):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.kernels.dimensions import broadcast_shapes, contiguous_strides
+from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes, contiguous_strides
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch, prepare_elementwise
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, Read, fits
 from ocl_backend.ops.reduce.reductions import dims_of
@@ -115,7 +115,9 @@ def common_format(tensors: Sequence[Tensor]) -> torch.memory_format:
 
 def flip(x: Tensor, dims: Sequence[int]) -> Tensor:
     """Reverse the order of items along `dims`."""
-    flipped = {dim % max(x.dim(), 1) for dim in dims}
+    flipped = {axis_of(dim, x.dim()) for dim in dims}
+    if len(flipped) < len(dims):
+        raise RuntimeError(f"a dimension appears twice in {[*dims]}")
     out = torch.empty_like(x)
     if not x.numel():
         return out
@@ -189,6 +191,8 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """Return the items of x where `mask` holds, both broadcast, in row-major order."""
+    if mask.dtype is not torch.bool:
+        raise RuntimeError(f"masked_select by {mask.dtype}; give a mask of bools")
     shape = broadcast_shapes(x.shape, mask.shape)
     return x.expand(shape).reshape(-1).index_select(0, _positions(mask.expand(shape)))
 
@@ -208,7 +212,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "flip": flip,
     "narrow_copy.out": into(torch.ops.aten.narrow_copy.default),
     "nonzero": nonzero,
-    "nonzero.out": into(nonzero),
+    "nonzero.out": into(nonzero, casts=False),
     "nonzero_static": nonzero_static,
     "nonzero_static.out": into(nonzero_static),
     "masked_select": masked_select,
