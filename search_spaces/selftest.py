@@ -94,8 +94,8 @@ def _device(talk: Talk) -> None:
         "device",
         "ok",
         f"{info.name} ({info.runtime}, {info.runtime_version}, driver {info.driver_version}): "
-        f"{limits.compute_units} units, {limits.most_local_bytes} B of local memory, work-groups of "
-        f"{limits.max_work_group}",
+        f"{limits.compute_units} units, {limits.most_local_bytes} B of local memory, "
+        f"work-groups of {limits.max_work_group}",
     )
     shown = [name for name in ANSWERS if name in limits.instructions]
     talk.find("instructions", "ok", ", ".join(shown) or "none beyond OpenCL C")
