@@ -25,6 +25,7 @@ from ocl_backend.dtypes import STORAGE
 from ocl_backend.kernels.memory_formats import arranged, image_strides, in_pixels, laid_out_like
 from ocl_backend.ops.conv import convolution_unfolded as unfolded
 from ocl_backend.ops.conv import convolution_volumes as volumes
+from ocl_backend.ops.conv import one_pixel
 from ocl_backend.ops.fused.fused_convolution import Convolving
 from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.problem import ConvProblem, Direction, output_size
@@ -93,6 +94,8 @@ def convolution(
     if shape.numel() == 0 or x.numel() == 0:
         y = x.new_zeros(shape)
         return y if bias is None else y.add_(bias.view(-1, 1, 1))
+    if not transposed and one_pixel.is_product(x, w, padding, groups):
+        return one_pixel.forward(x, w, bias)
     given, pixels = (x, w), in_pixels(x, w)
     if transposed:
         call = _call("bwd_data", shape, w, x, geometry, pixels)
@@ -176,6 +179,8 @@ def convolution_backward(
     if grad.numel() == 0 or x.numel() == 0:
         grad_x = torch.zeros_like(x) if output_mask[0] else None
         return grad_x, torch.zeros_like(w) if output_mask[1] else None, grad_bias
+    if not transposed and one_pixel.is_product(x, w, padding, groups):
+        return *one_pixel.backward(grad, x, w, output_mask), grad_bias
     # transposed: the convolution it is the gradient of has grad as its input and x as its output
     wide, narrow = (grad, x) if transposed else (x, grad)
     grad_x = grad_w = None

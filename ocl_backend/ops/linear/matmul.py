@@ -73,19 +73,19 @@ def product(
     out: Tensor,
     bias: Tensor | None = None,
     activation: Activation = "none",
+    allow_tf32: bool | None = None,
 ) -> Tensor:
     """Write act(a · b + bias) to `out` and return it.
 
-    a [batch?, m, k], b [batch?, k, n] and out [batch?, m, n] share dtype and device and may be
-    views; bias is a dense [n]. Dtypes the families lack (float64, integers) take a plain kernel,
-    which knows neither bias nor activation.
+    a [batch?, m, k], b [batch?, k, n] and out [batch?, m, n] share dtype and device; bias is [n].
+    Dtypes the families lack take a plain kernel, without bias or activation.
     """
+    if allow_tf32 is None:
+        allow_tf32 = settings.matmul.allow_tf32
     if a.dtype is not b.dtype:
         raise RuntimeError(f"{operator}: dtypes differ: {a.dtype} and {b.dtype}. Convert one")
-    if out.dtype is not a.dtype:
-        raise RuntimeError(
-            f"Expected out tensor to have dtype {a.dtype}, but got {out.dtype} instead"
-        )
+    if (got := out.dtype) is not a.dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {a.dtype}, but got {got} instead")
     _check(operator, a.shape, b.shape)
     if out.numel() == 0:
         return out
@@ -94,23 +94,23 @@ def product(
     a, b = _readable(a), _readable(b)
     is_read = out.data_ptr() in (a.data_ptr(), b.data_ptr())
     if is_read or (out.stride(-1) != 1 and out.shape[-1] > 1):
-        dense = torch.empty(out.shape, dtype=out.dtype, device=out.device)
-        return out.copy_(product(operator, a, b, dense, bias, activation))
+        dense = out.new_empty(out.shape)
+        return out.copy_(product(operator, a, b, dense, bias, activation, allow_tf32))
     if b.dim() == 3 and len(b) > 1 and b.stride(0) == 0:
         rows, results = _in_one(a), _in_one(out)
         if rows is not None and results is not None:
-            product("mm" if bias is None else "addmm", rows, b[0], results, bias, activation)
+            name = "mm" if bias is None else "addmm"
+            product(name, rows, b[0], results, bias, activation, allow_tf32)
             return out
     key = ShapeKey(
         operator, a.get_device(), a.dtype, a.shape, a.stride(), b.shape, b.stride(), out.stride(),
-        bias is not None, activation, settings.matmul.allow_tf32 and a.dtype is torch.float32,
+        bias is not None, activation, allow_tf32 and a.dtype is torch.float32,
     )  # fmt: skip
     if a.dtype not in STORAGE:
         _plain(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
     else:
-        pointers: tuple[int, ...] = a.data_ptr(), b.data_ptr(), out.data_ptr()
-        if bias is not None:
-            pointers = (*pointers, bias.data_ptr())
+        shift = () if bias is None else (bias.data_ptr(),)
+        pointers = a.data_ptr(), b.data_ptr(), out.data_ptr(), *shift
         if operator == ("mm" if bias is None else "addmm") and out.is_contiguous():
             _multiplying(key).offer(pointers)
         else:
