@@ -63,10 +63,15 @@ def begin() -> None:
     as_users_do = Programs.options
     ahead.HELPS = False
 
+    def is_processor(programs: Programs) -> bool:
+        if programs.handle is None:  # in tests of what needs no device
+            return programs.info.kind == "cpu"
+        return bool(programs.handle.type & cl.device_type.CPU)
+
     def options(programs: Programs, source: str) -> tuple[str, ...]:
         given = as_users_do(programs, source)
         as_given = (
-            not programs.handle.type & cl.device_type.CPU
+            not is_processor(programs)
             or is_sampled(source)
             or needs_optimiser(programs.info.runtime, source)
         )
