@@ -38,8 +38,8 @@ def _open() -> None:
     operators.register()
     optim.prefer_fused()
     atexit.register(_settle)
-    if devices.device_count():
-        ocl_autoload.remember(shim.path(), compiling.sources(), devices.device_count())
+    if count := devices.device_count():
+        ocl_autoload.remember(shim.path(), compiling.sources(), count)
 
 
 _last: list[torch.Tensor] = []

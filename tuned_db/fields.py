@@ -7,15 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import (
-    Annotated,
-    Any,
-    NotRequired,  # pydantic's before Python 3.12
-    get_type_hints,
-)
+from typing import Annotated, Any, NotRequired, get_type_hints
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # pydantic's before Python 3.12
 
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.problem import DTYPES

@@ -76,10 +76,10 @@ def on_cpu(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     Raises:
         NotImplementedError: `OCLGEN_FALLBACK=error` forbids it.
     """
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    leaves = tree_leaves((args, kwargs))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     mark = " complex" if any(tensor.is_complex() for tensor in tensors) else ""
     torch.ops.ocl.note_fallback(overload.name() + mark)
-    leaves = tree_leaves((args, kwargs))
     places = [leaf.device if isinstance(leaf, Tensor) else leaf for leaf in leaves]
     device = next(x for x in places if isinstance(x, torch.device) and x.type == "ocl")
     twins = {id(tensor): tensor.cpu() for tensor in tensors}

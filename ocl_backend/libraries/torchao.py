@@ -48,7 +48,7 @@ def linear(
         return result
     scales = weight.scale.to(x.dtype).flatten().expand(n).contiguous()
     out = packed_linear(x, weight.qdata, "int8", n, scales)  # torch's operator has no gradient
-    return out if len(args) < 3 or args[2] is None else out + args[2]
+    return _biased(out, args)
 
 
 def int4_linear(
@@ -74,7 +74,12 @@ def int4_linear(
     rows = torch.nn.functional.pad(x.to(torch.bfloat16), (0, groups * group - k))
     form = f"int4_{group}z"
     out = packed_linear(rows, weight.qdata, form, padded, weight.scale_and_zero)[..., :n]
-    return (out if len(args) < 3 or args[2] is None else out + args[2]).to(x.dtype)
+    return _biased(out, args).to(x.dtype)
+
+
+def _biased(out: Tensor, args: tuple[Any, ...]) -> Tensor:
+    """Return a layer's product with the bias among its arguments, if there is one."""
+    return out if len(args) < 3 or args[2] is None else out + args[2]
 
 
 def _asked_of(weight: Tensor) -> AbstractContextManager[Any]:

@@ -12,7 +12,7 @@ torch: Any = pytest.importorskip("torch")
 transformers: Any = pytest.importorskip("transformers")
 
 import ocl_backend  # noqa: F401 (torchvision needs it beside a CPU torch)
-from tests.libraries.toys import LLAMA
+from tests.libraries.toys import LLAMA, adapted_losses
 
 pytestmark = pytest.mark.usefixtures("any_device")
 
@@ -176,21 +176,12 @@ def test_encoders_agree_with_the_cpu() -> None:
 
 def test_lora_trains_as_on_the_cpu() -> None:
     peft = pytest.importorskip("peft")
-    tokens = torch.tensor([[5, 9, 33, 2, 8], [7, 7, 12, 40, 1]])
 
     def losses(device: str) -> list[float]:
         torch.manual_seed(0)
         config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
         model = peft.get_peft_model(llama(), config).to(device)
-        step = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
-        found = []
-        for _ in range(4):
-            loss = model(input_ids=tokens.to(device), labels=tokens.to(device)).loss
-            loss.backward()
-            step.step()
-            step.zero_grad()
-            found.append(loss.item())
-        return found
+        return adapted_losses(model, device)
 
     before = dict(torch.ocl.fallbacks())
     assert losses("ocl") == pytest.approx(losses("cpu"), rel=1e-4)

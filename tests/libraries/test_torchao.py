@@ -11,7 +11,7 @@ torch: Any = pytest.importorskip("torch")
 quantization: Any = pytest.importorskip("torchao.quantization")
 
 import ocl_backend.libraries.torchao  # noqa: F401 (what is tested)
-from tests.libraries.toys import LLAMA
+from tests.libraries.toys import LLAMA, adapted_losses
 
 pytestmark = pytest.mark.usefixtures("any_device")
 
@@ -89,7 +89,6 @@ def test_inputs_of_int4_layers_have_gradients(model: Any) -> None:
 
 def test_lora_trains_beside_packed_weights_as_on_the_cpu() -> None:
     peft, transformers = pytest.importorskip("peft"), pytest.importorskip("transformers")
-    tokens = torch.tensor([[5, 9, 33, 2, 8], [7, 7, 12, 40, 1]])
     sizes = LLAMA | {"hidden_size": 64, "intermediate_size": 128}
 
     def losses(device: str) -> list[float]:
@@ -100,15 +99,7 @@ def test_lora_trains_beside_packed_weights_as_on_the_cpu() -> None:
             r=4, target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM"
         )
         adapted = peft.get_peft_model(plain, config).to(device)
-        trained = [p for p in adapted.parameters() if p.requires_grad]
-        step, found = torch.optim.AdamW(trained, lr=1e-2), []
-        for _ in range(4):
-            loss = adapted(input_ids=tokens.to(device), labels=tokens.to(device)).loss
-            loss.backward()
-            step.step()
-            step.zero_grad()
-            found.append(loss.item())
-        return found
+        return adapted_losses(adapted, device)
 
     before = dict(torch.ocl.fallbacks())
     ours = losses("ocl")

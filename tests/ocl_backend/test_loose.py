@@ -83,9 +83,11 @@ def drawn(dtype: Any, *shapes: tuple[int, ...]) -> list[Any]:
     return [torch.randn(shape, generator=draw).to(dtype) for shape in shapes]
 
 
-def run(call: Callable[..., Results], given: Sequence[Any]) -> tuple[Results, Counter[str]]:
+def run(
+    call: Callable[..., Results], given: Sequence[Any], where: Any = "ocl"
+) -> tuple[Results, Counter[str]]:
     """Return what a call without gradients leaves, and the kernels of it once it is learnt."""
-    inputs = [x.to("ocl") for x in given]
+    inputs = [x.to(where) for x in given]
     with torch.no_grad():
         for _ in range(3):
             call(*inputs)

@@ -12,7 +12,7 @@ torch: Any = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
 from tests.ocl_backend.cpu_twin import place
-from tests.ocl_backend.test_loose import drawn, rms_norm
+from tests.ocl_backend.test_loose import drawn, rms_norm, run
 
 BOUNDS = {torch.float32: 2e-5, torch.bfloat16: 3e-2, torch.float16: 4e-3}
 Results = Sequence[Any]
@@ -50,18 +50,6 @@ def overwritten(x: Any, norm: Any, *weights: Any) -> Results:
     (rows,) = rms_norm(x, norm)
     x.fill_(7)
     return x, *(linear(rows, weight) for weight in weights)
-
-
-def run(call: Callable[..., Results], given: Sequence[Any], where: Any) -> tuple[Any, Counter[str]]:
-    inputs = [x.to(where) for x in given]
-    with torch.no_grad():
-        for _ in range(3):
-            call(*inputs)
-        torch.ocl.synchronize()
-        with torch.ocl.profile(file=None) as seen:
-            results = call(*inputs)
-            torch.ocl.synchronize()
-    return results, Counter(command.name for command in seen.commands)
 
 
 def check(call: Callable[..., Results], given: Sequence[Any], where: Any) -> Counter[str]:

@@ -77,8 +77,9 @@ def product(
 ) -> Tensor:
     """Write act(a · b + bias) to `out` and return it.
 
-    a [batch?, m, k], b [batch?, k, n] and out [batch?, m, n] share dtype and device; bias is [n].
-    Dtypes the families lack take a plain kernel, without bias or activation.
+    a [batch?, m, k], b [batch?, k, n] and out [batch?, m, n] share dtype and device and may be
+    views; bias is a dense [n]. Dtypes the families lack (float64, integers) take a plain kernel,
+    which knows neither bias nor activation. `allow_tf32` None is the setting for products.
     """
     if allow_tf32 is None:
         allow_tf32 = settings.matmul.allow_tf32
@@ -109,8 +110,8 @@ def product(
     if a.dtype not in STORAGE:
         _plain(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
     else:
-        shift = () if bias is None else (bias.data_ptr(),)
-        pointers = a.data_ptr(), b.data_ptr(), out.data_ptr(), *shift
+        read = (a, b, out) if bias is None else (a, b, out, bias)
+        pointers = tuple(tensor.data_ptr() for tensor in read)
         if operator == ("mm" if bias is None else "addmm") and out.is_contiguous():
             _multiplying(key).offer(pointers)
         else:

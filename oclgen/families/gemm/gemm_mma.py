@@ -7,7 +7,8 @@ see work.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any, TypeGuard
+from functools import partial
+from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_mma_text import Text
@@ -225,40 +226,45 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     64 bytes are.
     """
     size = DTYPES[problem.dtype]
-    # unit, tile_m, tile_n, bytes of k, warps_m, warps_n, stages, pending, packed
     shapes = (
         *_wide(problem, limits),
-        ("wgmma", 128, 128, 32, 4, 1, 5, 1, "ab"), ("wgmma", 128, 192, 32, 4, 1, 4, 0, "ab"),
-        ("wgmma", 128, 128, 64, 4, 1, 2, 0, ""), ("wgmma", 128, 128, 32, 4, 1, 5, 1, "a"),
-        ("wgmma", 128, 64, 64, 4, 1, 3, 0, ""), ("wgmma", 64, 64, 64, 4, 1, 5, 0, ""),
-        ("mma", 128, 128, 64, 2, 2, 2, 0, "ab"), ("mma", 128, 128, 64, 2, 2, 2, 0, ""),
-        ("mma", 128, 64, 64, 2, 2, 3, 0, ""), ("mma", 64, 64, 64, 2, 2, 4, 0, ""),
-        ("mma", 32, 64, 64, 1, 2, 4, 0, ""),
-    )  # fmt: skip
+        (Shape("wgmma", 128, 128, 32, 4, 1, 5, 1), "ab"),
+        (Shape("wgmma", 128, 192, 32, 4, 1, 4, 0), "ab"),
+        (Shape("wgmma", 128, 128, 64, 4, 1, 2, 0), ""),
+        (Shape("wgmma", 128, 128, 32, 4, 1, 5, 1), "a"),
+        (Shape("wgmma", 128, 64, 64, 4, 1, 3, 0), ""),
+        (Shape("wgmma", 64, 64, 64, 4, 1, 5, 0), ""),
+        (Shape("mma", 128, 128, 64, 2, 2, 2, 0), "ab"),
+        (Shape("mma", 128, 128, 64, 2, 2, 2, 0), ""),
+        (Shape("mma", 128, 64, 64, 2, 2, 3, 0), ""),
+        (Shape("mma", 64, 64, 64, 2, 2, 4, 0), ""),
+        (Shape("mma", 32, 64, 64, 1, 2, 4, 0), ""),
+    )
     return [
         Config(
-            unit=unit, tile_m=tile_m, tile_n=tile_n, tile_k=width // size, warps_m=warps_m,
-            warps_n=warps_n, stages=stages, pending=pending,
-            # planes cost more than a unit that waits for half of its work
-            split_k=fill(problem, limits, tile_m, tile_n, width // size, groups=1), group_m=8,
+            shape.unit, shape.tile_m, shape.tile_n, shape.row_bytes // size, shape.warps_m,
+            shape.warps_n, shape.stages, shape.pending,
+            split_k=_split(problem, limits, shape), group_m=8,
             pack_a="a" in packed, pack_b="b" in packed,
         )
-        for unit, tile_m, tile_n, width, warps_m, warps_n, stages, pending, packed in shapes
-        if unit in limits.instructions and (not packed or min(problem.m, problem.n) >= 1024)
+        for shape, packed in shapes
+        if shape.unit in limits.instructions and (not packed or min(problem.m, problem.n) >= 1024)
     ]  # fmt: skip
 
 
-def _wide(problem: GemmProblem, limits: Limits) -> list[tuple[Any, ...]]:
+def _wide(problem: GemmProblem, limits: Limits) -> list[tuple[Shape, str]]:
     """Return wide shapes, each with the operands that are packed: the third packs both."""
-
-    def split_of(shape: Shape) -> int:
-        step = shape.row_bytes // DTYPES[problem.dtype]
-        return fill(problem, limits, shape.tile_m, shape.tile_n, step, groups=1)
-
     first, second, *others = ranked(
-        problem.m, problem.n, problem.batch, limits.compute_units, split_of
-    )
-    return [(*first, ""), (*second, ""), (*first, "ab"), *((*shape, "") for shape in others)]
+        problem.m, problem.n, problem.batch, limits.compute_units,
+        partial(_split, problem, limits),
+    )  # fmt: skip
+    return [(first, ""), (second, ""), (first, "ab"), *((shape, "") for shape in others)]
+
+
+def _split(problem: GemmProblem, limits: Limits, shape: Shape) -> int:
+    """Return the slices of k: planes cost more than a unit that waits for half of its work."""
+    step = shape.row_bytes // DTYPES[problem.dtype]
+    return fill(problem, limits, shape.tile_m, shape.tile_n, step, groups=1)
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
