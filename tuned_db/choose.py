@@ -6,9 +6,8 @@ of this very device cannot serve, its problem's other measurements are read then
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from math import inf
 from operator import attrgetter
@@ -18,17 +17,17 @@ from oclgen.families import TRANSFORMING, preferred, valid_configs
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.predictor.model import has_model, predict
 from oclgen.problem import Problem
-from oclgen.remembered import of_user
 from oclgen.variant import Variant
 from tuned_db.choice import Choice, Rung, of_entry
 from tuned_db.digests import digest_of
 from tuned_db.errors import DatabaseError
 from tuned_db.evidence import Evidence, Winners
+from tuned_db.kept import Kept
 from tuned_db.nearest import NEAR
 from tuned_db.pools import Entry, Pool, of_today
 from tuned_db.raced import won
 from tuned_db.record import Record
-from tuned_db.shipped import has_shipped, shipped_records
+from tuned_db.shipped import shipped_records
 
 MOST_CHOICES = 8192
 """Bound of choices that are remembered: beyond it, all are forgotten."""
@@ -88,8 +87,8 @@ class Chooser:
         check: Says why a claim's plan is not to serve, "" if it may; asked before a claim serves
             whose plan was not checked on this device, and keeps what it says. None: claims serve
             unchecked.
-        mark: Returns what names the state of the store as it was read, None where nothing does.
-            Choices that rest on what has a name are remembered for later processes.
+        mark: Returns what names the lasting winners and the checks as they were read, None where
+            nothing does. Choices that rest on what has a name are remembered for later processes.
     """
 
     def __init__(
@@ -101,13 +100,13 @@ class Chooser:
         mark: Callable[[], str | None] | None = None,
     ) -> None:
         self.info, self.limits = info, limits
-        self._check, self._mark = check, mark
-        self._device = json.dumps([asdict(info), limits.to_json(), has_shipped()])
-        self._state: str | None = None
+        self._check = check
+        self._kept = Kept(info, limits, mark)
         self._lock = Lock()
         self._checks: dict[str, str] = {}
         self._store = store
         self._memo: dict[Problem, Choice] = {}
+        self._looked_beyond: set[Problem] = set()
         self._rejected: set[tuple[Problem, Variant]] = set()
         self._conv_error: float | None = None
         self.serves_raced = True
@@ -139,38 +138,30 @@ class Chooser:
         """
         choice = self._memo.get(problem)
         if choice is None:
-            choice = self._recalled(problem) or self._found(problem)
+            choice = self._kept.get(problem, self._settings) or self._found(problem)
             if len(self._memo) >= MOST_CHOICES:
                 self._memo.clear()
             self._memo[problem] = choice
         return choice
 
-    def _recalled(self, problem: Problem) -> Choice | None:
-        """Return what an earlier process chose of the same candidates, None where none did."""
-        if (state := self._state) is None:
-            return None
-        values = of_user().get(*self._made_from(state, problem))
-        return None if values is None else Choice.from_json(problem, values)
+    @property
+    def _settings(self) -> str:
+        return f"{self._conv_error} {self.serves_raced}"
 
     def _found(self, problem: Problem) -> Choice:
-        """Climb the ladder, and remember the choice if a later process would choose the same."""
+        """Climb the ladder, and keep the choice if a later process would choose the same."""
         choice = next(filter(None, map(self._passed, self.candidates(problem))), None)
         if choice is None:
             raise NoVariantError(self._why_none(problem))
-        state = self._state
-        if self._mark and state is not None and choice.verified and self._mark() == state:
-            of_user().put(choice.to_json(), *self._made_from(state, problem))
+        if choice.verified and problem not in self._looked_beyond:
+            self._kept.put(choice, self._settings)
         return choice
-
-    def _made_from(self, state: str, problem: Problem) -> tuple[str, ...]:
-        settings = f"{self._conv_error} {self.serves_raced}"
-        return "choice", self._device, state, settings, problem.key()
 
     def _passed(self, choice: Choice) -> Choice | None:
         """Return a choice that may serve, None where its plan fails the check."""
         if choice.verified or choice.is_checked or self._check is None:
             return choice
-        self._state = None  # what a check says here may not hold tomorrow
+        self._kept.stop()  # what a check says here may not hold tomorrow
         reason = self._check(choice)
         self._checks[digest_of(choice.problem, choice.variant) or ""] = reason
         if not reason:
@@ -197,16 +188,16 @@ class Chooser:
         Raises:
             NoVariantError: nothing is left.
         """
-        self._state = None
+        self._kept.stop()
         self._rejected.add((choice.problem, choice.variant))
         self._memo.pop(choice.problem, None)
         return self.choose(choice.problem)
 
     def note_race(self, record: Record) -> None:
         """Let the winner of a race serve its problem from now on, as one that was read does."""
-        self._state = None
         for entry in self._known.read([record]):
             self._known.raced[entry.problem] = entry
+            self._kept.note_race(record)
             self._memo.pop(entry.problem, None)
 
     def bound_conv_error(self, bound: float | None) -> None:
@@ -223,8 +214,11 @@ class Chooser:
         """Read the winners anew and forget what was chosen, after a tuning or an import."""
         store = self._store
         self._winners = store.relatives(self.info) if store else []
-        self._state = self._mark() if self._mark and not self._rejected else None
+        self._kept.take(self._winners)
         self._checks = dict(store.checks(self.info)) if store else {}
+        self._kept.confirm()
+        if self._rejected:
+            self._kept.stop()
         self._evidence = None
         self._memo = {}
 
@@ -233,9 +227,9 @@ class Chooser:
         if self._store is None or not pool.same(problem):
             return []
         try:
+            self._looked_beyond.add(problem)  # what is asked for is part of no name
             records = self._store.runners_up(self.info, problem)
         except DatabaseError as error:  # the rest of the ladder is in memory
-            self._state = None
             self.skipped.append(f"{problem.key()}: {error}")
             return []
         return list(self._known.read(records))

@@ -105,6 +105,13 @@ class Database:
                 self._watcher.append(self.engine.raw_connection())
             return str(self._watcher[0].cursor().execute("PRAGMA data_version").fetchone()[0])
 
+    def release(self) -> None:
+        """Close what no thread uses; a later call opens it again.
+
+        The last process to close a SQLite database folds its log into the file.
+        """
+        self.engine.dispose()
+
     def let_others_write(self) -> None:
         """Pause between two transactions of many: other processes poll for SQLite's lock."""
         if self._is_file:

@@ -2,12 +2,16 @@
 
 A process that only runs what was tuned then needs neither SQLAlchemy, which takes a third of a
 second to import, nor a check of the schema. A database on a server is always asked.
+
+Choices that later processes find again are named by the content that was read, not by the file:
+SQLite changes that, too, where no record comes or goes, when its log is folded in.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import astuple
@@ -20,8 +24,10 @@ import platformdirs
 from oclgen.files import write_atomically
 from oclgen.limits import DeviceInfo
 from oclgen.problem import Problem
+from tuned_db.errors import DatabaseError
 from tuned_db.exchange import SCHEMA
 from tuned_db.place import chosen, file_of
+from tuned_db.raced import RACED
 from tuned_db.record import Record
 
 if TYPE_CHECKING:
@@ -29,6 +35,9 @@ if TYPE_CHECKING:
 
 State = list[list[int]]
 """Size in bytes and time in ns of a database's file, and of SQLite's log beside it."""
+READS = 3
+"""Times that a database is read until it is the same file behind the reading as before: a first
+reader makes the file, and the last one to close it folds SQLite's log in."""
 
 
 class Recalled:
@@ -89,14 +98,19 @@ class Recalled:
         self.store.note_check(info, digest, reason)
 
     def mark(self) -> str | None:
-        """Return what names the state of the database as it was read.
+        """Return a digest of the winners and checks that were read, None where none were kept.
 
-        Returns:
-            None where that is not known: it was not read yet, has changed since, or is on a server.
+        Winners of races are left out: each speaks for its own problem alone.
         """
-        if self._file is None or self._values is None or self._state != _state(self._file):
-            return None
-        return json.dumps([self._where, SCHEMA, self._state])
+        return None if self._values is None else self._values["mark"]
+
+    def keep(self) -> None:
+        """Read what this process itself has written, as its end: the next one need not."""
+        now = _state(self._file) if self._file else []
+        is_read = self._values is not None and "tuned_db.store" in sys.modules
+        if is_read and now and now != self._state:
+            with suppress(DatabaseError):
+                self._of(self._info)
 
     def _of(self, info: DeviceInfo) -> dict[str, Any] | None:
         """Return what is known of a device, read anew where it was written; None: ask the store.
@@ -106,11 +120,14 @@ class Recalled:
         if self._file is None or info != self._info:
             return None
         if self._values is None or self._state != _state(self._file):
-            store = self.store
-            state = _state(self._file)  # before it is read: what comes then is read again
-            winners = [[one.origin, json.loads(one.to_line())] for one in store.relatives(info)]
-            self._values = {"winners": winners, "checks": dict(store.checks(info))}
-            self._state = state
+            self._values = None  # in case the reading fails
+            for _ in range(READS):
+                state = _state(self._file)  # before it is read: what comes then is read again
+                values = _read(self.store, info)
+                self.store.database.release()
+                if state == _state(self._file):
+                    break
+            self._state, self._values = state, values
             with suppress(OSError):
                 self._kept.parent.mkdir(parents=True, exist_ok=True)
                 write_atomically(self._kept, json.dumps([SCHEMA, self._state, self._values]))
@@ -121,9 +138,18 @@ class Recalled:
         state = _state(self._file) if self._file else []
         with suppress(OSError, ValueError, TypeError):  # it is not there, or is damaged
             schema, known, values = json.loads(self._kept.read_text())
-            if state and (schema, known) == (SCHEMA, state):
+            if state and (schema, known) == (SCHEMA, state) and "mark" in values:
                 return state, values
         return state, None
+
+
+def _read(store: Store, info: DeviceInfo) -> dict[str, Any]:
+    """Return what a store tells of a device, as JSON has it, and the digest that `mark` returns."""
+    winners = [[one.origin, json.loads(one.to_line())] for one in store.relatives(info)]
+    checks = dict(store.checks(info))
+    lasting = [one for one in winners if one[0] != RACED]
+    mark = hashlib.sha256(json.dumps([SCHEMA, lasting, checks]).encode()).hexdigest()
+    return {"winners": winners, "checks": checks, "mark": mark}
 
 
 def _state(file: Path) -> State:

@@ -44,6 +44,8 @@ def open_devices() -> tuple[Device, ...]:
         if device.enforced is not None:
             library.ocl_enforce_largest(ctypes.c_int(index))
         set_own_memory(index, not device.handle.host_unified_memory)
+    if found:
+        found[0].ahead.expect()  # processes that build get ready while a network is moved here
     return found
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from oclgen.measurement import Measurement
@@ -45,13 +46,15 @@ class Task(NamedTuple):
 
     question: Any
     answer: Future[Any]
+    size: int
 
 
 class Pool:
-    """Processes that answer questions in the order in which they were asked.
+    """Processes that answer questions, the largest of those that wait first.
 
-    Each starts when questions wait for it. One that dies costs the answer it was at and is
-    replaced.
+    So the last answer comes soonest: a large program that is begun last is waited for by all
+    processes but one. Equal ones are answered in the order in which they were asked. Each process
+    starts when questions wait for it. One that dies costs the answer it was at and is replaced.
     """
 
     def __init__(
@@ -74,9 +77,14 @@ class Pool:
         self.is_closed = False
         self._process = os.getpid()
 
-    def submit(self, question: Any) -> Future[Any]:
-        """Ask `question`; the future ends with the answer, `ChildError` or `WorkerError`."""
-        task = Task(question, Future())
+    def submit(self, question: Any, size: int = 0) -> Future[Any]:
+        """Ask; the future ends with the answer, `ChildError` or `WorkerError`.
+
+        Args:
+            question: what a process is asked.
+            size: of the question, whatever the unit.
+        """
+        task = Task(question, Future(), size)
         with self._changed:
             self._tasks.append(task)
             if len(self._tasks) > self._idle + self._spare:
@@ -168,7 +176,9 @@ class Pool:
             self._changed.wait_for(lambda: self._tasks or self.is_closed, idle_s)
             self._idle -= 1
             if self._tasks and not self.is_closed:
-                return self._tasks.popleft()
+                largest = max(self._tasks, key=attrgetter("size"))
+                self._tasks.remove(largest)
+                return largest
             self._threads.discard(threading.current_thread())
             self._free.append(child)
         child.close()

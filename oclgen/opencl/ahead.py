@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from oclgen.limits import Limits
@@ -76,11 +76,24 @@ class Ahead:
         self._info = programs.info  # processes have to see the same
         self._lock = threading.Lock()
         self._pool: Pool | None = None
-        self._count: int | None = None
         self._asked: dict[str, Future[Any]] = {}
         self._arrived: deque[tuple[Asked, Future[Any]]] = deque()
         self._news = threading.Event()
         self._begun = self._done = 0
+
+    @cached_property
+    def _processes(self) -> int:
+        return processes(self._limits)
+
+    def expect(self) -> None:
+        """Start the processes if a first network may be about to come: they take a second or more.
+
+        Whoever has built programs before may need none today: then they start one by one.
+        """
+        with self._lock:
+            if self._pool is None and self._programs.stored.is_new and self._processes:
+                self._pool = self._made()
+                self._pool.start()
 
     def find(self, source: str) -> Any:
         """Return the program of `source`, or the `Future` of it if it has yet to be built.
@@ -91,9 +104,7 @@ class Ahead:
         program = self._programs.find(source)
         if program is not None:
             return program
-        if self._count is None:
-            self._count = processes(self._limits)
-        if not self._count:
+        if not self._processes:
             return self._programs.compile(source)
         future = self._request(source)
         return future.result() if future.done() else future
@@ -139,20 +150,18 @@ class Ahead:
             if known is not None:
                 return known
             if self._pool is None:
-                self._pool = self._start()
-                if self._programs.stored.is_empty:  # a first network: processes take a second
-                    self._pool.start()
+                self._pool = self._made()
             known = self._asked[key] = Future()
             self._begun += 1
             question = Source(source, self._programs.options(source))
-            built = self._pool.submit(question)
+            built = self._pool.submit(question, len(source))
         built.add_done_callback(partial(self._keep, Asked(source, key, known)))
         return known
 
-    def _start(self) -> Pool:
+    def _made(self) -> Pool:
         timeouts = {**TIMEOUTS, "compiling": PATIENCE_S}
         children = [
-            Child("build", self._index, self._info, timeouts) for _ in range(self._count or 0)
+            Child("build", self._index, self._info, timeouts) for _ in range(self._processes)
         ]
         pool = Pool(children, IDLE_S, spare=int(HELPS))
         atexit.register(pool.close)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import platformdirs
@@ -28,6 +29,9 @@ MIB = 1 << 20
 _CHECKSUM_BYTES = hashlib.sha256().digest_size
 _ROOM = 0.9
 """What is left of the bound after files were removed, so that not every write removes one."""
+FEW = 32
+"""Programs that make a folder one that was used: a small network has more, probes of devices and a
+first try have less."""
 _ABANDONED_S = 3600.0
 """Age from which a temporary file is what a killed process left behind."""
 _TEMPORARY = ".new-"
@@ -53,12 +57,12 @@ class Binaries:
         self._lock = threading.Lock()
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing was put here yet, by any process, and something may be."""
+    def is_new(self) -> bool:
+        """Whether less than a network needs was put here yet, by any process, and more may be."""
         if not self.most_bytes:
             return False
         with suppress(OSError), os.scandir(self.folder) as entries:
-            return next(entries, None) is None
+            return next(islice(entries, FEW - 1, None), None) is None
         return True
 
     def get(self, key: str) -> bytes | None:

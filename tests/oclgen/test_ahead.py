@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ pytest.importorskip("pyopencl")
 
 from oclgen.opencl import ahead
 from oclgen.opencl.ahead import Ahead, processes
-from oclgen.opencl.binaries import MIB, Binaries
+from oclgen.opencl.binaries import FEW, MIB, Binaries
 from oclgen.opencl.device import BuildError, Device
 from oclgen.opencl.programs import OWN_CACHES, Programs
 
@@ -126,7 +127,6 @@ def test_one_program_starts_no_process(
 ) -> None:
     monkeypatch.setattr(ahead, "HELPS", True)
     monkeypatch.setenv(PROCESSES_VARIABLE, "2")
-    programs.stored.put("another", b"program")
     building = Ahead(programs, device.index, device.limits)
     future = building.find(fresh())
     assert building.wait(future).kernel_names
@@ -138,7 +138,6 @@ def test_a_process_builds_what_nobody_waits_for(
     programs: Programs, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PROCESSES_VARIABLE, "1")
-    programs.stored.put("another", b"program")
     building = Ahead(programs, device.index, device.limits)
     source, wrong = fresh(), "this is no OpenCL C;"
     while not building.are_built([source]):
@@ -151,17 +150,56 @@ def test_a_process_builds_what_nobody_waits_for(
     building._pool.close()
 
 
-def test_the_first_program_of_a_cache_starts_all_processes(
+def test_a_first_network_is_met_by_processes_that_are_there(
     programs: Programs, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PROCESSES_VARIABLE, "2")
+    for number in range(FEW - 1):  # what probes leave
+        programs.stored.put(f"probe{number}", b"program")
     building = Ahead(programs, device.index, device.limits)
-    assert building.wait(building.find(fresh())).kernel_names
+    building.expect()
     pool = building._pool
     assert pool is not None
-    assert not pool._free
     assert len(pool._threads) == 2
+    assert building.wait(building.find(fresh())).kernel_names
     pool.close()
+
+
+def test_nothing_is_started_where_programs_were_built_or_none_may_be(
+    programs: Programs, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROCESSES_VARIABLE, "0")
+    building = Ahead(programs, device.index, device.limits)
+    building.expect()
+    assert building._pool is None
+    monkeypatch.setenv(PROCESSES_VARIABLE, "2")
+    for number in range(FEW):
+        programs.stored.put(f"program{number}", b"program")
+    building = Ahead(programs, device.index, device.limits)
+    building.expect()
+    assert building._pool is None
+
+
+def test_the_largest_program_is_begun_first(pool: Pool) -> None:
+    """One that is begun last is waited for while all other processes rest."""
+    pool.submit(Source(fresh(), OPTIONS)).result()  # the process is there
+    (child,) = pool.children
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGSTOP)
+    ended: list[str] = []
+
+    def note(name: str, _: Any) -> None:
+        ended.append(name)
+
+    answers = []
+    for name, size in (("first", 3), ("small", 1), ("large", 9), ("as small", 1)):
+        answers.append(pool.submit(Source(fresh(), OPTIONS), size))
+        answers[-1].add_done_callback(partial(note, name))
+        while name == "first" and pool._tasks:  # until the process has it
+            time.sleep(0.01)
+    os.kill(child.pid, signal.SIGCONT)
+    wait(answers)
+    assert ended == ["first", "large", "small", "as small"]
 
 
 def test_what_a_compiler_refuses_is_raised_by_every_wait(

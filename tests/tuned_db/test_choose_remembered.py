@@ -19,8 +19,9 @@ from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.remembered import Remembered
 from tests.tuned_db.shelves import Shelf, with_item_m
 from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE
-from tuned_db import Choice, Chooser, DatabaseError, choose
-from tuned_db.raced import record_of, rivals
+from tuned_db import Choice, Chooser, DatabaseError
+from tuned_db import kept as kept_choices
+from tuned_db.raced import RACED, record_of, rivals
 from tuned_db.recalled import Recalled
 from tuned_db.store import open_store
 
@@ -35,7 +36,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Binaries:
     monkeypatch.setattr(remembered, "IS_ON", True)
     monkeypatch.setattr(oclgen, "BEGUN", time.time() + 60)
     remembered._code.cache_clear()
-    monkeypatch.setattr(choose, "of_user", lambda: AtOnce(kept))
+    monkeypatch.setattr(kept_choices, "of_user", lambda: AtOnce(kept))
     return kept
 
 
@@ -110,7 +111,7 @@ def of_small_error() -> Chooser:
 
 
 def without_records(monkeypatch: pytest.MonkeyPatch) -> Chooser:
-    monkeypatch.setattr(choose, "has_shipped", lambda: False)
+    monkeypatch.setattr(kept_choices, "has_shipped", lambda: False)
     return process()
 
 
@@ -153,10 +154,23 @@ def test_nothing_is_kept_of_what_has_no_name(
     assert not kept.folder.exists()
 
 
-def test_nothing_is_kept_once_the_database_has_changed(kept: Binaries) -> None:
-    states = iter(["as it was read", "as it is now"])
-    process(mark=lambda: next(states)).choose(SQUARE)
+def test_nothing_is_kept_where_the_database_changes_while_it_is_read(kept: Binaries) -> None:
+    names = iter(["of the winners", "of the checks"])
+    process(mark=lambda: next(names)).choose(SQUARE)
     assert not kept.folder.exists()
+
+
+def test_nothing_is_kept_of_what_was_read_beyond_the_winners(kept: Binaries) -> None:
+    class Deep(Shelf):
+        def runners_up(self, info: DeviceInfo, problem: Problem) -> Any:
+            return [with_item_m(2)]
+
+    outdated = with_item_m(3, digest="0" * 16)
+    chooser = Chooser(Deep(outdated), INFO, LIMITS, None, lambda: "a state")
+    assert chooser.choose(SQUARE).variant == with_item_m(2).variant
+    assert not kept.folder.exists()
+    chooser.choose(OTHER)
+    assert kept.folder.exists()
 
 
 def test_nothing_is_kept_of_claims_and_behind_their_checks(kept: Binaries) -> None:
@@ -168,16 +182,31 @@ def test_nothing_is_kept_of_claims_and_behind_their_checks(kept: Binaries) -> No
     assert not kept.folder.exists()
 
 
-def test_nothing_is_kept_behind_a_variant_that_failed_or_a_race(kept: Binaries) -> None:
+def test_nothing_is_kept_behind_a_variant_that_failed(kept: Binaries) -> None:
     first = process(mark=None).choose(SQUARE)
     failing = process()
     failing.reject(first)
     failing.refresh()
     failing.choose(OTHER)
-    racing = process()
-    racing.note_race(record_of(INFO, first, [0.5], 2))
-    racing.choose(SQUARE)
     assert not kept.folder.exists()
+
+
+def test_a_race_renames_the_choice_for_its_own_problem_alone(ranked: list[Problem]) -> None:
+    """What wins a race while a network is met is no reason to choose all else again."""
+    racing = process()
+    slow = racing.choose(SQUARE)
+    rival = rivals(racing, slow, 1)[0]
+    record = replace(record_of(INFO, rival, [0.5], 2), origin=RACED)
+    racing.note_race(record)
+    raced = racing.choose(SQUARE)
+    assert (raced.rung, raced.variant) == ("raced", rival.variant)
+    racing.choose(OTHER)
+    asked = [*ranked]
+    again = process(record)
+    assert again.choose(SQUARE) == raced
+    assert again.choose(OTHER) == racing.choose(OTHER)
+    assert process().choose(SQUARE) == slow
+    assert ranked == asked
 
 
 def test_nothing_is_kept_where_the_database_could_not_be_asked(kept: Binaries) -> None:
@@ -203,7 +232,9 @@ def test_a_choice_is_the_same_behind_json() -> None:
         assert (again.origin, again.beaten) == (one.origin, one.beaten)
 
 
-def test_a_database_is_named_by_its_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_is_named_by_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OCLGEN_DB", str(tmp_path / "tuned.sqlite"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     open_store().merge([with_item_m(3)])
@@ -213,7 +244,13 @@ def test_a_database_is_named_by_its_state(tmp_path: Path, monkeypatch: pytest.Mo
     assert read.mark() is not None
     again = Recalled(INFO)
     assert again.mark() == read.mark(), "what was read is recalled"
+    open_store().note_race(replace(with_item_m(2, replace(SQUARE, k=96)), origin=RACED))
+    assert len(again.relatives(INFO)) == 2
+    assert again.mark() == read.mark(), "a race speaks for its own problem alone"
     open_store().merge([with_item_m(4, OTHER)])
-    assert again.mark() is None, "it has changed since it was read"
     again.relatives(INFO)
     assert again.mark() not in (None, read.mark())
+    open_store().note_check(INFO, "0123456789abcdef", "it is wrong")
+    before = again.mark()
+    again.relatives(INFO)
+    assert again.mark() not in (None, before)

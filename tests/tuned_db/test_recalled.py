@@ -15,6 +15,7 @@ from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import INFO, record
 from tuned_db import DatabaseError, Store, open_store, read_records, recalled
 from tuned_db.exchange import read_checked
+from tuned_db.raced import RACED
 from tuned_db.recalled import Recalled
 
 OTHER = GemmProblem(128, 64, 64)
@@ -47,6 +48,37 @@ def test_what_was_read_is_recalled_until_a_process_writes() -> None:
     open_store().merge([record(OTHER)])
     assert {one.problem for one in again.relatives(INFO)} == {record().problem, OTHER.key()}
     assert len(Recalled(INFO).relatives(INFO)) == 2
+
+
+def test_what_the_first_process_reads_is_recalled_by_the_second(tmp_path: Path) -> None:
+    """SQLite's file changes when it is made, and when its last user folds the log in."""
+    Recalled(INFO).relatives(INFO)  # makes the database
+    second = Recalled(INFO)
+    assert second.mark() is not None
+    second.store.database.release()
+    third = Recalled(INFO)
+    assert third.relatives(INFO) == []
+    assert "store" not in vars(third), "nothing was asked of the database"
+
+
+def test_what_a_process_wrote_is_read_before_it_ends() -> None:
+    writing = Recalled(INFO)
+    writing.relatives(INFO)
+    open_store().note_race(replace(record(), origin=RACED))
+    assert Recalled(INFO).mark() is None
+    writing.keep()
+    later = Recalled(INFO)
+    assert [one.origin for one in later.relatives(INFO)] == [RACED]
+    assert "store" not in vars(later), "nothing was asked of the database"
+
+
+def test_a_database_that_went_away_is_not_made_anew_at_the_end(tmp_path: Path) -> None:
+    reading = Recalled(INFO)
+    reading.relatives(INFO)
+    for path in tmp_path.glob("tuned.sqlite*"):
+        path.unlink()
+    reading.keep()
+    assert not (tmp_path / "tuned.sqlite").exists()
 
 
 def test_a_log_of_sqlite_may_go_at_any_moment(
