@@ -52,8 +52,8 @@ class Task(NamedTuple):
 class Pool:
     """Processes that answer questions, the largest of those that wait first.
 
-    So the last answer comes soonest: a large program that is begun last is waited for by all
-    processes but one. Equal ones are answered in the order in which they were asked. Each process
+    All answers are there earlier so: a large program that is begun last is waited for while all
+    processes but one rest. Equal ones are answered in the order in which they were asked. Each process
     starts when questions wait for it. One that dies costs the answer it was at and is replaced.
     """
 

@@ -88,7 +88,7 @@ class Ahead:
     def expect(self) -> None:
         """Start the processes if a first network may be about to come: they take a second or more.
 
-        Whoever has built programs before may need none today: then they start one by one.
+        Where programs were built before, most may be there: then they start one by one.
         """
         with self._lock:
             if self._pool is None and self._programs.stored.is_new and self._processes:
