@@ -9,6 +9,7 @@ SQLite changes that, too, where no record comes or goes, when its log is folded 
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import sys
@@ -18,6 +19,7 @@ from dataclasses import astuple
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import platformdirs
 
@@ -56,6 +58,7 @@ class Recalled:
         digest = hashlib.sha256(repr((self._where, astuple(info))).encode()).hexdigest()[:16]
         self._kept = platformdirs.user_cache_path("oclgen") / "winners" / f"{digest}.json"
         self._state, self._values = self._recall()
+        _readers.add(self)
 
     @cached_property
     def store(self) -> Store:
@@ -105,7 +108,7 @@ class Recalled:
         return None if self._values is None else self._values["mark"]
 
     def keep(self) -> None:
-        """Read what this process itself has written, as its end: the next one need not."""
+        """Read what this process itself has written, at its end: the next one need not."""
         now = _state(self._file) if self._file else []
         is_read = self._values is not None and "tuned_db.store" in sys.modules
         if is_read and now and now != self._state:
@@ -141,6 +144,16 @@ class Recalled:
             if state and (schema, known) == (SCHEMA, state) and "mark" in values:
                 return state, values
         return state, None
+
+
+_readers: WeakSet[Recalled] = WeakSet()
+
+
+@atexit.register
+def _keep_all() -> None:
+    """Spare the next process the reading of what this one wrote."""
+    for reader in [*_readers]:
+        reader.keep()
 
 
 def _read(store: Store, info: DeviceInfo) -> dict[str, Any]:

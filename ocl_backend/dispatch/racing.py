@@ -309,7 +309,9 @@ class Racing:
         info = devices()[call.device].info
         record = record_of(info, winner, times, len(race.choices))
         with suppress(DatabaseError):  # what cannot be kept is raced again in the next program
-            tuned_db.open_store().note_race(record)
+            store = tuned_db.open_store()
+            store.note_race(record)
+            store.database.release()
         chooser = tuned.chooser(call.device)
         chooser.note_race(record)
         choice = chooser.choose(served.problem)

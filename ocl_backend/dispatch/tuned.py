@@ -5,7 +5,6 @@ The search finds variants, `ocl_backend.runtime.launch` launches them.
 
 from __future__ import annotations
 
-import atexit
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -236,7 +235,6 @@ def _new_chooser(device: int) -> Chooser:
     target = devices()[device]
     try:
         store = Recalled(target.info)
-        atexit.register(store.keep)
         made = Chooser(store, target.info, target.limits, checking(store, target), store.mark)
     except DatabaseError as error:
         warnings.warn(f"the ocl device runs on shipped and default variants: {error}", stacklevel=2)

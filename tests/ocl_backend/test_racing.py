@@ -54,7 +54,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 def paying(monkeypatch: pytest.MonkeyPatch, device: Any) -> None:
     """Every problem is worth a race, and programs are built at once."""
     monkeypatch.setattr(racing, "_cost_s", lambda call: 0.0)
-    monkeypatch.setattr(device.ahead, "_count", 0)
+    monkeypatch.setattr(device.ahead, "_processes", 0)
     monkeypatch.setattr(racing, "MOST_S", inf)
 
 

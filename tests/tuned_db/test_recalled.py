@@ -150,3 +150,23 @@ def test_shipped_records_keep_the_schema_which_is_not_asked_when_they_are_read(n
     path = resources.files("tuned_db").joinpath("shipped", name)
     with path.open("rb") as checked, path.open("rb") as plain:
         assert read_records(name, checked) == read_checked(plain) != []
+
+
+def test_what_was_raced_is_read_when_a_process_ends() -> None:
+    code = """
+import sys
+from dataclasses import replace
+from tests.tuned_db.tuned_samples import INFO, record
+from tuned_db import open_store
+from tuned_db.recalled import Recalled
+reader = Recalled(INFO)
+reader.relatives(INFO)
+store = open_store()
+store.note_race(replace(record(), origin="raced"))
+store.database.release()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
+    later = Recalled(INFO)
+    assert later.mark() is not None
+    assert [one.origin for one in later.relatives(INFO)] == [RACED]
+    assert "store" not in vars(later), "nothing was asked of the database"
