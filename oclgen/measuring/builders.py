@@ -53,8 +53,9 @@ class Pool:
     """Processes that answer questions, the largest of those that wait first.
 
     All answers are there earlier so: a large program that is begun last is waited for while all
-    processes but one rest. Equal ones are answered in the order in which they were asked. Each process
-    starts when questions wait for it. One that dies costs the answer it was at and is replaced.
+    processes but one rest. Equal ones are answered in the order in which they were asked. Each
+    process starts when questions wait for it. One that dies costs the answer it was at and is
+    replaced.
     """
 
     def __init__(
