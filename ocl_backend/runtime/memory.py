@@ -45,7 +45,7 @@ def open_devices() -> tuple[Device, ...]:
             library.ocl_enforce_largest(ctypes.c_int(index))
         set_own_memory(index, not device.handle.host_unified_memory)
     if found:
-        found[0].ahead.expect()  # processes that build get ready while a network is moved here
+        found[0].expect()  # a network is about to be moved there
     return found
 
 

@@ -26,7 +26,8 @@ import pyopencl as cl  # noqa: E402  (the loader reads its environment)
 
 runtimes.claim_loader()
 
-from oclgen.opencl.ahead import Ahead  # noqa: E402 (these import pyopencl)
+from oclgen.opencl import preload  # noqa: E402 (these import pyopencl)
+from oclgen.opencl.ahead import Ahead  # noqa: E402
 from oclgen.opencl.programs import BuildError as BuildError  # noqa: E402
 from oclgen.opencl.programs import Programs  # noqa: E402
 from oclgen.opencl.shown import info_of, kind_of, limits_of  # noqa: E402
@@ -77,6 +78,14 @@ class Device:
     def name(self) -> str:
         """The device's own name."""
         return self.info.name
+
+    def expect(self) -> None:
+        """Get ready for a script that is about to run here: load its programs, or start builders.
+
+        Both go on beside the caller.
+        """
+        preload.begin(self.programs)
+        self.ahead.expect()
 
     def build(self, source: str) -> Any:
         """Return the built `pyopencl.Program` of `source`, from memory or disk if it was built.

@@ -10,9 +10,12 @@ import hashlib
 import os
 import time
 import warnings
+import zlib
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, NamedTuple
 
 import pyopencl as cl
@@ -31,7 +34,7 @@ MOST_PROGRAMS = 1024
 """LRU bound of a device's programs in memory; kernels in use keep theirs."""
 OWN_CACHES = ("NVIDIA CUDA",)
 """Platforms whose driver keeps what it built. NVIDIA's binaries are PTX, which its driver compiles
-when they are loaded, by the same cache: our files are empty there and say what it has. PoCL keeps
+when they are loaded, by the same cache: our files say what it has, and hold the text. PoCL keeps
 its own, too, but takes 75 ms to build a text for the second time, and 3 ms to load a binary."""
 
 LOAD_S, PATIENCE_S = 0.03, 1.0
@@ -78,7 +81,11 @@ class Programs:
     stored: Binaries = field(default_factory=binaries.of_user)
     enforced: Limits | None = None
     tally: Tally = field(default_factory=Tally, init=False)
+    used: dict[str, None] = field(default_factory=dict, init=False)
+    """Names of the first `MOST_PROGRAMS` programs that were asked for, in that order."""
     _known: OrderedDict[str, Any] = field(default_factory=OrderedDict, init=False)
+    _tell: Callable[[str], None] | None = field(default=None, init=False)
+    _loading: Lock = field(default_factory=Lock, init=False)
 
     def __post_init__(self) -> None:
         """Name the device as the cache does."""
@@ -101,24 +108,49 @@ class Programs:
             BuildError: as `get`.
         """
         key = self.key(source)
+        self._note(key)
         program = self._known.get(key)
         if program is None and self.enforced is not None:
             self._refuse(profiles.why_no_program(source, self.enforced))
         with suppress(KeyError):  # it is not there, or another thread has let go of it
             self._known.move_to_end(key)
-        if program is not None or (binary := self.stored.get(key)) is None:
-            return program
-        begin = time.perf_counter()
+        if program is None:
+            with self._loading:  # `preload` may be at it
+                program = self._known.get(key) or self._found(key, source)
+        return program
+
+    def preload(self, key: str) -> None:
+        """Load the program of that name if it is on disk and not in memory."""
+        with self._loading, suppress(BuildError):  # a profile's device may refuse it
+            if key not in self._known:
+                self._found(key, None)
+
+    def _found(self, key: str, source: str | None) -> Any:
+        """Return a program that is on disk, None if it is not; without `source` by its file."""
+        if (content := self.stored.get(key)) is None:
+            return None
+        begin, program = time.perf_counter(), None
         if self._is_stored:
-            program = self._load(key, binary)
+            program = self._load(key, content)
         elif self.tally.load_s <= PATIENCE_S + self.tally.loaded * LOAD_S:
-            program = self._built_again(key, source)
+            text = source or _text_in(content)
+            program = self._built_again(key, text) if self.key(text) == key else None
         if program is None:
             self.stored.drop(key)
             return None
         self.tally.loaded += 1
         self.tally.load_s += time.perf_counter() - begin
         return program
+
+    def hear(self, tell: Callable[[str], None]) -> None:
+        """Call `tell` with the name of each program that is asked for, when that happens first."""
+        self._tell = tell
+
+    def _note(self, key: str) -> None:
+        if key not in self.used and len(self.used) < MOST_PROGRAMS:
+            self.used[key] = None
+            if self._tell is not None:
+                self._tell(key)
 
     def compile(self, source: str) -> Any:
         """Build `source`, whatever is known of it, and keep it in memory and on disk.
@@ -130,13 +162,13 @@ class Programs:
         begin = time.perf_counter()
         program = self._remembered(key, self._compile(source, self.options(source)))
         self._count(time.perf_counter() - begin)
-        self.stored.put(key, self._kept_of(program))
+        self.stored.put(key, self._kept_of(program) or _text(source))
         return program
 
     def keep(self, source: str, built: Built) -> None:
         """Keep on disk what another process built of `source`."""
         self._count(built.seconds)
-        self.stored.put(self.key(source), built.binary)
+        self.stored.put(self.key(source), built.binary or _text(source))
 
     def take(self, source: str, built: Built) -> Any:
         """Return the program that another process built of `source`; None if it is refused."""
@@ -192,7 +224,7 @@ class Programs:
         return self._remembered(key, self._compile(source, self.options(source)))
 
     def _kept_of(self, program: Any) -> bytes:
-        """Return what our file holds: nothing where the driver keeps the rest."""
+        """Return the binary that our file holds, none where the driver keeps it."""
         return _binary_of(program) if self._is_stored else b""
 
     def _remembered(self, key: str, program: Any) -> Any:
@@ -233,6 +265,18 @@ class Programs:
             return cl.Program(self.context, [self.handle], retargeted).build()
         except cl.Error as error:
             raise BuildError(f"{self.info.name}: {str(error)[:4000]}") from error
+
+
+def _text(source: str) -> bytes:
+    """Return what a file holds of a program whose binary the driver keeps."""
+    return zlib.compress(source.encode(), 1)
+
+
+def _text_in(content: bytes) -> str:
+    """Return the text in such a file, "" where there is none."""
+    with suppress(zlib.error, UnicodeDecodeError):
+        return zlib.decompress(content).decode()
+    return ""
 
 
 def _binary_of(program: Any) -> bytes:
