@@ -10,7 +10,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from oclgen.opencl import fragments, ptx
+from oclgen.opencl import byte_dots, fragments, ptx
 from oclgen.plan import Launch, Plan, buffer
 
 ONES: NDArray[np.uint16] = np.full(256, 0x3F80, np.uint16)
@@ -26,19 +26,23 @@ ANSWERS: dict[str, NDArray[np.float32]] = {
         name: np.full(unit.lanes, len(fragments.DTYPES) * unit.sums, np.float32)
         for name, unit in fragments.UNITS.items()
     },
+    **{name: np.full(1, 24_581, np.float32) for name in byte_dots.INSTRUCTIONS},
 }
 """What the kernel `probe_...` writes: one element per work-item, a number that was copied or four
 elements of C, each the sum of as many ones as k is long; one more than the ones in a box;
-the sums of 16 pairs of ones; or of each dtype how many sums of a fragment are right."""
+the sums of 16 pairs of ones; of each dtype how many sums of a fragment are right; or five more than
+the products of signed bytes, (-128)(-128) + 63 * 127 + (-128)(-1) + 63 * 1."""
 
 FATAL = ("vdpbf16ps",)
 """Instructions that a process may die of asking for: a compiler that does not know one may abort,
 and a processor that lacks it raises SIGILL. `oclgen.opencl.health` asks CPUs for these,
 in a child."""
 
-_EXTENSIONS = {"dpas8": fragments.DPAS, "dpas16": fragments.DPAS} | dict.fromkeys(
-    ("wmma", "wmma_gfx12", "mfma"), "cl_amd_"
-)
+_EXTENSIONS = {
+    "dpas8": fragments.DPAS, "dpas16": fragments.DPAS, "khr_dot": byte_dots.KHR,
+    "dp4a_intel": byte_dots.INTEL_GPUS,
+    **dict.fromkeys(("wmma", "wmma_gfx12", "mfma", "sdot4", "sudot4"), "cl_amd_"),
+}  # fmt: skip
 """How the name of an extension begins that a compiler shows which may know the instruction; else
 it is NVIDIA's: a compiler of others may die of inline PTX."""
 _TARGETS = {"wgmma": "sm_90a", "tma": "sm_90a"}
@@ -66,7 +70,10 @@ def probe(name: str) -> Plan:
     if name in fragments.UNITS:
         return _probe_of_unit(name)
     given = {"dot": render(name)} if name == "vdpbf16ps" else {}
-    source = render(f"probe_{name}", **given)
+    if name in byte_dots.INSTRUCTIONS:
+        source = render("probe_dot4", name=name, dot=byte_dots.INSTRUCTIONS[name])
+    else:
+        source = render(f"probe_{name}", **given)
     if name in _TARGETS:
         source = ptx.with_target(source, _TARGETS[name])
     items = (_WORK_ITEMS.get(name, len(ANSWERS[name])),)

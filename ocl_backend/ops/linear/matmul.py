@@ -27,6 +27,8 @@ from oclgen.problem import Activation, GemmProblem
 from oclgen.render import render
 
 Number = int | float | bool
+_PROBLEMS = {**STORAGE, torch.int8: "int8"}
+"""Dtypes of a tuned product's matrices, by torch's."""
 
 
 class Matrix(NamedTuple):
@@ -88,6 +90,22 @@ def product(
     if (got := out.dtype) is not a.dtype:
         raise RuntimeError(f"Expected out tensor to have dtype {a.dtype}, but got {got} instead")
     _check(operator, a.shape, b.shape)
+    return product_into(operator, a, b, out, bias, activation, allow_tf32)
+
+
+def product_into(
+    operator: str,
+    a: Tensor,
+    b: Tensor,
+    out: Tensor,
+    bias: Tensor | None = None,
+    activation: Activation = "none",
+    allow_tf32: bool = False,
+) -> Tensor:
+    """Write act(a · b + bias) to `out` and return it, as `product` does, without its checks.
+
+    `out` has a's dtype, or int32 where a and b are int8.
+    """
     if out.numel() == 0:
         return out
     if a.shape[-1] == 0:
@@ -96,7 +114,7 @@ def product(
     is_read = out.data_ptr() in (a.data_ptr(), b.data_ptr())
     if is_read or (out.stride(-1) != 1 and out.shape[-1] > 1):
         dense = out.new_empty(out.shape)
-        return out.copy_(product(operator, a, b, dense, bias, activation, allow_tf32))
+        return out.copy_(product_into(operator, a, b, dense, bias, activation, allow_tf32))
     if b.dim() == 3 and len(b) > 1 and b.stride(0) == 0:
         rows, results = _in_one(a), _in_one(out)
         if rows is not None and results is not None:
@@ -107,7 +125,9 @@ def product(
         operator, a.get_device(), a.dtype, a.shape, a.stride(), b.shape, b.stride(), out.stride(),
         bias is not None, activation, allow_tf32 and a.dtype is torch.float32,
     )  # fmt: skip
-    if a.dtype not in STORAGE:
+    if out.dtype is not a.dtype:
+        _prepared(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
+    elif a.dtype not in STORAGE:
         _plain(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
     else:
         read = (a, b, out) if bias is None else (a, b, out, bias)
@@ -217,7 +237,7 @@ def _prepared(key: ShapeKey) -> TunedCall:
     n = key.b_shape[-1]
     count = batch[0] if batch else 1
     problem = GemmProblem(
-        m, n, k, "tf32" if key.tf32 else STORAGE[key.dtype], a.transposed, b.transposed, count,
+        m, n, k, "tf32" if key.tf32 else _PROBLEMS[key.dtype], a.transposed, b.transposed, count,
         shared_a=count > 1 and a.step == 0,
         shared_b=count > 1 and b.step == 0,
         bias="n" if key.bias else "none",
