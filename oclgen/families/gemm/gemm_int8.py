@@ -106,11 +106,8 @@ def _for_cpus(problem: GemmProblem, limits: Limits) -> Iterator[Config]:
     """Yield configs whose sums fill the registers; neighbours along n are one thread's."""
     vec_k = 16 if limits.native_float_width >= 8 else 8
     if problem.trans_b and not problem.trans_a:
-        for item_m, item_n in (
-            ((4, 4), (1, 8), (2, 4)) if limits.has_32_vectors else ((2, 2), (1, 4))
-        ):
-            if item_m > problem.m:
-                continue
+        items = [(4, 4), (1, 8), (2, 4)] if limits.has_32_vectors else [(2, 2), (1, 4)]
+        for item_m, item_n in (one for one in items if one[0] <= problem.m):
             groups = tiles(problem, item_m, 32 * item_n)
             yield Config(
                 unit=PLAIN, item_m=item_m, item_n=item_n, local_m=1,
