@@ -12,7 +12,12 @@ KHR = "cl_khr_integer_dot_product"
 INTEL_GPUS = "cl_intel_driver_diagnostics"
 """An extension of Intel's GPUs, old and new, that its runtime for processors lacks."""
 PLAIN = "plain"
-"""What every device has: products in OpenCL C."""
+"""What every device has: products in OpenCL C, each added to a sum of its own."""
+PAIRS = "pairs"
+"""The same, where products of neighbours are added first: some compilers for x86 (Intel's) make one
+instruction of that, which multiplies numbers of 16 bits and adds; others (LLVM 15) slow code."""
+IN_C = {PLAIN: 1, PAIRS: 2}
+"""Products that are added to one of the vector's sums, by the ways in OpenCL C."""
 INSTRUCTIONS: dict[str, str] = {
     # Intel's GPUs from Xe on
     "dp4a_intel": """int __builtin_IB_dp4a_ss(int sum, int x, int y, bool saturate);
@@ -56,25 +61,29 @@ def text(unit: str, width: int) -> str:
     `char{width}`, MULTIPLY(x, y, sums), which returns the new sums, and TOTAL(sums), an int.
 
     Args:
-        unit: `PLAIN`, or a name of `INSTRUCTIONS`.
+        unit: a name of `IN_C` or `INSTRUCTIONS`.
         width: bytes of an operand: 4, 8 or 16.
     """
-    return _plain(width) if unit == PLAIN else _by_words(unit, width // 4)
+    return _in_c(width, IN_C[unit]) if unit in IN_C else _by_words(unit, width // 4)
 
 
-def _plain(width: int) -> str:
-    sums = [w for w in (2, 4, 8, 16) if w <= width]
+def _in_c(width: int, added: int) -> str:
+    count = width // added
+    sums = [w for w in (2, 4, 8, 16) if w <= count]
     return "\n".join(
         [
             # processors multiply numbers of 16 bits faster than those of 32
             f"typedef short{width} wide_t;",
-            f"typedef int{width} sums_t;",
+            f"typedef int{count} sums_t;",
             f"#define WIDEN(bytes) convert_short{width}(bytes)",
-            "#define MULTIPLY(x, y, sums) "
-            f"(convert_int{width}(x) * convert_int{width}(y) + (sums))",
+            "sums_t MULTIPLY(const wide_t x, const wide_t y, const sums_t sums)",
+            "{",
+            f"    const int{width} products = convert_int{width}(x) * convert_int{width}(y);",
+            f"    return sums + {'(products.even + products.odd)' if added == 2 else 'products'};",
+            "}",
             "#define SUM1(v) (v)",
             *(f"#define SUM{w}(v) SUM{w // 2}((v).lo + (v).hi)" for w in sums),
-            f"#define TOTAL(sums) SUM{width}(sums)",
+            f"#define TOTAL(sums) SUM{count}(sums)",
         ]
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from oclgen.limits import Limits
-from oclgen.opencl.byte_dots import INSTRUCTIONS, PLAIN
+from oclgen.opencl.byte_dots import IN_C, INSTRUCTIONS, PLAIN
 from oclgen.problem import GemmProblem
 from search_spaces.values import Value, up_to
 
@@ -20,7 +20,7 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
     return {
         # what a GPU has beyond OpenCL C is always faster; a processor's compiler makes slow code
         # of `khr_dot` (Intel's runtime: 12 to 25 times the time of `plain`)
-        "unit": (PLAIN,) if on_cpu or not units else units,
+        "unit": tuple(IN_C) if on_cpu else units or (PLAIN,),
         # each row of A is used item_n times from registers, each column of B item_m times
         "item_m": up_to(problem.m, 1, 2, 3, 4, 6, 8) if on_cpu else up_to(problem.m, 1, 2, 4, 8),
         "item_n": up_to(problem.n, 1, 2, 3, 4, 6, 8) if on_cpu else up_to(problem.n, 1, 2, 4, 8),

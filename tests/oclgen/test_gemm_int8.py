@@ -35,6 +35,8 @@ CONFIGS: tuple[dict[str, Any], ...] = (
     {"tile_k": 0},
     {"vec_k": 16, "tile_k": 32, "item_m": 3, "local_n": 4},
     {"vec_k": 16, "tile_k": 0, "local_m": 1, "local_n": 1, "item_n": 5},
+    {"unit": "pairs", "vec_k": 16, "tile_k": 0, "item_m": 3},
+    {"unit": "pairs", "tile_k": 16, "item_n": 4},
     {"vec_k": 8, "tile_k": 64, "local_m": 1, "local_n": 1, "item_m": 8, "item_n": 1},
 )
 
@@ -98,9 +100,11 @@ def test_what_a_device_showed_is_used() -> None:
         limits = replace(GPU, instructions=frozenset({unit}))
         assert {each.unit for each in seeds_of(gemm_int8.NAME, PROBLEM, limits)} == {unit, "plain"}
         assert len(space_of(gemm_int8.NAME, PROBLEM, limits)) > 100
-    for limits in (Limits(), replace(GPU, kind="cpu", instructions=frozenset({"khr_dot"}))):
+    cpu = replace(GPU, kind="cpu", instructions=frozenset({"khr_dot"}))
+    intels = replace(cpu, extensions=frozenset({"cl_intel_subgroups"}))
+    for limits, units in ((Limits(), {"plain"}), (cpu, {"plain"}), (intels, {"pairs", "plain"})):
         seeds = seeds_of(gemm_int8.NAME, PROBLEM, limits)
-        assert {each.unit for each in seeds} == {"plain"}
+        assert {each.unit for each in seeds} == units
         assert len(seeds) > 1
 
 
@@ -154,7 +158,7 @@ def test_instructions_around_edges(
     emulate(monkeypatch)
     for number, changes in enumerate(CONFIGS):
         problem = GemmProblem(33, 17, 70, "int8", number % 2 == 1, number % 3 == 0)
-        assert_exact(device, problem, config_of(unit=unit, **changes))
+        assert_exact(device, problem, config_of(**changes | {"unit": unit}))
 
 
 @pytest.mark.parametrize("unit", INSTRUCTIONS)

@@ -16,7 +16,7 @@ from oclgen.families.gemm.gemm_int8_text import Operand
 from oclgen.families.parts.blocking import idleness, tiles, waste
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.opencl.byte_dots import INSTRUCTIONS, PLAIN
+from oclgen.opencl.byte_dots import IN_C, INSTRUCTIONS, PAIRS, PLAIN
 from oclgen.opencl.byte_dots import text as dot_text
 from oclgen.parameters import Item, Local, Range, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
@@ -28,7 +28,8 @@ NAME = "gemm_int8"
 VECTORS = (4, 8, 16)
 """Bytes of a load: whole words, up to OpenCL C's longest vector."""
 MOST_SUMS = 512
-"""Ints per work-item: `plain` keeps as many for each element of C as a load has bytes."""
+"""Ints per work-item: `plain` keeps as many for each element of C as a load has bytes, `pairs` half
+as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Config(BaseConfig):
     @property
     def sums(self) -> int:
         """Ints that a work-item adds to."""
-        return self.item_m * self.item_n * (self.vec_k if self.unit == PLAIN else 1)
+        return self.item_m * self.item_n * (self.vec_k // IN_C.get(self.unit, self.vec_k))
 
     @property
     def local_bytes(self) -> int:
@@ -67,9 +68,10 @@ class Config(BaseConfig):
 
     def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
-        if self.unit != PLAIN:
+        if self.unit not in IN_C:
             if self.unit not in INSTRUCTIONS:
-                return f"unit={self.unit} is unknown; there are {PLAIN}, {', '.join(INSTRUCTIONS)}"
+                known = ", ".join((*IN_C, *INSTRUCTIONS))
+                return f"unit={self.unit} is unknown; there are {known}"
             if reason := limits.why_no(self.unit):
                 return f"unit={reason}"
         if self.vec_k not in VECTORS:
@@ -104,20 +106,24 @@ def guesses(problem: GemmProblem, limits: Limits) -> Iterator[Config]:
 
 def _for_cpus(problem: GemmProblem, limits: Limits) -> Iterator[Config]:
     """Yield configs whose sums fill the registers; neighbours along n are one thread's."""
-    vec_k = 16 if limits.native_float_width >= 8 else 8
+    pairs = any(name.startswith("cl_intel_") for name in limits.extensions)
+    unit, vec_k = PAIRS if pairs else PLAIN, 16 if limits.native_float_width >= 8 else 8
     if problem.trans_b and not problem.trans_a:
-        items = [(4, 4), (1, 8), (2, 4)] if limits.has_32_vectors else [(2, 2), (1, 4)]
+        few = [(4, 2), (1, 4)] if pairs else [(2, 2), (1, 4)]
+        many = [(6, 4), (1, 8), (4, 4)] if pairs else [(4, 4), (1, 8), (2, 4)]
+        items = many if limits.has_32_vectors else few
         for item_m, item_n in (one for one in items if one[0] <= problem.m):
             groups = tiles(problem, item_m, 32 * item_n)
             yield Config(
-                unit=PLAIN, item_m=item_m, item_n=item_n, local_m=1,
+                unit=unit, item_m=item_m, item_n=item_n, local_m=1,
                 local_n=32 if groups >= 4 * limits.compute_units else 8, vec_k=vec_k, tile_k=0,
             )  # fmt: skip
         return
     # what does not lie along k is gathered into local memory, by one work-item for itself
-    for item_m, item_n in ((8, 3), (4, 4)) if limits.has_32_vectors else ((4, 1), (2, 2)):
+    items = [(8, 3), (4, 4)] if limits.has_32_vectors else [(4, 1), (2, 2)]
+    for item_m, item_n in items if problem.m >= 8 else reversed(items):
         yield Config(
-            unit=PLAIN, item_m=min(item_m, problem.m), item_n=item_n, local_m=1, local_n=1,
+            unit=unit, item_m=min(item_m, problem.m), item_n=item_n, local_m=1, local_n=1,
             vec_k=vec_k, tile_k=64,
         )  # fmt: skip
 
