@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch.checks import check_written
 from ocl_backend.dispatch.outputs import resized
-from ocl_backend.ops.linear.matmul import product_into
+from ocl_backend.ops.linear.matmul import product
 
 
 def int_mm(a: Tensor, b: Tensor) -> Tensor:
@@ -34,9 +34,9 @@ def int_mm_out(a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
     resized(out, (a.shape[0], b.shape[1]))
     check_written("out", out)
     if a.dtype is torch.int8:
-        return product_into("_int_mm", a, b, out)
+        return product("_int_mm", a, b, out)
     # a byte of 0 to 255 is 128 more than the signed byte whose highest bit is the other one
-    product_into("_int_mm", torch.bitwise_xor(a, 128).view(torch.int8), b, out)
+    product("_int_mm", torch.bitwise_xor(a, 128).view(torch.int8), b, out)
     return out.add_(b.sum(0, dtype=torch.int32), alpha=128)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from ocl_backend.dispatch import settings
 from ocl_backend.dispatch.outputs import check_cast, into, resized
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
-from ocl_backend.dtypes import STORAGE, dtype_of
+from ocl_backend.dtypes import PRODUCT_STORAGE, STORAGE, dtype_of
 from ocl_backend.fusion.held import Rule, Step, Way
 from ocl_backend.kernels.activations import activate
 from ocl_backend.ops.fused.expressions import Expression, Read, fits
@@ -27,8 +27,6 @@ from oclgen.problem import Activation, GemmProblem
 from oclgen.render import render
 
 Number = int | float | bool
-_PROBLEMS = {**STORAGE, torch.int8: "int8"}
-"""Dtypes of a tuned product's matrices, by torch's."""
 
 
 class Matrix(NamedTuple):
@@ -81,31 +79,17 @@ def product(
 
     a [batch?, m, k], b [batch?, k, n] and out [batch?, m, n] share dtype and device and may be
     views; bias is a dense [n]. Dtypes the families lack (float64, integers) take a plain kernel,
-    which knows neither bias nor activation. `allow_tf32` None is the setting for products.
+    which knows neither bias nor activation. Of `_int_mm` a and b are int8 and out is int32.
+    `allow_tf32` None is the setting for products.
     """
     if allow_tf32 is None:
         allow_tf32 = settings.matmul.allow_tf32
     if a.dtype is not b.dtype:
         raise RuntimeError(f"{operator}: dtypes differ: {a.dtype} and {b.dtype}. Convert one")
-    if (got := out.dtype) is not a.dtype:
-        raise RuntimeError(f"Expected out tensor to have dtype {a.dtype}, but got {got} instead")
+    dtype = torch.int32 if operator == "_int_mm" else a.dtype
+    if (got := out.dtype) is not dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {dtype}, but got {got} instead")
     _check(operator, a.shape, b.shape)
-    return product_into(operator, a, b, out, bias, activation, allow_tf32)
-
-
-def product_into(
-    operator: str,
-    a: Tensor,
-    b: Tensor,
-    out: Tensor,
-    bias: Tensor | None = None,
-    activation: Activation = "none",
-    allow_tf32: bool = False,
-) -> Tensor:
-    """Write act(a · b + bias) to `out` and return it, as `product` does, without its checks.
-
-    `out` has a's dtype, or int32 where a and b are int8.
-    """
     if out.numel() == 0:
         return out
     if a.shape[-1] == 0:
@@ -114,7 +98,7 @@ def product_into(
     is_read = out.data_ptr() in (a.data_ptr(), b.data_ptr())
     if is_read or (out.stride(-1) != 1 and out.shape[-1] > 1):
         dense = out.new_empty(out.shape)
-        return out.copy_(product_into(operator, a, b, dense, bias, activation, allow_tf32))
+        return out.copy_(product(operator, a, b, dense, bias, activation, allow_tf32))
     if b.dim() == 3 and len(b) > 1 and b.stride(0) == 0:
         rows, results = _in_one(a), _in_one(out)
         if rows is not None and results is not None:
@@ -125,9 +109,7 @@ def product_into(
         operator, a.get_device(), a.dtype, a.shape, a.stride(), b.shape, b.stride(), out.stride(),
         bias is not None, activation, allow_tf32 and a.dtype is torch.float32,
     )  # fmt: skip
-    if out.dtype is not a.dtype:
-        _prepared(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
-    elif a.dtype not in STORAGE:
+    if a.dtype not in STORAGE and dtype is a.dtype:
         _plain(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
     else:
         read = (a, b, out) if bias is None else (a, b, out, bias)
@@ -236,8 +218,9 @@ def _prepared(key: ShapeKey) -> TunedCall:
     *batch, m, k = key.a_shape
     n = key.b_shape[-1]
     count = batch[0] if batch else 1
+    dtype = "tf32" if key.tf32 else PRODUCT_STORAGE[key.dtype]
     problem = GemmProblem(
-        m, n, k, "tf32" if key.tf32 else _PROBLEMS[key.dtype], a.transposed, b.transposed, count,
+        m, n, k, dtype, a.transposed, b.transposed, count,
         shared_a=count > 1 and a.step == 0,
         shared_b=count > 1 and b.step == 0,
         bias="n" if key.bias else "none",
@@ -322,13 +305,8 @@ def baddbmm_out(
 def addbmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """Return beta · bias + alpha · the sum over the batch of a [batch, m, k] · b [batch, k, n]."""
     batch, m, k = a.shape
-    return addmm(
-        bias,
-        a.transpose(0, 1).reshape(m, batch * k),
-        b.reshape(batch * k, b.shape[2]),
-        beta=beta,
-        alpha=alpha,
-    )
+    rows, columns = a.transpose(0, 1).reshape(m, batch * k), b.reshape(batch * k, b.shape[2])
+    return addmm(bias, rows, columns, beta=beta, alpha=alpha)
 
 
 def addbmm_(bias: Tensor, *factors: Tensor, beta: Number = 1, alpha: Number = 1) -> Tensor:
