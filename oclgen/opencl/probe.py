@@ -38,6 +38,9 @@ FATAL = ("vdpbf16ps",)
 and a processor that lacks it raises SIGILL. `oclgen.opencl.health` asks CPUs for these,
 in a child."""
 
+NOT_OF_CPUS = ("khr_dot",)
+"""Instructions that CPUs are not asked for, which takes 60 ms whenever one is opened: Intel's
+runtime for them makes scalar products of `dot_4x8packed_ss_int`."""
 _EXTENSIONS = {
     "dpas8": fragments.DPAS, "dpas16": fragments.DPAS, "khr_dot": byte_dots.KHR,
     "dp4a_intel": byte_dots.INTEL_GPUS,
@@ -50,15 +53,21 @@ _WORK_ITEMS = {"vdpbf16ps": 1}
 """Work-items of a probe; else as many as its answer is long."""
 
 
-def probes(extensions: Collection[str]) -> dict[str, Plan]:
+def probes(extensions: Collection[str], kind: str = "gpu") -> dict[str, Plan]:
     """Return the plan that tries each instruction, reading `ones` and writing `out`.
 
     A compiler is asked for what its extensions let expect, which says nothing yet of the device.
+
+    Args:
+        extensions: of the device.
+        kind: "cpu" or another: some instructions serve no CPU.
     """
+    left_out = NOT_OF_CPUS if kind == "cpu" else ()
     return {
         name: probe(name)
         for name in ANSWERS
         if name not in FATAL
+        and name not in left_out
         and any(each.startswith(_EXTENSIONS.get(name, "cl_nv_")) for each in extensions)
     }
 

@@ -18,8 +18,8 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
     on_cpu = limits.kind == "cpu"
     units = tuple(unit for unit in INSTRUCTIONS if unit in limits.instructions)
     return {
-        # what a GPU has beyond OpenCL C is always faster; a processor's compiler makes slow code
-        # of `khr_dot` (Intel's runtime: 12 to 25 times the time of `plain`)
+        # what a GPU has beyond OpenCL C does four multiply-adds at once; a processor's compiler
+        # makes slow code of `khr_dot` (Intel's runtime: 12 to 25 times the time of `plain`)
         "unit": tuple(IN_C) if on_cpu else units or (PLAIN,),
         # each row of A is used item_n times from registers, each column of B item_m times
         "item_m": up_to(problem.m, 1, 2, 3, 4, 6, 8) if on_cpu else up_to(problem.m, 1, 2, 4, 8),

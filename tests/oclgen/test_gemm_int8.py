@@ -161,6 +161,16 @@ def test_instructions_around_edges(
         assert_exact(device, problem, config_of(**changes | {"unit": unit}))
 
 
+def test_the_instruction_of_khronos_is_exact(device: Device) -> None:
+    """By the device's own compiler: Intel's runtime for processors has it, too."""
+    if byte_dots.KHR not in device.limits.extensions:
+        pytest.skip(f"the device has no {byte_dots.KHR}")
+    if not _answers(device, probe.probe("khr_dot"), probe.ANSWERS["khr_dot"]):
+        pytest.skip("its compiler knows no dot_4x8packed_ss_int")
+    for changes in CONFIGS[:3]:
+        assert_exact(device, replace(PROBLEM, trans_b=False), config_of(unit="khr_dot", **changes))
+
+
 @pytest.mark.parametrize("unit", INSTRUCTIONS)
 def test_the_probe_tells_signed_bytes_from_others(
     device: Device, unit: str, monkeypatch: pytest.MonkeyPatch
@@ -176,6 +186,7 @@ def test_the_probe_tells_signed_bytes_from_others(
 
 def test_devices_are_asked_for_their_makers_instructions() -> None:
     assert set(probe.probes([byte_dots.KHR])) == {"khr_dot"}
+    assert not probe.probes([byte_dots.KHR], "cpu")
     assert set(probe.probes([byte_dots.INTEL_GPUS])) == {"dp4a_intel"}
     assert "dp4a" in probe.probes(["cl_nv_device_attribute_query"])
     assert not set(probe.probes(["cl_intel_subgroups"])) & set(INSTRUCTIONS)
