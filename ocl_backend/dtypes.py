@@ -178,3 +178,5 @@ STORAGE: dict[torch.dtype, str] = {
     torch.bfloat16: "bf16",
 }
 """The dtypes that the generated families compute with."""
+PRODUCT_STORAGE = {**STORAGE, torch.int8: "int8"}
+"""Those whose products they compute."""

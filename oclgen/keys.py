@@ -15,6 +15,7 @@ from oclgen.problem import (
     DIRECTIONS,
     DTYPES,
     LAYOUTS,
+    PRODUCT_DTYPES,
     AttentionProblem,
     ConvProblem,
     GemmProblem,
@@ -58,7 +59,7 @@ _CONV_SIZES = (
 )  # fmt: skip
 _CONV_PAIRS = ("stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w")
 
-GEMM_FORM = "MxNxK[:fp32|tf32|fp16|bf16][:nn|nt|tn|tt], for example 1024x1024x1024:fp32:nt"
+GEMM_FORM = "MxNxK[:fp32|tf32|fp16|bf16|int8][:nn|nt|tn|tt], for example 1024x1024x1024:fp32:nt"
 CONV_FORM = (
     "N,C,H,W,K,R,S[,stride,pad,dilation,groups][:fp32|tf32|fp16|bf16][:fwd|bwd_data|bwd_weights]"
     "[:nchw|nhwc], for example 8,64,56,56,64,3,3,1,1"
@@ -242,7 +243,7 @@ def parse_gemm(text: str) -> GemmProblem:
     if len(numbers) != 3:
         raise ProblemError(f"{text!r} has {len(numbers)} sizes, a product has 3: {GEMM_FORM}")
     trans = ("nn", "nt", "tn", "tt")
-    found = _options(text, options, {"dtype": tuple(DTYPES), "trans": trans}, GEMM_FORM)
+    found = _options(text, options, {"dtype": tuple(PRODUCT_DTYPES), "trans": trans}, GEMM_FORM)
     a, b = found.pop("trans", "nn")
     m, n, k = numbers
     return GemmProblem(m, n, k, trans_a=a == "t", trans_b=b == "t", **found)

@@ -15,6 +15,8 @@ from oclgen.packed_problem import PACKED_DTYPES, PackedProblem
 from oclgen.problem_parts import (
     DTYPES,
     FREE_SIZES,
+    INTEGERS,
+    PRODUCT_DTYPES,
     STORED_BYTES,
     ProblemError,
     Shape,
@@ -31,7 +33,9 @@ __all__ = [
     "DIRECTIONS",
     "DTYPES",
     "FREE_SIZES",
+    "INTEGERS",
     "LAYOUTS",
+    "PRODUCT_DTYPES",
     "STORED_BYTES",
     "Activation",
     "AttentionProblem",
@@ -48,6 +52,7 @@ __all__ = [
     "divided_by",
     "has_volume",
     "in_planes",
+    "of_floats",
     "output_size",
     "stored_dtype",
     "with_sizes",
@@ -74,7 +79,7 @@ class GemmProblem:
     there. With `shared_a` or `shared_b` all batch items use one A or B. Row and batch strides are
     given at launch (see `Strides`), so they are no part of the problem. Kernels of a problem with
     `free` sizes have one text for all of them; the values here are those of one call, or typical
-    ones by which a variant is chosen.
+    ones by which a variant is chosen. A product of `INTEGERS` is their int32 sums alone.
     """
 
     m: int
@@ -95,9 +100,15 @@ class GemmProblem:
         """Raise `ProblemError` for sizes below one and unknown names."""
         require_positive(self, "m", "n", "k", "batch")
         require_free(self)
-        require_known("dtype", self.dtype, DTYPES)
+        require_known("dtype", self.dtype, PRODUCT_DTYPES)
         require_known("bias", self.bias, ("none", "m", "n"))
         require_known("activation", self.activation, ACTIVATIONS)
+        if self.dtype in INTEGERS and (
+            self.bias != "none" or self.activation != "none" or self.residual
+        ):
+            raise ProblemError(
+                f"products of {self.dtype} are int32 sums, without bias, activation and residual"
+            )
 
     @property
     def op(self) -> str:
@@ -138,7 +149,7 @@ class GemmProblem:
     @property
     def bytes(self) -> int:
         """Bytes moved if every input is read once and the output written once."""
-        return bytes_of(self.buffers, self.dtype)
+        return bytes_of(self.buffers, self.dtype, _SUMS.get(self.dtype))
 
     def key(self) -> str:
         """Canonical text, `parse_key` reads it back: `gemm:1024x1024x1024:fp32:nt:b1:-:-:none`.
@@ -340,6 +351,11 @@ def in_planes(problem: Problem) -> TypeGuard[ConvProblem]:
     return isinstance(problem, ConvProblem) and problem.layout == "nchw"
 
 
+def of_floats(problem: Problem) -> TypeGuard[GemmProblem]:
+    """Say whether it is a product of matrices of floats, which most families of products serve."""
+    return isinstance(problem, GemmProblem) and problem.dtype in DTYPES
+
+
 def has_volume(problem: Problem) -> bool:
     """Say whether it is a convolution that reads windows of three dimensions."""
     return isinstance(problem, ConvProblem) and problem.volume is not None
@@ -366,9 +382,11 @@ def stored_dtype(problem: Problem, role: str) -> str:
     """Return the dtype of a buffer's items, a name of `STORED_BYTES`.
 
     All have the problem's, but for the sums of attention's rows, which are fp32, the numbers that
-    choose what its dropout leaves out, and packed weights, which are bytes.
+    choose what its dropout leaves out, packed weights, which are bytes, and sums of integers.
     """
-    return _OTHER_DTYPES.get(problem.op, {}).get(role, problem.dtype)
+    others = _OTHER_DTYPES.get(problem.op) or _SUMS.get(problem.dtype, {})
+    return others.get(role, problem.dtype)
 
 
+_SUMS = {dtype: {"c": "int32"} for dtype in INTEGERS}
 _OTHER_DTYPES = {"attention": FIXED_DTYPES, "packed": PACKED_DTYPES}

@@ -8,10 +8,15 @@ from typing import Any, NamedTuple
 Shape = tuple[int, ...]
 
 DTYPES: dict[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
-"""Types a problem may have, with the bytes of an element in memory. Accumulation is in fp32. tf32
+"""Types any problem may have, with the bytes of an element in memory. Accumulation is in fp32. tf32
 is fp32 in memory whose products may be rounded to eleven bits, as matrix units do."""
+INTEGERS: dict[str, int] = {"int8": 1}
+"""Types that matrices of a product may have beside these. C is int32, its sums are exact, and
+what is beyond 32 bits is cut off."""
+PRODUCT_DTYPES: dict[str, int] = {**DTYPES, **INTEGERS}
+"""Types of the matrices of a product."""
 
-STORED_BYTES = {**DTYPES, "int64": 8, "uint8": 1}
+STORED_BYTES = {**PRODUCT_DTYPES, "int32": 4, "int64": 8, "uint8": 1}
 """Bytes of an item, also of buffers that do not have their problem's dtype."""
 
 FREE_SIZES = {
@@ -76,11 +81,17 @@ def require_known(name: str, value: str, known: Iterable[str]) -> None:
         raise ProblemError(f"{name} {value!r} is unknown; known are {', '.join(known)}")
 
 
-def bytes_of(buffers: dict[str, Shape], dtype: str) -> int:
-    """Return the bytes of all buffers, their items of `dtype`."""
+def bytes_of(buffers: dict[str, Shape], dtype: str, others: dict[str, str] | None = None) -> int:
+    """Return the bytes of all buffers.
+
+    Args:
+        buffers: their shapes by role.
+        dtype: of their items.
+        others: dtypes of the roles that have another one.
+    """
     total = 0
-    for shape in buffers.values():
-        size = DTYPES[dtype]
+    for role, shape in buffers.items():
+        size = STORED_BYTES[others.get(role, dtype) if others else dtype]
         for extent in shape:
             size *= extent
         total += size

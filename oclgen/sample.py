@@ -28,6 +28,7 @@ PROBLEMS: tuple[Problem, ...] = (
     AttentionProblem(1, 2, 1, 5, 9, 8, 16, "bf16"),
     GemmProblem(17, 24, 24, trans_b=True),
     GemmProblem(1, 24, 40),
+    GemmProblem(17, 24, 40, "int8", trans_b=True),
     PackedProblem(3, 24, 64),
     GemmProblem(16, 24, 32, dtype="bf16"),
     GemmProblem(16, 24, 32, dtype="bf16", trans_b=True),

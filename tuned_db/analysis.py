@@ -91,7 +91,7 @@ def peak_of(record: Record, dtype: str) -> float | None:
 
     Args:
         record: of the device.
-        dtype: a name of `DTYPES`.
+        dtype: a name of `PRODUCT_DTYPES`.
     """
     roofs = roofs_of(record)
     if roofs is None:

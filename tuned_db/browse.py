@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Connection, and_, case, func, or_, select
 
 from oclgen.limits import DeviceInfo
-from oclgen.problem import DTYPES
+from oclgen.problem import PRODUCT_DTYPES
 from tuned_db.device_rows import DEVICE, KNOWN_PEAK, known_peaks
 from tuned_db.models import BatchRow, DeviceRow, MeasurementRow, TuningRow
 from tuned_db.record import Record, RecordError
@@ -200,7 +200,7 @@ def count_by_dtype(connection: Connection, wanted: Filter) -> tuple[int, dict[st
         connection: of the database.
         wanted: which devices, problems and families.
     """
-    dtypes = (func.sum(case((_has_part(dtype), 1), else_=0)) for dtype in DTYPES)
+    dtypes = (func.sum(case((_has_part(dtype), 1), else_=0)) for dtype in PRODUCT_DTYPES)
     asked = (
         select(func.count(), *dtypes)
         .select_from(TuningRow)
@@ -209,7 +209,7 @@ def count_by_dtype(connection: Connection, wanted: Filter) -> tuple[int, dict[st
         .where(*wanted.conditions())
     )
     total, *counts = connection.execute(asked).one()
-    return total, {dtype: n for dtype, n in zip(DTYPES, counts, strict=True) if n}
+    return total, {dtype: n for dtype, n in zip(PRODUCT_DTYPES, counts, strict=True) if n}
 
 
 def find_winner(connection: Connection, tuning: int) -> Winner | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from oclgen.problem import DTYPES
+from oclgen.problem import PRODUCT_DTYPES
 from tuned_db.across import Pair
 from tuned_db.analysis import (
     Effect,
@@ -28,9 +28,9 @@ MOST_BARS = 12
 
 
 def dtypes_of(records: Iterable[Record]) -> list[str]:
-    """Return the dtypes of problems, in the order of `DTYPES`."""
+    """Return the dtypes of problems, in the order of `PRODUCT_DTYPES`."""
     found = {rate.dtype for record in records if (rate := rate_of(record))}
-    return [dtype for dtype in DTYPES if dtype in found]
+    return [dtype for dtype in PRODUCT_DTYPES if dtype in found]
 
 
 def roofline_chart(records: Iterable[Record], dtype: str) -> Chart:
@@ -41,7 +41,7 @@ def roofline_chart(records: Iterable[Record], dtype: str) -> Chart:
 
     Args:
         records: of one device; those of other dtypes are left out.
-        dtype: a name of `DTYPES`.
+        dtype: a name of `PRODUCT_DTYPES`.
     """
     known = [
         (record, rate) for record in records if (rate := rate_of(record)) and rate.dtype == dtype

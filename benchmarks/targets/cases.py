@@ -30,6 +30,8 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem(1024, 1024, 1024, "bf16", trans_b=True),
     GemmProblem(8, 4096, 4096, "fp16", trans_b=True),
     GemmProblem(1000, 576, 2048, "fp16", trans_a=True),
+    GemmProblem(1024, 1024, 1024, "int8", trans_b=True),
+    GemmProblem(1000, 576, 2048, "int8"),
     *(replace(one, direction=way) for one in (_RESNET, _DEPTHWISE) for way in DIRECTIONS),
     *(
         replace(one, direction=way, layout="nhwc", dtype="bf16")

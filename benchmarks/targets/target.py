@@ -40,17 +40,23 @@ def _gpu(extension: str, units: int, work_items: int, local_kib: int, *instructi
     )
 
 
+_RDNA4, _HPC = ("wmma_gfx12", "sudot4"), ("dpas16", "dp4a_intel")
 TARGETS: dict[str, Target] = {
     one.name: one
     for one in (
-        Target("gfx906", "amd", "Radeon VII, Instinct MI50", _gpu(AMD, 60, 256, 64)),
-        Target("gfx90a", "amd", "Instinct MI210", _gpu(AMD, 104, 256, 64, "mfma")),
-        Target("gfx1030", "amd", "Radeon RX 6800", _gpu(AMD, 30, 256, 64)),
-        Target("gfx1100", "amd", "Radeon RX 7900 XTX", _gpu(AMD, 48, 256, 64, "wmma")),
-        Target("gfx1201", "amd", "Radeon RX 9070 XT", _gpu(AMD, 32, 256, 64, "wmma_gfx12")),
+        Target("gfx906", "amd", "Radeon VII, Instinct MI50", _gpu(AMD, 60, 256, 64, "sdot4")),
+        Target("gfx90a", "amd", "Instinct MI210", _gpu(AMD, 104, 256, 64, "mfma", "sdot4")),
+        Target("gfx1030", "amd", "Radeon RX 6800", _gpu(AMD, 30, 256, 64, "sdot4")),
+        Target("gfx1100", "amd", "Radeon RX 7900 XTX", _gpu(AMD, 48, 256, 64, "wmma", "sudot4")),
+        Target("gfx1201", "amd", "Radeon RX 9070 XT", _gpu(AMD, 32, 256, 64, *_RDNA4)),
         Target("skl", "intel", "Gen9 graphics of Skylake", _gpu(INTEL, 24, 256, 64)),
-        Target("tgllp", "intel", "Iris Xe of Tiger Lake", _gpu(INTEL, 96, 512, 64)),
-        Target("dg2", "intel", "Arc A770", _gpu(INTEL, 512, 1024, 64, "dpas8")),
-        Target("pvc", "intel", "Data Center GPU Max", _gpu(INTEL, 1024, 1024, 128, "dpas16")),
+        Target("tgllp", "intel", "Iris Xe of Tiger Lake", _gpu(INTEL, 96, 512, 64, "dp4a_intel")),
+        Target("dg2", "intel", "Arc A770", _gpu(INTEL, 512, 1024, 64, "dpas8", "dp4a_intel")),
+        Target(
+            "pvc",
+            "intel",
+            "Data Center GPU Max",
+            _gpu(INTEL, 1024, 1024, 128, *_HPC),
+        ),
     )
 }

@@ -35,6 +35,7 @@ MODULES = (
     "reduce.histograms",
     "linear.distances",
     "tensor.random",
+    "linear.int_mm",
     "linear.matmul",
     "linear.packed",
     "conv.convolution",

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oclgen.measurement import Cache, Measurement, undisturbed
-from oclgen.measuring.canary import Guarded, guarded
+from oclgen.measuring.canary import POISON, POISON_OF_SUMS, Guarded, guarded
 from oclgen.measuring.conditions import before_and_after, conditions
 from oclgen.measuring.excerpt import AFFORDABLE, Excerpt, excerpt
 from oclgen.measuring.reference import random_inputs, references
@@ -24,9 +24,10 @@ from oclgen.opencl.device import BuildError, Device, LaunchError, PreparedPlan
 from oclgen.plan import COUNTER_BYTES, COUNTERS, Plan
 from oclgen.problem import DTYPES, Problem, stored_dtype
 
-TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 4e-3, "bf16": 3e-2}
+TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 4e-3, "bf16": 3e-2, "int8": 0.0}
 """Largest relative L2 error against float64; single elements may be off by ten times as much of
-the largest. Winograd F(4x4) with 256 channels has 2.1e-6 in fp32."""
+the largest; sums of integers must be equal. Winograd F(4x4) with 256 channels has 2.1e-6 in
+fp32."""
 WARM_UP_MS = 20.0
 MIN_SAMPLES, MAX_SAMPLES, SAMPLE_MS = 5, 100, 250.0
 """Samples are taken until their median is known, and no longer than this."""
@@ -40,6 +41,8 @@ SPOT_BYTES = 32 * 2**20
 """What is read back of each input after a variant, to see whether it was written to."""
 AS_THEY_ARE = ("int64", "uint8")
 """Dtypes of buffers whose items are not converted."""
+WHOLE = ("int8", "int32")
+"""Dtypes of buffers whose items are whole numbers, here as there."""
 FLUSH_BYTES = 64 * 2**20
 """What is written at least between launches with cold caches; four times a larger cache."""
 
@@ -108,7 +111,10 @@ class Bench:
 
     def _try(self, plan: Plan, limit_ms: float) -> tuple[float, str, tuple[float, ...]]:
         """Return the error, why the variant is wrong or "", and its times."""
-        outs = [guarded(self.device, role, one.nbytes) for role, one in self._like.items()]
+        outs = [
+            guarded(self.device, role, one.nbytes, POISON_OF_SUMS if _is_whole(one) else POISON)
+            for role, one in self._like.items()
+        ]
         spaces = [guarded(self.device, role, size) for role, size in plan.workspaces]
         if plan.counters:
             spaces += [guarded(self.device, COUNTERS, COUNTER_BYTES * plan.counters, content=0)]
@@ -148,9 +154,13 @@ class Bench:
         role = out.role
         stored = self.device.download(out.region, self._like[role])
         got = decode(stored, stored_dtype(self.problem, role))
-        unwritten = got.size - int(np.count_nonzero(np.isfinite(got)))
+        if _is_whole(stored):
+            never = np.frombuffer(bytes([POISON_OF_SUMS]) * stored.itemsize, stored.dtype)
+            unwritten, what = int(np.count_nonzero(got == never)), "written"
+        else:
+            unwritten, what = got.size - int(np.count_nonzero(np.isfinite(got))), "finite"
         if unwritten:
-            return float("inf"), f"{unwritten} of {got.size} elements of {role} are not finite"
+            return float("inf"), f"{unwritten} of {got.size} elements of {role} are not {what}"
         part = self.excerpt.of(role, got)
         return compare(part, self._expected[role], TOLERANCE[self.problem.dtype])
 
@@ -293,13 +303,20 @@ def _length(array: NDArray[Any]) -> float:
     return float(np.sqrt(np.square(array).sum()))
 
 
+def _is_whole(stored: NDArray[Any]) -> bool:
+    return stored.dtype in WHOLE
+
+
 def encode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
     """Return fp32 values as stored: float32, float16, or bf16 bits in uint16 (round to even).
 
-    Integers and packed weights are stored as they are.
+    Integers and packed weights are stored as they are, a NaN as the least integer.
     """
     if dtype in AS_THEY_ARE:
         return array
+    if dtype in WHOLE:
+        whole: NDArray[Any] = np.nan_to_num(array, nan=np.iinfo(dtype).min)
+        return whole.astype(dtype, copy=False)
     if dtype == "bf16":
         bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32).astype(np.uint64)
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
@@ -309,8 +326,8 @@ def encode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
 
 
 def decode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Return stored values as float32; the inverse of `encode`."""
-    if dtype in AS_THEY_ARE:
+    """Return stored values as float32, integers as they are; the inverse of `encode`."""
+    if dtype in (*AS_THEY_ARE, *WHOLE):
         return array
     if dtype == "bf16":
         return (array.astype(np.uint32) << 16).view(np.float32)

@@ -14,6 +14,7 @@ from oclgen.activations import ACTIVATIONS
 from oclgen.measuring.attention_reference import attention, attention_inputs
 from oclgen.measuring.packed_reference import packed, packed_inputs
 from oclgen.problem import (
+    INTEGERS,
     AttentionProblem,
     ConvProblem,
     GemmProblem,
@@ -38,7 +39,7 @@ def random_inputs(problem: Problem, seed: int) -> dict[str, Array]:
     """Return fresh standard-normal fp32 inputs by role; the outputs' roles are left out.
 
     Attention's sums of rows are such that its probabilities are some, and its seed is an integer;
-    packed weights are bytes.
+    packed weights are bytes; integers are all that their dtype has, each as often.
     """
     rng = np.random.default_rng(seed)
     drawn = {
@@ -46,8 +47,16 @@ def random_inputs(problem: Problem, seed: int) -> dict[str, Array]:
         for role, shape in problem.buffers.items()
         if role not in problem.outputs
     }
+    if problem.dtype in INTEGERS:
+        return {role: _integers(rng, array.shape, problem.dtype) for role, array in drawn.items()}
     fitted = _FITTED.get(problem.op)
     return drawn if fitted is None else fitted(problem, drawn, seed)
+
+
+def _integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    info = np.iinfo(dtype)
+    count = min(math.prod(shape), PERIOD)
+    return np.resize(rng.integers(info.min, info.max + 1, count, dtype), shape)
 
 
 _FITTED = {"attention": attention_inputs, "packed": packed_inputs}

@@ -323,7 +323,7 @@ def _ranked() -> list[Any]:
 
 def _instructions(device: Device) -> frozenset[str]:
     """Return the names of the instructions that `device` builds, runs and gets right."""
-    plans = probe.probes(device.limits.extensions)
+    plans = probe.probes(device.limits.extensions, device.limits.kind)
     asked = frozenset(
         name for name, plan in plans.items() if _answers(device, plan, probe.ANSWERS[name])
     )

@@ -10,7 +10,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from oclgen.opencl import fragments, ptx
+from oclgen.opencl import byte_dots, fragments, ptx
 from oclgen.plan import Launch, Plan, buffer
 
 ONES: NDArray[np.uint16] = np.full(256, 0x3F80, np.uint16)
@@ -26,19 +26,26 @@ ANSWERS: dict[str, NDArray[np.float32]] = {
         name: np.full(unit.lanes, len(fragments.DTYPES) * unit.sums, np.float32)
         for name, unit in fragments.UNITS.items()
     },
+    **{name: np.full(1, 24_581, np.float32) for name in byte_dots.INSTRUCTIONS},
 }
 """What the kernel `probe_...` writes: one element per work-item, a number that was copied or four
 elements of C, each the sum of as many ones as k is long; one more than the ones in a box;
-the sums of 16 pairs of ones; or of each dtype how many sums of a fragment are right."""
+the sums of 16 pairs of ones; of each dtype how many sums of a fragment are right; or five more than
+the products of signed bytes, (-128)(-128) + 63 * 127 + (-128)(-1) + 63 * 1."""
 
 FATAL = ("vdpbf16ps",)
 """Instructions that a process may die of asking for: a compiler that does not know one may abort,
 and a processor that lacks it raises SIGILL. `oclgen.opencl.health` asks CPUs for these,
 in a child."""
 
-_EXTENSIONS = {"dpas8": fragments.DPAS, "dpas16": fragments.DPAS} | dict.fromkeys(
-    ("wmma", "wmma_gfx12", "mfma"), "cl_amd_"
-)
+NOT_OF_CPUS = ("khr_dot",)
+"""Instructions that CPUs are not asked for, which takes 60 ms whenever one is opened: Intel's
+runtime for them makes scalar products of `dot_4x8packed_ss_int`."""
+_EXTENSIONS = {
+    "dpas8": fragments.DPAS, "dpas16": fragments.DPAS, "khr_dot": byte_dots.KHR,
+    "dp4a_intel": byte_dots.INTEL_GPUS,
+    **dict.fromkeys(("wmma", "wmma_gfx12", "mfma", "sdot4", "sudot4"), "cl_amd_"),
+}  # fmt: skip
 """How the name of an extension begins that a compiler shows which may know the instruction; else
 it is NVIDIA's: a compiler of others may die of inline PTX."""
 _TARGETS = {"wgmma": "sm_90a", "tma": "sm_90a"}
@@ -46,15 +53,21 @@ _WORK_ITEMS = {"vdpbf16ps": 1}
 """Work-items of a probe; else as many as its answer is long."""
 
 
-def probes(extensions: Collection[str]) -> dict[str, Plan]:
+def probes(extensions: Collection[str], kind: str = "gpu") -> dict[str, Plan]:
     """Return the plan that tries each instruction, reading `ones` and writing `out`.
 
     A compiler is asked for what its extensions let expect, which says nothing yet of the device.
+
+    Args:
+        extensions: of the device.
+        kind: "cpu" or another: some instructions serve no CPU.
     """
+    left_out = NOT_OF_CPUS if kind == "cpu" else ()
     return {
         name: probe(name)
         for name in ANSWERS
         if name not in FATAL
+        and name not in left_out
         and any(each.startswith(_EXTENSIONS.get(name, "cl_nv_")) for each in extensions)
     }
 
@@ -66,7 +79,10 @@ def probe(name: str) -> Plan:
     if name in fragments.UNITS:
         return _probe_of_unit(name)
     given = {"dot": render(name)} if name == "vdpbf16ps" else {}
-    source = render(f"probe_{name}", **given)
+    if name in byte_dots.INSTRUCTIONS:
+        source = render("probe_dot4", name=name, dot=byte_dots.INSTRUCTIONS[name])
+    else:
+        source = render(f"probe_{name}", **given)
     if name in _TARGETS:
         source = ptx.with_target(source, _TARGETS[name])
     items = (_WORK_ITEMS.get(name, len(ANSWERS[name])),)

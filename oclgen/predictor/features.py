@@ -8,28 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil, log2, prod
+from typing import TypeGuard
 
 from oclgen.limits import Limits
 from oclgen.plan import WORK_ITEMS_PER_UNIT, Launch, Plan, ceil_div
-from oclgen.problem import (
-    DTYPES,
-    AttentionProblem,
-    ConvProblem,
-    GemmProblem,
-    PackedProblem,
-    Problem,
-)
+from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, of_floats
 from oclgen.variant import Variant
 
 Features = dict[str, float]
-UNPREDICTED = (AttentionProblem, PackedProblem)
-"""Problems that no model was made for."""
 GROUPS_PER_UNIT = 32
 """Work-groups that a compute unit of a GPU holds at once, however small they are."""
 SMALLEST = 1e-9
 """What stands for zero in a logarithm."""
 ALIGNED = 8
 """Items of a row that vectors load at once: other sizes leave edges."""
+
+
+def is_predicted(problem: Problem) -> TypeGuard[GemmProblem | ConvProblem]:
+    """Say whether a model was made for such problems: products of floats and convolutions."""
+    return isinstance(problem, ConvProblem) or of_floats(problem)
 
 
 def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
@@ -54,9 +51,9 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
 def of_problem(problem: Problem, limits: Limits) -> Features:
     """Return what the problem alone tells, once for all of its variants.
 
-    Of attention and packed weights nothing is predicted, so they have no features.
+    What is not predicted has no features.
     """
-    assert not isinstance(problem, UNPREDICTED), problem.key()
+    assert is_predicted(problem), problem.key()
     m, n, k, batch = product_of(problem)
     units = limits.compute_units
     shared = {
@@ -81,7 +78,7 @@ def product_of(problem: Problem) -> tuple[float, float, float, int]:
 
     k of a strided gradient of the data is the mean over its phases, no whole number.
     """
-    assert not isinstance(problem, UNPREDICTED), problem.key()
+    assert is_predicted(problem), problem.key()
     if isinstance(problem, GemmProblem):
         return problem.m, problem.n, problem.k, problem.batch
     taps = problem.kernel_h * problem.kernel_w

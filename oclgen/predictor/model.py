@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oclgen.limits import Limits
-from oclgen.predictor.features import UNPREDICTED, Features, of_problem, of_variant
+from oclgen.predictor.features import Features, is_predicted, of_problem, of_variant
 from oclgen.predictor.forest import Forest
 from oclgen.problem import Problem
 from oclgen.variant import Variant
@@ -112,7 +112,7 @@ def shipped(kind: str) -> Model | None:
 
 def has_model(problem: Problem, limits: Limits) -> bool:
     """Say whether there is a model for such problems on devices of this kind."""
-    return not isinstance(problem, UNPREDICTED) and shipped(limits.kind) is not None
+    return is_predicted(problem) and shipped(limits.kind) is not None
 
 
 def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> list[float] | None:
@@ -127,7 +127,7 @@ def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> li
         limits: of the device.
     """
     model = shipped(limits.kind)
-    if model is None or isinstance(problem, UNPREDICTED):
+    if model is None or not is_predicted(problem):
         return None
     shared = of_problem(problem, limits)
     rows: list[list[float]] = []

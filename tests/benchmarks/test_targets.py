@@ -13,7 +13,7 @@ from benchmarks.targets.rows import Result, Row
 from benchmarks.targets.table import markdown_of
 from benchmarks.targets.target import TARGETS, Target
 from oclgen.families import FAMILIES
-from oclgen.families.gemm import gemm_fragments
+from oclgen.families.gemm import gemm_fragments, gemm_int8
 from oclgen.plan import Launch
 from oclgen.problem import GemmProblem
 
@@ -21,6 +21,9 @@ ROOT = Path(__file__).parents[2]
 ROW = Row("dg2", "gemm_dot", "key", "default", "text", Figures(128, 0, 64, 16, 8))
 MNEMONICS = {"dg2": "dpas.8x8", "pvc": "dpas.8x8", "gfx90a": "v_mfma_f32_16x16x16",
              "gfx1100": "v_wmma_f32_16x16x16", "gfx1201": "v_wmma_f32_16x16x16"}  # fmt: skip
+DOTS = {"gfx906": "v_dot4_i32_i8", "gfx90a": "v_dot4c_i32_i8", "gfx1030": "v_dot4c_i32_i8",
+        "gfx1100": "v_dot4_i32_iu8", "gfx1201": "v_dot4_i32_iu8", "tgllp": "dp4a", "dg2": "dp4a",
+        "pvc": "dp4a"}  # fmt: skip
 SPILLING = """
 __kernel void {name}(__global float16 *x, const int n)
 {{
@@ -100,6 +103,22 @@ def test_units_are_in_the_assembly_and_nothing_spills(name: str) -> None:
     )
     assert compiled(launch, target).scratch == 0
     assert instructions(launch, target).count(MNEMONICS[name]) >= config.blocks[0]
+
+
+@pytest.mark.parametrize("name", DOTS)
+def test_four_bytes_are_multiplied_by_one_instruction(name: str) -> None:
+    """As often as a work-item's tile has words, and nothing spills."""
+    target = target_of(name)
+    problem = GemmProblem(1024, 1024, 1024, "int8", trans_b=True)
+    config = next(
+        each
+        for each in gemm_int8.guesses(problem, target.limits)
+        if each.why_not(problem, target.limits) is None
+    )
+    assert config.unit in target.limits.instructions
+    (launch,) = gemm_int8.plan(problem, config).launches
+    assert compiled(launch, target).scratch == 0
+    assert instructions(launch, target).count(DOTS[name]) >= config.item_m * config.item_n
 
 
 @pytest.mark.parametrize("name", ["gfx1100", "dg2"])

@@ -92,7 +92,11 @@ PACKED = (
     PackedProblem(1, 3, 96, "fp16", "q4_1"),
     PackedProblem(1, 3, 256, "fp32", "q6_k"),
 )
-PROBLEMS = (*PROBLEMS, *ATTENTIONS, *PACKED)
+INTEGERS = (
+    GemmProblem(9, 7, 21, "int8", trans_b=True),
+    GemmProblem(5, 18, 19, "int8", trans_a=True, batch=2),
+)
+PROBLEMS = (*PROBLEMS, *ATTENTIONS, *PACKED, *INTEGERS)
 
 
 def heads(problem: AttentionProblem, *sizes: int) -> AttentionProblem:
@@ -213,7 +217,7 @@ def run(device: Device, problem: Problem, family: Family, config: Any) -> None:
     outs = {role: device.upload(poison) for role, poison in poisons.items()}
     device.prepare(in_plain_c(family.plan(problem, config)), {**bench.buffers, **outs}).run()
     role = problem.output
-    got = decode(device.download(outs[role], poisons[role]), problem.dtype)
+    got = decode(device.download(outs[role], poisons[role]), stored_dtype(problem, role))
     _, wrong = compare(got, bench.expected, TOLERANCE[problem.dtype])
     if wrong:
         print(f"WRONG: {wrong}", flush=True)

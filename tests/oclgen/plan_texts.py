@@ -73,6 +73,7 @@ GEMMS: tuple[GemmProblem, ...] = (
     GemmProblem(4, 1000, 2048, dtype="fp16", bias="n", activation="relu"),
     replace(_GEMM, batch=3, shared_b=True, bias="m", activation="sigmoid"),
     replace(_GEMM, batch=6, shared_a=True, dtype="tf32", residual=True),
+    *(replace(_GEMM, dtype="int8", trans_a=trans, trans_b=not trans) for trans in (False, True)),
 )  # fmt: skip
 
 _SHAPES = (

@@ -44,6 +44,7 @@ GEMMS = (
     GemmProblem(TYPICAL, 40, 33, trans_b=True, bias="n", activation="relu"),
     GemmProblem(TYPICAL, 24, 35, trans_a=True),
     GemmProblem(TYPICAL, 17, 19, batch=3, residual=True),
+    GemmProblem(TYPICAL, 20, 35, "int8", trans_b=True),
 )
 CONVS = (
     ConvProblem(TYPICAL, 5, 9, 10, 7, 3, 3, pad_h=1, pad_w=1, bias=True, activation="relu"),

@@ -42,7 +42,7 @@ FOR_CPUS = {
     "gemm_register", "gemm_pairs", "gemm_dot", "conv_register", "conv_register_weights",
     "depthwise", "depthwise_weights", "winograd_blocked", "winograd_staged",
     "conv_as_gemm_register", "conv_as_gemm_pairs", "attention_register",
-    "packed_rows", "packed_gemm",
+    "packed_rows", "packed_gemm", "gemm_int8",
 }  # fmt: skip
 """Families that guess for CPUs."""
 CPUS_ALONE = {
@@ -81,7 +81,7 @@ TYPICAL: tuple[Problem, ...] = (
     *(
         GemmProblem(*size, dtype, trans_a, trans_b)
         for size in ((1024, 1024, 1024), (8, 4096, 4096), (64, 1000, 2048))
-        for dtype in ("fp32", "bf16")
+        for dtype in ("fp32", "bf16", "int8")
         for trans_a, trans_b in ((False, False), (False, True), (True, False))
     ),
 )

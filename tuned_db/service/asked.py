@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from fastapi import Depends, Path, Query
 
 from oclgen.families import FAMILIES
-from oclgen.problem import DTYPES
+from oclgen.problem import PRODUCT_DTYPES
 from tuned_db.browse import Filter
 from tuned_db.titles import DIRECTIONS
 
@@ -31,7 +31,7 @@ Sort = Literal[
 ]  # fmt: skip
 CHOICES: dict[str, tuple[str, ...]] = {
     "op": ("gemm", "conv", "attention", "packed"),
-    "dtype": tuple(DTYPES),
+    "dtype": tuple(PRODUCT_DTYPES),
     "direction": tuple(DIRECTIONS),
     "family": tuple(FAMILIES),
     "cache": get_args(Caches)[1:],

@@ -17,7 +17,7 @@ from torch import Tensor
 from ocl_backend.dispatch import settings
 from ocl_backend.dispatch.outputs import check_cast, into, resized
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
-from ocl_backend.dtypes import STORAGE, dtype_of
+from ocl_backend.dtypes import PRODUCT_STORAGE, STORAGE, dtype_of
 from ocl_backend.fusion.held import Rule, Step, Way
 from ocl_backend.kernels.activations import activate
 from ocl_backend.ops.fused.expressions import Expression, Read, fits
@@ -79,14 +79,16 @@ def product(
 
     a [batch?, m, k], b [batch?, k, n] and out [batch?, m, n] share dtype and device and may be
     views; bias is a dense [n]. Dtypes the families lack (float64, integers) take a plain kernel,
-    which knows neither bias nor activation. `allow_tf32` None is the setting for products.
+    which knows neither bias nor activation. Of `_int_mm` a and b are int8 and out is int32.
+    `allow_tf32` None is the setting for products.
     """
     if allow_tf32 is None:
         allow_tf32 = settings.matmul.allow_tf32
     if a.dtype is not b.dtype:
         raise RuntimeError(f"{operator}: dtypes differ: {a.dtype} and {b.dtype}. Convert one")
-    if (got := out.dtype) is not a.dtype:
-        raise RuntimeError(f"Expected out tensor to have dtype {a.dtype}, but got {got} instead")
+    dtype = torch.int32 if operator == "_int_mm" else a.dtype
+    if (got := out.dtype) is not dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {dtype}, but got {got} instead")
     _check(operator, a.shape, b.shape)
     if out.numel() == 0:
         return out
@@ -107,7 +109,7 @@ def product(
         operator, a.get_device(), a.dtype, a.shape, a.stride(), b.shape, b.stride(), out.stride(),
         bias is not None, activation, allow_tf32 and a.dtype is torch.float32,
     )  # fmt: skip
-    if a.dtype not in STORAGE:
+    if a.dtype not in STORAGE and dtype is a.dtype:
         _plain(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
     else:
         read = (a, b, out) if bias is None else (a, b, out, bias)
@@ -216,8 +218,9 @@ def _prepared(key: ShapeKey) -> TunedCall:
     *batch, m, k = key.a_shape
     n = key.b_shape[-1]
     count = batch[0] if batch else 1
+    dtype = "tf32" if key.tf32 else PRODUCT_STORAGE[key.dtype]
     problem = GemmProblem(
-        m, n, k, "tf32" if key.tf32 else STORAGE[key.dtype], a.transposed, b.transposed, count,
+        m, n, k, dtype, a.transposed, b.transposed, count,
         shared_a=count > 1 and a.step == 0,
         shared_b=count > 1 and b.step == 0,
         bias="n" if key.bias else "none",
@@ -302,13 +305,8 @@ def baddbmm_out(
 def addbmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """Return beta · bias + alpha · the sum over the batch of a [batch, m, k] · b [batch, k, n]."""
     batch, m, k = a.shape
-    return addmm(
-        bias,
-        a.transpose(0, 1).reshape(m, batch * k),
-        b.reshape(batch * k, b.shape[2]),
-        beta=beta,
-        alpha=alpha,
-    )
+    rows, columns = a.transpose(0, 1).reshape(m, batch * k), b.reshape(batch * k, b.shape[2])
+    return addmm(bias, rows, columns, beta=beta, alpha=alpha)
 
 
 def addbmm_(bias: Tensor, *factors: Tensor, beta: Number = 1, alpha: Number = 1) -> Tensor:

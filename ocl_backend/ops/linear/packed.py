@@ -9,23 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ocl_backend.dispatch.checks import check_written
-from ocl_backend.dispatch.outputs import resized
 from ocl_backend.dispatch.prepared_plan import PlanSequence, prepare_plan
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
-from ocl_backend.dtypes import STORAGE, dtype_of
-from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, prepare
+from ocl_backend.dtypes import STORAGE
 from oclgen.families.packed.packed_formats import ALIGNED
 from oclgen.families.packed.packed_unpacking import shape_for, unpacking
 from oclgen.opencl.device import devices
 from oclgen.packed_problem import FORMATS, INT4_GROUPS, PackedProblem
 from oclgen.plan import Plan
 from oclgen.problem import STORED_BYTES, stored_dtype
-from oclgen.render import render
 
 BLOCK = 32
 """Weights of which `int4_*` has 16 in the low and 16 in the high halves of 16 bytes."""
@@ -250,47 +245,9 @@ def weight_int4pack_mm(x: Tensor, weight: Tensor, group: int, scales_and_zeros: 
     )
 
 
-def int_mm(a: Tensor, b: Tensor) -> Tensor:
-    """Return the int32 product of int8 matrices [m, k] and [k, n]."""
-    return int_mm_out(a, b, out=torch.empty((0,), dtype=torch.int32, device=a.device))
-
-
-def int_mm_out(a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
-    """Write the int32 product of int8 matrices [m, k] and [k, n] to `out`."""
-    fits = a.dim() == b.dim() == 2 and a.shape[1] == b.shape[0]
-    if not fits or a.dtype not in (torch.int8, torch.uint8) or b.dtype is not torch.int8:
-        raise RuntimeError(f"{a.dtype} {[*a.shape]} and {b.dtype} {[*b.shape]} have no product")
-    if out.dtype is not torch.int32 or not a.device == b.device == out.device:
-        raise RuntimeError(
-            f"_int_mm of matrices on {a.device} and {b.device} into {out.dtype} on {out.device}; "
-            "it takes torch.int32 on the same device"
-        )
-    resized(out, (a.shape[0], b.shape[1]))
-    check_written("out", out)
-    if out.numel():
-        strides = (*a.stride(), *b.stride(), *out.stride())
-        launch = _integers(a.get_device(), a.dtype, (*out.shape, a.shape[1]), strides)
-        launch(a.data_ptr(), b.data_ptr(), out.data_ptr())
-    return out
-
-
-@remember()
-def _integers(
-    device: int, dtype: torch.dtype, sizes: tuple[int, int, int], strides: tuple[int, ...]
-) -> KernelLaunch:
-    m, n, k = sizes
-    a = dtype_of(dtype).storage
-    source = render("int_mm", package="ocl_backend", a_type=a)
-    pointers = (Pointer(1), Pointer(1), Pointer(4))
-    arguments: list[Argument] = [*pointers, *map(np.int64, (k, *strides))]
-    return prepare(device, source, "int_mm", (n, m), arguments)
-
-
 OPERATORS: dict[str, Callable[..., Any]] = {
     "_weight_int8pack_mm": weight_int8pack_mm,
     "_convert_weight_to_int4pack": convert_weight_to_int4pack,
     "_weight_int4pack_mm": weight_int4pack_mm,
-    "_int_mm": int_mm,
-    "_int_mm.out": int_mm_out,
 }
 """Implementations by aten name."""

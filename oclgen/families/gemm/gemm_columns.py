@@ -15,7 +15,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import KIB, Limits
 from oclgen.parameters import Item, Local, Parts, Unroll, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
-from oclgen.problem import DTYPES, GemmProblem, Problem, divided_by
+from oclgen.problem import DTYPES, GemmProblem, Problem, divided_by, of_floats
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_columns"
@@ -82,7 +82,7 @@ TRAITS = Traits(rank=80)
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     """Say whether rows of B lie along n."""
-    return isinstance(problem, GemmProblem) and not problem.trans_b
+    return of_floats(problem) and not problem.trans_b
 
 
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:

@@ -17,7 +17,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
-from oclgen.problem import DTYPES, GemmProblem, Problem
+from oclgen.problem import DTYPES, GemmProblem, Problem, of_floats
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_dot"
@@ -94,7 +94,7 @@ class Side(NamedTuple):
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     """Say whether both operands lie along k, or have no other neighbours than along k."""
     return (
-        isinstance(problem, GemmProblem)
+        of_floats(problem)
         and (not problem.trans_a or _is_one(problem, "m"))
         and (problem.trans_b or _is_one(problem, "n"))
     )

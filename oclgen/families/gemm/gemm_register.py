@@ -20,7 +20,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Unroll, Vector
 from oclgen.plan import Arg, Frame, Launch, LazyText, Needs, Plan, Scalar, ceil_div, round_up
-from oclgen.problem import GemmProblem, Problem, divided_by
+from oclgen.problem import GemmProblem, Problem, divided_by, of_floats
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_register"
@@ -85,7 +85,7 @@ TRAITS = Traits(rank=40, conv_rank=330, for_cpus=True)
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     """Say whether the family can compute the problem at all."""
-    return isinstance(problem, GemmProblem)
+    return of_floats(problem)
 
 
 def packed(problem: GemmProblem, config: Config) -> dict[str, Packing]:

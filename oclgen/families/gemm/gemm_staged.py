@@ -18,7 +18,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Local, Pad, Parts, Tile, Unroll, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
-from oclgen.problem import DTYPES, GemmProblem, Problem
+from oclgen.problem import DTYPES, GemmProblem, Problem, of_floats
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_staged"
@@ -196,7 +196,7 @@ TRAITS = Traits(rank=60, conv_rank=350)
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     """Say whether the family can compute the problem at all."""
-    return isinstance(problem, GemmProblem)
+    return of_floats(problem)
 
 
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
