@@ -90,5 +90,5 @@ def compiled() -> ctypes.PyDLL:
 def cached_path() -> Path:
     """Return where the shim of this torch, these sources and these flags lies, once compiled."""
     digest = compiling.digest(torch.__version__, sys.platform, compiling.flags(installed()))
-    name = f"ocl-torch{torch.__version__}-{digest}.so"
+    name = f"ocl-torch{torch.__version__}-{digest}{compiling.tools().suffix}"
     return platformdirs.user_cache_path("oclgen") / "shim" / name

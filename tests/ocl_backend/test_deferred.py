@@ -374,7 +374,7 @@ def assert_ended(pids: list[str]) -> None:
         status = Path(f"/proc/{pid}/status")
         while True:
             try:
-                if "State:\tZ" in status.read_text():
+                if "State:\tZ" in status.read_text(encoding="utf-8"):
                     break
             except OSError:
                 break
