@@ -79,8 +79,13 @@ class Gnu:
         return (
             f"-D_GLIBCXX_USE_CXX11_ABI={int(cxx11_abi)}",
             f"-ffile-prefix-map={sources.parent}=ocl_backend", f"-I{sources}",
+            f"-ffile-prefix-map={include}=torch",
             f"-isystem{include}", f"-isystem{include}/torch/csrc/api/include",
         )  # fmt: skip
+
+    def bound_to(self, torch: Path) -> list[str]:
+        """Return the paths that a library holds, given torch's folder."""
+        return []
 
     def compiling(self, source: Path, out: Path) -> list[str]:
         """Return what makes the object file `out` of one source."""
@@ -115,6 +120,10 @@ class Apple(Gnu):
     compiler = "clang++"
     suffix = ".dylib"
     remedy = "Install the command line tools (xcode-select --install), or set CXX"
+
+    def bound_to(self, torch: Path) -> list[str]:
+        """Return the paths that a library holds, given torch's folder."""
+        return [str(torch)]
 
     def sharing(self, exported: Sequence[str]) -> list[str]:
         """Return options of `linking` for a library."""
