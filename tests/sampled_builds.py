@@ -56,16 +56,16 @@ def _share_processes(builder: Any) -> None:
     A test that shows a device other limits makes another `Device` of it, with a builder of its own:
     its process would take a third of a second to start, and stay for seconds after the test.
     """
-    start = builder._start
+    made = builder._made
     pools: dict[Any, Any] = {}
 
     def shared(ahead: Any) -> Any:
-        key = (ahead._index, ahead._info, ahead._count)
+        key = (ahead._index, ahead._info, ahead._processes)
         if key not in pools or pools[key].is_closed:
-            pools[key] = start(ahead)
+            pools[key] = made(ahead)
         return pools[key]
 
-    builder._start = shared
+    builder._made = shared
 
 
 @cache
