@@ -99,7 +99,7 @@ def tell_of_accelerate() -> None:
 def _known() -> tuple[ctypes.PyDLL, int] | None:
     """Return the shim of `remember` and the number of devices, None where its sources changed."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        known = json.loads(_stamp().read_text())
+        known = json.loads(_stamp().read_text(encoding="utf-8"))
         if all(_state(path) == state for path, state in known["sources"]):
             return ctypes.PyDLL(known["library"]), int(known["devices"])
     return None

@@ -13,7 +13,7 @@ class WithShims(Distribution):
 
     def has_ext_modules(self) -> bool:
         """Return whether there are shims; setuptools asks before it chooses folder and tag."""
-        return any(SHIMS.glob("*.so"))
+        return any(SHIMS.glob("ocl-torch*"))
 
 
 class AnyPython(bdist_wheel):

@@ -83,7 +83,7 @@ def report(source: Path, target: Path) -> None:
 
     result, chart = load(source), target.with_suffix(".svg")
     draw(result, chart)
-    target.write_text(markdown(result, chart if chart.exists() else None))
+    target.write_text(markdown(result, chart if chart.exists() else None), encoding="utf-8")
 
 
 @main.command()

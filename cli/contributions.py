@@ -177,7 +177,7 @@ def contribute(file: Path, target: str, secret: str | None) -> None:
     if "://" not in target:
         kept = _keep(content, Path(target), check is not None)
         if signature:
-            signature_of(kept).write_text(signature.to_json())
+            signature_of(kept).write_text(signature.to_json(), encoding="utf-8")
         click.echo(f"{file} kept as {kept}")
         return
     if not secret:

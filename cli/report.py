@@ -27,7 +27,7 @@ def report(folder: Path, device: str, where: str | None) -> None:
     found = sections(store, _wanted, device)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "report.html").write_text(to_html(found))
+        (folder / "report.html").write_text(to_html(found), encoding="utf-8")
         plots = _write_plots(folder, found)
     except OSError as error:
         raise click.ClickException(f"cannot write {folder}: {error.strerror}") from error

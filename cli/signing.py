@@ -98,7 +98,9 @@ def sign(file: Path, private: Path | None) -> None:
 
     path = signature_of(file)
     try:
-        path.write_text(signed(file.read_bytes(), private or key_file()).to_json())
+        path.write_text(
+            signed(file.read_bytes(), private or key_file()).to_json(), encoding="utf-8"
+        )
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
     click.echo(f"signature written to {path}")

@@ -212,7 +212,8 @@ def _mark_forked() -> None:
     _forked = True
 
 
-os.register_at_fork(after_in_child=_mark_forked)
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_mark_forked)
 
 
 def _is_in_bad_fork() -> bool:

@@ -272,7 +272,7 @@ def tune_in_file(filename: str, device: int = 0) -> None:
         RuntimeError: nothing can be measured, or no variant of a problem works.
         RecordingError: a line of the file cannot be read.
     """
-    calls = recording.load(Path(filename).read_text().splitlines())
+    calls = recording.load(Path(filename).read_text(encoding="utf-8").splitlines())
     tuning.tune(calls, device, _state.limits)
     tuned.reload_tuned()
 
@@ -312,7 +312,9 @@ def mgpu_tune_gemm_in_file(filename_pattern: str, num_gpus: int) -> None:
     paths = sorted(pattern.parent.glob(pattern.name))
     if not paths:
         raise FileNotFoundError(f"no file fits {filename_pattern!r}")
-    calls = recording.load(line for path in paths for line in path.read_text().splitlines())
+    calls = recording.load(
+        line for path in paths for line in path.read_text(encoding="utf-8").splitlines()
+    )
     tuning.tune_on_first(num_gpus, calls, _state.limits)
     tuned.reload_tuned()
 

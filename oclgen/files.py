@@ -15,7 +15,7 @@ def write_atomically(target: Path, text: str) -> None:
     """
     part = target.with_name(f"{target.name}.{os.getpid()}.{get_ident()}")
     try:
-        part.write_text(text)
+        part.write_text(text, encoding="utf-8", newline="\n")
         part.replace(target)
     except BaseException:
         part.unlink(missing_ok=True)

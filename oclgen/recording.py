@@ -23,7 +23,7 @@ def dump(calls: Counter[Problem], path: Path) -> None:
     """Write one line per problem, the most called first."""
     ranked = sorted(calls.items(), key=lambda one: (-one[1], one[0].key()))
     rows = (json.dumps({"problem": problem.key(), "calls": count}) for problem, count in ranked)
-    path.write_text("".join(f"{row}\n" for row in rows))
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
 
 
 def load(lines: Iterable[str]) -> Counter[Problem]:

@@ -7,13 +7,13 @@ of the pipe is `ocl_backend.background`.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
+from oclgen import system
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from search_spaces.progress import Budget, Progress
@@ -21,8 +21,6 @@ from search_spaces.session import Session
 
 READY, GO, RAN = "ready", "go", "ran"
 """What is said around each run of a variant: this process asks, is allowed, and has done it."""
-NICE = 19
-"""Added to the priority's number: the program keeps its cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ def main(pipe: Connection, index: int, trials: int) -> None:
         index: of the device in `oclgen.opencl.device.devices()`.
         trials: variants per problem.
     """
-    os.nice(NICE)
+    system.leave_cores_to_others()
     server = Server(pipe, trials)
     session = Session(index, with_peak=False, is_resident=True, leave=server.leave)
     try:

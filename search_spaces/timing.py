@@ -6,6 +6,7 @@ On a loaded machine all takes several times as long: what the last steps took te
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -44,8 +45,10 @@ class Durations:
 def process_began() -> float:
     """Return the value of `time.monotonic` when this process began; now, where it is not told."""
     now = time.monotonic()
+    if sys.platform != "linux":
+        return now
     with suppress(OSError, ValueError, IndexError):
-        ticks = int(STAT.read_text().rpartition(")")[2].split()[19])
+        ticks = int(STAT.read_text(encoding="utf-8").rpartition(")")[2].split()[19])
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
         return now - max(age, 0.0)
     return now

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 from tests import samples
 
@@ -49,6 +50,24 @@ def needs_optimiser(runtime: str, source: str) -> bool:
     return "Portable" in runtime and "__asm__" in source
 
 
+def _share_processes(builder: Any) -> None:
+    """Let all that build for one device use the same processes, of which each takes 100 MB.
+
+    A test that shows a device other limits makes another `Device` of it, with a builder of its own:
+    its process would take a third of a second to start, and stay for seconds after the test.
+    """
+    made = builder._made
+    pools: dict[Any, Any] = {}
+
+    def shared(ahead: Any) -> Any:
+        key = (ahead._index, ahead._info, ahead._processes)
+        if key not in pools or pools[key].is_closed:
+            pools[key] = made(ahead)
+        return pools[key]
+
+    builder._made = shared
+
+
 @cache
 def begin() -> None:
     """Let programs that are built from now on for this process be sampled.
@@ -62,6 +81,7 @@ def begin() -> None:
 
     as_users_do = Programs.options
     ahead.HELPS = False
+    _share_processes(ahead.Ahead)
 
     def is_processor(programs: Programs) -> bool:
         if programs.handle is None:  # in tests of what needs no device

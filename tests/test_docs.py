@@ -77,7 +77,9 @@ def test_ci_runs_the_two_commands_of_the_readme() -> None:
 def test_scripts_of_tutorials_are_shown_and_run_by_ci(script: Path) -> None:
     name = script.relative_to(ROOT).as_posix()
     pages = [page.read_text() for page in (ROOT / "docs").rglob("*.md")]
-    assert any(script.read_text() in page for page in pages), f"no page shows {name} as it is"
+    assert any(script.read_text(encoding="utf-8") in page for page in pages), (
+        f"no page shows {name} as it is"
+    )
     assert "docs/tutorials/*.py" in (ROOT / ".ci/run").read_text()
 
 

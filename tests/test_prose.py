@@ -74,7 +74,7 @@ def tracked(*endings: str) -> list[Path]:
 
 def prose_of(path: Path) -> str:
     """Return the text of a file with everything blanked, line by line, that is no prose."""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         return _of_python(text)
     if path.suffix == ".md":

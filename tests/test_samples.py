@@ -6,6 +6,7 @@ from collections import Counter
 from copy import copy
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -125,3 +126,12 @@ def test_what_is_wrong_with_a_program_is_told(device: Any) -> None:
 
     with pytest.raises(BuildError, match="no_such_function"):
         device.build("__kernel void k(__global int *x) { x[0] = no_such_function(1); }")
+
+
+def test_devices_that_show_other_limits_build_in_the_same_processes(device: Any) -> None:
+    shown = [replace(device, limits=replace(device.limits, local_bytes=n)) for n in (1 << 14, 1)]
+    for one in shown:
+        one.build(f"__kernel void unmet_{uuid4().hex}(__global float *x) {{ x[0] = 1; }}")
+    first, second = (one.ahead._pool for one in shown)
+    assert first is not None
+    assert second is first

@@ -19,7 +19,9 @@ def render(template: str, **values: object) -> str:
 
 def style() -> str:
     """Return the style sheet of all pages."""
-    return resources.files("tuned_db").joinpath("templates", "style.css").read_text()
+    return (
+        resources.files("tuned_db").joinpath("templates", "style.css").read_text(encoding="utf-8")
+    )
 
 
 @cache

@@ -140,7 +140,7 @@ class Recalled:
         """Return the database's state, and what was kept of it as it is, None if nothing was."""
         state = _state(self._file) if self._file else []
         with suppress(OSError, ValueError, TypeError):  # it is not there, or is damaged
-            schema, known, values = json.loads(self._kept.read_text())
+            schema, known, values = json.loads(self._kept.read_text(encoding="utf-8"))
             if state and (schema, known) == (SCHEMA, state) and "mark" in values:
                 return state, values
         return state, None

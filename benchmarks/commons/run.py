@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import benchmarks.commons.records
+import benchmarks.commons.records  # noqa: F401
 import benchmarks.commons.service  # noqa: F401
 from benchmarks.commons.lab import CASES, Lab
 

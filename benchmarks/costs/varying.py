@@ -208,7 +208,7 @@ def resident() -> int:
     Raises:
         OSError: the system has no /proc.
     """
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     return pages * 4096
 
 

@@ -78,7 +78,11 @@ def read_table(path: Path) -> Table:
 
 def _rows(path: Path) -> list[Row]:
     is_packed = path.name.endswith(".gz")
-    with gzip.open(path, "rt", encoding="utf-8") if is_packed else path.open() as file:
+    with (
+        gzip.open(path, "rt", encoding="utf-8")
+        if is_packed
+        else path.open(encoding="utf-8") as file
+    ):
         return list(_rows_of_csv(file) if ".csv" in path.name else _rows_of_json(file))
 
 

@@ -156,7 +156,7 @@ class Result:
 
 def load(path: Path) -> Result:
     """Return what `Result.save` wrote."""
-    values: dict[str, Any] = json.loads(path.read_text())
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     device, roofs = DeviceInfo(**values.pop("device")), Roofs(**values.pop("roofs"))
     rows = tuple(Row.from_json(row) for row in values.pop("rows"))
     return Result(device=device, roofs=roofs, rows=rows, **values)

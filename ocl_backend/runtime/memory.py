@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
+from pathlib import Path
 
+from oclgen.opencl import loader
 from oclgen.opencl.device import Device, devices  # before pyopencl: it prepares the loader
 
 import pyopencl as cl  # isort: skip
@@ -24,8 +26,7 @@ def open_devices() -> tuple[Device, ...]:
     """
     library = shim.library()
     library.ocl_bind.restype = ctypes.c_char_p
-    # pyopencl's extension module carries its own loader: symbols of that are found through it
-    missing = library.ocl_bind(cl._cl.__file__.encode())
+    missing = library.ocl_bind(loader.entry_library(Path(cl._cl.__file__)).encode())
     if missing is not None:
         raise compiling.ShimError(
             f"pyopencl {cl.VERSION_TEXT} gives no access to {missing.decode()}"

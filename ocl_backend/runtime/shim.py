@@ -88,7 +88,13 @@ def compiled() -> ctypes.PyDLL:
 
 
 def cached_path() -> Path:
-    """Return where the shim of this torch, these sources and these flags lies, once compiled."""
-    digest = compiling.digest(torch.__version__, sys.platform, compiling.flags(installed()))
-    name = f"ocl-torch{torch.__version__}-{digest}.so"
+    """Return where the shim of this torch, these sources and these flags lies, once compiled.
+
+    It holds no path of sources or of torch, so that one serves every environment with this torch;
+    macOS's names torch's libraries by their path.
+    """
+    ours, tools = installed(), compiling.tools()
+    parts = (ours.version, sys.platform, tools.flags, ours.cxx11_abi, *tools.bound_to(ours.folder))
+    digest = compiling.digest(*parts)
+    name = f"ocl-torch{torch.__version__}-{digest}{compiling.tools().suffix}"
     return platformdirs.user_cache_path("oclgen") / "shim" / name

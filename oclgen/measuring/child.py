@@ -6,7 +6,6 @@ What the process does with a question is in `oclgen.measuring.worker`.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Literal, cast
 
+from oclgen import system
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Measurement
 from oclgen.opencl.binaries import SIZE_VARIABLE
@@ -75,14 +75,15 @@ def spawn(module: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Connec
         **SLEEP_AT_ONCE,
     }
     with theirs:
+        number, handed = system.handing(theirs)
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module, str(theirs.fileno()), *arguments],
+            [sys.executable, "-P", "-m", module, str(number), *arguments],
             env=environment,
-            pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            **handed,
+            **system.apart(),
         )
     return process, Connection(ours.detach())
 
@@ -92,7 +93,7 @@ def ended_by(process: subprocess.Popen[bytes]) -> str:
     code = 0
     with suppress(subprocess.TimeoutExpired):
         code = process.wait(timeout=5)
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return system.ended(code)
 
 
 @dataclass

@@ -70,7 +70,7 @@ def _of_processor() -> dict[str, float]:
 
 def _text(file: Path) -> str:
     with suppress(OSError, UnicodeDecodeError):
-        return file.read_text().strip()
+        return file.read_text(encoding="utf-8").strip()
     return ""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import select
 import sys
 import threading
 import time
@@ -17,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oclgen import system
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache, Measurement
 from oclgen.measuring.builders import Builders, Source
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TIMEOUTS", "Stage", "Worker", "WorkerError"]
 
-STATM = Path("/proc/self/statm")
-"""Where Linux tells of a process's pages."""
 SHARE, LOOK_S, TOO_LARGE = 2, 0.2, 77
 """A process has at most 1/SHARE of the machine's memory, else it ends with this exit code."""
 MOST_BUILDERS = 8
@@ -231,7 +228,8 @@ def main(role: str, pipe: Connection, index: int) -> None:
     from oclgen.opencl import device as opencl
 
     _end_with_parent(pipe)
-    _end_beyond(os.sysconf("SC_PHYS_PAGES") // SHARE)
+    if (memory := system.memory_bytes()) is not None:
+        _end_beyond(memory // SHARE)
     device = (opencl.opened if role == "build" else opencl.select)(index)
     pipe.send(device.info)
     (serve_builds if role == "build" else serve_measurements)(pipe, device)
@@ -239,25 +237,23 @@ def main(role: str, pipe: Connection, index: int) -> None:
 
 def _end_with_parent(pipe: Connection) -> None:
     """End this process once the other end of `pipe` is closed, whatever a compiler does here."""
-    hung_up = select.poll()
-    hung_up.register(pipe.fileno(), 0)  # tells of a hang-up alone
 
     def watch() -> None:
-        hung_up.poll()
+        system.wait_for_hang_up(pipe.fileno())
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _end_beyond(pages: int) -> None:
-    """End this process once it has `pages` of memory: a text or a compiler may take all."""
+def _end_beyond(most: int) -> None:
+    """End this process once it has `most` bytes of memory: a text or a compiler may take all."""
 
     def watch() -> None:
-        while int(STATM.read_text().split()[1]) < pages:
+        while (system.used_bytes() or 0) < most:
             time.sleep(LOOK_S)
         os._exit(TOO_LARGE)
 
-    if STATM.exists():
+    if system.used_bytes() is not None:
         threading.Thread(target=watch, daemon=True).start()
 
 

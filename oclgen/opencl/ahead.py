@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
+from oclgen import system
 from oclgen.limits import Limits
 from oclgen.measuring.builders import Pool, Source, Task
 from oclgen.measuring.child import PROCESSES_VARIABLE, TIMEOUTS, Child, ChildError, WorkerError
@@ -46,11 +47,10 @@ def processes(limits: Limits) -> int:
     """
     with suppress(KeyError, ValueError):
         return max(int(os.environ[PROCESSES_VARIABLE]), 0)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     room = MOST_PROCESSES
     if limits.kind != "cpu":
         room = min(room, limits.global_bytes // (SHARE * CONTEXT_BYTES))
-    return max(min((cores or 1) - 1, room), 1)
+    return max(min(system.cores() - 1, room), 1)
 
 
 class Asked(NamedTuple):

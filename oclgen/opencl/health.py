@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from oclgen import system
 from oclgen.files import write_atomically
 from oclgen.opencl import loader, probe
 from oclgen.plan import Launch
@@ -129,7 +130,7 @@ def _fingerprint(library: str) -> str:
 def processor() -> str:
     """Return what the operating system says of the processor: a folder may move to another."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")
@@ -138,7 +139,7 @@ def processor() -> str:
 def _remembered(target: Path) -> Health | None:
     try:
         age = time.time() - target.stat().st_mtime
-        health = _from_json(json.loads(target.read_text()))
+        health = _from_json(json.loads(target.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError):
         return None
     broken = health.problem or any(device.problem or device.fault for device in health.devices)
@@ -176,7 +177,7 @@ def _ask_child(library: str, instruction: str, timeout_s: float) -> Health:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, errors="replace",
             timeout=timeout_s, check=False,
-            start_new_session=True,  # Ctrl-C would end it, which says nothing of the library
+            **system.apart(),  # Ctrl-C would end it, which says nothing of the library
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Health(problem=f"it did not answer within {timeout_s:.0f} s")
@@ -191,8 +192,8 @@ def _ask_child(library: str, instruction: str, timeout_s: float) -> Health:
 def _death(code: int, stderr: str) -> str:
     """Describe a child that gave no answer."""
     end = f"it ended its process with code {code}"
-    if code < 0:
-        end = f"it crashed its process ({signal.Signals(-code).name})"
+    if not 0 <= code < 256:
+        end = f"it crashed its process ({system.ended(code)})"
     last = stderr.strip().splitlines()[-1:]
     return f"{end}: {last[0][:300]}" if last else end
 
@@ -291,9 +292,7 @@ def main() -> None:
     if hasattr(signal, "alarm"):
         signal.alarm(2 * int(TIMEOUT_S))  # a library that hangs outlives no parent for long
     if instruction:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # to die of it is an answer, no accident
+        system.leave_no_core_file()
     verdict = json.dumps(asdict(_examine(library, instruction)))
     print("\n" + verdict, flush=True)
     os._exit(0)  # a runtime that fails while it is unloaded has answered all the same

@@ -1,7 +1,8 @@
 """Speaks to the dynamic linker and to pyopencl's ICD loader; knows no runtime by name.
 
-The loader reads `OCL_ICD_VENDORS` (a folder of `.icd` files, each naming one library) when it is
-first called, and the `.libs` folder of `PYOPENCL_HOME` besides.
+On Linux the loader reads `OCL_ICD_VENDORS` (a folder of `.icd` files, each naming one library) when
+it is first called, and the `.libs` folder of `PYOPENCL_HOME` besides. On Windows it reads the
+registry, and `OCL_ICD_FILENAMES` (paths) besides. macOS has one OpenCL and no loader.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ctypes
 import getpass
 import hashlib
 import os
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +24,9 @@ NEEDED_FIRST = ("libintlc.so.5", "libimf.so", "libirng.so", "libsvml.so", "libtb
 """Libraries a runtime from a Python package needs and that lie beside it, where its own search
 path does not look; once loaded, the linker finds them by name."""
 
+FILENAMES = "OCL_ICD_FILENAMES"
+"""Environment variable of the Khronos loader, which pyopencl carries on Windows."""
+
 
 def load(library: str) -> str | None:
     """Load a runtime's library, as the ICD loader will; return the linker's complaint or None."""
@@ -30,7 +35,13 @@ def load(library: str) -> str | None:
 
 
 def preload(library: str) -> None:
-    """Load what lies beside `library` and must be there before it."""
+    """Load what lies beside `library` and must be there before it.
+
+    On Windows that is all it needs: Python looks beside a library for those, the loader does not.
+    """
+    if sys.platform == "win32":
+        _try_load(library)
+        return
     folder = Path(library).parent
     for needed in NEEDED_FIRST if folder.is_absolute() else ():
         if (folder / needed).exists():
@@ -48,7 +59,8 @@ def _try_load(library: str) -> str | None:
 def offer(libraries: Sequence[str]) -> Path:
     """Make these libraries all that the ICD loader sees; return the folder that lists them.
 
-    The folder lies in the user's cache and is named after its content, so it is written once.
+    The folder lies in the user's cache and is named after its content, so it is written once. On
+    Windows the loader sees these beside what the registry lists.
     """
     digest = hashlib.sha256("\n".join(libraries).encode()).hexdigest()[:16]
     folder = cache_folder(f"vendors/{digest}")
@@ -56,7 +68,12 @@ def offer(libraries: Sequence[str]) -> Path:
         target = folder / f"{index:02d}-{Path(library).stem}.icd"
         if not target.exists():
             write_atomically(target, library + "\n")
-    os.environ["OCL_ICD_VENDORS"] = str(folder)
+    if sys.platform == "win32":
+        given = os.environ.get(FILENAMES, "").split(os.pathsep)
+        paths = dict.fromkeys([*libraries, *filter(None, given)])
+        os.environ[FILENAMES] = os.pathsep.join(paths)
+    else:
+        os.environ["OCL_ICD_VENDORS"] = str(folder)
     return folder
 
 
@@ -70,6 +87,19 @@ def claim(folder: Path) -> None:
     """
     os.environ["PYOPENCL_HOME"] = str(folder)
     os.environ.setdefault("PYOPENCL_CACHE_FAILURE_FATAL", "")
+
+
+def entry_library(module: Path) -> str:
+    """Return the library through which pyopencl's extension `module` reaches OpenCL.
+
+    On Linux and macOS names are looked up in what a library loads, too, so that the module serves.
+    Windows looks in the library alone: in the loader that pyopencl's wheel carries, else in the
+    system's.
+    """
+    if sys.platform != "win32":
+        return str(module)
+    carried = sorted((module.parents[1] / "pyopencl.libs").glob("opencl*.dll"))
+    return str(carried[0]) if carried else "OpenCL.dll"
 
 
 def cache_folder(name: str) -> Path:

@@ -18,12 +18,13 @@ from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 
+from oclgen import system
 from oclgen.opencl import health, loader
 from oclgen.opencl.health import DeviceHealth, Health
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
-PACKAGED = {"intel-opencl-rt": "libintelocl.so"}
-"""Runtimes from PyPI: distribution and the library in it."""
+PACKAGED = {"intel-opencl-rt": ("libintelocl.so", "intelocl64.dll")}
+"""Runtimes from PyPI: distribution and the library in it, on Linux and on Windows."""
 CHOICE = "OCLGEN_RUNTIMES"
 """Environment variable: use only runtimes whose library contains one of these parts (commas)."""
 FAULTY = "OCLGEN_FAULTY"
@@ -50,10 +51,12 @@ def find() -> dict[str, str]:
 
     `.icd` files go first (`OCL_ICD_VENDORS`, a folder or one file, replaces the system's folder),
     then what PyPI packages brought. Libraries that `OCLGEN_RUNTIMES` does not name are left out.
+    Windows has no `.icd` files.
     """
     wanted = [part for part in os.environ.get(CHOICE, "").split(",") if part]
     found: dict[str, str] = {}
-    for library, origin in (*_listed(), *_packaged()):
+    listed = () if sys.platform == "win32" else _listed()
+    for library, origin in (*listed, *_packaged()):
         if not wanted or any(part in library for part in wanted):
             found.setdefault(library, origin)
     return found
@@ -77,13 +80,13 @@ def _bundled() -> list[Path]:
 
 
 def _packaged() -> Iterator[tuple[str, str]]:
-    for package, name in PACKAGED.items():
+    for package, names in PACKAGED.items():
         try:
             files = metadata.files(package) or []
         except metadata.PackageNotFoundError:
             continue
         for file in files:
-            if file.name == name:
+            if file.name in names:
                 yield os.path.normpath(str(file.locate())), f"package {package}"
 
 
@@ -108,10 +111,10 @@ def examine(fresh: bool = False) -> tuple[Runtime, ...]:
 def prepare() -> tuple[Runtime, ...]:
     """Point the ICD loader at every runtime that works; call before pyopencl is imported.
 
-    Returns all runtimes found, broken ones included. Elsewhere than on Linux the loader finds
-    its runtimes by itself, and nothing is done.
+    Returns all runtimes found, broken ones included. On Windows the loader finds what is in the
+    registry by itself; packages' runtimes are not there. macOS has one OpenCL, which is there.
     """
-    if sys.platform != "linux":
+    if sys.platform == "darwin":
         return ()
     _keep_workers_apart()
     runtimes = examine()
@@ -128,7 +131,7 @@ def _keep_workers_apart() -> None:
     Linux may leave two of them on one core for tenths of a second, and kernels run at half speed.
     PoCL counts cores from the first on, so this process has to be allowed all of them.
     """
-    if os.sched_getaffinity(0) == set(range(os.cpu_count() or 1)):
+    if system.has_all_cores():
         os.environ.setdefault("POCL_AFFINITY", "1")
 
 

@@ -160,7 +160,7 @@ def load(name: str) -> Profile:
 
 
 def _read(path: Path) -> Profile:
-    values = tomllib.loads(path.read_text())
+    values = tomllib.loads(path.read_text(encoding="utf-8"))
     known = {field.name for field in fields(Limits)} - ASKED
     figures, sources = {}, {}
     for name, figure in values.get("limits", {}).items():

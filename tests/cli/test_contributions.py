@@ -29,7 +29,7 @@ def test_a_folder_gets_a_file_once_and_a_bad_one_never(
         assert run("db", "contribute", str(check), str(folder)).exit_code == 0
     (kept,) = folder.iterdir()
     assert "1 of 3 checks failed; 2 records taken into" in run("db", "import", str(kept)).output
-    check.write_text('{\n"format": "oclgen check",\n"schema": 1}')
+    check.write_text('{\n"format": "oclgen check",\n"schema": 1}', encoding="utf-8")
     refused = run("db", "contribute", str(check), str(folder))
     assert (refused.exit_code, "missing" in refused.stderr) == (1, True)
     assert len(list(folder.iterdir())) == 1

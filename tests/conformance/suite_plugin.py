@@ -67,7 +67,7 @@ class Selection:
     def __init__(self, outcomes: Path, only: Path | None) -> None:
         self.outcomes = outcomes
         self.only = set(only.read_text().splitlines()) if only else None
-        lines = outcomes.read_text().splitlines() if outcomes.exists() else []
+        lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
         self.done = {json.loads(line)["test"] for line in lines}
         self.reports: list[pytest.TestReport] = []
 

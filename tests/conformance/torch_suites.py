@@ -78,7 +78,7 @@ def options() -> argparse.Namespace:
 
 def read(outcomes: Path) -> dict[str, tuple[str, str]]:
     """Return outcome and text of every test; a later line takes an earlier one's place."""
-    lines = outcomes.read_text().splitlines() if outcomes.exists() else []
+    lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
     rows = [json.loads(line) for line in lines]
     return {row["test"]: (row["outcome"], row["text"]) for row in rows}
 
@@ -92,7 +92,7 @@ def run(file: Path, pattern: str, device: str, only: set[str] | None) -> dict[st
         command += [f"--timeout={SECONDS}", "--timeout-method=thread", f"--outcomes={outcomes}"]
         command += ["-k", pattern, str(file)]
         if only is not None:
-            names.write_text("\n".join(only))
+            names.write_text("\n".join(only), encoding="utf-8")
             command.append(f"--only={names}")
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         chosen = {"PYTORCH_TESTING_DEVICE_ONLY_FOR": device, "PYTHONPATH": path}

@@ -255,7 +255,7 @@ TEST_CASE("nothing is recalled while recall is suspended") {
 }
 
 TEST_CASE("a memory whose keys grow too many, or too long, forgets them") {
-  for (const auto [length, most] : {std::pair<size_t, size_t>{1 << 10, 1 << 7}, {8, 1 << 10}}) {
+  for (const auto& [length, most] : {std::pair<size_t, size_t>{1 << 10, 1 << 7}, {8, 1 << 10}}) {
     ocl::Memory memory;
     const ocl::Recipe recipe;
     const auto learn = [&, length = length](int64_t number) {

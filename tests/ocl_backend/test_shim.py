@@ -55,6 +55,20 @@ def test_the_cache_key_follows_sources_and_torch(
     assert len(paths) == 3
 
 
+@pytest.mark.parametrize(("platform", "same"), [("linux", True), ("darwin", False)])
+def test_one_shim_serves_every_environment_with_this_torch(
+    platform: str, same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On macOS it holds the path of torch's libraries."""
+    monkeypatch.setattr(sys, "platform", platform)
+    here = shim.cached_path()
+    shutil.copytree(compiling.SOURCES, tmp_path / "site-packages" / "csrc")
+    monkeypatch.setattr(compiling, "SOURCES", tmp_path / "site-packages" / "csrc")
+    assert shim.cached_path() == here
+    monkeypatch.setattr("torch.__file__", str(tmp_path / "site-packages" / "torch" / "__init__.py"))
+    assert (shim.cached_path() == here) is same
+
+
 def own_name() -> str:
     name = prebuilt_name(shim.installed())
     if name is None:

@@ -186,7 +186,7 @@ def load(path: Path) -> dict[Key, str]:
     """Read what `write` wrote."""
     return {
         (problem, family, config): digest
-        for problem, families in json.loads(path.read_text()).items()
+        for problem, families in json.loads(path.read_text(encoding="utf-8")).items()
         for family, configs in families.items()
         for config, digest in configs.items()
     }
@@ -201,7 +201,7 @@ def write(found: dict[Key, str], path: Path) -> None:
         f"{json.dumps(problem)}:{json.dumps(families, separators=(',', ':'))}"
         for problem, families in nested.items()
     )
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def differences(found: dict[Key, str], known: dict[Key, str]) -> list[str]:

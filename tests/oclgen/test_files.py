@@ -16,8 +16,8 @@ def test_a_file_that_cannot_be_written_is_as_it_was(
     target = tmp_path / "known.json"
     write_atomically(target, "before")
 
-    def full(path: Path, text: str) -> None:
-        with path.open("w") as stream:
+    def full(path: Path, text: str, **_: object) -> None:
+        with path.open("w", encoding="utf-8") as stream:
             stream.write(text[:2])
         raise OSError(errno.ENOSPC, "no space left")
 

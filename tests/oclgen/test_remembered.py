@@ -114,7 +114,7 @@ def test_a_process_whose_code_was_changed_neither_reads_nor_writes(
     put(stored, "a")
     monkeypatch.setattr(oclgen, "BEGUN", time.time())
     remembered._code.cache_clear()
-    code.write_text(SOURCE)
+    code.write_text(SOURCE, encoding="utf-8")
     assert Remembered(stored).get("a") is None
     put(stored, "b")
     later(monkeypatch)

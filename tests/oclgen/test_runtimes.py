@@ -106,7 +106,7 @@ def test_an_interrupt_of_the_program_does_not_reach_the_child(tmp_path: Path) ->
 def test_a_verdict_that_cannot_be_kept_is_one_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError("no space left")
 
     monkeypatch.setattr(Path, "write_text", full)
@@ -268,7 +268,7 @@ def test_an_instruction_that_kills_costs_a_child_and_no_device(
 
 def test_what_the_processor_lacks_is_not_shown(device: Device) -> None:
     flags = Path("/proc/cpuinfo")
-    if not flags.exists() or "avx512_bf16" in flags.read_text():
+    if not flags.exists() or "avx512_bf16" in flags.read_text(encoding="utf-8"):
         pytest.skip("the processor has it, or the system does not list what it has")
     assert "vdpbf16ps" not in device.limits.instructions
 

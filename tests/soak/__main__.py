@@ -42,7 +42,7 @@ def resident() -> float:
     gc.collect()
     chores.OCL.synchronize()
     chores.OCL.empty_cache()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / MIB
 
 

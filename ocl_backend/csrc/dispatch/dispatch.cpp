@@ -136,8 +136,8 @@ const std::set<std::string> kNestedOnAnyDevice = {"aten::_nested_tensor_storage_
                                                   "aten::bmm", "aten::to_padded_tensor"};
 
 c10::DispatchKey nested_key(const c10::OperatorName& name) {
-  return kNestedOnAnyDevice.contains(name.name) ? c10::DispatchKey::NestedTensorCPU
-                                                : c10::DispatchKey::NestedTensorHPU;
+  return kNestedOnAnyDevice.count(name.name) ? c10::DispatchKey::NestedTensorCPU
+                                             : c10::DispatchKey::NestedTensorHPU;
 }
 
 void run_nested(const c10::OperatorHandle& op, torch::jit::Stack* stack) {

@@ -1,5 +1,7 @@
 #include "fusion/recipe.h"
 
+#include <algorithm>
+
 #include "fusion/held.h"
 
 namespace ocl {
@@ -234,7 +236,8 @@ Memory::Memory() {
 
 Memory::~Memory() {
   const std::unique_lock<std::shared_mutex> lock(mutex);
-  std::erase(memories(), this);
+  auto& all = memories();
+  all.erase(std::remove(all.begin(), all.end(), this), all.end());
 }
 
 // A forked child takes no lock, since a thread of the parent may have held it at the fork. Its

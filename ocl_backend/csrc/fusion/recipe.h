@@ -12,6 +12,7 @@
 #include <c10/core/GeneratorImpl.h>
 
 #include <shared_mutex>
+#include <tuple>
 #include <unordered_map>
 
 #include "runtime/launch.h"
@@ -111,20 +112,24 @@ struct Key {
 struct Word {
   int32_t base;
   int64_t offset;
-  bool operator==(const Word&) const = default;
+  bool operator==(const Word& other) const { return base == other.base && offset == other.offset; }
 };
 
 struct Step {
   Handle prepared;
   std::vector<Word> words;
-  bool operator==(const Step&) const = default;
+  bool operator==(const Step& other) const {
+    return prepared == other.prepared && words == other.words;
+  }
 };
 
 // Memory that is needed from before step `first` until behind step `last`.
 struct Space {
   static constexpr size_t kForever = SIZE_MAX;
   size_t bytes, first, last;
-  bool operator==(const Space&) const = default;
+  bool operator==(const Space& other) const {
+    return bytes == other.bytes && first == other.first && last == other.last;
+  }
 };
 
 struct Result {
@@ -136,7 +141,11 @@ struct Result {
   int64_t offset;
   size_t bytes;  // of the storage
   std::vector<int64_t> sizes, strides;
-  bool operator==(const Result&) const = default;
+  bool operator==(const Result& other) const {
+    return std::tie(argument, space, number, dtype, offset, bytes, sizes, strides) ==
+           std::tie(other.argument, other.space, other.number, other.dtype, other.offset,
+                    other.bytes, other.sizes, other.strides);
+  }
 };
 
 struct Recipe {

@@ -2,15 +2,14 @@
 // the stubs by which torch.autograd.profiler times operators. Recording is `profile.cpp`'s.
 #include <torch/csrc/profiler/stubs/base.h>
 
-#include <unistd.h>
-
 #include "profiler/kineto.h"
 #include "runtime/deferred.h"
 #include "runtime/observer.h"
 #include "runtime/profile.h"
 #include "runtime/transfer.h"
 
-#if __has_include(<kineto/libkineto.h>)
+// torch's libraries for Windows do not export Kineto's functions
+#if __has_include(<kineto/libkineto.h>) && !defined(_WIN32)
 #include <kineto/libkineto.h>
 #define OCL_HAS_KINETO 1
 #endif
@@ -123,7 +122,7 @@ class Profiler final : public libkineto::IActivityProfiler {
   const std::set<ActivityType>& availableActivities() const override { return activity_types(); }
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<ActivityType>& wanted, const libkineto::Config&) override {
-    if (!wanted.contains(ActivityType::PRIVATEUSE1_RUNTIME)) return nullptr;
+    if (!wanted.count(ActivityType::PRIVATEUSE1_RUNTIME)) return nullptr;
     return std::make_unique<Session>();
   }
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(

@@ -1,4 +1,6 @@
 // The device's allocator as torch sees it.
+#include <unordered_map>  // the next one uses it
+
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <array>

@@ -1,12 +1,12 @@
 #include "runtime/devices.h"
 
 #include <c10/util/Exception.h>
-#include <pthread.h>
 
 #include <atomic>
 #include <deque>
 
 #include "runtime/status.h"
+#include "runtime/system.h"
 
 namespace ocl {
 
@@ -67,7 +67,7 @@ void check_not_forked() {
 }
 
 void watch_forks() {
-  pthread_atfork(nullptr, nullptr, [] { forked = device_count() > 0; });
+  when_forked([] { forked = device_count() > 0; });
 }
 
 }  // namespace ocl

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <iterator>
 #include <map>
 #include <mutex>
 
@@ -90,7 +91,8 @@ Kept look_up_kept(const void* maker, const Addresses& weights) {
   if (found != entries.end() && found->second.writes == writes)
     return {found->second.spaces, std::move(writes)};
   if (found == entries.end() && entries.size() >= kMostEntries) {
-    std::erase_if(entries, [](const auto& each) { return !each.second.spaces; });
+    for (auto each = entries.begin(); each != entries.end();)
+      each = each->second.spaces ? std::next(each) : entries.erase(each);
     if (entries.size() >= kMostEntries) return {};
   }
   Entry& entry = entries[std::move(place)];

@@ -6,7 +6,6 @@
 #include <c10/util/ScopeExit.h>
 
 #include <array>
-#include <bit>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -59,11 +58,8 @@ std::atomic<uint64_t> generation{0};
 // Eight classes per power of two up to 16 MiB (at most 1/8 wasted), multiples of 2 MiB above.
 size_t size_class(size_t bytes) {
   if (bytes <= kSmallest) return kSmallest;
-  size_t step = kLargeStep;
-  if (bytes < kLargeFrom) {
-    const size_t power = std::bit_floor(bytes);
-    step = std::max(power / 8, kSmallest);
-  }
+  size_t step = bytes < kLargeFrom ? kSmallest : kLargeStep;
+  while (bytes < kLargeFrom && 16 * step <= bytes) step *= 2;
   return (bytes + step - 1) / step * step;
 }
 
@@ -334,7 +330,7 @@ int64_t ocl_memory_blocks(int device, int64_t* words, int64_t room) {
     *words++ = reinterpret_cast<int64_t>(ocl::address_of(*block));
     *words++ = int64_t(block->size);
     *words++ = int64_t(block->requested);
-    *words++ = cached.contains(block) ? 2 : block->dropped ? 1 : 0;
+    *words++ = cached.count(block) ? 2 : block->dropped ? 1 : 0;
   }
   return count;
 }

@@ -9,6 +9,8 @@
 // `locate` turns any address inside a block back into (block, byte offset) with one table look-up.
 #pragma once
 
+#include <unordered_map>  // c10/core/CachingDeviceAllocator.h uses it and does not include it
+
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/StorageImpl.h>
 

@@ -1,20 +1,20 @@
 // Binds the OpenCL entry points and names OpenCL's error codes. Holds no device state.
 #include "runtime/opencl.h"
 
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <iterator>
+
+#include "runtime/system.h"
 
 namespace ocl {
 
 OpenCL cl;
 
 const char* bind(const char* path) {
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void* library = open_library(path);
   if (!library) return path;
-#define X(name, type, parameters)                                       \
-  cl.name = reinterpret_cast<decltype(cl.name)>(dlsym(library, #name)); \
+#define X(name, type, parameters)                                            \
+  cl.name = reinterpret_cast<decltype(cl.name)>(address_in(library, #name)); \
   if (!cl.name) return #name;
   OCL_ENTRY_POINTS(X)
 #undef X

@@ -3,6 +3,8 @@
 // non-blocking copy may still be reading it.
 #include "runtime/pinned.h"
 
+#include <unordered_map>  // the next ones use it
+
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 

@@ -1,14 +1,13 @@
 // The recorder of device times, and its listener for Python. It knows no profiler of torch.
 #include "runtime/profile.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <deque>
 #include <sstream>
 
 #include "runtime/launch.h"
 #include "runtime/observer.h"
+#include "runtime/system.h"
 #include "runtime/transfer.h"
 
 namespace ocl {
@@ -99,7 +98,7 @@ int64_t host_now() {
 Timed::Timed(c10::DeviceIndex device, Activity activity, const char* name, size_t bytes)
     : listening_(is_listened_to()) {
   if (!listening_) return;
-  timing_ = {name, activity, device, int32_t(gettid()), bytes, current_correlation(), host_now(),
+  timing_ = {name, activity, device, thread_id(), bytes, current_correlation(), host_now(),
              0,    0,        0};
 }
 
