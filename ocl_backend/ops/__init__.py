@@ -30,6 +30,7 @@ MODULES = (
     "tensor.moves",
     "reduce.scans",
     "sort.sorting",
+    "sort.searching",
     "sort.mode_median",
     "sort.unique",
     "reduce.histograms",
