@@ -44,6 +44,7 @@ MODULES = (
     "image.upsampling",
     "norm.batch_norm",
     "norm.layer_norm",
+    "norm.weight_norm",
     "sequence.attention",
     "sequence.transformer",
     "sequence.recurrent",
