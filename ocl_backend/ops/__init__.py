@@ -21,6 +21,7 @@ MODULES = (
     "math.complex",
     "linear.fft",
     "reduce.reductions",
+    "reduce.variances",
     "reduce.softmax",
     "tensor.factories",
     "tensor.indexing",

@@ -119,6 +119,9 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "quotients of integers added": lambda x: x.addcdiv(x.long(), x.long() + 1),
     "ends of another dtype": lambda x: torch.lerp(x.double(), x, 0.5),
     "counts of floats": lambda x: torch.bincount(x[0]),
+    "counts of rows": lambda x: torch.bincount(x.long()),
+    "counts below zero": lambda x: torch.bincount(x[0].long(), minlength=-1),
+    "counts with other weights": lambda x: torch.bincount(x[0].long(), x[0, :3]),
     "fractional pool without samples": lambda x: functional.fractional_max_pool2d(
         x[None], 2, (2, 2), _random_samples=x.new_ones(0, 1, 2)
     ),

@@ -56,8 +56,11 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     """Count each integer, or add up its weights; waits for the smallest and the largest.
 
     Raises:
-        NotImplementedError, RuntimeError: x has no integers, or a negative one.
+        NotImplementedError, RuntimeError: x has no integers, or a negative one; it has several
+            dimensions or weights of another shape, or `minlength` is negative.
     """
+    if x.dim() != 1 or minlength < 0 or (weights is not None and weights.shape != x.shape):
+        raise RuntimeError(f"bincount of {x.dim()} dimensions, minlength {minlength}")
     if x.is_floating_point() or x.is_complex() or x.dtype is torch.bool:
         raise NotImplementedError(f"bincount of {x.dtype}; give integers")
     if x.numel() and int(x.min()) < 0:
