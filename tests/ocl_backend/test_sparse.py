@@ -46,6 +46,10 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "addmm": lambda x, y: torch.sparse.addmm(y[:3], x.to_sparse(), y, beta=0.5, alpha=2.0),
     "transposed": lambda x, y: (x.to_sparse().t() @ x).contiguous(),
     "two sparse": lambda x, y: (x.to_sparse() - twice(x)).to_dense(),
+    "bytes from integers": lambda x, y: (
+        x.to(torch.int8).to_sparse() - x.abs().byte().to_sparse()
+    ).to_dense(),
+    "bytes from dense integers": lambda x, y: x.to(torch.int8) - x.abs().byte().to_sparse(),
     "dense and sparse": lambda x, y: torch.add(x, twice(x), alpha=3),
     "scaled": lambda x, y: (x.to_sparse() * 2 / 3.5).abs().sqrt().to_dense(),
     "integers scaled": lambda x, y: (x.int().to_sparse() * 1.5).to_dense(),
