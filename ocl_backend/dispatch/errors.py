@@ -50,8 +50,10 @@ def as_the_cpu_tells(
         error: what the kernel raised.
     """
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-    # a CPU tensor without dimensions passes for a number
-    found = {tensor.device: None for tensor in tensors if tensor.dim() or not tensor.is_cpu}
+    written = {id(kwargs.get(a.name)) for a in overload._schema.arguments if a.is_out}
+    # a CPU tensor without dimensions passes for a number where it is read
+    places = [x.device for x in tensors if x.dim() or not x.is_cpu or id(x) in written]
+    found = dict.fromkeys(places)
     if len(found) > 1 and not isinstance(error, IndexError):
         first, second = list(found)[:2]
         return RuntimeError(
@@ -60,6 +62,8 @@ def as_the_cpu_tells(
         )
     if isinstance(error, OF_THE_DEVICE):
         return error
+    lists = (list, tuple)
+    args = [[_with_values(x) for x in arg] if isinstance(arg, lists) else arg for arg in args]
     theirs = _raised(overload, args, kwargs, MOST_ITEMS)
     # an operator that torch has for devices of others alone says so on the CPU
     beside = isinstance(theirs, NotImplementedError) > isinstance(error, NotImplementedError)
@@ -115,6 +119,9 @@ def _raised(
     """
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     place = "cpu" if sum(map(Tensor.numel, tensors)) <= most else "meta"
+    args = [
+        _as_declared(*pair, tensors) for pair in zip(overload._schema.arguments, args, strict=False)
+    ]
     args, kwargs = tree_map(lambda leaf: _twin(leaf, place), (args, kwargs))
     with warnings.catch_warnings(), torch.random.fork_rng([]):
         warnings.simplefilter("ignore")
@@ -123,6 +130,14 @@ def _raised(
         except Exception as error:  # whatever the CPU raises is the answer
             return error
     return None
+
+
+def _as_declared(argument: Any, value: Any, tensors: Sequence[Tensor]) -> Any:
+    """Return a tensor for a number that torch hands to Python in its place."""
+    if str(argument.type) != "Tensor" or not isinstance(value, int | float | complex):
+        return value
+    like = tensors[0] if tensors else torch.empty(0)
+    return torch.scalar_tensor(value, dtype=torch.result_type(like, value))
 
 
 def _twin(leaf: Any, place: str) -> Any:
@@ -136,6 +151,8 @@ def _twin(leaf: Any, place: str) -> Any:
         return None
     if not isinstance(leaf, Tensor):
         return leaf
+    if leaf.is_cpu and leaf.dtype is torch.bool:
+        return leaf.to(place, copy=True)
     if leaf.layout is not torch.strided:
         return _sparse_twin(leaf, place)
     if not leaf.numel():
@@ -143,6 +160,12 @@ def _twin(leaf: Any, place: str) -> Any:
     reach = sum((size - 1) * step for size, step in zip(leaf.shape, leaf.stride(), strict=True))
     make = torch.ones if leaf.is_floating_point() else torch.zeros
     return make(reach + 1, dtype=leaf.dtype, device=place).as_strided(leaf.shape, leaf.stride())
+
+
+def _with_values(index: Any) -> Any:
+    """Return a mask among indices on the CPU: how many items it chooses is part of a shape."""
+    is_mask = isinstance(index, Tensor) and index.dtype is torch.bool
+    return index.cpu() if is_mask and index.numel() <= MOST_ITEMS else index
 
 
 def _sparse_twin(leaf: Tensor, place: str) -> Tensor:

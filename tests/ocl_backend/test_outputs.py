@@ -25,6 +25,12 @@ CASTS: dict[str, Any] = {
     "float32 of truths": lambda x: torch.gt(x, 0, out=x.clone()),
     "float64 of sums": lambda x: torch.sum(x, 0, out=x[0].double()),
     "complex of absolute numbers": lambda x: torch.abs(x.cfloat(), out=x.cfloat()),
+    "float64 of half precision": lambda x: torch.add(
+        x.half() * 1e4, x.half() * 2e4, out=x.double()
+    ),
+    "float32 of bfloat16": lambda x: torch.mul(x.bfloat16(), 1.01, out=x.clone()),
+    "int32 of bytes": lambda x: torch.mul(x.to(torch.int8), 100, out=x.int()),
+    "float32 of bytes, resized": lambda x: torch.sub(x.byte(), x.byte() + 1, out=x[:0].clone()),
     "float64 of rows joined": lambda x: torch.cat([x, x], out=torch.cat([x, x]).double()),
 }
 """What the CPU writes, and the device, too."""
