@@ -175,8 +175,8 @@ def _sparse_twin(leaf: Tensor, place: str) -> Tensor:
         starts = leaf.crow_indices() if by_rows else leaf.ccol_indices()
         numbers = leaf.col_indices() if by_rows else leaf.row_indices()
         items = [part.narrow(numbers.dim() - 1, 0, 0) for part in (numbers, leaf.values())]
-        parts = [_twin(part, place) for part in (starts, *items)]
-        return torch.sparse_compressed_tensor(*parts, leaf.shape, layout=leaf.layout)
-    parts = [_twin(part, place) for part in (leaf._indices(), leaf._values())]
-    made = torch.sparse_coo_tensor(*parts, leaf.shape, check_invariants=False)
+        start, number, value = (_twin(part, place) for part in (starts, *items))
+        return torch.sparse_compressed_tensor(start, number, value, leaf.shape, layout=leaf.layout)
+    index, value = (_twin(part, place) for part in (leaf._indices(), leaf._values()))
+    made = torch.sparse_coo_tensor(index, value, leaf.shape, check_invariants=False)
     return made._coalesced_(leaf.is_coalesced())

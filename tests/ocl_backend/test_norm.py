@@ -177,7 +177,7 @@ def test_group_norm_takes_channels_last(device: Any, affine: bool) -> None:
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2, None])
-def test_weights_of_a_norm_and_their_gradients(device: Any, dim: int | None) -> None:
+def test_weights_of_a_norm_and_their_gradients(device: Any, dim: Any) -> None:
     """torch composes the middle dimension and the whole; the others have operators of their own."""
     torch.manual_seed(0)
     layer = weight_norm(nn.Conv1d(5, 6, 3), dim=dim)
@@ -185,7 +185,7 @@ def test_weights_of_a_norm_and_their_gradients(device: Any, dim: int | None) -> 
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-def test_lengths_of_weights_have_the_cpus_dtype(device: Any, dtype: torch.dtype) -> None:
+def test_lengths_of_weights_have_the_cpus_dtype(device: Any, dtype: Any) -> None:
     v, g = torch.randn(4, 5, 6, dtype=dtype), torch.rand(4, 1, 1, dtype=dtype) + 0.5
     tolerance = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype, TOLERANCE)
     agree(device, torch._weight_norm_interface, v, g, tolerance=tolerance)
