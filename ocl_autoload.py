@@ -11,6 +11,7 @@ import signal
 import sys
 import warnings
 from contextlib import suppress
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -28,6 +29,11 @@ seed: int | None = None
 
 OK, FAILED, INTERRUPTED = 0, 1, 4
 """Statuses of the shim (csrc/runtime/status.h)."""
+
+MAPS_TAKE_THE_CPU = (
+    'a model with device_map="auto" computes on the CPU though there is an OpenCL device: say '
+    'device_map="ocl", or how much memory it has, max_memory={0: "8GB"}'
+)
 
 is_imported = False
 """Whether the program itself imported `ocl_backend`, and wants to know which devices there are."""
@@ -96,6 +102,25 @@ def tell_of_accelerate() -> None:
         )
 
 
+def _tell_of_device_maps() -> None:
+    """Let accelerate's sum of all memory warn where it finds none but the host's.
+
+    `device_map="auto"` rests on that sum, for which accelerate asks devices of its own list only,
+    CUDA last. It keeps silent, and the function is its own: what torch tells it of CUDA is not.
+    """
+    count = torch.cuda.device_count
+
+    @wraps(count)
+    def device_count() -> int:
+        found, caller = count(), sys._getframe(1)
+        sums_up = caller.f_code.co_name == "get_max_memory"
+        if not found and sums_up and not caller.f_locals.get("max_memory"):  # none was named
+            warnings.warn(MAPS_TAKE_THE_CPU, stacklevel=3)
+        return found
+
+    vars(torch.cuda)["device_count"] = device_count
+
+
 def _known() -> tuple[ctypes.PyDLL, int] | None:
     """Return the shim of `remember` and the number of devices, None where its sources changed."""
     with suppress(OSError, ValueError, KeyError, TypeError):
@@ -137,6 +162,7 @@ def announce(shim: ctypes.PyDLL, module: ModuleType) -> None:
         register_module: Any = torch._register_device_module
         register_module("ocl", module)
         _stand_in_for_torchvision()
+        _tell_of_device_maps()
         if torch.distributed.is_available() and torch.distributed.is_gloo_available():
             torch.distributed.Backend.register_backend("ocl", _group, devices=["ocl"])
     else:  # torch has handed the first one out and remembers it

@@ -1,7 +1,9 @@
 """What a failed call is told as: the error that the CPU raises for the same call.
 
 Kernels check what keeps them right, in few words; torch's own words are asked for here, once
-something has failed. No call that succeeds comes through this module.
+something has failed. Which dtypes an `out=` may have differs from operator to operator and follows
+no rule, so the CPU is asked that, too, once for each combination. No other call that succeeds comes
+through this module.
 """
 
 from __future__ import annotations
@@ -22,6 +24,16 @@ OF_THE_DEVICE = (torch.OutOfMemoryError, torch.AcceleratorError, BuildError, Lau
 MOST_ITEMS = 1 << 22
 """Larger calls are judged by their shapes alone, on torch's meta device."""
 
+MOST_JUDGED = 1 << 14
+"""The same for calls that may well be right, since the CPU computes those; what reads no tensor may
+make one of any size."""
+
+NO_KERNEL = "not implemented for"
+"""What torch says of a dtype for which it has no kernel, among others it has."""
+
+SPARSE_ROWS = (torch.sparse_csr, torch.sparse_bsr)
+SPARSE_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
+
 
 def as_the_cpu_tells(
     overload: Any, args: Sequence[Any], kwargs: dict[str, Any], error: Exception
@@ -38,8 +50,10 @@ def as_the_cpu_tells(
         error: what the kernel raised.
     """
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-    # a CPU tensor without dimensions passes for a number
-    found = {tensor.device: None for tensor in tensors if tensor.dim() or not tensor.is_cpu}
+    written = {id(kwargs.get(a.name)) for a in overload._schema.arguments if a.is_out}
+    # a CPU tensor without dimensions passes for a number where it is read
+    places = [x.device for x in tensors if x.dim() or not x.is_cpu or id(x) in written]
+    found = dict.fromkeys(places)
     if len(found) > 1 and not isinstance(error, IndexError):
         first, second = list(found)[:2]
         return RuntimeError(
@@ -48,15 +62,67 @@ def as_the_cpu_tells(
         )
     if isinstance(error, OF_THE_DEVICE):
         return error
-    place = "cpu" if sum(map(Tensor.numel, tensors)) <= MOST_ITEMS else "meta"
-    theirs = _raised(overload, *tree_map(lambda leaf: _twin(leaf, place), (args, kwargs)))
+    lists = (list, tuple)
+    args = [[_with_values(x) for x in arg] if isinstance(arg, lists) else arg for arg in args]
+    theirs = _raised(overload, args, kwargs, MOST_ITEMS)
     # an operator that torch has for devices of others alone says so on the CPU
     beside = isinstance(theirs, NotImplementedError) > isinstance(error, NotImplementedError)
     return error if theirs is None or beside else theirs
 
 
-def _raised(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
-    """Return what a call raises, without a trace of it in warnings or random numbers."""
+def check_outputs(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Refuse a call whose `out=` has a dtype that the CPU does not write to.
+
+    Args:
+        overload: the operator that was called, one with outputs to write.
+        args: of the call, tensors on the device among them.
+        kwargs: of the call.
+
+    Raises:
+        Exception: what the CPU raises.
+    """
+    form = (overload, *map(_form, tree_leaves((args, kwargs))))
+    if form in _accepted:
+        return
+    reads = any(isinstance(leaf, Tensor) for leaf in tree_leaves(args))
+    theirs = _raised(overload, args, kwargs, MOST_JUDGED if reads else -1)
+    if theirs is not None and not _is_of_the_twins(theirs):
+        raise theirs
+    _accepted.add(form)
+
+
+def _is_of_the_twins(error: Exception) -> bool:
+    """Say whether a right call may raise this: the CPU lacks a kernel, or divided by a twin's 0."""
+    if isinstance(error, NotImplementedError):
+        lacks_all = NO_KERNEL not in str(error)
+        return lacks_all or any(name in str(error) for name in ("'Half'", "'BFloat16'"))
+    return str(error).startswith("ZeroDivisionError")
+
+
+_accepted: set[Any] = set()
+"""Operators with what decides on dtypes, for which the CPU raised nothing."""
+
+
+def _form(leaf: Any) -> Any:
+    """Return what an argument contributes to the dtype of a result."""
+    if isinstance(leaf, Tensor):
+        return leaf.dtype, leaf.dim() == 0
+    return leaf if isinstance(leaf, torch.dtype) else type(leaf)
+
+
+def _raised(
+    overload: Any, args: Sequence[Any], kwargs: dict[str, Any], most: int
+) -> Exception | None:
+    """Return what a call raises, without a trace of it in warnings or random numbers.
+
+    Calls of more than `most` items are made on torch's meta device.
+    """
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    place = "cpu" if sum(map(Tensor.numel, tensors)) <= most else "meta"
+    args = [
+        _as_declared(*pair, tensors) for pair in zip(overload._schema.arguments, args, strict=False)
+    ]
+    args, kwargs = tree_map(lambda leaf: _twin(leaf, place), (args, kwargs))
     with warnings.catch_warnings(), torch.random.fork_rng([]):
         warnings.simplefilter("ignore")
         try:
@@ -64,6 +130,14 @@ def _raised(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Excep
         except Exception as error:  # whatever the CPU raises is the answer
             return error
     return None
+
+
+def _as_declared(argument: Any, value: Any, tensors: Sequence[Tensor]) -> Any:
+    """Return a tensor for a number that torch hands to Python in its place."""
+    if str(argument.type) != "Tensor" or not isinstance(value, int | float | complex):
+        return value
+    like = tensors[0] if tensors else torch.empty(0)
+    return torch.scalar_tensor(value, dtype=torch.result_type(like, value))
 
 
 def _twin(leaf: Any, place: str) -> Any:
@@ -77,8 +151,32 @@ def _twin(leaf: Any, place: str) -> Any:
         return None
     if not isinstance(leaf, Tensor):
         return leaf
+    if leaf.is_cpu and leaf.dtype is torch.bool:
+        return leaf.to(place, copy=True)
+    if leaf.layout is not torch.strided:
+        return _sparse_twin(leaf, place)
     if not leaf.numel():
         return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=place)
     reach = sum((size - 1) * step for size, step in zip(leaf.shape, leaf.stride(), strict=True))
     make = torch.ones if leaf.is_floating_point() else torch.zeros
     return make(reach + 1, dtype=leaf.dtype, device=place).as_strided(leaf.shape, leaf.stride())
+
+
+def _with_values(index: Any) -> Any:
+    """Return a mask among indices on the CPU: how many items it chooses is part of a shape."""
+    is_mask = isinstance(index, Tensor) and index.dtype is torch.bool
+    return index.cpu() if is_mask and index.numel() <= MOST_ITEMS else index
+
+
+def _sparse_twin(leaf: Tensor, place: str) -> Tensor:
+    """Return a sparse tensor's twin: of coordinates as many items, of rows or columns none."""
+    if leaf.layout in SPARSE_ROWS or leaf.layout in SPARSE_COLUMNS:
+        by_rows = leaf.layout in SPARSE_ROWS
+        starts = leaf.crow_indices() if by_rows else leaf.ccol_indices()
+        numbers = leaf.col_indices() if by_rows else leaf.row_indices()
+        items = [part.narrow(numbers.dim() - 1, 0, 0) for part in (numbers, leaf.values())]
+        start, number, value = (_twin(part, place) for part in (starts, *items))
+        return torch.sparse_compressed_tensor(start, number, value, leaf.shape, layout=leaf.layout)
+    index, value = (_twin(part, place) for part in (leaf._indices(), leaf._values()))
+    made = torch.sparse_coo_tensor(index, value, leaf.shape, check_invariants=False)
+    return made._coalesced_(leaf.is_coalesced())

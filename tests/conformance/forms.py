@@ -42,11 +42,17 @@ def _other_dtype(result: Tensor) -> Tensor:
     return torch.zeros_like(result, dtype=narrower)
 
 
+def _wider_dtype(result: Tensor) -> Tensor:
+    wider = torch.float64 if result.dtype.is_floating_point else torch.float32
+    return torch.zeros_like(result, dtype=wider)
+
+
 OUTPUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "out": _same,
     "out resized": _empty,
     "out strided": _strided,
     "out of another dtype": _other_dtype,
+    "out of a wider dtype": _wider_dtype,
 }
 """What each form writes to, made from a result of the right shape."""
 

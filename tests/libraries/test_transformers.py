@@ -154,6 +154,32 @@ def test_an_accelerator_does_not_take_the_cpu_in_silence(
     test_the_cpu_is_not_taken_in_silence(before + STEP.format(options), expected)
 
 
+MAPPED = """
+import transformers
+model = transformers.AutoModelForCausalLM.from_pretrained({!r}, {})
+assert model.device.type == {!r}, model.device
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "place", "expected"),
+    [
+        ('device_map="auto"', "cpu", ['a model with device_map="auto"']),
+        ('device_map="sequential"', "cpu", ['a model with device_map="auto"']),
+        ('device_map="auto", max_memory={0: "1GB"}', "ocl", []),
+        ('device_map="ocl"', "ocl", []),
+        ('device_map="cpu"', "cpu", []),
+        ("", "cpu", []),
+    ],
+)
+def test_a_map_of_devices_does_not_take_the_cpu_in_silence(
+    saved: Path, options: str, place: str, expected: list[str]
+) -> None:
+    pytest.importorskip("accelerate")
+    program = MAPPED.format(str(saved), options, place)
+    test_the_cpu_is_not_taken_in_silence(program, expected)
+
+
 def trained(saved: Path, folder: Path) -> tuple[Any, list[float]]:
     accelerate_state = pytest.importorskip("accelerate.state")
     accelerate_state.AcceleratorState._reset_state(True)

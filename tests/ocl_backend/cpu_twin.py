@@ -52,6 +52,16 @@ def agree(
     assert_same(ours, theirs, tolerance)
 
 
+def refuse_alike(device: Any, function: Callable[..., Any], *tensors: Tensor) -> None:
+    """Fail where `function` does not raise the CPU's error, to the end of its first line."""
+    with pytest.raises(Exception) as theirs:
+        function(*tensors)
+    with pytest.raises(theirs.type) as ours:
+        function(*(tensor.to(place(device)) for tensor in tensors))
+    told, expected = (str(error.value).partition("\n")[0] for error in (ours, theirs))
+    assert told == expected
+
+
 def relative(ours: Tensor, theirs: Tensor) -> float:
     """The largest difference over the largest value."""
     assert ours.shape == theirs.shape and ours.dtype == theirs.dtype

@@ -11,12 +11,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from ocl_backend.kernels import batch_norm_kernels
 from ocl_backend.kernels.memory_formats import FORMATS
 from ocl_backend.ops.norm import batch_norm
 from oclgen.limits import Limits
-from tests.ocl_backend.cpu_twin import check_module, place
+from tests.ocl_backend.cpu_twin import agree, check, check_module, place
 
 BATCH_SHAPES = [(8, 6, 7, 7), (3, 5, 4, 4), (5, 7), (16, 3, 33), (2, 4, 20, 20)]
 PIXEL_SHAPES = [(8, 6, 7, 7), (2, 70, 5, 9), (1, 32, 1, 4), (3, 5, 2, 3, 4)]
@@ -173,3 +174,19 @@ def test_group_norm_takes_channels_last(device: Any, affine: bool) -> None:
     twin = deepcopy(module).to(place(device))
     assert twin(x.to(place(device))).is_contiguous(memory_format=torch.channels_last)
     assert twin(x[:0].to(place(device))).shape == (0, 6, 5, 7)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, None])
+def test_weights_of_a_norm_and_their_gradients(device: Any, dim: Any) -> None:
+    """torch composes the middle dimension and the whole; the others have operators of their own."""
+    torch.manual_seed(0)
+    layer = weight_norm(nn.Conv1d(5, 6, 3), dim=dim)
+    check_module(device, layer, torch.randn(2, 5, 9), tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_lengths_of_weights_have_the_cpus_dtype(device: Any, dtype: Any) -> None:
+    v, g = torch.randn(4, 5, 6, dtype=dtype), torch.rand(4, 1, 1, dtype=dtype) + 0.5
+    tolerance = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype, TOLERANCE)
+    agree(device, torch._weight_norm_interface, v, g, tolerance=tolerance)
+    check(device, lambda v, g: torch._weight_norm_interface(v, g)[0], v, g, tolerance=tolerance)

@@ -210,6 +210,33 @@ def test_wrong_dimensions_are_named(device: Any) -> None:
         x.long().mean(0)
 
 
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("function", [torch.any, torch.all])
+def test_truths_of_no_dimension_are_those_of_items(
+    device: Any, function: Any, keepdim: bool
+) -> None:
+    x = torch.tensor([[1.5, 0.0, torch.nan], [2.0, 0.0, -1.0]])
+    every: list[Any] = [[], (0,), (1, 0), None]
+    for dims in every:
+        agree(device, lambda x, dims=dims: function(x, dim=dims, keepdim=keepdim), x)
+        agree(device, lambda x, dims=dims: function(x, dim=dims, keepdim=keepdim), x.byte())
+        agree(device, lambda x, dims=dims: function(x[:0], dim=dims, keepdim=keepdim), x)
+
+
+@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
+def test_too_few_items_for_a_correction_are_warned_of(device: Any, name: str) -> None:
+    """An operator called without a warning beside it shows that others are let pass."""
+    x = torch.randn(3, 2, device=place(device))
+    getattr(torch, name)(x, dim=1)
+    with pytest.warns(UserWarning, match=rf"^{name}\(\): degrees of freedom is <= 0"):
+        getattr(torch, name)(x, dim=1, correction=2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_the_median_of_nothing(device: Any, dtype: Any) -> None:
+    agree(device, lambda x: (x.median(), x.nanmedian()), torch.empty(0, 3, dtype=dtype))
+
+
 def test_outputs_are_written(device: Any) -> None:
     x = torch.randn(5, 6)
     out = torch.empty(0, device=place(device))

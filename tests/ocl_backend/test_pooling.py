@@ -69,6 +69,13 @@ def test_layouts_dtypes_and_nothing(device: Any) -> None:
     check(device, pool, torch.randn(0, 3, 8, 8))
 
 
+def test_no_images_are_pooled_to_sizes(device: Any) -> None:
+    """A tensor without a batch may have no channels."""
+    check(device, nn.AdaptiveAvgPool1d(5), torch.randn(0, 10))
+    check(device, nn.AdaptiveAvgPool2d(5), torch.randn(0, 6, 10))
+    check(device, nn.AdaptiveAvgPool2d(5), torch.randn(0, 3, 6, 10))
+
+
 VOLUMES: dict[str, nn.Module] = {
     "max": nn.MaxPool3d(3, 2, padding=1, dilation=(1, 2, 1), ceil_mode=True),
     "average": nn.AvgPool3d((2, 3, 2), (2, 1, 2), padding=1, count_include_pad=False),

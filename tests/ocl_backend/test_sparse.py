@@ -10,8 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import Tensor, nn
+from torch.nn import functional
 
-from tests.ocl_backend.cpu_twin import assert_same, ocl, place
+from tests.ocl_backend.cpu_twin import assert_same, ocl, place, refuse_alike
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 
@@ -45,6 +46,10 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "addmm": lambda x, y: torch.sparse.addmm(y[:3], x.to_sparse(), y, beta=0.5, alpha=2.0),
     "transposed": lambda x, y: (x.to_sparse().t() @ x).contiguous(),
     "two sparse": lambda x, y: (x.to_sparse() - twice(x)).to_dense(),
+    "bytes from integers": lambda x, y: (
+        x.to(torch.int8).to_sparse() - x.abs().byte().to_sparse()
+    ).to_dense(),
+    "bytes from dense integers": lambda x, y: x.to(torch.int8) - x.abs().byte().to_sparse(),
     "dense and sparse": lambda x, y: torch.add(x, twice(x), alpha=3),
     "scaled": lambda x, y: (x.to_sparse() * 2 / 3.5).abs().sqrt().to_dense(),
     "integers scaled": lambda x, y: (x.int().to_sparse() * 1.5).to_dense(),
@@ -52,6 +57,11 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "sum": lambda x, y: torch.sparse.sum(x.to_sparse()),
     "masked": lambda x, y: (x + 1).sparse_mask(x.to_sparse()).values(),
     "norm": lambda x, y: x.to_sparse().norm(),
+    "narrowed": lambda x, y: x.to_sparse().narrow_copy(1, 1, 2).to_dense(),
+    "narrowed rows": lambda x, y: x.to_sparse(1).narrow_copy(1, 1, 2).to_dense(),
+    "one row": lambda x, y: x.to_sparse()[2].to_dense(),
+    "spread": lambda x, y: torch._sparse_broadcast_to(x[:1].to_sparse(), (2, 3, 4)).to_dense(),
+    "twice spread": lambda x, y: torch._sparse_broadcast_to(twice(x), (2, 3, 4)).to_dense(),
 }
 
 
@@ -74,11 +84,30 @@ def test_moved_and_printed(device: Any, layout: Any) -> None:
     assert "".join(str(ours).replace(there, "").split()) == "".join(str(theirs).split())
 
 
-def test_fractions_are_not_added_to_integers(device: Any) -> None:
-    x = DENSE.to(place(device))
-    for whole in (x.long(), x.long().to_sparse()):
-        with pytest.raises(RuntimeError):
-            whole.add_(x.to_sparse())
+WRONG: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "fractions added to integers": lambda x, y: x.long().add_(x.to_sparse()),
+    "fractions added to sparse integers": lambda x, y: x.long().to_sparse().add_(x.to_sparse()),
+    "fractions subtracted": lambda x, y: x.long().sub_(x.to_sparse()),
+    "fractions of a sum": lambda x, y: torch.add(x, x.to_sparse(), out=x.long()),
+    "sizes of a sum": lambda x, y: x.to_sparse() + x.t().to_sparse(),
+    "sizes of a sum by rows": lambda x, y: x.to_sparse_csr() + x.t().to_sparse_csr(),
+    "sizes of a product": lambda x, y: torch.sparse.mm(x.to_sparse(), y[:3]),
+    "sizes of a product by rows": lambda x, y: x.to_sparse_csr() @ y[:3],
+    "dense added to sparse": lambda x, y: x.to_sparse() + x,
+    "a view of some columns": lambda x, y: x.to_sparse().narrow(1, 1, 2),
+    "a view beyond the columns": lambda x, y: x.to_sparse().narrow(1, 3, 2),
+    "a view of some rows": lambda x, y: x.to_sparse_csr().narrow(0, 0, 1),
+    "a view that repeats": lambda x, y: x.to_sparse().broadcast_to(2, 3, 4),
+    "a view that repeats, by rows": lambda x, y: x.to_sparse_csr().broadcast_to(2, 3, 4),
+    "columns beyond": lambda x, y: x.to_sparse().narrow_copy(1, 3, 2),
+    "a dimension beyond": lambda x, y: x.to_sparse().narrow_copy(10, 0, 1),
+    "spread to fewer": lambda x, y: torch._sparse_broadcast_to(x.to_sparse(), (3, 5)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_call_raises_the_cpus_error(device: Any, name: str) -> None:
+    refuse_alike(device, WRONG[name], DENSE, RIGHT)
 
 
 @pytest.mark.parametrize("make", [torch.optim.SparseAdam, torch.optim.SGD])
@@ -96,6 +125,43 @@ def test_training_of_an_embedding(device: Any, make: Any) -> None:
             optimizer.step()
         found.append(layer.weight)
     assert_same(found[1], found[0])
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding", [None, 4])
+def test_bags_of_an_embedding(device: Any, mode: str, padding: int | None) -> None:
+    """A bag may be empty or name a word twice; torch refuses gradients of maxima in both places."""
+    words, starts = torch.tensor([1, 4, 1, 5, 0, 5, 4]), torch.tensor([0, 3, 3, 6])
+    learns = mode != "max"
+    found = []
+    ocl.reset_fallbacks()
+    for where in ("cpu", place(device)):
+        torch.manual_seed(0)
+        layer = nn.EmbeddingBag(6, 3, mode=mode, sparse=learns, padding_idx=padding).to(where)
+        weights = torch.rand(7).to(where).requires_grad_() if mode == "sum" else None
+        bags = layer(words.to(where), starts.to(where), weights)
+        bags.square().sum().backward()
+        assert layer.weight.grad is not None
+        assert layer.weight.grad.is_sparse is learns
+        grad = layer.weight.grad.to_dense() if learns else layer.weight.grad
+        found.append((bags, grad) if weights is None else (bags, grad, weights.grad))
+    assert_same(found[1], found[0])
+    assert ocl.fallbacks() == {}
+
+
+def test_sparse_bags_are_refused_as_on_the_cpu(device: Any) -> None:
+    words, starts = torch.tensor([1, 0, 1]), torch.tensor([0, 2])
+
+    def by_frequency(table: Tensor, words: Tensor, starts: Tensor) -> None:
+        table = table.clone().requires_grad_()
+        bags = functional.embedding_bag(words, table, starts, scale_grad_by_freq=True, sparse=True)
+        bags.sum().backward()
+
+    def maxima(table: Tensor, words: Tensor, starts: Tensor) -> None:
+        functional.embedding_bag(words, table, starts, mode="max", sparse=True)
+
+    refuse_alike(device, by_frequency, DENSE, words, starts)
+    refuse_alike(device, maxima, DENSE, words, starts)
 
 
 def test_gradient_of_a_sparse_product(device: Any) -> None:
@@ -119,14 +185,8 @@ def test_what_has_no_kernel_runs_on_the_cpu(device: Any) -> None:
     assert set(ocl.fallbacks()) == {"aten::_sparse_softmax", "aten::mul.Tensor"}
 
 
-def test_wrong_calls(device: Any) -> None:
-    x, y = DENSE.to(place(device)).to_sparse(), RIGHT.to(place(device))
-    with pytest.raises(RuntimeError, match=r"shapes cannot be multiplied \(3x4 and 3x2\)"):
-        torch.sparse.mm(x, y[:3])
-    with pytest.raises(RuntimeError, match="must match the size"):
-        x + x.t()
-    with pytest.raises(RuntimeError, match=r"Use add\(dense, sparse\)"):
-        x + DENSE.to(place(device))
+def test_quantized_tensors_are_refused(device: Any) -> None:
+    y = RIGHT.to(place(device))
     with pytest.raises(TypeError, match=r"quantized.*dequantize"):
         torch.quantize_per_tensor(y, 0.1, 0, torch.qint8)
     with pytest.raises(TypeError, match=r"quantized.*dequantize"):

@@ -86,6 +86,8 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "too many indices": lambda x: x[0, 0, 0],
     "index of floats": lambda x: x[x[0]],
     "index of floats, of none": lambda x: x[x[0, :0]],
+    "nothing put where a mask holds": lambda x: x.index_put_((x[:, 0] > 0,), x.new_empty(0, 4)),
+    "too little put where a mask holds": lambda x: x.long().index_put_((x > 0,), x[0]),
     "put at floats": lambda x: x.index_put_((x[0] * 2,), x.new_ones(4)),
     "rows by floats": lambda x: x.index_select(0, x[0]),
     "rows by a matrix": lambda x: x.index_select(0, x.long()),
@@ -119,6 +121,9 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "quotients of integers added": lambda x: x.addcdiv(x.long(), x.long() + 1),
     "ends of another dtype": lambda x: torch.lerp(x.double(), x, 0.5),
     "counts of floats": lambda x: torch.bincount(x[0]),
+    "counts of rows": lambda x: torch.bincount(x.long()),
+    "counts below zero": lambda x: torch.bincount(x[0].long(), minlength=-1),
+    "counts with other weights": lambda x: torch.bincount(x[0].long(), x[0, :3]),
     "fractional pool without samples": lambda x: functional.fractional_max_pool2d(
         x[None], 2, (2, 2), _random_samples=x.new_ones(0, 1, 2)
     ),
@@ -162,6 +167,7 @@ MIXED: dict[str, Callable[[Any, Any], Any]] = {
     "gather": lambda x, y: x.gather(0, y.long()),
     "out": lambda x, y: torch.mm(x, x, out=y.clone()),
     "sum out": lambda x, y: torch.sum(x, 0, out=y[0].clone()),
+    "positions": lambda x, y: torch.nonzero(x, out=y[0, 0].long()),
     "put": lambda x, y: x.index_put((x[0].long(),), y),
 }
 

@@ -115,9 +115,9 @@ struct Call {
   }
 
   void add_operand(const Tensor& tensor) {
-    const auto& memory = tensor.storage().data_ptr();
-    known = known && tensor.layout() == at::kStrided && !tensor.is_conj() && !tensor.is_neg() &&
-            !c10::impl::cow::is_cow_data_ptr(memory);
+    known = known && tensor.layout() == at::kStrided && !tensor.is_conj() && !tensor.is_neg();
+    if (!known) return;  // a sparse tensor has no memory of its own
+    known = !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
     if (device < 0) device = tensor.device().index();
     key.add({kTensor, int64_t(tensor.scalar_type()), tensor.device().index(), tensor.dim()});
     key.add(tensor.sizes());

@@ -151,7 +151,7 @@ bool Writer::add_result(const c10::IValue& value, const std::vector<c10::IValue>
   }
   if (result.argument == Result::kNew) {
     if (!tensor.is_privateuseone() || tensor.device().index() != recipe.device) return false;
-    if (tensor.is_conj() || tensor.is_neg()) return false;
+    if (tensor.layout() != at::kStrided || tensor.is_conj() || tensor.is_neg()) return false;
     const auto& storage = tensor.storage();
     if (storage.data()) {
       const auto begin = reinterpret_cast<int64_t>(storage.data());

@@ -154,7 +154,7 @@ def adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Tensor:
 
 def adaptive_avg_pool_backward(grad: Tensor, x: Tensor, *, rank: int) -> Tensor:
     """Return the gradient of x, whose last `rank` dimensions were pooled."""
-    _check_windows(grad, rank)
+    _check_windows(grad)
     grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
     if rank == 2:
         pool_backward("adaptive", (grad,), grad_x, ADAPTIVE)
@@ -226,7 +226,7 @@ def adaptive_max_pool_backward_out(
     grad: Tensor, x: Tensor, indices: Tensor, *, grad_input: Tensor, rank: int
 ) -> Tensor:
     """Write the gradient of x, whose last `rank` dimensions were pooled, to `grad_input`."""
-    _check_windows(grad, rank)
+    _check_windows(grad)
     return scattered(grad, indices, rank, resized(grad_input, x.shape))
 
 
@@ -245,9 +245,9 @@ def _check_adaptive(x: Tensor, rank: int) -> None:
         raise RuntimeError(f"adaptive pooling of {x.dtype} {[*x.shape]}")
 
 
-def _check_windows(grad: Tensor, rank: int) -> None:
+def _check_windows(grad: Tensor) -> None:
     """Raise RuntimeError where x was pooled to nothing: no item has a gradient."""
-    if 0 in grad.shape[-rank - 1 :]:
+    if 0 in grad.shape[1:]:
         raise RuntimeError(
             "Expected grad_output to have non-zero size for non-batch dimensions, but it has "
             f"{[*grad.shape]}"

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ocl_backend.dispatch.outputs import check_cast, resized_elementwise
+from ocl_backend.dispatch.outputs import check_cast, into, resized_elementwise
 from ocl_backend.kernels.dimensions import broadcast_shapes
 
 Number = int | float | complex
@@ -256,11 +256,9 @@ def _forms(name: str, label: str, function: Callable[..., Any]) -> dict[str, Cal
     def in_place(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return x.copy_(make(x, *args, **kwargs))
 
-    def out(*args: Any, out: Tensor, **kwargs: Any) -> Tensor:
-        result = make(*args, **kwargs)
-        return out.resize_(result.shape).copy_(result)
-
-    return {f"{name}{dot}": make, f"{name}_{dot}": in_place, f"{name}.out": out}
+    # of real operands, which a complex output may have, the real kernel makes the result
+    functional = getattr(getattr(torch.ops.aten, name), label or "default")
+    return {f"{name}{dot}": make, f"{name}_{dot}": in_place, f"{name}.out": into(functional)}
 
 
 RESCUES: dict[str, Callable[..., Any]] = {
@@ -280,7 +278,7 @@ RESCUES: dict[str, Callable[..., Any]] = {
     "mm": lambda *args: _made(product, *args),
     "bmm": lambda *args: _made(product, *args),
     "abs": abs_,
-    "abs.out": lambda x, *, out: out.resize_(x.shape).copy_(abs_(x)),
+    "abs.out": into(abs_),
     "angle": angle,
     "eq.Tensor": eq,
     "eq.Scalar": eq,

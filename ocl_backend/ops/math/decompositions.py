@@ -49,51 +49,18 @@ def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Ten
     ends = repeats.cumsum(0)
     total = int(ends[-1]) if output_size is None and len(ends) else output_size or 0
     positions = torch.arange(total, device=repeats.device)
-    return searchsorted(ends, positions, right=True)
-
-
-def searchsorted(
-    sorted_sequence: Tensor,
-    values: Tensor | float,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-) -> Tensor:
-    """Return how many items of each sorted row come before each value: bisection in lockstep."""
-    if sorter is not None:
-        sorted_sequence = sorted_sequence.gather(-1, sorter)
-    if not isinstance(values, Tensor):
-        values = torch.tensor(values, device=sorted_sequence.device)
-    size = sorted_sequence.shape[-1]
-    low = torch.zeros(values.shape, dtype=torch.int64, device=sorted_sequence.device)
-    high = torch.full_like(low, size)
-    for _ in range(size.bit_length()):
-        middle = (low + high) // 2
-        probe = middle.clamp(max=max(size - 1, 0))
-        found = sorted_sequence[probe] if sorted_sequence.dim() == 1 else (
-            sorted_sequence.gather(-1, probe)
-        )  # fmt: skip
-        after = found <= values if right or side == "right" else found < values
-        after &= low < high
-        low, high = torch.where(after, middle + 1, low), torch.where(after, high, middle)
-    return low.to(torch.int32) if out_int32 else low
-
-
-def bucketize(
-    values: Tensor | float, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
-) -> Tensor:
-    """Return the bucket of each value between sorted boundaries."""
-    return searchsorted(boundaries, values, out_int32=out_int32, right=right)
+    return torch.searchsorted(ends, positions, right=True)
 
 
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """Count each integer, or add up its weights; waits for the smallest and the largest.
 
     Raises:
-        NotImplementedError, RuntimeError: x has no integers, or a negative one.
+        NotImplementedError, RuntimeError: x has no integers, or a negative one; it has several
+            dimensions or weights of another shape, or `minlength` is negative.
     """
+    if x.dim() != 1 or minlength < 0 or (weights is not None and weights.shape != x.shape):
+        raise RuntimeError(f"bincount of {x.dim()} dimensions, minlength {minlength}")
     if x.is_floating_point() or x.is_complex() or x.dtype is torch.bool:
         raise NotImplementedError(f"bincount of {x.dtype}; give integers")
     if x.numel() and int(x.min()) < 0:
@@ -274,12 +241,6 @@ OWN: dict[str, Callable[..., Any]] = {
     "equal": equal,
     "mvlgamma.out": into(torch.mvlgamma),
     "repeat_interleave.Tensor": repeat_interleave,
-    "searchsorted.Tensor": searchsorted,
-    "searchsorted.Scalar": searchsorted,
-    "searchsorted.Tensor_out": into(searchsorted),
-    "searchsorted.Scalar_out": into(searchsorted),
-    "bucketize.Tensor": bucketize,
-    "bucketize.Tensor_out": into(bucketize),
     "bincount": bincount,
     "binary_cross_entropy": binary_cross_entropy,
     "binary_cross_entropy.out": into(binary_cross_entropy),

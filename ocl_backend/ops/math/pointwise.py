@@ -35,10 +35,10 @@ from ocl_backend.kernels.elementwise import (
     Role,
     Run,
     Scalar,
-    encode,
     prepare_elementwise,
 )
 from ocl_backend.kernels.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Promotion
+from ocl_backend.kernels.pointwise_values import values_of
 from ocl_backend.kernels.special_table import FUNCTIONS, SPECIAL
 from ocl_backend.kernels.vectors import SIGNED, in_type
 from ocl_backend.ops.fused.expressions import Loosely, of_kernel
@@ -128,12 +128,8 @@ def implementation(call: Call) -> Callable[..., Tensor]:
         if plan is None:
             bound = call.bind(args, kwargs)
             check_value(call.row, bound)
-            if call.in_place and (single := in_one_place(call.row, bound)):
-                run(*single.values())
-                whole: Tensor = bound["self"]
-                return whole
-            if _resized(call, bound):
-                return run(*args, **kwargs)
+            if (other := _by_another_call(call, bound, run)) is not None:
+                return other
             names = (*call.arguments[: len(args)], *kwargs)
             if len(plans) >= MOST_PLANS:
                 plans.clear()
@@ -155,6 +151,20 @@ def implementation(call: Call) -> Callable[..., Tensor]:
         return out
 
     return run
+
+
+def _by_another_call(call: Call, bound: Bound, run: Callable[..., Tensor]) -> Tensor | None:
+    """Return the output if a call with another one gives it; None: this call is the one."""
+    if call.in_place and (single := in_one_place(call.row, bound)):
+        run(*single.values())
+    elif _resized(call, bound):
+        run(**bound)
+    elif (made := _made_before(call, bound)) is not None:
+        bound[call.output].copy_(run(**{**bound, call.output: made}))
+    else:
+        return None
+    out: Tensor = bound[call.output]
+    return out
 
 
 def _checked(call: Call, run: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -203,6 +213,21 @@ def _resized(call: Call, bound: Bound) -> bool:
     return True
 
 
+def _made_before(call: Call, bound: Bound) -> Tensor | None:
+    """Return what a result is written to before an output of another dtype; None: to that output.
+
+    Narrow dtypes are computed with in wider ones: a result is rounded, or overflows, when stored.
+    """
+    if not call.output or call.in_place:
+        return None
+    out: Tensor = bound[call.output]
+    _, result = _dtypes(ROWS[_row(call, bound)], call, bound)
+    if out.dtype is result or result is torch.bool or result.itemsize > 2:
+        return None
+    check_cast(result, out.dtype)
+    return torch.empty_like(out, dtype=result)
+
+
 def _shape(call: Call, bound: Bound) -> tuple[int, ...]:
     shapes = [tensor.shape for tensor in _inputs(call, bound).values()]
     return broadcast_shapes(*shapes)
@@ -242,7 +267,7 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> PreparedCall:
         ]
         expression = of_kernel(kernel, shape, lies)
         rule = rule_of(row, inputs, walked, names, run, fresh is not None, expression)
-    return PreparedCall(run, rule, _values(bound, names, kernel), fresh, apart)
+    return PreparedCall(run, rule, values_of(bound, names, kernel), fresh, apart)
 
 
 def _row(call: Call, bound: Bound) -> str:
@@ -334,34 +359,6 @@ def _default(call: Call, name: str, dtype: torch.dtype) -> str:
         return repr(limits.max if name == "posinf" else limits.min)
     given = call.defaults.get(name)
     return repr(ABSENT[name] if given is None else given)
-
-
-def _values(
-    bound: Bound, names: Sequence[str], kernel: Kernel
-) -> Callable[[Sequence[Any]], list[Any]] | None:
-    """Return what turns a call's arguments `names` into the launch's values; None: nothing must."""
-    types = {scalar.name: scalar.value for scalar in kernel.scalars}
-    tensors = {operand.name for operand in kernel.operands}
-    steps: list[tuple[int, Callable[[Any], Any]]] = []
-    plain = "double" not in types.values()
-    for index, name in enumerate(names):
-        value = bound[name]
-        if name in tensors:
-            steps.append((index, Tensor.data_ptr))
-        elif name in types:
-            steps.append((index, _number(types[name], isinstance(value, Tensor))))
-            plain &= type(value) is (float if types[name] == "float" else int)
-        else:
-            plain = False
-    if plain:
-        return None
-    return lambda arguments: [take(arguments[index]) for index, take in steps]
-
-
-def _number(value: str, boxed: bool) -> Callable[[Any], float]:
-    """Return what makes a launch's value for a scalar of C type `value` from an argument."""
-    unbox: Callable[[Any], float] = Tensor.item if boxed else lambda number: number
-    return lambda number: encode(value, unbox(number))
 
 
 def _operators() -> dict[str, Callable[..., Tensor]]:

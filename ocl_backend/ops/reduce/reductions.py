@@ -26,7 +26,6 @@ MOST_DIMS = 64
 """Torch's own limit."""
 
 TRUTH = "x != (X)(0) ? (T)(1) : (T)(0)"
-SQUARE = "(x - center) * (x - center)"
 LARGER = "a > b || a != a ? a : b"
 SMALLER = "a < b || a != a ? a : b"
 
@@ -35,8 +34,6 @@ MEAN = Reduction("mean", "a + b", "0", finish="acc / count")
 PRODUCT = Reduction("prod", "a * b", "1")
 ANY = Reduction("any", "a > b ? a : b", "0", TRUTH)
 ALL = Reduction("all", "a < b ? a : b", "1", TRUTH)
-VARIANCE = Reduction("var", "a + b", "0", SQUARE, "acc / count")
-DEVIATION = Reduction("std", "a + b", "0", SQUARE, "sqrt(acc / count)")
 NORM_1 = Reduction("norm_1", "a + b", "0", "fabs(x)")
 NORM_2 = Reduction("norm_2", "a + b", "0", "x * x", "sqrt(acc)")
 WHERE = Reduction(
@@ -159,17 +156,20 @@ def prod_(
 
 def any_(x: Tensor, dims: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether any item is not zero."""
-    return reduce(ANY, x, dims, keepdim, _truth_dtype(x), x.dtype)
+    return _truth(ANY, x, dims, keepdim)
 
 
 def all_(x: Tensor, dims: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether no item is zero."""
-    return reduce(ALL, x, dims, keepdim, _truth_dtype(x), x.dtype)
+    return _truth(ALL, x, dims, keepdim)
 
 
-def _truth_dtype(x: Tensor) -> torch.dtype:
-    # torch keeps uint8 here for the sake of old code
-    return torch.uint8 if x.dtype is torch.uint8 else torch.bool
+def _truth(reduction: Reduction, x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
+    # torch keeps uint8 here for the sake of old code, and reduces no dimension where none is named
+    dtype = torch.uint8 if x.dtype is torch.uint8 else torch.bool
+    if isinstance(dims, Sequence) and not dims:
+        return (x != 0).to(dtype)
+    return reduce(reduction, x, dims, keepdim, dtype, x.dtype)
 
 
 def count_nonzero(x: Tensor, dims: Dims = None) -> Tensor:
@@ -245,45 +245,6 @@ def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tupl
     """
     dims = () if dim is None else (dim,)
     return amin(x, dims, keepdim), amax(x, dims, keepdim)
-
-
-def _spread(
-    kind: Reduction, x: Tensor, dims: Dims, correction: Number | None, keepdim: bool
-) -> tuple[Tensor, Tensor]:
-    """Return variance or deviation, and the mean with dimensions kept: two passes, for accuracy."""
-    center = mean(x, dims, True, dtype=torch.promote_types(x.dtype, torch.float32))
-    less = 1 if correction is None else correction
-    return reduce(kind, x, dims, keepdim, x.dtype, center=center, correction=less), center
-
-
-def var(
-    x: Tensor, dims: Dims = None, *, correction: Number | None = None, keepdim: bool = False
-) -> Tensor:
-    """Variance with `correction` degrees of freedom taken off (default 1)."""
-    return _spread(VARIANCE, x, dims, correction, keepdim)[0]
-
-
-def std(
-    x: Tensor, dims: Dims = None, *, correction: Number | None = None, keepdim: bool = False
-) -> Tensor:
-    """Square root of the variance."""
-    return _spread(DEVIATION, x, dims, correction, keepdim)[0]
-
-
-def var_mean(
-    x: Tensor, dims: Dims = None, *, correction: Number | None = None, keepdim: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Variance and mean."""
-    spread, center = _spread(VARIANCE, x, dims, correction, keepdim)
-    return spread, center.view(spread.shape).to(x.dtype)
-
-
-def std_mean(
-    x: Tensor, dims: Dims = None, *, correction: Number | None = None, keepdim: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Return standard deviation and mean."""
-    spread, center = _spread(DEVIATION, x, dims, correction, keepdim)
-    return spread, center.view(spread.shape).to(x.dtype)
 
 
 def nansum(
@@ -379,12 +340,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "argmin.out": into(argmin),
     "aminmax": aminmax,
     "aminmax.out": into(aminmax, "min", "max", casts=False),
-    "var.correction": var,
-    "var.correction_out": into(var),
-    "std.correction": std,
-    "std.correction_out": into(std),
-    "var_mean.correction": var_mean,
-    "std_mean.correction": std_mean,
     "linalg_vector_norm": vector_norm,
     "linalg_vector_norm.out": into(vector_norm),
     "norm.ScalarOpt_dim": norm,

@@ -85,10 +85,13 @@ def embedding_bag_backward(
     per_sample_weights: Tensor | None,
     padding_idx: int = -1,
 ) -> Tensor:
-    """Return the dense gradient of the table, [num_weights, features]."""
-    del offsets
-    if sparse:
-        raise NotImplementedError("embedding_bag: no sparse gradients on ocl; pass sparse=False")
+    """Return the gradient of the table, [num_weights, features], a sparse one where asked for."""
+    if sparse:  # torch composes it: a row of coordinates for each index
+        rows: Tensor = torch.ops.aten._embedding_bag_sparse_backward(
+            grad, indices, offsets, bag, sizes, num_weights, scale_grad_by_freq, mode,
+            per_sample_weights, padding_idx,
+        )  # fmt: skip
+        return rows
     return embedding_bag_dense_backward(
         grad, indices, bag, sizes, maxima, num_weights, scale_grad_by_freq, mode,
         per_sample_weights, padding_idx,

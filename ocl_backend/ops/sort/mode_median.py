@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
-from ocl_backend.ops.sort.sorting import sort
+from ocl_backend.ops.sort.sorting import median_of_none, sort
 
 
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -44,14 +44,14 @@ def nanmedian_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tens
 
 
 def nanmedian(x: Tensor) -> Tensor:
-    """Return the lower median of all items that are not NaN."""
-    return nanmedian_dim(x.reshape(-1), 0)[0]
+    """Return the lower median of all items that are not NaN; NaN is the median of none."""
+    return nanmedian_dim(x.reshape(-1), 0)[0] if x.numel() else median_of_none(x)
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     "mode": mode,
-    "mode.values": into(mode, "values", "indices"),
+    "mode.values": into(mode, "values", "indices", casts=False),
     "nanmedian": nanmedian,
-    "nanmedian.dim_values": into(nanmedian_dim, "values", "indices"),
+    "nanmedian.dim_values": into(nanmedian_dim, "values", "indices", casts=False),
 }
 """Implementations by aten name."""

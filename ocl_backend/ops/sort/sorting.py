@@ -260,19 +260,24 @@ def median_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor,
 
 
 def median(x: Tensor) -> Tensor:
-    """Return the lower median of all items; a NaN wins."""
-    return median_dim(x.reshape(-1), 0)[0]
+    """Return the lower median of all items; a NaN wins, and is the median of none."""
+    return median_dim(x.reshape(-1), 0)[0] if x.numel() else median_of_none(x)
+
+
+def median_of_none(x: Tensor) -> Tensor:
+    """Return NaN as torch casts it to x's dtype."""
+    return torch.tensor(torch.nan).to(x.dtype).to(x.device)
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     "sort.stable": sort,
-    "sort.values_stable": into(sort, "values", "indices"),
+    "sort.values_stable": into(sort, "values", "indices", casts=False),
     "topk": topk,
-    "topk.values": into(topk, "values", "indices"),
+    "topk.values": into(topk, "values", "indices", casts=False),
     "kthvalue": kthvalue,
-    "kthvalue.values": apart(into(kthvalue, "values", "indices")),
+    "kthvalue.values": apart(into(kthvalue, "values", "indices", casts=False)),
     "median": median,
     "median.dim": median_dim,
-    "median.dim_values": into(median_dim, "values", "indices"),
+    "median.dim_values": into(median_dim, "values", "indices", casts=False),
 }
 """Implementations by aten name."""

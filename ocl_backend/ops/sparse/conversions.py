@@ -29,7 +29,7 @@ def row_starts(rows: Tensor, count: int, *, out_int32: bool = False) -> Tensor:
     if rows.dim() != 1:
         raise UnsupportedDtypeError("rows of several matrices")
     edges = torch.arange(count + 1, dtype=rows.dtype, device=rows.device)
-    return torch.searchsorted(rows, edges, out_int32=out_int32)
+    return torch.searchsorted(rows.contiguous(), edges, out_int32=out_int32)
 
 
 def row_numbers(

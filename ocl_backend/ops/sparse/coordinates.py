@@ -63,8 +63,8 @@ def _dense_sum(x: Tensor, sparse: Tensor, alpha: float) -> Tensor:
     indices, values = sparse._indices(), sparse._values()
     if not len(indices):
         return x.add_(values.sum(0), alpha=alpha)
-    scaled = (values if alpha == 1 else values * alpha).to(x.dtype)
-    return x.index_put_(tuple(indices), scaled, accumulate=True)
+    scaled = values if alpha == 1 else values.to(torch.result_type(x, sparse)) * alpha
+    return x.index_put_(tuple(indices), scaled.to(x.dtype), accumulate=True)
 
 
 def _apart(x: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ def add(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
             f"add: sparse tensors of shapes {list(x.shape)} and {list(other.shape)}, with "
             f"{one.sparse_dim()} and {two.sparse_dim()} sparse dimensions; both must be alike"
         )
-    values = [one._values().to(dtype), (two._values() * alpha).to(dtype)]
+    values = [one._values().to(dtype), two._values().to(dtype) * alpha]
     joined = of_parts(
         x, torch.cat([one._indices(), two._indices()], 1), torch.cat(values), coalesced=False
     )

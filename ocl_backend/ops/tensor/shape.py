@@ -216,7 +216,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "nonzero_static": nonzero_static,
     "nonzero_static.out": into(nonzero_static),
     "masked_select": masked_select,
-    "masked_select.out": apart(into(masked_select)),
+    "masked_select.out": apart(into(masked_select, casts=False)),
     "masked_scatter_": masked_scatter_,
 }
 """Implementations by aten name."""
