@@ -62,6 +62,7 @@ def _settle() -> None:
             _pass_through(torch.device("ocl", index))
         with suppress(Exception):  # of a result that no call waited for
             streams.synchronize(index)
+    memory.stop_submitters()
 
 
 def _pass_through(device: torch.device) -> None:

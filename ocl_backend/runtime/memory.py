@@ -6,15 +6,21 @@ Which devices there are is `oclgen.opencl.device`'s matter; allocation itself ha
 from __future__ import annotations
 
 import ctypes
+import os
 from functools import cache
 from pathlib import Path
 
+from oclgen import system
 from oclgen.opencl import loader
 from oclgen.opencl.device import Device, devices  # before pyopencl: it prepares the loader
 
 import pyopencl as cl  # isort: skip
 
 from ocl_backend.runtime import compiling, shim
+
+SUBMITTER_VARIABLE = "OCLGEN_SUBMITTER"
+FEWEST_CORES = 4
+"""Of which one may serve a device's thread: the model, autograd and the driver have threads, too."""
 
 
 @cache
@@ -44,7 +50,9 @@ def open_devices() -> tuple[Device, ...]:
         )
         if device.enforced is not None:
             library.ocl_enforce_largest(ctypes.c_int(index))
-        set_own_memory(index, not device.handle.host_unified_memory)
+        own = not device.handle.host_unified_memory
+        set_own_memory(index, own)
+        set_submitter(index, wants_submitter(own))
     if found:
         found[0].expect()  # a network is about to be moved there
     return found
@@ -58,3 +66,25 @@ def set_limit(index: int, size: int) -> None:
 def set_own_memory(index: int, own: bool) -> None:
     """Say whether the memory of device `index` is its own: large copies then take pinned memory."""
     shim.library().ocl_set_own_memory(ctypes.c_int(index), ctypes.c_int(own))
+
+
+def wants_submitter(own_memory: bool) -> bool:
+    """Return whether a thread of its own hands a device's commands to the driver.
+
+    On a processor the kernels need its core, and on few cores the model does.
+
+    Args:
+        own_memory: whether the device's memory is not the host's.
+    """
+    wish = os.environ.get(SUBMITTER_VARIABLE, "")
+    return wish == "1" if wish else own_memory and system.cores() >= FEWEST_CORES
+
+
+def set_submitter(index: int, on: bool) -> None:
+    """Let a thread hand the commands of device `index` to its driver, or no longer."""
+    shim.library().ocl_set_submitter(ctypes.c_int(index), ctypes.c_int(on))
+
+
+def stop_submitters() -> None:
+    """End these threads, behind the commands that they have: the process ends."""
+    shim.library().ocl_stop_submitters()

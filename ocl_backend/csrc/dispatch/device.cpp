@@ -14,6 +14,7 @@
 #include "runtime/faults.h"
 #include "runtime/observer.h"
 #include "runtime/pinned.h"
+#include "runtime/submitter.h"
 #include "runtime/transfer.h"
 
 namespace ocl {
@@ -85,9 +86,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     Device& device = device_at(checked(stream.device_index()));
     wait_for_programs(stream.device_index());
     cl_event marker = nullptr;
-    check(cl.clEnqueueMarkerWithWaitList(device.queue, 0, nullptr, &marker), device,
-          "event record");
-    cl.clFlush(device.queue);
+    const cl_command_queue queue = queue_of(stream.device_index());
+    check(cl.clEnqueueMarkerWithWaitList(queue, 0, nullptr, &marker), device, "event record");
+    cl.clFlush(queue);
     *event = marker;
   }
   // Queues of two devices share no context: the host waits instead.

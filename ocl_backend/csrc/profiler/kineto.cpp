@@ -6,6 +6,7 @@
 #include "runtime/deferred.h"
 #include "runtime/observer.h"
 #include "runtime/profile.h"
+#include "runtime/submitter.h"
 #include "runtime/transfer.h"
 
 // torch's libraries for Windows do not export Kineto's functions
@@ -146,7 +147,7 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
     wait_for_programs(index);
     Device& owner = device_at(index);
     cl_event marker = nullptr;
-    check(cl.clEnqueueMarkerWithWaitList(owner.queue, 0, nullptr, &marker), owner, "profiler");
+    check(cl.clEnqueueMarkerWithWaitList(queue_of(index), 0, nullptr, &marker), owner, "profiler");
     *event = Event(marker, [](void* old) { cl.clReleaseEvent(static_cast<cl_event>(old)); });
   }
   // microseconds

@@ -7,6 +7,7 @@
 
 #include "runtime/memory.h"
 #include "runtime/pinned.h"
+#include "runtime/submitter.h"
 #include "runtime/transfer.h"
 
 namespace ocl {
@@ -22,7 +23,11 @@ struct Allocator final : c10::DeviceAllocator {
 
   bool initialized() override { return is_closed() || device_count() > 0; }
   void emptyCache(c10::MempoolId_t = {0, 0}) override {
-    for (int index = 0; index < device_count(); ++index) ocl::empty_cache(c10::DeviceIndex(index));
+    for (int i = 0; i < device_count(); ++i) {
+      const auto index = c10::DeviceIndex(i);
+      if (const int failed = drain(index)) raise(failed);
+      ocl::empty_cache(index);
+    }
     empty_pinned_cache();
   }
   // One in-order queue per device: a block is never reused ahead of its last reader.

@@ -7,6 +7,7 @@
 
 #include "runtime/deferred.h"
 #include "runtime/observer.h"
+#include "runtime/submitter.h"
 #include "runtime/transfer.h"
 
 namespace ocl {
@@ -37,12 +38,13 @@ Record take(Device& device) {
   Record record{};
   const Location at = locate(reinterpret_cast<const void*>(device.faults.load()));
   if (!at.block) return record;
-  check(cl.clEnqueueReadBuffer(device.queue, at.block->buffer, CL_TRUE, at.offset, sizeof record,
+  const cl_command_queue queue = queue_of(at.block->device);
+  check(cl.clEnqueueReadBuffer(queue, at.block->buffer, CL_TRUE, at.offset, sizeof record,
                                record.data(), 0, nullptr, nullptr),
         device, "reading the record of faults");
   if (record[0] == 0) return record;
   const Record nothing{};
-  check(cl.clEnqueueWriteBuffer(device.queue, at.block->buffer, CL_TRUE, at.offset, sizeof nothing,
+  check(cl.clEnqueueWriteBuffer(queue, at.block->buffer, CL_TRUE, at.offset, sizeof nothing,
                                 nothing.data(), 0, nullptr, nullptr),
         device, "clearing the record of faults");
   return record;

@@ -11,6 +11,7 @@
 #include "runtime/deferred.h"
 #include "runtime/faults.h"
 #include "runtime/profile.h"
+#include "runtime/submitter.h"
 
 namespace ocl {
 
@@ -60,7 +61,9 @@ struct Fixed {
 struct Launch final : Prepared {
   int enqueue(const int64_t* words) override;
   int run(const int64_t* words) override;
+  int submit(const int64_t* resolved) override;
   int check(const int64_t* words) override;
+  int resolve(const int64_t* words, Resolved& resolved) const;
   bool is_ready() const override { return ready.load(std::memory_order_acquire); }
   int64_t awaited() const override { return is_ready() ? 0 : number; }
 
@@ -76,6 +79,7 @@ struct Launch final : Prepared {
   std::vector<Changing> changing;
   std::vector<Fixed> fixed;
   int runs = 0;  // with a kernel that others use, too, `kSharingRuns` at most
+  std::atomic<bool> was_accepted{false};  // by the driver, once
 };
 
 int fail(const Launch& launch, int status, const std::string& reason) {
@@ -124,24 +128,6 @@ int find(const Launch& launch, const Changing& argument, int64_t address, Locati
   return kOk;
 }
 
-int set_buffer(const Launch& launch, const Changing& argument, int64_t address) {
-  cl_mem buffer = nullptr;
-  int64_t offset = 0;
-  if (address) {
-    Location found;
-    if (const int status = find(launch, argument, address, found)) return status;
-    may_fault(device_at(launch.device), address);
-    if (argument.kind == kBuffer) ++found.block->writes;
-    buffer = found.block->buffer;
-    offset = int64_t(found.offset) / argument.item_bytes;
-  }
-  static_assert(sizeof buffer == sizeof(int64_t), "a buffer's handle is kept as a number");
-  if (const int status = set(launch, argument.index, sizeof buffer,
-                             static_cast<int64_t>(reinterpret_cast<intptr_t>(buffer))))
-    return status;
-  return set(launch, argument.index + 1, sizeof offset, offset);
-}
-
 int set_fixed(const Launch& launch) {
   for (const auto& argument : launch.fixed)
     if (const int status = set(launch, argument.index, argument.bytes, argument.bits))
@@ -149,7 +135,18 @@ int set_fixed(const Launch& launch) {
   return kOk;
 }
 
-int set_arguments(const Launch& launch, const int64_t* words) {
+// The first bytes of a number as the kernel has it.
+int64_t bits_of(Kind kind, int64_t word) {
+  if (kind != kFloat) return word;
+  double given;
+  std::memcpy(&given, &word, sizeof given);
+  const float value = float(given);
+  int32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+int set_arguments(const Launch& launch, const int64_t* resolved) {
   Kernel& kernel = *launch.kernel;
   if (kernel.generation != release_generation()) {
     // a buffer given back to the driver may return under the same handle
@@ -157,23 +154,14 @@ int set_arguments(const Launch& launch, const int64_t* words) {
     kernel.generation = release_generation();
   }
   if (const int status = set_fixed(launch)) return status;
+  static_assert(sizeof(cl_mem) == sizeof(int64_t), "a buffer's handle is kept as a number");
   for (const auto& argument : launch.changing) {
-    int status = kOk;
-    if (is_buffer(argument.kind)) {
-      status = set_buffer(launch, argument, *words);
-    } else if (argument.kind == kFloat) {
-      double given;
-      std::memcpy(&given, words, sizeof given);
-      const float value = float(given);
-      int32_t bits;
-      std::memcpy(&bits, &value, sizeof bits);
-      status = set(launch, argument.index, sizeof value, bits);
-    } else {
-      status = set(launch, argument.index,
-                   argument.kind == kInt ? sizeof(int32_t) : sizeof(int64_t), *words);
-    }
-    if (status) return status;
-    ++words;
+    const bool is_wide = is_buffer(argument.kind) || argument.kind == kLong;
+    const size_t bytes = is_wide ? sizeof(int64_t) : sizeof(int32_t);
+    if (const int status = set(launch, argument.index, bytes, *resolved++)) return status;
+    if (!is_buffer(argument.kind)) continue;
+    if (const int status = set(launch, argument.index + 1, sizeof(int64_t), *resolved++))
+      return status;
   }
   return kOk;
 }
@@ -191,20 +179,6 @@ void stop_sharing(Launch& launch) {
   cl_int status = CL_SUCCESS;
   if (auto* made = cl.clCreateKernel(program, launch.name, &status))
     launch.kernel = std::make_shared<Kernel>(made);
-}
-
-// Sets the arguments and enqueues, as one step. Returns a `Status`, and in `code` OpenCL's.
-int submit(Launch& launch, const int64_t* words, cl_int& code) {
-  Device& device = device_at(launch.device);
-  const std::lock_guard<std::mutex> lock(device.submission);
-  stop_sharing(launch);
-  if (const int status = set_arguments(launch, words)) return status;
-  device.last_kernel.store(launch.name, std::memory_order_relaxed);
-  Timed timed(launch.device, Activity::kKernel, launch.name);
-  code = cl.clEnqueueNDRangeKernel(
-      device.queue, launch.kernel->kernel, launch.dimensions, nullptr, launch.global_size,
-      launch.has_local ? launch.local_size : nullptr, 0, nullptr, timed.event());
-  return kOk;
 }
 
 bool lacks_memory(cl_int code) {
@@ -238,20 +212,52 @@ int Launch::check(const int64_t* words) {
   return kOk;
 }
 
+// Finds the memory of each address, and counts the command as one that may write there.
+int Launch::resolve(const int64_t* words, Resolved& resolved) const {
+  for (const auto& argument : changing) {
+    const int64_t word = *words++;
+    if (!is_buffer(argument.kind)) {
+      resolved.words.push_back(bits_of(argument.kind, word));
+      continue;
+    }
+    if (!word) {
+      resolved.words.append({0, 0});
+      continue;
+    }
+    Location found;
+    if (const int status = find(*this, argument, word, found)) return status;
+    may_fault(device_at(device), word);
+    if (argument.kind == kBuffer) ++found.block->writes;
+    resolved.add(found, int64_t(found.offset) / argument.item_bytes);
+  }
+  return kOk;
+}
+
+// Sets the arguments and enqueues, as one step.
+int Launch::submit(const int64_t* resolved) {
+  Device& one = device_at(device);
+  const std::lock_guard<std::mutex> lock(one.submission);
+  stop_sharing(*this);
+  if (const int status = set_arguments(*this, resolved)) return status;
+  one.last_kernel.store(name, std::memory_order_relaxed);
+  Timed timed(device, Activity::kKernel, name);
+  const cl_int code =
+      cl.clEnqueueNDRangeKernel(one.queue, kernel->kernel, dimensions, nullptr, global_size,
+                                has_local ? local_size : nullptr, 0, nullptr, timed.event());
+  if (code == CL_SUCCESS) {
+    was_accepted.store(true, std::memory_order_relaxed);
+    return kOk;
+  }
+  return fail(*this, lacks_memory(code) ? kOutOfMemory : kRefused, error_name(code));
+}
+
 int Launch::run(const int64_t* words) {
   if (!is_ready())
     if (const int status = complete(number)) return status;
   if (!is_ready()) return fail_unfinished();
-  cl_int code = CL_SUCCESS;
-  int status = submit(*this, words, code);
-  if (lacks_memory(code)) {
-    // a driver that allocates at first use ran out: make room, which Python may hear of, without
-    // the lock, and try once more
-    empty_cache(device);
-    status = submit(*this, words, code);
-  }
-  if (status || code == CL_SUCCESS) return status;
-  return fail(*this, lacks_memory(code) ? kOutOfMemory : kRefused, error_name(code));
+  Resolved resolved;
+  if (const int status = resolve(words, resolved)) return status;
+  return hand_over(device, *this, resolved, was_accepted.load(std::memory_order_relaxed));
 }
 
 }  // namespace ocl

@@ -22,6 +22,9 @@ class Prepared : public std::enable_shared_from_this<Prepared> {
   virtual int run(const int64_t* words) { return enqueue(words); }
   // Says what is wrong with words that are to be deferred; returns a `Status`.
   virtual int check(const int64_t* /*words*/) { return kOk; }
+  // Gives the driver one command, with its words resolved (submitter.h); returns a `Status`. Takes
+  // neither the interpreter's lock nor the allocator's.
+  virtual int submit(const int64_t* /*resolved*/) { return kOk; }
   // Whether all of its programs are built.
   virtual bool is_ready() const { return true; }
   // The number of its program, by which Python waits for it; 0: it is built, or there is none.

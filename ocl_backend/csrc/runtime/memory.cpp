@@ -17,6 +17,7 @@
 #include "runtime/history.h"
 #include "runtime/kept.h"
 #include "runtime/observer.h"
+#include "runtime/submitter.h"
 
 namespace ocl {
 
@@ -148,7 +149,7 @@ void release_cached(c10::DeviceIndex index) {
   cl.clFinish(device_at(index).queue);
   for (auto it = pool.free.begin(); it != pool.free.end();) {
     Block* block = it->second;
-    if (block->waiting) {
+    if (block->waiting || !is_submitted(index, block->ticket.load(std::memory_order_relaxed))) {
       ++it;
       continue;
     }
@@ -203,6 +204,7 @@ Block* take(c10::DeviceIndex index, size_t bytes) {
     lock.unlock();
     observer().short_of_memory(index);  // memory of held launches is free once they ran
     forget_kept_on(index);
+    if (const int failed = drain(index)) raise(failed);
     lock.lock();
     release_cached(index);
     block = create_block(index, size, &status);

@@ -33,7 +33,8 @@ struct Block {
   uint32_t holds = 0;    // by launches that are held back, or that always use it
   bool dropped = false;  // freed, and waiting for those
   uint32_t waiting = 0;  // commands that use it and wait for programs
-  std::atomic<uint64_t> writes{0};      // commands enqueued so far that write to it
+  std::atomic<uint64_t> ticket{0};  // of the last command that a thread submits (submitter.h)
+  std::atomic<uint64_t> writes{0};  // commands enqueued so far that write to it
   std::atomic<bool> is_kept_of{false};  // something that was made of its contents is kept (kept.h)
 };
 

@@ -13,6 +13,7 @@
 #include "runtime/observer.h"
 #include "runtime/pinned.h"
 #include "runtime/profile.h"
+#include "runtime/submitter.h"
 
 namespace ocl {
 
@@ -58,73 +59,88 @@ void reap(Staging& staging) {
   }
 }
 
-void write_staged(const Location& to, std::unique_ptr<char[]> source, size_t bytes) {
-  Device& device = device_at(to.block->device);
-  Staging& staging = staging_of(to.block->device);
-  const std::lock_guard<std::mutex> lock(staging.mutex);
-  reap(staging);
-  Staged staged{std::move(source), nullptr};
-  ++to.block->writes;
-  Timed timed(to.block->device, Activity::kCopy, kHostToDevice, bytes);
-  check(cl.clEnqueueWriteBuffer(device.queue, to.block->buffer, CL_FALSE, to.offset, bytes,
-                                staged.bytes.get(), 0, nullptr, &staged.done),
-        device, "host to device copy");
-  timed.share(staged.done);
-  cl.clFlush(device.queue);
-  staging.pending.push_back(std::move(staged));
-}
-
-void copy_within(const Location& to, const Location& from, size_t bytes) {
-  Device& device = device_at(to.block->device);
-  ++to.block->writes;
-  Timed timed(to.block->device, Activity::kCopy, "copy within device", bytes);
-  check(cl.clEnqueueCopyBuffer(device.queue, from.block->buffer, to.block->buffer, from.offset,
-                               to.offset, bytes, 0, nullptr, timed.event()),
-        device, "device copy");
-}
-
 Location at(int64_t address) { return locate(reinterpret_cast<const void*>(address)); }
 
-// A staged write that waits behind launches; its word is where to.
+// A staged write; its word is where to.
 struct Write final : Prepared {
-  int enqueue(const int64_t* words) override try {
-    write_staged(at(words[0]), std::move(source), bytes);
-    return kOk;
-  } catch (...) {
-    return fail_with_exception();
+  int enqueue(const int64_t* words) override {
+    const Location to = at(words[0]);
+    ++to.block->writes;
+    device = to.block->device;
+    Resolved resolved;
+    resolved.add(to, int64_t(to.offset));
+    return hand_over(device, *this, resolved, true);
   }
+  int submit(const int64_t* resolved) override;
 
   std::unique_ptr<char[]> source;
-  size_t bytes;
+  size_t bytes = 0;
+  c10::DeviceIndex device = 0;
 };
 
-// A copy within a device that waits behind launches; its words are where to, and from.
+int Write::submit(const int64_t* resolved) try {
+  Device& one = device_at(device);
+  Staging& staging = staging_of(device);
+  const std::lock_guard<std::mutex> lock(staging.mutex);
+  reap(staging);
+  cl_event done = nullptr;
+  Timed timed(device, Activity::kCopy, kHostToDevice, bytes);
+  ocl::check(cl.clEnqueueWriteBuffer(one.queue, buffer_of(resolved[0]), CL_FALSE,
+                                     size_t(resolved[1]), bytes, source.get(), 0, nullptr, &done),
+             one, "host to device copy");
+  timed.share(done);
+  cl.clFlush(one.queue);
+  staging.pending.push_back({std::move(source), done});
+  return kOk;
+} catch (...) {
+  return fail_with_exception();
+}
+
+// A copy within a device; its words are where to, and from.
 struct Copy final : Prepared {
-  int enqueue(const int64_t* words) override try {
-    copy_within(at(words[0]), at(words[1]), bytes);
-    return kOk;
-  } catch (...) {
-    return fail_with_exception();
+  int enqueue(const int64_t* words) override {
+    const Location to = at(words[0]), from = at(words[1]);
+    ++to.block->writes;
+    device = to.block->device;
+    Resolved resolved;
+    resolved.add(to, int64_t(to.offset));
+    resolved.add(from, int64_t(from.offset));
+    return hand_over(device, *this, resolved, true);
   }
+  int submit(const int64_t* resolved) override;
 
-  size_t bytes;
+  size_t bytes = 0;
+  c10::DeviceIndex device = 0;
 };
 
-void defer_transfer(c10::DeviceIndex device, Prepared& transfer, const void* first,
-                    const void* second = nullptr) {
+int Copy::submit(const int64_t* resolved) try {
+  Device& one = device_at(device);
+  Timed timed(device, Activity::kCopy, "copy within device", bytes);
+  ocl::check(cl.clEnqueueCopyBuffer(one.queue, buffer_of(resolved[2]), buffer_of(resolved[0]),
+                                    size_t(resolved[3]), size_t(resolved[1]), bytes, 0, nullptr,
+                                    timed.event()),
+             one, "device copy");
+  return kOk;
+} catch (...) {
+  return fail_with_exception();
+}
+
+// Enqueues a transfer, or defers it behind launches that wait for their programs.
+void enqueue(c10::DeviceIndex device, Prepared& transfer, const void* first,
+             const void* second = nullptr) {
   const int64_t words[] = {reinterpret_cast<int64_t>(first), reinterpret_cast<int64_t>(second)};
-  if (const int status = defer(device, transfer, words, std::size(words))) raise(status);
+  const int status = has_deferred(device) ? defer(device, transfer, words, std::size(words))
+                                          : transfer.enqueue(words);
+  if (status) raise(status);
 }
 
 // Copies what is written first, so that the caller goes on.
 void write_small(const Location& to, void* target, const void* source, size_t bytes) {
-  auto staged = std::make_unique<char[]>(bytes);
-  std::memcpy(staged.get(), source, bytes);
-  if (!has_deferred(to.block->device)) return write_staged(to, std::move(staged), bytes);
-  const auto later = std::make_shared<Write>();
-  later->source = std::move(staged);
-  later->bytes = bytes;
-  defer_transfer(to.block->device, *later, target);
+  const auto staged = std::make_shared<Write>();
+  staged->source = std::make_unique<char[]>(bytes);
+  staged->bytes = bytes;
+  std::memcpy(staged->source.get(), source, bytes);
+  enqueue(to.block->device, *staged, target);
 }
 
 bool is_bulk(const Device& device, const void* host, size_t bytes) {
@@ -149,12 +165,13 @@ void read(void* target, const void* source, size_t bytes) {
   const Location from = locate_or_throw(source, "device to host copy");
   wait_for_programs(from.block->device);
   Device& device = device_at(from.block->device);
+  const cl_command_queue queue = queue_of(from.block->device);
   if (is_bulk(device, target, bytes)) {
     read_bulk(target, from, bytes);
   } else {
     Timed timed(from.block->device, Activity::kCopy, "copy device to host", bytes);
-    check(cl.clEnqueueReadBuffer(device.queue, from.block->buffer, CL_TRUE, from.offset, bytes,
-                                 target, 0, nullptr, timed.event()),
+    check(cl.clEnqueueReadBuffer(queue, from.block->buffer, CL_TRUE, from.offset, bytes, target, 0,
+                                 nullptr, timed.event()),
           device, "device to host copy");
   }
   raise_fault(device);
@@ -167,9 +184,10 @@ void write(void* target, const void* source, size_t bytes, bool source_stays) {
   if (bytes <= kStagedBytes && !source_stays) return write_small(to, target, source, bytes);
   wait_for_programs(to.block->device);
   ++to.block->writes;
+  const cl_command_queue queue = queue_of(to.block->device);
   if (is_bulk(device, source, bytes)) return write_bulk(to, source, bytes);
   Timed timed(to.block->device, Activity::kCopy, kHostToDevice, bytes);
-  check(cl.clEnqueueWriteBuffer(device.queue, to.block->buffer, source_stays ? CL_FALSE : CL_TRUE,
+  check(cl.clEnqueueWriteBuffer(queue, to.block->buffer, source_stays ? CL_FALSE : CL_TRUE,
                                 to.offset, bytes, source, 0, nullptr, timed.event()),
         device, "host to device copy");
 }
@@ -187,10 +205,9 @@ void copy(void* target, const void* source, size_t bytes) {
     read(host.data(), source, bytes);
     return write(target, host.data(), bytes, false);
   }
-  if (!has_deferred(to.block->device)) return copy_within(to, from, bytes);
-  const auto later = std::make_shared<Copy>();
-  later->bytes = bytes;
-  defer_transfer(to.block->device, *later, target, source);
+  const auto within = std::make_shared<Copy>();
+  within->bytes = bytes;
+  enqueue(to.block->device, *within, target, source);
 }
 
 void finish(c10::DeviceIndex index) {
@@ -198,7 +215,7 @@ void finish(c10::DeviceIndex index) {
   begin_command();
   wait_for_programs(index);
   Device& device = device_at(index);
-  check(cl.clFinish(device.queue), device, "synchronize");
+  check(cl.clFinish(queue_of(index)), device, "synchronize");
 }
 
 }  // namespace ocl

@@ -1,0 +1,239 @@
+#include "runtime/submitter.h"
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <thread>
+
+#include "runtime/interpreter.h"
+#include "runtime/profile.h"
+
+namespace ocl {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// As many commands as CUDA lets wait in a stream before a launch waits, too.
+constexpr uint64_t kRoom = 1024;
+// The thread looks for commands this long before it sleeps: waking it costs the caller a system
+// call, and a model in Python enqueues every 10 to 50 microseconds.
+constexpr auto kAwake = std::chrono::microseconds(200);
+// A thread that waits for the driver longer than this naps in between: the device's queue is full.
+constexpr auto kBusyWait = std::chrono::milliseconds(1);
+constexpr auto kNap = std::chrono::microseconds(50);
+constexpr int kLooks = 64;  // between two looks at the clock
+
+struct Entry {
+  Handle command;
+  c10::SmallVector<int64_t, 24> words;
+};
+
+class Submitter {
+ public:
+  std::atomic<bool> is_on{false};
+
+  int push(c10::DeviceIndex device, Prepared& command, const Resolved& resolved);
+  int drain(c10::DeviceIndex device) {
+    wait_for(pushed_.load(std::memory_order_acquire), device);
+    return take_failure();
+  }
+  bool has(uint64_t ticket) const { return done_.load(std::memory_order_acquire) >= ticket; }
+  void stop();
+
+ private:
+  bool try_push(Prepared& command, const Resolved& resolved);
+  void wait_for(uint64_t ticket, c10::DeviceIndex device);
+  void retry(c10::DeviceIndex device);
+  int take_failure();
+  void note(int status);
+  void pop(uint64_t at);
+  void run();
+  bool await(uint64_t at);
+  void wake();
+
+  std::array<Entry, kRoom> ring_;
+  std::atomic<uint64_t> pushed_{0}, done_{0};  // commands so far; `pushed_` is also a ticket
+  std::mutex pushing_;                          // of the threads that push
+  std::thread thread_;                          // started by the first of them
+  std::atomic<bool> lacks_memory_{false};  // for the command at `done_`: another thread makes room
+  std::recursive_mutex retrying_;  // whose thread does that
+  std::atomic<bool> is_asleep_{false}, is_over_{false};
+  std::mutex sleeping_;
+  std::condition_variable awake_;
+  std::atomic<bool> has_failed_{false};
+  std::mutex failing_;  // guards the failure
+  int failed_ = kOk;
+  std::string reason_;
+};
+
+// Leaked on purpose: tensors are copied after static destructors have run.
+Submitter& submitter_of(c10::DeviceIndex device) {
+  static auto* all = new std::array<Submitter, kMostDevices>();
+  return all->at(size_t(device));
+}
+
+// Gives the other thread of a core its turn, and the bus its rest.
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+bool Submitter::try_push(Prepared& command, const Resolved& resolved) {
+  const std::lock_guard<std::mutex> lock(pushing_);
+  const uint64_t at = pushed_.load(std::memory_order_relaxed);
+  if (at - done_.load(std::memory_order_acquire) >= kRoom) return false;
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  Entry& entry = ring_[at % kRoom];
+  entry.command = command.shared_from_this();
+  entry.words.assign(resolved.words.begin(), resolved.words.end());
+  for (Block* block : resolved.blocks) block->ticket.store(at + 1, std::memory_order_relaxed);
+  pushed_.store(at + 1);
+  return true;
+}
+
+int Submitter::push(c10::DeviceIndex device, Prepared& command, const Resolved& resolved) {
+  if (const int status = take_failure()) return status;
+  while (!try_push(command, resolved))
+    wait_for(pushed_.load(std::memory_order_acquire) - kRoom + 1, device);
+  if (is_asleep_.load()) wake();
+  return kOk;
+}
+
+void Submitter::wait_for(uint64_t ticket, c10::DeviceIndex device) {
+  if (has(ticket)) return;
+  const auto begin = Clock::now();
+  for (int looks = 1; !has(ticket) && !is_over_; ++looks) {
+    if (lacks_memory_.load(std::memory_order_acquire)) retry(device);
+    relax();
+    if (looks % kLooks == 0 && Clock::now() - begin > kBusyWait) std::this_thread::sleep_for(kNap);
+  }
+}
+
+// Makes room on the device for the command at `done_`, of which Python may hear, and hands it over.
+void Submitter::retry(c10::DeviceIndex device) {
+  const PatientLock lock(retrying_);
+  if (!lacks_memory_.load(std::memory_order_acquire)) return;  // another thread did
+  empty_cache(device);
+  const uint64_t at = done_.load(std::memory_order_acquire);
+  Entry& entry = ring_[at % kRoom];
+  note(entry.command->submit(entry.words.data()));
+  lacks_memory_ = false;
+  pop(at);
+}
+
+int Submitter::take_failure() {
+  if (!has_failed_.load(std::memory_order_acquire)) return kOk;
+  const std::lock_guard<std::mutex> lock(failing_);
+  has_failed_ = false;
+  return fail(std::exchange(failed_, kOk), reason_);
+}
+
+// Keeps the first of several failures that no call was told of yet.
+void Submitter::note(int status) {
+  if (!status) return;
+  const std::lock_guard<std::mutex> lock(failing_);
+  if (has_failed_) return;
+  failed_ = status;
+  reason_ = last_error();
+  has_failed_ = true;
+}
+
+void Submitter::pop(uint64_t at) {
+  ring_[at % kRoom].command.reset();
+  done_.store(at + 1, std::memory_order_release);
+}
+
+void Submitter::run() {
+  for (uint64_t at = 0; await(at); ++at) {
+    Entry& entry = ring_[at % kRoom];
+    const int status = entry.command->submit(entry.words.data());
+    if (status != kOutOfMemory) {
+      note(status);
+      pop(at);
+      continue;
+    }
+    lacks_memory_ = true;
+    while (!has(at + 1)) {
+      if (is_over_) return;
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+}
+
+// Waits for the command at a place; returns whether there is one.
+bool Submitter::await(uint64_t at) {
+  const auto is_there = [&] { return pushed_.load() > at || is_over_.load(); };
+  const auto begin = Clock::now();
+  for (int looks = 1; !is_there(); ++looks) {
+    relax();
+    if (looks % kLooks || Clock::now() - begin < kAwake) continue;
+    std::unique_lock<std::mutex> lock(sleeping_);
+    is_asleep_ = true;  // before `pushed_` is read again: who pushes reads them the other way round
+    awake_.wait(lock, is_there);
+    is_asleep_ = false;
+  }
+  return pushed_.load() > at;
+}
+
+void Submitter::wake() {
+  const std::lock_guard<std::mutex> lock(sleeping_);
+  awake_.notify_one();
+}
+
+void Submitter::stop() {
+  is_on = false;
+  is_over_ = true;
+  wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace
+
+void Resolved::add(const Location& place, int64_t offset) {
+  words.append({word_of(place.block->buffer), offset});
+  blocks.push_back(place.block);
+}
+
+int hand_over(c10::DeviceIndex device, Prepared& command, const Resolved& resolved,
+              bool may_be_late) {
+  Submitter& submitter = submitter_of(device);
+  if (may_be_late && submitter.is_on.load(std::memory_order_relaxed) && !is_listened_to())
+    return submitter.push(device, command, resolved);
+  if (const int status = submitter.drain(device)) return status;
+  const int status = command.submit(resolved.words.data());
+  if (status != kOutOfMemory) return status;
+  // a driver that allocates at first use ran out: make room, which Python may hear of
+  empty_cache(device);
+  return command.submit(resolved.words.data());
+}
+
+int drain(c10::DeviceIndex device) { return submitter_of(device).drain(device); }
+
+bool is_submitted(c10::DeviceIndex device, uint64_t ticket) {
+  return submitter_of(device).has(ticket);
+}
+
+cl_command_queue queue_of(c10::DeviceIndex device) {
+  if (const int status = drain(device)) raise(status);
+  return device_at(device).queue;
+}
+
+}  // namespace ocl
+
+extern "C" {
+
+// Whether a thread hands the device's commands to its driver from now on.
+void ocl_set_submitter(int device, int on) {
+  ocl::submitter_of(c10::DeviceIndex(device)).is_on = on != 0;
+}
+
+// Ends the threads, behind the commands that they have: the process ends.
+void ocl_stop_submitters() {
+  for (int device = 0; device < ocl::device_count(); ++device)
+    ocl::submitter_of(c10::DeviceIndex(device)).stop();
+}
+}
