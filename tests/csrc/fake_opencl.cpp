@@ -79,9 +79,9 @@ T argument(cl_kernel kernel, size_t index) {
 
 cl_int launch(cl_command_queue, cl_kernel kernel, cl_uint, const size_t*, const size_t* global,
               const size_t*, cl_uint, const cl_event*, cl_event* event) {
+  const std::lock_guard<std::mutex> lock(queue_mutex);
   // relaxed: a test of threads must not be ordered by what it does not test
   if (next_launch_fails.load(std::memory_order_relaxed)) return next_launch_fails.exchange(0);
-  const std::lock_guard<std::mutex> lock(queue_mutex);
   const auto* in = reinterpret_cast<int64_t*>(argument<cl_mem>(kernel, 0)->bytes);
   auto* out = reinterpret_cast<int64_t*>(argument<cl_mem>(kernel, 2)->bytes);
   in += argument<int64_t>(kernel, 1);
@@ -104,6 +104,14 @@ cl_int write_buffer(cl_command_queue, cl_mem buffer, cl_bool, size_t offset, siz
                     const void* source, cl_uint, const cl_event*, cl_event* event) {
   const std::lock_guard<std::mutex> lock(queue_mutex);
   std::memcpy(buffer->bytes + offset, source, size);
+  signal(event);
+  return CL_SUCCESS;
+}
+
+cl_int copy_buffer(cl_command_queue, cl_mem source, cl_mem target, size_t from, size_t to,
+                   size_t size, cl_uint, const cl_event*, cl_event* event) {
+  const std::lock_guard<std::mutex> lock(queue_mutex);
+  std::memcpy(target->bytes + to, source->bytes + from, size);
   signal(event);
   return CL_SUCCESS;
 }
@@ -157,6 +165,7 @@ void open() {
   cl.clEnqueueNDRangeKernel = launch;
   cl.clEnqueueReadBuffer = read_buffer;
   cl.clEnqueueWriteBuffer = write_buffer;
+  cl.clEnqueueCopyBuffer = copy_buffer;
   cl.clEnqueueFillBuffer = fill_buffer;
   cl.clEnqueueMarkerWithWaitList = mark;
   cl.clWaitForEvents = wait;
@@ -171,6 +180,8 @@ void open() {
   observe(fusion_observer());
   watch_forks();
 }
+
+Busy::Busy() : lock_(queue_mutex) {}
 
 std::vector<std::string> log() {
   const std::lock_guard<std::mutex> lock(queue_mutex);

@@ -31,6 +31,15 @@ void clear_log();
 // Code that the next enqueueing of a kernel, or creation of a buffer, returns; once.
 extern std::atomic<ocl::cl_int> next_launch_fails, next_buffer_fails;
 
+// While one exists, the driver takes no command that touches memory: who enqueues one waits.
+class Busy {
+ public:
+  Busy();
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
 // Buffers that are not released yet, and calls of `clSetKernelArg`.
 extern std::atomic<int> live_buffers, arguments_set;
 

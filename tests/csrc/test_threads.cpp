@@ -55,9 +55,7 @@ void run_chains(std::atomic<int>& wrong) {
   }
 }
 
-}  // namespace
-
-TEST_CASE("threads enqueue chains while others forget, settle, allocate and listen") {
+void enqueue_chains_while_others_meddle() {
   std::atomic<int> wrong{0}, running{2};
   const auto chains = [&] {
     run_chains(wrong);
@@ -76,6 +74,18 @@ TEST_CASE("threads enqueue chains while others forget, settle, allocate and list
            meanwhile([] { ocl::stop_listening(ocl::listen()); })});
   CHECK(wrong == 0);
   CHECK(!ocl_is_holding());
+}
+
+}  // namespace
+
+TEST_CASE("threads enqueue chains while others forget, settle, allocate and listen") {
+  enqueue_chains_while_others_meddle();
+}
+
+TEST_CASE("the same where a thread of the device hands them to the driver") {
+  ocl_set_submitter(0, 1);
+  enqueue_chains_while_others_meddle();
+  ocl_set_submitter(0, 0);
 }
 
 TEST_CASE("one launch serves several threads: its arguments and its enqueueing are one step") {

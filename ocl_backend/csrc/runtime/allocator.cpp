@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "runtime/deferred.h"
 #include "runtime/memory.h"
 #include "runtime/pinned.h"
 #include "runtime/submitter.h"
@@ -25,6 +26,7 @@ struct Allocator final : c10::DeviceAllocator {
   void emptyCache(c10::MempoolId_t = {0, 0}) override {
     for (int i = 0; i < device_count(); ++i) {
       const auto index = c10::DeviceIndex(i);
+      wait_for_programs(index);
       if (const int failed = drain(index)) raise(failed);
       ocl::empty_cache(index);
     }

@@ -31,8 +31,8 @@ struct Entry {
 
 class Submitter {
  public:
-  std::atomic<bool> is_on{false};
-
+  bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
+  void turn(bool on) { is_on_ = on && !is_over_; }
   int push(c10::DeviceIndex device, Prepared& command, const Resolved& resolved);
   int drain(c10::DeviceIndex device) {
     wait_for(pushed_.load(std::memory_order_acquire), device);
@@ -58,7 +58,7 @@ class Submitter {
   std::thread thread_;                          // started by the first of them
   std::atomic<bool> lacks_memory_{false};  // for the command at `done_`: another thread makes room
   std::recursive_mutex retrying_;  // whose thread does that
-  std::atomic<bool> is_asleep_{false}, is_over_{false};
+  std::atomic<bool> is_on_{false}, is_asleep_{false}, is_over_{false};
   std::mutex sleeping_;
   std::condition_variable awake_;
   std::atomic<bool> has_failed_{false};
@@ -185,7 +185,7 @@ void Submitter::wake() {
 }
 
 void Submitter::stop() {
-  is_on = false;
+  is_on_ = false;
   is_over_ = true;
   wake();
   if (thread_.joinable()) thread_.join();
@@ -201,7 +201,7 @@ void Resolved::add(const Location& place, int64_t offset) {
 int hand_over(c10::DeviceIndex device, Prepared& command, const Resolved& resolved,
               bool may_be_late) {
   Submitter& submitter = submitter_of(device);
-  if (may_be_late && submitter.is_on.load(std::memory_order_relaxed) && !is_listened_to())
+  if (may_be_late && submitter.is_on() && !is_listened_to())
     return submitter.push(device, command, resolved);
   if (const int status = submitter.drain(device)) return status;
   const int status = command.submit(resolved.words.data());
@@ -228,7 +228,7 @@ extern "C" {
 
 // Whether a thread hands the device's commands to its driver from now on.
 void ocl_set_submitter(int device, int on) {
-  ocl::submitter_of(c10::DeviceIndex(device)).is_on = on != 0;
+  ocl::submitter_of(c10::DeviceIndex(device)).turn(on != 0);
 }
 
 // Ends the threads, behind the commands that they have: the process ends.
