@@ -22,6 +22,8 @@ KINDS = {
     "conv": "Convolutions.",
     "attention": "Attention, forward and with gradients.",
     "networks": "Whole networks of torchvision.",
+    "language": "Language models: prompts, training, tokens behind one another.",
+    "images": "Diffusion, its decoder, vision transformers.",
     "pointwise": "Operators that memory limits.",
 }
 EXPLAINED = """

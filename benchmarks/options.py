@@ -49,6 +49,7 @@ MEASURING = (
     click.option("--direction", type=click.Choice(DIRECTIONS), multiple=True, help="Of conv."),
     click.option("--batch", default=0, help="Images; usually 8 on CPUs, 64 on GPUs."),
     click.option("--networks", type=Names(), help="Networks of torchvision that are chosen."),
+    click.option("--small", is_flag=True, help="Language and images: sizes that take seconds."),
     click.option("--check", is_flag=True, help="Verify large problems and networks, too."),
     click.option("--time-budget", default=inf, metavar="S", help="Begin nothing after S seconds."),
     click.option("--peer", type=click.Choice(("auto", "cpu", "cuda")), default="auto"),

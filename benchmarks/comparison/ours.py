@@ -12,13 +12,14 @@ from functools import cached_property, partial
 from importlib import metadata
 from itertools import count
 from math import prod
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from benchmarks.comparison.variants import PreparedVariant, known, ready, searched
 from benchmarks.peers.clblast import Clblast
-from benchmarks.tasks import attention, networks, pointwise
+from benchmarks.tasks import attention, images, language, networks, pointwise
 from benchmarks.tasks.sweep import Case
 from benchmarks.tasks.sweep_calls import call
 from benchmarks.timing import Call, Clock, Prepare, Prepared, bursts, calls, steps, wall_ms
@@ -86,6 +87,10 @@ class Ours:
                 ocl = torch_device()  # before a tensor is made on it
                 run = attention.call(device=self._torch_device, **what)
                 return self._through_torch(ocl, run)
+            case "language":
+                return self._modelled(language, **what)
+            case "images":
+                return self._modelled(images, **what)
             case "sweep":
                 return self._swept(**what)
         return self._problem(parse_key(what["problem"]))
@@ -130,6 +135,22 @@ class Ours:
         turn = steps(step, self._clock())
         if (fallen := ocl.fallbacks()) != before:
             notes["reason"] = f"fallbacks: {fallen}"
+        return Prepared(notes, {"ours": turn})
+
+    def _modelled(self, kind: ModuleType, case: Any) -> Prepared:
+        """Return a step of a language model or a network of images, and what it computes."""
+        ocl = torch_device()
+        notes: dict[str, Any] = kind.costs(case)
+        ocl.reset_fallbacks()
+        step = kind.step(case, self._torch_device)
+        explained = ocl.explain(step.outcome)
+        asked = {parse_key(row.problem) for row in explained.rows}
+        notes["tuned"] = sum(map(self._is_tuned, asked)), len(asked)
+        notes["outcome"] = [tensor.float().numpy() for tensor in explained.result]
+        turn = steps(step.run, self._clock())
+        fallen = ocl.fallbacks()
+        notes["fallbacks"] = sum(fallen.values())
+        notes["reason"] = f"fallbacks: {fallen}" if fallen else ""
         return Prepared(notes, {"ours": turn})
 
     def _swept(self, case: Case) -> Prepared:

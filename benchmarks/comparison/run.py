@@ -15,14 +15,14 @@ from benchmarks.comparison.suite import LONGEST_S, Clock, Suite
 from benchmarks.peers import torch_peer
 from benchmarks.report import text
 from benchmarks.report.rows import Result
-from benchmarks.tasks import attention, conv, gemm, networks, pointwise
+from benchmarks.tasks import attention, conv, gemm, images, language, networks, pointwise
 from benchmarks.tasks.draw import Draw
 from benchmarks.tasks.task import Task, TaskError, merged
 from oclgen.limits import Limits
 from oclgen.problem import DIRECTIONS, Direction
 from oclgen.roofline import Roofs
 
-KINDS = ("gemm", "conv", "attention", "networks", "pointwise")
+KINDS = ("gemm", "conv", "attention", "networks", "language", "images", "pointwise")
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Options:
     direction: tuple[Direction, ...] = ()
     batch: int = 0
     networks: tuple[str, ...] = networks.NETWORKS
+    small: bool = False
     check: bool = False
     time_budget: float = inf
     peer: str = "auto"
@@ -109,11 +110,14 @@ def all_tasks(options: Options, limits: Limits) -> list[Task]:
         TaskError: nothing has a name that was asked for.
     """
     draw = Draw(options.seed, options.drawn)
+    size = "small" if options.small else "gpu" if limits.kind == "gpu" else "cpu"
     found = [
         *gemm.tasks(limits, draw, options.dtype),
         *conv.tasks(limits, draw, options.batch, options.direction or DIRECTIONS, options.dtype),
         *attention.tasks(limits, draw, options.dtype),
         *networks.tasks(limits, draw, options.batch, options.networks),
+        *language.tasks(size, draw),
+        *images.tasks(size, draw, limits),
         *pointwise.tasks(limits, draw),
     ]
     tasks = merged(task for task in found if task.is_in(options.kinds))

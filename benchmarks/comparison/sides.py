@@ -40,7 +40,7 @@ class Side:
         """Make ready for a task and return the notes on it; `contestants` are names among them.
 
         Args:
-            kind: of the task: "gemm", "conv", "attention", "networks", "pointwise" or "hello".
+            kind: of `benchmarks.comparison.run.KINDS`, "sweep", "ahead" or "hello".
             what: the task, as the kind's `prepare` takes it.
             seconds: after them the side is ended.
 

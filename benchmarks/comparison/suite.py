@@ -9,10 +9,14 @@ from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.comparison.sides import Side, SideError
 from benchmarks.report import text
-from benchmarks.report.rows import LEFT_OUT, Result, Row
+from benchmarks.report.rows import LEFT_OUT, WRONG, Result, Row
 from benchmarks.tasks.task import Task
 
 TURNS = 3
@@ -23,6 +27,10 @@ LONGEST_S = 300.0
 """Seconds that one answer may take."""
 GRACE_S = 10.0
 """Seconds that an answer under way may overrun the budget."""
+BOUNDS = {"fp32": 1e-3, "fp16": 3e-2, "bf16": 1e-1}
+"""How far the sides' results may be apart: their largest difference over the largest result. Sums
+in another order and roundings to a dtype of p bits are some 10 to 30 times 2^-p apart behind tens
+of layers; what is computed wrongly is apart by the order of 1."""
 
 
 @dataclass
@@ -81,13 +89,16 @@ class Suite:
         except SideError as error:
             return replace(row, reason=str(error))
         contestants: list[tuple[Side, str]] = [(self.ours, n) for n in notes.pop("contestants")]
+        outcome = notes.pop("outcome", None)
         row = replace(row, **notes)
         try:
-            self.theirs.prepare(task.kind, task.what, self.clock.seconds)
+            peer = self.theirs.prepare(task.kind, task.what, self.clock.seconds)
             contestants.append((self.theirs, "torch"))
         except SideError as error:
             row = replace(row, reason=str(error))
-        return self._timed(row, contestants)
+        else:
+            row = compared(row, outcome, peer.get("outcome"))
+        return row if row.is_wrong else self._timed(row, contestants)
 
     def _timed(self, row: Row, contestants: list[tuple[Side, str]]) -> Row:
         samples: dict[str, list[float]] = {name: [] for _, name in contestants}
@@ -115,6 +126,29 @@ class Suite:
         left = ", ".join(f"{rows} of {group}" for group, rows in groups.items())
         print(f"{budget[0].upper()}{budget[1:]}; left out: {left}")
         return result
+
+
+def compared(
+    row: Row, ours: Sequence[NDArray[Any]] | None, theirs: Sequence[NDArray[Any]] | None
+) -> Row:
+    """Return the row with the difference of what both sides computed; beyond its bound it is wrong.
+
+    Args:
+        row: of a dtype that `BOUNDS` has, if there is something to compare.
+        ours: arrays in fp32; None: nothing is compared.
+        theirs: as many, of the same shapes.
+    """
+    if ours is None or theirs is None:
+        return row
+    found = [
+        float(np.abs(our - their).max() / np.abs(their).max())
+        for our, their in zip(ours, theirs, strict=True)
+    ]
+    apart, bound = float(np.max(found)), BOUNDS[row.dtype]
+    row = replace(row, difference=apart)
+    if apart <= bound:
+        return row
+    return replace(row, reason=f"{WRONG}: {apart:.1e} from torch's results, bound {bound:.0e}")
 
 
 def _row(task: Task) -> Row:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.tasks import attention, networks, pointwise
+from benchmarks.tasks import attention, images, language, networks, pointwise
 from benchmarks.tasks.sweep_calls import call
 from benchmarks.timing import Call, Clock, Prepare, Prepared, bursts, calls, steps, wall_ms
 from oclgen.keys import parse_key
@@ -22,6 +22,7 @@ DTYPES = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
+MODELLED = {"language": language, "images": images}
 SAMPLE_S = {"cuda": 0.05, "cpu": 0.15}
 """Seconds of a turn."""
 
@@ -53,6 +54,10 @@ def prepare(kind: str, what: dict[str, Any], device: str) -> Prepared:
         return Prepared({}, {"torch": bursts(run, wait, SAMPLE_S[device])})
     if kind == "networks":
         return Prepared({}, {"torch": steps(networks.step(device=device, **what), clock)})
+    if kind in MODELLED:
+        step = MODELLED[kind].step(device=device, **what)
+        outcome = [tensor.float().numpy() for tensor in step.outcome()]
+        return Prepared({"outcome": outcome}, {"torch": steps(step.run, clock)})
     if kind == "pointwise":
         run = pointwise.call(device=device, **what)
     else:

@@ -17,6 +17,8 @@ from oclgen.roofline import Roof, Roofs
 
 LEFT_OUT = "left out"
 """How the reason of a row begins that a run had no time for."""
+WRONG = "wrong"
+"""How the reason of a row begins whose sides computed different results; it has no times."""
 
 
 class ResultError(ValueError):
@@ -32,6 +34,9 @@ class Row:
     times of ours the row is no more than that. `seed` drew the shape, None for a chosen one.
     `tuned` are two numbers: of how many problems there was a record of exactly that problem, and
     how many there are; None where nothing is tuned. A network has as many problems as layers.
+    `difference` is the largest one between both sides' results, over the largest result, None where
+    it was not computed; `fallbacks` are the calls of ours that ran on the CPU, None where they were
+    not counted; `tokens` are those that a step reads or makes, 0 without any.
     """
 
     kind: str
@@ -48,6 +53,14 @@ class Row:
     reason: str = ""
     seed: int | None = None
     tuned: tuple[int, int] | None = None
+    difference: float | None = None
+    fallbacks: int | None = None
+    tokens: int = 0
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the sides computed different results."""
+        return self.reason.startswith(WRONG)
 
     @property
     def name(self) -> tuple[str, str]:
@@ -79,10 +92,17 @@ class Row:
 
     def as_json(self, roofs: Roofs) -> dict[str, Any]:
         """Return the row and what follows from it (rates, ratios), which `from_json` ignores."""
-        rates = {name: self.gflops(ms) for name, ms in {"ours": self.ours_ms, **self.peers}.items()}
-        ratios = {name: self.ratio(name) for name in self.peers}
-        share = {"roof": self.under(roofs).name, "of_roof": self.of_roof(roofs)}
-        return {**asdict(self), "gflops": rates, "ratios": ratios, **share}
+        times = {"ours": self.ours_ms, **self.peers}
+        derived: dict[str, Any] = {
+            "gflops": {name: self.gflops(ms) for name, ms in times.items()},
+            "ratios": {name: self.ratio(name) for name in self.peers},
+            "roof": self.under(roofs).name,
+            "of_roof": self.of_roof(roofs),
+        }
+        if self.tokens:
+            rates = {name: self.tokens / ms * 1e3 for name, ms in times.items() if ms}
+            derived["tokens_per_s"] = rates
+        return {**asdict(self), **derived}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Row:

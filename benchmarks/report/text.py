@@ -14,6 +14,8 @@ TITLES = {
     "conv": "Convolutions: batch, channels, height, width, filters, kernel",
     "attention": "Attention: batch, heads, kv_heads, queries, keys, head_dim, value_dim",
     "networks": "Networks, whole steps",
+    "language": "Language models: layers x width, heads, inner width, vocabulary; texts x tokens",
+    "images": "Networks that make images or look at them",
     "pointwise": "Operators that memory limits",
     "sweep": "Drawn operators of every class",
 }
@@ -28,10 +30,16 @@ def line(row: Row, roofs: Roofs) -> str:
     error = "" if row.error is None else f"  error {row.error:.0e}"
     return (
         f"{name:<56} {row.ours_ms:10.4f} ms {_rate(row, row.ours_ms):>12} "
-        f"{_share(row, roofs)}; peer/ours: {peers}{error}  {row.variant}"
+        f"{_share(row, roofs)}; peer/ours: {peers}{error}{_beside(row)}  {row.variant}"
         + (f"  tuned: {_tuned(row)}" if row.tuned else "")
         + (f"  {row.reason}" if row.reason else "")
     )
+
+
+def _beside(row: Row) -> str:
+    """Return how far the sides' results are apart, and how much of ours ran on the CPU."""
+    apart = "" if row.difference is None else f"  apart {row.difference:.0e}"
+    return apart if row.fallbacks is None else f"{apart}  fallbacks {row.fallbacks}"
 
 
 def head(result: Result) -> str:
@@ -94,7 +102,8 @@ def markdown(result: Result, plot: Path | None) -> str:
         "Times are medians in ms; ratios are the peer's time over ours, both of one run. A roof "
         "is what bounds the row by the rates above; of networks the rate of multiply-adds. Rates "
         "count the operations of the direct algorithm, so that a transformed convolution may pass "
-        "its roof. An error is relative, against float64, and empty where it was not computed. "
+        "its roof. An error is relative, against float64, and empty where it was not computed; "
+        "apart are the results of both sides, of networks whose weights are the same on both. "
         "Groups called drawn are of shapes that a seed drew; tuned are those of which a record of "
         "exactly this problem was known."
     )
@@ -115,8 +124,8 @@ def _table(rows: Sequence[Row], roofs: Roofs) -> str:
     measured = [row for row in rows if row.ours_ms is not None]
     heads = ["", "ours, ms", "rate", "of roof", *(f"{p}, ms | ratio" for p in peers)]
     lines = [
-        f"| {' | '.join(heads)} | variant | tuned | error |",
-        "|---" * (7 + 2 * len(peers)) + "|",
+        f"| {' | '.join(heads)} | variant | tuned | error | apart | fallbacks |",
+        "|---" * (9 + 2 * len(peers)) + "|",
     ]
     lines += [f"| {' | '.join(_cells(row, peers, roofs))} |" for row in measured]
     failed = [f"- {_short(row.key)}: {row.reason}" for row in rows if _has_failed(row)]
@@ -151,6 +160,8 @@ def _cells(row: Row, peers: Iterable[str], roofs: Roofs) -> list[str]:
         row.variant,
         _tuned(row),
         error,
+        "" if row.difference is None else f"{row.difference:.0e}",
+        "" if row.fallbacks is None else f"{row.fallbacks}",
     ]
 
 
@@ -171,7 +182,9 @@ def _share(row: Row, roofs: Roofs) -> str:
 
 
 def _rate(row: Row, ms: float) -> str:
-    """Return operations or, where there are none, bytes per second."""
+    """Return tokens, operations or, where there are neither, bytes per second."""
+    if row.tokens:
+        return f"{row.tokens / ms * 1e3:.4g} tokens/s"
     if gflops := row.gflops(ms):
         return f"{gflops:.4g} GFLOP/s" if gflops < 1e4 else f"{gflops / 1e3:.3g} TFLOP/s"
     return f"{row.bytes / ms * 1e-6:.4g} GB/s"

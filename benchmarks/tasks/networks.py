@@ -98,11 +98,16 @@ def _task(
     return Task("networks", key, (f"{group} {mode}{also}",), 0, dtype, 0.0, 0.0, what, seed)
 
 
-def models_beside(device: str) -> Any:
-    """Return torchvision's models; beside CUDA `ocl` stays out, for torch has one accelerator."""
+def models_beside(device: str, library: str = "torchvision.models") -> Any:
+    """Return a library of models; beside CUDA `ocl` stays out, for torch has one accelerator.
+
+    Args:
+        device: torch's name of what computes.
+        library: module; all of them import torchvision.
+    """
     if device != "cuda":
         import ocl_backend  # noqa: F401 (lets torchvision be imported beside any build of torch)
-    return import_module("torchvision.models")
+    return import_module(library)
 
 
 def step(name: str, mode: str, batch: int, device: str, dtype: str = "fp32") -> Call:
