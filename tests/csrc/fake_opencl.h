@@ -31,13 +31,14 @@ void clear_log();
 // Code that the next enqueueing of a kernel, or creation of a buffer, returns; once.
 extern std::atomic<ocl::cl_int> next_launch_fails, next_buffer_fails;
 
-// While one exists, the driver takes no command that touches memory: who enqueues one waits.
+// While one exists, the driver takes no command that touches memory: who enqueues one waits. It
+// holds no lock, so that a test may do under it what it likes.
 class Busy {
  public:
   Busy();
-
- private:
-  std::unique_lock<std::mutex> lock_;
+  ~Busy();
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
 };
 
 // Buffers that are not released yet, and calls of `clSetKernelArg`.
