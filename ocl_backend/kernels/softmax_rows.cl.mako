@@ -8,6 +8,7 @@ lanes       work-items that share a row, a power of two
 at_once     rows that a work-group takes at once, and `rounds` times one after the other
 held        most vectors of a row that a work-item keeps; 0: it reads them again instead
 unroll      what is kept should lie in registers
+loads       forward, where nothing is kept: vectors that a work-item has under way; 0: one
 width       items read at once; divides inner
 
 Arguments are inner, rows (items of a row and how many there are; all are dense), rounds, and
@@ -104,12 +105,40 @@ ${name}_kept[h] = ${vectors.load(dtype, name, "row + s", "1", width)};
 % endif
         ${wide} sums = (${wide})(0);
 % if direction == "fwd":
+% if loads:
+        /* peak and sum in one reading: what was summed before a higher peak is scaled to it */
+        ${wide} peaks = (${wide})(-INFINITY);
+        for (int s = id % ${lanes} * ${width}; s < inner; s += ${loads * lanes * width}) {
+            ${wide} loaded[${loads}], peak = peaks;
+            #pragma unroll
+            for (int l = 0; l < ${loads}; ++l) {
+                const int place = s + l * ${lanes * width};
+                loaded[l] = (${wide})(-INFINITY);
+                if (inside && place < inner) {
+                    loaded[l] = ${vectors.load(dtype, "x", "row + place", "1", width)};
+                }
+                peak = fmax(peak, loaded[l]);
+            }
+            const ${wide} base = peak == (${wide})(-INFINITY) ? (${wide})(0) : peak;
+            sums *= exp(peaks - base);
+            #pragma unroll
+            for (int l = 0; l < ${loads}; ++l) {
+                sums += exp(loaded[l] - base);
+            }
+            peaks = peak;
+        }
+        const ${real} largest = row_largest(${over_lanes("peaks", combine["largest"])}, scratch, id);
+        sums *= exp(peaks - (largest == -INFINITY ? 0 : largest));
+% else:
         ${wide} peaks = (${wide})(-INFINITY);
 <%self:each>\
 peaks = fmax(peaks, ${kept["x"]});
 </%self:each>\
         const ${real} largest = row_largest(${over_lanes("peaks", combine["largest"])}, scratch, id);
-% if held and not logarithm:
+% endif
+% if loads:
+        /* the sums are there */
+% elif held and not logarithm:
 <%self:each>\
 x_kept[h] = exp(x_kept[h] - largest);
                 sums += x_kept[h];

@@ -21,9 +21,13 @@ from oclgen.plan import ceil_div
 from oclgen.render import rendered
 
 GROUP = 256
-"""Work-items of a GPU's group at most."""
+"""Work-items of a GPU's group at most, where they keep a row."""
+WIDE_GROUP = 1024
+"""The same where they read it again: few rows at a time stay in the last cache meanwhile."""
 AIM, MOST = 4, 8
 """Vectors of a row that a work-item of a GPU keeps in registers: wanted, and at most."""
+LOADS = 4
+"""Vectors of a row that is read again which a work-item of a GPU has under way."""
 MOST_ON_CPU = 4096
 """Items of a row that a CPU keeps: they stay in its first cache."""
 GROUPS_PER_UNIT = 2
@@ -81,12 +85,20 @@ def shares(rows: Rows) -> Shares:
         held = count if rows.inner <= MOST_ON_CPU else 0
         return Shares(width, 1, 1, max(1, CPU_GROUP_ITEMS // rows.inner), held, unroll=False)
     group = min(GROUP, limits.max_work_group)
-    lanes = 1
-    while lanes < group and lanes * AIM < count:
-        lanes *= 2
+    lanes = _lanes(count, group)
     held = ceil_div(count, lanes)
-    held = held if held <= MOST else 0
-    return Shares(width, lanes, group // lanes, 1, held, unroll=held > 0)
+    if held > MOST:
+        wide = _lanes(count, min(WIDE_GROUP, limits.max_work_group))
+        return Shares(width, wide, 1, 1, 0, unroll=False)
+    return Shares(width, lanes, group // lanes, 1, held, unroll=True)
+
+
+def _lanes(count: int, most: int) -> int:
+    """Return the work-items that share a row of `count` vectors, a power of two up to `most`."""
+    lanes = 1
+    while lanes < most and lanes * AIM < count:
+        lanes *= 2
+    return lanes
 
 
 def run(rows: Rows, direction: str, logarithm: bool, *tensors: Tensor) -> None:
@@ -109,6 +121,7 @@ def _prepared(rows: Rows, direction: str, logarithm: bool) -> KernelLaunch:
         "softmax_rows", package="ocl_backend", direction=direction, logarithm=logarithm,
         dtype=dtype, width=share.width, lanes=share.lanes, at_once=share.at_once,
         held=share.room, unroll=share.unroll,
+        loads=LOADS if direction == "fwd" and not share.held and share.lanes > 1 else 0,
     )  # fmt: skip
     local = share.lanes * share.at_once
     items = ceil_div(rows.rows, share.at_once * share.rounds) * local

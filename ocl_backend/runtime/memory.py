@@ -20,7 +20,7 @@ from ocl_backend.runtime import compiling, shim
 
 SUBMITTER_VARIABLE = "OCLGEN_SUBMITTER"
 FEWEST_CORES = 4
-"""Of which one may serve a device's thread: the model, autograd and the driver have threads, too."""
+"""With fewer a thread of its own takes a core from the model, autograd or the driver."""
 
 
 @cache

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ocl_backend.kernels import softmax_rows
 from ocl_backend.kernels.softmax_rows import Shares
+from oclgen.limits import Limits
 from tests.ocl_backend.cpu_twin import agree, check, place, sample
 
 INPUTS: dict[str, Any] = {
@@ -154,6 +155,7 @@ def test_softmax_of_other_dtypes(device: Any, dtype: Any) -> None:
         (13, Shares(1, 4, 64, 1, 4, unroll=True)),
         (1, Shares(1, 1, 256, 1, 1, unroll=True)),
         (9000, Shares(4, 256, 1, 1, 0, unroll=False)),
+        (9001, Shares(1, 512, 1, 1, 0, unroll=False)),
         (20, Shares(4, 2, 8, 3, 3, unroll=True)),
     ],
 )
@@ -167,6 +169,32 @@ def test_softmax_as_work_items_of_a_gpu_share_it(
     check(device, lambda x: x.softmax(-1), x)
     check(device, lambda x: x.log_softmax(-1), x)
     softmax_rows._prepared.cache_clear()
+
+
+@pytest.mark.parametrize("lanes", [64, 256])
+def test_long_rows_on_a_gpu_keep_infinities_and_missing_numbers(
+    device: Any, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = Shares(1, lanes, 1, 1, 0, unroll=False)
+    monkeypatch.setattr(softmax_rows, "shares", lambda rows: share)
+    softmax_rows._prepared.cache_clear()
+    x = torch.randn(6, 3 * lanes + 5)
+    x[0, :lanes] = float("-inf")  # all that some work-items meet first
+    x[1] = float("-inf")
+    x[2, 7] = float("inf")
+    x[3, 9] = float("nan")
+    x[4, -1] = 90.0  # far above what was summed before
+    agree(device, lambda x: (x.softmax(1), x.log_softmax(1)), x)
+    softmax_rows._prepared.cache_clear()
+
+
+def test_rows_that_no_group_keeps_are_shared_by_a_wide_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = Limits(kind="gpu", max_work_group=1024, compute_units=132)
+    monkeypatch.setattr(softmax_rows.Rows, "limits", limits)
+    rows = softmax_rows.Rows(0, torch.float32, 4096, 50257)
+    asked = softmax_rows.shares.__wrapped__  # another test's device may have been asked before
+    assert asked(rows).lanes == 1024
+    assert asked(replace(rows, inner=4096)).lanes == 256
 
 
 def test_softmax_of_dense_rows_is_one_kernel(device: Any) -> None:

@@ -18,6 +18,7 @@ import warnings
 import torch
 
 import ocl_backend  # noqa: F401  (registers the device)
+from ocl_backend.runtime import memory
 from tests.programs.draw import draw
 from tests.programs.run import check
 
@@ -38,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     while given.only is not None or time.monotonic() < end:
         name = f"{seed}:{number}"
         program = draw(name)
+        memory.set_submitter(given.device.index, number % 2 == 1)  # every second one by the thread
         try:
             calls += check(program, name, given.device)
         except Exception as error:  # an error of the device's own is as wrong

@@ -22,7 +22,9 @@ namespace ocl {
 namespace {
 
 constexpr size_t kMostLinks = 64;
-constexpr size_t kMostLooseBytes = size_t(1) << 26;  // of results that a loose chain may hold
+// Results that a loose chain may hold: so many bytes on any device, or this part of its memory.
+constexpr size_t kLooseBytes = size_t(1) << 26;
+constexpr size_t kLoosePart = 128;
 
 // Calls of Python: runs the launches that the words describe, as one or the first alone, and
 // tells how many these were, or a negative status. What an exception leaves tells nothing.
@@ -70,6 +72,10 @@ bool hold(const Held& call, int64_t address, bool writes, size_t before, bool lo
   return !is_taken;
 }
 
+size_t most_loose_bytes(c10::DeviceIndex device) {
+  return std::max(kLooseBytes, device_at(device).total_bytes / kLoosePart);
+}
+
 // The memory that a launch's result takes; what is written in place takes none.
 size_t result_bytes_of(const Held& call, const int64_t* values) {
   if (call.is_in_place()) return 0;
@@ -107,7 +113,7 @@ bool append_loosely(Held& call, const int64_t* values) {
     return false;
   for (const Link& link : chain)
     if (!link.call->loose || link.call->is_asked || link.call->device != call.device) return false;
-  if (result_bytes + result_bytes_of(call, values) > kMostLooseBytes) return false;
+  if (result_bytes + result_bytes_of(call, values) > most_loose_bytes(call.device)) return false;
   return append(call, values, kLoosely, false);
 }
 
