@@ -29,21 +29,20 @@ DRAWING = ("normal_", "uniform_", "trunc_normal_", "kaiming_", "xavier_", "ortho
 
 
 class Undrawn(TorchFunctionMode):
-    """Random numbers are not drawn: a network of 10^9 weights would do so for minutes.
+    """Zeros in place of random numbers, which a network of 10^9 weights would draw for a minute.
 
-    Vectors become zeros; what has more dimensions is left as it is, for `seeded` to fill.
+    They lie within the bounds of those functions that draw again what is beyond.
     """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Call `func`, unless it draws."""
+        """Call `func`, unless it draws: then fill its tensor with zeros."""
         given = kwargs or {}
         if not getattr(func, "__name__", "").startswith(DRAWING):
             return func(*args, **given)
-        tensor: Tensor = args[0] if args else given["tensor"]
         with torch.no_grad():
-            return tensor if tensor.dim() > 1 else tensor.zero_()
+            return (args[0] if args else given["tensor"]).zero_()
 
 
 def seeded(make: Callable[[], nn.Module], dtype: torch.dtype) -> nn.Module:
