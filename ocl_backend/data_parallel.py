@@ -1,7 +1,7 @@
-"""What `nn.DataParallel` shares out among devices and gathers, where torch was built without CUDA.
+"""What `nn.DataParallel` scatters and gathers, where torch was built without CUDA.
 
-Such a torch has the module, but no function below it that copies: its names in
-`torch.nn.parallel.comm` are given others, which are made of copies that any device knows.
+Such a torch has the module, but not the functions below it that copy. So functions in
+`torch.nn.parallel.comm` are replaced by others that use copies which any device knows.
 """
 
 from __future__ import annotations

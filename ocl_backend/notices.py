@@ -1,4 +1,4 @@
-"""Warns where a library would compute on the CPU without a word, since it has a list of devices.
+"""Warns if a library would silently compute on the CPU, because it has a fixed list of devices.
 
 A module of the library stands for its use: transformers imports its pipelines and its Trainer when
 a program asks for them. The warning comes once, when that module is imported, and names the import

@@ -1,6 +1,6 @@
-"""Makes torch know the device `ocl`: its name, its module, what stands around its operators.
+"""Registers the device `ocl` with torch: its name, its module, and functions around its operators.
 
-Devices and operators come with `ocl_backend.opened`, which the first use of a device imports.
+`ocl_backend.opened`, which the first use of a device imports, brings devices and operators.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tunes problems that a running program has met, within limits; `ocl_backend.tunable` says when.
 
-Variants are measured in processes that know nothing of torch. One stays for each device, for the
+Variants are measured in processes that know nothing of torch. One process per device stays for the
 problems that follow.
 """
 

@@ -1,8 +1,8 @@
 """Generated GEMM, convolution and attention kernels for any OpenCL device.
 
-This package is the generator and the one door to OpenCL; searching, storing and PyTorch are
-`search_spaces`, `tuned_db` and `ocl_backend`. `oclgen.tune` and `oclgen.Session` are those of
-`search_spaces.session`, fetched when they are asked for: nothing else here knows the search.
+This package generates kernels and is the one door to OpenCL. `search_spaces` searches, `tuned_db`
+stores, and `ocl_backend` is the PyTorch device. `oclgen.tune` and `oclgen.Session` come from
+`search_spaces.session`, which is imported when they are used. Nothing else here knows the search.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Attention as a problem: sizes, who sees whom, and in which direction it is computed."""
+"""Attention as a problem: its sizes, its direction, and which keys a query sees."""
 
 from __future__ import annotations
 

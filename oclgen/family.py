@@ -1,4 +1,4 @@
-"""What a kernel family is: the protocol that its module keeps, and what it declares of itself.
+"""What a kernel family is: the protocol of its module, and the traits that it declares.
 
 It knows no family; `oclgen.families` finds them.
 """

@@ -1,4 +1,4 @@
-"""What a device allows and which one it is, as plain values read once by `oclgen.opencl.device`."""
+"""What a device allows, and its identity: plain values that `oclgen.opencl.device` reads once."""
 
 from __future__ import annotations
 

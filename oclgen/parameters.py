@@ -1,7 +1,8 @@
 """What a family's parameters may be: their types and bounds, and the one reader of configs.
 
 A `Config` declares bounds with its fields, by the types below or by an `Annotated` of its own. They
-hold whatever the problem and the device; what these allow is said by the families' rules.
+hold for every problem and device; `conflict` and `needs` of a family say what a problem and a
+device allow.
 """
 
 from __future__ import annotations

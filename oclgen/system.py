@@ -1,7 +1,7 @@
-"""What operating systems offer in different ways: processes, their ends, their memory, their cores.
+"""Differences between operating systems: processes and how they end, their memory, their cores.
 
-Every other module asks here, but for two: `oclgen.opencl.loader` knows how a system finds OpenCL,
-`ocl_backend.runtime.compiling` its compiler.
+Every other module asks here. There are two exceptions: `oclgen.opencl.loader` knows how a system
+finds OpenCL, `ocl_backend.runtime.compiling` knows its compiler.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tunes for a program that runs on the same device, in a process of its own and with its leave.
+"""Tunes for a program that runs on the same device, in a second process that asks it first.
 
-The program tells which problems it met, and says when a variant may run; everything else goes on
-beside it at the lowest priority: the search, compilers, references in float64. The program's end
-of the pipe is `ocl_backend.background`.
+The program sends the problems that it met, and says when a variant may run. Everything else goes on
+beside it at the lowest priority: the search, compilers, references in float64. The program's end of
+the pipe is `ocl_backend.background`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measures the best variants side by side, since times that lie minutes apart do not compare."""
+"""Measures the best variants side by side: times that lie minutes apart cannot be compared."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One search serves a problem with all its epilogues: what it found is only measured again there.
+"""One search serves a problem with all its epilogues: only its best variants are measured again.
 
-Bias, activation and residual are added to sums that are done: they change a time a little, and
-seldom which variant is fastest.
+Bias, activation and residual are added to finished sums. They change a time a little, and seldom
+change which variant is the fastest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a tuning tells while it runs and when it is done, as plain values; it prints nothing."""
+"""What a tuning reports while it runs and when it ends, as plain values; it prints nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A device and a database opened for measuring: what everything that tunes or verifies stands on.
+"""A device and a database, opened for measuring: everything that tunes or verifies uses a session.
 
 It is the one module of this package that opens devices and knows the store. In three lines:
 

@@ -1,6 +1,6 @@
-"""A search as a study of Optuna: its trials, in memory or in a database that others watch.
+"""A search as a study of Optuna: its trials, in memory or in a database that others can watch.
 
-The search decides which params are next, through Optuna's interface for samplers.
+The search decides which parameters come next, through Optuna's interface for samplers.
 """
 
 from __future__ import annotations

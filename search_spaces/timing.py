@@ -1,6 +1,7 @@
-"""What is left of a tuning's time, and what its next steps will take of it.
+"""The time that is left of a tuning, and how much of it the next steps will take.
 
-On a loaded machine all takes several times as long: what the last steps took tells how long.
+On a loaded machine everything takes several times as long. So the estimate comes from the last
+steps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Tunes problems on one device: which variants to try, what is kept, when to stop.
+"""Tunes problems on one device: which variants to try, what to keep, when to stop.
 
-How a variant is measured and where the results lie is handed in.
+The caller passes in how to measure a variant and where to store results.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What was measured on which device, kept and shared, and the choice at dispatch that rests on it.
+"""Stores what was measured on which device, shares it, and chooses variants at dispatch from it.
 
 This package measures nothing and touches no device; `oclgen.measuring` and `search_spaces` do. Its
-names are fetched when they are asked for: a choice needs no database's toolkit.
+names are imported when they are used, because a choice does not need SQLAlchemy.
 """
 
 from typing import TYPE_CHECKING

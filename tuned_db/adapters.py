@@ -1,8 +1,8 @@
 """Files of other tuners, read and written: Kernel Tuner's caches, T4, CLBlast, Triton's caches.
 
 Formats are those of Kernel Tuner 1.x (`kernel_tuner/schema`), of CLBlast's tuners and its database
-(`scripts/database`), and of Triton's `@autotune(cache_results=True)`. What they say becomes
-`tuned_db.foreign.Foreign`; what a format has no place for is lost on its way through it.
+(`scripts/database`), and of Triton's `@autotune(cache_results=True)`. Each becomes
+`tuned_db.foreign.Foreign` values. A format loses what it has no field for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Takes in many measurements from elsewhere by few statements, inside a caller's transaction.
+"""Stores many measurements from elsewhere by few statements, inside a caller's transaction.
 
-What one measurement does when it is made here is `tuned_db.rows`; who wins is the same there.
+`tuned_db.rows` stores single measurements that are made here. The winner is decided in the same
+way.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What came from elsewhere at once, from whom and when; and how to take one of them back.
+"""Batches: what came from elsewhere at once, its origin and time; and how to take one back.
 
-`tuned_db.store` opens a batch for what it takes in.
+`tuned_db.store` opens a batch for everything that it takes in.
 """
 
 from __future__ import annotations

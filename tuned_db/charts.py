@@ -1,7 +1,7 @@
 """Charts as plain values, and their drawing with matplotlib (extras `serve` and `report`).
 
-What is drawn is decided by `tuned_db.analysis` and by the callers. The background is transparent
-and text is grey, so that charts can be read on white and on dark pages.
+`tuned_db.analysis` and the callers decide what is drawn. The background is transparent and text is
+grey, so that charts can be read on white and on dark pages.
 """
 
 from __future__ import annotations

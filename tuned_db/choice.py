@@ -1,4 +1,4 @@
-"""What was chosen for a problem, and what the choice rests on, as plain values."""
+"""The variant that was chosen for a problem, and the evidence for it, as plain values."""
 
 from __future__ import annotations
 

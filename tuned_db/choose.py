@@ -1,7 +1,8 @@
-"""Chooses the variant for a problem from what is known, in memory, at dispatch.
+"""Chooses the variant for a problem at dispatch, from winners that are in memory.
 
-It measures nothing, and reads the database in `refresh`, not while a problem waits; where a winner
-of this very device cannot serve, its problem's other measurements are read then.
+It measures nothing. It reads the database in `refresh`, and not while a problem waits. There is one
+exception: if the winner for a problem on this device cannot serve, it reads the other measurements
+of that problem.
 """
 
 from __future__ import annotations

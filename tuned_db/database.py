@@ -1,6 +1,6 @@
-"""Opens a database: where it lies, its schema brought up to date, and its errors as sentences.
+"""Opens a database: finds it, brings its schema up to date, and turns its errors into sentences.
 
-`tuned_db.store` asks and writes.
+`tuned_db.store` reads and writes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The records that choices for a device rest on: who may speak for it, and what was left out."""
+"""The records that may serve on a device, and those that were left out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Takes in records; what several threads bring at once is one transaction.
+"""Takes in records; records that several threads bring at once share a transaction.
 
-A transaction costs as many statements, and as many waits for the disk, for a hundred records as for
-one. So uploads that arrive while another one is written wait, and are then written together.
+A transaction costs the same number of statements, and of waits for the disk, for a hundred records
+as for one. So uploads that arrive while another one is written wait, and are then written together.
 """
 
 from __future__ import annotations

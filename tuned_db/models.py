@@ -1,9 +1,9 @@
-"""The tables, typed; `tuned_db/migrations` creates them, and `tuned_db.store` asks them.
+"""The tables, typed; `tuned_db/migrations` creates them, and `tuned_db.store` uses them.
 
-A device (with its driver) has tunings, one per generator, problem and state of the caches; a tuning
-has measurements, failures among them so that none is tried twice, and at most one winner. Tokens
-let people write to a database that is served to others; batches say what came when from where,
-checks and quarantined origins what of it may serve.
+A device (with its driver) has tunings, one per generator, problem and state of the caches. A tuning
+has measurements and at most one winner; failures are measurements, too, so that no variant is tried
+twice. Tokens let people write to a database that is served to others. Batches say what came when
+from where; checks and quarantined origins decide which claims may serve.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How far apart two problems are, to serve one with what was measured on the other.
+"""The distance between two problems: how well a measurement of one can serve the other.
 
-No record is known here; `tuned_db.choose` decides which candidates are compared.
+It knows no record; `tuned_db.choose` decides which candidates are compared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Races: few variants for a problem without a record, timed in turns beside a program.
 
-What wins is kept as a record of an origin of its own: it was measured on this device, but by few
-samples and against few others. Who races is `ocl_backend.dispatch.racing`.
+The winner is kept as a record with an origin of its own: it was measured on this device, but by few
+samples and against few others. `ocl_backend.dispatch.racing` runs the races.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tables of measurements, losers and failures included: what models of times are made of.
+"""Tables of measurements, losers and failures included; models of times are made from them.
 
-JSON lines under gzip: a line with `device` begins what was measured on one; a line per measurement
-follows. `oclgen db measurements` writes what a database holds, `python -m benchmarks collect` what
-it measures, and `python -m benchmarks fit` reads both.
+A table is JSON lines under gzip: a line with `device` begins the measurements of one device, and a
+line per measurement follows. `oclgen db measurements` writes what a database has, and
+`python -m benchmarks collect` what it measures; `python -m benchmarks fit` reads both.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tokens that let people use a database that is served; only their hashes are kept.
 
-`tuned_db.service` asks for them, over HTTP.
+`tuned_db.service` checks them, over HTTP.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Housekeeping of a database: taking in another one whole, and dropping what is not wanted.
+"""Housekeeping of a database: merges a whole other one into it, and drops rows that are not wanted.
 
-`tuned_db.store` takes records one by one, `tuned_db.exchange` files of them.
+`tuned_db.store` takes in single records, `tuned_db.exchange` files of them.
 """
 
 from __future__ import annotations

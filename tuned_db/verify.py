@@ -1,6 +1,6 @@
-"""Settles claims: what was imported or pulled is measured here, or gives its place to the next.
+"""Settles claims: measures here what was imported or pulled, or replaces it by the next best.
 
-How a variant is measured is handed in; what is unverified, `tuned_db.choose` knows.
+The caller passes in how to measure a variant; `tuned_db.choose` knows what is unverified.
 """
 
 from __future__ import annotations

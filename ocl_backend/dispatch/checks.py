@@ -1,6 +1,6 @@
 """What torch refuses of pointwise operators, in its words: shared memory, and `-` of bools.
 
-Shapes are `dimensions`' matter and dtypes of outputs `outputs`'; nothing is computed here.
+`dimensions` checks shapes, and `outputs` the dtypes of outputs. Nothing is computed here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Claims of others are checked before they first serve: in processes that may die, once a device.
+"""Checks claims of others once on a device before they serve, in processes that may crash.
 
-What a check is stands in `oclgen.measuring.check`; what it said is kept by the store.
+`oclgen.measuring.check` does the check, and the store keeps its result.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a failed call is told as: the error that the CPU raises for the same call.
+"""The error of a failed call: the one that the CPU raises for the same call.
 
-Kernels check what keeps them right, in few words; torch's own words are asked for here, once
-something has failed. Which dtypes an `out=` may have differs from operator to operator and follows
-no rule, so the CPU is asked that, too, once for each combination. No other call that succeeds comes
+Kernels refuse wrong calls with a short message. Only after a failure, this module asks the CPU for
+torch's own words. The dtypes that an `out=` may have differ from operator to operator without a
+rule, so the CPU is asked for them, too, once for each combination. No other successful call comes
 through this module.
 """
 

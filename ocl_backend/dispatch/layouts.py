@@ -1,4 +1,4 @@
-"""In which of two layouts a convolution is known better; `tuned` chooses within one."""
+"""Decides in which of two layouts a convolution is faster; `tuned` chooses a variant within one."""
 
 from __future__ import annotations
 

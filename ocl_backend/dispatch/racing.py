@@ -1,10 +1,10 @@
-"""Races: of a problem without a record, the variants that the model expects most of are timed.
+"""Races: times the model's best variants for a problem without a record, beside the program.
 
-What the model chose serves from the first call on. Once the calls of a problem have taken much
-more time than a race would, its rivals are built by the processes that build programs
-(`oclgen.opencl.ahead`), and in an idle moment all of them run in turns on memory of their own. The
-fastest serves from then on and is kept as a record (`tuned_db.raced`). No search happens here:
-`ocl_backend.background` does that, and while it is on, nothing is raced.
+The model's choice serves from the first call on. A race begins when the calls of a problem have
+taken much more time than the race will. The processes that build programs (`oclgen.opencl.ahead`)
+build its rivals, and in idle moments all of them run in turns on memory of their own. The fastest
+serves from then on and is kept as a record (`tuned_db.raced`). There is no search here:
+`ocl_backend.background` searches, and while it is on, nothing is raced.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What `torch.ocl` lets users set and operators read: every setting is here, and is a `Setting`.
+"""The settings of `torch.ocl` that operators read: every one is here, and is a `Setting`.
 
-Python reads a setting at every call, but a recalled call runs without Python (recall.py). So a
-`Setting` that is set also makes the device forget what calls did with the old value. What it means
-stands with the operator that reads it.
+Python reads a setting at every call, but a recalled call runs without Python (recall.py). So
+setting a `Setting` also makes the device forget what calls did with the old value. The operator
+that reads a setting explains its meaning.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Windows of a pooling along a dimension, and the tables of them that kernels read.
 
-Pure arithmetic on sizes; what becomes of a window's items is said in `pooling_2d` and
-`pooling_tables`.
+Pure arithmetic on sizes; `pooling_2d` and `pooling_tables` compute with the items of a window.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Buffers between two guard zones, which tell whether a kernel wrote where it must not.
+"""Buffers between two guard zones, which show whether a kernel wrote outside of them.
 
 `oclgen.measuring.measure` fills the buffers and checks what kernels write into them.
 """

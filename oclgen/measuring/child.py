@@ -1,6 +1,6 @@
-"""A process of our own that may die: starts it, asks it, and says how and when it ended.
+"""A child process that may crash: starts it, sends requests, and says how and when it ended.
 
-What the process does with a question is in `oclgen.measuring.worker`.
+`oclgen.measuring.worker` says what the process does with a request.
 """
 
 from __future__ import annotations

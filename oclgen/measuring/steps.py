@@ -1,7 +1,7 @@
 """Runs the steps of a self-test in processes of their own, each of which may crash or hang.
 
-A step's process names what it begins. If it ends meanwhile, that is what it died of: it is a line
-of the verdict, and another process goes on with the rest.
+A step's process names each item before it begins it. If the process ends, that item failed: it
+becomes a line of the verdict, and another process goes on with the rest.
 """
 
 from __future__ import annotations

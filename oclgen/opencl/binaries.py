@@ -1,8 +1,8 @@
 """Built programs on disk: bytes by a key, checked when read, bounded, shared by processes.
 
-What a key is made of, and which programs are worth keeping, is `oclgen.opencl.programs`' matter;
-nothing here knows OpenCL. A cache must never be the reason that something fails: what cannot be
-read is built again, what cannot be written is not kept.
+`oclgen.opencl.programs` says what a key is made of, and which programs are worth keeping. Nothing
+here knows OpenCL. A cache must never be the reason that something fails: a program that cannot be
+read is built again, and one that cannot be written is not kept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Programs that a script used the last time, loaded by a thread while the script goes on.
+"""Programs that a script used last time, loaded by a thread while the script goes on.
 
-A program that was built before takes 2 to 6 ms to load, and a network has hundreds. A script uses
-them in the same order each time: the thread stays some programs ahead of it, and stops where the
-script uses others. So what is loaded in vain is bounded.
+To load a program takes 2 to 6 ms, and a network has hundreds. A script uses them in the same order
+each time. The thread stays some programs ahead of it, and stops when the script uses others, which
+bounds what is loaded in vain.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Kernels that ask a device which instructions beyond OpenCL C it has, and the right answers.
+"""Kernels that probe a device for instructions beyond OpenCL C, and the right answers.
 
-`oclgen.opencl.device` asks, and keeps the answers; a device's name decides nothing.
+`oclgen.opencl.device` runs them and keeps the answers; a device's name decides nothing.
 """
 
 from __future__ import annotations

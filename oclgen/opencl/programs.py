@@ -1,7 +1,7 @@
 """A device's built programs: from memory, from disk, or from its compiler.
 
-`oclgen.opencl.device` opens devices and comes first: the loader of pyopencl has to know where the
-runtimes lie. What lies on disk, and how, is `oclgen.opencl.binaries`.
+Import `oclgen.opencl.device` first, which opens devices: pyopencl's loader must know the runtimes
+before. `oclgen.opencl.binaries` keeps programs on disk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a time depends on, as numbers: of the problem, of the variant, and of its plan on a device.
+"""What a time depends on, as numbers: features of problem, variant, and its plan on a device.
 
 Sizes are logarithms to base 2, so that a factor is a difference. What a family does not have is
-missing, not zero. Nothing here is measured, and no text of a kernel is rendered.
+missing, not zero. Nothing is measured here, and no text of a kernel is rendered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a program's text asks of a device beyond OpenCL C 1.2: names of extensions, from text alone.
+"""Which extensions beyond OpenCL C 1.2 a program's text needs: found from the text alone.
 
-A compiler of a device that lacks one refuses the text; the device under a profile may have it, so
-that its compiler does not.
+The compiler of the profiled device would refuse a text with an extension that it lacks; the
+compiler of the device that is here may not.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Routes for programs: devices, winners, histories as JSON, and records as export files.
 
-What a page of the browser shows is `tuned_db.service.pages`; limits are `tuned_db.service.guard`.
+`tuned_db.service.pages` has the pages for browsers, `tuned_db.service.guard` the limits.
 """
 
 from __future__ import annotations

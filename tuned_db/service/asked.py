@@ -1,4 +1,4 @@
-"""What requests may ask for: keys, pages, filters and orders, each with its bounds."""
+"""Parameters of requests: keys, pages, filters and orders, each with its bounds."""
 
 from __future__ import annotations
 

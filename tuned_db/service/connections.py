@@ -1,6 +1,6 @@
-"""Connections to the service: how long a client may take to ask, and how many it may have.
+"""Connections to the service: how long a client may take to send, and how many it may have.
 
-uvicorn reads and answers requests, and waits for the headers of each without an end.
+uvicorn reads and answers requests, but has no time limit for the headers of a request.
 """
 
 from __future__ import annotations

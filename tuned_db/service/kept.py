@@ -1,6 +1,6 @@
-"""Answers that are kept until the database is written to: a second one costs a look at its state.
+"""Answers that are kept until the database is written to: a repeated request only reads its state.
 
-An answer carries a tag (`ETag`); a client that shows it again gets 304 and no content.
+An answer has a tag (`ETag`); a client that sends it again gets 304 and no content.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What routes that take uploads share: bodies that are read whole, quotas, and who sends."""
+"""What routes for uploads share: they read whole bodies, count quotas, and know the sender."""
 
 from __future__ import annotations
 

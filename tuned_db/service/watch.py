@@ -1,4 +1,4 @@
-"""What the service says of itself: a line per request, figures for Prometheus, and its health.
+"""What the service reports about itself: a line per request, figures for Prometheus, its health.
 
 The figures are in Prometheus' text format, version 0.0.4.
 """

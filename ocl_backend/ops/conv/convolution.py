@@ -1,9 +1,9 @@
 """Convolutions on the tuned families: forward, both gradients, transposed; 1-d and 2-d.
 
-Every one of them is one `ConvProblem` in one of its three directions; a transposed convolution is
-another one's gradient (Dumoulin and Visin, arXiv:1603.07285). The families compute it; three
-dimensions are `convolution_volumes`' where a family reads them; what is left is unfolded first, by
-`convolution_unfolded`.
+Each of them is one `ConvProblem` in one of its three directions; a transposed convolution is the
+gradient of another one (Dumoulin and Visin, arXiv:1603.07285). The families compute it. Three
+dimensions are computed by `convolution_volumes` if a family reads them. All others are unfolded
+first, by `convolution_unfolded`.
 """
 
 from __future__ import annotations

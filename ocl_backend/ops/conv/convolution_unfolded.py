@@ -1,7 +1,7 @@
 """Convolutions that the tuned families lack: three dimensions, float64 and integers.
 
-Spatial dimensions are unfolded into channels until a tuned convolution of two dimensions, or a
-product of matrices, is left to do. What the families serve directly is `convolution`'s.
+Spatial dimensions are unfolded into channels, until a tuned convolution of two dimensions or a
+product of matrices is left. `convolution` calls the families directly.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Expressions: calls whose kernels can be written into another's, item by item.
 
-An `Expression` says what a call computes of which operands; `window` decides which calls become
+An `Expression` says what a call computes from which operands. `window` decides which calls become
 one kernel, `expression_text` writes it. Each result is rounded to its dtype as the call alone would
-round it, and products are not contracted with sums, so that a chain of pointwise calls has the same
-bits as its calls one by one.
+round it, and products are not contracted with sums. So a chain of pointwise calls has the same bits
+as its calls one by one.
 """
 
 from __future__ import annotations

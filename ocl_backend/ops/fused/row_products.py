@@ -1,9 +1,9 @@
-"""Products of the same few rows with several weights as one launch, and what follows item by item.
+"""Products of the same few rows with several weights as one launch, with calls that read them.
 
-A token's query, key and value are three products of one row, its gate and up two. Alone each is
-limited by how fast weights are read, and by what a launch costs. What reads their results item by
-item, such as silu(gate) * up, is computed where the sums are. A single product with what a tuned
-one takes in, a residual or an activation, is left to that.
+A token's query, key and value are three products of one row, its gate and up two. Each alone is
+limited by the rate at which weights are read, and by the time of a launch. Calls that read the
+results item by item, such as silu(gate) * up, are computed where the sums are. A single product
+with a residual or an activation is left to the tuned products.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """A loose chain: which of its calls become one kernel.
 
-The calls are a graph: each reads what others have made, or memory. Results that no tensor holds any
-more need no memory; they are computed where they are read. The others are the roots. Roots go into
-launches in the order of their calls: into the last one, if they read nothing that it writes, or
-only what can be computed again; else into a new one. Products that multiply the same few rows are
-one launch, and what is computed of their results item by item is part of it (`row_products`).
+The calls are a graph: each reads results of others, or memory. A result that no tensor holds any
+more needs no memory; it is computed where it is read. All other results are the roots. Roots go
+into launches in the order of their calls. A root goes into the last launch if it reads nothing that
+this launch writes, or only what can be computed again; otherwise it begins a new launch. Products
+that multiply the same few rows are one launch, with the calls that read their results item by item
+(`row_products`).
 """
 
 from __future__ import annotations

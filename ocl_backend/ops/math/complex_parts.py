@@ -1,6 +1,6 @@
-"""Complex operands of operators that treat both parts alike, and of a few that others make up.
+"""Complex operands of operators that treat both parts alike, and a few operators made of others.
 
-Moving, choosing and adding numbers is done to real and imaginary part, each by the real kernel.
+To move, choose and add numbers, the real kernel is called for the real and for the imaginary part.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bisection of sorted rows: `searchsorted` and `bucketize`, a work-item for each value.
 
-As on the CPU, a comparison with NaN is false, so a value of NaN comes behind the whole row.
+As on the CPU, a comparison with NaN is false, so a NaN belongs after the whole row.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Attention on a GPU's matrix units in inline PTX, for fp16, bf16 and fp32.
 
-It is computed by `mma.sync` or by `wgmma`. Numbers of fp32 are split into two of tf32, so that
-nothing is rounded to tf32: see `attention_tf32_tiles`.
+It uses `mma.sync` or `wgmma`. Each fp32 number is split into two of tf32, so that no digits are
+lost: see `attention_tf32_tiles`.
 
-It is not for rows that are no whole chunks of 16 bytes, nor for dropout, which
-`attention_register` serves, nor for few queries.
+It does not serve rows that are no whole chunks of 16 bytes, nor dropout: `attention_register` does.
+For few queries `attention_split` is faster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the families of attention share: who sees whom as text, and the arguments of kernels."""
+"""What the families of attention share: the text of masks, and the arguments of kernels."""
 
 from __future__ import annotations
 

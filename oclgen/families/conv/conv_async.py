@@ -1,7 +1,8 @@
 """Implicit-GEMM convolution in fp32 whose tiles come by `cp.async`, on GPUs that have it.
 
-It is `conv_gemm` without the registers that hold a tile on its way, with the reduction of
-`gemm_async`; other dtypes have to be widened on the way and stay there.
+It has the operands of `conv_gemm` and the reduction of `gemm_async`. Tiles go straight to local
+memory and need no registers on their way. Other dtypes would have to be widened on that way, so
+`conv_gemm` serves them.
 """
 
 from __future__ import annotations

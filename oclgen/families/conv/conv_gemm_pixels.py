@@ -1,7 +1,7 @@
 """Operands of `conv_gemm` and `conv_async` for images in channels_last, as text.
 
-The channels of a pixel are neighbours, so copies run along what is summed over where operands of
-planes run along results, and the reverse. What counts of both stands in `conv_gemm_operands`.
+The channels of a pixel are neighbours. So copies run along the reduction where those of planes run
+along the results, and the reverse. What holds for both layouts is in `conv_gemm_operands`.
 """
 
 from __future__ import annotations

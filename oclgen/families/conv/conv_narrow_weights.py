@@ -1,9 +1,10 @@
 """Gradient of the weights of convolutions with few channels, in planes, on GPUs.
 
-The product behind it is as small as the weights and sums over all pixels of all images, so
-work-items share out pixels as well as results, and no tile is padded. Copies run ahead where the
-device has `cp.async`: loads into registers are moved by compilers to where their values are used.
-Depthwise weights are `depthwise_weights`'; many channels are implicit GEMM's and Winograd's.
+The result is as small as the weights, and each of its items is a sum over all pixels of all images.
+So work-items divide the pixels among them, and not only the results, and no tile is padded. If the
+device has `cp.async`, copies run ahead; compilers would move loads into registers to the place
+where the values are used. `depthwise_weights` serves depthwise weights, implicit GEMM and Winograd
+serve many channels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Depthwise convolution, forward and backward-data: groups equal the input channels.
 
-Lanes lie along the row of a plane; of images in channels_last they are channels. The gradient of
-its weights is `depthwise_weights`'.
+In planes, lanes lie along a row; in channels_last they are channels. `depthwise_weights` computes
+the gradient of the weights.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gradient of a depthwise convolution's weights: groups equal the input channels.
 
-Lanes lie along the row of a plane; of images in channels_last they are channels. The forward and
-backward-data directions are `depthwise`'s.
+In planes, lanes lie along a row; in channels_last they are channels. `depthwise` computes the
+forward and backward-data directions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Products of many rows with packed weights: they are unpacked once, then any GEMM family computes.
 
-What is unpacked is written and read again, as bytes of the problem's dtype: for few rows that takes
-longer than the product.
+Unpacked weights are written and read again, in the problem's dtype. For few rows that takes longer
+than the product.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How blocks of results cover a problem and fill a device, by which configs are guessed."""
+"""How blocks of results cover a problem and fill a device; families make guesses from it."""
 
 from __future__ import annotations
 

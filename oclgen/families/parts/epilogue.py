@@ -1,7 +1,6 @@
-"""What happens to sums before they are stored: bias, residual, activation, as templates want them.
+"""What happens to sums before they are stored: the text of bias, residual and activation.
 
-Which of these a problem has is `oclgen.problem`'s to say, where a kernel applies them its
-template's.
+`oclgen.problem` says which of these a problem has; a kernel's template says where it applies them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How results of matrix units leave: through the local memory of the tiles, in parts that fit.
+"""How results of matrix units are stored: through the local memory of the tiles, in parts that fit.
 
-It knows shapes and addresses; `mma_tiles.cl.mako` writes what they are used for.
+It knows shapes and addresses; `mma_tiles.cl.mako` uses them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Split reductions: fp32 planes of partial sums in a workspace, and the launch that adds them.
 
-It knows nothing of the kernel that fills the planes; atomics are not used, so sums repeat exactly.
+It does not know the kernel that fills the planes. It uses no atomics, so sums repeat exactly.
 """
 
 from __future__ import annotations
