@@ -1,4 +1,4 @@
-"""How both sides of a benchmark time a call, and how a side hands over what is to be timed."""
+"""How both sides of a benchmark time a call, and how a side passes its calls to be timed."""
 
 from __future__ import annotations
 

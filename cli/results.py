@@ -1,4 +1,4 @@
-"""What a tuning found, as a table for people and as values for programs."""
+"""The result of a tuning, as a table for people and as values for programs."""
 
 from __future__ import annotations
 

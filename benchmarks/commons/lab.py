@@ -1,6 +1,6 @@
-"""What every case stands on: a folder, a database with one tuned product, records and a service.
+"""What every case needs: a folder, a database with one tuned product, records and a service.
 
-A case is a function that returns what it saw where harm was done, and "" where none was.
+A case is a function that returns what it saw if harm was done, and "" otherwise.
 """
 
 from __future__ import annotations

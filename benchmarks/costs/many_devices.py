@@ -2,9 +2,9 @@
 
     python -m benchmarks many-devices [--seconds-per-trial 0.5] [--trials 24]
 
-Everything is real but the device, which sleeps instead of measuring: Ray's processes, turns,
-searches, and a PostgreSQL started for the purpose. What falls short of proportional is the cost of
-spreading on this machine's cores.
+Everything is real except the device, which sleeps instead of measuring: Ray's processes, turns,
+searches, and a PostgreSQL that is started for it. If N devices do less than N times the trials of
+one, the difference is the cost of spreading on this machine's cores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a benchmark run found, as rows in a JSON file that a later run goes on with.
+"""The results of a benchmark run, as rows in a JSON file; a later run goes on with it.
 
 It measures nothing and prints nothing; `text.py` and `plot.py` read it.
 """

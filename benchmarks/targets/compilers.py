@@ -1,4 +1,4 @@
-"""Compilers of GPUs that are not there: what they say of a kernel, read from what they made.
+"""Compilers for GPUs that this machine does not have, and the figures of what they compiled.
 
 `ocloc` compiles for Intel's GPUs, clang for AMD's, whose OpenCL compiler is a clang, too.
 """

@@ -1,4 +1,4 @@
-"""Compiles variants for targets and keeps what their compilers say, as rows of a file."""
+"""Compiles variants for targets and keeps their figures, as rows of a file."""
 
 from __future__ import annotations
 
