@@ -50,7 +50,7 @@ def gather(tensors: Sequence[Tensor], dim: int = 0, destination: Any = None) -> 
     """Return `tensors` of several devices joined along `dim` on one, complex ones as pairs.
 
     Args:
-        tensors: equal in shape but for `dim`.
+        tensors: equal in shape except for `dim`.
         dim: the dimension that grows.
         destination: the device of the result; None: the current one, -1: the CPU.
     """

@@ -109,8 +109,9 @@ class Float8(DType):
     def prelude(self) -> str:
         """The two conversions: to the nearest, of two to the even one, of larger ones to `last`.
 
-        A value's distance to its neighbours is that of its exponent, so the number of distances,
-        rounded, is the code but for the exponent's part, also where rounding reaches the next one.
+        The distance of a value to its neighbours follows from its exponent. The value in such
+        distances, rounded, is the code without the part of the exponent; this also holds where
+        rounding reaches the next exponent.
         """
         infinity = f"\n    if (size == {self.last})\n        value = INFINITY;"
         return f"""\

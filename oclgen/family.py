@@ -100,7 +100,7 @@ class Family(Protocol):
     NAME: str
     TRAITS: Traits
     DEFAULT: Any
-    """A `Config` that is valid on every device, but for the instructions it asks for."""
+    """A `Config` that is valid on every device, except for the instructions it asks for."""
     Config: Any
     """Frozen dataclass of bounded parameters (see `oclgen.parameters`) that is a `BaseConfig`."""
 

@@ -381,8 +381,8 @@ def divided_by(problem: Problem, size: str, tile: int) -> bool:
 def stored_dtype(problem: Problem, role: str) -> str:
     """Return the dtype of a buffer's items, a name of `STORED_BYTES`.
 
-    All have the problem's, but for the sums of attention's rows, which are fp32, the numbers that
-    choose what its dropout leaves out, packed weights, which are bytes, and sums of integers.
+    All have the problem's dtype, with these exceptions: the sums of attention's rows, which are
+    fp32, the random numbers of its dropout, packed weights, which are bytes, and sums of integers.
     """
     others = _OTHER_DTYPES.get(problem.op) or _SUMS.get(problem.dtype, {})
     return others.get(role, problem.dtype)

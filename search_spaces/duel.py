@@ -14,7 +14,7 @@ CLOSE = 1.1
 
 
 def finalists(ranked: Sequence[Best], others: Collection[Best | None] = ()) -> list[Best]:
-    """Return whom to measure again: the best two if they are close, and `others`, each once.
+    """Return which to measure again: the best two if they are close, and `others`, each once.
 
     Args:
         ranked: what was timed, the best first.

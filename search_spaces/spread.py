@@ -45,7 +45,7 @@ class Turn:
         """Tune with `tuner`, whose budget and report are replaced by the turn's.
 
         Returns:
-            What came of each of the problems, in their order.
+            The result of each of the problems, in their order.
         """
         lead = self.problems[0]
         trials = min(tuner.tried(lead) + self.slice, self.budget.trials)
@@ -70,7 +70,7 @@ class Crew(Protocol):
 
 @dataclass
 class Lot:
-    """The problems of one kind of device: tasks and what came of them, in the same order.
+    """The problems of one kind of device: tasks and their results, in the same order.
 
     A task is a problem with all its epilogues; `results` are of the one that is searched,
     `followers` and `followed` the others' problems and results.
@@ -106,7 +106,7 @@ class Lot:
 
     @property
     def all_results(self) -> list[TuneResult]:
-        """What came of every problem: each task's, the most operations per run first."""
+        """The result of every problem: each task's, the most operations per run first."""
         pairs = zip(self.results, self.followed, strict=True)
         return [result for lead, others in pairs for result in (lead, *others)]
 
@@ -138,7 +138,7 @@ class Spread:
     def run(self) -> None:
         """Give turns until every task is done, seconds are spent or Ctrl-C interrupts.
 
-        What came of it is in the lots. A turn that is lost with its process is given again.
+        The result is in the lots. A turn that is lost with its process is given again.
         """
         end = self.clock() + self.budget.seconds
         while True:
@@ -188,7 +188,7 @@ class Spread:
         self._turns[self.crew.submit(turn)] = lot, index
 
     def _take(self, lot: Lot, index: int, turn: Future[list[TuneResult]]) -> str:
-        """Take in what came of a turn; return a problem's status, "interrupted" if any is."""
+        """Take in the result of a turn; return a problem's status, "interrupted" if any is."""
         task = lot.tasks[index]
         task.busy = False
         error = turn.exception()
@@ -265,7 +265,7 @@ def _share(lot: Lot, left: float, devices: int) -> float:
 
 
 def _together(before: TuneResult, turn: TuneResult) -> TuneResult:
-    """Return what came of all turns of a problem."""
+    """Return the result of all turns of a problem."""
     goes_on = before.trials and turn.status in ("already done", "not reached")
     return TuneResult(
         turn.problem,

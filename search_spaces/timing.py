@@ -26,7 +26,7 @@ STAT = Path("/proc/self/stat")
 
 @dataclass
 class Durations:
-    """How long the last trials took, but for the first of all, which also starts processes."""
+    """How long the last trials took, except for the first of all, which also starts processes."""
 
     _last: deque[float] | None = field(default=None, init=False)
 

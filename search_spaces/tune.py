@@ -150,7 +150,7 @@ def require_families(families: Collection[str], problems: Iterable[Problem]) -> 
 
 
 def tune(tuner: Tuner, problems: Sequence[Problem]) -> list[TuneResult]:
-    """Tune each of `problems` and return what came of them, in their order.
+    """Tune each of `problems` and return the results, in their order.
 
     Of problems that differ in their epilogue alone the first is searched, and what is best there
     meets on the others. Trials count per problem and over all runs; seconds are dealt out evenly
@@ -197,7 +197,7 @@ class _Run:
         self.result = TuneResult(problem, "no variant", self.incumbent)
 
     def run(self) -> TuneResult:
-        """Try, then let the best meet side by side; return what came of it."""
+        """Try, then let the best meet side by side; return its result."""
         try:
             self._try()
             if self.result.trials:

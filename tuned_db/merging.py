@@ -22,7 +22,7 @@ from tuned_db.record import Record
 
 @dataclass(frozen=True)
 class Merge:
-    """What came of an import: records that became winners, and those that were not faster.
+    """The result of an import: records that became winners, and those that were not faster.
 
     `batch` is the one that they came with, None where they count as measured here.
     """

@@ -26,7 +26,7 @@ _TUNING = ("generator", "problem", "cache", "trials", "claimed", "winner_id")
 
 @dataclass(frozen=True)
 class Absorbed:
-    """What came of merging: measurements that were new, and how many tunings got a new winner."""
+    """The result of merging: measurements that were new, and how many tunings got a new winner."""
 
     new: int
     improved: int

@@ -33,7 +33,7 @@ class Verdict:
 
     @property
     def kind(self) -> VerdictKind:
-        """What came of it.
+        """The verdict.
 
         `verified`: right, and about as fast as claimed; `slower`: right, and slower than `SLOWER`
         times the claim; `wrong`: a false result; `failed`: it does not build or run. `compared` is
@@ -51,7 +51,7 @@ class Verdict:
 def verify(
     chooser: Chooser, results: DeviceStore, claims: Sequence[Choice], measure: Measure
 ) -> Iterator[Verdict]:
-    """Measure claims, keep what comes of each, and yield it.
+    """Measure claims, keep the result of each, and yield it.
 
     Where one fails, the next best of its problem is measured, until one works or nothing but the
     family's default is left. Where one is slower than claimed, what would serve without it is

@@ -35,7 +35,7 @@ TURNS = 15
 
 @dataclass(frozen=True)
 class Raced:
-    """What came of a race.
+    """The result of a race.
 
     Attributes:
         problem: its key.

@@ -40,7 +40,7 @@ class Sleeper:
     seconds: float
 
     def __call__(self, order: Order) -> list[TuneResult]:
-        """Tune as a real turn does, but for the measuring."""
+        """Tune as a real turn does, except for the measuring."""
 
         def measure(problem: Problem, variant: Variant, best_ms: float) -> Measurement:
             time.sleep(self.seconds)

@@ -65,7 +65,7 @@ class Load:
 
 
 def main(load: Load, db: str | None) -> bool:
-    """Run the service and its clients, print what came of them, and say whether the floors hold.
+    """Run the service and its clients, print the results, and say whether the floors hold.
 
     Args:
         load: what is asked.

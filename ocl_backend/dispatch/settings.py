@@ -152,9 +152,9 @@ def keep_weights(on: bool = True) -> None:
 def set_fusion(on: bool) -> None:
     """Let operators that follow each other run as one kernel where that changes no result, or not.
 
-    On by default: batch normalisation behind a convolution, residual addition and activation
-    behind that, batch normalisation or a linear layer, and the like. Results are the same but for
-    rounding; in fp16 and bf16 what lies in between is not rounded. For all threads.
+    On by default. Examples are batch normalisation after a convolution, and a residual addition and
+    an activation after a convolution, a batch normalisation or a linear layer. Results are the same
+    except for rounding: in fp16 and bf16, results in between are not rounded. For all threads.
     """
     FUSION.set(on)
 

@@ -113,7 +113,7 @@ class Rule:
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
         """Enqueue `step` and as many of the steps `after` it as can be one with it; return those.
 
-        The results of `step` and of those `after` it are dropped, but for the last one's.
+        The results of `step` and of those `after` it are dropped, except for the last one's.
         """
         del after
         self.alone(step)

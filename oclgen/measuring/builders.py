@@ -31,7 +31,7 @@ LIFE = 100
 FIRST_IDLE_S = 30.0
 """Seconds that a process which was started ahead waits for its first question, at least."""
 JOIN_S = 5.0
-"""Seconds in which a thread whose process was ended comes to its end, but for a loaded machine."""
+"""Seconds that a thread waits for its process to end; on a loaded machine it may take longer."""
 
 
 class Source(NamedTuple):

@@ -27,7 +27,7 @@ LONGEST = 1000
 
 
 class Finding(NamedTuple):
-    """A line of the verdict: what was tried in which step, and what came of it."""
+    """A line of the verdict: what was tried in which step, and its result."""
 
     step: str
     what: str
@@ -56,7 +56,7 @@ class Talk:
         return True
 
     def find(self, what: str, verdict: Verdict, found: str) -> None:
-        """Say what came of an item.
+        """Send the result of an item.
 
         Args:
             what: the item.

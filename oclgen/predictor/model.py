@@ -34,7 +34,7 @@ class Model:
     """Predicts the logarithm of a time over the roofline's, from features by name.
 
     Attributes:
-        names: the forest's columns but for the last, which are `families`.
+        names: the forest's columns except for the last, which are `families`.
         families: each of its own column, 1 where the variant is of it.
         forest: what predicts.
     """

@@ -117,7 +117,7 @@ TRIALS = create_model(
 
 
 class Merged(BaseModel):
-    """What came of an upload: records that became winners, and those that were not faster."""
+    """The result of an upload: records that became winners, and those that were not faster."""
 
     improved: int
     kept: int

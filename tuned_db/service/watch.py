@@ -84,7 +84,7 @@ class Watch:
         self._app, self._figures = app, figures
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and say what came of it."""
+        """Pass a request on, and log its result."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -294,7 +294,7 @@ class Window:
     def _texts(self, i: int, tree: Collection[int], known: dict[int, int]) -> int:
         """Return how many calls of a tree are written for the result of call `i`.
 
-        Each is written once, but for what a concatenation reads: that is written for each part.
+        Each is written once, except for what a concatenation reads: that is written for each part.
 
         Args:
             i: the call.

@@ -204,7 +204,7 @@ def of_weights(problem: ConvProblem, tiles: Tiles) -> Product:
 
 
 def loading(tiles: Tiles, across: int, down: int) -> int:
-    """Return how many work-items load an operand: all, but for `cp.async` as many as share it.
+    """Return how many work-items load an operand: all, except for `cp.async` as many as share it.
 
     Args:
         tiles: the tile, its work-items, and whether `cp.async` loads it.

@@ -125,7 +125,7 @@ class Shape:
         self.tap_rows = min(config.tap_rows, rows.taps)
         self.bands = ceil_div(rows.results, config.patch_h)
         self.patches = part.batch * self.bands * part.cols.results
-        # a work-item has as many patches as its neighbours, but for the last plane
+        # a work-item has as many patches as its neighbours, except for the last plane
         self.rounds = ceil_div(self.patches, config.local_k * config.split)
         self.planes = ceil_div(self.patches, config.local_k * self.rounds)
         if problem.free and config.split > 1:

@@ -170,7 +170,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 
 
 def _vectors(problem: ConvProblem) -> tuple[int, ...]:
-    """Return widths of vectors of channels for a GPU: words, but for windows of many registers."""
+    """Return widths of channel vectors for a GPU: words, unless a window needs many registers."""
     if problem.in_channels % 2 or DTYPES[problem.dtype] == 4:
         return (1,)
     return (2, 1) if problem.kernel_h * problem.kernel_w <= FEW_TAPS else (1, 2)

@@ -186,7 +186,7 @@ def sum_weights(p: ConvProblem, planes: int, padded: int, span: int, together: i
         planes: planes of fp32.
         padded: depths of a filter's tap in a plane, at least those that w has.
         span: depths that a work-group sums.
-        together: groups whose depths share a row of `padded`; filters have zeros but for their own.
+        together: groups whose depths share a row of `padded`; filters are zero at other groups'.
     """
     taps = p.kernel_h * p.kernel_w
     depth, channels = p.in_channels // p.groups, p.out_channels // p.groups
