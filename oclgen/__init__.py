@@ -3,6 +3,14 @@
 This package generates kernels and is the one door to OpenCL. `search_spaces` searches, `tuned_db`
 stores, and `ocl_backend` is the PyTorch device. `oclgen.tune` and `oclgen.Session` come from
 `search_spaces.session`, which is imported when they are used. Nothing else here knows the search.
+Its modules:
+
+- problems: `problem`, `attention_problem`, `packed_problem`, `problem_parts`, `keys`, `recording`
+- kernels: `families`, `family`, `parameters`, `variant`, `plan`, `activations`; their text:
+  `render`, `templates`
+- devices: `limits`, `opencl`, `profiles`, `roofline`
+- times: `measuring`, `measurement`, `predictor`, `sample`
+- help for all of them: `files`, `remembered`, `lazy`, `system`, `texts`
 """
 
 import time
