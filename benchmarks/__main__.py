@@ -1,4 +1,4 @@
-"""The one door to the benchmarks: `python -m benchmarks COMMAND`, and `--help` behind any of them.
+"""The one door to the benchmarks: `python -m benchmarks COMMAND`, and `--help` after any of them.
 
 A command imports its module when it runs, so that each needs only the packages of its own.
 """

@@ -81,7 +81,7 @@ class Float8(DType):
     """A float of 8 bits, which copies convert and nothing computes with.
 
     A code is a sign, an exponent and `mantissa` bits; codes in a row are values in order, and the
-    lowest exponent, `least`, is also that of the values without a leading bit. Behind the code
+    lowest exponent, `least`, is also that of the values without a leading bit. After the code
     `last`, which larger values become, are no numbers; it is the infinity where there is one.
     """
 

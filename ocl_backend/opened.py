@@ -50,7 +50,7 @@ def _settle() -> None:
 
     A backward pass returns before its threads have dropped what they held of it. Some of that are
     Python objects, whose dropping needs the interpreter, and without one the process aborts. A
-    pass without Python goes behind the last one in each thread's queue, and what it uses is kept.
+    pass without Python goes after the last one in each thread's queue, and what it uses is kept.
     It enters the engine directly: `Tensor.backward` leaves a Python object in every pass.
     """
     idle.end()

@@ -48,7 +48,7 @@ Vector = Annotated[int, Range(1, 16)]
 Local = Annotated[int, Range(1, 8192)]
 """Work-items of a work-group along one axis."""
 Unroll = Annotated[int, Range(1, 32)]
-"""Steps of a loop that are written out one behind the other."""
+"""Steps of a loop that are written out one after the other."""
 Pad = Annotated[int, Range(0, 64)]
 """Elements of local memory between rows, against bank conflicts."""
 Stages = Annotated[int, Range(1, 16)]

@@ -22,7 +22,7 @@ class Buffer(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """The `long` argument behind a buffer: the element at which it starts (workspaces: 0)."""
+    """The `long` argument after a buffer: the element at which it starts (workspaces: 0)."""
 
     role: str
 

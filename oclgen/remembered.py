@@ -88,7 +88,7 @@ class Remembered:
     def write(self) -> None:
         """Write what waits; drop it if it may have been made by other code than its name says.
 
-        What another thread is writing is written behind this call, too.
+        What another thread is writing is written after this call, too.
         """
         with self._writing:
             if self._waiting and _is_changed(_files()):

@@ -38,7 +38,7 @@ def duel(
     Args:
         contenders: the variants.
         measure: times one of them.
-        go_on: asked behind each round.
+        go_on: asked after each round.
         own_times: returns those samples that count.
 
     Returns:

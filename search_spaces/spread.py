@@ -242,7 +242,7 @@ def tune_network(tuner: Tuner, calls: Mapping[Problem, int]) -> list[TuneResult]
     """Tune the problems that a network asks for `calls` times per run, on one device.
 
     Returns one result per problem, those with the most operations per run first, each with its
-    other epilogues behind it. Trials count per problem and over all runs, seconds over all; a run
+    other epilogues after it. Trials count per problem and over all runs, seconds over all; a run
     that was stopped goes on where it ended.
     """
     lot = Lot.of("", calls)

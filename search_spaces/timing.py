@@ -19,7 +19,7 @@ from statistics import fmean
 RECENT = 5
 """Trials whose mean tells how long the next one takes."""
 ENDING_S = 0.5
-"""Processor seconds of a command behind its last trial: it prints a table, and processes end."""
+"""Processor seconds of a command after its last trial: it prints a table, and processes end."""
 STAT = Path("/proc/self/stat")
 """Where Linux tells when a process began."""
 

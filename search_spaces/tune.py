@@ -326,7 +326,7 @@ class _Run:
         """Return by family the configs to try before its own seeds, families that won nearby first.
 
         What serves now, the first of all, is tried wherever it lies. Of the others outside of the
-        family's space `MOST_OUTSIDE` are left, behind its own first seed.
+        family's space `MOST_OUTSIDE` are left, after its own first seed.
         """
         tuner, problem = self.tuner, self.problem
         serving = self._serving()

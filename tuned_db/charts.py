@@ -81,7 +81,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Named values from zero on, drawn from top to bottom; `unit` stands behind each number."""
+    """Named values from zero on, drawn from top to bottom; `unit` stands after each number."""
 
     title: str
     bars: tuple[tuple[str, float], ...]

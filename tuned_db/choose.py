@@ -42,7 +42,7 @@ TRUST = 1.25
 measured, and still serve: many trials speak for it."""
 GUESSED, UNRELATED = 1e3, 1e6
 """Where there is no model: what is added to what a guess and an unrelated device's record cost, so
-that they come behind a related device's, whose cost is the distance of its problem."""
+that they come after a related device's, whose cost is the distance of its problem."""
 
 
 class NoVariantError(LookupError):

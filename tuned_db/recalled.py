@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 State = list[list[int]]
 """Size in bytes and time in ns of a database's file, and of SQLite's log beside it."""
 READS = 3
-"""Times that a database is read until it is the same file behind the reading as before: a first
+"""Times that a database is read until it is the same file after the reading as before: a first
 reader makes the file, and the last one to close it folds SQLite's log in."""
 
 

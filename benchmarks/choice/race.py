@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ocl_backend.dispatch.tuned import TunedCall
 
 TURNS = 15
-"""Times of either variant, one behind the other; the median of their ratios is the gain."""
+"""Times of either variant, one after the other; the median of their ratios is the gain."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def model(shape: Shape, layers: int, dtype: torch.dtype) -> Any:
 
 
 def generate(network: Any, cache: str, tokens: int) -> torch.Tensor:
-    """Return the greedy tokens behind a prompt.
+    """Return the greedy tokens after a prompt.
 
     Args:
         network: a model.

@@ -184,7 +184,7 @@ _COMPILERS: dict[str, Callable[[Launch, Target, Path], Figures]] = {"amd": _amd,
 
 
 def _number(entry: str, name: str) -> int:
-    """Return the number behind a name in YAML, 0 if the name is absent."""
+    """Return the number after a name in YAML, 0 if the name is absent."""
     found = re.search(rf"{re.escape(name)}: +(\d+)", entry)
     return int(found[1]) if found else 0
 

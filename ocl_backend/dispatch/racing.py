@@ -53,7 +53,7 @@ ROUNDS, LOSSES = 9, 3
 what serves in `LOSSES` rounds is out, and at last its least time has to be less, too: what else the
 machine does may not decide a race."""
 SAMPLE_S, LONG_S = 0.0004, 0.002
-"""A time is the least of samples. Each takes at least `SAMPLE_S`, launches one behind the other,
+"""A time is the least of samples. Each takes at least `SAMPLE_S`, launches one after the other,
 since to wait for one costs some 20 us. After `LONG_S` no other is taken."""
 MOST_S = 1.0
 """Seconds of rounds, or twice what is expected of them, after which a race is given up: the program

@@ -41,7 +41,7 @@ FOLLOWERS: dict[Kind, frozenset[Kind]] = {
     "batch_norm_backward": frozenset(),
     "loose": frozenset(),
 }
-"""What may be held behind what: some rule can make one of the two."""
+"""What may be held after what: some rule can make one of the two."""
 
 
 class Way(NamedTuple):
@@ -197,7 +197,7 @@ def offer(
     values: Sequence[Any],
     is_observed: bool = False,
 ) -> None:
-    """Hold a call back, behind what is held, or run it if that cannot be or does not pay.
+    """Hold a call back, after what is held, or run it if that cannot be or does not pay.
 
     Args:
         rule: what the call is, and how it continues a chain.
@@ -253,7 +253,7 @@ def settle() -> None:
 def _run(words: Any, launches: int, ran: Any) -> None:
     """Enqueue the first of the steps that the shim describes, with those that can be one with it.
 
-    Tell how many these are, or a negative status. Ctrl-C is met behind it: launches would be lost.
+    Tell how many these are, or a negative status. Ctrl-C is met after it: launches would be lost.
     """
     try:
         with Later():

@@ -13,7 +13,7 @@ import numpy as np
 from oclgen.opencl.device import Device
 
 GUARD = 4096
-"""Bytes of a zone: a page, so that no device aligns the buffer behind it otherwise than before."""
+"""Bytes of a zone: a page, so that no device aligns the buffer after it otherwise than before."""
 CANARY, POISON = 0xA7, 0xFF
 """Bytes in the zones, and those in a buffer before it is written: NaN in fp32, fp16 and bf16."""
 POISON_OF_SUMS = 0x80

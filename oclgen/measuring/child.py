@@ -29,7 +29,7 @@ Leave = Callable[[], AbstractContextManager[object]]
 PROCESSES_VARIABLE = "OCLGEN_BUILDERS"
 SLEEP_AT_ONCE = {"OPENBLAS_THREAD_TIMEOUT": "4", "KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "PASSIVE"}
 """Environment of a process that measures: the threads of NumPy's BLAS sleep where they have nothing
-to do. By default OpenBLAS's turn in a loop for some 25 ms behind a product, as a reference is one:
+to do. By default OpenBLAS's turn in a loop for some 25 ms after a product, as a reference is one:
 on a processor they keep a core from the kernel that is timed next, which takes twice its time."""
 
 TIMEOUTS: dict[Stage, float] = {

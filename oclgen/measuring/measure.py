@@ -296,7 +296,7 @@ def compare(got: NDArray[Any], want: NDArray[Any], tolerance: float) -> tuple[fl
 
 
 def _length(array: NDArray[Any]) -> float:
-    """Return the L2 norm without BLAS, whose threads stay on their cores for 25 ms behind a call.
+    """Return the L2 norm without BLAS, whose threads stay on their cores for 25 ms after a call.
 
     A processor's kernel that is timed next would lack those cores.
     """

@@ -54,7 +54,7 @@ class Preload:
             self._thread.start()
 
     def end(self) -> None:
-        """Stop the thread, and keep what was used; what only earlier runs used comes behind it."""
+        """Stop the thread, and keep what was used; what only earlier runs used comes after it."""
         self._is_ended = True
         self._news.set()
         if self._thread is not None:

@@ -194,7 +194,7 @@ def _covered(extent: float, tile: int) -> int:
 def _main(plan: Plan) -> Launch:
     """Return the launch that does the work: of those with most local memory the last of most items.
 
-    Packing comes before it and sums come behind it, with fewer work-items or less local memory.
+    Packing comes before it and sums come after it, with fewer work-items or less local memory.
     """
     return max(plan.launches, key=lambda one: (one.local_bytes, prod(one.global_size)))
 

@@ -28,7 +28,7 @@ def protocol(most: int, proxies: Collection[str] = ()) -> Any:
     Args:
         most: connections that one address, of IPv6 one /64, may have with one process; further ones
             are closed at once.
-        proxies: addresses or networks that may have any number, since many clients stand behind
+        proxies: addresses or networks that may have any number, since many clients share
             them.
     """
     networks = [ip_network(one) for one in proxies]

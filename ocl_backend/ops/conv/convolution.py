@@ -213,7 +213,7 @@ def _check(x: Tensor, w: Tensor, bias: Tensor | None) -> None:
 def _longer(
     x: Tensor, stride: Sequence[int], output_padding: Sequence[int]
 ) -> tuple[Tensor, list[int]]:
-    """Return x with zeros behind it in place of output padding of a stride and more, and the rest.
+    """Return x with zeros after it in place of output padding of a stride and more, and the rest.
 
     A transposed convolution is the gradient of one whose last window begins within a stride of
     the end; zeros are spread out to nothing.

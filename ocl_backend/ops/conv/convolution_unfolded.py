@@ -46,7 +46,7 @@ class Unfolded:
 
     @property
     def spans(self) -> Sizes:
-        """Items from a window's first to behind its last, per dimension."""
+        """Items from a window's first to after its last, per dimension."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.w[2:], self.dilation, strict=True))
 
     @property
@@ -96,7 +96,7 @@ class Unfolded:
         return view.reshape(self._batch, -1, *sizes)
 
     def _windows(self, view: Tensor, first: int) -> Tensor:
-        """Return a view of the windows of dimensions from `first` on, taps behind all."""
+        """Return a view of the windows of dimensions from `first` on, taps after all."""
         for dim in range(self.count):
             view = view.unfold(first + dim, self.spans[dim], self.stride[dim])
             view = view[..., :: self.dilation[dim]]

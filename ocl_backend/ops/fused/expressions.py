@@ -48,7 +48,7 @@ class Read(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Whether the items lie one behind the other, the last dimension fastest."""
+        """Whether the items lie one after the other, the last dimension fastest."""
         return self.strides == dense(self.shape) or squeezed(self) == squeezed(
             self._replace(strides=dense(self.shape))
         )
@@ -82,7 +82,7 @@ class Expression:
 
     `text` names inputs and numbers and defines `out`; its `T` is a vector of `value`, its `R` one
     of `int`, its `POSITION` the place along the last dimension. The other kinds have none: a "mean"
-    is that over the last dimension, which has size 1 in `out`; "cat" lays its inputs one behind the
+    is that over the last dimension, which has size 1 in `out`; "cat" lays its inputs one after the
     other along `axis`; "index_copy" writes its first input to `out` at the positions along `axis`
     that the second names, and notes those that are none in what lies at the place of its last
     number; a "product" is that of its first two inputs, [m, k] and [k, n], and has the third, [n],

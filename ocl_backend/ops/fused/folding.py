@@ -42,7 +42,7 @@ class Folding:
         return roles | dict.fromkeys(STATISTICS, self.param.item_bytes)
 
     def before(self, plan: Plan, problem: ConvProblem) -> Plan:
-        """Return `plan` on folded weights and bias, behind the launch that makes them."""
+        """Return `plan` on folded weights and bias, after the launch that makes them."""
         size = DTYPES[problem.dtype]
         spaces = tuple((FOLDED[r], prod(problem.buffers[r]) * size) for r in ("w", "bias"))
         launches = (self._launch(problem), *map(_on_folded, plan.launches))

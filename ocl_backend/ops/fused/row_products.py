@@ -34,7 +34,7 @@ MOST_ROWS = 4
 """Rows whose sums fit in registers beside those of several columns."""
 MOST_PRODUCTS = 4
 PLAIN = ([Adding], [Activating], [Adding, Activating])
-"""What a tuned product takes in of the steps behind it."""
+"""What a tuned product takes in of the steps after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def rows_part(window: Window, maker: int, products: Sequence[int]) -> Part | Non
 
 
 def joined(window: Window, unit: Unit, part: Part) -> list[Part] | None:
-    """Return the parts behind a unit's products with one more; None: it is another launch's."""
+    """Return the parts after a unit's products with one more; None: it is another launch's."""
     nodes, products, parts = window.nodes, unit.products, unit.parts
     read = {
         j
@@ -148,7 +148,7 @@ def joined(window: Window, unit: Unit, part: Part) -> list[Part] | None:
 
 
 def _plain(window: Window, product: int, part: Part) -> list[Step] | None:
-    """Return the steps behind a product if a tuned one takes them in."""
+    """Return the steps after a product if a tuned one takes them in."""
     steps = [window.steps[i] for i in part.computed]
     last, after = product, list[Step]()
     for i, step in zip(part.computed, steps, strict=True):

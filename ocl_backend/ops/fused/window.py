@@ -27,7 +27,7 @@ MOST_CALLS = 40
 
 
 class Unit(NamedTuple):
-    """What becomes one launch: parts side by side, behind products if there are any.
+    """What becomes one launch: parts side by side, after products if there are any.
 
     `rows` makes what the products multiply, if that is not in memory.
     """

@@ -168,7 +168,7 @@ def _by_another_call(call: Call, bound: Bound, run: Callable[..., Tensor]) -> Te
 
 
 def _checked(call: Call, run: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return `run` behind a look at the numbers of each call."""
+    """Return `run` after a look at the numbers of each call."""
 
     def checked(*args: Any, **kwargs: Any) -> Tensor:
         check_value(call.row, call.bind(args, kwargs))

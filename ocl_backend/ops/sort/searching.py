@@ -127,7 +127,7 @@ def bucketize(
         values: what is looked for.
         edges: sorted, one dimension.
         out_int32: int32 is returned, else int64.
-        right: a value that is an edge belongs to the bucket behind it.
+        right: a value that is an edge belongs to the bucket after it.
         out: takes the result, whose dtype it has.
 
     Raises:

@@ -69,9 +69,9 @@ class Config(BaseConfig):
         return round_up(problem.head_dim, block), round_up(problem.value_dim, block)
 
     def local_bytes(self, problem: AttentionProblem) -> int:
-        """Return the bytes of local memory: rows of both sides, each with a chunk behind it.
+        """Return the bytes of local memory: rows of both sides, each with a chunk after it.
 
-        With wgmma there is nothing behind, and the rows of q are in registers from the first.
+        With wgmma there is nothing after, and the rows of q are in registers from the first.
         """
         # of each query, where they are columns, its lse and delta
         numbers = 2 * 4 * self.stages * self.tile_n * (problem.direction == "bwd_kv")

@@ -36,7 +36,7 @@ class Seen(NamedTuple):
         return _floor(f"max(0, {query} - {self.window - 1})" if self.window else "0", tile)
 
     def last_key(self, query: str) -> str:
-        """Return the key behind the last one that `query` sees."""
+        """Return the key after the last one that `query` sees."""
         if not self.is_limited:
             return "keys"
         return f"min(keys, {query} + {1 if self.causal else self.window})"
@@ -48,7 +48,7 @@ class Seen(NamedTuple):
         return _floor(f"max(0, {key} - {self.window - 1})" if self.window else "0", tile)
 
     def last_query(self, key: str) -> str:
-        """Return the query behind the last one that sees `key`."""
+        """Return the query after the last one that sees `key`."""
         return f"min(queries, {key} + {self.window})" if self.window else "queries"
 
 
@@ -104,7 +104,7 @@ AXES: tuple[Axis, ...] = ("batch", "head", "row", "column")
 
 
 def strides_of(problem: AttentionProblem, role: str) -> list[Scalar]:
-    """Return the arguments behind a strided buffer: its dense strides, which may be replaced."""
+    """Return the arguments after a strided buffer: its dense strides, which may be replaced."""
     _, heads, rows, items = problem.buffers[role]
     return _strides(role, (heads * rows * items, rows * items, items))
 

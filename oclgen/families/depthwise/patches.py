@@ -155,7 +155,7 @@ def pieces(start: int, end: int, widest: int) -> tuple[tuple[int, int], ...]:
 
     Args:
         start: first place.
-        end: behind the last place.
+        end: after the last place.
         widest: largest of `VECTOR_WIDTHS` to use.
 
     Returns:

@@ -86,7 +86,7 @@ def product(problem: PackedProblem) -> GemmProblem:
 
 def guesses(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     """Yield configs for an untuned problem, best guess first; some may not be valid."""
-    from oclgen.families import preferred, valid_configs  # they are imported behind this one
+    from oclgen.families import preferred, valid_configs  # they are imported after this one
 
     width, steps, local_t = shape_for(limits)
     gemm = product(problem)

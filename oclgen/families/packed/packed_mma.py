@@ -31,7 +31,7 @@ MOST_ROWS = 64
 ROWS, COLUMNS = 8, 16
 """Rows of x and rows of w of one instruction."""
 PAD = 4
-"""Floats behind each row of sums in local memory, so that a warp meets no bank twice."""
+"""Floats after each row of sums in local memory, so that a warp meets no bank twice."""
 MAX_REGISTERS = 168
 """Private numbers of a work-item beside which addresses and unpacked weights still fit in 255."""
 

@@ -24,8 +24,8 @@ def epilogue(
 
     Args:
         problem: says which terms there are.
-        results: a pointer in the kernel, or "". With it the text has RESIDUAL(p), too: what lies as
-            far behind the kernel's `residual` as p, the place of a result, behind `results`.
+        results: a pointer in the kernel, or "". With it the text also has RESIDUAL(p): its distance
+            from the kernel's `residual` is that of p, the place of a result, from `results`.
         split: whether the reduction is. Then the text has no bias, no residual and no activation:
             the launch that adds the planes applies them.
     """

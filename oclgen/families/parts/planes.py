@@ -41,7 +41,7 @@ class Filters(NamedTuple):
     """How filters lie in a plane: rows of [taps, padded], of whose columns `depth` are weights.
 
     A work-group adds `span` columns of all taps of a filter; a row of taps has `kernel_w`. Where
-    `together` groups of `channels` filters share rows, the columns of each lie behind another's.
+    `together` groups of `channels` filters share rows, the columns of each lie after another's.
     """
 
     taps: int
@@ -55,7 +55,7 @@ class Filters(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Planes [planes][items][rows][columns] in fp32, one behind the other, and their sum.
+    """Planes [planes][items][rows][columns] in fp32, one after the other, and their sum.
 
     Attributes:
         problem: its storage, residual and activation; bias and residual are its buffers.
