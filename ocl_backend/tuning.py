@@ -119,7 +119,7 @@ def tune(calls: Counter[Problem], device: int, limits: TuningLimits) -> None:
     from search_spaces.progress import shortage
 
     began = time.monotonic()
-    streams.synchronize(device)  # what is enqueued would slow what is measured
+    streams.synchronize(device)  # enqueued work would slow the measurements
     session = _session(device)
     session.tolerance = limits.tolerance
     session.ends = began + limits.seconds(len(calls))

@@ -110,6 +110,7 @@ def main(pipe: Connection, index: int, trials: int) -> None:
 
 
 if __name__ == "__main__":
-    from search_spaces.background import main as serve  # what it sends is of that module
+    # imported by its name, because the values that it pickles name their module
+    from search_spaces.background import main as serve
 
     serve(Connection(int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]))

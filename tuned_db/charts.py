@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 8.125, 3.3
 """Inches of a chart: 780 pixels of a page are as wide."""
 BAR, FRAME, CELL = 0.24, 0.5, 0.32
-"""Inches of a bar with its gap, of what stands above and below all bars, and of a row of cells."""
+"""Inches of a bar with its gap, of the space above and below all bars, and of a row of cells."""
 Colour = tuple[float, float, float]
 BEST, PALE, INK = (0.31, 0.65, 0.88), (0.96, 0.92, 0.86), "#111111"
-"""Of cells and their text: dark on light, whether the page is white or dark."""
+"""Colours of cells and their text: dark on light, on a white and on a dark page."""
 WORST = 8.0
 """Times longer than the best that have the palest colour."""
 LEAST, MOST = 1e-12, 1e30

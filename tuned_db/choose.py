@@ -41,8 +41,8 @@ TRUST = 1.25
 """How much slower a winner of this device for a near problem may be predicted than what was never
 measured, and still serve: many trials speak for it."""
 GUESSED, UNRELATED = 1e3, 1e6
-"""Where there is no model: what is added to what a guess and an unrelated device's record cost, so
-that they come after a related device's, whose cost is the distance of its problem."""
+"""Added to the cost of guesses, and of records of unrelated devices, if there is no model. Records
+of related devices cost the distance of their problem, and so come first."""
 
 
 class NoVariantError(LookupError):

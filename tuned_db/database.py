@@ -318,7 +318,7 @@ def translated(name: str) -> Iterator[None]:
     """Turn what SQLAlchemy and its drivers raise into one sentence about the database `name`.
 
     Raises:
-        DatabaseError: what is inside raised any of those.
+        DatabaseError: the body raised one of their errors.
     """
     try:
         yield

@@ -214,8 +214,8 @@ def nearest(
 ) -> list[Near]:
     """Return the best variant of each problem of a kernel, those of the nearest sizes first.
 
-    Problems with other names of sizes, or with other words, are never compared. What was measured
-    on the device comes before what was measured elsewhere.
+    Problems with other names of sizes, or with other words, are never compared. Measurements
+    of the device come before those of others.
 
     Args:
         store: what is read.

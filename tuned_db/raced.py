@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 RACED = "raced"
 """Origin of what won a race. It gives way to a tuning, and to a faster claim about the problem."""
 HOPELESS = 2.0
-"""What is predicted to take this many times as long as what serves is not raced: twice the model's
-usual error."""
+"""A variant that is predicted to take this many times as long as the serving one is not raced. This
+is twice the model's usual error."""
 
 
 def rivals(chooser: Chooser, served: Choice, count: int) -> list[Choice]:
-    """Return what the model expects most of for a problem, beside what serves it.
+    """Return the variants for which the model predicts the least times, without the serving one.
 
     Claims that were not checked are left out.
 

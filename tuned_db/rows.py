@@ -232,8 +232,8 @@ def winner_is_claim(connection: Connection, tuning: int) -> bool:
 def crown_best(connection: Connection, tuning: int, without: Collection[int] = ()) -> int | None:
     """Make the best measurement the winner, none if there is none; return its id.
 
-    What was measured here comes before all claims. Of it, what was promoted last stands until
-    something measured later is faster. A claim counts as long as its variant was not measured here.
+    Measurements made here come before all claims. Of these, the one that was promoted last stays
+    until a later one is faster. A claim counts as long as its variant was not measured here.
 
     Args:
         connection: in a transaction that writes.

@@ -86,5 +86,5 @@ def _next(chooser: Chooser, verdict: Verdict, tried: set[Variant]) -> Choice | N
     best = next(left, None)
     if best is None or not best.verified:
         return best
-    # of what failed, what was measured or shipped takes the place; of what is slow, the faster
+    # a failed claim is replaced by a measured or shipped record; a slow one by the faster of both
     return best if verdict.kind == "slower" and best.rung != "exact" else None

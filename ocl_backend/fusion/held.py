@@ -83,11 +83,11 @@ class Loose(Protocol):
 class Rule:
     """A call whose shapes, strides and dtypes are known: how it runs, alone and with followers.
 
-    `items` and `dtype` are those of its result, which is dense, as is what it reads of the step
-    before it: both lie in the same order, whatever their shapes. The result is the value at
-    `result`. The call may continue a chain in one of its `ways`, unless it never `follows`, and if
-    it `begins`, a chain may begin with it, as the first way has it. If it may be `loose`, it may
-    stand in a chain whose links need not read one another's results.
+    `items` and `dtype` are those of its result. The result is dense, and so is the operand that it
+    reads from the step before it: both lie in the same order, whatever their shapes. The result is
+    the value at `result`. If it `follows`, the call may continue a chain in one of its `ways`. If
+    it `begins`, a chain may begin with it, in the first way. If it may be `loose`, it may be a link
+    of a chain whose links need not read one another's results.
     """
 
     kind: Kind

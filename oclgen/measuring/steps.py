@@ -21,7 +21,7 @@ MOST_STARTS = 8
 MARGIN = 0.9
 """Part of a step's seconds that its process knows of: it ends by itself before it is ended."""
 THE_STEP = "the step"
-"""What a finding is of that no item of the step explains."""
+"""The item of a finding that belongs to no item of the step."""
 LONGEST = 1000
 """Characters of a finding."""
 

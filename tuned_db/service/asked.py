@@ -61,10 +61,10 @@ Wanted = Annotated[Filter, Depends(_asked)]
 
 
 def to_query(wanted: Filter, **more: object) -> str:
-    """Return a filter, and what else is given, as parameters of a request; what is not set is out.
+    """Return a filter and `more` as parameters of a request, without those that are not set.
 
     Args:
-        wanted: the filter, whose device stands elsewhere.
+        wanted: the filter; its device is part of the path.
         more: further parameters.
     """
     names = (*CHOICES, "text", "problem")

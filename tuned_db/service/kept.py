@@ -80,7 +80,7 @@ class Kept:
         self._asked: Together[_Question, _Answer] = Together()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer from what is kept, or keep what is answered."""
+        """Answer with a kept answer, or keep the new one."""
         asked = dict(scope.get("headers", ()))
         is_kept = scope["type"] == "http" and scope["method"] == "GET" and scope["path"] not in LIVE
         if not is_kept or b"authorization" in asked:  # what a role may see is for that role alone

@@ -29,7 +29,7 @@ VALUES = {
 LOADED = {**VALUES, torch.bool: "uchar"}
 """Those of operands, and what they are loaded as."""
 MOST_NUMBERS = 8
-"""Numbers, of those that calls of one shape were last made with, that are told from new ones."""
+"""How many last numbers of the calls of one shape are remembered, to recognise new ones."""
 MOST_DIMS = 6
 MOST_ITEMS = 1 << 28
 """Bounds of an operand's dimensions and reach: indices are ints."""

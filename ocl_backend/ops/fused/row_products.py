@@ -34,7 +34,7 @@ MOST_ROWS = 4
 """Rows whose sums fit in registers beside those of several columns."""
 MOST_PRODUCTS = 4
 PLAIN = ([Adding], [Activating], [Adding, Activating])
-"""What a tuned product takes in of the steps after it."""
+"""Steps after a product that can be part of a tuned product."""
 
 
 @dataclass(frozen=True, slots=True)

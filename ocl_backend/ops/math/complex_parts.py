@@ -20,7 +20,7 @@ from ocl_backend.ops.math.complex import Number, halves
 
 ALIKE = ("gather", "index_select", "index.Tensor", "flip", "roll", "tril", "triu", "scatter.src",
          "scatter_add", "where.self", "select_backward", "slice_backward")  # fmt: skip
-"""Operators whose floating operands are numbers, and whose others choose among them."""
+"""Operators whose floating operands have parts; their other operands choose items of these."""
 IN_PLACE = ("_index_put_impl_", "masked_fill_.Scalar", "masked_fill_.Tensor", "scatter_.src",
             "scatter_add_", "index_add_", "index_copy_", "masked_scatter_")  # fmt: skip
 """The same of operators that write to their first operand; `value` is a number, too."""

@@ -262,7 +262,7 @@ def nansum_out(
     dtype: torch.dtype | None = None,
     out: Tensor,
 ) -> Tensor:
-    """Write the sum of what is not NaN to `out`, in whose dtype it is added up."""
+    """Write the sum of all items that are not NaN to `out`; it is added in the dtype of `out`."""
     result = nansum(x, dims, keepdim, dtype=dtype or out.dtype)
     return out.resize_(result.shape).copy_(result)
 

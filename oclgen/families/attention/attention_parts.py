@@ -9,7 +9,7 @@ from oclgen.plan import Arg, Scalar, buffer
 from oclgen.problem import AttentionProblem, Problem
 
 LARGEST_DIM = 256
-"""Of head_dim and value_dim: what a row takes in registers and local memory has to fit."""
+"""The largest head_dim and value_dim: a row must fit into registers and local memory."""
 CHANCE = 0.75
 """The part of the probabilities that dropout keeps unless the scalar `chance` is replaced."""
 STRIDED = {

@@ -247,7 +247,7 @@ def _around(problem: ConvProblem, limits: Limits, sizes: Sizes, item: Block) -> 
 
     pairs = sorted(product(sizes["local_m"], sizes["local_c"]), key=cost)
     for _, alike in groupby(pairs, key=cost):
-        # as many blocks of as many tiles: groups of as many tiles
+        # these tiles have the same cost, so the first that is valid is taken
         for k, stages, (m, c) in product(sizes["local_k"][::-1], sizes["stages"][::-1], [*alike]):
             config = Config(*item, m, c, k, stages, 1)
             if m * c * k <= most and config.why_not(problem, limits) is None:

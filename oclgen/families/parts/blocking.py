@@ -90,5 +90,5 @@ def idleness(groups: int, work_items: int, limits: Limits) -> float:
 
 
 def waste(extent: int, block: int) -> float:
-    """Return what is computed over what is wanted when `extent` is cut into whole blocks."""
+    """Return computed / needed items if `extent` is cut into whole blocks."""
     return round_up(extent, block) / extent

@@ -69,7 +69,7 @@ def plus_residual(residual: bool, width: int, place: str, load: str = "LOAD") ->
 
 
 def plus_matrix_terms(bias: str, residual: bool) -> str:
-    """Return what is added to the one result of C that stands in `row` and `column`."""
+    """Return the text that adds bias and residual to the result of C at `row` and `column`."""
     added = {"none": "", "m": " + LOAD1(bias + row)", "n": " + LOAD1(bias + column)"}[bias]
     return added + plus_residual(residual, 1, "c + row * (long)ld_c + column")
 

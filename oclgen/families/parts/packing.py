@@ -18,7 +18,7 @@ from oclgen.render import STORED, dtype_preamble, render
 PACKED = "packed"
 """Role of the workspace of packed weights."""
 CHUNK_BYTES = 16
-"""What a work-item of a GPU copies at a time, and what a swizzle of tiles moves."""
+"""Bytes that a work-item of a GPU copies at a time, and the unit that a swizzle of tiles moves."""
 LINE_BYTES, PACK_ROWS = 128, 64
 """What a work-group packs: rows of a tile, and bytes of each."""
 TILES_ITEMS, TAPS_ITEMS = 256, 64
@@ -51,7 +51,7 @@ def packed_elements(extent: int, k: int, tile: int, tile_k: int = 1) -> int:
 class Packing:
     """Matrices [batch, extent, k] as [batch][tiles of extent][k][tile], zeros past the edges.
 
-    A row of a tile is what one step of the reduction reads. So every load of the product's kernel is
+    One step of the reduction reads a row of a tile. So every load of the product's kernel is
     contiguous and needs no guard, however the source lies (Goto and van de Geijn 2008).
 
     Attributes:
