@@ -64,7 +64,7 @@ class Tuning:
         """The process that searches has ended."""
 
     def met(self, problem: Problem) -> None:
-        """Note a problem without a record, which the search hears of at the next moment."""
+        """Note a problem without a record; it is sent to the search at the next moment."""
         if problem not in self._told:
             self._told.add(problem)
             self._untold.append(problem)
@@ -145,7 +145,7 @@ class Tuning:
 
 
 class Background:
-    """What is tuned beside the program, by device, while it is switched on."""
+    """The searches beside the program, by device, while background tuning is on."""
 
     def __init__(self, part: float, trials: int) -> None:
         self._part, self._trials = part, trials

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from search_spaces.session import Session, tune
 
 GENERATOR_VERSION = "3"
-"""Where a record comes from. What its times belong to is its digest (`oclgen.plan.Plan.digest`)."""
+"""Says where a record comes from. Its times belong to a digest (`oclgen.plan.Plan.digest`)."""
 
 BEGUN = time.time()
 """When this process began to load the package: `oclgen.remembered` trusts no file that is newer."""

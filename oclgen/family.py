@@ -17,7 +17,7 @@ from oclgen.problem import Problem, has_volume
 
 @dataclass(frozen=True)
 class Traits:
-    """What tables and tests elsewhere have to know about a family.
+    """The traits of a family that tables and tests elsewhere need.
 
     Attributes:
         rank: Of the families that serve an untuned problem, one with a lower rank is preferred.
@@ -41,7 +41,7 @@ class Traits:
 
 
 class BaseConfig:
-    """What every family's `Config`, a frozen dataclass of bounded parameters, is asked.
+    """The questions to every `Config`, a frozen dataclass of bounded parameters.
 
     A family says what it itself has against a config (`conflict`), and what its plan asks of a
     device (`needs`); what a device allows is one rule for all.
@@ -95,7 +95,7 @@ class BaseConfig:
 
 
 class Family(Protocol):
-    """What a family's module offers."""
+    """The names that a family's module defines."""
 
     NAME: str
     TRAITS: Traits

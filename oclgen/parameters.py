@@ -21,7 +21,7 @@ class ConfigError(ValueError):
 
 
 class Bound(Protocol):
-    """What a parameter's value has to keep beside its type."""
+    """The bounds of a parameter's value, beside its type."""
 
     def why_not(self, value: Any) -> str | None:
         """Say what the value must be, as in "must be ..."; None if it is that."""

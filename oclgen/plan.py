@@ -124,7 +124,7 @@ class Plan:
 
     @property
     def needs(self) -> Needs:
-        """What it asks of a device."""
+        """Its demands on a device."""
         frames = (Frame(one.kernel, one.local_size, one.local_bytes) for one in self.launches)
         return Needs(tuple(frames), self.workspaces)
 

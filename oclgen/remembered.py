@@ -37,7 +37,7 @@ PACKAGES = ("oclgen", "tuned_db")
 """Those whose content is part of each name: they choose and write kernels."""
 KINDS = (".py", ".mako", ".npz", ".jsonl")
 FOLDER, SHARE = "choices", 1 / 16
-"""Of the user's cache, and its part of the bound of the programs'."""
+"""The folder in the user's cache, and its part of the bound for programs."""
 CLOCK_S = 2.0
 """Seconds by which a file's time of change may lie behind the clock."""
 QUIET_S = 1.0

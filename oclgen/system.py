@@ -24,7 +24,7 @@ NEW_GROUP, BELOW_ALL, MAY_WAIT, FOR_EVER = 0x200, 0x40, 0x100000, 0xFFFFFFFF
 
 
 def apart() -> dict[str, Any]:
-    """Return options of `subprocess` for a child that does not hear of the terminal's Ctrl-C."""
+    """Return options of `subprocess` for a child that does not receive the terminal's Ctrl-C."""
     if sys.platform == "win32":
         return {"creationflags": NEW_GROUP}
     return {"start_new_session": True}

@@ -25,7 +25,7 @@ from search_spaces.spread import Lot, Spread, Turn
 Take = Callable[[orders.Order], list[TuneResult]]
 
 PREFIX = "opencl_"
-"""What the names of devices begin with among a Ray node's resources."""
+"""The beginning of devices' names among a Ray node's resources."""
 
 
 def kinds_of(some: Iterable[Device]) -> Counter[str]:

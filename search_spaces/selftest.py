@@ -39,7 +39,7 @@ def steps(
         index: of the device in `oclgen.opencl.device.devices()`.
         store: a URL or a path of a database, which keeps what is measured.
         seconds: for all steps; a process that hangs is ended when they are over.
-        told: hears of facts: `devices`, `device`, `limits`, `rates`, `torch`.
+        told: is called with facts: `devices`, `device`, `limits`, `rates`, `torch`.
     """
     ends = time.monotonic() + seconds
     facts: set[str] = set()

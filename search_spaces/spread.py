@@ -30,9 +30,8 @@ LOOK = 1.0
 class Turn:
     """What a crew is asked for: at most `slice` trials of a problem on one kind of device.
 
-    `problems` differ in their epilogue alone: the first is searched. The budget's trials are for it
-    and all runs, its seconds for this turn. `report` hears of each trial, if it is made in this
-    process.
+    `problems` differ only in their epilogue: the first is searched. The budget's trials are for it
+    and all runs, its seconds for this turn. `report` is called with each trial of this process.
     """
 
     kind: str
@@ -120,8 +119,9 @@ class Lot:
 class Spread:
     """A tuning of `lots` by a crew; seconds of the budget are for all, trials per problem.
 
-    `slice` is the trials of a turn, `report` hears of each trial that this process makes, `told` of
-    each turn. As long as problems wait for their first turn, each has an even part of the seconds.
+    `slice` is the number of trials of a turn. `report` is called with each trial of this process,
+    `told` with each turn. While problems wait for their first turn, each has an equal part of the
+    seconds.
     """
 
     crew: Crew

@@ -79,7 +79,7 @@ class Study:
     older than them, has its params as the user attribute `CONFIG`.
 
     Args:
-        values: What each parameter may be.
+        values: The values of each parameter.
         suggest: Returns the params that `ask` begins a trial with.
         name: The study's name in the storage.
         storage: A URL as Optuna takes it, None for memory.

@@ -59,7 +59,7 @@ BuildAhead = Callable[[Problem, Variant], None]
 class Tuner:
     """What all problems of a tuning share; `families` narrows what is tried (None: all).
 
-    Up to `ahead` variants are asked for before they are measured, and `build_ahead` hears of them.
+    Up to `ahead` variants are asked for before they are measured, and `build_ahead` gets them.
     With `overlap` they are built while others are measured; without, as where the device is the
     CPU that compiles, some are built and then all of them measured. `label` names the device in
     the searches' studies.
@@ -80,7 +80,7 @@ class Tuner:
     spaces: dict[tuple[str, Problem], Space] = field(default_factory=dict)
     """Enumerated so far: tuners that are made of this one by `replace` have the same."""
     took: Durations = field(default_factory=Durations)
-    """What the last trials took, of whichever problems."""
+    """Times of the last trials, of all problems."""
 
     def space(self, family: str, problem: Problem, end: float = inf) -> Space:
         """Return the family's space for a problem, enumerated once.
@@ -325,7 +325,7 @@ class _Run:
     def _starts(self) -> dict[str, list[Any]]:
         """Return by family the configs to try before its own seeds, families that won nearby first.
 
-        What serves now, the first of all, is tried wherever it lies. Of the others outside of the
+        The first, which serves now, is tried wherever it lies. Of the others outside of the
         family's space `MOST_OUTSIDE` are left, after its own first seed.
         """
         tuner, problem = self.tuner, self.problem

@@ -29,7 +29,7 @@ _KERNEL_TUNER: dict[str, Invalidity] = {
 _SPENT = ("compile", "verification", "benchmark", "strategy", "framework")
 """What Kernel Tuner says the milliseconds of, beside the kernel's."""
 _TRITON = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, "maxnreg": None}
-"""What Triton keeps of a config beside its keyword arguments, with its defaults."""
+"""Fields of Triton's configs beside the keyword arguments, with their defaults."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ _READERS: dict[tuple[str, ...], Callable[..., Iterator[Foreign]]] = {
     ("kernel_family", "results"): _clblast,
     ("results", "schema_version"): _t4,
 }
-"""What each format's files have, and what reads them."""
+"""Fields by which a format is recognised, and the function that reads it."""
 
 
 def _number(text: Any) -> Any:
@@ -336,4 +336,4 @@ WRITERS: dict[str, Callable[[Sequence[Foreign]], dict[str, Any]]] = {
     "clblast": to_clblast,
     "triton": to_triton,
 }
-"""What writes each format."""
+"""The function that writes each format."""

@@ -31,7 +31,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What came at once, as `tuned_db.models.BatchRow` has it."""
+    """A batch, with the fields of `tuned_db.models.BatchRow`."""
 
     id: int
     origin: str

@@ -38,7 +38,7 @@ GREY = "#808080"
 COLOURS = ("#2f8fd0", "#e07b39", "#3aa76d", "#c44e52", "#9a6fd0", "#14a3a3", "#b8860b", "#e05fa0")
 MARKERS = ("o", "^", "s", "D")
 REMEDY = "Charts need matplotlib: pip install 'oclgen[report]'"
-"""What to tell where charts cannot be drawn."""
+"""The message if charts cannot be drawn."""
 SETTINGS: Any = {
     "svg.fonttype": "none",  # text as text: it can be searched, and a browser has the fonts
     "svg.hashsalt": "oclgen",  # the same file for the same values

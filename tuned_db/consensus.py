@@ -15,7 +15,7 @@ from tuned_db.raced import RACED
 from tuned_db.store import Store
 
 HERE = "here"
-"""The contributor of what was measured by those who write to the database."""
+"""The contributor that stands for all who write to this database."""
 
 
 @dataclass(frozen=True)

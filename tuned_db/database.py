@@ -52,7 +52,7 @@ MAKING = (
     "check --db and $OCLGEN_DB, or make one: oclgen tune, db import, db pull, db merge and "
     "db token add --create do"
 )
-"""What to do where no database is."""
+"""The advice if there is no database."""
 
 
 @dataclass(frozen=True)

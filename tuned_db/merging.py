@@ -71,7 +71,7 @@ class Merging:
         return mine.done.result()
 
     def _next(self) -> list[_Load]:
-        """Take what waits, up to a transaction's size."""
+        """Take the waiting records, up to a transaction's size."""
         with self._lock:
             count = size = 0
             for one in self._waiting:

@@ -55,7 +55,7 @@ class DeviceRow(Base):
 
 
 class TuningRow(Base):
-    """What is known of one problem on one device with one generator and one state of the caches.
+    """All measurements of a problem on a device with one generator and one state of the caches.
 
     `generator` says which version of the generator wrote it, and no more: which kernels were
     measured, the digest of each measurement tells.
@@ -151,7 +151,7 @@ class BatchRow(Base):
 
 
 class CheckRow(Base):
-    """What a quick check of a plan against the reference said, before it first served on a device.
+    """The result of a quick check of a plan, before it first served on a device.
 
     `digest` names the plan, so that it is known again whatever record it comes from. `reason` is
     empty where it was right and not far slower than claimed.

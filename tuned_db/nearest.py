@@ -15,7 +15,7 @@ from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, PackedPro
 SMALL = 0.125
 """Weight of what changes the kernel a little: padding, dilation, bias, activation, residual."""
 ALIKE = 0.5
-"""Distance up to which two problems are one and the same except for an epilogue or a few rows."""
+"""Distance up to which two problems differ only in an epilogue or a few rows."""
 NEAR = 4.0
 """Distance up to which a record is trusted before less closely related devices are asked: a
 factor of 16 over all sizes, as between neighbouring stages of a ResNet."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tuned_db.choose import Chooser
 
 RACED = "raced"
-"""Origin of what won a race. It gives way to a tuning, and to a faster claim about the problem."""
+"""Origin of winners of races. It gives way to a tuning, and to a faster claim about the problem."""
 HOPELESS = 2.0
 """A variant that is predicted to take this many times as long as the serving one is not raced. This
 is twice the model's usual error."""

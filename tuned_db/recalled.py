@@ -151,7 +151,7 @@ _readers: WeakSet[Recalled] = WeakSet()
 
 @atexit.register
 def _keep_all() -> None:
-    """Spare the next process the reading of what this one wrote."""
+    """Store what this process wrote, so that the next one need not read the database."""
     for reader in [*_readers]:
         reader.keep()
 

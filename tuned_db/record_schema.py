@@ -15,7 +15,7 @@ from tuned_db.record import IN_LINE, LATER, Record, RecordError, json_object
 
 _KNOWN = get_type_hints(Record, vars(fields) | vars(record), include_extras=True)
 HINTS: dict[str, Any] = _KNOWN | {"device": Device, "config": Parameters}
-"""What each field of a line may hold."""
+"""The type of each field of a line."""
 _LINE: TypeAdapter[dict[str, Any]] = TypeAdapter(
     strict("Line", {name: HINTS[name] for name in IN_LINE})
 )

@@ -332,7 +332,7 @@ def winners() -> Query:
 
 
 def runners_up(info: DeviceInfo, problem: str) -> Query:
-    """Return the query of what serves a problem on a device best where no winner can."""
+    """Return the query for the best measurement of a problem if its winner cannot serve."""
     return (
         successes()
         .where(*is_device(info), TuningRow.problem == problem)

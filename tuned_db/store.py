@@ -78,7 +78,7 @@ class Store:
 
     @property
     def name(self) -> str:
-        """What and where the database is, for messages."""
+        """The kind and place of the database, for messages."""
         return self.database.name
 
     def of(self, info: DeviceInfo, cache: Cache = "warm") -> DeviceStore:
@@ -260,7 +260,7 @@ class DeviceStore:
     ) -> None:
         """Keep what the device was measured to reach; the best that is known stays.
 
-        What else a machine does only lowers what is measured.
+        Other work on the machine only lowers a measured peak.
 
         Args:
             gflops: fp32 GFLOP/s.

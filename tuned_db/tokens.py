@@ -33,7 +33,7 @@ any token sent."""
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of a token, as `tuned_db.models.TokenRow` has it."""
+    """A token, with the fields of `tuned_db.models.TokenRow`."""
 
     name: str
     role: str

@@ -39,7 +39,7 @@ def undo(store: Store, batch: int) -> int:
 def quarantine(store: Store, origin: str, reason: str) -> int:
     """Let no claim of an origin serve from now on, also such as come later.
 
-    What was measured here of its variants stays.
+    Measurements of its variants that were made here stay.
 
     Args:
         store: what is written to.

@@ -159,11 +159,11 @@ class Prune:
     history: bool = False
     """All that is no winner."""
     claims: bool = False
-    """What was not measured by those who write to this database."""
+    """Rows from elsewhere: not measured by processes that write to this database."""
     outdated: bool = False
-    """What was measured with other kernels than are generated today, or with unknown ones."""
+    """Rows of kernels that are not generated today, or that are unknown."""
     origin: str = ""
-    """What came this way, such as "push by mallory"."""
+    """Rows with this origin, such as "push by mallory"."""
 
     def condition(self) -> Any:
         """Return what a measurement's row fulfils if it is to go; no row tells what is outdated."""

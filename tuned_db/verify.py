@@ -55,7 +55,7 @@ def verify(
 
     Where one fails, the next best of its problem is measured, until one works or nothing but the
     family's default is left. Where one is slower than claimed, what would serve without it is
-    measured, too, and the faster stays. What works is then known for this very device and problem.
+    measured, too, and the faster stays. So a working variant is known for this device and problem.
 
     Args:
         chooser: of the device; it chooses the next best, and reads the results at the end.

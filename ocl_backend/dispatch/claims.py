@@ -17,9 +17,9 @@ from tuned_db.recalled import Recalled
 
 
 def checking(store: Recalled, device: Device) -> Callable[[Choice], str]:
-    """Return what says why a claim is not to serve on `device`, "" if it may, and warns.
+    """Return a function that says why a claim must not serve on `device`, "" if it may, and warns.
 
-    What will hold tomorrow is kept in `store`.
+    Results that do not depend on the moment are kept in `store`.
     """
     checker = Checker(device.index, device.info)
 

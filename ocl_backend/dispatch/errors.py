@@ -29,7 +29,7 @@ MOST_JUDGED = 1 << 14
 make one of any size."""
 
 NO_KERNEL = "not implemented for"
-"""What torch says of a dtype for which it has no kernel, among others it has."""
+"""Part of torch's message for a dtype without a kernel."""
 
 SPARSE_ROWS = (torch.sparse_csr, torch.sparse_bsr)
 SPARSE_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
@@ -141,7 +141,7 @@ def _as_declared(argument: Any, value: Any, tensors: Sequence[Tensor]) -> Any:
 
 
 def _twin(leaf: Any, place: str) -> Any:
-    """Return what stands for an argument on `place`: tensors keep all but their values.
+    """Return the stand-in for an argument on `place`: tensors keep all but their values.
 
     Reading those would wait for the device. Integers are 0, which is an index of most tensors.
     """

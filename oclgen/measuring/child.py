@@ -22,7 +22,7 @@ from oclgen.opencl.binaries import SIZE_VARIABLE
 
 Stage = Literal["starting", "preparing", "compiling", "running"]
 ASKS = "asks for leave"
-"""What a child says instead of a stage before it lets a variant run, if it was told to ask."""
+"""Sent by a child in place of a stage before it runs a variant, if it must ask first."""
 Leave = Callable[[], AbstractContextManager[object]]
 """Returns a context: entering it waits until a variant may run, leaving it says that it ran."""
 

@@ -101,7 +101,7 @@ class Level:
 
     @property
     def notice(self) -> str:
-        """What to tell if other work runs on the device, "" if none is noticed."""
+        """A sentence for the user if other work runs on the device, "" if none is noticed."""
         if self.now.gflops >= LOADED * self.best.gflops:
             return ""
         return (

@@ -99,7 +99,7 @@ def run(
         seconds: for the whole step.
         patience: seconds after which a process that says nothing more is ended.
         starting: seconds that it may take until it says something.
-        told: hears of the values that the step hands over.
+        told: is called with the values that the step hands over.
     """
     ends = time.monotonic() + seconds
     skip: list[str] = []

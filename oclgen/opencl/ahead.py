@@ -62,7 +62,7 @@ class Asked(NamedTuple):
 
 
 class Ahead:
-    """What builds programs of a device ahead of their use."""
+    """Builds programs of a device ahead of their use."""
 
     def __init__(self, programs: Programs, index: int, limits: Limits) -> None:
         """Start nothing yet.

@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 _CHECKSUM_BYTES = hashlib.sha256().digest_size
 _ROOM = 0.9
-"""What is left of the bound after files were removed, so that not every write removes one."""
+"""Files are removed down to this part of the bound, so that not every write removes one."""
 FEW = 32
 """Programs that make a folder one that was used: a small network has more, probes of devices and a
 first try have less."""

@@ -82,7 +82,7 @@ class DeviceHealth:
 
 
 class Tried(NamedTuple):
-    """What a trial of a device showed, as `DeviceHealth` has it."""
+    """The result of a trial of a device, with the fields of `DeviceHealth`."""
 
     problem: str | None = None
     fault: str | None = None

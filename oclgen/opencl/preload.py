@@ -20,7 +20,7 @@ from oclgen.opencl.binaries import Binaries
 from oclgen.opencl.programs import MOST_PROGRAMS, Programs
 
 FOLDER, SHARE = "used", 1 / 256
-"""Of the user's cache, and its part of the bound of the programs'."""
+"""The folder in the user's cache, and its part of the bound for programs."""
 AHEAD = 32
 """Programs that the thread loads beyond those of its list that were asked for."""
 LAST_S = 1.0

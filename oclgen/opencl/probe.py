@@ -14,7 +14,7 @@ from oclgen.opencl import byte_dots, fragments, ptx
 from oclgen.plan import Launch, Plan, buffer
 
 ONES: NDArray[np.uint16] = np.full(256, 0x3F80, np.uint16)
-"""What the probes read, 1.0 in bf16."""
+"""The value that the probes read: 1.0 in bf16."""
 
 ANSWERS: dict[str, NDArray[np.float32]] = {
     "cp_async": np.full(32, 1.0, np.float32),

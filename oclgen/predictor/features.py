@@ -19,7 +19,7 @@ Features = dict[str, float]
 GROUPS_PER_UNIT = 32
 """Work-groups that a compute unit of a GPU holds at once, however small they are."""
 SMALLEST = 1e-9
-"""What stands for zero in a logarithm."""
+"""Replaces zero in a logarithm."""
 ALIGNED = 8
 """Items of a row that vectors load at once: other sizes leave edges."""
 
@@ -51,7 +51,7 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
 def of_problem(problem: Problem, limits: Limits) -> Features:
     """Return what the problem alone tells, once for all of its variants.
 
-    What is not predicted has no features.
+    Problems that are not predicted have no features.
     """
     assert is_predicted(problem), problem.key()
     m, n, k, batch = product_of(problem)

@@ -20,7 +20,7 @@ class Demand(NamedTuple):
 
 
 ASSEMBLY = "inline assembly"
-"""What stands for an extension where a text has instructions of its own."""
+"""Stands for an extension if a text has instructions of its own."""
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WIDTH = r"(?:2|3|4|8|16)?"
 _POINTER = r"(?!\s*(?:\*|__restrict|restrict))"

@@ -37,7 +37,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "cache": get_args(Caches)[1:],
     "source": get_args(Source)[1:],
 }
-"""What a page offers for each part of a filter."""
+"""The choices that a page offers for each part of a filter."""
 
 
 async def _asked(  # what is async needs no thread

@@ -52,7 +52,7 @@ class _Question:
 
     @property
     def key(self) -> tuple[str, bytes, bytes]:
-        """What an answer depends on that is no error and no other address."""
+        """What an answer depends on, unless it is an error or a redirect."""
         return self.path, self.query, self.accepted
 
     def scope(self, scope: Scope) -> Scope:

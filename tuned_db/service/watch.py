@@ -29,7 +29,7 @@ _TABLES = {"devices": DeviceRow, "tunings": TuningRow, "batches": BatchRow, "tok
 
 
 class Figures:
-    """Counts of what was answered, and how long it took.
+    """Counts of answers, and their times.
 
     Args:
         process: which of several processes counts, for the figures' labels; "" where there is one.

@@ -41,7 +41,7 @@ MOST_WHOLE = 96
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the three kernels; the legends stand at the heads of their templates."""
+    """Parameters of the three kernels; their templates begin with the legends."""
 
     FREE = frozenset({"batch", "queries", "keys"})
 

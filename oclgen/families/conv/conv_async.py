@@ -34,7 +34,7 @@ SHAPES: tuple[Shape, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernel; the legend stands at the head of its template."""
+    """Parameters of the kernel; its template begins with the legend."""
 
     FREE = frozenset({"batch"})
 
@@ -62,7 +62,7 @@ class Config(BaseConfig):
 
     @property
     def tiles(self) -> parts.Tiles:
-        """What the operands have to know."""
+        """The tiles and the copies, as the operands need them."""
         return parts.Tiles(
             self.tile_m, self.tile_n, self.tile_k, self.local_m * self.local_n, self.taps_outer,
             copied=True,

@@ -58,7 +58,7 @@ Block = tuple[int, int, int, int]
 ITEMS_M, ITEMS_C, POINTWISE_C = (2, 4, 8, 16), (1, 2, 3), (2, 4, 8)
 PATCHES = (1, 2, 4, 7, 8)
 MAX_WASTE = 1.15
-"""What rows beyond the image may cost, in windows that are read."""
+"""Factor by which rows beyond the image may increase the windows that are read."""
 TILES_M, TILES_C = (1, 2, 4, 8), (1, 2, 4)
 """Tiles of a group at most, of which as many are taken as cut all tiles evenly."""
 LANES = (WARP, 2 * WARP)
@@ -73,7 +73,7 @@ GROWING = ("PATCHES", "ROUNDS")
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernel; the legend stands at the head of its template."""
+    """Parameters of the kernel; its template begins with the legend."""
 
     FREE = frozenset({"batch"})
 

@@ -50,7 +50,7 @@ GROUPS_PER_UNIT = 16
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernels; the legend stands at the head of their templates.
+    """Parameters of the kernels; their templates begin with the legend.
 
     Those that a layout does not use keep their default.
     """

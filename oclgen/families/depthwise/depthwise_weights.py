@@ -52,14 +52,14 @@ MAX_TAPS = 64
 GROWING = ("PATCHES", "PATCHES_PER_PLANE")
 """Sizes that grow with the batch: arguments, where it is free."""
 ALL_ROWS = 64
-"""What `tap_rows` is where a work-item has all taps: kernels have no more rows."""
+"""`tap_rows` of a work-item with all taps: kernels have no more rows."""
 GROUPS_PER_UNIT = 8
 """Work-groups that hide each other's latency on a compute unit of a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernels; the legend stands at the head of their templates.
+    """Parameters of the kernels; their templates begin with the legend.
 
     Those that a layout does not use keep their default.
     """
