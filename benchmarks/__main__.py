@@ -190,7 +190,7 @@ def fit(kind: str, tables: tuple[Path, ...]) -> None:
 @main.command()
 @click.argument("tables", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def choice(tables: tuple[Path, ...]) -> None:
-    """Print how near to the best known variants the model chooses, of what it has not seen."""
+    """Print how near the model's choices are to the best known variants, on unseen problems."""
     from benchmarks.choice.evaluate import TABLES
     from benchmarks.choice.evaluate import main as run
 

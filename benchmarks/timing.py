@@ -17,7 +17,7 @@ MOST = 50
 """Samples of a turn and calls of a burst, at most."""
 
 Call = Callable[[], object]
-"""What is timed."""
+"""A call to be timed."""
 Samples = Callable[[], list[float]]
 """One turn: some times in milliseconds."""
 Clock = Callable[[Call], float]

@@ -19,7 +19,7 @@ MODULES = {
     "transformers.pipelines.base": "a pipeline without a device, or with an index,",
     "transformers.trainer": "transformers' Trainer",
 }
-"""What computes on the CPU, by the module whose import tells of its use."""
+"""What would compute on the CPU, by the module whose import shows its use."""
 
 
 class _Notices(MetaPathFinder):

@@ -18,7 +18,7 @@ FP64 = "cl_khr_fp64"
 
 
 def register() -> None:
-    """Let the numbers of such a device stay floats while torch looks at them."""
+    """Let the numbers of such a device stay floats while torch prints them."""
     widen: Callable[[Tensor], Tensor] = _tensor_str.tensor_totype
 
     @wraps(widen)

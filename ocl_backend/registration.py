@@ -23,7 +23,7 @@ def register() -> None:
     Raises:
         ShimError: the native part could not be compiled.
         RuntimeError: another backend has already taken torch's slot for private devices.
-        ValueError: `OCLGEN_FALLBACK` is neither of what it may be.
+        ValueError: `OCLGEN_FALLBACK` has a value that it must not have.
     """
     is_known = ocl_autoload.announce_known()
     ocl_autoload.is_imported = True

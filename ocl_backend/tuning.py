@@ -47,7 +47,7 @@ def number(name: str, default: int) -> int:
 
 @dataclass
 class TuningLimits:
-    """What tuning one problem may take, and which variants it may crown.
+    """Limits of tuning one problem.
 
     `duration_ms` and `iterations` are unlimited where they are 0. `rotating_mb` other than 0 asks
     for times with cold caches. `tolerance` is the largest relative L2 error against float64, where

@@ -137,7 +137,7 @@ class Service:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What lets a request write."""
+        """The header that lets a request write."""
         return {"Authorization": f"Bearer {self.token}"}
 
     def cpu_s(self) -> float:

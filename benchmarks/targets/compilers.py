@@ -22,7 +22,7 @@ TOOLS = "OCLGEN_TARGET_TOOLS"
 """Environment variable: a folder into which the packages were unpacked instead of installed."""
 PACKAGES = {"amd": "clang-19 libclc-19 lld-19", "intel": "intel-opencl-icd"}
 OPTIONS = ("-cl-mad-enable",)
-"""What `oclgen.opencl.programs` builds with, which opens a device and so is not imported here."""
+"""The options of `oclgen.opencl.programs`, which opens a device and so is not imported here."""
 TIMEOUT_S = 300.0
 
 

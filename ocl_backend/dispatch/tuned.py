@@ -102,7 +102,7 @@ class TunedCall:
                 refused = LaunchError("it cannot be called as the variant in whose place it is")
 
     def _replace(self, choice: Choice, launch: PlanSequence, replaceable: frozenset[str]) -> bool:
-        """Let `launch` run in place of what ran until now, also where it is recalled.
+        """Let `launch` run in place of the old one, also in recalled calls.
 
         Returns:
             Whether it can be called in the same way.

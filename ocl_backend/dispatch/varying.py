@@ -104,7 +104,7 @@ class Varying:
         return frozenset(varied), are_many
 
     def _choice(self, free: Problem, are_many: bool) -> Choice | None:
-        """Return what serves a problem with free sizes, None where its own kernels are better."""
+        """Return the choice for free sizes, None if the problem's own kernels are better."""
         if (free, are_many) not in self._choices:
             if len(self._choices) >= MOST_SHAPES:
                 self._choices.clear()

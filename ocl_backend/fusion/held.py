@@ -103,7 +103,7 @@ class Rule:
 
     @cached_property
     def calls(self) -> dict[tuple[Prepared, bool], Held]:
-        """What the shim knows of it."""
+        """The shim's objects for this call, by launch."""
         return {}
 
     def alone(self, step: Step) -> None:

@@ -82,7 +82,7 @@ class BatchNormCase:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How the work is cut: the legend stands at the head of the template.
+    """How the work is cut: the template begins with the legend.
 
     `kept` is a power of two, so that few texts serve all sizes.
     """

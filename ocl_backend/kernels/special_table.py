@@ -121,4 +121,4 @@ FUNCTIONS = {
         for name, (first, following) in POLYNOMIALS.items()
     },
 }
-"""What an expression's `helper` brings with it, in the kernel's type `T`."""
+"""The functions of an expression's `helper`, in the kernel's type `T`."""

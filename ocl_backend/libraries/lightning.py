@@ -40,7 +40,7 @@ class OCLAccelerator(_accelerators.Accelerator):  # type: ignore[misc]
         _ocl.set_device(device)
 
     def teardown(self) -> None:
-        """Give back the memory of what was trained."""
+        """Free the memory of the training."""
         _ocl.empty_cache()
 
     def get_device_stats(self, device: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from oclgen.packed_problem import FORMATS
 _quantization: Any = import_module("torchao.quantization")
 _Int4, _Int8 = _quantization.Int4TilePackedTo4dTensor, _quantization.Int8Tensor
 CAPABILITY = (8, 0)
-"""Of CUDA's devices, the first that torchao packs four bits for."""
+"""The first CUDA device for which torchao packs four bits."""
 
 
 def linear(

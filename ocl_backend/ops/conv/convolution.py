@@ -300,7 +300,7 @@ _IN_PLACE: dict[Unfolding, Callable[..., Tensor | None]] = {
     unfolded.backward_data: volumes.backward_data,
     unfolded.backward_weights: volumes.backward_weights,
 }
-"""What computes the same where a family reads windows of volumes."""
+"""The function that computes the same if a family reads windows of volumes."""
 
 
 def _run(by: Unfolding, plan: unfolded.Unfolded, first: Tensor, second: Tensor) -> Tensor:

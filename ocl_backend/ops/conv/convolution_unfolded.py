@@ -69,7 +69,7 @@ class Unfolded:
 
     @property
     def mirror(self) -> Unfolded | None:
-        """What unfolds y's gradient so that a convolution of it, without sums, is x's gradient.
+        """Unfolds y's gradient: a convolution of the result, without sums, is x's gradient.
 
         It meets the taps from the last to the first. None where a stride leaves taps out.
         """

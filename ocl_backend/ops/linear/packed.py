@@ -27,7 +27,7 @@ BLOCK = 32
 
 
 class _Key(NamedTuple):
-    """What a call is prepared for."""
+    """The shape of a call, for which launches are prepared."""
 
     operator: str
     device: int

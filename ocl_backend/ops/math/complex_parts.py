@@ -161,4 +161,4 @@ RESCUES: dict[str, Callable[..., Any]] = {
     "log": log,
     "normal_": normal_,
 }
-"""What serves an operator's complex operands, where its kernel knows only real ones."""
+"""Serves an operator's complex operands if its kernel knows only real ones."""

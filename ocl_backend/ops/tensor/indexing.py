@@ -39,7 +39,7 @@ REDUCE: dict[str, Combine] = {
 
 
 BYTES = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
-"""What torch warns of, whose text users' filters name."""
+"""A warning in torch's words, because users' filters name them."""
 
 
 def _expanded(x: Tensor, indices: Indices) -> list[Tensor | None]:
