@@ -1,4 +1,4 @@
-"""The one door to the benchmarks: `python -m benchmarks COMMAND`, and `--help` behind any of them.
+"""The one door to the benchmarks: `python -m benchmarks COMMAND`, and `--help` after any of them.
 
 A command imports its module when it runs, so that each needs only the packages of its own.
 """
@@ -192,7 +192,7 @@ def fit(kind: str, tables: tuple[Path, ...]) -> None:
 @main.command()
 @click.argument("tables", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def choice(tables: tuple[Path, ...]) -> None:
-    """Print how near to the best known variants the model chooses, of what it has not seen."""
+    """Print how near the model's choices are to the best known variants, on unseen problems."""
     from benchmarks.choice.evaluate import TABLES
     from benchmarks.choice.evaluate import main as run
 

@@ -1,4 +1,4 @@
-"""How both sides of a benchmark time a call, and how a side hands over what is to be timed."""
+"""How both sides of a benchmark time a call, and how a side passes its calls to be timed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST = 50
 """Samples of a turn and calls of a burst, at most."""
 
 Call = Callable[[], object]
-"""What is timed."""
+"""A call to be timed."""
 Samples = Callable[[], list[float]]
 """One turn: some times in milliseconds."""
 Clock = Callable[[Call], float]

@@ -1,4 +1,4 @@
-"""`oclgen check`: a self-test of a device, a verdict, and one file that can be attached."""
+"""`oclgen check`: a self-test of a device; it prints a verdict and writes one file to attach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`oclgen db import` and `contribute`: export files and check files, taken in or handed on."""
+"""`oclgen db import` and `contribute`: reads export files and check files, or sends them on."""
 
 from __future__ import annotations
 

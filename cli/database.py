@@ -1,4 +1,4 @@
-"""`oclgen db`: take records out of the database and into it, and tidy it up."""
+"""`oclgen db`: moves records out of the database and into it, and tidies it up."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def explain(problem_text: str, count: int, device: str, as_json: bool, where: str | None) -> None:
     """List the variants that can serve PROBLEM, in the order in which dispatch would take them.
 
-    A time is what was measured for this very problem on this device, or what the model predicts,
-    whose ratios are good and whose common factor may not be. PROBLEM is as for `show-source`.
+    A time was measured for this very problem on this device, or is predicted by the model. Ratios
+    of predicted times are reliable, their common factor is not. PROBLEM is as for `show-source`.
     """
     from oclgen.keys import parse_problem
     from oclgen.opencl.device import select

@@ -1,4 +1,4 @@
-"""`oclgen db foreign`: what other tuners measured of their kernels, kept, written and asked."""
+"""`oclgen db foreign`: keeps, writes and searches other tuners' measurements of their kernels."""
 
 from __future__ import annotations
 

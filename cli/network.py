@@ -103,7 +103,7 @@ class Before:
 
     @staticmethod
     def of(network: Network, calls: Counter[Problem], device: int) -> Before:
-        """Note what serves now.
+        """Remember the variants that serve now.
 
         Args:
             network: on the device; moved to the CPU.
@@ -199,7 +199,7 @@ class Saved:
 
     @property
     def untold(self) -> str:
-        """What to tell of the problems that are missing."""
+        """The sentence about missing problems."""
         return f", {self.missing} that time did not reach left out" if self.missing else ""
 
 

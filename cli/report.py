@@ -1,4 +1,4 @@
-"""`oclgen report`: a page and plots of what was tuned, how far from the peak, and what is not."""
+"""`oclgen report`: a page and plots of what was tuned, how fast it is, and what is missing."""
 
 from __future__ import annotations
 

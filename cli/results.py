@@ -1,4 +1,4 @@
-"""What a tuning found, as a table for people and as values for programs."""
+"""The result of a tuning, as a table for people and as values for programs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table_of(results: Sequence[TuneResult], peaks: Mapping[str, float]) -> Table
     """Return one row per problem; family and config stand below it, for narrow terminals.
 
     Args:
-        results: what came of each problem.
+        results: the result of each problem.
         peaks: GFLOP/s of the device by dtype; of one that is not in it no part of a peak is shown.
     """
     table = Table("problem\nfamily: config", "ms", "GFLOP/s", "of peak", "trials", show_lines=True)

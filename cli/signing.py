@@ -1,4 +1,4 @@
-"""`oclgen db key`, `sign` and `consensus`: whose files are believed, and how contributors agree."""
+"""`oclgen db key`, `sign` and `consensus`: whose files are trusted, and how contributors agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`db token`, `batches`, `undo`, `quarantine`, `backup`, `thin`: who may send; what stays."""
+"""`db token`, `batches`, `undo`, `quarantine`, `backup`, `thin`: who may send, and what is kept."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .network import Before
 
 COMPARED = 0.1
-"""Part of a model's time budget that is kept for the times of what served before."""
+"""Part of a model's time budget that is kept for timing the old variants."""
 TERMINATED = 128 + signal.SIGTERM
 """The exit code after SIGTERM: what shells report of a process that it ended."""
 
@@ -213,7 +213,7 @@ def _alone(
 
 
 def _before(workload: Workload, device: Device) -> Before | None:
-    """Note what serves the model now, if it is a model that is tuned."""
+    """If a model is tuned, remember the variants that serve it now."""
     if workload.network is None:
         return None
     from .network import Before

@@ -1,4 +1,4 @@
-"""`oclgen db verify`: measure here what came from elsewhere and would serve here."""
+"""`oclgen db verify`: measures records from elsewhere that would serve here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `oclgen tune` is asked to tune: shapes, lists, recordings or a whole network.
+"""The problems that `oclgen tune` tunes: shapes, lists, recordings or a whole network.
 
 It reads options and makes problems; it tunes nothing.
 """

@@ -1,4 +1,16 @@
-"""The PyTorch device `ocl`: import it and `torch.device("ocl")` works. It exports nothing else."""
+"""The PyTorch device `ocl`: import it and `torch.device("ocl")` works. It exports nothing else.
+
+Its modules:
+
+- how torch finds the device: `registration`, `opened`, `module` (`torch.ocl`), `backends`
+- a call's path: `dispatch`, `fusion`, `runtime`, and `csrc` in C++
+- what operators compute: `ops`, the kernels under them in `kernels`, `dtypes`
+- tuning from a program: `tunable`, `tuning`, `background`
+- other libraries: `libraries`, `vision`, `notices`
+- parts of torch that need more than operators: `compilation`, `data_parallel`, `distributed`,
+  `printing`, `sharing`, `tied`
+- the self-test: `selftest`
+"""
 
 import torch
 

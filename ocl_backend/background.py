@@ -1,10 +1,10 @@
-"""Tunes untuned problems while a program runs; variants run in moments in which the device is idle.
+"""Tunes untuned problems while a program runs; variants run in moments when the device is idle.
 
-A process of its own searches (`search_spaces.background`). It asks before a variant runs. Leave is
-given where this program has just waited for the device (a copy to the host, `synchronize`), or
-behind an optimizer's step, and only as long as all runs together keep to the share of time that
-was set. The program waits meanwhile, so neither disturbs the other. Winners serve from the next
-such moment on.
+A second process searches (`search_spaces.background`). It asks before it runs a variant. This
+program says yes when it has just waited for the device (a copy to the host, `synchronize`), or
+after an optimizer's step, and only while all runs together keep to the share of time that was set.
+The program waits meanwhile, so neither disturbs the other. Winners serve from the next such moment
+on.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Tuning:
         """The process that searches has ended."""
 
     def met(self, problem: Problem) -> None:
-        """Note a problem without a record, which the search hears of at the next moment."""
+        """Note a problem without a record; it is sent to the search at the next moment."""
         if problem not in self._told:
             self._told.add(problem)
             self._untold.append(problem)
@@ -145,7 +145,7 @@ class Tuning:
 
 
 class Background:
-    """What is tuned beside the program, by device, while it is switched on."""
+    """The searches beside the program, by device, while background tuning is on."""
 
     def __init__(self, part: float, trials: int) -> None:
         self._part, self._trials = part, trials

@@ -1,7 +1,7 @@
-"""`torch.compile` without a backend of Inductor: its default runs graphs of the device as captured.
+"""`torch.compile` without a backend of Inductor: by default, captured graphs run by operators.
 
 Inductor asks `torch.ocl` for classes that write kernels when it meets the device; there are none.
-So the default backend hands graphs of the device to "aot_eager" and others to Inductor.
+So the default backend passes graphs of the device to "aot_eager" and all others to Inductor.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What `nn.DataParallel` shares out among devices and gathers, where torch was built without CUDA.
+"""What `nn.DataParallel` scatters and gathers, where torch was built without CUDA.
 
-Such a torch has the module, but no function below it that copies: its names in
-`torch.nn.parallel.comm` are given others, which are made of copies that any device knows.
+Such a torch has the module, but not the functions below it that copy. So functions in
+`torch.nn.parallel.comm` are replaced by others that use copies which any device knows.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def gather(tensors: Sequence[Tensor], dim: int = 0, destination: Any = None) -> 
     """Return `tensors` of several devices joined along `dim` on one, complex ones as pairs.
 
     Args:
-        tensors: equal in shape but for `dim`.
+        tensors: equal in shape except for `dim`.
         dim: the dimension that grows.
         destination: the device of the result; None: the current one, -1: the CPU.
     """

@@ -1,8 +1,8 @@
 """`torch.distributed` for the device: copies through the host, and gloo between processes.
 
 `init_process_group()` finds it as the backend "ocl" (`ocl_autoload`). A group serves tensors of the
-CPU as gloo does, and those of the device by copies of them: what is read goes to the host at the
-call, and what was written comes back when the work has ended. Nothing here opens a device.
+CPU as gloo does, and tensors of the device by copies of them: inputs go to the host at the call,
+and results come back when the work has ended. Nothing here opens a device.
 """
 
 from __future__ import annotations

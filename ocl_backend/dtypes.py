@@ -81,7 +81,7 @@ class Float8(DType):
     """A float of 8 bits, which copies convert and nothing computes with.
 
     A code is a sign, an exponent and `mantissa` bits; codes in a row are values in order, and the
-    lowest exponent, `least`, is also that of the values without a leading bit. Behind the code
+    lowest exponent, `least`, is also that of the values without a leading bit. After the code
     `last`, which larger values become, are no numbers; it is the infinity where there is one.
     """
 
@@ -109,8 +109,9 @@ class Float8(DType):
     def prelude(self) -> str:
         """The two conversions: to the nearest, of two to the even one, of larger ones to `last`.
 
-        A value's distance to its neighbours is that of its exponent, so the number of distances,
-        rounded, is the code but for the exponent's part, also where rounding reaches the next one.
+        The distance of a value to its neighbours follows from its exponent. The value in such
+        distances, rounded, is the code without the part of the exponent; this also holds where
+        rounding reaches the next exponent.
         """
         infinity = f"\n    if (size == {self.last})\n        value = INFINITY;"
         return f"""\

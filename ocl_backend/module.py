@@ -1,6 +1,6 @@
-"""The module `torch.ocl`, as torch.cuda is: it gathers names and defines none of its own.
+"""The module `torch.ocl`, the counterpart of torch.cuda: it gathers names from other modules.
 
-Only what torch itself asks of a device's module, under names it has set, stands here.
+It defines only what torch itself asks of a device's module, under names that torch has set.
 """
 
 from __future__ import annotations

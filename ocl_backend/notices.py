@@ -1,4 +1,4 @@
-"""Warns where a library would compute on the CPU without a word, since it has a list of devices.
+"""Warns if a library would silently compute on the CPU, because it has a fixed list of devices.
 
 A module of the library stands for its use: transformers imports its pipelines and its Trainer when
 a program asks for them. The warning comes once, when that module is imported, and names the import
@@ -19,7 +19,7 @@ MODULES = {
     "transformers.pipelines.base": "a pipeline without a device, or with an index,",
     "transformers.trainer": "transformers' Trainer",
 }
-"""What computes on the CPU, by the module whose import tells of its use."""
+"""What would compute on the CPU, by the module whose import shows its use."""
 
 
 class _Notices(MetaPathFinder):

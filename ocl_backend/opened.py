@@ -48,10 +48,11 @@ _last: list[torch.Tensor] = []
 def _settle() -> None:
     """Let devices and autograd's threads come to rest before the interpreter goes down.
 
-    A backward pass returns before its threads have dropped what they held of it. Some of that are
-    Python objects, whose dropping needs the interpreter, and without one the process aborts. A
-    pass without Python goes behind the last one in each thread's queue, and what it uses is kept.
-    It enters the engine directly: `Tensor.backward` leaves a Python object in every pass.
+    A backward pass returns before its threads have dropped everything that belongs to it. Some of
+    that are Python objects: dropping them needs the interpreter, and without it the process aborts.
+    So a last pass without Python objects goes through each thread's queue, and its own objects are
+    kept. It enters the engine directly, because `Tensor.backward` leaves a Python object in every
+    pass.
     """
     idle.end()
     pending.drop()

@@ -1,7 +1,7 @@
 """Lets torch print float tensors of devices that have no fp64.
 
-To choose its format, torch turns the numbers into doubles where they lie, but for three devices
-that it knows to have none.
+To choose its format, torch converts the numbers to doubles on their device, except on three devices
+that it knows to have no doubles.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FP64 = "cl_khr_fp64"
 
 
 def register() -> None:
-    """Let the numbers of such a device stay floats while torch looks at them."""
+    """Let the numbers of such a device stay floats while torch prints them."""
     widen: Callable[[Tensor], Tensor] = _tensor_str.tensor_totype
 
     @wraps(widen)

@@ -1,6 +1,6 @@
-"""Makes torch know the device `ocl`: its name, its module, what stands around its operators.
+"""Registers the device `ocl` with torch: its name, its module, and functions around its operators.
 
-Devices and operators come with `ocl_backend.opened`, which the first use of a device imports.
+`ocl_backend.opened`, which the first use of a device imports, brings devices and operators.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def register() -> None:
     Raises:
         ShimError: the native part could not be compiled.
         RuntimeError: another backend has already taken torch's slot for private devices.
-        ValueError: `OCLGEN_FALLBACK` is neither of what it may be.
+        ValueError: `OCLGEN_FALLBACK` has a value that it must not have.
     """
     is_known = ocl_autoload.announce_known()
     ocl_autoload.is_imported = True

@@ -1,6 +1,6 @@
 """The torch device's part of `oclgen check`: a sample of operators against float64 on the CPU.
 
-It is run in a process of its own, which may die; what comes of each operator goes down a pipe.
+It runs in a process of its own, which may crash; the result of each operator goes through a pipe.
 """
 
 from __future__ import annotations

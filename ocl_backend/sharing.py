@@ -1,7 +1,7 @@
 """Sends tensors to other processes as copies through the host; OpenCL cannot share its memory.
 
-`torch.multiprocessing` shares a tensor's memory, and calls that of every accelerator shared. Here a
-copy is sent, and what asks for shared memory is told that there is none.
+`torch.multiprocessing` shares a tensor's memory, and reports tensors of every accelerator as
+shared. Here a copy is sent, and a call that asks for shared memory raises.
 """
 
 from __future__ import annotations

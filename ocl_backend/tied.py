@@ -1,6 +1,6 @@
-"""Keeps parameters shared that modules share, when they move to a device and back.
+"""Keeps parameters that modules share shared, when the modules move to a device and back.
 
-Between its own devices torch puts new memory under an old parameter; to a private device it makes
+Between its own devices, torch puts new memory under an old parameter. For a private device it makes
 new parameters, one per place. Nothing else about moving is changed.
 """
 

@@ -356,7 +356,7 @@ def _harvest() -> None:
 
 
 def _tune_one(device: int, problem: Problem) -> None:
-    """Tune; what goes wrong is told, and the problem runs as it would without."""
+    """Tune; errors are reported, and the problem runs as it would without tuning."""
     try:
         tuning.tune(Counter([problem]), device, _state.limits)
     except RuntimeError as error:

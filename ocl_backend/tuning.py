@@ -1,6 +1,6 @@
 """Tunes problems that a running program has met, within limits; `ocl_backend.tunable` says when.
 
-Variants are measured in processes that know nothing of torch. One stays for each device, for the
+Variants are measured in processes that know nothing of torch. One process per device stays for the
 problems that follow.
 """
 
@@ -47,7 +47,7 @@ def number(name: str, default: int) -> int:
 
 @dataclass
 class TuningLimits:
-    """What tuning one problem may take, and which variants it may crown.
+    """Limits of tuning one problem.
 
     `duration_ms` and `iterations` are unlimited where they are 0. `rotating_mb` other than 0 asks
     for times with cold caches. `tolerance` is the largest relative L2 error against float64, where
@@ -119,7 +119,7 @@ def tune(calls: Counter[Problem], device: int, limits: TuningLimits) -> None:
     from search_spaces.progress import shortage
 
     began = time.monotonic()
-    streams.synchronize(device)  # what is enqueued would slow what is measured
+    streams.synchronize(device)  # enqueued work would slow the measurements
     session = _session(device)
     session.tolerance = limits.tolerance
     session.ends = began + limits.seconds(len(calls))

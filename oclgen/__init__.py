@@ -1,8 +1,16 @@
 """Generated GEMM, convolution and attention kernels for any OpenCL device.
 
-This package is the generator and the one door to OpenCL; searching, storing and PyTorch are
-`search_spaces`, `tuned_db` and `ocl_backend`. `oclgen.tune` and `oclgen.Session` are those of
-`search_spaces.session`, fetched when they are asked for: nothing else here knows the search.
+This package generates kernels and is the one door to OpenCL. `search_spaces` searches, `tuned_db`
+stores, and `ocl_backend` is the PyTorch device. `oclgen.tune` and `oclgen.Session` come from
+`search_spaces.session`, which is imported when they are used. Nothing else here knows the search.
+Its modules:
+
+- problems: `problem`, `attention_problem`, `packed_problem`, `problem_parts`, `keys`, `recording`
+- kernels: `families`, `family`, `parameters`, `variant`, `plan`, `activations`; their text:
+  `render`, `templates`
+- devices: `limits`, `opencl`, `profiles`, `roofline`
+- times: `measuring`, `measurement`, `predictor`, `sample`
+- help for all of them: `files`, `remembered`, `lazy`, `system`, `texts`
 """
 
 import time
@@ -14,7 +22,7 @@ if TYPE_CHECKING:
     from search_spaces.session import Session, tune
 
 GENERATOR_VERSION = "3"
-"""Where a record comes from. What its times belong to is its digest (`oclgen.plan.Plan.digest`)."""
+"""Says where a record comes from. Its times belong to a digest (`oclgen.plan.Plan.digest`)."""
 
 BEGUN = time.time()
 """When this process began to load the package: `oclgen.remembered` trusts no file that is newer."""

@@ -1,11 +1,12 @@
-"""Activations, a row each: OpenCL C, float64 reference, torch's operators. All that one needs.
+"""Activations: a row each, with everything that any user of an activation needs.
 
-The epilogues of the families, the reference that verifies them, torch's pointwise operators on
-`ocl` devices and what these fuse with are read from the rows.
+A row has OpenCL C, a float64 reference and torch's operators. It is read by the epilogues of the
+families, the reference that verifies them, and torch's pointwise operators on `ocl` devices with
+their fusion.
 
 Texts are for scalars and vectors. They name the operand `self`, in gradients also `grad_output` or
-`output`, as the operator's schema does; `T` is the type computed with, and floating literals take
-its precision. Gradients may have statements before the last `;`, unless they are masks.
+`output`, as the operator's schema does. `T` is the type of the arithmetic, and floating literals
+take its precision. Gradients may have statements before the last `;`, unless they are masks.
 """
 
 from __future__ import annotations

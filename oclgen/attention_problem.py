@@ -1,4 +1,4 @@
-"""Attention as a problem: sizes, who sees whom, and in which direction it is computed."""
+"""Attention as a problem: its sizes, its direction, and which keys a query sees."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class AttentionProblem:
     def key(self) -> str:
         """Canonical text: `attention:8,16,16,2048,2048,64,64:fp32:fwd:causal:-:-`.
 
-        The sizes are batch, heads, kv_heads, queries, keys, head_dim and value_dim; behind the
+        The sizes are batch, heads, kv_heads, queries, keys, head_dim and value_dim; after the
         direction stand causal, mask and dropout or `-`, then `:w256` for a window, then the sizes
         that are free. `parse_key` reads it back.
         """

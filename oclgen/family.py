@@ -1,4 +1,4 @@
-"""What a kernel family is: the protocol that its module keeps, and what it declares of itself.
+"""What a kernel family is: the protocol of its module, and the traits that it declares.
 
 It knows no family; `oclgen.families` finds them.
 """
@@ -17,7 +17,7 @@ from oclgen.problem import Problem, has_volume
 
 @dataclass(frozen=True)
 class Traits:
-    """What tables and tests elsewhere have to know about a family.
+    """The traits of a family that tables and tests elsewhere need.
 
     Attributes:
         rank: Of the families that serve an untuned problem, one with a lower rank is preferred.
@@ -41,7 +41,7 @@ class Traits:
 
 
 class BaseConfig:
-    """What every family's `Config`, a frozen dataclass of bounded parameters, is asked.
+    """The questions to every `Config`, a frozen dataclass of bounded parameters.
 
     A family says what it itself has against a config (`conflict`), and what its plan asks of a
     device (`needs`); what a device allows is one rule for all.
@@ -95,12 +95,12 @@ class BaseConfig:
 
 
 class Family(Protocol):
-    """What a family's module offers."""
+    """The names that a family's module defines."""
 
     NAME: str
     TRAITS: Traits
     DEFAULT: Any
-    """A `Config` that is valid on every device, but for the instructions it asks for."""
+    """A `Config` that is valid on every device, except for the instructions it asks for."""
     Config: Any
     """Frozen dataclass of bounded parameters (see `oclgen.parameters`) that is a `BaseConfig`."""
 

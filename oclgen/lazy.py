@@ -1,6 +1,6 @@
-"""Names that a module offers and others define: these are imported when a name is asked for.
+"""Names that a package offers but other modules define: a module is imported when a name is used.
 
-So a package may offer what costs a third of a second to import to those who need it.
+So a package can offer names that take a third of a second to import, and only their users wait.
 """
 
 from __future__ import annotations

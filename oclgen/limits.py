@@ -1,4 +1,4 @@
-"""What a device allows and which one it is, as plain values read once by `oclgen.opencl.device`."""
+"""What a device allows, and its identity: plain values that `oclgen.opencl.device` reads once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oclgen.plan import Buffer, Launch, Needs, Offset, Plan
 KIB = 1024
 SCALAR_BYTES = {"int": 4, "long": 8, "float": 4}
 PROFILED = "profile "
-"""What an architecture begins with that no real device has: `oclgen.profiles`."""
+"""The beginning of an architecture's name that no real device has: `oclgen.profiles`."""
 SHARE = 2
 """Workspaces take at most 1/SHARE of a device's memory; the rest is for data."""
 

@@ -1,4 +1,4 @@
-"""What came of measuring one variant, as a plain value; `oclgen.measuring.measure` measures."""
+"""The result of measuring one variant, as a plain value; `oclgen.measuring.measure` measures."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ PACKED_DTYPES = {"w": "uint8"}
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How the weights of a row are packed into blocks, one behind the other.
+    """How the weights of a row are packed into blocks, one after the other.
 
     Attributes:
         name: in keys.
@@ -146,6 +146,6 @@ class PackedProblem:
     def key(self) -> str:
         """Canonical text, `parse_key` reads it back: `packed:1x4096x4096:bf16:int4_128z`.
 
-        Behind the format stands `:any_m` if m is free.
+        After the format stands `:any_m` if m is free.
         """
         return f"packed:{self.m}x{self.n}x{self.k}:{self.dtype}:{self.format}{free_text(self)}"

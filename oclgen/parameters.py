@@ -1,7 +1,8 @@
 """What a family's parameters may be: their types and bounds, and the one reader of configs.
 
 A `Config` declares bounds with its fields, by the types below or by an `Annotated` of its own. They
-hold whatever the problem and the device; what these allow is said by the families' rules.
+hold for every problem and device; `conflict` and `needs` of a family say what a problem and a
+device allow.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class ConfigError(ValueError):
 
 
 class Bound(Protocol):
-    """What a parameter's value has to keep beside its type."""
+    """The bounds of a parameter's value, beside its type."""
 
     def why_not(self, value: Any) -> str | None:
         """Say what the value must be, as in "must be ..."; None if it is that."""
@@ -47,7 +48,7 @@ Vector = Annotated[int, Range(1, 16)]
 Local = Annotated[int, Range(1, 8192)]
 """Work-items of a work-group along one axis."""
 Unroll = Annotated[int, Range(1, 32)]
-"""Steps of a loop that are written out one behind the other."""
+"""Steps of a loop that are written out one after the other."""
 Pad = Annotated[int, Range(0, 64)]
 """Elements of local memory between rows, against bank conflicts."""
 Stages = Annotated[int, Range(1, 16)]

@@ -22,7 +22,7 @@ class Buffer(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """The `long` argument behind a buffer: the element at which it starts (workspaces: 0)."""
+    """The `long` argument after a buffer: the element at which it starts (workspaces: 0)."""
 
     role: str
 
@@ -124,7 +124,7 @@ class Plan:
 
     @property
     def needs(self) -> Needs:
-        """What it asks of a device."""
+        """Its demands on a device."""
         frames = (Frame(one.kernel, one.local_size, one.local_bytes) for one in self.launches)
         return Needs(tuple(frames), self.workspaces)
 

@@ -154,7 +154,7 @@ class GemmProblem:
     def key(self) -> str:
         """Canonical text, `parse_key` reads it back: `gemm:1024x1024x1024:fp32:nt:b1:-:-:none`.
 
-        A residual stands behind it, if there is one, then the sizes that are free, as `:any_k_m`.
+        A residual stands after it, if there is one, then the sizes that are free, as `:any_k_m`.
         """
         trans = ("t" if self.trans_a else "n") + ("t" if self.trans_b else "n")
         shared = ("a" if self.shared_a else "") + ("b" if self.shared_b else "") or "-"
@@ -327,7 +327,7 @@ class ConvProblem:
     def key(self) -> str:
         """Canonical text, `parse_key` reads it back: `conv:8,64,56,56,64,3,3:s1,1:p1,1:...`.
 
-        The layout stands behind that, unless it is "nchw", then a volume and a residual, if there
+        The layout stands after that, unless it is "nchw", then a volume and a residual, if there
         are any, then `:any_batch` if the batch is free.
         """
         return (
@@ -381,8 +381,8 @@ def divided_by(problem: Problem, size: str, tile: int) -> bool:
 def stored_dtype(problem: Problem, role: str) -> str:
     """Return the dtype of a buffer's items, a name of `STORED_BYTES`.
 
-    All have the problem's, but for the sums of attention's rows, which are fp32, the numbers that
-    choose what its dropout leaves out, packed weights, which are bytes, and sums of integers.
+    All have the problem's dtype, with these exceptions: the sums of attention's rows, which are
+    fp32, the random numbers of its dropout, packed weights, which are bytes, and sums of integers.
     """
     others = _OTHER_DTYPES.get(problem.op) or _SUMS.get(problem.dtype, {})
     return others.get(role, problem.dtype)

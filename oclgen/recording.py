@@ -1,4 +1,4 @@
-"""Which problems an application runs, and how often: JSON lines that a tuning starts from.
+"""Which problems an application runs, and how often: JSON lines that a tuning reads.
 
 It knows neither how problems are noticed (`ocl_backend.tunable`) nor how they are tuned.
 """

@@ -1,11 +1,11 @@
-"""What a process worked out, kept on disk for the next one: choices for problems, texts of plans.
+"""Results that a process keeps on disk for the next one: choices for problems, texts of plans.
 
-A value lies under a digest of all that it was made from: what the caller names, and the content of
-every file of code, template, model and record that could have had a part in it. So a value that is
-no longer what would be worked out is under another name, and is never found. Values are small and
+A value is stored under a digest of everything that it was made from: what the caller names, and the
+content of every file of code, template, model and record that could have had a part in it. If
+anything changes, the digest is another one, and the old value is never found. Values are small and
 bounded in number, and are checked when they are read, as programs are (`oclgen.opencl.binaries`).
-They are written when the process has time: a second after the last one came, or at its end. Where
-a file of code was changed since the process began, what it has loaded is of unknown content: it
+They are written when the process has time: a second after the last one came, or at its end. If a
+file of code changed since the process began, the content of its loaded code is unknown: then it
 neither reads nor writes.
 """
 
@@ -37,7 +37,7 @@ PACKAGES = ("oclgen", "tuned_db")
 """Those whose content is part of each name: they choose and write kernels."""
 KINDS = (".py", ".mako", ".npz", ".jsonl")
 FOLDER, SHARE = "choices", 1 / 16
-"""Of the user's cache, and its part of the bound of the programs'."""
+"""The folder in the user's cache, and its part of the bound for programs."""
 CLOCK_S = 2.0
 """Seconds by which a file's time of change may lie behind the clock."""
 QUIET_S = 1.0
@@ -88,7 +88,7 @@ class Remembered:
     def write(self) -> None:
         """Write what waits; drop it if it may have been made by other code than its name says.
 
-        What another thread is writing is written behind this call, too.
+        What another thread is writing is written after this call, too.
         """
         with self._writing:
             if self._waiting and _is_changed(_files()):

@@ -13,7 +13,7 @@ MULTIPLY_ADD = "fp32 multiply-add"
 
 
 class Roof(NamedTuple):
-    """What bounds a piece of work, and the least milliseconds it allows."""
+    """The bound of a piece of work, and the least milliseconds that it allows."""
 
     name: str
     ms: float

@@ -1,6 +1,6 @@
-"""A sample of every kernel family on small problems: what a new device is asked first.
+"""A sample of every kernel family on small problems: the first test of a new device.
 
-It opens no device; `search_spaces.selftest` and the tests run what is named here.
+It opens no device; `search_spaces.selftest` and the tests run these problems.
 """
 
 from __future__ import annotations

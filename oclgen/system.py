@@ -1,7 +1,7 @@
-"""What operating systems offer in different ways: processes, their ends, their memory, their cores.
+"""Differences between operating systems: processes and how they end, their memory, their cores.
 
-Every other module asks here, but for two: `oclgen.opencl.loader` knows how a system finds OpenCL,
-`ocl_backend.runtime.compiling` its compiler.
+Every other module asks here. There are two exceptions: `oclgen.opencl.loader` knows how a system
+finds OpenCL, `ocl_backend.runtime.compiling` knows its compiler.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NEW_GROUP, BELOW_ALL, MAY_WAIT, FOR_EVER = 0x200, 0x40, 0x100000, 0xFFFFFFFF
 
 
 def apart() -> dict[str, Any]:
-    """Return options of `subprocess` for a child that does not hear of the terminal's Ctrl-C."""
+    """Return options of `subprocess` for a child that does not receive the terminal's Ctrl-C."""
     if sys.platform == "win32":
         return {"creationflags": NEW_GROUP}
     return {"start_new_session": True}

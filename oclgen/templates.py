@@ -1,8 +1,8 @@
 """A package's templates, compiled once per text: mako takes 20 ms for each, a network uses twenty.
 
-Compiled modules lie in the user's cache folder, under a digest of all templates of the package, so
-that none is of another text than today's. What cannot be kept, or is damaged, is compiled by each
-process.
+Compiled modules are kept in the user's cache folder, under a digest of all templates of the
+package, so that an old text is never used. If one cannot be kept, or is damaged, each process
+compiles it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Texts of strangers, such as drivers, as they may be shown and kept."""
+"""Texts from outside, such as drivers' messages, made safe to show and keep."""
 
 from __future__ import annotations
 

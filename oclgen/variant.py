@@ -138,7 +138,7 @@ def _of_text(text: str) -> Variant:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield what stands between the commas of a text that are in no parentheses."""
+    """Yield the parts of a text between those commas that are in no parentheses."""
     if "(" not in text:
         yield from text.split(",")
         return

@@ -1,8 +1,8 @@
-"""Tunes for a program that runs on the same device, in a process of its own and with its leave.
+"""Tunes for a program that runs on the same device, in a second process that asks it first.
 
-The program tells which problems it met, and says when a variant may run; everything else goes on
-beside it at the lowest priority: the search, compilers, references in float64. The program's end
-of the pipe is `ocl_backend.background`.
+The program sends the problems that it met, and says when a variant may run. Everything else goes on
+beside it at the lowest priority: the search, compilers, references in float64. The program's end of
+the pipe is `ocl_backend.background`.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ def main(pipe: Connection, index: int, trials: int) -> None:
 
 
 if __name__ == "__main__":
-    from search_spaces.background import main as serve  # what it sends is of that module
+    # imported by its name, because the values that it pickles name their module
+    from search_spaces.background import main as serve
 
     serve(Connection(int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,4 +1,4 @@
-"""Deals one problem's trials out to the families that serve it; it asks and measures nothing."""
+"""Divides one problem's trials among the families that serve it; it measures nothing itself."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from search_spaces.spread import Lot, Spread, Turn
 Take = Callable[[orders.Order], list[TuneResult]]
 
 PREFIX = "opencl_"
-"""What the names of devices begin with among a Ray node's resources."""
+"""The beginning of devices' names among a Ray node's resources."""
 
 
 def kinds_of(some: Iterable[Device]) -> Counter[str]:
@@ -156,7 +156,7 @@ def spread(
         calls: How often each problem is called: where all count the same, 1.
         budget: Trials per problem; its seconds are those that are left until `ends`.
         ends: The value of `time.monotonic` from which on no turn is begun.
-        told: Hears of each turn: kind of device and what came of it.
+        told: Is called after each turn with the kind of device and the result.
 
     Returns:
         The problems of each kind of device with their results. A `KeyboardInterrupt` ends the

@@ -1,4 +1,4 @@
-"""Measures the best variants side by side, since times that lie minutes apart do not compare."""
+"""Measures the best variants side by side: times that lie minutes apart cannot be compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLOSE = 1.1
 
 
 def finalists(ranked: Sequence[Best], others: Collection[Best | None] = ()) -> list[Best]:
-    """Return whom to measure again: the best two if they are close, and `others`, each once.
+    """Return which to measure again: the best two if they are close, and `others`, each once.
 
     Args:
         ranked: what was timed, the best first.
@@ -38,7 +38,7 @@ def duel(
     Args:
         contenders: the variants.
         measure: times one of them.
-        go_on: asked behind each round.
+        go_on: asked after each round.
         own_times: returns those samples that count.
 
     Returns:

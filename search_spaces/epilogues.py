@@ -1,7 +1,7 @@
-"""One search serves a problem with all its epilogues: what it found is only measured again there.
+"""One search serves a problem with all its epilogues: only its best variants are measured again.
 
-Bias, activation and residual are added to sums that are done: they change a time a little, and
-seldom which variant is fastest.
+Bias, activation and residual are added to finished sums. They change a time a little, and seldom
+change which variant is the fastest.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ def follow(tuner: Tuner, lead: TuneResult, problem: Problem, end: float) -> Tune
 
     Args:
         tuner: measures and keeps.
-        lead: what came of the same problem with another epilogue.
+        lead: the result of the same problem with another epilogue.
         problem: is served by its winner where that is faster.
         end: the tuner's clock at which all is to be over.
 
     Returns:
-        What came of it; "already done" where the lead's winner was measured on `problem` before.
+        The result of the tuning; "already done" where the lead's winner was measured on `problem`
+        before.
     """
     began = tuner.clock()
     result = TuneResult(problem, "not reached", tuner.incumbent(problem))

@@ -1,4 +1,4 @@
-"""What a tuning tells while it runs and when it is done, as plain values; it prints nothing."""
+"""What a tuning reports while it runs and when it ends, as plain values; it prints nothing."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Progress:
 
 @dataclass(slots=True)
 class TuneResult:
-    """What came of one problem. `best` is the winner in the results, `outcomes` counts this run's
+    """The result of one problem. `best` is the winner in the results, `outcomes` counts this run's
     trials by invalidity ("none" for those that were timed), `reason` is the first failure's,
     `tried` counts the variants of all runs (0 if not counted), `notice` says what to keep in mind
     about the times, such as that other work ran on the device.

@@ -22,13 +22,13 @@ START_COLD, START_WARM = 10, 6
 their order. From then on the seeds left are mere candidates: another device's can all be bad."""
 RANDOM_CANDIDATES = 2000
 NEAR_BEST, NEAR_STEPS = 3, 2
-"""The candidates are drawn at random, and all that differ from one of the best three in at most
-two parameters: where the space is large, what is good lies beside what is good."""
+"""Candidates are drawn at random; with them come all configs that differ from one of the best three
+in at most two parameters. In a large space, fast configs have fast neighbours."""
 BESIDE_STEPS = 1
-"""Every second suggestion differs from the best known config in this many parameters: where what
-is fast is rare, the process alone asks for what it does not know, far from it."""
+"""Every second suggestion differs from the best known config in this many parameters. Where fast
+configs are rare, the process alone would ask for unknown configs far away from them."""
 FIT_AGAIN = 1.15
-"""Growth of what is known after which the process is fitted anew."""
+"""The process is fitted anew once this many times as many configs are known."""
 
 
 class Search:

@@ -1,8 +1,8 @@
-"""The steps of a self-test on one device, and the process that takes one: `oclgen check`.
+"""The steps of a self-test on one device, and the process that runs one: `oclgen check`.
 
-Who the device is, what it reaches, whether each family is right on it, and what a short tuning
-finds. The torch device's part is `ocl_backend.selftest`. What is measured is kept in a database
-that the caller names.
+The steps find the device's identity and its rates, test whether each family is right on it, and
+tune for a short time. `ocl_backend.selftest` tests the torch device. Measurements are kept in a
+database that the caller names.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def steps(
         index: of the device in `oclgen.opencl.device.devices()`.
         store: a URL or a path of a database, which keeps what is measured.
         seconds: for all steps; a process that hangs is ended when they are over.
-        told: hears of facts: `devices`, `device`, `limits`, `rates`, `torch`.
+        told: is called with facts: `devices`, `device`, `limits`, `rates`, `torch`.
     """
     ends = time.monotonic() + seconds
     facts: set[str] = set()

@@ -1,4 +1,4 @@
-"""A device and a database opened for measuring: what everything that tunes or verifies stands on.
+"""A device and a database, opened for measuring: everything that tunes or verifies uses a session.
 
 It is the one module of this package that opens devices and knows the store. In three lines:
 
@@ -155,12 +155,12 @@ class Session:
 
     @property
     def notice(self) -> str:
-        """What to keep in mind about times of this session, "" if nothing."""
+        """A warning about times of this session, "" if there is none."""
         return self.level.notice if self.level else ""
 
     @cached_property
     def chooser(self) -> Chooser:
-        """What serves on the device now."""
+        """The chooser of the variants that serve on the device now."""
         return Chooser(self.store, self.device.info, self.device.limits)
 
     def tune(
@@ -179,7 +179,7 @@ class Session:
             budget: Trials per problem, earlier runs included; its seconds count from now, and the
                 session's end holds besides.
             families: The kernel families to try; all if empty.
-            report: Hears of every trial.
+            report: Called with every trial.
 
         Returns:
             One result per problem. A `KeyboardInterrupt` ends the tuning and is not passed on: the
@@ -208,7 +208,7 @@ class Session:
         Args:
             budget: trials, seconds and cache; its seconds end with the session's.
             families: the kernel families to try; all if empty.
-            report: hears of every trial.
+            report: is called with every trial.
         """
         worker = self._worker_of(budget.cache)
         return Tuner(
@@ -228,7 +228,7 @@ class Session:
         )
 
     def _starts(self, problem: Problem) -> list[Variant]:
-        """Return what serves the problem now, then the best records' variants."""
+        """Return the variant that serves the problem now, then those of the best records."""
         starts = self.chooser.starts(problem)
         with suppress(NoVariantError):
             starts.insert(0, self.chooser.choose(problem).variant)
@@ -237,7 +237,7 @@ class Session:
     def compare(self, problem: Problem, variants: Sequence[Variant]) -> list[float]:
         """Return the milliseconds of each of `variants`, infinite for one that fails.
 
-        What is measured here is not stored.
+        The measurements are not stored.
 
         Args:
             problem: what is computed.
@@ -368,7 +368,7 @@ def tune(
         families: The kernel families to try; all if empty.
         seed: Makes the search repeatable.
         cold: Take times with caches that hold none of the data.
-        report: Hears of every trial (`search_spaces.progress.Progress`).
+        report: Called with every trial (`search_spaces.progress.Progress`).
 
     Returns:
         One `search_spaces.progress.TuneResult` per problem, in the problems' order; of a network

@@ -1,6 +1,6 @@
-"""The valid configs of one family for one problem, enumerated: no other is ever asked for.
+"""The valid configs of one family for one problem, enumerated: the search asks for no others.
 
-Which values are worth trying stands in a module of each family; `search` orders the configs.
+A module for each family says which values are worth trying; `search` orders the configs.
 """
 
 from __future__ import annotations

@@ -30,9 +30,8 @@ LOOK = 1.0
 class Turn:
     """What a crew is asked for: at most `slice` trials of a problem on one kind of device.
 
-    `problems` differ in their epilogue alone: the first is searched. The budget's trials are for it
-    and all runs, its seconds for this turn. `report` hears of each trial, if it is made in this
-    process.
+    `problems` differ only in their epilogue: the first is searched. The budget's trials are for it
+    and all runs, its seconds for this turn. `report` is called with each trial of this process.
     """
 
     kind: str
@@ -45,7 +44,7 @@ class Turn:
         """Tune with `tuner`, whose budget and report are replaced by the turn's.
 
         Returns:
-            What came of each of the problems, in their order.
+            The result of each of the problems, in their order.
         """
         lead = self.problems[0]
         trials = min(tuner.tried(lead) + self.slice, self.budget.trials)
@@ -70,7 +69,7 @@ class Crew(Protocol):
 
 @dataclass
 class Lot:
-    """The problems of one kind of device: tasks and what came of them, in the same order.
+    """The problems of one kind of device: tasks and their results, in the same order.
 
     A task is a problem with all its epilogues; `results` are of the one that is searched,
     `followers` and `followed` the others' problems and results.
@@ -106,7 +105,7 @@ class Lot:
 
     @property
     def all_results(self) -> list[TuneResult]:
-        """What came of every problem: each task's, the most operations per run first."""
+        """The result of every problem: each task's, the most operations per run first."""
         pairs = zip(self.results, self.followed, strict=True)
         return [result for lead, others in pairs for result in (lead, *others)]
 
@@ -120,8 +119,9 @@ class Lot:
 class Spread:
     """A tuning of `lots` by a crew; seconds of the budget are for all, trials per problem.
 
-    `slice` is the trials of a turn, `report` hears of each trial that this process makes, `told` of
-    each turn. As long as problems wait for their first turn, each has an even part of the seconds.
+    `slice` is the number of trials of a turn. `report` is called with each trial of this process,
+    `told` with each turn. While problems wait for their first turn, each has an equal part of the
+    seconds.
     """
 
     crew: Crew
@@ -138,7 +138,7 @@ class Spread:
     def run(self) -> None:
         """Give turns until every task is done, seconds are spent or Ctrl-C interrupts.
 
-        What came of it is in the lots. A turn that is lost with its process is given again.
+        The result is in the lots. A turn that is lost with its process is given again.
         """
         end = self.clock() + self.budget.seconds
         while True:
@@ -188,7 +188,7 @@ class Spread:
         self._turns[self.crew.submit(turn)] = lot, index
 
     def _take(self, lot: Lot, index: int, turn: Future[list[TuneResult]]) -> str:
-        """Take in what came of a turn; return a problem's status, "interrupted" if any is."""
+        """Take in the result of a turn; return a problem's status, "interrupted" if any is."""
         task = lot.tasks[index]
         task.busy = False
         error = turn.exception()
@@ -242,7 +242,7 @@ def tune_network(tuner: Tuner, calls: Mapping[Problem, int]) -> list[TuneResult]
     """Tune the problems that a network asks for `calls` times per run, on one device.
 
     Returns one result per problem, those with the most operations per run first, each with its
-    other epilogues behind it. Trials count per problem and over all runs, seconds over all; a run
+    other epilogues after it. Trials count per problem and over all runs, seconds over all; a run
     that was stopped goes on where it ended.
     """
     lot = Lot.of("", calls)
@@ -265,7 +265,7 @@ def _share(lot: Lot, left: float, devices: int) -> float:
 
 
 def _together(before: TuneResult, turn: TuneResult) -> TuneResult:
-    """Return what came of all turns of a problem."""
+    """Return the result of all turns of a problem."""
     goes_on = before.trials and turn.status in ("already done", "not reached")
     return TuneResult(
         turn.problem,

@@ -1,6 +1,6 @@
-"""A search as a study of Optuna: its trials, in memory or in a database that others watch.
+"""A search as a study of Optuna: its trials, in memory or in a database that others can watch.
 
-The search decides which params are next, through Optuna's interface for samplers.
+The search decides which parameters come next, through Optuna's interface for samplers.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Study:
     older than them, has its params as the user attribute `CONFIG`.
 
     Args:
-        values: What each parameter may be.
+        values: The values of each parameter.
         suggest: Returns the params that `ask` begins a trial with.
         name: The study's name in the storage.
         storage: A URL as Optuna takes it, None for memory.

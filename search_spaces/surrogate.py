@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 FLAT_ABOVE = 0.4
 """Times above this quantile are flattened: how slow the slow ones are says little of the fast."""
 FLAT_HEIGHT = 0.25
-"""What is left of the slow ones' differences, in units of the logarithm of time."""
+"""The range to which slow times are compressed, in units of the logarithm of time."""
 FAILURE_HEIGHT = 0.75
 """A failure counts as slower than all by so much: enough to leave a half that fails alone."""
 STEPS = 15

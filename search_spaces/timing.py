@@ -1,6 +1,7 @@
-"""What is left of a tuning's time, and what its next steps will take of it.
+"""The time that is left of a tuning, and how much of it the next steps will take.
 
-On a loaded machine all takes several times as long: what the last steps took tells how long.
+On a loaded machine everything takes several times as long. So the estimate comes from the last
+steps.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from statistics import fmean
 RECENT = 5
 """Trials whose mean tells how long the next one takes."""
 ENDING_S = 0.5
-"""Processor seconds of a command behind its last trial: it prints a table, and processes end."""
+"""Processor seconds of a command after its last trial: it prints a table, and processes end."""
 STAT = Path("/proc/self/stat")
 """Where Linux tells when a process began."""
 
 
 @dataclass
 class Durations:
-    """How long the last trials took, but for the first of all, which also starts processes."""
+    """How long the last trials took, except for the first of all, which also starts processes."""
 
     _last: deque[float] | None = field(default=None, init=False)
 

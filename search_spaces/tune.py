@@ -1,6 +1,6 @@
-"""Tunes problems on one device: which variants to try, what is kept, when to stop.
+"""Tunes problems on one device: which variants to try, what to keep, when to stop.
 
-How a variant is measured and where the results lie is handed in.
+The caller passes in how to measure a variant and where to store results.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ BuildAhead = Callable[[Problem, Variant], None]
 class Tuner:
     """What all problems of a tuning share; `families` narrows what is tried (None: all).
 
-    Up to `ahead` variants are asked for before they are measured, and `build_ahead` hears of them.
+    Up to `ahead` variants are asked for before they are measured, and `build_ahead` gets them.
     With `overlap` they are built while others are measured; without, as where the device is the
     CPU that compiles, some are built and then all of them measured. `label` names the device in
     the searches' studies.
@@ -80,7 +80,7 @@ class Tuner:
     spaces: dict[tuple[str, Problem], Space] = field(default_factory=dict)
     """Enumerated so far: tuners that are made of this one by `replace` have the same."""
     took: Durations = field(default_factory=Durations)
-    """What the last trials took, of whichever problems."""
+    """Times of the last trials, of all problems."""
 
     def space(self, family: str, problem: Problem, end: float = inf) -> Space:
         """Return the family's space for a problem, enumerated once.
@@ -150,7 +150,7 @@ def require_families(families: Collection[str], problems: Iterable[Problem]) -> 
 
 
 def tune(tuner: Tuner, problems: Sequence[Problem]) -> list[TuneResult]:
-    """Tune each of `problems` and return what came of them, in their order.
+    """Tune each of `problems` and return the results, in their order.
 
     Of problems that differ in their epilogue alone the first is searched, and what is best there
     meets on the others. Trials count per problem and over all runs; seconds are dealt out evenly
@@ -197,7 +197,7 @@ class _Run:
         self.result = TuneResult(problem, "no variant", self.incumbent)
 
     def run(self) -> TuneResult:
-        """Try, then let the best meet side by side; return what came of it."""
+        """Try, then let the best meet side by side; return its result."""
         try:
             self._try()
             if self.result.trials:
@@ -325,8 +325,8 @@ class _Run:
     def _starts(self) -> dict[str, list[Any]]:
         """Return by family the configs to try before its own seeds, families that won nearby first.
 
-        What serves now, the first of all, is tried wherever it lies. Of the others outside of the
-        family's space `MOST_OUTSIDE` are left, behind its own first seed.
+        The first, which serves now, is tried wherever it lies. Of the others outside of the
+        family's space `MOST_OUTSIDE` are left, after its own first seed.
         """
         tuner, problem = self.tuner, self.problem
         serving = self._serving()

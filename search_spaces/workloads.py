@@ -1,6 +1,6 @@
-"""The problems that are tuned where none are named: what common networks are made of.
+"""The default problems of a tuning: those that common networks consist of.
 
-What a network really runs, `torch.ocl.explain` tells.
+`torch.ocl.explain` shows what a given network really runs.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ chosen by its text, and with `THOROUGH=1` all. What emulates an instruction is l
 build it, and the optimiser takes up to 18 s for one text of it. What the compiler of Intel's
 runtime allocates, four megabytes for a program, stays for as long as its process lives: so the
 tests' process builds nothing itself, though users' do while they wait. Graphics processors and
-processes that a test starts build as users do, but for those that call `begin`.
+processes that a test starts build as users do, except for those that call `begin`.
 """
 
 from __future__ import annotations

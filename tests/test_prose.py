@@ -21,8 +21,10 @@ ROOT = Path(__file__).parents[1]
 IDIOMS: dict[str, str] = {
     r"\bso many\b": "name the count: `count` rows, as many items as `width`",
     r"\bnobody\b": "name what does not act: no caller, no user, no kernel",
-    r"'s business\b": "say which module does it: `x` belongs to `y`, `y` decides `x`",
-    r"\b(by|of|to) whom\b": "name the work-item, module or caller",
+    r"'s business\b|'s? matter\b": "say which module does it: `x` belongs to `y`, `y` decides `x`",
+    r"\b(by|of|to|from|on) whom\b|\bwhom not\b": "name the work-item, module, origin or caller",
+    r"\bbut for\b": "except for",
+    r"\bwhat (came|comes|becomes) of\b": "the result of, what happens if",
     r"\bwhoever\b|\bwho (asks|comes|computes|counts|copies|has|is left|knows|listens|launches"
     r"|loads|owns|reads|stores|takes|wants|waits|writes)\b": (
         "name the thing that acts: the work-item that stores, the thread that waits, the caller"

@@ -72,6 +72,20 @@ def test_a_noun_has_one_meaning(noun: str) -> None:
     assert len(meanings) == 1, "name the others by what they are of"
 
 
+@pytest.mark.parametrize("package", ["oclgen", "search_spaces", "tuned_db", "ocl_backend"])
+def test_a_package_says_where_its_modules_are(package: str) -> None:
+    """The list in the package's docstring, by which a newcomer finds them, names every module."""
+    folder = ROOT / package
+    listed = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    named = set(re.findall(r"`(\w+)`", listed.partition("modules:")[2]))
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    modules |= {path.parent.name for path in folder.glob("*/__init__.py")}
+    assert modules, package
+    assert modules <= named, f"list these in {package}/__init__.py: {sorted(modules - named)}"
+    found = {path.stem for path in folder.iterdir()}
+    assert named <= found, f"these are not in {package}: {sorted(named - found)}"
+
+
 def test_every_package_is_installed() -> None:
     found = {
         path.parent.relative_to(ROOT).as_posix().replace("/", ".")

@@ -1,7 +1,20 @@
-"""What was measured on which device, kept and shared, and the choice at dispatch that rests on it.
+"""Stores what was measured on which device, shares it, and chooses variants at dispatch from it.
 
 This package measures nothing and touches no device; `oclgen.measuring` and `search_spaces` do. Its
-names are fetched when they are asked for: a choice needs no database's toolkit.
+names are imported when they are used, because a choice does not need SQLAlchemy. Its modules:
+
+- the database: `database`, `place`, `models`, `schema`, `migrations`, `errors`
+- reading and writing rows: `store`, `rows`, `device_rows`, `many`, `arrivals`, `merging`, `upkeep`,
+  `retention`
+- the choice at dispatch: `choose`, `choice`, `evidence`, `pools`, `nearest`, `digests`, `shipped`,
+  `raced`; `recalled` and `kept` store it for later processes
+- trust: `trust`, `plausible`, `checks`, `verify`, `batches`, `signatures`, `consensus`, `tokens`
+- files: `record`, `record_schema`, `exchange`, `measured`, `check_file`, `dataset`, `table`,
+  `fields`, `personal`
+- other tuners: `foreign`, `adapters`
+- views: `browse`, `across`, `failures`, `compare`, `analysis`, `titles`, `charts`, `plots`,
+  `report`, `html`
+- over HTTP: `service`
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""What is known beyond one device: problems, two devices side by side, two variants side by side.
+"""Views beyond one device: problems, two devices side by side, two variants side by side.
 
-What one device has is `tuned_db.browse`.
+`tuned_db.browse` has the views of one device.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Files of other tuners, read and written: Kernel Tuner's caches, T4, CLBlast, Triton's caches.
 
 Formats are those of Kernel Tuner 1.x (`kernel_tuner/schema`), of CLBlast's tuners and its database
-(`scripts/database`), and of Triton's `@autotune(cache_results=True)`. What they say becomes
-`tuned_db.foreign.Foreign`; what a format has no place for is lost on its way through it.
+(`scripts/database`), and of Triton's `@autotune(cache_results=True)`. Each becomes
+`tuned_db.foreign.Foreign` values. A format loses what it has no field for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KERNEL_TUNER: dict[str, Invalidity] = {
 _SPENT = ("compile", "verification", "benchmark", "strategy", "framework")
 """What Kernel Tuner says the milliseconds of, beside the kernel's."""
 _TRITON = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, "maxnreg": None}
-"""What Triton keeps of a config beside its keyword arguments, with its defaults."""
+"""Fields of Triton's configs beside the keyword arguments, with their defaults."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ _READERS: dict[tuple[str, ...], Callable[..., Iterator[Foreign]]] = {
     ("kernel_family", "results"): _clblast,
     ("results", "schema_version"): _t4,
 }
-"""What each format's files have, and what reads them."""
+"""Fields by which a format is recognised, and the function that reads it."""
 
 
 def _number(text: Any) -> Any:
@@ -336,4 +336,4 @@ WRITERS: dict[str, Callable[[Sequence[Foreign]], dict[str, Any]]] = {
     "clblast": to_clblast,
     "triton": to_triton,
 }
-"""What writes each format."""
+"""The function that writes each format."""

@@ -1,4 +1,4 @@
-"""What measurements mean: rates, how near the peak, progress over trials, what a parameter does.
+"""What measurements mean: rates, parts of the peak, progress over trials, effects of parameters.
 
 It reads no database and draws nothing; `tuned_db.browse` and `tuned_db.charts` do.
 """

@@ -1,6 +1,7 @@
-"""Takes in many measurements from elsewhere by few statements, inside a caller's transaction.
+"""Stores many measurements from elsewhere by few statements, inside a caller's transaction.
 
-What one measurement does when it is made here is `tuned_db.rows`; who wins is the same there.
+`tuned_db.rows` stores single measurements that are made here. The winner is decided in the same
+way.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _PLACED = (TuningRow.generator, TuningRow.problem, TuningRow.cache)
 _FIRST = ("", " ")
 """Names of the two rates of `Record.peak` among the dtypes of `Record.peaks`."""
 _SAME = (*VARIANT, "ms", "created")
-"""What is equal of two measurements that are one, which came twice."""
+"""The columns that are equal if a measurement came twice."""
 
 
 class Place(NamedTuple):
@@ -54,7 +55,7 @@ class Arrival:
 
 @dataclass
 class _Tuning:
-    """A tuning's row while measurements arrive; `best` is what stands against its winner.
+    """A tuning's row while measurements arrive; `best` competes with its winner.
 
     `new` is the place of an arrival that is the winner now, None while the old one is.
     """

@@ -1,6 +1,6 @@
-"""What came from elsewhere at once, from whom and when; and how to take one of them back.
+"""Batches: what came from elsewhere at once, its origin and time; and how to take one back.
 
-`tuned_db.store` opens a batch for what it takes in.
+`tuned_db.store` opens a batch for everything that it takes in.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What came at once, as `tuned_db.models.BatchRow` has it."""
+    """A batch, with the fields of `tuned_db.models.BatchRow`."""
 
     id: int
     origin: str

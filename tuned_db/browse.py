@@ -96,7 +96,7 @@ ORDERS: dict[str, Any] = {
     "trials": TRIALS,
     "created": MeasurementRow.created,
 }
-"""What winners can be sorted by; else they come by id."""
+"""Columns by which winners can be sorted; else they come by id."""
 
 
 @dataclass(frozen=True, slots=True)

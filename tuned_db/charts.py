@@ -1,7 +1,7 @@
 """Charts as plain values, and their drawing with matplotlib (extras `serve` and `report`).
 
-What is drawn is decided by `tuned_db.analysis` and by the callers. The background is transparent
-and text is grey, so that charts can be read on white and on dark pages.
+`tuned_db.analysis` and the callers decide what is drawn. The background is transparent and text is
+grey, so that charts can be read on white and on dark pages.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 8.125, 3.3
 """Inches of a chart: 780 pixels of a page are as wide."""
 BAR, FRAME, CELL = 0.24, 0.5, 0.32
-"""Inches of a bar with its gap, of what stands above and below all bars, and of a row of cells."""
+"""Inches of a bar with its gap, of the space above and below all bars, and of a row of cells."""
 Colour = tuple[float, float, float]
 BEST, PALE, INK = (0.31, 0.65, 0.88), (0.96, 0.92, 0.86), "#111111"
-"""Of cells and their text: dark on light, whether the page is white or dark."""
+"""Colours of cells and their text: dark on light, on a white and on a dark page."""
 WORST = 8.0
 """Times longer than the best that have the palest colour."""
 LEAST, MOST = 1e-12, 1e30
@@ -38,7 +38,7 @@ GREY = "#808080"
 COLOURS = ("#2f8fd0", "#e07b39", "#3aa76d", "#c44e52", "#9a6fd0", "#14a3a3", "#b8860b", "#e05fa0")
 MARKERS = ("o", "^", "s", "D")
 REMEDY = "Charts need matplotlib: pip install 'oclgen[report]'"
-"""What to tell where charts cannot be drawn."""
+"""The message if charts cannot be drawn."""
 SETTINGS: Any = {
     "svg.fonttype": "none",  # text as text: it can be searched, and a browser has the fonts
     "svg.hashsalt": "oclgen",  # the same file for the same values
@@ -81,7 +81,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Named values from zero on, drawn from top to bottom; `unit` stands behind each number."""
+    """Named values from zero on, drawn from top to bottom; `unit` stands after each number."""
 
     title: str
     bars: tuple[tuple[str, float], ...]

@@ -1,8 +1,8 @@
 """The file that `oclgen check` writes: what a self-test found on a device, as one JSON document.
 
-It can be attached to an issue: it says nothing of the person, the machine's name, or its folders.
-Elsewhere it is taken in as measurements, failures included (`tuned_db.measured`), and as a device
-profile (`oclgen.profiles.writing`). How a device is tested is `search_spaces.selftest`.
+It can be attached to an issue: it does not contain the person, the machine's name, or its folders.
+Others import it as measurements, failures included (`tuned_db.measured`), and as a device profile
+(`oclgen.profiles.writing`). `search_spaces.selftest` tests the device.
 """
 
 from __future__ import annotations

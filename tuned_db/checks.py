@@ -1,6 +1,6 @@
-"""What quick checks of claims' plans said, so that a plan is checked once on a device.
+"""Results of quick checks of claims' plans, so that a plan is checked once on a device.
 
-`oclgen.measuring.check` checks, and `tuned_db.choose` asks for it before a claim serves.
+`oclgen.measuring.check` checks; `tuned_db.choose` asks for a check before a claim serves.
 """
 
 from __future__ import annotations

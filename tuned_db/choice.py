@@ -1,4 +1,4 @@
-"""What was chosen for a problem, and what the choice rests on, as plain values."""
+"""The variant that was chosen for a problem, and the evidence for it, as plain values."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Choice:
 
     @property
     def order(self) -> tuple[int, float]:
-        """What is less for what is known better: the step, then the cost."""
+        """The order of choices: first the step, then the cost; less is better."""
         return self.step, self.cost
 
     @property
     def source(self) -> str:
-        """The rung, and whether it rests on cold or unverified times: how people are told."""
+        """The rung for people, with a note if its times are cold or unverified."""
         cold = ", cold" if self.cache == "cold" else ""
         claimed = ", checked" if self.is_checked else ", unverified"
         return f"{self.rung}{cold}{'' if self.verified else claimed}"

@@ -1,7 +1,8 @@
-"""Chooses the variant for a problem from what is known, in memory, at dispatch.
+"""Chooses the variant for a problem at dispatch, from winners that are in memory.
 
-It measures nothing, and reads the database in `refresh`, not while a problem waits; where a winner
-of this very device cannot serve, its problem's other measurements are read then.
+It measures nothing. It reads the database in `refresh`, and not while a problem waits. There is one
+exception: if the winner for a problem on this device cannot serve, it reads the other measurements
+of that problem.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ TRUST = 1.25
 """How much slower a winner of this device for a near problem may be predicted than what was never
 measured, and still serve: many trials speak for it."""
 GUESSED, UNRELATED = 1e3, 1e6
-"""Where there is no model: what is added to what a guess and an unrelated device's record cost, so
-that they come behind a related device's, whose cost is the distance of its problem."""
+"""Added to the cost of guesses, and of records of unrelated devices, if there is no model. Records
+of related devices cost the distance of their problem, and so come first."""
 
 
 class NoVariantError(LookupError):

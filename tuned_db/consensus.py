@@ -1,8 +1,8 @@
-"""What several contributors say of one device model: how many measured a problem, and who agrees.
+"""How many contributors measured a problem on a device model, and how many of them agree.
 
-A contributor is an origin of claims, or those who write to this database, whose races do not count:
-they compare few variants. Drivers of one model are taken together. It changes nothing and chooses
-nothing: it is a view of what is there.
+A contributor is an origin of claims, or all processes that write to this database; their races do
+not count, because they compare few variants. Drivers of one model count together. It is only a
+view: it changes nothing and chooses nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tuned_db.raced import RACED
 from tuned_db.store import Store
 
 HERE = "here"
-"""The contributor of what was measured by those who write to the database."""
+"""The contributor that stands for all who write to this database."""
 
 
 @dataclass(frozen=True)

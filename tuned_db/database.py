@@ -1,6 +1,6 @@
-"""Opens a database: where it lies, its schema brought up to date, and its errors as sentences.
+"""Opens a database: finds it, brings its schema up to date, and turns its errors into sentences.
 
-`tuned_db.store` asks and writes.
+`tuned_db.store` reads and writes it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MAKING = (
     "check --db and $OCLGEN_DB, or make one: oclgen tune, db import, db pull, db merge and "
     "db token add --create do"
 )
-"""What to do where no database is."""
+"""The advice if there is no database."""
 
 
 @dataclass(frozen=True)
@@ -318,7 +318,7 @@ def translated(name: str) -> Iterator[None]:
     """Turn what SQLAlchemy and its drivers raise into one sentence about the database `name`.
 
     Raises:
-        DatabaseError: what is inside raised any of those.
+        DatabaseError: the body raised one of their errors.
     """
     try:
         yield

@@ -27,7 +27,7 @@ PEAKS = (DeviceRow.peaks, DeviceRow.claimed_peaks)
 def known_peaks(
     peaks: dict[str, float] | None, claimed: dict[str, float] | None
 ) -> dict[str, float] | None:
-    """Return GFLOP/s by dtype: of each dtype what was measured here, else what is claimed.
+    """Return GFLOP/s by dtype: the measured peak of a dtype if there is one, else the claimed one.
 
     Args:
         peaks: the column of what was measured here.
@@ -120,13 +120,13 @@ def _larger(known: Any, given: Any) -> Any:
 def set_limits(
     connection: Connection, info: DeviceInfo, limits: dict[str, Any], *, claimed: bool = False
 ) -> None:
-    """Keep what a device allows, in place of what was known.
+    """Store the limits of a device in place of the old ones.
 
     Args:
         connection: in a transaction that writes.
         info: the device, whose row is made if there is none.
         limits: `Limits.to_json()`.
-        claimed: said by somewhere else; it is kept only where nothing is known.
+        claimed: whether they come from elsewhere; then they are stored only if none are known.
     """
     row_id(connection, DeviceRow, asdict(info))
     setting = update(DeviceRow).where(*is_device(info)).values(limits=limits)

@@ -1,8 +1,8 @@
-"""Digests of generated kernels: what a record's times belong to, whichever version wrote it.
+"""Digests of generated kernels: a record's times belong to one, whichever version wrote it.
 
-A record whose digest is the one of the plan that is generated today (`Plan.digest`) was measured on
-the same kernels; its generator's number says only where it came from. `CHANGED` is the one place
-that says something of records without digest.
+If a record's digest equals that of the plan that is generated today (`Plan.digest`), it was
+measured on the same kernels. The generator's number only says where it came from. `CHANGED` is the
+one place that decides about records without a digest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a database fails with; it loads nothing, so that a choice can expect it."""
+"""The errors of a database. Importing them loads nothing else, so that a choice can catch them."""
 
 from __future__ import annotations
 

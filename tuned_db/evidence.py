@@ -1,4 +1,4 @@
-"""The records that choices for a device rest on: who may speak for it, and what was left out."""
+"""The records that may serve on a device, and those that were left out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Winners(Protocol):
         ...
 
     def runners_up(self, info: DeviceInfo, problem: Problem, /) -> list[Record]:
-        """Return what serves on this very device where a winner cannot, best ones first."""
+        """Return measurements of this device that serve if a winner cannot, best first."""
         ...
 
     def unsettled(self, info: DeviceInfo, /) -> list[Record]:

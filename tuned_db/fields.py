@@ -1,4 +1,4 @@
-"""What fields of shared files may hold, and how a wrong one is told: pydantic types and sentences.
+"""What fields of shared files may contain, and the sentence for a wrong one: pydantic types.
 
 Files come from strangers: every text is bounded, every number has a range, and no field is unknown.
 """

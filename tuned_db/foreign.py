@@ -1,8 +1,8 @@
-"""Kernels of other tuners: what was measured of them, kept beside the records and asked by size.
+"""Kernels of other tuners: their measurements, kept beside the records and searched by size.
 
-A foreign kernel has a name, the digest of its source where that is known, sizes, parameters and
-times. Nothing here builds, checks or serves it: a user gets parameters that were good for the
-nearest sizes, and measures them. Files of other tuners are `tuned_db.adapters`.
+A foreign kernel has a name, the digest of its source if that is known, sizes, parameters and times.
+Nothing here builds, checks or serves it: a user gets parameters that were good for the nearest
+sizes, and measures them. `tuned_db.adapters` reads and writes files of other tuners.
 """
 
 from __future__ import annotations
@@ -214,8 +214,8 @@ def nearest(
 ) -> list[Near]:
     """Return the best variant of each problem of a kernel, those of the nearest sizes first.
 
-    Problems with other names of sizes, or with other words, are never compared. What was measured
-    on the device comes before what was measured elsewhere.
+    Problems with other names of sizes, or with other words, are never compared. Measurements
+    of the device come before those of others.
 
     Args:
         store: what is read.

@@ -1,6 +1,6 @@
 """Renders the HTML templates of the page and the report; every value is escaped by default.
 
-What a template is given is decided by `tuned_db.service.pages` and `tuned_db.report`.
+`tuned_db.service.pages` and `tuned_db.report` decide what a template gets.
 """
 
 from __future__ import annotations

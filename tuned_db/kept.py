@@ -1,4 +1,4 @@
-"""Choices that later processes find again, named by all that they rest on."""
+"""Choices that later processes find again, under a name that covers everything they depend on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Many values as one parameter of a statement to PostgreSQL.
 
-A parameter for each value makes a statement of thousands, which the driver takes apart and the
-server parses anew each time: most of what 500 measurements cost. SQLite does not mind.
+With a parameter for each value, a statement has thousands. The driver splits them and the server
+parses them anew each time, which is most of the time of 500 measurements. SQLite is not slowed.
 """
 
 from __future__ import annotations

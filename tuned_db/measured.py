@@ -1,8 +1,8 @@
 """Full sets of measurements, failures included, as plain values that travel in files.
 
-A set is what was measured on one device. `tuned_db.check_file` and `tuned_db.dataset` write sets;
-`take` brings them into a database, as claims. Records, which are winners alone, are
-`tuned_db.exchange`.
+A set has the measurements of one device. `tuned_db.check_file` and `tuned_db.dataset` write sets;
+`take` stores them in a database, as claims. `tuned_db.exchange` has records, which are winners
+only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Takes in records; what several threads bring at once is one transaction.
+"""Takes in records; records that several threads bring at once share a transaction.
 
-A transaction costs as many statements, and as many waits for the disk, for a hundred records as for
-one. So uploads that arrive while another one is written wait, and are then written together.
+A transaction costs the same number of statements, and of waits for the disk, for a hundred records
+as for one. So uploads that arrive while another one is written wait, and are then written together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tuned_db.record import Record
 
 @dataclass(frozen=True)
 class Merge:
-    """What came of an import: records that became winners, and those that were not faster.
+    """The result of an import: records that became winners, and those that were not faster.
 
     `batch` is the one that they came with, None where they count as measured here.
     """
@@ -71,7 +71,7 @@ class Merging:
         return mine.done.result()
 
     def _next(self) -> list[_Load]:
-        """Take what waits, up to a transaction's size."""
+        """Take the waiting records, up to a transaction's size."""
         with self._lock:
             count = size = 0
             for one in self._waiting:

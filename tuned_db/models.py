@@ -1,9 +1,9 @@
-"""The tables, typed; `tuned_db/migrations` creates them, and `tuned_db.store` asks them.
+"""The tables, typed; `tuned_db/migrations` creates them, and `tuned_db.store` uses them.
 
-A device (with its driver) has tunings, one per generator, problem and state of the caches; a tuning
-has measurements, failures among them so that none is tried twice, and at most one winner. Tokens
-let people write to a database that is served to others; batches say what came when from where,
-checks and quarantined origins what of it may serve.
+A device (with its driver) has tunings, one per generator, problem and state of the caches. A tuning
+has measurements and at most one winner; failures are measurements, too, so that no variant is tried
+twice. Tokens let people write to a database that is served to others. Batches say what came when
+from where; checks and quarantined origins decide which claims may serve.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DeviceRow(Base):
 
 
 class TuningRow(Base):
-    """What is known of one problem on one device with one generator and one state of the caches.
+    """All measurements of a problem on a device with one generator and one state of the caches.
 
     `generator` says which version of the generator wrote it, and no more: which kernels were
     measured, the digest of each measurement tells.
@@ -151,7 +151,7 @@ class BatchRow(Base):
 
 
 class CheckRow(Base):
-    """What a quick check of a plan against the reference said, before it first served on a device.
+    """The result of a quick check of a plan, before it first served on a device.
 
     `digest` names the plan, so that it is known again whatever record it comes from. `reason` is
     empty where it was right and not far slower than claimed.

@@ -1,6 +1,6 @@
-"""How far apart two problems are, to serve one with what was measured on the other.
+"""The distance between two problems: how well a measurement of one can serve the other.
 
-No record is known here; `tuned_db.choose` decides which candidates are compared.
+It knows no record; `tuned_db.choose` decides which candidates are compared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, PackedPro
 SMALL = 0.125
 """Weight of what changes the kernel a little: padding, dilation, bias, activation, residual."""
 ALIKE = 0.5
-"""Distance up to which two problems are one and the same but for an epilogue or a few rows."""
+"""Distance up to which two problems differ only in an epilogue or a few rows."""
 NEAR = 4.0
 """Distance up to which a record is trusted before less closely related devices are asked: a
 factor of 16 over all sizes, as between neighbouring stages of a ResNet."""

@@ -1,4 +1,4 @@
-"""Takes out of a text what it may say of the person and the machine, before it is shared."""
+"""Removes the person and the machine from a text before it is shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims that no device of their kind could keep: they are not believed, and do not serve."""
+"""Refuses claims with times that no device of their kind could reach."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Races: few variants for a problem without a record, timed in turns beside a program.
 
-What wins is kept as a record of an origin of its own: it was measured on this device, but by few
-samples and against few others. Who races is `ocl_backend.dispatch.racing`.
+The winner is kept as a record with an origin of its own: it was measured on this device, but by few
+samples and against few others. `ocl_backend.dispatch.racing` runs the races.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from tuned_db.choose import Chooser
 
 RACED = "raced"
-"""Origin of what won a race. It gives way to a tuning, and to a faster claim about the problem."""
+"""Origin of winners of races. It gives way to a tuning, and to a faster claim about the problem."""
 HOPELESS = 2.0
-"""What is predicted to take this many times as long as what serves is not raced: twice the model's
-usual error."""
+"""A variant that is predicted to take this many times as long as the serving one is not raced. This
+is twice the model's usual error."""
 
 
 def rivals(chooser: Chooser, served: Choice, count: int) -> list[Choice]:
-    """Return what the model expects most of for a problem, beside what serves it.
+    """Return the variants for which the model predicts the least times, without the serving one.
 
     Claims that were not checked are left out.
 

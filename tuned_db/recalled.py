@@ -1,10 +1,10 @@
-"""What a chooser read of the user's database, kept as long as no process writes to that.
+"""What a chooser read from the user's database, kept until a process writes to that database.
 
-A process that only runs what was tuned then needs neither SQLAlchemy, which takes a third of a
-second to import, nor a check of the schema. A database on a server is always asked.
+A process that only uses winners then needs neither SQLAlchemy, which takes a third of a second to
+import, nor a check of the schema. A database on a server is always read.
 
 Choices that later processes find again are named by the content that was read, not by the file:
-SQLite changes that, too, where no record comes or goes, when its log is folded in.
+SQLite also changes the file when its log is folded in, although no record comes or goes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 State = list[list[int]]
 """Size in bytes and time in ns of a database's file, and of SQLite's log beside it."""
 READS = 3
-"""Times that a database is read until it is the same file behind the reading as before: a first
+"""Times that a database is read until it is the same file after the reading as before: a first
 reader makes the file, and the last one to close it folds SQLite's log in."""
 
 
@@ -151,7 +151,7 @@ _readers: WeakSet[Recalled] = WeakSet()
 
 @atexit.register
 def _keep_all() -> None:
-    """Spare the next process the reading of what this one wrote."""
+    """Store what this process wrote, so that the next one need not read the database."""
     for reader in [*_readers]:
         reader.keep()
 

@@ -1,6 +1,6 @@
 """A winner with its provenance, as it is kept, exported and shared; and its line of JSON.
 
-Where records lie is `tuned_db.store`, and which one serves a problem is `tuned_db.choose`.
+`tuned_db.store` keeps records, and `tuned_db.choose` decides which one serves a problem.
 """
 
 from __future__ import annotations

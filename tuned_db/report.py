@@ -1,7 +1,7 @@
-"""A report on what was tuned: one HTML file that needs nothing else, its charts inside.
+"""A report on what was tuned: one HTML file that contains its charts and needs nothing else.
 
-It is written from what `tuned_db.browse` returns; which problems should have been tuned is told
-by the caller, since the search knows.
+`tuned_db.browse` supplies its content. The caller names the problems that should have been tuned,
+because the search knows them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Thins what is old: of a database that lives for years, what still serves and what teaches stays.
+"""Drops old rows of a long-lived database, and keeps those that serve or that a search learns from.
 
-What is dropped because of what it is, whatever its age, is `tuned_db.upkeep`.
+`tuned_db.upkeep` drops rows for other reasons than their age.
 """
 
 from __future__ import annotations

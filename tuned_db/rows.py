@@ -232,8 +232,8 @@ def winner_is_claim(connection: Connection, tuning: int) -> bool:
 def crown_best(connection: Connection, tuning: int, without: Collection[int] = ()) -> int | None:
     """Make the best measurement the winner, none if there is none; return its id.
 
-    What was measured here comes before all claims. Of it, what was promoted last stands until
-    something measured later is faster. A claim counts as long as its variant was not measured here.
+    Measurements made here come before all claims. Of these, the one that was promoted last stays
+    until a later one is faster. A claim counts as long as its variant was not measured here.
 
     Args:
         connection: in a transaction that writes.
@@ -332,7 +332,7 @@ def winners() -> Query:
 
 
 def runners_up(info: DeviceInfo, problem: str) -> Query:
-    """Return the query of what serves a problem on a device best where no winner can."""
+    """Return the query for the best measurement of a problem if its winner cannot serve."""
     return (
         successes()
         .where(*is_device(info), TuningRow.problem == problem)

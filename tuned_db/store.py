@@ -78,7 +78,7 @@ class Store:
 
     @property
     def name(self) -> str:
-        """What and where the database is, for messages."""
+        """The kind and place of the database, for messages."""
         return self.database.name
 
     def of(self, info: DeviceInfo, cache: Cache = "warm") -> DeviceStore:
@@ -154,11 +154,11 @@ class Store:
     ) -> Merge:
         """Take in `records` and keep the faster where both sides have one.
 
-        What is taken in is a claim that came by `origin`: it serves where nothing was measured
+        Everything taken in is a claim with this `origin`: it serves where nothing was measured
         here, but as unverified, until it is measured here. With an empty `origin` it counts as
-        measured here. The history keeps a record that was not known. `arrivals.CHUNK` records at
-        most are a transaction, so that others who write wait little, and what other threads bring
-        meanwhile is part of it (`tuned_db.merging`); doing it again does no harm.
+        measured here. The history keeps every new record. A transaction has at most
+        `arrivals.CHUNK` records, so that other writers wait little; records that other threads
+        bring meanwhile are part of it (`tuned_db.merging`). Doing it again does no harm.
 
         Args:
             records: in any order.
@@ -260,7 +260,7 @@ class DeviceStore:
     ) -> None:
         """Keep what the device was measured to reach; the best that is known stays.
 
-        What else a machine does only lowers what is measured.
+        Other work on the machine only lowers a measured peak.
 
         Args:
             gflops: fp32 GFLOP/s.
@@ -334,7 +334,7 @@ class DeviceStore:
         return count
 
     def _tried(self, problem: Problem) -> list[_Trial]:
-        """Return what was measured here, of those variants that are read today."""
+        """Return the measurements made here of variants that today's families can read."""
         asked = rows.measured().join(DeviceRow, DeviceRow.id == TuningRow.device_id)
         asked = asked.where(MeasurementRow.origin == "")
         with self._database.reading() as connection:

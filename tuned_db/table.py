@@ -1,8 +1,8 @@
-"""Tables of measurements, losers and failures included: what models of times are made of.
+"""Tables of measurements, losers and failures included; models of times are made from them.
 
-JSON lines under gzip: a line with `device` begins what was measured on one; a line per measurement
-follows. `oclgen db measurements` writes what a database holds, `python -m benchmarks collect` what
-it measures, and `python -m benchmarks fit` reads both.
+A table is JSON lines under gzip: a line with `device` begins the measurements of one device, and a
+line per measurement follows. `oclgen db measurements` writes what a database has, and
+`python -m benchmarks collect` what it measures; `python -m benchmarks fit` reads both.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ def read(path: Path) -> Iterator[tuple[Head, Row]]:
 def of_store(store: Store) -> Iterator[tuple[Head, list[Row]]]:
     """Yield what was measured on each device with warm caches and today's kernels, failures too.
 
-    Devices come without what records from elsewhere claim. One that was not tuned here since its
-    limits are kept, or whose peak is not known, cannot be described and is left out, as is one
-    under a profile, whose times are another device's.
+    Claims from elsewhere are left out. So are three kinds of devices: those that were not tuned
+    since limits are stored, and those without a known peak, because they cannot be described; and
+    those under a profile, because their times are another device's.
 
     Args:
         store: what is read.

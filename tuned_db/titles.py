@@ -1,4 +1,4 @@
-"""Names of problems for people: what a key says, in words; the key stays beside them."""
+"""Names of problems for people: a key in words. Pages show the key beside it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tokens that let people use a database that is served; only their hashes are kept.
 
-`tuned_db.service` asks for them, over HTTP.
+`tuned_db.service` checks them, over HTTP.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ any token sent."""
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of a token, as `tuned_db.models.TokenRow` has it."""
+    """A token, with the fields of `tuned_db.models.TokenRow`."""
 
     name: str
     role: str

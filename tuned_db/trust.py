@@ -1,7 +1,7 @@
-"""What of others' claims is believed: batches taken back, origins in quarantine.
+"""Which claims are not used: those of batches that were taken back, and of origins in quarantine.
 
-What a single claim's rate says of it is `tuned_db.plausible`, what a quick check of its plan said
-`tuned_db.checks`; measuring one is `tuned_db.verify`.
+`tuned_db.plausible` judges a single claim by its rate, `tuned_db.checks` by a quick check of its
+plan, and `tuned_db.verify` by measuring it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def undo(store: Store, batch: int) -> int:
 def quarantine(store: Store, origin: str, reason: str) -> int:
     """Let no claim of an origin serve from now on, also such as come later.
 
-    What was measured here of its variants stays.
+    Measurements of its variants that were made here stay.
 
     Args:
         store: what is written to.

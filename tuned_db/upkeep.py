@@ -1,6 +1,6 @@
-"""Housekeeping of a database: taking in another one whole, and dropping what is not wanted.
+"""Housekeeping of a database: merges a whole other one into it, and drops rows that are not wanted.
 
-`tuned_db.store` takes records one by one, `tuned_db.exchange` files of them.
+`tuned_db.store` takes in single records, `tuned_db.exchange` files of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TUNING = ("generator", "problem", "cache", "trials", "claimed", "winner_id")
 
 @dataclass(frozen=True)
 class Absorbed:
-    """What came of merging: measurements that were new, and how many tunings got a new winner."""
+    """The result of merging: measurements that were new, and how many tunings got a new winner."""
 
     new: int
     improved: int
@@ -159,11 +159,11 @@ class Prune:
     history: bool = False
     """All that is no winner."""
     claims: bool = False
-    """What was not measured by those who write to this database."""
+    """Rows from elsewhere: not measured by processes that write to this database."""
     outdated: bool = False
-    """What was measured with other kernels than are generated today, or with unknown ones."""
+    """Rows of kernels that are not generated today, or that are unknown."""
     origin: str = ""
-    """What came this way, such as "push by mallory"."""
+    """Rows with this origin, such as "push by mallory"."""
 
     def condition(self) -> Any:
         """Return what a measurement's row fulfils if it is to go; no row tells what is outdated."""

@@ -1,6 +1,6 @@
-"""Settles claims: what was imported or pulled is measured here, or gives its place to the next.
+"""Settles claims: measures here what was imported or pulled, or replaces it by the next best.
 
-How a variant is measured is handed in; what is unverified, `tuned_db.choose` knows.
+The caller passes in how to measure a variant; `tuned_db.choose` knows what is unverified.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Verdict:
 
     @property
     def kind(self) -> VerdictKind:
-        """What came of it.
+        """The verdict.
 
         `verified`: right, and about as fast as claimed; `slower`: right, and slower than `SLOWER`
         times the claim; `wrong`: a false result; `failed`: it does not build or run. `compared` is
@@ -51,11 +51,11 @@ class Verdict:
 def verify(
     chooser: Chooser, results: DeviceStore, claims: Sequence[Choice], measure: Measure
 ) -> Iterator[Verdict]:
-    """Measure claims, keep what comes of each, and yield it.
+    """Measure claims, keep the result of each, and yield it.
 
     Where one fails, the next best of its problem is measured, until one works or nothing but the
     family's default is left. Where one is slower than claimed, what would serve without it is
-    measured, too, and the faster stays. What works is then known for this very device and problem.
+    measured, too, and the faster stays. So a working variant is known for this device and problem.
 
     Args:
         chooser: of the device; it chooses the next best, and reads the results at the end.
@@ -86,5 +86,5 @@ def _next(chooser: Chooser, verdict: Verdict, tried: set[Variant]) -> Choice | N
     best = next(left, None)
     if best is None or not best.verified:
         return best
-    # of what failed, what was measured or shipped takes the place; of what is slow, the faster
+    # a failed claim is replaced by a measured or shipped record; a slow one by the faster of both
     return best if verdict.kind == "slower" and best.rung != "exact" else None

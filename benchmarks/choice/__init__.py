@@ -1,1 +1,1 @@
-"""How well variants are chosen for problems without a record: measured tables, what they tell."""
+"""How well variants are chosen for problems without a record, judged by measured tables."""

@@ -31,7 +31,7 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """What the device is."""
+        """The kind of the device: cpu or gpu."""
         return self.head.device.kind
 
     @property

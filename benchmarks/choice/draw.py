@@ -1,4 +1,4 @@
-"""Problems that a seed draws over all that people compute, and the variants worth measuring."""
+"""Problems of all kinds that a seed draws, and the variants worth measuring."""
 
 from __future__ import annotations
 

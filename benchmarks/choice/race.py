@@ -2,9 +2,9 @@
 
     python -m benchmarks race --problems 30 --seed 20261123
 
-The device has no records of its own, and with `--unknown` neither those of the package nor
-instructions beyond OpenCL C. Each problem is raced as a program would; then all that took part run
-in turns again, so that the times that decided the race do not judge it.
+The device has no records of its own; with `--unknown` it also has none of the package and no
+instructions beyond OpenCL C. Each problem is raced as in a program. Then all participants run in
+turns again, so that the times that decided the race do not judge it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from ocl_backend.dispatch.tuned import TunedCall
 
 TURNS = 15
-"""Times of either variant, one behind the other; the median of their ratios is the gain."""
+"""Times of either variant, one after the other; the median of their ratios is the gain."""
 
 
 @dataclass(frozen=True)
 class Raced:
-    """What came of a race.
+    """The result of a race.
 
     Attributes:
         problem: its key.

@@ -2,9 +2,9 @@
 
     python -m benchmarks unknown resnet18,train,64 --device 0
 
-What is left is OpenCL C, the families' guesses and the model: what a user of another vendor's GPU
-meets. With `--known` the same steps run with all that is known. With `--background S` each runs S
-seconds more with tuning beside it, and is timed again: what it gains by itself.
+Only OpenCL C, the families' guesses and the model are left, as for a user of another vendor's GPU.
+With `--known`, the same steps run with all that is known. With `--background S`, each runs for S
+more seconds with tuning beside it, and is timed again, which shows what it gains by itself.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What strangers' records and requests could do to a database, tried again: one module a topic."""
+"""Tests of what hostile records and requests could do to a database: one module a topic."""

@@ -1,6 +1,6 @@
-"""What every case stands on: a folder, a database with one tuned product, records and a service.
+"""What every case needs: a folder, a database with one tuned product, records and a service.
 
-A case is a function that returns what it saw where harm was done, and "" where none was.
+A case is a function that returns what it saw if harm was done, and "" otherwise.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Service:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What lets a request write."""
+        """The header that lets a request write."""
         return {"Authorization": f"Bearer {self.token}"}
 
     def cpu_s(self) -> float:

@@ -1,4 +1,4 @@
-"""Records of strangers: none may break, falsify or slow down what runs here."""
+"""Records of strangers: none may break, falsify or slow down the programs here."""
 
 from __future__ import annotations
 

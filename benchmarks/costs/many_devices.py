@@ -2,9 +2,9 @@
 
     python -m benchmarks many-devices [--seconds-per-trial 0.5] [--trials 24]
 
-Everything is real but the device, which sleeps instead of measuring: Ray's processes, turns,
-searches, and a PostgreSQL started for the purpose. What falls short of proportional is the cost of
-spreading on this machine's cores.
+Everything is real except the device, which sleeps instead of measuring: Ray's processes, turns,
+searches, and a PostgreSQL that is started for it. If N devices do less than N times the trials of
+one, the difference is the cost of spreading on this machine's cores.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Sleeper:
     seconds: float
 
     def __call__(self, order: Order) -> list[TuneResult]:
-        """Tune as a real turn does, but for the measuring."""
+        """Tune as a real turn does, except for the measuring."""
 
         def measure(problem: Problem, variant: Variant, best_ms: float) -> Measurement:
             time.sleep(self.seconds)

@@ -1,11 +1,11 @@
-"""Products with packed weights beside the rate at which the device reads as many bytes.
+"""Products with packed weights beside the rate at which the device reads the same number of bytes.
 
     python -m benchmarks packed --rows 1,4,8
 
-Ours is the variant that dispatch takes from the database and the records shipped with the package;
-before it is timed it is verified against float64. Both are timed in turns, and the best of each
-counts: other programs only make times longer. `of limit` is what the rate of multiply-adds allows
-where that is less than reading: weights of 4 bits times 8 rows are a processor's limit.
+Ours is the variant that dispatch takes from the database and the shipped records. It is verified
+against float64 before it is timed. Both sides run in turns, and the best time of each counts, since
+other programs only make times longer. `of limit` compares with the rate of multiply-adds if that is
+the lower limit: 4-bit weights times 8 rows are bound by it on a processor.
 """
 
 from __future__ import annotations

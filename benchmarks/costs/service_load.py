@@ -3,8 +3,8 @@
     python -m benchmarks service-load --clients 50 --rounds 20 [--kills 4] [--db URL]
 
 The service runs in processes of its own, as `oclgen db serve` starts it. The clients are threads of
-this process and share the processor with it and with the database, so they do little: what they
-send is made before the clock runs, and what they read is not looked at. It measures no kernel.
+this process and share the processor with it and with the database. So they do little: uploads are
+made before the clock starts, and answers are not parsed. It measures no kernel.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Load:
 
 
 def main(load: Load, db: str | None) -> bool:
-    """Run the service and its clients, print what came of them, and say whether the floors hold.
+    """Run the service and its clients, print the results, and say whether the floors hold.
 
     Args:
         load: what is asked.

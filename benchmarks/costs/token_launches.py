@@ -2,10 +2,10 @@
 
     python -m benchmarks token-launches --dtype bf16
 
-transformers' `generate` as it is, on random weights. Launches per layer and token are those that
-two more layers add to a token that follows others; the rest belongs to the token. Shapes that
-`seed` draws come besides. Milliseconds are of a token: fused, with every call its own kernel, and
-of torch on the CPU; minimum of several runs in turns.
+It runs transformers' `generate`, unchanged, on random weights. Launches per layer and token are
+those that two more layers add to a later token; all others are counted per token. `seed` draws
+further shapes. Milliseconds are of a token: fused, with every call its own kernel, and of torch on
+the CPU; minimum of several runs in turns.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def model(shape: Shape, layers: int, dtype: torch.dtype) -> Any:
 
 
 def generate(network: Any, cache: str, tokens: int) -> torch.Tensor:
-    """Return the greedy tokens behind a prompt.
+    """Return the greedy tokens after a prompt.
 
     Args:
         network: a model.

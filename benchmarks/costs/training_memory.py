@@ -1,9 +1,9 @@
-"""Compares the peak memory of training with what has to be kept: what workspaces and copies cost.
+"""Compares the peak memory of training with the memory that must be kept, to find wasted memory.
 
     python -m benchmarks training-memory resnet18,64 vgg16,32,bf16 --device ocl:0
 
-Kept are parameters, buffers, images and what autograd saves for the backward pass, each storage
-once. The same with `--device cuda` says what torch's own device takes.
+Parameters, buffers, images, and what autograd saves for the backward pass must be kept, each
+storage once. With `--device cuda`, it measures torch's own device.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     python -m benchmarks varying --steps 2000 --seed 0
 
-`built` are the programs that were built in all steps but the first `SETTLING`, which meet most of
-what a network needs; `grown` is what host memory in use has grown by after those, at most; `median`
-and `p95` are a step's wall time, of the same steps. `known` is the 95th percentile over the median
-where every size is known: the last steps are made again, three times, and only the third counts.
-What `p95` is above that, new sizes cost.
+All columns are of the steps after the first `SETTLING`, which meet most sizes of a network:
+`built` is the number of programs that were built; `grown` how much the host memory in use grew at
+most; `median` and `p95` are wall times of a step. `known` is p95 / median where all sizes are
+known: the last steps run three times more, and only the third time counts. The part of `p95` above
+it is the cost of new sizes.
 """
 
 from __future__ import annotations

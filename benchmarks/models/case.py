@@ -1,4 +1,4 @@
-"""What a network must bring to be checked: how it is built, fed and judged; nothing is run here."""
+"""What a network must supply to be checked: how to build, feed and judge it; it runs nothing."""
 
 from __future__ import annotations
 

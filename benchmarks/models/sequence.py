@@ -1,4 +1,4 @@
-"""Networks that read: an LSTM, and transformers' GPT-2, Llama and Mixtral; random weights."""
+"""Sequence models: an LSTM, and transformers' GPT-2, Llama and Mixtral; random weights."""
 
 from __future__ import annotations
 

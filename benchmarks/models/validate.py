@@ -3,11 +3,11 @@
     python -m benchmarks validate --all
     python -m benchmarks validate --only resnet18,gpt2 --device ocl:1 --size 96
 
-Errors are relative: of the output to its largest value and against the CPU, of all gradients to
-their norm and against float64, with the CPU's own beside. An input of a ReLU within rounding of
-zero flips, and a batch normalisation over eight values magnifies; no two fp32 implementations agree
-on either. So a network is wrong if, for three seeds, an error is above `OUTPUT` or `GRADIENTS` and
-above ten times the CPU's own distance from float64. The command exits with 1 then.
+Errors are relative. That of the output is against the CPU, relative to the largest value; that of
+all gradients is against float64, relative to their norm, with the CPU's own beside it. Inputs of a
+ReLU that are zero within rounding, and batch normalisations over eight values, make errors large in
+every fp32 implementation. So a network is wrong if, for three seeds, an error is above `OUTPUT` or
+`GRADIENTS` and above ten times the CPU's own distance from float64. The command exits with 1 then.
 """
 
 from __future__ import annotations

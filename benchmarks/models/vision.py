@@ -1,4 +1,4 @@
-"""Networks that see: torchvision's with random weights, a detector's parts, and a small U-Net."""
+"""Vision models: torchvision's with random weights, a detector's parts, and a small U-Net."""
 
 from __future__ import annotations
 

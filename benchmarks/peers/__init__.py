@@ -1,1 +1,1 @@
-"""What ours is compared with: torch and CLBlast."""
+"""The peers that ours is compared with: torch and CLBlast."""

@@ -1,6 +1,6 @@
 """The peer's side: torch on CUDA or on the CPU, in a process that opens no OpenCL device.
 
-torch chooses as a user's would: strict fp32 but for tf32 problems, and cuDNN's fastest algorithm.
+It has a user's settings: strict fp32 except for tf32 problems, and cuDNN's fastest algorithm.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a benchmark run found, as rows in a JSON file that a later run goes on with.
+"""The results of a benchmark run, as rows in a JSON file; a later run goes on with it.
 
 It measures nothing and prints nothing; `text.py` and `plot.py` read it.
 """
@@ -64,7 +64,7 @@ class Row:
 
     @property
     def name(self) -> tuple[str, str]:
-        """What tells the row from others of a run."""
+        """The fields that identify the row in a run."""
         return self.kind, self.key
 
     def ratio(self, peer: str) -> float | None:
@@ -83,7 +83,7 @@ class Row:
         return self.tuned is not None and self.tuned[0] == self.tuned[1]
 
     def of_roof(self, roofs: Roofs) -> float | None:
-        """Return the part of what its roof allows that ours reaches, None without a time."""
+        """Return the part of its roof that ours reaches, None without a time."""
         return self.under(roofs).ms / self.ours_ms if self.ours_ms else None
 
     def under(self, roofs: Roofs) -> Roof:
@@ -183,11 +183,11 @@ def load(path: Path) -> Result:
 
 
 def geometric_mean(values: Iterable[float | None]) -> float | None:
-    """Return the geometric mean of what is not None; None of nothing."""
+    """Return the geometric mean of the numbers that are not None; None of nothing."""
     logs = [log(value) for value in values if value]
     return exp(sum(logs) / len(logs)) if logs else None
 
 
 def worst(values: Iterable[float | None]) -> float | None:
-    """Return the least of what is not None; None of nothing."""
+    """Return the least number that is not None; None of nothing."""
     return min((value for value in values if value), default=None)

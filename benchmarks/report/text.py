@@ -1,4 +1,4 @@
-"""Says what a benchmark run found, as lines and as Markdown; it measures nothing."""
+"""The results of a benchmark run as lines and as Markdown; it measures nothing."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Kernels compiled for GPUs that are not there: their compilers need no hardware."""
+"""Kernels compiled for GPUs that this machine does not have: compilers need no hardware."""

@@ -1,4 +1,4 @@
-"""Compilers of GPUs that are not there: what they say of a kernel, read from what they made.
+"""Compilers for GPUs that this machine does not have, and the figures of what they compiled.
 
 `ocloc` compiles for Intel's GPUs, clang for AMD's, whose OpenCL compiler is a clang, too.
 """
@@ -22,7 +22,7 @@ TOOLS = "OCLGEN_TARGET_TOOLS"
 """Environment variable: a folder into which the packages were unpacked instead of installed."""
 PACKAGES = {"amd": "clang-19 libclc-19 lld-19", "intel": "intel-opencl-icd"}
 OPTIONS = ("-cl-mad-enable",)
-"""What `oclgen.opencl.programs` builds with, which opens a device and so is not imported here."""
+"""The options of `oclgen.opencl.programs`, which opens a device and so is not imported here."""
 TIMEOUT_S = 300.0
 
 
@@ -184,7 +184,7 @@ _COMPILERS: dict[str, Callable[[Launch, Target, Path], Figures]] = {"amd": _amd,
 
 
 def _number(entry: str, name: str) -> int:
-    """Return the number behind a name in YAML, 0 if the name is absent."""
+    """Return the number after a name in YAML, 0 if the name is absent."""
     found = re.search(rf"{re.escape(name)}: +(\d+)", entry)
     return int(found[1]) if found else 0
 

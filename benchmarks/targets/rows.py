@@ -1,4 +1,4 @@
-"""What compilers said of variants, as rows of a file. Nothing is compiled here."""
+"""Figures of compiled variants, as rows of a file. Nothing is compiled here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiles variants for targets and keeps what their compilers say, as rows of a file."""
+"""Compiles variants for targets and keeps their figures, as rows of a file."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def main(
         seed: draws the samples.
         samples: configs that are drawn for each problem and family.
         jobs: programs that are compiled at a time.
-        json_path: file whose rows are kept, but for those of the targets (of `families`, if any).
+        json_path: file of rows; those of the targets (of `families`, if any) are replaced.
         markdown: file of the tables.
 
     Returns:

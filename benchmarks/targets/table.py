@@ -1,4 +1,4 @@
-"""What was compiled for GPUs that are not there, as tables."""
+"""Figures of variants that were compiled for other GPUs, as tables."""
 
 from __future__ import annotations
 

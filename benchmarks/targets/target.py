@@ -1,4 +1,4 @@
-"""The GPUs that are compiled for, and what planning for them needs to know. No compiler is run.
+"""The GPUs to compile for, and what planning for them needs to know. No compiler is run.
 
 Sources of the limits: AMD, "RDNA" and "CDNA" instruction set architecture guides (64 KiB of local
 memory per work-group) and ROCm's default of 256 work-items per group; Intel, "oneAPI GPU

@@ -57,7 +57,7 @@ def ratios(name: str) -> dict[tuple[str, str], float]:
 
 
 def draw(panel: Axes, title: str, found: dict[tuple[str, str], float]) -> None:
-    """Draw a pair of bars for each network, with the ratio behind each."""
+    """Draw a pair of bars for each network, with the ratio after each."""
     for place, network in enumerate(reversed(NETWORKS)):
         for shift, mode in ((0.2, "eval"), (-0.2, "train")):
             ratio = found[network, mode]

@@ -1,6 +1,6 @@
 """What torch refuses of pointwise operators, in its words: shared memory, and `-` of bools.
 
-Shapes are `dimensions`' matter and dtypes of outputs `outputs`'; nothing is computed here.
+`dimensions` checks shapes, and `outputs` the dtypes of outputs. Nothing is computed here.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def check_bools(name: str, inputs: Iterable[Tensor]) -> None:
 def check_value(name: str, given: Mapping[str, Any]) -> None:
     """Refuse what an operator cannot take: masks of numbers; complex, negative, several values.
 
-    A negative slope loses the sign by which the gradient of what was computed in place goes.
+    The gradient of a call in place uses the sign of its result, which a negative slope loses.
 
     Raises:
         RuntimeError: one is given; the message has the number.

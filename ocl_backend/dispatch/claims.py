@@ -1,6 +1,6 @@
-"""Claims of others are checked before they first serve: in processes that may die, once a device.
+"""Checks claims of others once on a device before they serve, in processes that may crash.
 
-What a check is stands in `oclgen.measuring.check`; what it said is kept by the store.
+`oclgen.measuring.check` does the check, and the store keeps its result.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tuned_db.recalled import Recalled
 
 
 def checking(store: Recalled, device: Device) -> Callable[[Choice], str]:
-    """Return what says why a claim is not to serve on `device`, "" if it may, and warns.
+    """Return a function that says why a claim must not serve on `device`, "" if it may, and warns.
 
-    What will hold tomorrow is kept in `store`.
+    Results that do not depend on the moment are kept in `store`.
     """
     checker = Checker(device.index, device.info)
 

@@ -1,8 +1,8 @@
-"""What a failed call is told as: the error that the CPU raises for the same call.
+"""The error of a failed call: the one that the CPU raises for the same call.
 
-Kernels check what keeps them right, in few words; torch's own words are asked for here, once
-something has failed. Which dtypes an `out=` may have differs from operator to operator and follows
-no rule, so the CPU is asked that, too, once for each combination. No other call that succeeds comes
+Kernels refuse wrong calls with a short message. Only after a failure, this module asks the CPU for
+torch's own words. The dtypes that an `out=` may have differ from operator to operator without a
+rule, so the CPU is asked for them, too, once for each combination. No other successful call comes
 through this module.
 """
 
@@ -29,7 +29,7 @@ MOST_JUDGED = 1 << 14
 make one of any size."""
 
 NO_KERNEL = "not implemented for"
-"""What torch says of a dtype for which it has no kernel, among others it has."""
+"""Part of torch's message for a dtype without a kernel."""
 
 SPARSE_ROWS = (torch.sparse_csr, torch.sparse_bsr)
 SPARSE_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
@@ -141,7 +141,7 @@ def _as_declared(argument: Any, value: Any, tensors: Sequence[Tensor]) -> Any:
 
 
 def _twin(leaf: Any, place: str) -> Any:
-    """Return what stands for an argument on `place`: tensors keep all but their values.
+    """Return the stand-in for an argument on `place`: tensors keep all but their values.
 
     Reading those would wait for the device. Integers are 0, which is an index of most tensors.
     """

@@ -36,10 +36,11 @@ def reset_fallbacks() -> None:
 def serving(
     overload: Any, kernel: Callable[..., Any], on_complex: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """Return `kernel`, relieved where it raises `UnsupportedDtypeError`.
+    """Return `kernel`, replaced by the CPU where it raises `UnsupportedDtypeError`.
 
-    Complex operands go to `on_complex` if there is one, all others to the CPU. What else it raises
-    is told as the CPU tells it. Outputs of dtypes that the CPU refuses do not reach it.
+    Complex operands go to `on_complex` if there is one, all others to the CPU. If it raises
+    another exception, that of the CPU is raised. It never gets outputs of dtypes that the CPU
+    refuses.
 
     Args:
         overload: the operator that `kernel` serves.

@@ -1,6 +1,6 @@
-"""Whether operators without a kernel may run on the CPU, as the environment says.
+"""Whether operators without a kernel may run on the CPU: the environment decides.
 
-It is read when the device is registered, before anything is loaded that has operators.
+It is read when the device is registered, before any operator is loaded.
 """
 
 from __future__ import annotations

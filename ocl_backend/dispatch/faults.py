@@ -1,9 +1,9 @@
-"""Indices and values out of range: what kernels note, and how Python's errors are made of it.
+"""Indices and values out of range: how kernels note them, and which Python errors they become.
 
-A kernel cannot raise, and waiting for each would cost more than most of them: it notes the first
-fault in its device's record and goes on, of a wrong index with the nearest item. The next call that
-waits raises `torch.AcceleratorError`; with `OCLGEN_SYNC_ERRORS=1` every call waits and raises what
-the CPU does.
+A kernel cannot raise, and waiting for each would take longer than most of them run. So a kernel
+notes the first fault in its device's record and goes on; in place of a wrong index it uses the
+nearest item. The next call that waits raises `torch.AcceleratorError`. With `OCLGEN_SYNC_ERRORS=1`,
+every call waits and raises what the CPU raises.
 """
 
 from __future__ import annotations

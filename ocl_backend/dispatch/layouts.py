@@ -1,4 +1,4 @@
-"""In which of two layouts a convolution is known better; `tuned` chooses within one."""
+"""Decides in which of two layouts a convolution is faster; `tuned` chooses a variant within one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuned_db import Choice, NoVariantError
 from tuned_db.choice import Rung
 
 RELATED: tuple[Rung, ...] = ("architecture", "shipped")
-"""Rungs of what other devices' records say."""
+"""Rungs of other devices' records."""
 
 DOUBT = 1.15
 """What a predicted time must leave for its error: copies of images are certain to take theirs."""

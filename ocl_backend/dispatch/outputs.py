@@ -1,6 +1,6 @@
 """The `out=` forms of operators, made from the functional ones.
 
-For operators whose result is made anew anyway; hot operators write to `out` themselves.
+They serve operators whose result is made anew anyway; hot operators write to `out` themselves.
 """
 
 from __future__ import annotations

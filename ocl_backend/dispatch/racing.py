@@ -1,10 +1,10 @@
-"""Races: of a problem without a record, the variants that the model expects most of are timed.
+"""Races: times the model's best variants for a problem without a record, beside the program.
 
-What the model chose serves from the first call on. Once the calls of a problem have taken much
-more time than a race would, its rivals are built by the processes that build programs
-(`oclgen.opencl.ahead`), and in an idle moment all of them run in turns on memory of their own. The
-fastest serves from then on and is kept as a record (`tuned_db.raced`). No search happens here:
-`ocl_backend.background` does that, and while it is on, nothing is raced.
+The model's choice serves from the first call on. A race begins when the calls of a problem have
+taken much more time than the race will. The processes that build programs (`oclgen.opencl.ahead`)
+build its rivals, and in idle moments all of them run in turns on memory of their own. The fastest
+serves from then on and is kept as a record (`tuned_db.raced`). There is no search here:
+`ocl_backend.background` searches, and while it is on, nothing is raced.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ RIVALS = 2
 """Variants that are raced beside the one that serves. Of the model's first choice, the best of two
 and of three, processors reach 0.81, 0.91 and 0.94 of the best known time, GPUs 0.91, 0.95, 0.97."""
 SHARE = 0.05
-"""Part of the time: a problem's race may take no more of what its calls have taken, and all of what
-happens in idle moments no more of the program's time."""
+"""The most that races may take: a problem's race, of the time that its calls have taken; all races
+and builds in idle moments, of the program's time."""
 BUILD_S = {"cpu": 0.5}
 """Seconds that building a variant takes from a device: a compiler needs one of a processor's cores
 for about a second. Beside other devices it takes `LOAD_S`."""
 LOAD_S = 0.05
 ROUNDS, LOSSES = 9, 3
-"""How often each variant is timed, in turns. A rival that needs more than `WORTH` of the time of
-what serves in `LOSSES` rounds is out, and at last its least time has to be less, too: what else the
-machine does may not decide a race."""
+"""How often each variant is timed, in turns. A rival is out after `LOSSES` rounds in which it needs
+more than `WORTH` of the serving variant's time. At the end its least time must be less, too, so
+that other programs do not decide a race."""
 SAMPLE_S, LONG_S = 0.0004, 0.002
-"""A time is the least of samples. Each takes at least `SAMPLE_S`, launches one behind the other,
+"""A time is the least of samples. Each takes at least `SAMPLE_S`, launches one after the other,
 since to wait for one costs some 20 us. After `LONG_S` no other is taken."""
 MOST_S = 1.0
 """Seconds of rounds, or twice what is expected of them, after which a race is given up: the program
@@ -183,7 +183,7 @@ class Race:
         return winner, times[winner]
 
     def _right(self, scratch: Scratch) -> Iterator[tuple[Choice, Callable[[], None]]]:
-        """Yield what enqueues each variant whose results are those of what serves."""
+        """Yield for each variant with the serving one's results a function that enqueues it."""
         tolerance = TOLERANCE[scratch.problem.dtype]
         want: dict[str, NDArray[Any]] = {}
         for one in [*self.choices]:

@@ -1,8 +1,8 @@
-"""What `torch.ocl` lets users set and operators read: every setting is here, and is a `Setting`.
+"""The settings of `torch.ocl` that operators read: every one is here, and is a `Setting`.
 
-Python reads a setting at every call, but a recalled call runs without Python (recall.py). So a
-`Setting` that is set also makes the device forget what calls did with the old value. What it means
-stands with the operator that reads it.
+Python reads a setting at every call, but a recalled call runs without Python (recall.py). So
+setting a `Setting` also makes the device forget what calls did with the old value. The operator
+that reads a setting explains its meaning.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Setting(Generic[Value]):
         """Let calls from now on see `value`.
 
         Raises:
-            LaunchError, torch.OutOfMemoryError, BuildError: as what was held back until now.
+            LaunchError, torch.OutOfMemoryError, BuildError: from launches that were held back.
         """
         held.settle()  # what was called before sees the old value
         self.value = value
@@ -93,7 +93,7 @@ SYNC_ERRORS = Setting(
     "sync_errors", initial=os.environ.get(SYNC_ERRORS_VARIABLE, "0") not in ("", "0")
 )
 TUNE_FIRST: Setting[Callable[[int, Problem], None] | None] = Setting("tune_first", initial=None)
-"""What tunes a problem of a device before it is first served, if anything does."""
+"""A function that tunes a problem of a device before it is first served, or None."""
 CONV_ACCURACY: Setting[float | None] = Setting("conv_accuracy", initial=None)
 RACE = Setting("race", initial=os.environ.get(RACE_VARIABLE, "0") not in ("", "0"))
 KEEP_WEIGHTS = Setting("keep_weights", initial=True)
@@ -103,10 +103,10 @@ FUSION.when_set(lambda on: shim.library().ocl_set_fusion(ctypes.c_int(on)))
 
 
 def set_sync_errors(on: bool) -> None:
-    """Let every call that a kernel finds wrong wait and raise the CPU's error, or the next wait.
+    """Let a wrong call itself raise the CPU's error; otherwise the next call that waits raises.
 
-    Those are calls that take indices, and probabilities of `bernoulli`, `multinomial` and
-    `binary_cross_entropy`. To wait every time is slow.
+    That concerns calls that take indices, and probabilities of `bernoulli`, `multinomial` and
+    `binary_cross_entropy`. It is slow, because each of these calls waits for the device.
     """
     SYNC_ERRORS.set(on)
 
@@ -129,22 +129,23 @@ def set_conv_accuracy(bound: float | None) -> None:
 def set_racing(on: bool = True) -> None:
     """Let problems without a record be raced beside the program and winners serve, or not.
 
-    Of a problem that is called often the variants of which the model expects most are timed in
-    turns in idle moments, and the fastest serves from then on, also in later programs. Results may
-    change in their last bits when it does. Off by default; nothing is raced under
+    If a problem is called often, the variants with the least predicted times are timed in turns in
+    idle moments. The fastest serves from then on, also in later programs. Results may then change
+    in their last bits. Off by default; nothing is raced under
     `torch.use_deterministic_algorithms(True)`.
     """
     RACE.set(on)
 
 
 def keep_weights(on: bool = True) -> None:
-    """Keep what plans make of weights alone between calls, which is the default, or let it go.
+    """Keep prepared weights between calls, which is the default, or drop them.
 
-    That is packed weights, filter transforms and folded normalisations, where no gradient is
-    recorded, from the second call with the same weights on. They are made again once anything was
-    written to the memory of the weights, and go with it, and where memory is short. At most an
-    eighth of the device's memory is taken; `torch.ocl.kept_weights_bytes` says how much is. What
-    other libraries write to that memory by OpenCL of their own is not seen: turn this off for it.
+    Prepared weights are packed weights, filter transforms and folded normalisations. They are kept
+    where no gradient is recorded, from the second call with the same weights on. They are made
+    again after any write to the memory of the weights, and dropped with it, or when memory is
+    short. They take at most an eighth of the device's memory; `torch.ocl.kept_weights_bytes` says
+    how much. Writes of other libraries through OpenCL of their own are not noticed: switch this off
+    for them.
     """
     KEEP_WEIGHTS.set(on)
 
@@ -152,9 +153,9 @@ def keep_weights(on: bool = True) -> None:
 def set_fusion(on: bool) -> None:
     """Let operators that follow each other run as one kernel where that changes no result, or not.
 
-    On by default: batch normalisation behind a convolution, residual addition and activation
-    behind that, batch normalisation or a linear layer, and the like. Results are the same but for
-    rounding; in fp16 and bf16 what lies in between is not rounded. For all threads.
+    On by default. Examples are batch normalisation after a convolution, and a residual addition and
+    an activation after a convolution, a batch normalisation or a linear layer. Results are the same
+    except for rounding: in fp16 and bf16, results in between are not rounded. For all threads.
     """
     FUSION.set(on)
 

@@ -102,7 +102,7 @@ class TunedCall:
                 refused = LaunchError("it cannot be called as the variant in whose place it is")
 
     def _replace(self, choice: Choice, launch: PlanSequence, replaceable: frozenset[str]) -> bool:
-        """Let `launch` run in place of what ran until now, also where it is recalled.
+        """Let `launch` run in place of the old one, also in recalled calls.
 
         Returns:
             Whether it can be called in the same way.
@@ -308,7 +308,7 @@ def _prepare(device: int, choice: Choice, given: Given) -> tuple[PlanSequence, f
 
 
 def _next_best(device: int, choice: Choice, error: Exception) -> Choice:
-    """Return what is chosen once `choice` has failed with `error`, which is warned of."""
+    """Warn that `choice` failed with `error`, and return the next best choice."""
     warnings.warn(
         f"{choice.problem.key()}: {choice.variant.family} from rung {choice.rung!r} does not "
         f"build and the next best is taken. Tune the problem anew. {error}",

@@ -1,9 +1,9 @@
 """Sizes that vary from call to call: one plan's text serves all of them.
 
-A product whose rows are words of a batch, or a convolution of a batch's images, may be met at
-another size in every step. A program for each would take seconds, and memory for ever. So sizes of
-which more than `FIXED` values were met are free: the kernels take them as arguments, and a variant
-is chosen for a typical size of each range. What was measured for one size keeps its kernels.
+The rows of a product may be the words of a batch, and the images of a convolution differ in number
+at every step. A program for each size would take seconds to build, and memory that is never freed.
+So a size with more than `FIXED` values is free: the kernels take it as an argument, and a variant
+is chosen for a typical size of each range. A problem that was measured keeps its own kernels.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Varying:
         return frozenset(varied), are_many
 
     def _choice(self, free: Problem, are_many: bool) -> Choice | None:
-        """Return what serves a problem with free sizes, None where its own kernels are better."""
+        """Return the choice for free sizes, None if the problem's own kernels are better."""
         if (free, are_many) not in self._choices:
             if len(self._choices) >= MOST_SHAPES:
                 self._choices.clear()

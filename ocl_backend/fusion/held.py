@@ -41,7 +41,7 @@ FOLLOWERS: dict[Kind, frozenset[Kind]] = {
     "batch_norm_backward": frozenset(),
     "loose": frozenset(),
 }
-"""What may be held behind what: some rule can make one of the two."""
+"""What may be held after what: some rule can make one of the two."""
 
 
 class Way(NamedTuple):
@@ -83,11 +83,11 @@ class Loose(Protocol):
 class Rule:
     """A call whose shapes, strides and dtypes are known: how it runs, alone and with followers.
 
-    `items` and `dtype` are those of its result, which is dense, as is what it reads of the step
-    before it: both lie in the same order, whatever their shapes. The result is the value at
-    `result`. The call may continue a chain in one of its `ways`, unless it never `follows`, and if
-    it `begins`, a chain may begin with it, as the first way has it. If it may be `loose`, it may
-    stand in a chain whose links need not read one another's results.
+    `items` and `dtype` are those of its result. The result is dense, and so is the operand that it
+    reads from the step before it: both lie in the same order, whatever their shapes. The result is
+    the value at `result`. If it `follows`, the call may continue a chain in one of its `ways`. If
+    it `begins`, a chain may begin with it, in the first way. If it may be `loose`, it may be a link
+    of a chain whose links need not read one another's results.
     """
 
     kind: Kind
@@ -103,7 +103,7 @@ class Rule:
 
     @cached_property
     def calls(self) -> dict[tuple[Prepared, bool], Held]:
-        """What the shim knows of it."""
+        """The shim's objects for this call, by launch."""
         return {}
 
     def alone(self, step: Step) -> None:
@@ -113,7 +113,7 @@ class Rule:
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
         """Enqueue `step` and as many of the steps `after` it as can be one with it; return those.
 
-        The results of `step` and of those `after` it are dropped, but for the last one's.
+        The results of `step` and of those `after` it are dropped, except for the last one's.
         """
         del after
         self.alone(step)
@@ -197,7 +197,7 @@ def offer(
     values: Sequence[Any],
     is_observed: bool = False,
 ) -> None:
-    """Hold a call back, behind what is held, or run it if that cannot be or does not pay.
+    """Hold a call back, after what is held, or run it if that cannot be or does not pay.
 
     Args:
         rule: what the call is, and how it continues a chain.
@@ -253,7 +253,7 @@ def settle() -> None:
 def _run(words: Any, launches: int, ran: Any) -> None:
     """Enqueue the first of the steps that the shim describes, with those that can be one with it.
 
-    Tell how many these are, or a negative status. Ctrl-C is met behind it: launches would be lost.
+    Tell how many these are, or a negative status. Ctrl-C is met after it: launches would be lost.
     """
     try:
         with Later():

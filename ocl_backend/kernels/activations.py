@@ -1,7 +1,7 @@
-"""Activations and their gradients' masks as they are written inside of other kernels.
+"""Activations, and the masks of their gradients, as text inside of other kernels.
 
-Their rows are `oclgen.activations`'s, so that a fused kernel computes what two would; `T` in the
-texts is the type computed with.
+The rows are those of `oclgen.activations`, so that a fused kernel computes the same as two kernels.
+`T` in the texts is the type of the arithmetic.
 """
 
 from __future__ import annotations

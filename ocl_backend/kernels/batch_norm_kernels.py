@@ -82,7 +82,7 @@ class BatchNormCase:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How the work is cut: the legend stands at the head of the template.
+    """How the work is cut: the template begins with the legend.
 
     `kept` is a power of two, so that few texts serve all sizes.
     """
@@ -270,7 +270,7 @@ def _prepared(
 
 
 class PreparedNorm:
-    """The launches of a `BatchNormCase`; call it with what its kernels take, but for `partial`.
+    """The launches of a `BatchNormCase`; call it with what its kernels take, except for `partial`.
 
     Pointers are in the template's order, 0 where there is no tensor.
     """
@@ -299,7 +299,7 @@ class PreparedNorm:
 
 
 def _sequence(kind: BatchNormCase, aligned: bool) -> LaunchSequence:
-    """Return the launches as one, which takes what they do but for `partial`."""
+    """Return the launches as one, which takes what they do except for `partial`."""
     launches, items = _launches(kind, aligned)
     values = len(launches[0].words) - 1
     numbers = values - 2

@@ -1,4 +1,4 @@
-"""Values that an operator refuses, looked at by a kernel of their own that notes faults."""
+"""Checks for values that an operator refuses: a kernel reads them and notes faults."""
 
 from __future__ import annotations
 

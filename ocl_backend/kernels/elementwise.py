@@ -1,8 +1,8 @@
 """Elementwise kernels: operands, scalars and a body in, OpenCL C and a prepared launch out.
 
-What the body computes is the callers' matter; this module knows how items are walked. It serves
-pointwise operators, indexing (an `address` is an item index the body computes with), random
-numbers and ranges (a `position` is an index without a buffer).
+The callers say what the body computes; this module says how items are walked. It serves pointwise
+operators, indexing (an `address` is an item index that the body computes), random numbers and
+ranges (a `position` is an index without a buffer).
 """
 
 from __future__ import annotations

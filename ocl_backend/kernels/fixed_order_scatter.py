@@ -1,7 +1,7 @@
 """Combining items at computed places in one fixed order, for torch.use_deterministic_algorithms.
 
-The places are sorted, and one work-item walks all that meet; without that mode `scatter` lets them
-race, which is faster.
+The places are sorted, and one work-item walks all items of a place. Without that mode, `scatter`
+lets them race, which is faster.
 """
 
 from __future__ import annotations

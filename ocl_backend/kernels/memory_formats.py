@@ -1,7 +1,7 @@
 """Memory formats: results take channels_last from their operands, as torch's convention has it.
 
-Most kernels read and write contiguous tensors, and the rearranging is a copy; which convolutions
-read channels_last as it lies is their problem's layout.
+Most kernels read and write contiguous tensors, and a copy rearranges them. A convolution that
+reads channels_last in place says so in its problem's layout.
 """
 
 from __future__ import annotations

@@ -264,7 +264,7 @@ POINTWISE |= {
 }
 
 ABSENT = {"alpha": 1, "beta": 1, "value": 1, "eps": -1.0, "nan": 0.0}
-"""What an argument is when the call leaves it None."""
+"""The value of an argument that the call leaves None."""
 
 HELPERS = {
     "quotient": """\

@@ -60,7 +60,7 @@ class Places:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """What a kernel is told at launch of how to read the indices."""
+        """Return the arguments that tell a kernel how to read the indices."""
         rule = faults.RULES[self.operator]
         common = faults.NUMBERS[self.operator], int(rule.wraps)
         return (*self.sizes, *self.steps, *self.dims, *common)

@@ -45,7 +45,7 @@ class Rows:
 
     @property
     def limits(self) -> Limits:
-        """What the device allows."""
+        """The limits of the device."""
         return devices()[self.device].limits
 
 

@@ -1,4 +1,4 @@
-"""Special functions that OpenCL has not: aten name -> expression, and the functions it calls.
+"""Special functions that OpenCL lacks: aten name -> expression, and the functions it calls.
 
 A table like `pointwise_table`, no code. The functions' text is in `special_functions`; that of
 polynomials is made here, from their recurrences (Abramowitz and Stegun, 22.7).
@@ -121,4 +121,4 @@ FUNCTIONS = {
         for name, (first, following) in POLYNOMIALS.items()
     },
 }
-"""What an expression's `helper` brings with it, in the kernel's type `T`."""
+"""The functions of an expression's `helper`, in the kernel's type `T`."""

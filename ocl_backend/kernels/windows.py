@@ -1,7 +1,6 @@
 """Windows of a pooling along a dimension, and the tables of them that kernels read.
 
-Pure arithmetic on sizes; what becomes of a window's items is said in `pooling_2d` and
-`pooling_tables`.
+Pure arithmetic on sizes; `pooling_2d` and `pooling_tables` compute with the items of a window.
 """
 
 from __future__ import annotations
@@ -165,7 +164,7 @@ def pooled(size: int, windows: Regular, ceil_mode: bool) -> int:
             "pad should be at most half of effective kernel size, but got "
             f"pad={pad}, kernel_size={kernel} and dilation={dilation}"
         )
-    # with ceil_mode the last window may reach over the end, but not begin in the padding behind it
+    # with ceil_mode the last window may reach over the end, but not begin in the padding after it
     out = output_size(size + (stride - 1 if ceil_mode else 0), kernel, stride, pad, dilation)
     if ceil_mode and (out - 1) * stride >= size + pad:
         out -= 1

@@ -1,1 +1,1 @@
-"""Modules that tell other libraries of the device, imported by those who use the library."""
+"""Modules that make other libraries use the device; a program imports them."""

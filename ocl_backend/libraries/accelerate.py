@@ -1,7 +1,7 @@
 """Makes accelerate, and transformers' Trainer with it, compute on the device: import it first.
 
-accelerate has a list of devices and, beside it, a variable of the environment that names another;
-processes that it starts inherit the variable.
+accelerate has a list of devices. An environment variable can name another one, and processes that
+accelerate starts inherit it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Keeps GGUF weights packed in transformers: import it, then `from_pretrained(..., gguf_file=...)`.
 
-transformers asks a kernel package for products with packed weights and unpacks all weights as it
-loads where there is none. This module stands in that package's place, for the device and, where a
-model stays there, for the CPU. Loading needs the packages `gguf` and `accelerate`.
+transformers uses a kernel package for products with packed weights; without one, it unpacks all
+weights as it loads. This module takes the place of that package, for the device and, if a model
+stays there, for the CPU. Loading needs the packages `gguf` and `accelerate`.
 """
 
 from __future__ import annotations

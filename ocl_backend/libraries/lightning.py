@@ -1,8 +1,8 @@
-"""Registers the device with Lightning: `Trainer(accelerator="ocl", strategy="ocl")`, then.
+"""Registers the device with Lightning: then use `Trainer(accelerator="ocl", strategy="ocl")`.
 
-Both names are needed: for one device Lightning chooses a strategy by names that it knows, and would
-compute on the CPU. `strategy="ocl_ddp"` stands for several devices or processes.
-Lightning is installed as `lightning` or as `pytorch_lightning`; the first that is there is meant.
+Both names are needed: for one device, Lightning chooses a strategy by names that it knows, and
+would compute on the CPU. `strategy="ocl_ddp"` is for several devices or processes. Lightning is
+installed as `lightning` or as `pytorch_lightning`; the first one that exists is used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class OCLAccelerator(_accelerators.Accelerator):  # type: ignore[misc]
         _ocl.set_device(device)
 
     def teardown(self) -> None:
-        """Give back the memory of what was trained."""
+        """Free the memory of the training."""
         _ocl.empty_cache()
 
     def get_device_stats(self, device: Any) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Makes torchao's weight-only int8 and int4 layers compute on packed weights: import it first.
 
-`quantize_(model, Int8WeightOnlyConfig())` runs without this module, too, but unpacks the weights in
-every call. `Int4WeightOnlyConfig(int4_packing_format="tile_packed_to_4d")` asks CUDA what it can do
-before it packs, though what it packs with is torch's operator, which the device has. With it inputs
-of int8 and int4 layers have gradients, as training of LoRA's layers beside them needs.
+Without this module, `quantize_(model, Int8WeightOnlyConfig())` works but unpacks the weights in
+every call, and `Int4WeightOnlyConfig(int4_packing_format="tile_packed_to_4d")` asks for CUDA before
+it packs, although the operator with which it packs is torch's, and the device has it. With it,
+inputs of int8 and int4 layers have gradients, which LoRA's layers beside them need.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from oclgen.packed_problem import FORMATS
 _quantization: Any = import_module("torchao.quantization")
 _Int4, _Int8 = _quantization.Int4TilePackedTo4dTensor, _quantization.Int8Tensor
 CAPABILITY = (8, 0)
-"""Of CUDA's devices, the first that torchao packs four bits for."""
+"""The first CUDA device for which torchao packs four bits."""
 
 
 def linear(

@@ -1,8 +1,8 @@
 """Makes transformers' `pipeline()` and `Trainer` compute on the device: import it first.
 
 A pipeline without a device, or with an index, takes the first of a list of accelerators that it
-knows, and the CPU after them. Its registry of tasks names a class for each, so here it gets classes
-that say which device is meant. The Trainer computes where accelerate does.
+knows, and the CPU after them. Its registry of tasks names a class for each. This module registers
+classes that select the device. The Trainer computes where accelerate does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which device is meant, which is current, and what it is: the first part of `torch.ocl`.
 
-Devices are opened by `memory`; their memory and their random numbers are other modules' matter.
+`memory` opens devices, `figures` reports their memory, `generators` keeps their random state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The random generators of the devices: seeds and states. What is drawn is `ops.random`'s matter.
+"""The random generators of the devices: seeds and states. `ops.tensor.random` draws from them.
 
 A generator is a seed and an offset, the next unused counter of Philox; both are the shim's.
 """

@@ -1,6 +1,6 @@
 """Hands the OpenCL devices to the shim: contexts, queues, memory sizes and memory limits.
 
-Which devices there are is `oclgen.opencl.device`'s matter; allocation itself happens in the shim.
+`oclgen.opencl.device` lists the devices; allocation itself happens in the shim.
 """
 
 from __future__ import annotations

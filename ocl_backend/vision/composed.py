@@ -31,7 +31,7 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
         iou_threshold: the largest intersection over union that both boxes survive.
 
     Returns:
-        int64 [boxes that stand].
+        int64 [kept boxes].
     """
     check_boxes(boxes, scores)
     order = scores.argsort(descending=True, stable=True)

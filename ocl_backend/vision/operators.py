@@ -1,8 +1,8 @@
-"""Registers torchvision's compiled operators: kernels for the device, and all where none load.
+"""Registers torchvision's compiled operators: kernels for the device; all of them if none load.
 
-Beside a build of torch that is not torchvision's, its library does not load, and neither does
-`import torchvision`, which asks for the operators. `declare` stands in for that library. Which one
-it is `ocl_autoload` finds out, since the import may come before the device's.
+torchvision's library does not load beside a torch that it was not built for, and then
+`import torchvision` fails, because it asks for the operators. `declare` replaces that library.
+`ocl_autoload` finds the library, because torchvision may be imported before the device.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ LIFE = 100
 FIRST_IDLE_S = 30.0
 """Seconds that a process which was started ahead waits for its first question, at least."""
 JOIN_S = 5.0
-"""Seconds in which a thread whose process was ended comes to its end, but for a loaded machine."""
+"""Seconds that a thread waits for its process to end; on a loaded machine it may take longer."""
 
 
 class Source(NamedTuple):
@@ -42,7 +42,7 @@ class Source(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What a process is asked, and where its answer goes."""
+    """A request to a process, and where its answer goes."""
 
     question: Any
     answer: Future[Any]
@@ -100,7 +100,7 @@ class Pool:
                 pass
 
     def serve(self) -> None:
-        """See to it that a process answers what waits, though no thread comes to `steal` it."""
+        """Start a process for the waiting requests, even if no thread comes to `steal` them."""
         with self._changed:
             if self._tasks and not self._threads:
                 self._start_one()

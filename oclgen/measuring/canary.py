@@ -1,4 +1,4 @@
-"""Buffers between two guard zones, which tell whether a kernel wrote where it must not.
+"""Buffers between two guard zones, which show whether a kernel wrote outside of them.
 
 `oclgen.measuring.measure` fills the buffers and checks what kernels write into them.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from oclgen.opencl.device import Device
 
 GUARD = 4096
-"""Bytes of a zone: a page, so that no device aligns the buffer behind it otherwise than before."""
+"""Bytes of a zone: a page, so that no device aligns the buffer after it otherwise than before."""
 CANARY, POISON = 0xA7, 0xFF
 """Bytes in the zones, and those in a buffer before it is written: NaN in fp32, fp16 and bf16."""
 POISON_OF_SUMS = 0x80

@@ -1,7 +1,7 @@
-"""A quick check of a variant that a record from elsewhere recommends, before it serves here.
+"""A quick check of a variant from someone else's record, before it serves here.
 
-It runs in processes that may die, on random inputs, against the float64 reference of a small
-excerpt. How fast a variant is `oclgen.measuring.measure` tells; here only what is far off counts.
+It runs in processes that may crash, on random inputs, against the float64 reference of a small
+excerpt. It refuses times that are far too long; `oclgen.measuring.measure` measures exactly.
 """
 
 from __future__ import annotations

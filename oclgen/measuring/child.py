@@ -1,6 +1,6 @@
-"""A process of our own that may die: starts it, asks it, and says how and when it ended.
+"""A child process that may crash: starts it, sends requests, and says how and when it ended.
 
-What the process does with a question is in `oclgen.measuring.worker`.
+`oclgen.measuring.worker` says what the process does with a request.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from oclgen.opencl.binaries import SIZE_VARIABLE
 
 Stage = Literal["starting", "preparing", "compiling", "running"]
 ASKS = "asks for leave"
-"""What a child says instead of a stage before it lets a variant run, if it was told to ask."""
+"""Sent by a child in place of a stage before it runs a variant, if it must ask first."""
 Leave = Callable[[], AbstractContextManager[object]]
-"""Returns a context whose entry waits until a variant may run, and whose end says that it ran."""
+"""Returns a context: entering it waits until a variant may run, leaving it says that it ran."""
 
 PROCESSES_VARIABLE = "OCLGEN_BUILDERS"
 SLEEP_AT_ONCE = {"OPENBLAS_THREAD_TIMEOUT": "4", "KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "PASSIVE"}
-"""Environment of a process that measures: the threads of NumPy's BLAS sleep where they have nothing
-to do. By default OpenBLAS's turn in a loop for some 25 ms behind a product, as a reference is one:
-on a processor they keep a core from the kernel that is timed next, which takes twice its time."""
+"""Environment of a process that measures: idle threads of NumPy's BLAS sleep. By default OpenBLAS's
+threads spin for some 25 ms after a product, such as a reference. On a processor they occupy a core,
+so that the kernel that is timed next takes twice its time."""
 
 TIMEOUTS: dict[Stage, float] = {
     "starting": 120.0,
@@ -64,7 +64,7 @@ def spawn(module: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Connec
     """Start a Python process of `module` and return it with our end of a pipe to it.
 
     Its arguments are the number of its end of the pipe, then `arguments`. It prints nothing, and
-    does not hear of Ctrl-C, which is the parent's to handle.
+    does not receive Ctrl-C, which the parent handles.
     """
     ours, theirs = socket.socketpair()
     environment = {

@@ -1,6 +1,7 @@
-"""Clocks, heat, power and load of a device, where it or its system tells; reading costs little.
+"""Clocks, temperature, power and load of a device, if the device or its system reports them.
 
-It judges nothing: they are noted beside a measurement, where they may explain an odd time.
+Reading takes little time. It judges nothing: conditions are noted beside a measurement, where they
+may explain an odd time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Cuts a smaller problem out of a large one, whose float64 reference is affordable.
+"""Cuts a smaller problem out of a large one, so that its float64 reference is affordable.
 
-What is cut is independent of the rest: batch items, rows of C, output channels, groups, heads, rows
-of packed weights. So the excerpt's output is exactly that part of the whole output. No device and
-no numbers here.
+It cuts along dimensions that are independent: batch items, rows of C, output channels, groups,
+heads, rows of packed weights. So the excerpt's output is exactly a part of the whole output. It
+uses no device and no data.
 """
 
 from __future__ import annotations

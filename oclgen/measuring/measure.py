@@ -38,13 +38,13 @@ LOSER = 1.5
 HOPELESS = 3.0
 """A variant whose first launch takes this many times the best is not timed any further."""
 SPOT_BYTES = 32 * 2**20
-"""What is read back of each input after a variant, to see whether it was written to."""
+"""Bytes of each input that are read back after a variant, to see whether it was written to."""
 AS_THEY_ARE = ("int64", "uint8")
 """Dtypes of buffers whose items are not converted."""
 WHOLE = ("int8", "int32")
 """Dtypes of buffers whose items are whole numbers, here as there."""
 FLUSH_BYTES = 64 * 2**20
-"""What is written at least between launches with cold caches; four times a larger cache."""
+"""The least bytes that are written between launches with cold caches; four times a larger cache."""
 
 
 class Bench:
@@ -296,7 +296,7 @@ def compare(got: NDArray[Any], want: NDArray[Any], tolerance: float) -> tuple[fl
 
 
 def _length(array: NDArray[Any]) -> float:
-    """Return the L2 norm without BLAS, whose threads stay on their cores for 25 ms behind a call.
+    """Return the L2 norm without BLAS, whose threads stay on their cores for 25 ms after a call.
 
     A processor's kernel that is timed next would lack those cores.
     """

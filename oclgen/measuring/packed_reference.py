@@ -14,7 +14,7 @@ from oclgen.problem import PackedProblem, Problem
 Array = NDArray[Any]
 
 SMALL = 0.02
-"""What standard-normal scales are multiplied by, so that results stay in the range of fp16."""
+"""Factor of the standard-normal scales: results stay in the range of fp16."""
 HALVES = {"q4_0": (0,), "q4_1": (0, 2), "q8_0": (0,), "q4_k": (0, 2), "q6_k": (208,)}
 """Where fp16 numbers lie in a block, in bytes."""
 

@@ -1,6 +1,7 @@
-"""Measures what a device can do at most, to say how near a kernel comes; takes 0.3 s.
+"""Measures the highest rates of a device, to say how near a kernel comes; takes 0.3 s.
 
-It is no vendor's figure and no promise: the best that simple generated kernels reach here.
+A peak is no figure of the vendor and no promise: it is the best that simple generated kernels
+reach here.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class Level:
 
     @property
     def notice(self) -> str:
-        """What to tell if other work runs on the device, "" if none is noticed."""
+        """A sentence for the user if other work runs on the device, "" if none is noticed."""
         if self.now.gflops >= LOADED * self.best.gflops:
             return ""
         return (

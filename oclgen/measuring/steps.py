@@ -1,7 +1,7 @@
 """Runs the steps of a self-test in processes of their own, each of which may crash or hang.
 
-A step's process names what it begins. If it ends meanwhile, that is what it died of: it is a line
-of the verdict, and another process goes on with the rest.
+A step's process names each item before it begins it. If the process ends, that item failed: it
+becomes a line of the verdict, and another process goes on with the rest.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ MOST_STARTS = 8
 MARGIN = 0.9
 """Part of a step's seconds that its process knows of: it ends by itself before it is ended."""
 THE_STEP = "the step"
-"""What a finding is of that no item of the step explains."""
+"""The item of a finding that belongs to no item of the step."""
 LONGEST = 1000
 """Characters of a finding."""
 
 
 class Finding(NamedTuple):
-    """A line of the verdict: what was tried in which step, and what came of it."""
+    """A line of the verdict: what was tried in which step, and its result."""
 
     step: str
     what: str
@@ -56,7 +56,7 @@ class Talk:
         return True
 
     def find(self, what: str, verdict: Verdict, found: str) -> None:
-        """Say what came of an item.
+        """Send the result of an item.
 
         Args:
             what: the item.
@@ -99,7 +99,7 @@ def run(
         seconds: for the whole step.
         patience: seconds after which a process that says nothing more is ended.
         starting: seconds that it may take until it says something.
-        told: hears of the values that the step hands over.
+        told: is called with the values that the step hands over.
     """
     ends = time.monotonic() + seconds
     skip: list[str] = []

@@ -1,8 +1,8 @@
-"""Measures variants in a child process, so that one that crashes or hangs costs that process only.
+"""Measures variants in a child process, so that one that crashes or hangs costs only that process.
 
-What is measured, and how, is `oclgen.measuring.measure`; compilers of OpenCL runtimes run in the
-process that calls them and do die of kernels they do not like, so they run in children too: ahead,
-in `oclgen.measuring.builders`, or in the one that measures.
+`oclgen.measuring.measure` says how a variant is measured. Compilers of OpenCL runtimes run in the
+process that calls them, and some kernels crash them. So they run in child processes, too: ahead in
+`oclgen.measuring.builders`, or in the process that measures.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Programs that are built while the caller goes on, on all cores: asked for now, waited for later.
+"""Programs that are built on all cores while the caller goes on: requested now, waited for later.
 
-A caller that waits loads what was built, and builds what no process has begun. So one program alone
-costs no process, and a processor's last core is not idle.
+A caller that waits loads what was built, and builds programs that no process has begun. So a single
+program costs no process, and the caller's own core is used, too.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Asked(NamedTuple):
 
 
 class Ahead:
-    """What builds programs of a device ahead of their use."""
+    """Builds programs of a device ahead of their use."""
 
     def __init__(self, programs: Programs, index: int, limits: Limits) -> None:
         """Start nothing yet.

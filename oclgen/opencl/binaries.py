@@ -1,8 +1,8 @@
 """Built programs on disk: bytes by a key, checked when read, bounded, shared by processes.
 
-What a key is made of, and which programs are worth keeping, is `oclgen.opencl.programs`' matter;
-nothing here knows OpenCL. A cache must never be the reason that something fails: what cannot be
-read is built again, what cannot be written is not kept.
+`oclgen.opencl.programs` says what a key is made of, and which programs are worth keeping. Nothing
+here knows OpenCL. A cache must never be the reason that something fails: a program that cannot be
+read is built again, and one that cannot be written is not kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 _CHECKSUM_BYTES = hashlib.sha256().digest_size
 _ROOM = 0.9
-"""What is left of the bound after files were removed, so that not every write removes one."""
+"""Files are removed down to this part of the bound, so that not every write removes one."""
 FEW = 32
 """Programs that make a folder one that was used: a small network has more, probes of devices and a
 first try have less."""

@@ -1,7 +1,7 @@
 """Matrix units that a sub-group feeds from registers, through functions of a vendor's OpenCL C.
 
 A fragment of A has rows of 16 steps of k, one of B columns of 16; both lie in memory so, as 16-bit
-elements, one row or column behind the other. One call adds the product of two fragments to a
+elements, one row or column after the other. One call adds the product of two fragments to a
 fragment of C in fp32. How lanes hold them differs from unit to unit, and is said here alone.
 
 Sources: Intel, the extension `DPAS`; AMD, "RDNA3", "RDNA4" and "CDNA2"
@@ -41,7 +41,7 @@ class Unit:
         first: element of A and B with which a lane's part begins, by `lane`; "" where A comes by a
             block read instead.
         call: the function: in fp16, in bf16.
-        more: arguments behind the three operands.
+        more: arguments after the three operands.
         most_sums: floats of C that a lane keeps in registers beside the operands.
         is_intel: its sub-groups and block reads are functions of Intel's.
     """

@@ -3,9 +3,9 @@
 It neither finds runtimes (`oclgen.opencl.runtimes`) nor opens devices for use
 (`oclgen.opencl.device`). A runtime that crashes or hangs costs a child process, never the caller.
 
-So does an instruction that a processor or its compiler lacks. The operating system's list of
-flags would say what the processor has, not what the compiler takes; a child that runs a kernel
-with the instruction says both.
+An instruction that a processor or its compiler lacks also costs only a child process. The operating
+system's list of flags would say what the processor has, but not what the compiler accepts; a child
+that runs a kernel with the instruction shows both.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class DeviceHealth:
 
 
 class Tried(NamedTuple):
-    """What a trial of a device showed, as `DeviceHealth` has it."""
+    """The result of a trial of a device, with the fields of `DeviceHealth`."""
 
     problem: str | None = None
     fault: str | None = None

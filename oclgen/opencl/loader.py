@@ -35,7 +35,7 @@ def load(library: str) -> str | None:
 
 
 def preload(library: str) -> None:
-    """Load what lies beside `library` and must be there before it.
+    """Load the libraries beside `library` that must be loaded before it.
 
     On Windows that is all it needs: Python looks beside a library for those, the loader does not.
     """

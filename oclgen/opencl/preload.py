@@ -1,8 +1,8 @@
-"""Programs that a script used the last time, loaded by a thread while the script goes on.
+"""Programs that a script used last time, loaded by a thread while the script goes on.
 
-A program that was built before takes 2 to 6 ms to load, and a network has hundreds. A script uses
-them in the same order each time: the thread stays some programs ahead of it, and stops where the
-script uses others. So what is loaded in vain is bounded.
+To load a program takes 2 to 6 ms, and a network has hundreds. A script uses them in the same order
+each time. The thread stays some programs ahead of it, and stops when the script uses others, which
+bounds what is loaded in vain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oclgen.opencl.binaries import Binaries
 from oclgen.opencl.programs import MOST_PROGRAMS, Programs
 
 FOLDER, SHARE = "used", 1 / 256
-"""Of the user's cache, and its part of the bound of the programs'."""
+"""The folder in the user's cache, and its part of the bound for programs."""
 AHEAD = 32
 """Programs that the thread loads beyond those of its list that were asked for."""
 LAST_S = 1.0
@@ -54,7 +54,7 @@ class Preload:
             self._thread.start()
 
     def end(self) -> None:
-        """Stop the thread, and keep what was used; what only earlier runs used comes behind it."""
+        """Stop the thread, and keep what was used; what only earlier runs used comes after it."""
         self._is_ended = True
         self._news.set()
         if self._thread is not None:

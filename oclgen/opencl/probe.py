@@ -1,6 +1,6 @@
-"""Kernels that ask a device which instructions beyond OpenCL C it has, and the right answers.
+"""Kernels that probe a device for instructions beyond OpenCL C, and the right answers.
 
-`oclgen.opencl.device` asks, and keeps the answers; a device's name decides nothing.
+`oclgen.opencl.device` runs them and keeps the answers; a device's name decides nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from oclgen.opencl import byte_dots, fragments, ptx
 from oclgen.plan import Launch, Plan, buffer
 
 ONES: NDArray[np.uint16] = np.full(256, 0x3F80, np.uint16)
-"""What the probes read, 1.0 in bf16."""
+"""The value that the probes read: 1.0 in bf16."""
 
 ANSWERS: dict[str, NDArray[np.float32]] = {
     "cp_async": np.full(32, 1.0, np.float32),

@@ -1,7 +1,7 @@
 """A device's built programs: from memory, from disk, or from its compiler.
 
-`oclgen.opencl.device` opens devices and comes first: the loader of pyopencl has to know where the
-runtimes lie. What lies on disk, and how, is `oclgen.opencl.binaries`.
+Import `oclgen.opencl.device` first, which opens devices: pyopencl's loader must know the runtimes
+before. `oclgen.opencl.binaries` keeps programs on disk.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ OPTIONS = ("-cl-mad-enable",)
 MOST_PROGRAMS = 1024
 """LRU bound of a device's programs in memory; kernels in use keep theirs."""
 OWN_CACHES = ("NVIDIA CUDA",)
-"""Platforms whose driver keeps what it built. NVIDIA's binaries are PTX, which its driver compiles
-when they are loaded, by the same cache: our files say what it has, and hold the text. PoCL keeps
-its own, too, but takes 75 ms to build a text for the second time, and 3 ms to load a binary."""
+"""Platforms whose driver keeps its programs. NVIDIA's binaries are PTX, which its driver compiles
+when they are loaded, with the same cache. So our files only contain the text, and record that the
+driver has the program. PoCL keeps its programs, too, but needs 75 ms to build a text for the second
+time, and 3 ms to load a binary; its binaries are kept."""
 
 LOAD_S, PATIENCE_S = 0.03, 1.0
-"""A driver that needs longer for each program which it has built before, and these seconds besides,
-has lost its cache."""
+"""If a driver needs more than `LOAD_S` for each program that it has built before, and `PATIENCE_S`
+more, it has lost its cache."""
 
 _FORMAT = 1
 _COMPILER_VARIABLES = ("CL_CONFIG_", "IGC_", "POCL_")
@@ -268,7 +269,7 @@ class Programs:
 
 
 def _text(source: str) -> bytes:
-    """Return what a file holds of a program whose binary the driver keeps."""
+    """Return the content of the file of a program whose binary the driver keeps: its text."""
     return zlib.compress(source.encode(), 1)
 
 

@@ -1,4 +1,4 @@
-"""What a device shows of itself, a `pyopencl.Device` as plain values: who it is, what it allows."""
+"""The identity and limits of a `pyopencl.Device`, as plain values."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Predicts how long an unmeasured variant takes, from what problem, plan and device are.
+"""Predicts the time of an unmeasured variant from problem, plan and device.
 
-`features` describes, `model` predicts. The models are files beside them, one for each kind of
-device, which `python -m benchmarks fit` makes of measured tables.
+`features` describes a variant, `model` predicts. The models are files in this folder, one for each
+kind of device; `python -m benchmarks fit` makes them from measured tables.
 """

@@ -1,7 +1,7 @@
-"""What a time depends on, as numbers: of the problem, of the variant, and of its plan on a device.
+"""What a time depends on, as numbers: features of problem, variant, and its plan on a device.
 
 Sizes are logarithms to base 2, so that a factor is a difference. What a family does not have is
-missing, not zero. Nothing here is measured, and no text of a kernel is rendered.
+missing, not zero. Nothing is measured here, and no text of a kernel is rendered.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Features = dict[str, float]
 GROUPS_PER_UNIT = 32
 """Work-groups that a compute unit of a GPU holds at once, however small they are."""
 SMALLEST = 1e-9
-"""What stands for zero in a logarithm."""
+"""Replaces zero in a logarithm."""
 ALIGNED = 8
 """Items of a row that vectors load at once: other sizes leave edges."""
 
@@ -51,7 +51,7 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
 def of_problem(problem: Problem, limits: Limits) -> Features:
     """Return what the problem alone tells, once for all of its variants.
 
-    What is not predicted has no features.
+    Problems that are not predicted have no features.
     """
     assert is_predicted(problem), problem.key()
     m, n, k, batch = product_of(problem)
@@ -194,7 +194,7 @@ def _covered(extent: float, tile: int) -> int:
 def _main(plan: Plan) -> Launch:
     """Return the launch that does the work: of those with most local memory the last of most items.
 
-    Packing comes before it and sums come behind it, with fewer work-items or less local memory.
+    Packing comes before it and sums come after it, with fewer work-items or less local memory.
     """
     return max(plan.launches, key=lambda one: (one.local_bytes, prod(one.global_size)))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """The nodes of all trees, one behind the other; a leaf leads to itself.
+    """The nodes of all trees, one after the other; a leaf leads to itself.
 
     Attributes:
         feature: column that a node asks.

@@ -34,7 +34,7 @@ class Model:
     """Predicts the logarithm of a time over the roofline's, from features by name.
 
     Attributes:
-        names: the forest's columns but for the last, which are `families`.
+        names: the forest's columns except for the last, which are `families`.
         families: each of its own column, 1 where the variant is of it.
         forest: what predicts.
     """
@@ -101,7 +101,7 @@ _ARRAYS = ("feature", "threshold", "left", "right", "value", "roots")
 def shipped(kind: str) -> Model | None:
     """Return the model for a kind of device, None where none comes with the package.
 
-    What is neither CPU nor GPU counts as GPU.
+    A device that is neither CPU nor GPU counts as a GPU.
     """
     path = resources.files(__package__).joinpath("cpu.npz" if kind == "cpu" else "gpu.npz")
     if not path.is_file():

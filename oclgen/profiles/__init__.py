@@ -1,15 +1,14 @@
-"""Devices that are not here: their limits, laid over the devices that are.
+"""Profiles: the limits of other devices, applied to the devices that are here.
 
-A profile is a file of this folder (or one of the user's): what a real device shows through OpenCL,
-figure by figure, each with its source. With `OCLGEN_DEVICE_PROFILE=NAME` every device of the
+A profile is a file of this folder, or one of the user's. It lists what a real device reports
+through OpenCL, each figure with its source. With `OCLGEN_DEVICE_PROFILE=NAME`, every device of the
 process and of its children has those limits: `oclgen` and `ocl` plan, choose and refuse as on the
-real one, and compute on the one underneath. A profile takes away: of two limits the smaller one
-holds, and an extension has to be on both sides. It knows nothing of times: what is measured under a
-profile is recorded under a name and an architecture that no real device has.
+real device, and compute on the one that is here. A profile only takes away: of two limits the
+smaller one holds, and an extension must be on both sides. It knows nothing of times: measurements
+under a profile are recorded under a name and an architecture that no real device has.
 
-A profile that names no device leaves the one underneath what it is but for its instructions beyond
-OpenCL C and the figures that it gives; `unknown`, which gives none, is what an untuned device
-meets.
+A profile that names no device changes only instructions beyond OpenCL C, and the figures that it
+gives. `unknown` gives none: it shows what an untuned device meets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a program's text asks of a device beyond OpenCL C 1.2: names of extensions, from text alone.
+"""Which extensions beyond OpenCL C 1.2 a program's text needs: found from the text alone.
 
-A compiler of a device that lacks one refuses the text; the device under a profile may have it, so
-that its compiler does not.
+The compiler of the profiled device would refuse a text with an extension that it lacks; the
+compiler of the device that is here may not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Demand(NamedTuple):
 
 
 ASSEMBLY = "inline assembly"
-"""What stands for an extension where a text has instructions of its own."""
+"""Stands for an extension if a text has instructions of its own."""
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WIDTH = r"(?:2|3|4|8|16)?"
 _POINTER = r"(?!\s*(?:\*|__restrict|restrict))"

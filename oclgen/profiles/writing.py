@@ -1,6 +1,7 @@
-"""Writes the profile of a device that was here: its limits as a file that `oclgen.profiles` reads.
+"""Writes the limits of a device as a profile, a file that `oclgen.profiles` reads.
 
-Each figure names one source, the run that read it; a profile that is kept says in words where.
+Each figure names one source, the run that read it. Before a profile is committed, its source is put
+into words.
 """
 
 from __future__ import annotations

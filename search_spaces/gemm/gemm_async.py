@@ -1,6 +1,6 @@
 """What is worth trying for `gemm_async`, and why.
 
-It says neither what is valid nor where to begin: that is the family's, `why_not` and `guesses`.
+The family's `why_not` says what is valid, and its `guesses` say where to begin.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
         "stages": (2, 3, 4),
         # few tiles leave units idle: slices of k in a group cost no traffic, others need no room
         "split_k": splits(problem, limits, 1, 2, 4, 8, 16) if few else (1,),
-        # as many as run at once, which is the registers' to say: no unit waits for a last tile
+        # as many groups as run at once, so that no unit waits for a last tile; registers limit them
         "groups": (0, units, 2 * units) if few else (0, units, 2 * units, 4 * units),
         "local_k": (1, 2, 4, 8, 16) if few else (1,),
         "group_m": (8,) if few else (4, 8, 16),

@@ -1,6 +1,6 @@
 """What is worth trying for `packed_rows`, and why.
 
-It says neither what is valid nor where to begin: that is the family's, `why_not` and `guesses`.
+The family's `why_not` says what is valid, and its `guesses` say where to begin.
 """
 
 from __future__ import annotations

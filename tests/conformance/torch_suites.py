@@ -44,7 +44,7 @@ SUITES = {
 """Name -> file, and what pytest's -k must find, which spares it the other classes."""
 
 SECONDS = 120
-"""A test that runs longer ends its process, and the next process goes on behind it."""
+"""A test that runs longer ends its process, and the next process goes on after it."""
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = ("passed", "skipped", "declared", "the file's", "failed")

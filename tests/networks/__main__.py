@@ -4,7 +4,7 @@
     python -m tests.networks --only timm:test_vit,transformers:mamba --seed 12345
 
 A network that the CPU cannot run, or not exactly enough, is left out with the reason and another
-one is drawn. Kernels are built without the compiler's optimiser, but for one in 16, unless
+one is drawn. Kernels are built without the compiler's optimiser, except for one in 16, unless
 `THOROUGH=1` is set. The command exits with 1 where a network differs from the CPU, raises, ends its
 process or takes too long.
 """

@@ -72,7 +72,7 @@ def test_msvc_is_told_what_the_library_offers(
 ) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     link = linked(commands, tmp_path, "/more")
-    split = link.index("/link")  # what stands before is cl's, what stands behind the linker's
+    split = link.index("/link")  # what stands before is cl's, what stands after the linker's
     assert "/MD" in link[:split]  # the C library that torch uses
     assert {"torch_cpu.lib", "c10.lib", f"/LIBPATH:{Path('torch/lib')}"} <= set(link[split:])
     assert link[split + 1] == "/DLL"

@@ -179,7 +179,7 @@ def test_a_convolution_takes_a_residual(
 def test_a_sum_may_lie_in_place_of_the_residual(
     device: Any, normalised: bool, trains: bool
 ) -> None:
-    """As in blocks that sample their input down behind what they add it to."""
+    """As in blocks that sample their input down after what they add it to."""
     conv = nn.Conv2d(3, 5, 3, bias=not normalised).to(place(device))
     norm = normalisation(5, device).train(trains)
     x, z = small(device, 2, 3, 9, 9), small(device, 2, 5, 7, 7)

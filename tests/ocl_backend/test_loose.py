@@ -39,7 +39,7 @@ def rotated(x: Any) -> Any:
 
 
 def rope(q: Any, k: Any, v: Any, cos: Any, sin: Any, keys: Any, values: Any) -> Results:
-    """Rotate query and key, and lay key and value behind those of before."""
+    """Rotate query and key, and lay key and value after those of before."""
     q, k = (x * cos + rotated(x) * sin for x in (q, k))
     return q, torch.cat([keys, k], -2), torch.cat([values, v], -2)
 
@@ -221,7 +221,7 @@ def test_what_is_kept_or_read_otherwise_is_in_memory() -> None:
         kept = x * 2
         top = kept[..., :3]  # a part of a held result
         made = top + 1
-        kept.mul_(3)  # behind what read it
+        kept.mul_(3)  # after what read it
         return kept, made, kept[..., 1:] - 1
 
     check(call, drawn(torch.float32, (4, 8)), 4, exact=True)
@@ -230,7 +230,7 @@ def test_what_is_kept_or_read_otherwise_is_in_memory() -> None:
 def test_a_write_in_place_does_not_pass_what_reads_before() -> None:
     def call(x: Any) -> Results:
         own = x + 0
-        before = own * 2  # dropped, and read behind the write
+        before = own * 2  # dropped, and read after the write
         own.fill_(5)
         return before + own, own
 

@@ -1,4 +1,4 @@
-"""Norms in the launch of the products behind them, with a GPU's geometry."""
+"""Norms in the launch of the products after them, with a GPU's geometry."""
 
 from __future__ import annotations
 

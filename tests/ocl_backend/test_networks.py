@@ -24,8 +24,11 @@ WIDTH = 64
 """Channels between the linear layers; torchvision's 4096 of alexnet and vgg16 take gigabytes."""
 GRADIENT_TOLERANCE = 1e-3
 OWN_ERRORS = 10
-"""A gradient that is zero but for rounding (of a bias before a batch normalisation) differs wholly;
-it is judged by the CPU's own distance from float64 and may have ten times as much."""
+"""Times the CPU's own distance from float64 that a gradient may have.
+
+Gradients that are zero except for rounding, such as that of a bias before a batch normalisation,
+share no digit with the CPU's.
+"""
 
 
 def build(name: str) -> nn.Module:

@@ -33,7 +33,7 @@ def test_torchs_profiler_shows_kernels_under_their_operators(device: Any, tmp_pa
     operator = next(e for e in events if e.get("name") == "aten::mm")
     assert traced["pid"] == device.index
     assert traced["dur"] == pytest.approx(rows[traced["name"]].self_device_time_total, abs=0.01)
-    # device and host agree on the time of day: the kernel starts behind its operator, in a second
+    # device and host agree on the time of day: the kernel starts after its operator, in a second
     assert -1e3 < traced["ts"] - operator["ts"] < 1e6
     assert any(e.get("cat") == "privateuse1_runtime" for e in events)
 

@@ -1,4 +1,4 @@
-"""Streams and events under torch.cuda's names; one in-order queue stands behind all of them."""
+"""Streams and events under torch.cuda's names; all of them share one in-order queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that build: how many, what becomes of one that dies, and who else builds."""
+"""Processes that build: how many, what happens if one dies, and who else builds."""
 
 from __future__ import annotations
 

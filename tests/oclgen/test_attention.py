@@ -1,4 +1,4 @@
-"""Attention as a problem: its key, whom its queries see, and its families against float64."""
+"""Attention as a problem: its key, which keys its queries see, and its families against float64."""
 
 from __future__ import annotations
 

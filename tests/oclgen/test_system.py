@@ -159,7 +159,7 @@ def test_a_file_is_utf_8_with_plain_ends_of_lines_whatever_the_system_prefers(
 
 @pytest.mark.parametrize("module", ["ocl_backend.module", "search_spaces.background", "cli.tune"])
 def test_modules_are_imported_where_posix_is_not(module: str) -> None:
-    """Names that Windows lacks are used within functions alone, or behind a question."""
+    """Names that Windows lacks are used within functions alone, or after a question."""
     if module == "ocl_backend.module":
         pytest.importorskip("torch")
     code = (

@@ -26,7 +26,7 @@ def test_they_filter_exactly(out_tile: int) -> None:
 
 
 def test_f2_is_lavin_and_gray_s() -> None:
-    """arXiv:1509.09308, equation 8, but for signs that G and B^T may exchange."""
+    """arXiv:1509.09308, equation 8, except for signs that G and B^T may exchange."""
     half = Fraction(1, 2)
     rows: Any = ((1, 0, 0), (half, half, half), (half, -half, half), (0, 0, 1))
     assert cook_toom(2).filter == rows

@@ -70,7 +70,7 @@ def test_every_family_is_measured_by_its_name(worker: Worker, device: Device) ->
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux shows a process's environment")
 def test_threads_of_numpy_sleep_where_something_is_measured(worker: Worker) -> None:
-    """They keep a core from a processor's kernels otherwise, for 25 ms behind each product."""
+    """They keep a core from a processor's kernels otherwise, for 25 ms after each product."""
     assert worker.measure(PROBLEM, VARIANT).ok
     told = Path(f"/proc/{worker.pid}/environ").read_bytes().split(b"\0")
     assert b"OPENBLAS_THREAD_TIMEOUT=4" in told

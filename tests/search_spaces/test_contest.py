@@ -55,7 +55,7 @@ def test_the_slower_half_retires_after_each_round() -> None:
 
 
 def test_a_family_that_is_far_behind_waits_for_the_others() -> None:
-    """It has its part of the round, but behind theirs: a short tuning does not pay for it."""
+    """It has its part of the round, but after theirs: a short tuning does not pay for it."""
     order = held({"slow": Contestant(3.1), "a": Contestant(1), "b": Contestant(2)}, 27)
     assert order[:9] == ["slow", *"ab" * 3, *["slow"] * 2]
     assert "slow" not in order[9:]

@@ -5,7 +5,7 @@
 
 Chores are in `tests.soak.chores`. What the process computes in the end is compared with a fresh
 process, the memory of the device with that after the first rounds, and the memory of the process
-with that at half time. Kernels are built without the compiler's optimiser, but for one in 16,
+with that at half time. Kernels are built without the compiler's optimiser, except for one in 16,
 unless `THOROUGH=1` is set. The command exits with 1 where something differs.
 """
 

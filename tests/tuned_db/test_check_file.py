@@ -1,4 +1,4 @@
-"""Check files: what one says, what it must not say, and what comes of it elsewhere."""
+"""Check files: what one says, what it must not say, and what an import makes of it."""
 
 from __future__ import annotations
 

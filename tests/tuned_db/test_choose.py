@@ -49,7 +49,7 @@ def expect(monkeypatch: pytest.MonkeyPatch, ms: dict[str, float]) -> None:
 @pytest.mark.parametrize(
     ("apart", "times_as_slow", "rung"),
     [
-        (1, 2.4, "nearest"),  # the same problem but for its epilogue
+        (1, 2.4, "nearest"),  # the same problem except for its epilogue
         (1, 2.6, "guess"),
         (8, 1.2, "nearest"),  # a near one
         (8, 1.3, "guess"),

@@ -69,7 +69,7 @@ def test_caches_seed_conditions_and_digest_travel(tmp_path: Path) -> None:
 
 
 def test_joined_files_are_one() -> None:
-    """The pages of a service, one behind the other, are joined so."""
+    """The pages of a service, one after the other, are joined so."""
     first, second = record(), record(GemmProblem(1, 2, 3))
     joined = export([first]) + export([second])
     assert read_records("x", io.BytesIO(joined)) == [first, second]

@@ -1,4 +1,4 @@
-"""The store: one winner per device, driver, generator and problem, and a history behind it."""
+"""The store: one winner per device, driver, generator and problem, and a history after it."""
 
 from __future__ import annotations
 

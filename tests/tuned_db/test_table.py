@@ -42,7 +42,7 @@ def test_failures_are_exported_and_claims_and_cold_times_are_not(tmp_path: Path)
     store.of(INFO).note_peak(1000.0, 100.0)
     path = tmp_path / "table.jsonl.gz"
     assert write(path, of_store(store)) == 2
-    assert write(path, of_store(store)) == 2  # anew, not behind
+    assert write(path, of_store(store)) == 2  # anew, not after
     head = Head(INFO, WITH_MORE, 1000.0, 100.0)
     key = SQUARE.key()
     assert list(read(path)) == [

@@ -1,6 +1,6 @@
 """Routes for programs: devices, winners, histories as JSON, and records as export files.
 
-What a page of the browser shows is `tuned_db.service.pages`; limits are `tuned_db.service.guard`.
+`tuned_db.service.pages` has the pages for browsers, `tuned_db.service.guard` the limits.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ TRIALS = create_model(
 
 
 class Merged(BaseModel):
-    """What came of an upload: records that became winners, and those that were not faster."""
+    """The result of an upload: records that became winners, and those that were not faster."""
 
     improved: int
     kept: int

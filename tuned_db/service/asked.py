@@ -1,4 +1,4 @@
-"""What requests may ask for: keys, pages, filters and orders, each with its bounds."""
+"""Parameters of requests: keys, pages, filters and orders, each with its bounds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "cache": get_args(Caches)[1:],
     "source": get_args(Source)[1:],
 }
-"""What a page offers for each part of a filter."""
+"""The choices that a page offers for each part of a filter."""
 
 
 async def _asked(  # what is async needs no thread
@@ -61,10 +61,10 @@ Wanted = Annotated[Filter, Depends(_asked)]
 
 
 def to_query(wanted: Filter, **more: object) -> str:
-    """Return a filter, and what else is given, as parameters of a request; what is not set is out.
+    """Return a filter and `more` as parameters of a request, without those that are not set.
 
     Args:
-        wanted: the filter, whose device stands elsewhere.
+        wanted: the filter; its device is part of the path.
         more: further parameters.
     """
     names = (*CHOICES, "text", "problem")

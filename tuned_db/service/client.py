@@ -1,6 +1,6 @@
-"""Sends records to a service and fetches them from it; what is done with them is the caller's.
+"""Sends records to a service and fetches records from it; the caller decides what to do with them.
 
-Both ways go in export files, as `tuned_db.exchange` has them.
+Both ways use the export files of `tuned_db.exchange`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Connections to the service: how long a client may take to ask, and how many it may have.
+"""Connections to the service: how long a client may take to send, and how many it may have.
 
-uvicorn reads and answers requests, and waits for the headers of each without an end.
+uvicorn reads and answers requests, but has no time limit for the headers of a request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def protocol(most: int, proxies: Collection[str] = ()) -> Any:
     Args:
         most: connections that one address, of IPv6 one /64, may have with one process; further ones
             are closed at once.
-        proxies: addresses or networks that may have any number, since many clients stand behind
+        proxies: addresses or networks that may have any number, since many clients share
             them.
     """
     networks = [ip_network(one) for one in proxies]

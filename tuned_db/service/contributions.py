@@ -20,7 +20,7 @@ from tuned_db.tokens import left_today
 
 
 class Taken(BaseModel):
-    """What came of a check file: measurements that became winners, and the others."""
+    """The result of a check file: measurements that became winners, and the others."""
 
     improved: int
     kept: int

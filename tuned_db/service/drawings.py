@@ -1,6 +1,6 @@
-"""Routes for the charts of the pages: files that a browser keeps and asks about by their tag.
+"""Routes for the charts of the pages: files that a browser caches and checks by their tag.
 
-What a chart shows is `tuned_db.plots`, how it is drawn `tuned_db.charts`.
+`tuned_db.plots` says what a chart shows, `tuned_db.charts` draws it.
 """
 
 from __future__ import annotations

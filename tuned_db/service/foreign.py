@@ -1,4 +1,4 @@
-"""Routes for users of other tuners: measurements of their kernels sent here, the nearest asked."""
+"""Routes for users of other tuners: they send measurements, and ask for those of near sizes."""
 
 from __future__ import annotations
 

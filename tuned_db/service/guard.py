@@ -1,4 +1,4 @@
-"""Stands before the service: limits on rate, size and patience, and headers for browsers.
+"""Stands before the service: limits on rate, size and time, and headers for browsers.
 
 It knows no route and no database; routes judge what is inside a request.
 """

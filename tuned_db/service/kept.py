@@ -1,6 +1,6 @@
-"""Answers that are kept until the database is written to: a second one costs a look at its state.
+"""Answers that are kept until the database is written to: a repeated request only reads its state.
 
-An answer carries a tag (`ETag`); a client that shows it again gets 304 and no content.
+An answer has a tag (`ETag`); a client that sends it again gets 304 and no content.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Question:
 
     @property
     def key(self) -> tuple[str, bytes, bytes]:
-        """What an answer depends on that is no error and no other address."""
+        """What an answer depends on, unless it is an error or a redirect."""
         return self.path, self.query, self.accepted
 
     def scope(self, scope: Scope) -> Scope:
@@ -80,7 +80,7 @@ class Kept:
         self._asked: Together[_Question, _Answer] = Together()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer from what is kept, or keep what is answered."""
+        """Answer with a kept answer, or keep the new one."""
         asked = dict(scope.get("headers", ()))
         is_kept = scope["type"] == "http" and scope["method"] == "GET" and scope["path"] not in LIVE
         if not is_kept or b"authorization" in asked:  # what a role may see is for that role alone

@@ -1,7 +1,7 @@
 """Routes for people: devices, their winners, failures and histories, as pages without any script.
 
-What is beyond one device is `tuned_db.service.beyond`; what programs read is
-`tuned_db.service.api`.
+`tuned_db.service.beyond` has pages beyond one device, `tuned_db.service.api` the routes for
+programs.
 """
 
 from __future__ import annotations

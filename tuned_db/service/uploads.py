@@ -1,4 +1,4 @@
-"""What routes that take uploads share: bodies that are read whole, quotas, and who sends."""
+"""What routes for uploads share: they read whole bodies, count quotas, and know the sender."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AT_ONCE = 50
 """Uploads of a route that have a thread; most of these wait for a transaction, which writes what
 all of them brought. Pages have threads of their own."""
 TOKEN: dict[str, Any] = {"security": [{"token": []}]}
-"""What the API's description says of a route that needs a token."""
+"""The API's description of a route that needs a token."""
 
 
 def add(

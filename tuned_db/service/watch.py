@@ -1,4 +1,4 @@
-"""What the service says of itself: a line per request, figures for Prometheus, and its health.
+"""What the service reports about itself: a line per request, figures for Prometheus, its health.
 
 The figures are in Prometheus' text format, version 0.0.4.
 """
@@ -29,7 +29,7 @@ _TABLES = {"devices": DeviceRow, "tunings": TuningRow, "batches": BatchRow, "tok
 
 
 class Figures:
-    """Counts of what was answered, and how long it took.
+    """Counts of answers, and their times.
 
     Args:
         process: which of several processes counts, for the figures' labels; "" where there is one.
@@ -84,7 +84,7 @@ class Watch:
         self._app, self._figures = app, figures
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and say what came of it."""
+        """Pass a request on, and log its result."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

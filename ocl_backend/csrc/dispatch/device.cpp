@@ -263,7 +263,7 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
 
 extern "C" {
 
-// Makes torch know the device; the devices themselves may come later.
+// Registers the device type with torch; the devices themselves may come later.
 void ocl_register() {
   c10::SetAllocator(ocl::kType, ocl::allocator());
   static auto* guard = new ocl::Guard();  // torch uses both until the process ends

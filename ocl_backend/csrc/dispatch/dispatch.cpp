@@ -144,7 +144,7 @@ void run_nested(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.redispatchBoxed(c10::DispatchKeySet(nested_key(op.operator_name())), stack);
 }
 
-// Torch takes a NotImplementedError for a wish to try something else, and so loses the text.
+// After a NotImplementedError torch tries something else, and so the message would be lost.
 void refuse_nested(const c10::OperatorHandle& op, torch::jit::Stack*) {
   TORCH_CHECK(false, c10::toString(op.operator_name()),
               " has no kernel for nested tensors on ocl "

@@ -59,8 +59,8 @@ void grow_storage(const Tensor& self, size_t bytes) {
   if (bytes > storage->nbytes()) resize_storage(*storage, bytes);
 }
 
-// Whether a number is computed where calls that are held back read it, as the numbers of a mask
-// are: a kernel has them in its text. Others may be new at each call, and are written as memory.
+// Whether held calls have this number in their kernel's text, as the numbers of a mask. Other
+// numbers may be new at each call, and are written to memory.
 bool joins_chain(const Tensor& tensor, const at::Scalar& value) {
   const auto type = tensor.scalar_type();
   if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;

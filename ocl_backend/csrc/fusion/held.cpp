@@ -2,7 +2,7 @@
 //
 // The chain holds each block that a launch reads or writes: a block whose tensor is dropped does
 // not return to the allocator before the launch has run. A dropped result cannot be read any more,
-// so the launches before and behind it may run as one that does not write it.
+// so the launches before and after it may run as one that does not write it.
 #include "fusion/held.h"
 
 #include <ATen/core/grad_mode.h>
@@ -26,8 +26,8 @@ constexpr size_t kMostLinks = 64;
 constexpr size_t kLooseBytes = size_t(1) << 26;
 constexpr size_t kLoosePart = 128;
 
-// Calls of Python: runs the launches that the words describe, as one or the first alone, and
-// tells how many these were, or a negative status. What an exception leaves tells nothing.
+// A call of Python: it runs the launches that the words describe, all as one or only the first,
+// and returns how many it ran, or a negative status. After an exception the number means nothing.
 void (*run_in_python)(const int64_t* words, int64_t launches, int64_t* ran) = nullptr;
 
 // A block that a link reads or writes, held until the chain has run.
@@ -52,14 +52,14 @@ std::shared_ptr<Held> shared(Held& call) {
   return std::static_pointer_cast<Held>(call.shared_from_this());
 }
 
-// Lets go of all uses but the first `count`.
+// Releases all uses except the first `count`.
 void let_go(size_t count) {
   for (; uses.size() > count; uses.pop_back()) let_go_block(uses.back().block);
 }
 
 // Holds the block of an address. Fails if that is no memory of the device, or if the chain's first
-// `before` uses forbid it: a link reads nothing that they write, and writes nothing that they use.
-// One that stands `loosely` only writes nothing that they write; Python orders the rest.
+// `before` uses forbid it: a link must not read what they write, nor write what they use. With
+// `loosely`, it only must not write what they write; Python orders the rest.
 bool hold(const Held& call, int64_t address, bool writes, size_t before, bool loosely) {
   if (!address) return true;
   Block* block = hold_block(reinterpret_cast<const void*>(address), call.device);
@@ -76,7 +76,7 @@ size_t most_loose_bytes(c10::DeviceIndex device) {
   return std::max(kLooseBytes, device_at(device).total_bytes / kLoosePart);
 }
 
-// The memory that a launch's result takes; what is written in place takes none.
+// The memory that a launch's result needs; a result in place needs none.
 size_t result_bytes_of(const Held& call, const int64_t* values) {
   if (call.is_in_place()) return 0;
   const Block* block = locate(reinterpret_cast<const void*>(values[call.result])).block;
@@ -106,8 +106,8 @@ bool append(Held& call, const int64_t* values, size_t way, bool first) {
   return true;
 }
 
-// Appends a launch to a chain of those that may be loose, whatever it reads. Where autograd keeps
-// what is computed nothing can be one, so nothing is held.
+// Appends a launch to a loose chain, whatever it reads. While autograd keeps results, nothing can
+// be fused, so nothing is held.
 bool append_loosely(Held& call, const int64_t* values) {
   if (!call.loose || call.is_asked || at::GradMode::is_enabled() || chain.size() >= kMostLinks)
     return false;
@@ -133,13 +133,13 @@ int64_t ask_python(const Link* first, const Link* end, bool loosely) {
   return ran;
 }
 
-// Enqueues a launch by itself; returns a `Status`.
+// Enqueues an unfused launch; returns a `Status`.
 int run_alone(const Link& link) {
   if (!link.call->is_asked) return link.call->alone->enqueue(link.values.data());
   return int(-std::min<int64_t>(ask_python(&link, &link + 1, false), 0));
 }
 
-// Where the links from `at` end that may be one: every result but the last one's is dropped.
+// The end of the links from `at` that may become one: all results except the last are dropped.
 size_t reach(size_t at) {
   size_t end = at + 1;
   for (; end < chain.size(); ++end) {
@@ -151,8 +151,8 @@ size_t reach(size_t at) {
   return end;
 }
 
-// Runs the first link and those behind it that can be one with it; returns how many these are, or a
-// negative status.
+// Runs the first link with the links after it that become one with it; returns how many these are,
+// or a negative status.
 int64_t run_together(const Link* first, const Link* end, bool loosely) {
   static auto* memory = new Memory();
   const auto key = key_of(first, end, loosely);
@@ -274,16 +274,16 @@ int enqueue(const Handle& prepared, const int64_t* words) {
 
 extern "C" {
 
-// What the chain needs of Python: `run` for links that need their rules, and the interpreter's
-// lock.
+// Gives the chain what it needs of Python: `run` for links that need their rules, and the
+// interpreter's lock.
 void ocl_hold_with(void (*run)(const int64_t*, int64_t, int64_t*), int (*has)(), void* (*let)(),
                    void (*take)(void*)) {
   ocl::run_in_python = run;
   ocl::mind_interpreter(has, let, take);
 }
 
-// Of each way: the place of its source, how many it reads, their places, how many it writes,
-// theirs. If it `may_be_loose`, the last of them says what it then reads and writes.
+// For each way: the place of its source, the number of other operands, their places, the number of
+// results, their places. If it `may_be_loose`, the last way is that of a loose link.
 void* ocl_held_new(int64_t number, const char* name, void* alone, int is_asked, int device,
                    uint32_t kind, uint32_t follows, int64_t items, int64_t dtype, uint32_t result,
                    int begins, int may_be_loose, uint32_t ways, const uint32_t* places) {
@@ -332,7 +332,7 @@ int64_t ocl_held_gone() {
   return number;
 }
 
-// Enqueues what is held back. Returns a `Status`.
+// Enqueues the held launches. Returns a `Status`.
 int ocl_settle() { return ocl::settle(); }
 int ocl_is_holding() { return ocl::holding.load(); }
 void ocl_set_fusion(int on) { ocl::is_on = on != 0; }

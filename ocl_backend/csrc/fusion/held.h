@@ -7,20 +7,20 @@
 
 namespace ocl {
 
-// Enqueues what is held back, if anything is. To be called before any command is enqueued, without
-// a lock: it may take the interpreter's. Raises what a held launch failed with.
+// Enqueues the held launches, if there are any. To be called before any command is enqueued, and
+// without a lock, because it may take the interpreter's. Raises the error of a held launch.
 void settle_held();
 
 // Whether anything may be held back.
 bool holds_back();
 
-// Whether what is held back is a loose chain, which a call of other memory may join.
+// Whether the held launches are a loose chain, which a call on other memory may join.
 bool holds_loosely();
 
 // Tells the chain and the recipes what the runtime does.
 Observer& fusion_observer();
 
-// Enqueues what was prepared behind what is held, or holds it back as well. Returns a `Status`.
+// Enqueues a prepared launch after the held ones, or holds it back as well. Returns a `Status`.
 int enqueue(const Handle& prepared, const int64_t* words);
 
 }  // namespace ocl

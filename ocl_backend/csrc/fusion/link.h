@@ -14,11 +14,11 @@ constexpr size_t kLoosely = SIZE_MAX;  // in place of a way: the link need not c
 // How a held launch may continue the chain. Places are among its values.
 struct Way {
   uint32_t source;  // what it reads of the launch before it
-  std::vector<uint32_t> reads;  // what else it reads, all of it written before the chain
-  std::vector<uint32_t> writes;  // its result and others, where they do not lie in the source
+  std::vector<uint32_t> reads;  // its other operands, all written before the chain
+  std::vector<uint32_t> writes;  // its result and others that do not lie in the source
 };
 
-// A launch that may be held back. Its words are those of the launch by itself.
+// A launch that may be held back. Its words are those of the unfused launch.
 struct Held final : Prepared {
   ~Held() override;
   int enqueue(const int64_t* values) override;
@@ -35,15 +35,15 @@ struct Held final : Prepared {
 
   int64_t number;  // of its rule, in Python
   const char* name;  // the operator's
-  Handle alone;  // what it is by itself
-  bool is_asked;  // its rule runs it, in Python
+  Handle alone;  // the unfused launch
+  bool is_asked;  // whether its rule runs it, in Python
   c10::DeviceIndex device;
-  uint32_t kind, follows;  // a bit, and those of what it may follow
+  uint32_t kind, follows;  // a bit for its kind, and the bits of kinds that it may follow
   int64_t items, dtype;
   uint32_t result;  // the place of its result
   bool begins;  // whether it may be the first of a chain
   std::vector<Way> ways;
-  std::optional<Way> loose;  // what it reads and writes, if it may stand anywhere in a loose chain
+  std::optional<Way> loose;  // operands and results, if it may be a link of a loose chain
 };
 
 // A launch that is held back.
@@ -51,7 +51,7 @@ struct Link {
   std::shared_ptr<Held> call;
   std::vector<int64_t> values;
   size_t way;
-  bool dropped = false;  // of a loose chain that runs: whether the result cannot be read any more
+  bool dropped = false;  // in a loose chain that runs: whether no tensor has the result any more
 
   int64_t source() const { return values[call->ways[way].source]; }
   int64_t result() const { return values[call->result]; }
@@ -61,7 +61,7 @@ struct Link {
 // The way of links that run `loosely` says whether the result was dropped.
 std::vector<int64_t> described(const Link* first, const Link* end, bool loosely);
 
-// The key of links that may be one; none if Python wants to be asked.
+// The key of links that may become one kernel; none if a rule in Python must decide.
 std::optional<Key> key_of(const Link* first, const Link* end, bool loosely);
 
 }  // namespace ocl

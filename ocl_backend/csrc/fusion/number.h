@@ -1,7 +1,7 @@
-// A tensor of one number that was made from it and not read yet: `x[1:] = 0` makes one to copy.
+// A tensor of one number whose memory is not written yet: `x[1:] = 0` makes such a tensor to copy.
 //
-// It is written before the next command, as what is held back is (held.h). A copy of it to other
-// memory is no such command: that memory is filled with the number instead. If the tensor is
+// Like held launches (held.h), the number is written before the next command. A copy of the tensor
+// to other memory is the exception: that memory is filled with the number instead. If the tensor is
 // dropped before another command, its number is never written.
 #pragma once
 
@@ -11,13 +11,13 @@
 
 namespace ocl {
 
-// Holds back the writing of `value` to `tensor`, which is new; false: it is to be written at once.
+// Holds back the write of `value` to `tensor`, which is new; false: the caller must write it.
 bool hold_number(const at::Tensor& tensor, const at::Scalar& value);
 
-// The number that all items of `tensor` are, if that is held back.
+// The held number, if `tensor` is its tensor.
 std::optional<at::Scalar> held_number(const at::Tensor& tensor);
 
-// While one exists, this thread's commands do not touch the number that is held back.
+// While one exists, this thread's commands do not write the held number.
 class PassingNumber {
  public:
   PassingNumber();
@@ -26,7 +26,7 @@ class PassingNumber {
   PassingNumber& operator=(const PassingNumber&) = delete;
 };
 
-// Writes what is held back, if anything is and its tensor is still there. Returns a `Status`.
+// Writes the held number, if there is one and its tensor still exists. Returns a `Status`.
 int settle_number();
 
 }  // namespace ocl

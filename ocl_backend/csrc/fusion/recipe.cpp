@@ -118,7 +118,7 @@ bool Writer::add_address(Step& step, int64_t address, size_t index) {
   return true;
 }
 
-// The space at an address for what was enqueued as the `index`th: the youngest in that block.
+// The allocated space at an address, as the `index`th command sees it: the youngest in that block.
 std::optional<int32_t> Writer::space_of(int64_t address, size_t index) {
   for (size_t i = notes_.allocated.size(); i-- > 0;) {
     const Allocated& allocated = notes_.allocated[i];
@@ -255,7 +255,7 @@ Memory::Found Memory::look_up(const Key& key) const {
   return {known.sure ? known.recipe : nullptr, !known.sure && known.tries >= kTries, forgotten};
 }
 
-// A recipe that goes may take memory with it, which Python may hear of: it goes behind the lock.
+// A deleted recipe may free memory, and that may call Python: so it is deleted after the lock.
 void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
   Recipes gone;
   std::shared_ptr<const Recipe> replaced;
@@ -291,7 +291,7 @@ size_t Memory::Hash::operator()(const std::vector<int64_t>& numbers) const {
 }
 
 void forget_recalled() {
-  std::vector<Memory::Recipes> gone;  // behind the lock, as in `learn`
+  std::vector<Memory::Recipes> gone;  // deleted after the lock, as in `learn`
   const std::unique_lock<std::shared_mutex> lock(mutex);
   ++forgotten;
   for (Memory* memory : memories()) gone.push_back(memory->emptied());

@@ -1,11 +1,11 @@
-// What a call did, as a recipe for the next one like it. docs/fusion.md shows the whole.
+// Recipes: what a call did, to be repeated by the next equal call. docs/fusion.md shows the whole.
 //
-// Kernels of operators are Python, which prepares launches and then only looks them up. But what
-// a call does with tensors of known shapes, strides, dtypes and overlap is the same every time: it
-// allocates the same bytes and enqueues launches whose words are addresses of operands, addresses
-// of the allocated bytes, and constants. So the call is noted, and once two calls in a row did the
-// same, those that follow do it without Python. A call that a recipe cannot repeat (it copies to
-// the host, or reads memory of unknown origin) is not recalled.
+// Operators are written in Python, which prepares launches once and then looks them up. A call with
+// the same shapes, strides, dtypes and overlap does the same every time: it allocates the same
+// bytes and enqueues launches whose words are addresses of operands, addresses of the allocated
+// bytes, and constants. So calls are noted. Once two calls in a row did the same, later ones do it
+// without Python. A call that a recipe cannot repeat (it copies to the host, or reads memory of
+// unknown origin) is not recalled.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -19,7 +19,7 @@
 
 namespace ocl {
 
-// ---- notes: what this thread does, for each call of it that is noted; free while none is
+// ---- notes: what this thread does during a noted call; they cost nothing while no call is noted
 
 struct Noted {
   Handle prepared;
@@ -52,12 +52,12 @@ void note_enqueued(const Handle& prepared, const int64_t* words);
 void note_allocated(const void* address, size_t bytes);
 // A recipe takes counters once: a call that does so twice is not recalled.
 void note_drawn(const Drawn& drawn);
-// Notes what no recipe can do.
+// Notes that no recipe can repeat this call.
 void note_other();
 // Whether this thread's call is noted.
 bool is_noting();
 
-// While one exists, what this thread does is noted: for this call and those that it is part of.
+// While one exists, what this thread does is noted, for this call and the calls around it.
 class Noting : public Notes {
  public:
   Noting();
@@ -73,7 +73,7 @@ class Noting : public Notes {
   Noting* around_;
 };
 
-// While one exists, nothing that this thread does is noted: the launch it is part of was.
+// While one exists, nothing that this thread does is noted, because its launch was noted whole.
 class Unnoted {
  public:
   Unnoted();
@@ -87,15 +87,15 @@ class Unnoted {
 
 // ---- what a call depends on
 
-// Numbers that two calls have in common exactly if they do the same, and addresses of operands.
+// A key: numbers that are equal exactly if two calls do the same; and addresses of operands.
 struct Key {
   std::vector<int64_t> numbers;
   c10::SmallVector<int64_t, 16> operands;
 
   void add(std::initializer_list<int64_t> more) { numbers.insert(numbers.end(), more); }
   void add(at::IntArrayRef more) { numbers.insert(numbers.end(), more.begin(), more.end()); }
-  // Adds how the address is aligned, and where it lies as seen from the operands before it; returns
-  // whether one of those is in the same block.
+  // Adds the address's alignment, and its place relative to the operands before it; returns
+  // whether one of these is in the same block.
   bool add_operand(int64_t address);
 
  private:
@@ -107,8 +107,8 @@ struct Key {
 
 // ---- what a call does
 
-// Where a word comes from: an operand, a space behind those, the first counter that is drawn, or
-// nowhere: it is `offset`.
+// The origin of a word: an operand, an allocated space (numbered after the operands), the first
+// counter that is drawn, or none: then it is the constant `offset`.
 struct Word {
   int32_t base;
   int64_t offset;
@@ -123,7 +123,7 @@ struct Step {
   }
 };
 
-// Memory that is needed from before step `first` until behind step `last`.
+// Memory that is needed from before step `first` until after step `last`.
 struct Space {
   static constexpr size_t kForever = SIZE_MAX;
   size_t bytes, first, last;
@@ -157,15 +157,15 @@ struct Recipe {
   int64_t outcome = 0;  // what else the call returned
 };
 
-// What two calls in a row, which had the same key, show that a third will do; null if they differ.
-// Where their words are what each drew first, the word is the counter: so the generator must have
-// moved on between the two.
+// The recipe that two calls in a row with the same key agree on; null if they differ. If both calls
+// have their first drawn counter in the same word, the recipe puts the current counter there. To
+// see that, the generator must have advanced between the two calls.
 std::shared_ptr<const Recipe> confirmed(const Recipe& before, const Recipe& now);
 
 // Takes the counters that a recipe draws and returns the first; nothing if the seed is another.
 std::optional<int64_t> take(const Drawn& drawn);
 
-// Makes a recipe of notes; its functions return false where something is of unknown origin.
+// Makes a recipe from notes; its functions return false for an address of unknown origin.
 class Writer {
  public:
   Writer(c10::DeviceIndex device, const Key& key, const Notes& notes);
@@ -201,7 +201,7 @@ class Memory {
   struct Found {
     std::shared_ptr<const Recipe> recipe;  // null: not sure
     bool hopeless;  // calls with this key differ: `run`, do not learn
-    uint64_t asked;  // how often memories were forgotten until now
+    uint64_t asked;  // how often memories had been forgotten at the lookup
   };
   Found look_up(const Key& key) const;
   // Whether every call is to be made in Python.

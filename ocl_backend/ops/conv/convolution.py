@@ -1,9 +1,9 @@
 """Convolutions on the tuned families: forward, both gradients, transposed; 1-d and 2-d.
 
-Every one of them is one `ConvProblem` in one of its three directions; a transposed convolution is
-another one's gradient (Dumoulin and Visin, arXiv:1603.07285). The families compute it; three
-dimensions are `convolution_volumes`' where a family reads them; what is left is unfolded first, by
-`convolution_unfolded`.
+Each of them is one `ConvProblem` in one of its three directions; a transposed convolution is the
+gradient of another one (Dumoulin and Visin, arXiv:1603.07285). The families compute it. Three
+dimensions are computed by `convolution_volumes` if a family reads them. All others are unfolded
+first, by `convolution_unfolded`.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def _check(x: Tensor, w: Tensor, bias: Tensor | None) -> None:
 def _longer(
     x: Tensor, stride: Sequence[int], output_padding: Sequence[int]
 ) -> tuple[Tensor, list[int]]:
-    """Return x with zeros behind it in place of output padding of a stride and more, and the rest.
+    """Return x with zeros after it in place of output padding of a stride and more, and the rest.
 
     A transposed convolution is the gradient of one whose last window begins within a stride of
     the end; zeros are spread out to nothing.
@@ -300,7 +300,7 @@ _IN_PLACE: dict[Unfolding, Callable[..., Tensor | None]] = {
     unfolded.backward_data: volumes.backward_data,
     unfolded.backward_weights: volumes.backward_weights,
 }
-"""What computes the same where a family reads windows of volumes."""
+"""The function that computes the same if a family reads windows of volumes."""
 
 
 def _run(by: Unfolding, plan: unfolded.Unfolded, first: Tensor, second: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Convolutions that the tuned families lack: three dimensions, float64 and integers.
 
-Spatial dimensions are unfolded into channels until a tuned convolution of two dimensions, or a
-product of matrices, is left to do. What the families serve directly is `convolution`'s.
+Spatial dimensions are unfolded into channels, until a tuned convolution of two dimensions or a
+product of matrices is left. `convolution` calls the families directly.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Unfolded:
 
     @property
     def spans(self) -> Sizes:
-        """Items from a window's first to behind its last, per dimension."""
+        """Items from a window's first to after its last, per dimension."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.w[2:], self.dilation, strict=True))
 
     @property
@@ -69,7 +69,7 @@ class Unfolded:
 
     @property
     def mirror(self) -> Unfolded | None:
-        """What unfolds y's gradient so that a convolution of it, without sums, is x's gradient.
+        """Unfolds y's gradient: a convolution of the result, without sums, is x's gradient.
 
         It meets the taps from the last to the first. None where a stride leaves taps out.
         """
@@ -96,7 +96,7 @@ class Unfolded:
         return view.reshape(self._batch, -1, *sizes)
 
     def _windows(self, view: Tensor, first: int) -> Tensor:
-        """Return a view of the windows of dimensions from `first` on, taps behind all."""
+        """Return a view of the windows of dimensions from `first` on, taps after all."""
         for dim in range(self.count):
             view = view.unfold(first + dim, self.spans[dim], self.stride[dim])
             view = view[..., :: self.dilation[dim]]

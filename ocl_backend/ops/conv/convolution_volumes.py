@@ -1,7 +1,7 @@
-"""Convolutions of three dimensions by families that read windows of volumes where these lie.
+"""Convolutions of three dimensions by families that read windows of volumes in place.
 
-What no family of the device reads so, `convolution_unfolded` copies apart. Results here are those
-of its inner operation: [batch * windows, channels, height, width] in channels_last.
+If no family of the device can, `convolution_unfolded` copies the windows. Results here have the
+shape of the inner operation: [batch * windows, channels, height, width] in channels_last.
 """
 
 from __future__ import annotations

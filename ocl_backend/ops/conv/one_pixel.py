@@ -1,8 +1,8 @@
 """Convolutions of images of one pixel by kernels of one pixel: products of two matrices.
 
-Squeeze-and-excitation layers are such, and heads behind a pooling to one pixel. Families of
-products have kernels for few rows, which those of convolutions lack: a network's layers, each of
-other channels, then share a few short programs.
+They occur in squeeze-and-excitation layers, and in heads after a pooling to one pixel. Families of
+products have kernels for few rows, which those of convolutions lack. So a network's layers, with
+different channels, share a few short programs.
 """
 
 from __future__ import annotations

@@ -81,13 +81,13 @@ class Arguments:
 
     @property
     def values(self) -> list[float]:
-        """What a launch is called with."""
+        """The values that a launch is called with."""
         addresses = (address for _, address in self.pointers.values())
         return [*addresses, *(value for *_, value in self.given.values())]
 
     @property
     def prelude(self) -> str:
-        """What loads, stores and rounding need, for the widths that there may be."""
+        """Text that loads, stores and rounding need, for all widths."""
         types: dict[DType, None] = {dtype_of(dtype): None for _, dtype in self.pointers}
         types |= {dtype_of(node.out.dtype): None for node in self.window.nodes}
         lines = ["#pragma OPENCL FP_CONTRACT OFF", "#define round_float(x) (x)"]

@@ -1,4 +1,4 @@
-"""Launches of expressions: parts side by side, prepared for the chain that they were asked for."""
+"""Launches of expressions: parts side by side, prepared for the chain that needs them."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ class Writer:
         """Return the statements that take `rest`, a row's number, apart.
 
         Args:
-            past: the statement for what is behind the last row.
+            past: the statement for what is after the last row.
         """
         lines = []
         dims = [d for d in range(len(self.part.space) - 1) if self.part.space[d] > 1]

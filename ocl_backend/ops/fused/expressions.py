@@ -1,9 +1,9 @@
 """Expressions: calls whose kernels can be written into another's, item by item.
 
-An `Expression` says what a call computes of which operands; `window` decides which calls become
+An `Expression` says what a call computes from which operands. `window` decides which calls become
 one kernel, `expression_text` writes it. Each result is rounded to its dtype as the call alone would
-round it, and products are not contracted with sums, so that a chain of pointwise calls has the same
-bits as its calls one by one.
+round it, and products are not contracted with sums. So a chain of pointwise calls has the same bits
+as its calls one by one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VALUES = {
 LOADED = {**VALUES, torch.bool: "uchar"}
 """Those of operands, and what they are loaded as."""
 MOST_NUMBERS = 8
-"""Numbers, of those that calls of one shape were last made with, that are told from new ones."""
+"""How many last numbers of the calls of one shape are remembered, to recognise new ones."""
 MOST_DIMS = 6
 MOST_ITEMS = 1 << 28
 """Bounds of an operand's dimensions and reach: indices are ints."""
@@ -48,7 +48,7 @@ class Read(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Whether the items lie one behind the other, the last dimension fastest."""
+        """Whether the items lie one after the other, the last dimension fastest."""
         return self.strides == dense(self.shape) or squeezed(self) == squeezed(
             self._replace(strides=dense(self.shape))
         )
@@ -82,7 +82,7 @@ class Expression:
 
     `text` names inputs and numbers and defines `out`; its `T` is a vector of `value`, its `R` one
     of `int`, its `POSITION` the place along the last dimension. The other kinds have none: a "mean"
-    is that over the last dimension, which has size 1 in `out`; "cat" lays its inputs one behind the
+    is that over the last dimension, which has size 1 in `out`; "cat" lays its inputs one after the
     other along `axis`; "index_copy" writes its first input to `out` at the positions along `axis`
     that the second names, and notes those that are none in what lies at the place of its last
     number; a "product" is that of its first two inputs, [m, k] and [k, n], and has the third, [n],

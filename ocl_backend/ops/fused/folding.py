@@ -15,14 +15,14 @@ from oclgen.problem import DTYPES, ConvProblem
 from oclgen.render import rendered
 
 FOLDED = {"w": "folded_w", "bias": "folded_bias"}
-"""What a plan reads in place of its buffers."""
+"""The buffers that a plan reads in place of its own."""
 GIVEN_BIAS = "given_bias"
 STATISTICS = ("gamma", "beta", "mean", "variance")
 
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """What precedes the plan of a convolution that has a bias, so that it normalises its result.
+    """The launch before a convolution's plan, which folds a normalisation into weights and bias.
 
     `bias` says whether there is one to normalise, `affine` whether there are gamma and beta, whose
     dtype, and the statistics', is `param`. A work-group has `local` work-items.
@@ -42,7 +42,7 @@ class Folding:
         return roles | dict.fromkeys(STATISTICS, self.param.item_bytes)
 
     def before(self, plan: Plan, problem: ConvProblem) -> Plan:
-        """Return `plan` on folded weights and bias, behind the launch that makes them."""
+        """Return `plan` on folded weights and bias, after the launch that makes them."""
         size = DTYPES[problem.dtype]
         spaces = tuple((FOLDED[r], prod(problem.buffers[r]) * size) for r in ("w", "bias"))
         launches = (self._launch(problem), *map(_on_folded, plan.launches))

@@ -116,7 +116,7 @@ def other_of(step: Step) -> int:
 
 
 class Masked(Rule):
-    """What can mask the gradient that it reads."""
+    """A rule of calls that can mask the gradient that they read."""
 
     def behind(self, activation: Activation, grad: int, result: int, step: Step) -> None:
         """Enqueue `step` for `grad` where the activation's `result` let it through."""

@@ -1,7 +1,7 @@
-"""Rows that products multiply, made in the launch of the products: a norm in front of a layer.
+"""Rows that products multiply, computed in the launch of the products: a norm before a layer.
 
-On a GPU a launch takes longer than a token's norm. So each work-group of the products makes the
-rows for itself, in local memory, from what the norm reads; all of it stays in the caches.
+On a GPU, a launch takes longer than the norm of a token. So each work-group of the products
+computes the rows for itself, in local memory, from the norm's inputs, which stay in the caches.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Products of the same few rows with several weights as one launch, and what follows item by item.
+"""Products of the same few rows with several weights as one launch, with calls that read them.
 
-A token's query, key and value are three products of one row, its gate and up two. Alone each is
-limited by how fast weights are read, and by what a launch costs. What reads their results item by
-item, such as silu(gate) * up, is computed where the sums are. A single product with what a tuned
-one takes in, a residual or an activation, is left to that.
+A token's query, key and value are three products of one row, its gate and up two. Each alone is
+limited by the rate at which weights are read, and by the time of a launch. Calls that read the
+results item by item, such as silu(gate) * up, are computed where the sums are. A single product
+with a residual or an activation is left to the tuned products.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_ROWS = 4
 """Rows whose sums fit in registers beside those of several columns."""
 MOST_PRODUCTS = 4
 PLAIN = ([Adding], [Activating], [Adding, Activating])
-"""What a tuned product takes in of the steps behind it."""
+"""Steps after a product that can be part of a tuned product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def rows_part(window: Window, maker: int, products: Sequence[int]) -> Part | Non
 
 
 def joined(window: Window, unit: Unit, part: Part) -> list[Part] | None:
-    """Return the parts behind a unit's products with one more; None: it is another launch's."""
+    """Return the parts after a unit's products with one more; None: it is another launch's."""
     nodes, products, parts = window.nodes, unit.products, unit.parts
     read = {
         j
@@ -148,7 +148,7 @@ def joined(window: Window, unit: Unit, part: Part) -> list[Part] | None:
 
 
 def _plain(window: Window, product: int, part: Part) -> list[Step] | None:
-    """Return the steps behind a product if a tuned one takes them in."""
+    """Return the steps after a product if a tuned one takes them in."""
     steps = [window.steps[i] for i in part.computed]
     last, after = product, list[Step]()
     for i, step in zip(part.computed, steps, strict=True):

@@ -1,10 +1,11 @@
 """A loose chain: which of its calls become one kernel.
 
-The calls are a graph: each reads what others have made, or memory. Results that no tensor holds any
-more need no memory; they are computed where they are read. The others are the roots. Roots go into
-launches in the order of their calls: into the last one, if they read nothing that it writes, or
-only what can be computed again; else into a new one. Products that multiply the same few rows are
-one launch, and what is computed of their results item by item is part of it (`row_products`).
+The calls are a graph: each reads results of others, or memory. A result that no tensor holds any
+more needs no memory; it is computed where it is read. All other results are the roots. Roots go
+into launches in the order of their calls. A root goes into the last launch if it reads nothing that
+this launch writes, or only what can be computed again; otherwise it begins a new launch. Products
+that multiply the same few rows are one launch, with the calls that read their results item by item
+(`row_products`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MOST_CALLS = 40
 
 
 class Unit(NamedTuple):
-    """What becomes one launch: parts side by side, behind products if there are any.
+    """What becomes one launch: parts side by side, after products if there are any.
 
     `rows` makes what the products multiply, if that is not in memory.
     """
@@ -293,7 +294,7 @@ class Window:
     def _texts(self, i: int, tree: Collection[int], known: dict[int, int]) -> int:
         """Return how many calls of a tree are written for the result of call `i`.
 
-        Each is written once, but for what a concatenation reads: that is written for each part.
+        Each is written once, except for what a concatenation reads: that is written for each part.
 
         Args:
             i: the call.

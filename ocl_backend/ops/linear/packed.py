@@ -1,7 +1,7 @@
-"""Products with packed weights: torch's own operators, and what other doors are made of.
+"""Products with packed weights: torch's own operators, and the functions behind other interfaces.
 
 Weights stay packed in the device's memory; the families of `PackedProblem` unpack them as they
-multiply. What no format of theirs holds is multiplied as plain numbers.
+multiply. Weights in a format that no family knows are multiplied as plain numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BLOCK = 32
 
 
 class _Key(NamedTuple):
-    """What a call is prepared for."""
+    """The shape of a call, for which launches are prepared."""
 
     operator: str
     device: int

@@ -285,7 +285,7 @@ RESCUES: dict[str, Callable[..., Any]] = {
     "ne.Tensor": ne,
     "ne.Scalar": ne,
 }
-"""What serves an operator's complex operands, where its kernel knows only real ones."""
+"""Serves an operator's complex operands if its kernel knows only real ones."""
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     "conj_physical_": conj_physical_,

@@ -1,6 +1,6 @@
-"""Complex operands of operators that treat both parts alike, and of a few that others make up.
+"""Complex operands of operators that treat both parts alike, and a few operators made of others.
 
-Moving, choosing and adding numbers is done to real and imaginary part, each by the real kernel.
+To move, choose and add numbers, the real kernel is called for the real and for the imaginary part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ocl_backend.ops.math.complex import Number, halves
 
 ALIKE = ("gather", "index_select", "index.Tensor", "flip", "roll", "tril", "triu", "scatter.src",
          "scatter_add", "where.self", "select_backward", "slice_backward")  # fmt: skip
-"""Operators whose floating operands are numbers, and whose others choose among them."""
+"""Operators whose floating operands have parts; their other operands choose items of these."""
 IN_PLACE = ("_index_put_impl_", "masked_fill_.Scalar", "masked_fill_.Tensor", "scatter_.src",
             "scatter_add_", "index_add_", "index_copy_", "masked_scatter_")  # fmt: skip
 """The same of operators that write to their first operand; `value` is a number, too."""
@@ -161,4 +161,4 @@ RESCUES: dict[str, Callable[..., Any]] = {
     "log": log,
     "normal_": normal_,
 }
-"""What serves an operator's complex operands, where its kernel knows only real ones."""
+"""Serves an operator's complex operands if its kernel knows only real ones."""

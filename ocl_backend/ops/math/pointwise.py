@@ -88,7 +88,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """What a call with known shapes, strides and dtypes does.
+    """A call with known shapes, strides and dtypes, ready to be launched.
 
     `rule` runs the call in place of `run` if it may be one with others. `values` turns the call's
     arguments into the launch's; None where pointers and numbers pass as they are. `fresh` describes
@@ -168,7 +168,7 @@ def _by_another_call(call: Call, bound: Bound, run: Callable[..., Tensor]) -> Te
 
 
 def _checked(call: Call, run: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return `run` behind a look at the numbers of each call."""
+    """Return `run` after a look at the numbers of each call."""
 
     def checked(*args: Any, **kwargs: Any) -> Tensor:
         check_value(call.row, call.bind(args, kwargs))

@@ -44,7 +44,7 @@ class LayerNormCase:
 
     @property
     def limits(self) -> Limits:
-        """What the device allows."""
+        """The limits of the device."""
         return devices()[self.device].limits
 
     @property
@@ -54,7 +54,7 @@ class LayerNormCase:
 
     @property
     def real(self) -> torch.dtype:
-        """What is computed with, and how means are kept."""
+        """The type of the arithmetic, and the dtype in which means are kept."""
         return torch.float64 if self.dtype is torch.float64 else torch.float32
 
 

@@ -1,4 +1,4 @@
-"""Means over the last dimension that other calls' kernels can take in."""
+"""Means over the last dimension that can be part of other calls' kernels."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def reduce(
 
 
 EMPTY = {"prod": 1, "all": 1, "mean": nan, "var": nan, "std": nan}
-"""What a reduction of nothing is, where it is not 0."""
+"""The result of a reduction of no items, if it is not 0."""
 
 
 def _still(strides: Sequence[int], reduced: Sequence[int]) -> tuple[int, ...]:
@@ -250,7 +250,7 @@ def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tupl
 def nansum(
     x: Tensor, dims: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Sum of what is not NaN."""
+    """Sum of the items that are not NaN."""
     return sum_(torch.where(x.isnan(), 0, x), dims, keepdim, dtype=dtype)
 
 
@@ -262,7 +262,7 @@ def nansum_out(
     dtype: torch.dtype | None = None,
     out: Tensor,
 ) -> Tensor:
-    """Write the sum of what is not NaN to `out`, in whose dtype it is added up."""
+    """Write the sum of all items that are not NaN to `out`; it is added in the dtype of `out`."""
     result = nansum(x, dims, keepdim, dtype=dtype or out.dtype)
     return out.resize_(result.shape).copy_(result)
 

@@ -84,7 +84,7 @@ def scan(name: str, x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
 
 
 def _completed(name: str, out: Tensor, total: Tensor, axis: int, chunk: int, helper: str) -> Tensor:
-    """Combine every chunk but the first with what came before it, in place."""
+    """Combine every chunk except the first with the chunks before it, in place."""
     before = scan(name, total, axis, out.dtype)
     kernel = Kernel(
         f"{name}_complete",

@@ -21,7 +21,7 @@ TOO_FEW = (
     "degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
     "(input numel divided by output numel)."
 )
-"""What torch warns of, whose text users' filters name."""
+"""A warning in torch's words, because users' filters name them."""
 
 
 def _spread(

@@ -1,6 +1,6 @@
-"""What torch's transformer layers call when they only infer, composed of other operators.
+"""The operators that torch's transformer layers call in inference, composed of other operators.
 
-Training and masks of numbers take torch's own composition, which needs nothing from here.
+Training, and masks of numbers, use torch's own composition, which needs nothing from here.
 """
 
 from __future__ import annotations

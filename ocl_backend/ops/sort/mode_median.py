@@ -33,7 +33,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tenso
 
 
 def nanmedian_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the lower median along `dim` of what is not NaN, and its position."""
+    """Return the lower median along `dim` of the items that are not NaN, and its position."""
     if x.dim() == 0:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     values, order = sort(x, dim=dim)  # NaNs come last

@@ -1,6 +1,6 @@
 """Bisection of sorted rows: `searchsorted` and `bucketize`, a work-item for each value.
 
-As on the CPU, a comparison with NaN is false, so a value of NaN comes behind the whole row.
+As on the CPU, a comparison with NaN is false, so a NaN belongs after the whole row.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def bucketize(
         values: what is looked for.
         edges: sorted, one dimension.
         out_int32: int32 is returned, else int64.
-        right: a value that is an edge belongs to the bucket behind it.
+        right: a value that is an edge belongs to the bucket after it.
         out: takes the result, whose dtype it has.
 
     Raises:

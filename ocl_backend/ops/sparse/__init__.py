@@ -1,1 +1,1 @@
-"""Sparse tensors: what takes their indices and values apart, and what the host is left with."""
+"""Sparse tensors: operators on their indices and values, and those that are left to the CPU."""

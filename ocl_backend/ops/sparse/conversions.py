@@ -1,4 +1,4 @@
-"""From strided tensors to sparse ones, and between the ways in which rows are written down."""
+"""Conversions from strided tensors to sparse ones, and between sparse formats."""
 
 from __future__ import annotations
 

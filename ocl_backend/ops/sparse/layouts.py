@@ -1,7 +1,7 @@
 """Registers sparse tensors, of coordinates and by rows or columns, for the device.
 
-Most of torch's kernels for them only call operators on indices and values: those serve here, too.
-Those that read memory have kernels of ours, or run on the CPU and are counted.
+Most of torch's kernels for them only call operators on indices and values; those serve here, too.
+Kernels that read memory are replaced by ours, or run on the CPU and are counted.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ TILES = 4
 """Tiles that a work-item of a CPU turns: a single one takes no longer than to start a work-item."""
 FLOAT_BYTES = 4
 WORDS = {size: DType(name, name, size) for name, size in (("uint4", 16), ("uint2", 8), ("uint", 4))}
-"""What a work-item of a GPU copies at once, by bytes, the longest first."""
+"""The type that a work-item of a GPU copies at once, by bytes, the longest first."""
 INNER_ITEMS = 16
 """A contiguous dimension shorter than this leaves vector units idle: the longest goes innermost."""
 

@@ -1,7 +1,7 @@
-"""Indexing: which items of a tensor an operator means. How they are read or written: `scatter`.
+"""Indexing: which items of a tensor an operator means. `scatter` reads and writes them.
 
-An index out of range cannot raise here, since that would have to wait for the device; `faults`
-says when it does.
+An index out of range cannot raise here, because that would have to wait for the device; `faults`
+says when it raises.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REDUCE: dict[str, Combine] = {
 
 
 BYTES = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
-"""What torch warns of, whose text users' filters name."""
+"""A warning in torch's words, because users' filters name them."""
 
 
 def _expanded(x: Tensor, indices: Indices) -> list[Tensor | None]:

@@ -1,7 +1,7 @@
 """Operators that move items along dimensions, each by one launch: rolls and gradients of slices.
 
-A kernel walks the result and computes where its items come from. Where nothing moves along the
-last dimension, it walks vectors of that.
+A kernel walks the result and computes where its items come from. If nothing moves along the last
+dimension, it walks vectors along that dimension.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Quantized tensors, which carry their scales in themselves: the device holds none, and says so."""
+"""Quantized tensors, which contain their scales: the device refuses them and says what to do."""
 
 from __future__ import annotations
 

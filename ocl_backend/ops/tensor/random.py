@@ -1,8 +1,8 @@
-"""Random numbers by Philox4x32-10; where they are used is not known here.
+"""Random numbers by Philox4x32-10; their use is not known here.
 
 Counter-based (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): item i of a draw
-depends on the generator's seed and offset and on i alone, so the numbers are the same for every
-launch geometry.
+depends only on the generator's seed, its offset and i, so the numbers are the same for every launch
+geometry.
 """
 
 from __future__ import annotations

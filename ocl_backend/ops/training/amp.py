@@ -1,7 +1,7 @@
 """The two operators of `torch.amp.GradScaler`: unscale gradients, and adapt the scale.
 
-Which gradients and when is torch's matter; what runs in half precision, that of
-`csrc/dispatch/autocast.cpp`.
+torch decides which gradients and when; `csrc/dispatch/autocast.cpp` decides what runs in half
+precision.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ BLOCK = {"cpu": 16384, "gpu": 4096}
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """Which formula; the legend stands at the head of the template."""
+    """Which formula; the template begins with the legend."""
 
     method: Literal["sgd", "adam", "adamw", "add"]
     roles: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Whole items of regions, by bin: the largest, `roi_pool`, or their mean, `ps_roi_pool`.
 
 Corners are rounded to items, and bins overlap where items do not divide. Fast R-CNN (Girshick 2015)
-has the one, R-FCN (Dai et al. 2016) the other, whose bins read a channel of their own each.
+uses the first; R-FCN (Dai et al. 2016) uses the second, where each bin reads a channel of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bilinear samples of regions of images, averaged by bin: `roi_align` and `ps_roi_align`.
 
-Mask R-CNN (He et al. 2017) has the one, R-FCN's position-sensitive channels (Dai et al. 2016) make
-the other of it: there each bin reads a channel of its own, which is a matter of strides alone.
+Mask R-CNN (He et al. 2017) uses the first. R-FCN's position-sensitive channels (Dai et al. 2016)
+lead to the second, where each bin reads a channel of its own. The two differ only in strides.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
         iou_threshold: the largest intersection over union that both boxes survive.
 
     Returns:
-        int64 [boxes that stand].
+        int64 [kept boxes].
 
     Raises:
         RuntimeError: the shapes do not fit.

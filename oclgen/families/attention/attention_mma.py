@@ -1,10 +1,10 @@
 """Attention on a GPU's matrix units in inline PTX, for fp16, bf16 and fp32.
 
-It is computed by `mma.sync` or by `wgmma`. Numbers of fp32 are split into two of tf32, so that
-nothing is rounded to tf32: see `attention_tf32_tiles`.
+It uses `mma.sync` or `wgmma`. Each fp32 number is split into two of tf32, so that no digits are
+lost: see `attention_tf32_tiles`.
 
-It is not for rows that are no whole chunks of 16 bytes, nor for dropout, which
-`attention_register` serves, nor for few queries.
+It does not serve rows that are no whole chunks of 16 bytes, nor dropout: `attention_register` does.
+For few queries `attention_split` is faster.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_WHOLE = 96
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the three kernels; the legends stand at the heads of their templates."""
+    """Parameters of the three kernels; their templates begin with the legends."""
 
     FREE = frozenset({"batch", "queries", "keys"})
 
@@ -69,9 +69,9 @@ class Config(BaseConfig):
         return round_up(problem.head_dim, block), round_up(problem.value_dim, block)
 
     def local_bytes(self, problem: AttentionProblem) -> int:
-        """Return the bytes of local memory: rows of both sides, each with a chunk behind it.
+        """Return the bytes of local memory: rows of both sides, each with a chunk after it.
 
-        With wgmma there is nothing behind, and the rows of q are in registers from the first.
+        With wgmma there is nothing after, and the rows of q are in registers from the first.
         """
         # of each query, where they are columns, its lse and delta
         numbers = 2 * 4 * self.stages * self.tile_n * (problem.direction == "bwd_kv")

@@ -1,4 +1,4 @@
-"""What the families of attention share: who sees whom as text, and the arguments of kernels."""
+"""What the families of attention share: the text of masks, and the arguments of kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oclgen.plan import Arg, Scalar, buffer
 from oclgen.problem import AttentionProblem, Problem
 
 LARGEST_DIM = 256
-"""Of head_dim and value_dim: what a row takes in registers and local memory has to fit."""
+"""The largest head_dim and value_dim: a row must fit into registers and local memory."""
 CHANCE = 0.75
 """The part of the probabilities that dropout keeps unless the scalar `chance` is replaced."""
 STRIDED = {
@@ -36,7 +36,7 @@ class Seen(NamedTuple):
         return _floor(f"max(0, {query} - {self.window - 1})" if self.window else "0", tile)
 
     def last_key(self, query: str) -> str:
-        """Return the key behind the last one that `query` sees."""
+        """Return the key after the last one that `query` sees."""
         if not self.is_limited:
             return "keys"
         return f"min(keys, {query} + {1 if self.causal else self.window})"
@@ -48,7 +48,7 @@ class Seen(NamedTuple):
         return _floor(f"max(0, {key} - {self.window - 1})" if self.window else "0", tile)
 
     def last_query(self, key: str) -> str:
-        """Return the query behind the last one that sees `key`."""
+        """Return the query after the last one that sees `key`."""
         return f"min(queries, {key} + {self.window})" if self.window else "queries"
 
 
@@ -104,7 +104,7 @@ AXES: tuple[Axis, ...] = ("batch", "head", "row", "column")
 
 
 def strides_of(problem: AttentionProblem, role: str) -> list[Scalar]:
-    """Return the arguments behind a strided buffer: its dense strides, which may be replaced."""
+    """Return the arguments after a strided buffer: its dense strides, which may be replaced."""
     _, heads, rows, items = problem.buffers[role]
     return _strides(role, (heads * rows * items, rows * items, items))
 

@@ -1,7 +1,7 @@
-"""Attention of few queries on GPUs: the keys are shared out, as in decoding (flash-decoding).
+"""Attention of few queries on GPUs, as in decoding: work-groups share the keys (flash-decoding).
 
-It reads keys and values at the rate of memory and multiplies in fp32; with many queries that is
-not what bounds the time. It is not for gradients, nor for dropout.
+It reads keys and values at the rate of memory and multiplies in fp32. With many queries, memory
+does not bound the time, and other families are faster. It has no gradients and no dropout.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_ROWS = 16
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernel; the legend stands at the head of its template."""
+    """Parameters of the kernel; its template begins with the legend."""
 
     FREE = frozenset({"batch", "queries", "keys"})
 

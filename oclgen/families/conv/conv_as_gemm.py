@@ -1,6 +1,7 @@
 """1x1 convolutions served by the GEMM families, without a copy.
 
-It has no kernel and no parameters of its own; each GEMM family gets a convolution's face here.
+It has no kernel and no parameters of its own: it makes a family of convolutions of each GEMM
+family.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Implicit-GEMM convolution in fp32 whose tiles come by `cp.async`, on GPUs that have it.
 
-It is `conv_gemm` without the registers that hold a tile on its way, with the reduction of
-`gemm_async`; other dtypes have to be widened on the way and stay there.
+It has the operands of `conv_gemm` and the reduction of `gemm_async`. Tiles go straight to local
+memory and need no registers on their way. Other dtypes would have to be widened on that way, so
+`conv_gemm` serves them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SHAPES: tuple[Shape, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernel; the legend stands at the head of its template."""
+    """Parameters of the kernel; its template begins with the legend."""
 
     FREE = frozenset({"batch"})
 
@@ -61,7 +62,7 @@ class Config(BaseConfig):
 
     @property
     def tiles(self) -> parts.Tiles:
-        """What the operands have to know."""
+        """The tiles and the copies, as the operands need them."""
         return parts.Tiles(
             self.tile_m, self.tile_n, self.tile_k, self.local_m * self.local_n, self.taps_outer,
             copied=True,

@@ -42,17 +42,17 @@ class Text:
 
     @cached_property
     def rows(self) -> list[int]:
-        """Rows of a work-item behind its first."""
+        """Rows of a work-item after its first."""
         return [i // 4 * self.config.local_m * 4 + i % 4 for i in range(self.config.item_m)]
 
     @cached_property
     def columns(self) -> list[int]:
-        """First columns of a work-item's chunks of four, behind its first column."""
+        """First columns of a work-item's chunks of four, after its first column."""
         return [j * self.config.local_n * 4 for j in range(self.config.item_n // 4)]
 
     @property
     def every_column(self) -> list[int]:
-        """Columns of a work-item behind its first."""
+        """Columns of a work-item after its first."""
         return [column + x for column in self.columns for x in range(4)]
 
     @property
@@ -67,7 +67,7 @@ class Text:
 
     @property
     def words(self) -> list[tuple[int, int, int]]:
-        """The words of a chunk that a lane stores: place, rows and columns behind the first."""
+        """The words of a chunk that a lane stores: place, rows and columns after the first."""
         return [
             (WARP * t, WARP * t // self.row_words * 4, WARP * t % self.row_words) for t in range(4)
         ]

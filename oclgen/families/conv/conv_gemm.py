@@ -31,12 +31,12 @@ SHAPES: tuple[Shape, ...] = (
 )  # fmt: skip
 """Guesses of what fits: 64 accumulators, or 32 for few rows."""
 FEW_ACCUMULATORS = 32
-"""What a work-item with few registers keeps."""
+"""Results of a work-item on devices with few registers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernel; the legends stand at the heads of its templates."""
+    """Parameters of the kernel; its templates begin with the legends."""
 
     FREE = frozenset({"batch"})
 
@@ -62,7 +62,7 @@ class Config(BaseConfig):
 
     @property
     def tiles(self) -> parts.Tiles:
-        """What the operands have to know."""
+        """The tiles and the copies, as the operands need them."""
         return parts.Tiles(self.tile_m, self.tile_n, self.tile_k, self.work_items, self.taps_outer)
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from oclgen.families.conv.correlation import (
     Correlation,
@@ -189,13 +189,7 @@ def of_weights(problem: ConvProblem, tiles: Tiles) -> Product:
     def text() -> str:
         return render(
             "conv_gemm_weights",
-            free=bool(problem.free),
-            sizes=defines([weights_sizes(problem, tiles)]),
-            checked=not windows(problem).inside,
-            strung=reads_in_place(windows(problem)),
-            full=m % tiles.m == 0,
-            copied=tiles.copied,
-            work_items=tiles.work_items,
+            **weights_values(problem, tiles),
             copiers_a=loading(tiles, tiles.k, tiles.m),
             copiers_b=loading(tiles, tiles.k, tiles.n),
         )
@@ -203,8 +197,21 @@ def of_weights(problem: ConvProblem, tiles: Tiles) -> Product:
     return Product(m, n, 1, text, "elem_t", n)
 
 
+def weights_values(problem: ConvProblem, tiles: Tiles) -> dict[str, Any]:
+    """Return the values that the templates of gradients of weights share in both layouts."""
+    return {
+        "free": bool(problem.free),
+        "sizes": defines([weights_sizes(problem, tiles)]),
+        "checked": not windows(problem).inside,
+        "strung": reads_in_place(windows(problem)),
+        "full": weights_extents(problem)[0] % tiles.m == 0,
+        "copied": tiles.copied,
+        "work_items": tiles.work_items,
+    }
+
+
 def loading(tiles: Tiles, across: int, down: int) -> int:
-    """Return how many work-items load an operand: all, but for `cp.async` as many as share it.
+    """Return how many work-items load an operand: all, except for `cp.async` as many as share it.
 
     Args:
         tiles: the tile, its work-items, and whether `cp.async` loads it.

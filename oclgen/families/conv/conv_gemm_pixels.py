@@ -1,7 +1,7 @@
 """Operands of `conv_gemm` and `conv_async` for images in channels_last, as text.
 
-The channels of a pixel are neighbours, so copies run along what is summed over where operands of
-planes run along results, and the reverse. What counts of both stands in `conv_gemm_operands`.
+The channels of a pixel are neighbours. So copies run along the reduction where those of planes run
+along the results, and the reverse. What holds for both layouts is in `conv_gemm_operands`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from oclgen.families.conv.conv_gemm_operands import (
     phases,
     size_text,
     weights_extents,
-    weights_sizes,
+    weights_values,
     width_a,
 )
-from oclgen.families.conv.correlation import reads_in_place, windows
-from oclgen.families.parts.expressions import defines
 from oclgen.plan import LazyText
 from oclgen.problem import ConvProblem
 from oclgen.render import render
@@ -63,17 +61,11 @@ def of_weights(problem: ConvProblem, tiles: Tiles) -> Product:
     def text() -> str:
         return render(
             "conv_gemm_pixels_weights",
-            free=bool(problem.free),
-            sizes=defines([weights_sizes(problem, tiles)]),
-            checked=not windows(problem).inside,
-            strung=reads_in_place(windows(problem)),
-            full=m % tiles.m == 0,
-            copied=tiles.copied,
+            **weights_values(problem, tiles),
             width_a=width["a"],
             width_b=width["b"],
             tile_m=tiles.m,
             tile_n=tiles.n,
-            work_items=tiles.work_items,
             copiers_a=loading(tiles, tiles.m // width["a"], tiles.k),
             copiers_b=loading(tiles, tiles.n // width["b"], tiles.k),
         )

@@ -1,6 +1,6 @@
 """Tiles of a convolution's implicit product: which of them cover it and fill a GPU best.
 
-What `conv_gemm` and `conv_async` make their guesses by; it knows no parameter beyond the tile.
+`conv_gemm` and `conv_async` make their guesses from it. It knows no parameter except the tile.
 """
 
 from __future__ import annotations

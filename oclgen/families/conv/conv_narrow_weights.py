@@ -1,9 +1,10 @@
 """Gradient of the weights of convolutions with few channels, in planes, on GPUs.
 
-The product behind it is as small as the weights and sums over all pixels of all images, so
-work-items share out pixels as well as results, and no tile is padded. Copies run ahead where the
-device has `cp.async`: loads into registers are moved by compilers to where their values are used.
-Depthwise weights are `depthwise_weights`'; many channels are implicit GEMM's and Winograd's.
+The result is as small as the weights, and each of its items is a sum over all pixels of all images.
+So work-items divide the pixels among them, and not only the results, and no tile is padded. If the
+device has `cp.async`, copies run ahead; compilers would move loads into registers to the place
+where the values are used. `depthwise_weights` serves depthwise weights, implicit GEMM and Winograd
+serve many channels.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ Block = tuple[int, int, int, int]
 ITEMS_M, ITEMS_C, POINTWISE_C = (2, 4, 8, 16), (1, 2, 3), (2, 4, 8)
 PATCHES = (1, 2, 4, 7, 8)
 MAX_WASTE = 1.15
-"""What rows beyond the image may cost, in windows that are read."""
+"""Factor by which rows beyond the image may increase the windows that are read."""
 TILES_M, TILES_C = (1, 2, 4, 8), (1, 2, 4)
 """Tiles of a group at most, of which as many are taken as cut all tiles evenly."""
 LANES = (WARP, 2 * WARP)
@@ -72,7 +73,7 @@ GROWING = ("PATCHES", "ROUNDS")
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernel; the legend stands at the head of its template."""
+    """Parameters of the kernel; its template begins with the legend."""
 
     FREE = frozenset({"batch"})
 
@@ -124,7 +125,7 @@ class Shape:
         self.tap_rows = min(config.tap_rows, rows.taps)
         self.bands = ceil_div(rows.results, config.patch_h)
         self.patches = part.batch * self.bands * part.cols.results
-        # a work-item has as many patches as its neighbours, but for the last plane
+        # a work-item has as many patches as its neighbours, except for the last plane
         self.rounds = ceil_div(self.patches, config.local_k * config.split)
         self.planes = ceil_div(self.patches, config.local_k * self.rounds)
         if problem.free and config.split > 1:
@@ -246,7 +247,7 @@ def _around(problem: ConvProblem, limits: Limits, sizes: Sizes, item: Block) -> 
 
     pairs = sorted(product(sizes["local_m"], sizes["local_c"]), key=cost)
     for _, alike in groupby(pairs, key=cost):
-        # as many blocks of as many tiles: groups of as many tiles
+        # these tiles have the same cost, so the first that is valid is taken
         for k, stages, (m, c) in product(sizes["local_k"][::-1], sizes["stages"][::-1], [*alike]):
             config = Config(*item, m, c, k, stages, 1)
             if m * c * k <= most and config.why_not(problem, limits) is None:

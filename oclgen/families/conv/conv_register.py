@@ -50,7 +50,7 @@ MAX_TEXT = 4000
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernel; the legend stands at the head of its template."""
+    """Parameters of the kernel; its template begins with the legend."""
 
     FREE = frozenset({"batch"})
 

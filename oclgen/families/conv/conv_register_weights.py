@@ -44,7 +44,7 @@ GROWING = ("ROWS", "ROWS_PER_PLANE")
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernel; the legend stands at the head of its template."""
+    """Parameters of the kernel; its template begins with the legend."""
 
     FREE = frozenset({"batch"})
 

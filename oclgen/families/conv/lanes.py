@@ -1,6 +1,6 @@
 """How results of CPUs' convolutions lie in vector registers; lanes are channels.
 
-What `conv_register` and `conv_register_weights` make their guesses by.
+`conv_register` and `conv_register_weights` make their guesses from it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Depthwise convolution, forward and backward-data: groups equal the input channels.
 
-Lanes lie along the row of a plane; of images in channels_last they are channels. The gradient of
-its weights is `depthwise_weights`'.
+In planes, lanes lie along a row; in channels_last they are channels. `depthwise_weights` computes
+the gradient of the weights.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ GROUPS_PER_UNIT = 16
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernels; the legend stands at the head of their templates.
+    """Parameters of the kernels; their templates begin with the legend.
 
     Those that a layout does not use keep their default.
     """
@@ -170,7 +170,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 
 
 def _vectors(problem: ConvProblem) -> tuple[int, ...]:
-    """Return widths of vectors of channels for a GPU: words, but for windows of many registers."""
+    """Return widths of channel vectors for a GPU: words, unless a window needs many registers."""
     if problem.in_channels % 2 or DTYPES[problem.dtype] == 4:
         return (1,)
     return (2, 1) if problem.kernel_h * problem.kernel_w <= FEW_TAPS else (1, 2)

@@ -1,7 +1,7 @@
 """Gradient of a depthwise convolution's weights: groups equal the input channels.
 
-Lanes lie along the row of a plane; of images in channels_last they are channels. The forward and
-backward-data directions are `depthwise`'s.
+In planes, lanes lie along a row; in channels_last they are channels. `depthwise` computes the
+forward and backward-data directions.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ MAX_TAPS = 64
 GROWING = ("PATCHES", "PATCHES_PER_PLANE")
 """Sizes that grow with the batch: arguments, where it is free."""
 ALL_ROWS = 64
-"""What `tap_rows` is where a work-item has all taps: kernels have no more rows."""
+"""`tap_rows` of a work-item with all taps: kernels have no more rows."""
 GROUPS_PER_UNIT = 8
 """Work-groups that hide each other's latency on a compute unit of a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernels; the legend stands at the head of their templates.
+    """Parameters of the kernels; their templates begin with the legend.
 
     Those that a layout does not use keep their default.
     """

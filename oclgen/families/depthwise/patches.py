@@ -1,6 +1,6 @@
-"""Patches of a depthwise convolution: the windows that they read, and blocks of columns alike.
+"""Patches of a depthwise convolution: the windows that they read, and blocks of equal columns.
 
-What the families of depthwise convolutions share; it knows no parameter of theirs.
+The families of depthwise convolutions share it; it knows no parameter of theirs.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def pieces(start: int, end: int, widest: int) -> tuple[tuple[int, int], ...]:
 
     Args:
         start: first place.
-        end: behind the last place.
+        end: after the last place.
         widest: largest of `VECTOR_WIDTHS` to use.
 
     Returns:

@@ -28,8 +28,8 @@ class Text:
 
     Attributes:
         quants: bytes of a block in front of the quants.
-        run: bytes whose low halves are as many neighbouring weights, and whose high halves are the
-            weights behind these; 0 where a byte is one weight.
+        run: bytes in a run. Their low halves are neighbouring weights, and their high halves the
+            weights that follow these; 0 where a byte is one weight.
         numbers: declarations of what `weight` uses.
         weight: vector of weights, of their quants q as floats.
         offset: what quants are more than q, where a byte is two.
@@ -142,7 +142,7 @@ class Stripes:
         Args:
             row: of w.
             first: a block before it, a multiple of the blocks that are unpacked together.
-            behind: how many blocks it lies behind that one.
+            behind: how many blocks it lies after that one.
         """
         if not self.format.group:
             return "0"

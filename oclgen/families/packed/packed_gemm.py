@@ -1,7 +1,7 @@
 """Products of many rows with packed weights: they are unpacked once, then any GEMM family computes.
 
-What is unpacked is written and read again, as bytes of the problem's dtype: for few rows that takes
-longer than the product.
+Unpacked weights are written and read again, in the problem's dtype. For few rows that takes longer
+than the product.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def product(problem: PackedProblem) -> GemmProblem:
 
 def guesses(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     """Yield configs for an untuned problem, best guess first; some may not be valid."""
-    from oclgen.families import preferred, valid_configs  # they are imported behind this one
+    from oclgen.families import preferred, valid_configs  # they are imported after this one
 
     width, steps, local_t = shape_for(limits)
     gemm = product(problem)

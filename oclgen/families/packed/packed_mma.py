@@ -1,8 +1,8 @@
 """Products of few rows with packed weights on matrix units, by `mma.sync` in inline PTX.
 
-Weights of up to 8 bits are exact as fp16 or bf16, so the units multiply quants, and the numbers of
-a block multiply sums. x in fp32 is cut into three pieces of bf16 that together are x, but for an
-infinite one, whose product is a NaN. Up to 8 rows take as long as one.
+Quants of up to 8 bits are exact as fp16 or bf16. So the units multiply quants, and the numbers of a
+block multiply the sums. x in fp32 is split into three pieces of bf16 whose sum is x; only an
+infinite x gives NaN. Up to 8 rows take as long as one.
 
 It is not the family for many rows, for which weights would be unpacked again and again.
 """
@@ -31,14 +31,14 @@ MOST_ROWS = 64
 ROWS, COLUMNS = 8, 16
 """Rows of x and rows of w of one instruction."""
 PAD = 4
-"""Floats behind each row of sums in local memory, so that a warp meets no bank twice."""
+"""Floats after each row of sums in local memory, so that a warp meets no bank twice."""
 MAX_REGISTERS = 168
 """Private numbers of a work-item beside which addresses and unpacked weights still fit in 255."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernel; the legend stands at the head of its template."""
+    """Parameters of the kernel; its template begins with the legend."""
 
     FREE = frozenset({"m"})
 

@@ -128,7 +128,7 @@ class Text:
         return f"{step.at}{self._further(self.tile.part)}"
 
     def _further(self, distance: int) -> str:
-        """Return how far part `p` of a block lies behind its first, `distance` for each part."""
+        """Return how far part `p` of a block lies after its first, `distance` for each part."""
         if self.per_block == 1:
             return ""
         return f" + p{'' if self.parts == self.per_block else f' % {self.per_block}'} * {distance}"

@@ -1,8 +1,8 @@
 """How packed weights lie in local memory for matrix units, and which numbers multiply their sums.
 
-A warp copies `tile_k` weights of 16 rows at a time, as bytes. A matrix instruction takes 16 weights
-of each row: a *step*, of which each of the four lanes of a row has four, from four neighbouring
-bytes. It knows shapes and addresses; `packed_mma.cl.mako` writes what they are used for.
+A warp copies `tile_k` weights of 16 rows at a time, as bytes. A matrix instruction takes a *step*:
+16 weights of each row. Four lanes share a row, and each has four weights of the step, from four
+neighbouring bytes. This module knows shapes and addresses; `packed_mma.cl.mako` uses them.
 """
 
 from __future__ import annotations

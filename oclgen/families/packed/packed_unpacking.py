@@ -1,4 +1,4 @@
-"""The launch that writes packed weights as plain numbers; what these are for is others' matter."""
+"""The launch that writes packed weights as plain numbers; it does not know their use."""
 
 from __future__ import annotations
 

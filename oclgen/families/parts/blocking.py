@@ -1,4 +1,4 @@
-"""How blocks of results cover a problem and fill a device, by which configs are guessed."""
+"""How blocks of results cover a problem and fill a device; families make guesses from it."""
 
 from __future__ import annotations
 
@@ -90,5 +90,5 @@ def idleness(groups: int, work_items: int, limits: Limits) -> float:
 
 
 def waste(extent: int, block: int) -> float:
-    """Return what is computed over what is wanted when `extent` is cut into whole blocks."""
+    """Return computed / needed items if `extent` is cut into whole blocks."""
     return round_up(extent, block) / extent

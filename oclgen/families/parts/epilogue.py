@@ -1,7 +1,6 @@
-"""What happens to sums before they are stored: bias, residual, activation, as templates want them.
+"""What happens to sums before they are stored: the text of bias, residual and activation.
 
-Which of these a problem has is `oclgen.problem`'s to say, where a kernel applies them its
-template's.
+`oclgen.problem` says which of these a problem has; a kernel's template says where it applies them.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ def epilogue(
 
     Args:
         problem: says which terms there are.
-        results: a pointer in the kernel, or "". With it the text has RESIDUAL(p), too: what lies as
-            far behind the kernel's `residual` as p, the place of a result, behind `results`.
+        results: a pointer in the kernel, or "". With it the text also has RESIDUAL(p): its distance
+            from the kernel's `residual` is that of p, the place of a result, from `results`.
         split: whether the reduction is. Then the text has no bias, no residual and no activation:
             the launch that adds the planes applies them.
     """
@@ -70,7 +69,7 @@ def plus_residual(residual: bool, width: int, place: str, load: str = "LOAD") ->
 
 
 def plus_matrix_terms(bias: str, residual: bool) -> str:
-    """Return what is added to the one result of C that stands in `row` and `column`."""
+    """Return the text that adds bias and residual to the result of C at `row` and `column`."""
     added = {"none": "", "m": " + LOAD1(bias + row)", "n": " + LOAD1(bias + column)"}[bias]
     return added + plus_residual(residual, 1, "c + row * (long)ld_c + column")
 

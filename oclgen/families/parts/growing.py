@@ -1,6 +1,7 @@
-"""Sizes that grow with a free one: arguments of a kernel, numbers of its text where none is free.
+"""Numbers that depend on a free size: arguments of a kernel; constants of its text if none is free.
 
-Templates write the first as `#define`s, and append the names of the others to their parameters.
+Templates write the constants as `#define`s, and append the names of the arguments to their
+parameters.
 """
 
 from __future__ import annotations

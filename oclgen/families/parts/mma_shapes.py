@@ -1,4 +1,4 @@
-"""Tiles of matrix units that are worth guessing where a kernel may declare much local memory."""
+"""Tiles of matrix units to guess where a kernel may declare much local memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How results of matrix units leave: through the local memory of the tiles, in parts that fit.
+"""How results of matrix units are stored: through the local memory of the tiles, in parts that fit.
 
-It knows shapes and addresses; `mma_tiles.cl.mako` writes what they are used for.
+It knows shapes and addresses; `mma_tiles.cl.mako` uses them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oclgen.families.parts.packing import CHUNK_BYTES
 class Staging:
     """A part of a work-group's results: some rows and columns of what each warp computes.
 
-    With wgmma a "warp" is four. Rows lie one behind the other, padded so that a warp meets no bank
+    With wgmma a "warp" is four. Rows lie one after the other, padded so that a warp meets no bank
     twice: it writes 16 bytes of eight rows at once or, of 32-bit results, 32 bytes of four.
     """
 

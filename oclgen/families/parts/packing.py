@@ -18,7 +18,7 @@ from oclgen.render import STORED, dtype_preamble, render
 PACKED = "packed"
 """Role of the workspace of packed weights."""
 CHUNK_BYTES = 16
-"""What a work-item of a GPU copies at a time, and what a swizzle of tiles moves."""
+"""Bytes that a work-item of a GPU copies at a time, and the unit that a swizzle of tiles moves."""
 LINE_BYTES, PACK_ROWS = 128, 64
 """What a work-group packs: rows of a tile, and bytes of each."""
 TILES_ITEMS, TAPS_ITEMS = 256, 64
@@ -51,8 +51,8 @@ def packed_elements(extent: int, k: int, tile: int, tile_k: int = 1) -> int:
 class Packing:
     """Matrices [batch, extent, k] as [batch][tiles of extent][k][tile], zeros past the edges.
 
-    Rows of a tile are what one step of the reduction reads, so every load of the kernel behind is
-    contiguous, however the source lies, and needs no guard (Goto and van de Geijn 2008).
+    One step of the reduction reads a row of a tile. So every load of the product's kernel is
+    contiguous and needs no guard, however the source lies (Goto and van de Geijn 2008).
 
     Attributes:
         workspace: role of the workspace.
@@ -63,7 +63,7 @@ class Packing:
         tile: rows of a tile; the last tile is filled up.
         tile_k: k is filled up to a multiple of it.
         elem_bytes: bytes of a packed element.
-        batch_stride: elements between packed matrices, as the kernel behind is told.
+        batch_stride: elements between packed matrices, an argument of the product's kernel.
     """
 
     workspace: str
@@ -128,7 +128,7 @@ class Packing:
             rows: rows that a work-group packs.
             steps: steps of k that a work-group packs.
             work_items: of a work-group.
-            args: the kernel's arguments behind the source.
+            args: the kernel's arguments after the source.
             of_weights: what is packed are weights, which dispatch may keep packed.
         """
         return Launch(

@@ -1,6 +1,6 @@
 """Split reductions: fp32 planes of partial sums in a workspace, and the launch that adds them.
 
-It knows nothing of the kernel that fills the planes; atomics are not used, so sums repeat exactly.
+It does not know the kernel that fills the planes. It uses no atomics, so sums repeat exactly.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Filters(NamedTuple):
     """How filters lie in a plane: rows of [taps, padded], of whose columns `depth` are weights.
 
     A work-group adds `span` columns of all taps of a filter; a row of taps has `kernel_w`. Where
-    `together` groups of `channels` filters share rows, the columns of each lie behind another's.
+    `together` groups of `channels` filters share rows, the columns of each lie after another's.
     """
 
     taps: int
@@ -55,7 +55,7 @@ class Filters(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Planes [planes][items][rows][columns] in fp32, one behind the other, and their sum.
+    """Planes [planes][items][rows][columns] in fp32, one after the other, and their sum.
 
     Attributes:
         problem: its storage, residual and activation; bias and residual are its buffers.
@@ -186,7 +186,7 @@ def sum_weights(p: ConvProblem, planes: int, padded: int, span: int, together: i
         planes: planes of fp32.
         padded: depths of a filter's tap in a plane, at least those that w has.
         span: depths that a work-group sums.
-        together: groups whose depths share a row of `padded`; filters have zeros but for their own.
+        together: groups whose depths share a row of `padded`; filters are zero at other groups'.
     """
     taps = p.kernel_h * p.kernel_w
     depth, channels = p.in_channels // p.groups, p.out_channels // p.groups

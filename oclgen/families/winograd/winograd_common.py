@@ -134,7 +134,7 @@ class Geometry:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """What templates call the sizes."""
+        """The sizes by the names that templates use."""
         return {
             "BATCH": self.batch, "CHANNELS": self.channels, "FILTERS": self.filters,
             "IN_H": self.in_h, "IN_W": self.in_w, "OUT_H": self.out_h, "OUT_W": self.out_w,

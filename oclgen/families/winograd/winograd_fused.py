@@ -32,7 +32,7 @@ FILTER_GROUP = 32
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
-    """Parameters of the kernel; the legend stands at the head of its template."""
+    """Parameters of the kernel; its template begins with the legend."""
 
     FREE = frozenset({"batch"})
 

@@ -1,7 +1,7 @@
-"""What the staged Winograd families do otherwise where images lie as pixels, in channels_last.
+"""What the staged Winograd families do differently for images in channels_last.
 
-It is no family. The transform of inputs is `winograd_common`'s in both layouts, the inverse of
-planes `winograd_staged`'s; the products between are the families'.
+It is no family. `winograd_common` has the transform of inputs in both layouts, `winograd_staged`
+the inverse of planes, and the families have the products between them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keep what came at once and when, which plans were checked, whom not to believe, and roles.
+"""Keep batches with their time, which plans were checked, origins in quarantine, and roles.
 
 What came before has no batch. Tokens that are there may go on writing.
 """
