@@ -119,7 +119,8 @@ def _forget_launches() -> None:
     from ocl_backend.ops.math import pointwise
 
     tuned.reload_tuned()
-    pointwise.forget_plans()
+    for plans in pointwise.PLANS:
+        plans.clear()
     modules = [module for name, module in sys.modules.items() if name.startswith("ocl_backend.")]
     for value in [value for module in modules for value in vars(module).values()]:
         if type(value) is _lru_cache_wrapper and value.cache_parameters()["maxsize"] is not None:
