@@ -108,6 +108,7 @@ def released() -> Iterator[None]:
     if torch is not None and hasattr(torch, "ocl") and torch.ocl.is_initialized():
         _forget_launches()
         torch.ocl.empty_cache()
+    gc.collect()  # tensors and launches that refer to each other; what was imported is frozen
     if sys.platform == "linux":
         getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
 
@@ -115,8 +116,11 @@ def released() -> Iterator[None]:
 def _forget_launches() -> None:
     """Clear every bounded cache of `ocl_backend`; programs are loaded from the disk when met."""
     from ocl_backend.dispatch import tuned
+    from ocl_backend.ops.math import pointwise
 
     tuned.reload_tuned()
+    for plans in pointwise.PLANS:
+        plans.clear()
     modules = [module for name, module in sys.modules.items() if name.startswith("ocl_backend.")]
     for value in [value for module in modules for value in vars(module).values()]:
         if type(value) is _lru_cache_wrapper and value.cache_parameters()["maxsize"] is not None:

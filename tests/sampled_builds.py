@@ -18,7 +18,7 @@ from typing import Any
 
 from tests import samples
 
-EVERY = 64
+EVERY = 128
 EMULATED = "// emulates an instruction that this device lacks\n"
 """The first line of each text that stands for an instruction."""
 _all_as_users_do = False

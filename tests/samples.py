@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from fractions import Fraction
 from hashlib import sha256
+from math import ceil
 
 import pytest
 
 THOROUGH = os.environ.get("THOROUGH", "0") not in ("", "0")
-OTHER_DEVICES = 4
-"""Devices after the first run one case of a test in four: what only one of them gets wrong is
-seldom wrong in a single case."""
+OTHER_DEVICES = 16
+"""Devices after the first run one case in sixteen of all tests of a file: what only one of them
+gets wrong is seldom wrong in a single case, and their compilers take a third of a run."""
 
 
 def number(text: str) -> int:
@@ -28,20 +30,32 @@ def device_of(item: pytest.Function) -> int:
     return getattr(device, "index", 0)
 
 
-def _every(item: pytest.Function) -> int:
-    """Return N if one case in N of this test on this device is in the sample."""
-    mark = item.get_closest_marker("sampled")
-    return max(mark.args[0] if mark else 1, OTHER_DEVICES if device_of(item) else 1)
+def _group(item: pytest.Function) -> tuple[object, ...]:
+    """Return what the test's case is one of: of its function, on other devices of its file."""
+    if (index := device_of(item)) and not item.get_closest_marker("on_each_device"):
+        return item.path, index
+    return item.path, item.cls, item.originalname, index
+
+
+def _kept(cases: list[pytest.Function]) -> int:
+    """Return how many of a group's cases are in the sample."""
+    marks = [item.get_closest_marker("sampled") for item in cases]
+    others = cases[0].get_closest_marker("on_each_device")
+    fewest = 1 if not device_of(cases[0]) else others.args[0] if others else OTHER_DEVICES
+    return ceil(sum(Fraction(1, max(mark.args[0] if mark else 1, fewest)) for mark in marks))
 
 
 def left_out(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests that are not in the sample: of every function, at least one is in it."""
-    cases = defaultdict(list)
+    """Return the tests that are not in the sample.
+
+    Of every function, at least one is in it; of every file, one on each device.
+    """
+    groups = defaultdict(list)
     for item in items:
         if isinstance(item, pytest.Function):
-            cases[item.path, item.cls, item.originalname, device_of(item)].append(item)
+            groups[_group(item)].append(item)
     out: list[pytest.Item] = []
-    for group in cases.values():
-        group.sort(key=lambda item: number(item.nodeid))
-        out += group[-(-len(group) // _every(group[0])) :]
+    for cases in groups.values():
+        cases.sort(key=lambda item: number(item.nodeid))
+        out += cases[_kept(cases) :]
     return out

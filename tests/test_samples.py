@@ -31,6 +31,11 @@ def test_cheap(device, n): pass
 @pytest.mark.parametrize("n", range(200))
 def test_costly(device, n): pass
 
+@devices
+@pytest.mark.on_each_device(4)
+@pytest.mark.parametrize("n", range(8))
+def test_each_device(device, n): pass
+
 @pytest.mark.sampled(10**6)
 @pytest.mark.parametrize("n", range(3))
 def test_at_least_once(n): pass
@@ -39,7 +44,7 @@ def test_plain(): pass
 """
 
 
-def test_a_sample_holds_every_test_and_few_cases_of_costly_ones(
+def test_a_sample_holds_every_test_on_one_device_and_few_cases_of_costly_ones(
     pytester: pytest.Pytester,
 ) -> None:
     items = pytester.getitems(CASES)
@@ -49,11 +54,14 @@ def test_a_sample_holds_every_test_and_few_cases_of_costly_ones(
         assert isinstance(item, pytest.Function)
         if item.nodeid not in out:
             kept[item.originalname, samples.device_of(item)] += 1
+    of_the_file = [kept.pop((name, 1), 0) for name in ("test_cheap", "test_costly")]
+    assert sum(of_the_file) == (200 + 200) / samples.OTHER_DEVICES
+    assert min(of_the_file) > 0
     assert kept == {
         ("test_cheap", 0): 200,
-        ("test_cheap", 1): 50,
         ("test_costly", 0): 20,
-        ("test_costly", 1): 20,
+        ("test_each_device", 0): 8,
+        ("test_each_device", 1): 2,
         ("test_at_least_once", 0): 1,
         ("test_plain", 0): 1,
     }

@@ -1,4 +1,4 @@
-"""Two of the networks of `python -m benchmarks validate`: one that sees and one that writes."""
+"""Networks of `python -m benchmarks validate`: one that sees and two that write."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if find_spec("torchvision") is None:
 from benchmarks.models.validate import CASES, check
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["unet", "llama", "mixtral"])
 def test_a_network_does_what_it_does_on_the_cpu(device: Any, name: str) -> None:
     if device.index:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import optuna
@@ -19,6 +23,28 @@ from oclgen_cli.main import main
 from tests.cli.command_runs import Process, Run
 
 GEMM = ["--gemm", "24x16x8"]
+
+
+@pytest.fixture(scope="module")
+def tuned_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Device], Path]:
+    """A database in which one product was tuned on a device, for all tests that need one."""
+
+    @cache
+    def tune(device: Device) -> Path:
+        path = tmp_path_factory.mktemp("tuned") / "tuned.sqlite"
+        trials = ["--trials", "2", "--family", "gemm_register", "--db", str(path)]
+        main(["tune", "--device", str(device.index), *GEMM, *trials], standalone_mode=False)
+        return path
+
+    return tune
+
+
+@pytest.fixture
+def tuned(tuned_once: Callable[[Device], Path], device: Device, own_database: Path) -> None:
+    """The test's own database is a copy of it."""
+    opened = map(sqlite3.connect, (tuned_once(device), own_database))
+    with closing(next(opened)) as known, closing(next(opened)) as own:
+        known.backup(own)  # a copy of the file would lack what SQLite's log still holds
 
 
 def test_help_names_every_command(run: Run) -> None:
@@ -97,15 +123,15 @@ def test_one_family_alone_is_tried(run: Run, device: Device) -> None:
     assert "gemm_register: " in result.output
 
 
+@pytest.mark.usefixtures("tuned")
 def test_what_dispatch_runs_can_be_shown(run: Run, device: Device) -> None:
     index = str(device.index)
-    run("tune", "--device", index, *GEMM, "--trials", "2", "--family", "gemm_register")
     assert "// gemm_register {" in run("show-source", "24x16x8", "--device", index).output
 
 
+@pytest.mark.usefixtures("tuned")
 def test_what_may_serve_is_listed_in_the_order_of_dispatch(run: Run, device: Device) -> None:
     index = str(device.index)
-    run("tune", "--device", index, *GEMM, "--trials", "2", "--family", "gemm_register")
     listed = json.loads(run("explain", "24x16x8", "--device", index, "--json").output)
     tuned, *others = listed
     assert (tuned["rung"], tuned["family"]) == ("exact", "gemm_register")
@@ -118,10 +144,8 @@ def test_what_may_serve_is_listed_in_the_order_of_dispatch(run: Run, device: Dev
     assert "predicted ms" in table and "gemm_register" in table
 
 
-def test_export_import_export_gives_the_same_bytes(
-    run: Run, device: Device, tmp_path: Path
-) -> None:
-    run("tune", "--device", str(device.index), *GEMM, "--trials", "2")
+@pytest.mark.usefixtures("tuned")
+def test_export_import_export_gives_the_same_bytes(run: Run, tmp_path: Path) -> None:
     one, two, other = tmp_path / "1.jsonl", tmp_path / "2.jsonl", str(tmp_path / "other.sqlite")
     assert run("db", "export", str(one)).exit_code == 0
     assert "1 records taken into" in run("db", "import", str(one), "--db", other).output
@@ -131,8 +155,8 @@ def test_export_import_export_gives_the_same_bytes(
     assert one.read_bytes().count(b"\n") == 2
 
 
-def test_a_bad_line_changes_nothing(run: Run, device: Device, tmp_path: Path) -> None:
-    run("tune", "--device", str(device.index), *GEMM, "--trials", "1")
+@pytest.mark.usefixtures("tuned")
+def test_a_bad_line_changes_nothing(run: Run, tmp_path: Path) -> None:
     file, other = tmp_path / "1.jsonl", str(tmp_path / "other.sqlite")
     run("db", "export", str(file))
     file.write_text(file.read_text() + "{}\n")

@@ -35,7 +35,8 @@ void at_once(const std::vector<std::function<void()>>& functions) {
   for (auto& thread : threads) thread.join();
 }
 
-bool enqueue(const Owned& call, const c10::DataPtr& in, const c10::DataPtr& out, int64_t value) {
+bool is_enqueued(const Owned& call, const c10::DataPtr& in, const c10::DataPtr& out,
+                 int64_t value) {
   const int64_t words[] = {address(in), address(out), value, 0};
   return ocl_enqueue(call.get(), words) == 0;
 }
@@ -48,8 +49,8 @@ void run_chains(std::atomic<int>& wrong) {
     const auto in = items(), out = items();
     fill(in, round);
     auto between = items();
-    wrong += !enqueue(first, in, between, 10);
-    wrong += !enqueue(second, between, out, 100);
+    wrong += !is_enqueued(first, in, between, 10);
+    wrong += !is_enqueued(second, between, out, 100);
     between.clear();
     wrong += value_of(out) != round + 110;
   }
@@ -172,7 +173,7 @@ TEST_CASE("a thread that waits for the chain lets go of the interpreter") {
     for (int64_t round = 0; round < kRounds; ++round) {
       fill(in, round);
       take_interpreter(nullptr);
-      wrong += !enqueue(call, in, out, 1);
+      wrong += !is_enqueued(call, in, out, 1);
       if (round % 2) wrong += ocl_settle() != 0;
       let_interpreter();
       wrong += value_of(out) != round + 1;

@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[2]
 PROFILE = ROOT / "tests" / "ocl_backend" / "wide_gpu.toml"
 COUNTED = """
 import json, torch
+from tests import sampled_builds
+sampled_builds.begin()
 from benchmarks.costs.token_launches import CACHES, Shape, counted, generate, model
 shape = Shape(96, 136, 4, 2, 64)
 network, found = model(shape, 2, torch.bfloat16), {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -19,12 +19,6 @@ ocl: Any = torch.get_device_module("ocl")
 def place(device: Any) -> torch.device:
     """The torch device of an OpenCL device."""
     return torch.device("ocl", device.index)
-
-
-def sample(device: Any, names: Iterable[str], name: str, every: int = 3) -> None:
-    """Skip most cases on devices besides the first: compilers differ, the text does not."""
-    if device.index and list(names).index(name) % every:
-        pytest.skip(f"devices besides the first run one case in {every}")
 
 
 def assert_same(ours: Any, theirs: Any, tolerance: float = TOLERANCE) -> None:

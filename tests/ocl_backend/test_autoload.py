@@ -110,9 +110,9 @@ def test_training_on_the_cpu_opens_no_device_and_may_fork(tmp_path: Path) -> Non
 
 
 def test_it_can_be_switched_off(tmp_path: Path) -> None:
-    program = "import torch; print(hasattr(torch, 'ocl'))"
-    assert run(program, tmp_path).stdout == "True\n"
-    done = run(program, tmp_path, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    done = run(
+        "import torch; print(hasattr(torch, 'ocl'))", tmp_path, TORCH_DEVICE_BACKEND_AUTOLOAD="0"
+    )
     assert (done.stdout, done.returncode) == ("False\n", 0)
 
 

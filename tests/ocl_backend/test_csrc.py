@@ -35,6 +35,18 @@ def has_doctest() -> bool:
     return subprocess.run(command, input=code, capture_output=True, text=True).returncode == 0
 
 
+def joined(folder: Path) -> list[Path]:
+    """Return units with all tests: one for `main`, and one that reads torch's headers once.
+
+    Each of a dozen files alone would take the compiler two to three seconds for them.
+    """
+    main = TESTS / "main.cpp"
+    together = folder / "together.cpp"
+    others = [unit for unit in sorted(TESTS.glob("*.cpp")) if unit != main]
+    together.write_text("".join(f'#include "{unit}"\n' for unit in others))
+    return [main, together]
+
+
 def environment() -> dict[str, str]:
     """Say which reports are of torch's libraries, whose loads and stores no sanitizer sees."""
     return os.environ | {
@@ -62,7 +74,7 @@ def test_runtime_and_fusion_hold_by_themselves(
         remedy = "tests/csrc needs doctest/doctest.h (Debian, Ubuntu: apt install doctest-dev)"
         # CI installs it; a newcomer's first run of all tests does not depend on it
         pytest.fail(remedy) if os.environ.get("CI") else pytest.skip(remedy)
-    program, units = tmp_path / name, sorted(TESTS.glob("*.cpp"))
+    program, units = tmp_path / name, joined(tmp_path)
     linking = [f"-Wl,-rpath,{TORCH_LIBRARIES}"]
     if name == "plain":
         linking += ["-Wl,--no-as-needed", str(shim.path())]  # it stands before its users

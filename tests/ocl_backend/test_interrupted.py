@@ -21,7 +21,7 @@ from torch.optim.lr_scheduler import StepLR
 import ocl_backend  # noqa: F401 (lets torchvision be imported)
 from tests.ocl_backend.cpu_twin import place
 
-BATCH, STEPS, STOP = 8, 6, 3
+BATCH, STEPS, STOP = 4, 4, 2
 
 
 def batches() -> list[tuple[Tensor, Tensor]]:

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional
 
-from tests.ocl_backend.cpu_twin import agree, assert_same, check, place, sample
+from tests.ocl_backend.cpu_twin import agree, assert_same, check, place
 
 torch.manual_seed(0)
 X = torch.randn(7, 5)
@@ -64,7 +64,6 @@ COMPOSED = ("unique_slices", "histograms", "positions_of_a_known_number")
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LEARNED)
 def test_with_gradients(device: Any, name: str) -> None:
-    sample(device, LEARNED, name)
     function, tensors = LEARNED[name]
     check(device, function, *tensors, tolerance=2e-5)
 
@@ -82,7 +81,6 @@ def test_bags_scaled_by_how_often_a_row_is_used(device: Any) -> None:
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 def test_sampling_at_a_grid(device: Any, mode: str, padding: str) -> None:
-    sample(device, ["zeros", "border", "reflection"], padding)
     for align in (False, True):
         check(
             device,
@@ -114,7 +112,6 @@ def test_gradients_of_a_grid_are_refused_where_order_matters(device: Any) -> Non
 
 
 def test_histograms(device: Any) -> None:
-    sample(device, COMPOSED, "histograms")
     agree(device, lambda x: x.histc(6), X)
     agree(device, lambda x: x.histogram(4, weight=x.abs(), density=True), X)
     agree(device, lambda x: x.histogram(torch.tensor([-1.0, 0.0, 0.1, 2.0], device=x.device)), X)
@@ -173,7 +170,6 @@ def test_experts_of_a_mixture_get_their_tokens(device: Any) -> None:
 
 
 def test_unique_slices(device: Any) -> None:
-    sample(device, COMPOSED, "unique_slices")
     rows = torch.randint(0, 2, (20, 3))
     agree(device, lambda x: x.unique(dim=0, return_inverse=True, return_counts=True), rows)
     agree(device, lambda x: x.T.unique(dim=1, return_counts=True), rows)
@@ -182,7 +178,6 @@ def test_unique_slices(device: Any) -> None:
 
 
 def test_positions_of_a_known_number(device: Any) -> None:
-    sample(device, COMPOSED, "positions_of_a_known_number")
     for size in (2, 30):
         agree(device, lambda x, n=size: torch.nonzero_static(x > 0, size=n, fill_value=-7), X)
 

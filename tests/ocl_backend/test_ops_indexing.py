@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tests.ocl_backend.cpu_twin import agree, check, place, sample
+from tests.ocl_backend.cpu_twin import agree, check, place
 
 torch.manual_seed(0)
 X = torch.randn(6, 10, 8)
@@ -68,7 +68,6 @@ MOVES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", [*READS, *WRITES])
 def test_indexing(device: Any, name: str) -> None:
-    sample(device, [*READS, *WRITES], name)
     function = {**READS, **WRITES}[name]
     agree(device, function, X, ROWS, COLUMNS, CHOICE, ALONG)
 
@@ -81,7 +80,6 @@ def test_gradients_of_indexing(device: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", MOVES)
 def test_moving_items(device: Any, name: str) -> None:
-    sample(device, MOVES, name)
     agree(device, MOVES[name], X)
 
 

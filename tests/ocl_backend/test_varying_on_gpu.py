@@ -35,7 +35,7 @@ def asked(network: str, layout: str, what: str) -> list[float]:
     return found
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("instructions", INSTRUCTIONS, ids=["plain", "hopper"])
 @pytest.mark.parametrize(("network", "layout"), NETWORKS)
 def test_a_network_has_texts_for_few_sizes(

@@ -35,7 +35,7 @@ from tests.oclgen.plan_texts import DEVICES
 
 CPU, GPU = DEVICES
 TYPICAL = 64
-SIZES = (1, 5, 6, 7, 23, 64, 130)
+SIZES = (1, 5, 6, 7, 23, 64, 70)
 """One, around `gemm_register`'s first tile, odd ones, and more than the typical size."""
 RUN = SIZES if samples.THOROUGH else SIZES[::2]
 """Sizes that kernels run at: each has an edge inside a tile, or none."""

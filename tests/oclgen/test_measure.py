@@ -141,6 +141,12 @@ def test_a_slow_first_launch_has_more_chances_within_a_bound() -> None:
     assert fastest(300.0, 9.0, most=5) == (50.0, 1)
 
 
+def test_a_variant_that_is_verified_alone_is_launched_once() -> None:
+    prepared = Prepared(repeat(1.0))
+    assert second_chance(prepared, 50.0, 0.0, 5) == 50.0  # type: ignore[arg-type]
+    assert prepared.runs == 0
+
+
 def test_caches_are_flushed_before_each_sample_and_only_then() -> None:
     prepared = Prepared(repeat(30.0))
     time_samples(prepared, flush=lambda: prepared.seen.append("flush"))  # type: ignore[arg-type]

@@ -105,11 +105,14 @@ class PreparedCall:
 
 MOST_PLANS = 8192
 """Bound of the calls remembered per overload; above it all are forgotten."""
+PLANS: list[dict[tuple[Any, ...], PreparedCall]] = []
+"""The calls remembered, per overload: they hold launches, which hold programs."""
 
 
 def implementation(call: Call) -> Callable[..., Tensor]:
     """Return the function that serves the overload `call` describes."""
     plans: dict[tuple[Any, ...], PreparedCall] = {}
+    PLANS.append(plans)
     written = 0 if call.in_place else -1
 
     def run(*args: Any, **kwargs: Any) -> Tensor:
