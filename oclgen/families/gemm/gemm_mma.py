@@ -13,7 +13,14 @@ from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_mma_text import Text
-from oclgen.families.gemm.gemm_mma_tiles import ROW_BYTES, Layout, Pieces, pack, piece_bytes
+from oclgen.families.gemm.gemm_mma_tiles import (
+    PANEL_BYTES,
+    ROW_BYTES,
+    Layout,
+    Pieces,
+    pack,
+    piece_bytes,
+)
 from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
 from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.epilogue import epilogue
@@ -35,6 +42,8 @@ DTYPES_SERVED = ("fp16", "bf16", "tf32")
 WARP = 32
 MAX_ACCUMULATORS = {"mma": 128, "wgmma": 192}
 """Private floats per work-item beside which the operands still fit in 255 registers."""
+NARROW = 48
+"""Rows or columns of a product at most, one of whose operands is read once whatever the tile."""
 STAGE_BYTES = 1024
 """What the bytes of a stage are a multiple of: wgmma's swizzle is one of addresses."""
 
@@ -251,10 +260,12 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
 
     Where a kernel may declare much local memory, wide tiles in many stages come first. 48 KiB hold
     few stages: narrow steps of packed operands are copied in the largest pieces; unpacked, rows of
-    64 bytes are.
+    64 bytes are. Products of few rows or columns read their other operand once, with tiles as
+    narrow.
     """
     size = DTYPES[problem.dtype]
     shapes = (
+        *_narrow(problem, limits),
         *_wide(problem, limits),
         (Shape("wgmma", 128, 128, 32, 4, 1, 5, 1), "ab"),
         (Shape("wgmma", 128, 192, 32, 4, 1, 4, 0), "ab"),
@@ -278,6 +289,24 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
         for shape, packed in shapes
         if shape.unit in limits.instructions and (not packed or min(problem.m, problem.n) >= 1024)
     ]  # fmt: skip
+
+
+def _narrow(problem: GemmProblem, limits: Limits) -> list[tuple[Shape, str]]:
+    """Return shapes for few rows or columns: what is under way counts, not what a tile reuses."""
+    if min(problem.m, problem.n) > NARROW:
+        return []
+    role, other = ("a", "b") if problem.m <= problem.n else ("b", "a")
+    size = DTYPES[problem.dtype]
+
+    def least(role: str) -> int:
+        return 16 if lies_along_k(problem, role) else PANEL_BYTES // size
+
+    few, least_many = round_up(min(problem.m, problem.n), least(role)), least(other)
+    pairs = ((64, 6), (128, 4)) if limits.declared_local_bytes else ((64, 4),)
+    tiles = [(few, max(many, least_many), stages) for many, stages in pairs]
+    if role == "a":
+        return [(Shape("mma", m, n, 128, 1, 4, stages, 0), "") for m, n, stages in tiles]
+    return [(Shape("mma", m, n, 128, 4, 1, stages, 0), "") for n, m, stages in tiles]
 
 
 def _wide(problem: GemmProblem, limits: Limits) -> list[tuple[Shape, str]]:
