@@ -31,7 +31,7 @@ void copy_elements${size}(__local uchar *to, __global const elem_t *from, const 
 % if loop.first or not pieces["a"].halved:
 /* whether an element lies in the second half of a word */
 #define SKEW(p) ((int)((size_t)(p) / 2) & 1)
-#define SECOND_HALVES(low, high) ((low) >> 16 | (high) << 16)
+#define SECOND_HALVES(low, high) as_uint((ushort2)(as_ushort2(low).y, as_ushort2(high).x))
 
 % endif
 /* shifts a row of tile ${side} by half a word; `beyond` is the word behind it */
