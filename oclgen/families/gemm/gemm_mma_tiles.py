@@ -190,4 +190,5 @@ def pack(tiles: Packing, layout: Layout, swizzled: bool = True, bounded: bool = 
         bounded: the last tile ends with the last row, and is not filled up.
     """
     within = layout.chunk_at("row", f"p % {layout.tile_k}", swizzled)
-    return pack_tiles(tiles, within, tiles.dtype == "tf32", bounded)
+    rounded = tiles.dtype == "tf32"
+    return pack_tiles(tiles, within, rounded, bounded, shifted=not bounded)
