@@ -22,6 +22,10 @@ from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_dot"
 
+LOAD_BYTES = 16
+"""The largest load of a GPU's work-item."""
+SHORT = 512
+"""Steps of a reduction below which few work-items of a GPU share it."""
 MAX_ACCUMULATORS = 512
 """Private floats per work-item, vec_k for each element of C; more spill to memory."""
 
@@ -114,10 +118,14 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
             for m, n in dict.fromkeys(shapes)
         ]
     shapes = ((min(problem.m, 4), 4), (min(problem.m, 8), 2), (1, 4), (1, 1))
+    # 16 bytes at a time where all rows are so aligned; a short reduction leaves many lanes idle
+    chunk = LOAD_BYTES // DTYPES[problem.dtype]
+    vec_k = 4 if problem.k % chunk else chunk
+    lanes = ((32, 4), (64, 4)) if problem.k >= SHORT else ((8, 16), (32, 4))
     return [
-        Config(item_m=m, item_n=n, vec_k=4, local_k=local_k, local_n=4, split_k=1)
+        Config(item_m=m, item_n=n, vec_k=vec_k, local_k=local_k, local_n=local_n, split_k=1)
         for m, n in dict.fromkeys(shapes)
-        for local_k in (32, 64)
+        for local_k, local_n in lanes
     ]
 
 

@@ -24,7 +24,7 @@ from oclgen.families.gemm.gemm_mma_tiles import (
 from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
 from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.epilogue import epilogue
-from oclgen.families.parts.mma_shapes import Shape, ranked
+from oclgen.families.parts.mma_shapes import Shape, narrow, ranked
 from oclgen.families.parts.mma_staging import Staging, staging
 from oclgen.families.parts.packing import CHUNK_BYTES, PACK_ROWS, Packing, sizes_of
 from oclgen.families.parts.planes import FLOAT_BYTES, planes_space
@@ -42,8 +42,6 @@ DTYPES_SERVED = ("fp16", "bf16", "tf32")
 WARP = 32
 MAX_ACCUMULATORS = {"mma": 128, "wgmma": 192}
 """Private floats per work-item beside which the operands still fit in 255 registers."""
-NARROW = 48
-"""Rows or columns of a product at most, one of whose operands is read once whatever the tile."""
 STAGE_BYTES = 1024
 """What the bytes of a stage are a multiple of: wgmma's swizzle is one of addresses."""
 
@@ -265,7 +263,7 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """
     size = DTYPES[problem.dtype]
     shapes = (
-        *_narrow(problem, limits),
+        *((shape, "") for shape in _narrow(problem, limits)),
         *_wide(problem, limits),
         (Shape("wgmma", 128, 128, 32, 4, 1, 5, 1), "ab"),
         (Shape("wgmma", 128, 192, 32, 4, 1, 4, 0), "ab"),
@@ -291,22 +289,14 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     ]  # fmt: skip
 
 
-def _narrow(problem: GemmProblem, limits: Limits) -> list[tuple[Shape, str]]:
-    """Return shapes for few rows or columns: what is under way counts, not what a tile reuses."""
-    if min(problem.m, problem.n) > NARROW:
-        return []
-    role, other = ("a", "b") if problem.m <= problem.n else ("b", "a")
-    size = DTYPES[problem.dtype]
-
-    def least(role: str) -> int:
-        return 16 if lies_along_k(problem, role) else PANEL_BYTES // size
-
-    few, least_many = round_up(min(problem.m, problem.n), least(role)), least(other)
-    pairs = ((64, 6), (128, 4)) if limits.declared_local_bytes else ((64, 4),)
-    tiles = [(few, max(many, least_many), stages) for many, stages in pairs]
-    if role == "a":
-        return [(Shape("mma", m, n, 128, 1, 4, stages, 0), "") for m, n, stages in tiles]
-    return [(Shape("mma", m, n, 128, 4, 1, stages, 0), "") for n, m, stages in tiles]
+def _narrow(problem: GemmProblem, limits: Limits) -> list[Shape]:
+    """Return shapes for few rows or columns; what does not lie along k comes in whole panels."""
+    least = {
+        role: 16 if lies_along_k(problem, role) else PANEL_BYTES // DTYPES[problem.dtype]
+        for role in "ab"
+    }
+    is_wide = limits.declared_local_bytes > 0
+    return narrow(problem.m, problem.n, least["a"], least["b"], is_wide)
 
 
 def _wide(problem: GemmProblem, limits: Limits) -> list[tuple[Shape, str]]:
