@@ -130,6 +130,10 @@ class Config(BaseConfig):
             found[role] = Pieces(layout, piece_bytes(row_bytes), halved, self.work_items)
         return found
 
+    def evened(self, problem: GemmProblem) -> frozenset[str]:
+        """Return the operands that are copied in pieces."""
+        return frozenset(self.pieces(problem))
+
     def packed(self, problem: GemmProblem) -> dict[str, Packing]:
         """Return the operands that are repacked first, by role."""
         chosen = {"a": self.pack_a * self.tile_m, "b": self.pack_b * self.tile_n}
