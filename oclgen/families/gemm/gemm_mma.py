@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_mma_shapes import shapes_of, split_of
 from oclgen.families.gemm.gemm_mma_text import Text
 from oclgen.families.gemm.gemm_mma_tiles import (
-    PANEL_BYTES,
     ROW_BYTES,
     Layout,
     Pieces,
     pack,
-    piece_bytes,
 )
-from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
-from oclgen.families.parts.blocking import fill
+from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands, uneven_rows
 from oclgen.families.parts.epilogue import epilogue
-from oclgen.families.parts.mma_shapes import Shape, narrow, ranked
 from oclgen.families.parts.mma_staging import Staging, staging
 from oclgen.families.parts.packing import CHUNK_BYTES, PACK_ROWS, Packing, sizes_of
 from oclgen.families.parts.planes import FLOAT_BYTES, planes_space
@@ -115,20 +111,13 @@ class Config(BaseConfig):
         )
 
     def pieces(self, problem: GemmProblem) -> dict[str, Pieces]:
-        """Return how the operands are copied whose rows are no multiple of 16 bytes, by role.
-
-        A row of free size may be any; it is copied in chunks or by elements.
-        """
-        found = {}
-        for role in "ab":
-            layout = self.layout(problem, role)
-            length = "k" if layout.along_k else {"a": "m", "b": "n"}[role]
-            row_bytes = getattr(problem, length) * layout.elem_bytes
-            if layout.packed or length in problem.free or row_bytes % CHUNK_BYTES == 0:
-                continue
-            halved = row_bytes % 4 != 0
-            found[role] = Pieces(layout, piece_bytes(row_bytes), halved, self.work_items)
-        return found
+        """Return how the operands are copied whose rows are no multiple of 16 bytes, by role."""
+        packed = {"a": self.pack_a, "b": self.pack_b}
+        return {
+            role: Pieces(self.layout(problem, role), row_bytes, self.work_items)
+            for role, row_bytes in uneven_rows(problem).items()
+            if not packed[role]
+        }
 
     def evened(self, problem: GemmProblem) -> frozenset[str]:
         """Return the operands that are copied in pieces."""
@@ -258,64 +247,18 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 
 
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
-    """Return configs for an untuned problem, best guess first; some may not be valid.
-
-    Where a kernel may declare much local memory, wide tiles in many stages come first. 48 KiB hold
-    few stages: narrow steps of packed operands are copied in the largest pieces; unpacked, rows of
-    64 bytes are. Products of few rows or columns read their other operand once, with tiles as
-    narrow.
-    """
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
     size = DTYPES[problem.dtype]
-    shapes = (
-        *((shape, "") for shape in _narrow(problem, limits)),
-        *_wide(problem, limits),
-        (Shape("wgmma", 128, 128, 32, 4, 1, 5, 1), "ab"),
-        (Shape("wgmma", 128, 192, 32, 4, 1, 4, 0), "ab"),
-        (Shape("wgmma", 128, 128, 64, 4, 1, 2, 0), ""),
-        (Shape("wgmma", 128, 128, 32, 4, 1, 5, 1), "a"),
-        (Shape("wgmma", 128, 64, 64, 4, 1, 3, 0), ""),
-        (Shape("wgmma", 64, 64, 64, 4, 1, 5, 0), ""),
-        (Shape("mma", 128, 128, 64, 2, 2, 2, 0), "ab"),
-        (Shape("mma", 128, 128, 64, 2, 2, 2, 0), ""),
-        (Shape("mma", 128, 64, 64, 2, 2, 3, 0), ""),
-        (Shape("mma", 64, 64, 64, 2, 2, 4, 0), ""),
-        (Shape("mma", 32, 64, 64, 1, 2, 4, 0), ""),
-    )
     return [
         Config(
             shape.unit, shape.tile_m, shape.tile_n, shape.row_bytes // size, shape.warps_m,
             shape.warps_n, shape.stages, shape.pending,
-            split_k=_split(problem, limits, shape), group_m=8,
+            split_k=split_of(problem, limits, shape), group_m=8,
             pack_a="a" in packed, pack_b="b" in packed,
         )
-        for shape, packed in shapes
+        for shape, packed in shapes_of(problem, limits)
         if shape.unit in limits.instructions and (not packed or min(problem.m, problem.n) >= 1024)
     ]  # fmt: skip
-
-
-def _narrow(problem: GemmProblem, limits: Limits) -> list[Shape]:
-    """Return shapes for few rows or columns; what does not lie along k comes in whole panels."""
-    least = {
-        role: 16 if lies_along_k(problem, role) else PANEL_BYTES // DTYPES[problem.dtype]
-        for role in "ab"
-    }
-    is_wide = limits.declared_local_bytes > 0
-    return narrow(problem.m, problem.n, least["a"], least["b"], is_wide)
-
-
-def _wide(problem: GemmProblem, limits: Limits) -> list[tuple[Shape, str]]:
-    """Return wide shapes, each with the operands that are packed: the third packs both."""
-    first, second, *others = ranked(
-        problem.m, problem.n, problem.batch, limits.compute_units,
-        partial(_split, problem, limits),
-    )  # fmt: skip
-    return [(first, ""), (second, ""), (first, "ab"), *((shape, "") for shape in others)]
-
-
-def _split(problem: GemmProblem, limits: Limits, shape: Shape) -> int:
-    """Return the slices of k: planes cost more than a unit that waits for half of its work."""
-    step = shape.row_bytes // DTYPES[problem.dtype]
-    return fill(problem, limits, shape.tile_m, shape.tile_n, step, groups=1)
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:

@@ -13,6 +13,8 @@ from oclgen.plan import Launch
 
 PANEL_BYTES = 128
 """Bytes of a row that does not lie along k: all 32 banks of local memory."""
+WORD_BYTES = 4
+"""The least that `cp.async` copies."""
 SWIZZLED_ROWS = 8
 """Rows behind which a swizzle repeats."""
 ROW_BYTES = (128, 64, 32)
@@ -109,15 +111,25 @@ class Layout:
 class Pieces:
     """How an operand is copied whose rows are no multiple of 16 bytes: see `uneven_rows`.
 
-    Neighbouring work-items copy neighbouring pieces of `bytes`. Where rows may begin in the middle
-    of a word (`halved`), the words around a row are copied, one more than the tile has, which goes
-    behind the stage's tiles; then the row is shifted by half a word.
+    Neighbouring work-items copy neighbouring pieces: of 8 or 4 bytes, the largest that divide a row
+    of `row_bytes` in memory. Where none does, rows may begin in the middle of a word (`halved`);
+    then the words around a row are copied, one more than the tile has, which goes behind the
+    stage's tiles, and the row is shifted by half a word.
     """
 
     layout: Layout
-    bytes: int
-    halved: bool
+    row_bytes: int
     work_items: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a piece."""
+        return max(gcd(self.row_bytes, CHUNK_BYTES), WORD_BYTES)
+
+    @property
+    def halved(self) -> bool:
+        """Whether rows may begin in the middle of a word."""
+        return self.row_bytes % WORD_BYTES != 0
 
     @property
     def elements(self) -> int:
@@ -160,14 +172,6 @@ class Pieces:
     def turns(self) -> tuple[int, ...]:
         """Return what `turn` gives for any piece."""
         return tuple(sorted({self.turn(i) for i in range(self.copies)}))
-
-
-def piece_bytes(row_bytes: int) -> int:
-    """Return the largest piece that `cp.async` copies from any row: 16, 8 or 4 bytes.
-
-    Words of rows that 4 does not divide are shifted behind their copy.
-    """
-    return max(gcd(row_bytes, CHUNK_BYTES), 4)
 
 
 def pack_rows(rows: Packing) -> Launch:
