@@ -291,3 +291,18 @@ def test_tiles_of_few_rows_or_columns_are_as_narrow(dtype: str, trans: bool) -> 
             configs = valid_configs(FAMILIES["gemm_mma"], problem, limits)
             for config in islice(configs, 2):
                 assert (config.tile_m if m < n else config.tile_n) == -(-few // least) * least
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "tf32", "fp32"])
+def test_inner_products_leave_uneven_rows_to_matrix_units(dtype: str) -> None:
+    family = FAMILIES["gemm_dot"]
+    for k, is_even in ((4096, True), (4095, False)):
+        problem = GemmProblem(4, 1000, k, dtype, trans_b=True)
+        assert bool(family.guesses(problem, GPU)) == (is_even or dtype == "fp32")
+        assert family.guesses(problem, PLAIN_GPU)
+    short, long = (
+        next(iter(family.guesses(GemmProblem(1, 1000, k, dtype, trans_b=True), GPU)))
+        for k in (168, 4096)
+    )
+    assert (short.local_k, long.local_k) == (8, 32)
+    assert short.vec_k == long.vec_k == (8 if dtype == "fp16" else 4)

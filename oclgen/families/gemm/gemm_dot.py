@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_tiles import uneven_rows
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.expressions import vector_of
 from oclgen.families.parts.planes import planes_space
@@ -22,6 +23,8 @@ from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_dot"
 
+FOR_UNITS = ("fp16", "bf16", "tf32")
+"""What NVIDIA's matrix units multiply."""
 LOAD_BYTES = 16
 """The largest load of a GPU's work-item."""
 SHORT = 512
@@ -117,6 +120,8 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
             Config(item_m=m, item_n=n, vec_k=width, local_k=1, local_n=1, split_k=1)
             for m, n in dict.fromkeys(shapes)
         ]
+    if problem.dtype in FOR_UNITS and "mma" in limits.instructions and uneven_rows(problem):
+        return []  # vectors of such rows are read by elements, and `gemm_mma` copies them in pieces
     shapes = ((min(problem.m, 4), 4), (min(problem.m, 8), 2), (1, 4), (1, 1))
     # 16 bytes at a time where all rows are so aligned; a short reduction leaves many lanes idle
     chunk = LOAD_BYTES // DTYPES[problem.dtype]
