@@ -37,14 +37,14 @@ compute units: bf16 products of 4096 on an H200. Only the order that it gives is
 
 
 NARROW = 48
-"""Rows or columns of a product at most whose other operand is read once whatever the tile is."""
+"""Rows or columns of a tile at most that is as narrow as its product."""
 
 
 def narrow(m: int, n: int, least_m: int, least_n: int, is_wide: bool) -> list[Shape]:
     """Return shapes for a product of few rows or columns, none for others.
 
     Such a product waits for its other operand, so that bytes under way count, and not what a tile
-    reuses.
+    reuses. Tiles of 64 rows or columns are left to wgmma.
 
     Args:
         m: rows of C.
@@ -53,18 +53,13 @@ def narrow(m: int, n: int, least_m: int, least_n: int, is_wide: bool) -> list[Sh
         least_n: columns of a tile are a multiple of it.
         is_wide: a kernel may declare more than 48 KiB of local memory.
     """
-    if min(m, n) > NARROW:
+    few = round_up(m, least_m) if m <= n else round_up(n, least_n)
+    if few > NARROW:
         return []
-    tiles = ((64, 6), (128, 4)) if is_wide else ((64, 4),)
+    tiles = ((128, 4), (64, 6)) if is_wide else ((64, 4),)
     if m <= n:
-        rows = round_up(m, least_m)
-        return [
-            Shape("mma", rows, max(many, least_n), 128, 1, 4, stages, 0) for many, stages in tiles
-        ]
-    columns = round_up(n, least_n)
-    return [
-        Shape("mma", max(many, least_m), columns, 128, 4, 1, stages, 0) for many, stages in tiles
-    ]
+        return [Shape("mma", few, many, 128, 1, 4, stages, 0) for many, stages in tiles]
+    return [Shape("mma", many, few, 128, 4, 1, stages, 0) for many, stages in tiles]
 
 
 def ranked(
