@@ -303,6 +303,7 @@ def test_inner_products_leave_uneven_rows_to_matrix_units(dtype: str) -> None:
         problem = GemmProblem(4, 1000, k, dtype, trans_b=True)
         assert bool(family.guesses(problem, GPU)) == (is_even or dtype == "fp32")
         assert family.guesses(problem, PLAIN_GPU)
+        assert family.guesses(GemmProblem(1, 1000, 4096, dtype, True, True), GPU)
     short, long = (
         next(iter(family.guesses(GemmProblem(1, 1000, k, dtype, trans_b=True), GPU)))
         for k in (168, 4096)

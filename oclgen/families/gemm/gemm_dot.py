@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
-from oclgen.families.gemm.gemm_tiles import uneven_rows
+from oclgen.families.gemm.gemm_tiles import lies_along_k, uneven_rows
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.expressions import vector_of
 from oclgen.families.parts.planes import planes_space
@@ -120,7 +120,7 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
             Config(item_m=m, item_n=n, vec_k=width, local_k=1, local_n=1, split_k=1)
             for m, n in dict.fromkeys(shapes)
         ]
-    if problem.dtype in FOR_UNITS and "mma" in limits.instructions and uneven_rows(problem):
+    if problem.dtype in FOR_UNITS and "mma" in limits.instructions and _is_uneven(problem):
         return []  # vectors of such rows are read by elements, and `gemm_mma` copies them in pieces
     shapes = ((min(problem.m, 4), 4), (min(problem.m, 8), 2), (1, 4), (1, 1))
     # 16 bytes at a time where all rows are so aligned; a short reduction leaves many lanes idle
@@ -132,6 +132,11 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
         for m, n in dict.fromkeys(shapes)
         for local_k, local_n in lanes
     ]
+
+
+def _is_uneven(problem: GemmProblem) -> bool:
+    """Say whether vectors along k are not aligned; a single row or column may lie across k."""
+    return any(lies_along_k(problem, role) for role in uneven_rows(problem))
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
