@@ -64,6 +64,13 @@ class BaseConfig:
         """
         raise NotImplementedError
 
+    def evened(self, problem: Any) -> frozenset[str]:
+        """Return the operands whose rows are no multiple of 16 bytes, and are copied like others.
+
+        It is asked of products alone.
+        """
+        return frozenset()
+
     def why_not(self, problem: Any, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None.
 

@@ -6,10 +6,12 @@ device with this in their place.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from oclgen.families.gemm import gemm_mma
-from oclgen.families.gemm.gemm_mma_tiles import Layout
+from oclgen.families.gemm.gemm_mma_tiles import Layout, Pieces
 from oclgen.opencl import ptx
 from oclgen.problem import DTYPES, GemmProblem
 from tests.sampled_builds import EMULATED
@@ -43,6 +45,20 @@ void copy_chunk(local_t to, __global const elem_t *from, const int valid)
         to[i] = i < valid * {elem_bytes} ? ((__global const uchar *)from)[i] : 0;
     }}
 }}
+
+#define copy_piece(to, from, valid, size) \\
+    for (int i = 0; i < size; ++i) {{ \\
+        (to)[i] = i < (valid) * {elem_bytes} ? ((__global const uchar *)(from))[i] : 0; \\
+    }}
+void copy_piece4(local_t to, __global const elem_t *from, const int valid)
+{{
+    copy_piece(to, from, valid, 4)
+}}
+void copy_piece8(local_t to, __global const elem_t *from, const int valid)
+{{
+    copy_piece(to, from, valid, 8)
+}}
+#define SHOW_TILE()
 
 uint pair_of(const float2 value)
 {{
@@ -93,10 +109,16 @@ def _at(lay: Layout) -> str:
     return f"{line} * {lay.row_bytes} + ({byte} / 16 ^ {lay.swizzle(row)}) * 16 + {byte} % 16"
 
 
-def units(problem: GemmProblem, config: gemm_mma.Config, unrounded: str) -> str:
+def units(
+    problem: GemmProblem,
+    config: gemm_mma.Config,
+    unrounded: str,
+    pieces: Iterable[Pieces] = (),
+) -> str:
     """Return the emulation, called as `gemm_mma.units` is; nothing here rounds to tf32."""
     assert config.ahead >= 1
     assert set(unrounded) <= set("ab")
+    assert {one.bytes for one in pieces} <= {4, 8}
     layouts = {role: config.layout(problem, role) for role in "ab"}
     sides = (
         SIDE.format(side=side, at=_at(lay), load=LOADS[problem.dtype], start=start)

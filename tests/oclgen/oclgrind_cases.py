@@ -122,6 +122,8 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
             GemmProblem(70, 96, 40, dtype="bf16", trans_b=True),
             replace(gemm_mma.DEFAULT, tile_n=96, split_k=2),
         ),
+        # rows of a are shifted, those of b copied by words
+        (GemmProblem(21, 34, 35, "bf16", trans_a=True, batch=2), gemm_mma.DEFAULT),
     ),
     "gemm_fragments": (
         (

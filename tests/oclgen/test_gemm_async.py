@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from oclgen.families.gemm import gemm_async
+from oclgen.families.gemm.gemm_async_text import Text
 from oclgen.families.gemm.gemm_tiles import tiles_of
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench
@@ -136,6 +137,40 @@ def test_sizes_and_transposes(device: Device, config: gemm_async.Config) -> None
 @pytest.mark.parametrize("problem", [*BATCHES, *EPILOGUES], ids=label)
 def test_batches_and_epilogues(device: Device, problem: GemmProblem) -> None:
     assert_right(device, problem, ASYNC)
+
+
+GATHERED = (
+    (GemmProblem(33, 45, 7, bias="n", activation="relu", residual=True), ASYNC),
+    (GemmProblem(70, 90, 20, trans_a=True, batch=2, bias="m"), replace(ASYNC, tile_n=128)),
+    # memory for half of a work-item's rows; tiles that divide the rows
+    (GemmProblem(64, 35, 9, trans_b=True, residual=True), replace(ASYNC, tile_m=64, tile_k=2)),
+)
+"""Products whose rows of C are not aligned."""
+
+
+@pytest.mark.parametrize(("problem", "config"), GATHERED, ids=range(len(GATHERED)))
+def test_uneven_rows_leave_through_local_memory(
+    device: Device, problem: GemmProblem, config: gemm_async.Config
+) -> None:
+    plan = shared(device, problem, config)
+    assert "tiles[i]" in plan.launches[0].source
+    measurement = Bench(device, problem).measure(plan, 0.0)
+    assert measurement.ok, f"{problem.key()} {config}: {measurement.reason}"
+
+
+@pytest.mark.parametrize(
+    ("problem", "config"),
+    [
+        (GemmProblem(33, 44, 7), ASYNC),
+        (GemmProblem(33, 45, 7, free=frozenset("n")), ASYNC),
+        (GemmProblem(33, 45, 70), replace(ASYNC, split_k=2)),
+        (GemmProblem(33, 45, 70), replace(ASYNC, tile_k=8, local_k=2)),
+        (GemmProblem(33, 45, 70), replace(ASYNC, tile_n=256, tile_k=2, local_n=16)),
+    ],
+)
+def test_others_are_stored_from_registers(problem: GemmProblem, config: gemm_async.Config) -> None:
+    """Aligned rows, rows that may be, sums in local memory, and tiles that hold not one row."""
+    assert not Text(problem, config).gathers
 
 
 def test_more_steps_than_an_int_counts_are_refused() -> None:

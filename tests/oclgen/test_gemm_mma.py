@@ -241,7 +241,49 @@ def test_batches_and_epilogues(able: Device, problem: GemmProblem) -> None:
         assert_right(able, replace(problem, dtype="bf16"), config)
 
 
-@pytest.mark.parametrize(("n", "first", "beyond"), [(90, 3, 5), (90, 8, 6), (88, 8, 8)])
+PIECES: tuple[tuple[str, int, dict[int, bool]], ...] = (
+    ("bf16", 40, {}), ("bf16", 36, {8: False}), ("bf16", 34, {4: False}), ("bf16", 35, {4: True}),
+    ("tf32", 40, {}), ("tf32", 34, {8: False}), ("tf32", 35, {4: False}),
+)  # fmt: skip
+"""Lengths of rows, the bytes of their pieces, and whether rows are shifted."""
+
+
+@pytest.mark.parametrize(("dtype", "k", "bytes_of"), PIECES)
+def test_uneven_rows_are_copied_in_the_largest_pieces(
+    dtype: str, k: int, bytes_of: dict[int, bool]
+) -> None:
+    problem = GemmProblem(64, 64, k, dtype, trans_b=True)
+    text = gemm_mma.plan(problem, MMA).launches[0].source
+    for role in "ab":
+        pieces = MMA.pieces(problem).get(role)
+        assert (pieces is None) == (not bytes_of)
+        assert pieces is None or {pieces.bytes: pieces.halved} == bytes_of
+    assert set(replace(MMA, pack_a=True).pieces(problem)) == ({"b"} if bytes_of else set())
+    assert all((f"void copy_piece{size}(" in text) == (size in bytes_of) for size in (4, 8))
+    # by elements only what a view may misalign: neither words nor rows that are shifted
+    of_views = not bytes_of or 4 not in bytes_of or (dtype == "bf16" and not bytes_of[4])
+    assert ("void copy_elements" in text) == of_views
+    assert ("shift_a(" in text) == any(bytes_of.values())
+    assert MMA.pieces(replace(problem, free=frozenset("k"))) == {}
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("trans", [False, True])
+@pytest.mark.parametrize(("dtype", "length"), [("bf16", 1), ("fp16", 2), ("bf16", 4), ("tf32", 1)])
+def test_uneven_rows(able: Device, dtype: str, length: int, trans: bool) -> None:
+    """Of both operands, then of one beside an even one; slices of k; more rows than work-items."""
+    wide = replace(MMA, tile_m=128, tile_k=64, warps_m=1)
+    for number, config in enumerate((replace(MMA, split_k=2), wide, WGMMA)):
+        m, n, k = (size + length for size in (72, 40, 40 + 8 * number))
+        problem = GemmProblem(m, n, k, dtype, trans_a=trans, trans_b=number % 2 == 0)
+        one = problem if number else replace(problem, m=72, k=48 if trans else k)
+        if config.why_not(one, HOPPER) is None:
+            assert_right(able, one, config)
+
+
+@pytest.mark.parametrize(
+    ("n", "first", "beyond"), [(90, 3, 5), (90, 8, 6), (88, 8, 8), (91, 3, 5), (91, 4, 4)]
+)
 def test_views_need_not_be_aligned(able: Device, n: int, first: int, beyond: int) -> None:
     """Matrices start inside their buffers, rows lie apart; nothing beside C is written."""
     problem = GemmProblem(70, n, 40, dtype="bf16", batch=2, bias="n", activation="relu")

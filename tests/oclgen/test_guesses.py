@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from math import prod
 from random import Random
 from typing import Any
@@ -275,3 +276,37 @@ def test_blocks_inside_of_a_row_are_known_without_asking_each() -> None:
         *rare, (common, _) = sorted(blocks.items(), key=lambda entry: len(entry[1]))
         wanted = [Piece(tuple(where), *code) for code, where in rare]
         assert pieces(axis, item_x) == [*wanted, Piece(None, *common)]
+
+
+@pytest.mark.parametrize("trans", [False, True])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "tf32"])
+def test_tiles_of_few_rows_or_columns_are_as_narrow(dtype: str, trans: bool) -> None:
+    """Those that lie across k come in panels of 128 bytes: 64 of 16 bits are left to wgmma."""
+    limits = replace(GPU, declared_local_bytes=226 * KIB)
+    panel = 32 if dtype == "tf32" else 64
+    for few in (1, 16, 20, 48):
+        for m, n in ((few, 5001), (5001, few)):
+            problem = GemmProblem(m, n, 2001, dtype, trans_a=trans, trans_b=trans)
+            tile = ceil_div(few, least := 16 if trans == (m > n) else panel) * least
+            configs = valid_configs(FAMILIES["gemm_mma"], problem, limits)
+            for config in islice(configs, 2):
+                if tile < 64:
+                    assert (config.tile_m if m < n else config.tile_n) == tile
+                else:
+                    assert config.unit == "wgmma" or dtype == "tf32"
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "tf32", "fp32"])
+def test_inner_products_leave_uneven_rows_to_matrix_units(dtype: str) -> None:
+    family = FAMILIES["gemm_dot"]
+    for k, is_even in ((4096, True), (4095, False)):
+        problem = GemmProblem(4, 1000, k, dtype, trans_b=True)
+        assert bool(family.guesses(problem, GPU)) == (is_even or dtype == "fp32")
+        assert family.guesses(problem, PLAIN_GPU)
+        assert family.guesses(GemmProblem(1, 1000, 4096, dtype, True, True), GPU)
+    short, long = (
+        next(iter(family.guesses(GemmProblem(1, 1000, k, dtype, trans_b=True), GPU)))
+        for k in (168, 4096)
+    )
+    assert (short.local_k, long.local_k) == (8, 32)
+    assert short.vec_k == long.vec_k == (8 if dtype == "fp16" else 4)

@@ -90,9 +90,9 @@ class Config(BaseConfig):
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
-        ((_, local_size, local_bytes),) = self.gemm(problem).needs(_product(problem)).frames
+        gemm = self.gemm(problem)
         kernel = f"{NAME}_weights" if problem.direction == "bwd_weights" else NAME
-        frame = Frame(kernel, local_size, local_bytes)
+        frame = Frame(kernel, (gemm.work_items, 1, 1), gemm.local_bytes(_product(problem)))
         return Needs((frame,), _workspaces(problem, self))
 
 

@@ -182,6 +182,9 @@ ${tiles.reduction(config, text.copies(True))}\
     }
 % endif
 
+% if text.gathers:
+${gather()}\
+% else:
     const bool wide = IS_ALIGNED(c, ld_c, 4, 4)${" && IS_ALIGNED(residual, ld_c, 4, 4)" if residual else ""};
 % if local_k > 1:
     // the slices add up, ${sum_rows} rows at a time
@@ -213,4 +216,32 @@ ${tiles.settle(config, text.sums_of, text.owner)}\
 ${store(i, *text.sums_of(i), *text.owner(i))}\
 % endfor
 % endif
+% endif
+</%def>\
+<%def name="gather()">\
+<%
+    rows = text.gathered_rows
+    lines = rows * local_m
+    guards = " && ".join(["row < m"] * text.edge_m + ["column < n"] * text.edge_n)
+%>\
+    // results go through the tiles' memory: rows of C are not aligned, and neighbours store to neighbours
+    COPY_WAIT(0);
+    __local float *line_of = tiles + at_m / 4 * ${tile_n} + at_n;
+% for first in range(0, item_m, rows):
+    barrier(CLK_LOCAL_MEM_FENCE);
+% for r in range(rows):
+% for j in chunks_n:
+    *(__local float4 *)(line_of${plus(r * local_m * tile_n + j * local_n * 4)}) = ${text.sums_of(first + r)[0](j)};
+% endfor
+% endfor
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = id; i < ${lines * tile_n}; i += ${work_items}) {
+        const int line = i / ${tile_n}, row = tile_row + ${text.gathered_row(first)}, column = tile_column + i % ${tile_n};
+        ${f"if ({guards}) " if guards else ""}{
+            __global float *out = c + row * (long)ld_c + column;
+            const float value = tiles[i]${text.plus_terms_there};
+            *out = ACT(value);
+        }
+    }
+% endfor
 </%def>\

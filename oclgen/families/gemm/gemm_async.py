@@ -10,6 +10,7 @@ last adds the sums.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
@@ -48,6 +49,8 @@ REGISTERS = 65536
 FLAG_BYTES = 4
 """Local memory in which a work-group notes how many came before it."""
 INT_MAX = 2**31 - 1
+NARROW = 32
+"""Rows or columns of a product whose tiles are as narrow."""
 SHARING_GUESSES = 2
 """Guesses that are also made with all tiles shared by the work-groups."""
 
@@ -262,8 +265,10 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
         (16, 128, 16, 4, 8, 4, 4),
     )  # fmt: skip
     filled = tiles(problem, 64, 128) >= 2 * limits.compute_units
-    shapes = many if filled else [s for s in few if s[0] < 2 * max(problem.m, 16)]
+    usual = many if filled else [s for s in few if s[0] < 2 * max(problem.m, 16)]
     packs = (True, False) if filled and problem.k >= 512 else (False,)
+    shapes = [(shape, False) for shape in _narrow(problem, filled)]
+    shapes += product(usual, packs)
     whole = [
         Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n, warp_m=4,
@@ -276,10 +281,21 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
             pack_a=pack and not problem.trans_a, pack_b=pack and problem.trans_b,
             local_k=local_k,
         )
-        for tile_m, tile_n, tile_k, local_m, local_n, local_k, stages in shapes
-        for pack in packs
+        for (tile_m, tile_n, tile_k, local_m, local_n, local_k, stages), pack in shapes
     ]  # fmt: skip
     return [*whole, *(_sharing(config, limits) for config in whole[:SHARING_GUESSES])]
+
+
+def _narrow(problem: GemmProblem, filled: bool) -> tuple[tuple[int, ...], ...]:
+    """Return tiles, local sizes, slices and stages for few columns, or few rows of many products.
+
+    A tile of 128 would compute four times what is stored.
+    """
+    if problem.n <= NARROW:
+        return (64, 32, 16, 8, 8, 4, 4), (128, 32, 16, 16, 8, 2, 4)
+    if problem.m <= NARROW and filled:
+        return (32, 128, 8, 4, 16, 1, 4), (32, 128, 16, 4, 16, 2, 3)
+    return ()
 
 
 def _sharing(config: Config, limits: Limits) -> Config:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oclgen.families.gemm.gemm_tiles import lies_along_k
 from oclgen.families.parts.expressions import plus, some_items
+from oclgen.families.parts.planes import FLOAT_BYTES
 from oclgen.problem import GemmProblem, divided_by
 
 if TYPE_CHECKING:
@@ -84,6 +85,25 @@ class Text:
         return not divided_by(self.problem, "k", self.config.tile_k)
 
     @property
+    def gathers(self) -> bool:
+        """Whether results pass through local memory, so that neighbours store to neighbours.
+
+        Rows of C that are not aligned are stored word by word: four neighbours of one work-item
+        would write each sector of memory four times.
+        """
+        c, is_known = self.config, "n" not in self.problem.free
+        is_uneven = is_known and self.problem.n % 4 != 0
+        return is_uneven and not c.shared and c.local_k == 1 and self.gathered_rows > 0
+
+    @property
+    def gathered_rows(self) -> int:
+        """Rows of a work-item that the tiles' memory holds at a time; 0 if it holds not one."""
+        c = self.config
+        row = FLOAT_BYTES * c.local_m * c.tile_n
+        fits = (count for count in range(c.item_m, 0, -1) if c.item_m % count == 0)
+        return next((count for count in fits if count * row <= c.local_bytes), 0)
+
+    @property
     def vectors(self) -> list[str]:
         """Operands that are copied by vectors where they are aligned, by words elsewhere."""
         return [name for name, side in self.sides.items() if not side.along_k and not side.packed]
@@ -103,6 +123,12 @@ class Text:
             return f"acc{i}_{4 * j + x} + 0.0f"
 
         return lambda j: f"(float4)({', '.join(one(j, x) for x in range(4))})", one
+
+    def gathered_row(self, first: int) -> str:
+        """Return the row of C, within the tile, of a `line` gathered from row `first` on."""
+        local_m = self.config.local_m
+        i = f"({first} + line / {local_m})" if first else f"(line / {local_m})"
+        return f"line % {local_m} * 4 + {i} / 4 * {4 * local_m} + {i} % 4"
 
     def slices_of(self, r: int) -> tuple[Four, One]:
         """Return the same where the slices' sums lie in local memory."""
@@ -130,6 +156,12 @@ class Text:
             width: results: 4 or 1.
         """
         return self._plus_bias(i, j, x, width) + self._plus_residual(j, x, width)
+
+    @property
+    def plus_terms_there(self) -> str:
+        """Return the same for the result at `row` and `column`, which is stored at `out`."""
+        terms = {"none": "", "m": " + bias[row]", "n": " + bias[column]"}[self.problem.bias]
+        return f"{terms}{' + *RESIDUAL(out)' if self.problem.residual else ''}"
 
     def _plus_bias(self, i: int, j: int, x: int, width: int) -> str:
         if self.problem.bias == "none":

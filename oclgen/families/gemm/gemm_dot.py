@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_tiles import lies_along_k, uneven_rows
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.expressions import vector_of
 from oclgen.families.parts.planes import planes_space
@@ -22,6 +23,12 @@ from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_dot"
 
+FOR_UNITS = ("fp16", "bf16", "tf32")
+"""What NVIDIA's matrix units multiply."""
+LOAD_BYTES = 16
+"""The largest load of a GPU's work-item."""
+SHORT = 512
+"""Steps of a reduction below which few work-items of a GPU share it."""
 MAX_ACCUMULATORS = 512
 """Private floats per work-item, vec_k for each element of C; more spill to memory."""
 
@@ -113,12 +120,23 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
             Config(item_m=m, item_n=n, vec_k=width, local_k=1, local_n=1, split_k=1)
             for m, n in dict.fromkeys(shapes)
         ]
+    if problem.dtype in FOR_UNITS and "mma" in limits.instructions and _is_uneven(problem):
+        return []  # vectors of such rows are read by elements, and `gemm_mma` copies them in pieces
     shapes = ((min(problem.m, 4), 4), (min(problem.m, 8), 2), (1, 4), (1, 1))
+    # 16 bytes at a time where all rows are so aligned; a short reduction leaves many lanes idle
+    chunk = LOAD_BYTES // DTYPES[problem.dtype]
+    vec_k = 4 if problem.k % chunk else chunk
+    lanes = ((32, 4), (64, 4)) if problem.k >= SHORT else ((8, 16), (32, 4))
     return [
-        Config(item_m=m, item_n=n, vec_k=4, local_k=local_k, local_n=4, split_k=1)
+        Config(item_m=m, item_n=n, vec_k=vec_k, local_k=local_k, local_n=local_n, split_k=1)
         for m, n in dict.fromkeys(shapes)
-        for local_k in (32, 64)
+        for local_k, local_n in lanes
     ]
+
+
+def _is_uneven(problem: GemmProblem) -> bool:
+    """Say whether vectors along k are not aligned; a single row or column may lie across k."""
+    return any(lies_along_k(problem, role) for role in uneven_rows(problem))
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:

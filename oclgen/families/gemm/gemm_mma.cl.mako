@@ -4,7 +4,8 @@ accumulation.
 
 A work-group computes tile_m x tile_n of C in steps of tile_k. `cp.async` copies the tiles of the
 next steps into local memory while the units work on this one; past the edge it writes zeros.
-Operands whose rows or pointers are not 16-byte aligned are copied element by element.
+Operands whose rows are no multiple of 16 bytes are copied in `pieces`; views that are aligned to
+less than their problem's dense matrices are copied element by element.
 
 A tile lies in local memory as rows of 32 to 128 bytes: an operand stored along k as one row per
 row or column of C, any other as panels 128 bytes wide with one row per step of k. The 16-byte
@@ -28,19 +29,22 @@ group_m             rows of tiles that work-groups sweep together, so that they 
 edge_m, _n, _k      the tile does not divide the size: guard what lies past it
 a, b                how the operand lies in local memory: see `Layout`
 text                which elements a work-item copies: see `gemm_mma_text`
+pieces              operands that are copied so, by side: see `Pieces`
+beyond_bytes        bytes behind the tiles of a stage, for words in which rows end
 </%doc>
 <%!
     from oclgen.families.parts.expressions import plus
 %>\
 <%namespace name="share" file="mma_tiles.cl.mako"/>\
 <%namespace name="common" file="gemm_common.cl.mako"/>\
+<%namespace name="uneven" file="uneven_rows.cl.mako"/>\
 <%
     work_items = 32 * warps_m * warps_n
     split = split_k > 1
     c_type, c_bytes = ("float", 4) if split else ("elem_t", elem_bytes)
     per, raw = 16 // c_bytes, "uint" if c_bytes == 4 else "ushort"
     chunk = 16 // elem_bytes
-    stage_bytes = a.bytes + b.bytes
+    stage_bytes = a.bytes + b.bytes + beyond_bytes
     sides = {"a": a, "b": b}
     firsts = {"a": "tile_row", "b": "tile_column"}
     warp_m, warp_n = staging.warp_m, staging.warp_n
@@ -50,8 +54,11 @@ ${preamble}
 ${activation}
 ${units}
 
-% if not (a.packed and b.packed):
+% if any(not lay.packed and side not in pieces for side, lay in sides.items()):
 ${share.copy_elements(elem_bytes)}
+% endif
+% if pieces:
+${uneven.functions(elem_bytes)}
 % endif
 ${share.staged(staging)}
 <%def name="copy(slot)">\
@@ -60,6 +67,8 @@ ${share.staged(staging)}
 % for i in range(lay.bytes // (16 * work_items)):
             copy_chunk(base + ${slot} + to_${side}${plus(i * work_items * 16)}, from_${side}${plus(i * work_items * chunk)}, ${chunk});
 % endfor
+% elif side in pieces:
+${uneven.copy(side, pieces[side], slot, edge_k)}\
 % else:
 % for aligned in (True, False):
             ${f"if (aligned_{side})" if aligned else "else"} {
@@ -124,6 +133,8 @@ ${common.slice_of_item(split)}\
     const uint to_${side} = id * 16${plus(a.bytes if side == "b" else 0)};
     __global const elem_t *from_${side} = ${side} + ${firsts[side]} / ${lay.tile} * (long)ld_${side} + k_first * ${lay.tile} + id * ${chunk};
     const long step_${side} = ${lay.tile * tile_k};
+% elif side in pieces:
+${uneven.places(side, pieces[side], firsts[side])}\
 % else:
     const bool aligned_${side} = IS_ALIGNED(${side}, ld_${side}, ${elem_bytes}, ${chunk});
     const int row_${side} = id / ${lay.row_bytes // 16}, chunk_${side} = id % ${lay.row_bytes // 16};
@@ -145,7 +156,7 @@ ${common.slice_of_item(split)}\
 ${share.sums(warp_m, warp_n)}\
 
     const int steps = (k_last - k_first + ${tile_k - 1}) / ${tile_k};
-${share.pipeline(copy, a.bytes + b.bytes)}\
+${share.pipeline(copy, stage_bytes, capture(uneven.shift, a.bytes + b.bytes) if beyond_bytes else "")}\
 
     // results go through the tiles' memory, whose last copy was awaited, so that neighbours store to neighbours
     const bool wide = IS_ALIGNED(c, ld_c, ${c_bytes}, ${per})${f" && n % {per} == 0" if edge_n else ""}${f" && IS_ALIGNED(residual, ld_c, {c_bytes}, {per})" if residual else ""};

@@ -6,25 +6,29 @@ see work.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_mma_shapes import shapes_of, split_of
 from oclgen.families.gemm.gemm_mma_text import Text
-from oclgen.families.gemm.gemm_mma_tiles import ROW_BYTES, Layout, pack
-from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
-from oclgen.families.parts.blocking import fill
+from oclgen.families.gemm.gemm_mma_tiles import (
+    ROW_BYTES,
+    Layout,
+    Pieces,
+    pack,
+)
+from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands, uneven_rows
 from oclgen.families.parts.epilogue import epilogue
-from oclgen.families.parts.mma_shapes import Shape, ranked
 from oclgen.families.parts.mma_staging import Staging, staging
-from oclgen.families.parts.packing import PACK_ROWS, Packing, sizes_of
+from oclgen.families.parts.packing import CHUNK_BYTES, PACK_ROWS, Packing, sizes_of
 from oclgen.families.parts.planes import FLOAT_BYTES, planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
 from oclgen.parameters import Parts, Range, Stages, Tile, Warps
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
 from oclgen.problem import DTYPES, GemmProblem, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -34,6 +38,8 @@ DTYPES_SERVED = ("fp16", "bf16", "tf32")
 WARP = 32
 MAX_ACCUMULATORS = {"mma": 128, "wgmma": 192}
 """Private floats per work-item beside which the operands still fit in 255 registers."""
+STAGE_BYTES = 1024
+"""What the bytes of a stage are a multiple of: wgmma's swizzle is one of addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,19 @@ class Config(BaseConfig):
             by_words=problem.dtype == "tf32" and not along_k,
         )
 
+    def pieces(self, problem: GemmProblem) -> dict[str, Pieces]:
+        """Return how the operands are copied whose rows are no multiple of 16 bytes, by role."""
+        packed = {"a": self.pack_a, "b": self.pack_b}
+        return {
+            role: Pieces(self.layout(problem, role), row_bytes, self.work_items)
+            for role, row_bytes in uneven_rows(problem).items()
+            if not packed[role]
+        }
+
+    def evened(self, problem: GemmProblem) -> frozenset[str]:
+        """Return the operands that are copied in pieces."""
+        return frozenset(self.pieces(problem))
+
     def packed(self, problem: GemmProblem) -> dict[str, Packing]:
         """Return the operands that are repacked first, by role."""
         chosen = {"a": self.pack_a * self.tile_m, "b": self.pack_b * self.tile_n}
@@ -117,6 +136,15 @@ class Config(BaseConfig):
     def local_bytes(self, problem: GemmProblem) -> int:
         """Bytes of local memory: the tiles of all stages."""
         return self.stages * sum(self.layout(problem, role).bytes for role in "ab")
+
+    def beyond_bytes(self, problem: GemmProblem) -> int:
+        """Bytes behind the tiles of a stage: the words in which rows end that are shifted."""
+        rows = sum(pieces.rows for pieces in self.pieces(problem).values())
+        return round_up(4 * rows, STAGE_BYTES)
+
+    def declared_bytes(self, problem: GemmProblem) -> int:
+        """Bytes of local memory that the kernel declares."""
+        return self.local_bytes(problem) + self.stages * self.beyond_bytes(problem)
 
     def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -197,7 +225,7 @@ class Config(BaseConfig):
     def needs(self, problem: GemmProblem) -> Needs:
         """Return what the plan asks of a device."""
         spaces = sizes_of(self.packed(problem).values())
-        frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes(problem))
+        frame = Frame(NAME, (self.work_items, 1, 1), self.declared_bytes(problem))
         return Needs((frame,), (*spaces, *planes_space(problem, self.split_k)))
 
 
@@ -219,52 +247,18 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 
 
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
-    """Return configs for an untuned problem, best guess first; some may not be valid.
-
-    Where a kernel may declare much local memory, wide tiles in many stages come first. 48 KiB hold
-    few stages: narrow steps of packed operands are copied in the largest pieces; unpacked, rows of
-    64 bytes are.
-    """
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
     size = DTYPES[problem.dtype]
-    shapes = (
-        *_wide(problem, limits),
-        (Shape("wgmma", 128, 128, 32, 4, 1, 5, 1), "ab"),
-        (Shape("wgmma", 128, 192, 32, 4, 1, 4, 0), "ab"),
-        (Shape("wgmma", 128, 128, 64, 4, 1, 2, 0), ""),
-        (Shape("wgmma", 128, 128, 32, 4, 1, 5, 1), "a"),
-        (Shape("wgmma", 128, 64, 64, 4, 1, 3, 0), ""),
-        (Shape("wgmma", 64, 64, 64, 4, 1, 5, 0), ""),
-        (Shape("mma", 128, 128, 64, 2, 2, 2, 0), "ab"),
-        (Shape("mma", 128, 128, 64, 2, 2, 2, 0), ""),
-        (Shape("mma", 128, 64, 64, 2, 2, 3, 0), ""),
-        (Shape("mma", 64, 64, 64, 2, 2, 4, 0), ""),
-        (Shape("mma", 32, 64, 64, 1, 2, 4, 0), ""),
-    )
     return [
         Config(
             shape.unit, shape.tile_m, shape.tile_n, shape.row_bytes // size, shape.warps_m,
             shape.warps_n, shape.stages, shape.pending,
-            split_k=_split(problem, limits, shape), group_m=8,
+            split_k=split_of(problem, limits, shape), group_m=8,
             pack_a="a" in packed, pack_b="b" in packed,
         )
-        for shape, packed in shapes
+        for shape, packed in shapes_of(problem, limits)
         if shape.unit in limits.instructions and (not packed or min(problem.m, problem.n) >= 1024)
     ]  # fmt: skip
-
-
-def _wide(problem: GemmProblem, limits: Limits) -> list[tuple[Shape, str]]:
-    """Return wide shapes, each with the operands that are packed: the third packs both."""
-    first, second, *others = ranked(
-        problem.m, problem.n, problem.batch, limits.compute_units,
-        partial(_split, problem, limits),
-    )  # fmt: skip
-    return [(first, ""), (second, ""), (first, "ab"), *((shape, "") for shape in others)]
-
-
-def _split(problem: GemmProblem, limits: Limits, shape: Shape) -> int:
-    """Return the slices of k: planes cost more than a unit that waits for half of its work."""
-    step = shape.row_bytes // DTYPES[problem.dtype]
-    return fill(problem, limits, shape.tile_m, shape.tile_n, step, groups=1)
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
@@ -275,13 +269,16 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
     return Plan((*packs, *product.launches), config.needs(problem).workspaces)
 
 
-def units(problem: GemmProblem, config: Config, unrounded: str) -> str:
+def units(
+    problem: GemmProblem, config: Config, unrounded: str, pieces: Iterable[Pieces] = ()
+) -> str:
     """Return the text of the matrix units for the config's tiles: see `mma_units`.
 
     Args:
         problem: in fp16, bf16 or tf32.
         config: unit, tiles, and fragments that are loaded ahead.
         unrounded: "", "a", "b" or "ab": the sides of a product in tf32 that nothing has rounded.
+        pieces: of operands that are copied so.
     """
     blocks_m, blocks_n = config.blocks
     return render(
@@ -297,6 +294,8 @@ def units(problem: GemmProblem, config: Config, unrounded: str) -> str:
         a=config.layout(problem, "a"),
         b=config.layout(problem, "b"),
         unrounded=unrounded if problem.dtype == "tf32" else "",
+        pieces=sorted({one.bytes for one in pieces if one.bytes < CHUNK_BYTES}),
+        shifted=any(one.halved for one in pieces),
     )
 
 
@@ -306,22 +305,26 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
 
     @LazyText
     def text() -> str:
-        pieces = Text(problem, config)
+        pieces = config.pieces(problem)
+        texts = Text(problem, config, pieces)
+        unrounded = "".join(role for role in "ab" if role not in operands)
         source = render(
             NAME,
             **{k: v for k, v in asdict(config).items() if not k.startswith("pack_")},
             elem_bytes=DTYPES[problem.dtype],
             preamble=f"{dtype_preamble(problem.dtype)}\n{parts.ALIGNED}",
-            units=units(problem, config, "".join(role for role in "ab" if role not in operands)),
+            units=units(problem, config, unrounded, pieces.values()),
             blocks_m=config.blocks[0],
             blocks_n=config.blocks[1],
             staging=config.staging(problem),
             ahead=config.ahead,
             **epilogue(problem, split=split),
-            edge_m=pieces.edge_m,
-            edge_n=pieces.edge_n,
-            edge_k=pieces.edge_k,
-            text=pieces,
+            edge_m=texts.edge_m,
+            edge_n=texts.edge_n,
+            edge_k=texts.edge_k,
+            text=texts,
+            pieces=pieces,
+            beyond_bytes=config.beyond_bytes(problem),
             a=config.layout(problem, "a"),
             b=config.layout(problem, "b"),
         )
@@ -334,5 +337,5 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         global_size=(tiles * config.work_items, 1, problem.batch * config.split_k),
         local_size=(config.work_items, 1, 1),
         args=parts.product_args(problem, config.split_k, config.tile_k, operands),
-        local_bytes=config.local_bytes(problem),
+        local_bytes=config.declared_bytes(problem),
     )

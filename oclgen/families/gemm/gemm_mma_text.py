@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from oclgen.problem import GemmProblem, divided_by
 
 if TYPE_CHECKING:
     from oclgen.families.gemm.gemm_mma import Config
+    from oclgen.families.gemm.gemm_mma_tiles import Pieces
 
 
 @dataclass(frozen=True)
@@ -19,15 +21,17 @@ class Text:
 
     problem: GemmProblem
     config: Config
+    pieces: Mapping[str, Pieces]
 
     def chunk(self, side: str, i: int) -> tuple[str, str]:
         """Return the pointer to a work-item's i-th chunk of a tile, and how much of it is there.
 
-        The second counts elements of the chunk that lie in the operand.
+        The second counts elements of the chunk, or piece, that lie in the operand.
         """
         lay = self.config.layout(self.problem, side)
-        extent, edge = ("m", self.edge_m) if side == "a" else ("n", self.edge_n)
-        across, along = lay.neighbour(i, self.config.work_items)
+        size = self.pieces[side].bytes if side in self.pieces else CHUNK_BYTES
+        extent, edge = "m" if side == "a" else "n", self.edge(side)
+        across, along = lay.neighbour(i, self.config.work_items, size)
         row = across if lay.along_k else along
         pointer = f"from_{side}" + (f" + {row} * (long)ld_{side}" if row else "")
         if lay.along_k:
@@ -38,7 +42,7 @@ class Text:
             there = f"k_{side}{plus(along)} < k_last" if self.edge_k else ""
             left = f" - {across}" if across else ""
             count = f"{extent} - x_{side}{left}" if edge else ""
-        chunk = CHUNK_BYTES // lay.elem_bytes
+        chunk = size // lay.elem_bytes
         valid = f"clamp({count}, 0, {chunk})" if count else f"{chunk}"
         return pointer, f"{there} ? {valid} : 0" if there else valid
 
@@ -56,3 +60,7 @@ class Text:
     def edge_k(self) -> bool:
         """Whether tiles do not divide the steps of the reduction."""
         return not divided_by(self.problem, "k", self.config.tile_k)
+
+    def edge(self, side: str) -> bool:
+        """Whether tiles do not divide the rows of C for side a, or its columns for side b."""
+        return self.edge_m if side == "a" else self.edge_n

@@ -6,12 +6,17 @@ It knows no matrix instruction; the swizzle is what they all read without a bank
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from oclgen.families.parts.packing import CHUNK_BYTES, Packing, pack_tiles
 from oclgen.plan import Launch
 
 PANEL_BYTES = 128
 """Bytes of a row that does not lie along k: all 32 banks of local memory."""
+WORD_BYTES = 4
+"""The least that `cp.async` copies."""
+SWIZZLED_ROWS = 8
+"""Rows behind which a swizzle repeats."""
 ROW_BYTES = (128, 64, 32)
 """Rows the hardware knows a swizzle for; the place here is its code in a descriptor, less 1."""
 
@@ -74,12 +79,17 @@ class Layout:
             f"{chunk}{f' ^ {self.swizzle(row)}' if swizzled else ''})"
         )
 
-    def neighbour(self, i: int, work_items: int) -> tuple[int, int]:
-        """Return where the i-th chunk of a work-item lies: elements across k and along it.
+    def neighbour(self, i: int, work_items: int, piece: int = CHUNK_BYTES) -> tuple[int, int]:
+        """Return where the i-th piece of a work-item lies: elements across k and along it.
 
-        A work-group copies `work_items` chunks at a time, which are whole rows.
+        A work-group copies `work_items` pieces at a time, which are whole rows.
+
+        Args:
+            i: which piece.
+            work_items: of the work-group.
+            piece: bytes of a piece.
         """
-        rows = i * work_items * CHUNK_BYTES // self.row_bytes
+        rows = i * work_items * piece // self.row_bytes
         if self.along_k:
             return rows, 0
         return rows // self.tile_k * self.panel, rows % self.tile_k
@@ -95,6 +105,73 @@ class Layout:
         leading = CHUNK_BYTES if self.along_k else self.tile_k * PANEL_BYTES
         code = ROW_BYTES.index(self.row_bytes) + 1
         return leading // 16 << 16 | stride // 16 << 32 | code << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """How an operand is copied whose rows are no multiple of 16 bytes: see `uneven_rows`.
+
+    Neighbouring work-items copy neighbouring pieces: of 8 or 4 bytes, the largest that divide a row
+    of `row_bytes` in memory. Where none does, rows may begin in the middle of a word (`halved`);
+    then the words around a row are copied, one more than the tile has, which goes behind the
+    stage's tiles, and the row is shifted by half a word.
+    """
+
+    layout: Layout
+    row_bytes: int
+    work_items: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a piece."""
+        return max(gcd(self.row_bytes, CHUNK_BYTES), WORD_BYTES)
+
+    @property
+    def halved(self) -> bool:
+        """Whether rows may begin in the middle of a word."""
+        return self.row_bytes % WORD_BYTES != 0
+
+    @property
+    def elements(self) -> int:
+        """Elements of a piece."""
+        return self.bytes // self.layout.elem_bytes
+
+    @property
+    def per_row(self) -> int:
+        """Pieces of a row."""
+        return self.layout.row_bytes // self.bytes
+
+    @property
+    def per_chunk(self) -> int:
+        """Pieces of a chunk."""
+        return CHUNK_BYTES // self.bytes
+
+    @property
+    def copies(self) -> int:
+        """Pieces that a work-item copies of a tile."""
+        return self.layout.bytes // (self.bytes * self.work_items)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tile that may have to be shifted."""
+        return self.layout.bytes // self.layout.row_bytes if self.halved else 0
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether a view may be aligned to less than a piece."""
+        return not self.halved and self.elements > 1
+
+    def turn(self, i: int) -> int:
+        """Return by how many rows the swizzle of piece i differs from that of piece 0.
+
+        Every eight rows it is the same.
+        """
+        return i * self.work_items * self.bytes // self.layout.row_bytes % SWIZZLED_ROWS
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """Return what `turn` gives for any piece."""
+        return tuple(sorted({self.turn(i) for i in range(self.copies)}))
 
 
 def pack_rows(rows: Packing) -> Launch:
@@ -117,4 +194,5 @@ def pack(tiles: Packing, layout: Layout, swizzled: bool = True, bounded: bool = 
         bounded: the last tile ends with the last row, and is not filled up.
     """
     within = layout.chunk_at("row", f"p % {layout.tile_k}", swizzled)
-    return pack_tiles(tiles, within, tiles.dtype == "tf32", bounded)
+    rounded = tiles.dtype == "tf32"
+    return pack_tiles(tiles, within, rounded, bounded, shifted=not bounded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oclgen.families.gemm import gemm_parts as parts
-from oclgen.families.parts.packing import Packing, packed_elements
+from oclgen.families.parts.packing import CHUNK_BYTES, Packing, packed_elements
 from oclgen.plan import Launch, LazyText
 from oclgen.problem import DTYPES, GemmProblem
 from oclgen.render import dtype_preamble, render
@@ -12,6 +12,20 @@ from oclgen.render import dtype_preamble, render
 def lies_along_k(problem: GemmProblem, role: str) -> bool:
     """Say whether neighbours of matrix a or b in memory are steps of the reduction."""
     return not problem.trans_a if role == "a" else problem.trans_b
+
+
+def uneven_rows(problem: GemmProblem) -> dict[str, int]:
+    """Return the bytes of a row by role, of dense operands where 16 do not divide them.
+
+    A row of free size may have any length, and is not among them.
+    """
+    found = {}
+    for role, across in (("a", "m"), ("b", "n")):
+        length = "k" if lies_along_k(problem, role) else across
+        row_bytes = getattr(problem, length) * DTYPES[problem.dtype]
+        if length not in problem.free and row_bytes % CHUNK_BYTES:
+            found[role] = row_bytes
+    return found
 
 
 def tiles_of(problem: GemmProblem, role: str, tile: int, tile_k: int) -> Packing:

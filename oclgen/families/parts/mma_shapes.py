@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from oclgen.plan import ceil_div
+from oclgen.plan import ceil_div, round_up
 
 
 class Shape(NamedTuple):
@@ -34,6 +34,32 @@ WIDE = {
 }
 """Shapes of 64 to 192 KiB, and the rate of each in PFLOP/s where its tiles fill whole rounds of the
 compute units: bf16 products of 4096 on an H200. Only the order that it gives is used."""
+
+
+NARROW = 48
+"""Rows or columns of a tile at most that is as narrow as its product."""
+
+
+def narrow(m: int, n: int, least_m: int, least_n: int, is_wide: bool) -> list[Shape]:
+    """Return shapes for a product of few rows or columns, none for others.
+
+    Such a product waits for its other operand, so that bytes under way count, and not what a tile
+    reuses. Tiles of 64 rows or columns are left to wgmma.
+
+    Args:
+        m: rows of C.
+        n: columns of C.
+        least_m: rows of a tile are a multiple of it.
+        least_n: columns of a tile are a multiple of it.
+        is_wide: a kernel may declare more than 48 KiB of local memory.
+    """
+    few = round_up(m, least_m) if m <= n else round_up(n, least_n)
+    if few > NARROW:
+        return []
+    tiles = ((128, 4), (64, 6)) if is_wide else ((64, 4),)
+    if m <= n:
+        return [Shape("mma", few, many, 128, 1, 4, stages, 0) for many, stages in tiles]
+    return [Shape("mma", many, few, 128, 4, 1, stages, 0) for many, stages in tiles]
 
 
 def ranked(

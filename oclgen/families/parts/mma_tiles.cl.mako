@@ -88,9 +88,10 @@ ${residual}\
 
 <%doc>
 The reduction over `steps` tiles: while the units work on one, the next ones are on their way.
-`copy` writes the copying of the next tile to a place in local memory, and moves on.
+`copy` writes the copying of the next tile to a place in local memory, and moves on; `arrived` is
+what is done to a tile that has arrived.
 </%doc>
-<%def name="pipeline(copy, stage_bytes)">\
+<%def name="pipeline(copy, stage_bytes, arrived='')">\
     uint reading = 0, writing = ${ahead % stages * stage_bytes};
     for (int s = 0; s < ${ahead}; ++s) {
         if (s < steps) {
@@ -105,6 +106,7 @@ ${copy(f"s * {stage_bytes}")}\
 ${copy("writing")}\
         }
         COPY_COMMIT();
+${arrived}\
         multiply(acc, MOVED(at_a, reading), MOVED(at_b, reading));
         reading = reading == ${(stages - 1) * stage_bytes} ? 0 : reading + ${stage_bytes};
         writing = writing == ${(stages - 1) * stage_bytes} ? 0 : writing + ${stage_bytes};

@@ -16,6 +16,7 @@ tile_k              steps of the reduction per tile
 blocks_m, blocks_n  blocks of 16 (wgmma: 64) rows and of 8 columns that a warp computes
 ahead, pending      tiles copied ahead; steps of wgmma that may still run while the next one begins
 a, b                how the operand lies in local memory: see `Layout`
+pieces, shifted     bytes of what is copied of uneven rows, and whether some are shifted: see `Pieces`
 unrounded           sides ("a", "b", "ab") whose fp32 mma.sync has to round to tf32; wgmma cuts them
                     off
 </%doc>
@@ -57,6 +58,24 @@ void copy_chunk(const local_t to, __global const elem_t *from, const int valid)
                      :: "r"(to), "l"(from), "r"(valid * ${elem_bytes}) : "memory");
 }
 
+% for piece in pieces:
+/* the same of ${piece} bytes */
+void copy_piece${piece}(const local_t to, __global const elem_t *from, const int valid)
+{
+    __asm__ volatile("cp.async.ca.shared.global [%0], [%1], ${piece}, %2;"
+                     :: "r"(to), "l"(from), "r"(valid * ${elem_bytes}) : "memory");
+}
+
+% endfor
+% if shifted:
+/* lets the units see what this work-item has written to a tile, behind the next barrier */
+% if wgmma:
+#define SHOW_TILE() __asm__ volatile("fence.proxy.async.shared::cta;" ::: "memory")
+% else:
+#define SHOW_TILE()
+% endif
+
+% endif
 % if dtype != "tf32":
 /* two neighbours as they are stored, rounded to nearest even */
 uint pair_of(const float2 value)

@@ -14,6 +14,7 @@ tile_along_k    the same of a tile
 tile, tile_k    rows of a tile, and its steps of k
 within          chunk of a tile that has this `row` and this step `p` of it
 bound           rows that are written, "" where work-groups divide them
+shifted         chunks of the source that are not aligned are read by two around them
 tf32            round to tf32, to nearest even
 </%doc>
 <%!
@@ -34,11 +35,36 @@ tf32            round to tf32, to nearest even
 typedef ${word} word;
 typedef ${words} words;
 
+% if shifted:
+/* a chunk that begins anywhere, of the two around it; both have to lie in the row's memory */
+words shifted_words(__global const word *from)
+{
+    const size_t shift = (size_t)from & 15;
+    __global const uint4 *around = (__global const uint4 *)((__global const uchar *)from - shift);
+    const uint4 low = around[0], high = around[1];
+    const uint4 four = shift & 8 ? (uint4)(low.zw, high.xy) : low;
+    const uint2 two = shift & 8 ? high.zw : high.xy;
+% if chunk == 4:
+    return shift & 4 ? (uint4)(four.yzw, two.x) : four;
+% else:
+    const uint4 whole = shift & 4 ? (uint4)(four.yzw, two.x) : four;
+    const uint last = shift & 4 ? two.y : two.x;
+    const ushort8 halves = as_ushort8(whole);
+    return shift & 2 ? (ushort8)(halves.s1234, halves.s567, as_ushort2(last).x) : halves;
+% endif
+}
+
+% endif
 words load_words(__global const word *from, const int valid, const bool aligned)
 {
     if (aligned && valid >= ${chunk}) {
         return *(__global const words *)from;
     }
+% if shifted:
+    if (valid >= ${2 * chunk}) {
+        return shifted_words(from);
+    }
+% endif
     word each[${chunk}];
     for (int i = 0; i < ${chunk}; ++i) {
         each[i] = i < valid ? from[i] : 0;

@@ -84,6 +84,11 @@ class Packing:
         return ceil_div(self.extent, self.tile)
 
     @property
+    def row(self) -> int:
+        """Elements of a dense row of the source."""
+        return self.k if self.along_k else self.extent
+
+    @property
     def bytes(self) -> int:
         """Bytes of the workspace."""
         elements = packed_elements(self.extent, self.k, self.tile, self.tile_k)
@@ -156,6 +161,7 @@ def pack_tiles(
     rounded: bool = False,
     bounded: bool = False,
     tile_along_k: bool = True,
+    shifted: bool = False,
 ) -> Launch:
     """Return the launch that packs matrices on a GPU as the tiles of a product's local memory.
 
@@ -165,6 +171,8 @@ def pack_tiles(
         rounded: words are rounded to tf32.
         bounded: the last tile ends with the last row, and is not filled up.
         tile_along_k: neighbours of a tile are steps of k, else rows.
+        shifted: chunks of rows that are no multiple of 16 bytes are read by two around them, not by
+            elements.
     """
     chunk = CHUNK_BYTES // tiles.elem_bytes
     line = LINE_BYTES // tiles.elem_bytes
@@ -188,6 +196,7 @@ def pack_tiles(
             within=within,
             bound="extent" if bounded else whole if tiles.tile % rows else "",
             tf32=rounded,
+            shifted=shifted and tiles.row * tiles.elem_bytes % CHUNK_BYTES != 0,
         )
 
     return tiles.launch(text, rows=rows, steps=steps, work_items=TILES_ITEMS)

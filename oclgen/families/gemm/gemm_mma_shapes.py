@@ -1,0 +1,67 @@
+"""Which tiles `gemm_mma` guesses for a product, and in how many slices of k."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from oclgen.families.gemm.gemm_mma_tiles import PANEL_BYTES
+from oclgen.families.gemm.gemm_tiles import lies_along_k, uneven_rows
+from oclgen.families.parts.blocking import fill
+from oclgen.families.parts.mma_shapes import Shape, narrow, ranked
+from oclgen.limits import Limits
+from oclgen.problem import DTYPES, GemmProblem
+
+USUAL = (
+    (Shape("wgmma", 128, 128, 32, 4, 1, 5, 1), "ab"),
+    (Shape("wgmma", 128, 192, 32, 4, 1, 4, 0), "ab"),
+    (Shape("wgmma", 128, 128, 64, 4, 1, 2, 0), ""),
+    (Shape("wgmma", 128, 128, 32, 4, 1, 5, 1), "a"),
+    (Shape("wgmma", 128, 64, 64, 4, 1, 3, 0), ""),
+    (Shape("wgmma", 64, 64, 64, 4, 1, 5, 0), ""),
+    (Shape("mma", 128, 128, 64, 2, 2, 2, 0), "ab"),
+    (Shape("mma", 128, 128, 64, 2, 2, 2, 0), ""),
+    (Shape("mma", 128, 64, 64, 2, 2, 3, 0), ""),
+    (Shape("mma", 64, 64, 64, 2, 2, 4, 0), ""),
+    (Shape("mma", 32, 64, 64, 1, 2, 4, 0), ""),
+)
+"""Shapes of up to 48 KiB, which hold few stages, and the operands that are packed: narrow steps of
+packed ones are copied in the largest pieces; unpacked, rows of 64 bytes are."""
+
+
+def shapes_of(problem: GemmProblem, limits: Limits) -> tuple[tuple[Shape, str], ...]:
+    """Return shapes, best guess first, each with the operands that are packed.
+
+    Where a kernel may declare much local memory, wide tiles in many stages come first. Products of
+    few rows or columns read their other operand once, with tiles as narrow.
+    """
+    few = ((shape, "") for shape in _narrow(problem, limits))
+    return (*few, *_wide(problem, limits), *USUAL)
+
+
+def split_of(problem: GemmProblem, limits: Limits, shape: Shape) -> int:
+    """Return the slices of k: planes cost more than a unit that waits for half of its work."""
+    step = shape.row_bytes // DTYPES[problem.dtype]
+    return fill(problem, limits, shape.tile_m, shape.tile_n, step, groups=1)
+
+
+def _narrow(problem: GemmProblem, limits: Limits) -> list[Shape]:
+    """Return shapes for few rows or columns; what does not lie along k comes in whole panels."""
+    least = {
+        role: 16 if lies_along_k(problem, role) else PANEL_BYTES // DTYPES[problem.dtype]
+        for role in "ab"
+    }
+    is_wide = limits.declared_local_bytes > 0
+    return narrow(problem.m, problem.n, least["a"], least["b"], is_wide)
+
+
+def _wide(problem: GemmProblem, limits: Limits) -> list[tuple[Shape, str]]:
+    """Return wide shapes, each with the operands that are packed: the third packs both.
+
+    Uneven rows cost work in each step: the second has the fewest steps.
+    """
+    slices = partial(split_of, problem, limits)
+    first, *others = ranked(problem.m, problem.n, problem.batch, limits.compute_units, slices)
+    if uneven_rows(problem):
+        others.sort(key=lambda shape: -shape.row_bytes)
+    second, *others = others
+    return [(first, ""), (second, ""), (first, "ab"), *((shape, "") for shape in others)]
