@@ -1,7 +1,4 @@
-"""The one door to the benchmarks: `python -m benchmarks COMMAND`, and `--help` after any of them.
-
-A command imports its module when it runs, so that each needs only the packages of its own.
-"""
+"""The one door to the benchmarks: a command imports its module and packages when it runs."""
 
 from __future__ import annotations
 
