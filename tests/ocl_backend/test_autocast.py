@@ -31,6 +31,28 @@ def test_products_run_in_half_precision_and_sums_in_full(device: Any, half: Any)
     torch.testing.assert_close(product.float().cpu(), exact, rtol=0.05, atol=0.1)
 
 
+@pytest.mark.parametrize("half", HALVES, ids=str)
+def test_layers_that_torch_has_operators_for_are_cast_as_their_parts(
+    device: Any, half: Any
+) -> None:
+    torch.manual_seed(0)
+    attention = torch.nn.MultiheadAttention(32, 4, batch_first=True).to(place(device)).eval()
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).to(place(device)).eval()
+    x = torch.randn(2, 9, 32).to(place(device))
+
+    def computed() -> list[Any]:
+        return [attention(x, x, x, need_weights=False)[0], layer(x)]
+
+    with torch.autocast("ocl", dtype=half):
+        composed = computed()  # autograd is on: torch composes them itself
+        with torch.no_grad():
+            inferred = computed()
+    for ours, theirs in zip(inferred, composed, strict=True):
+        assert ours.dtype is theirs.dtype
+        torch.testing.assert_close(ours, theirs.detach(), rtol=0.02, atol=0.02)
+    assert inferred[0].dtype is half
+
+
 def test_tensors_of_the_cpu_are_left_alone() -> None:
     with torch.autocast("ocl", dtype=torch.bfloat16):
         assert functional.linear(torch.ones(2, 3), torch.ones(4, 3)).dtype is torch.float32

@@ -114,6 +114,21 @@ def declines_nesting(x: Tensor, mask: Tensor) -> bool:
     return False
 
 
+_kept: list[Any] = []
+
+
+def register_under_autocast() -> None:
+    """Let autocast cast what the layers are composed of, as where torch composes them itself.
+
+    Torch leaves its composition for these operators unless CUDA's autocast is on, whatever device
+    the layer is on. Registered for the device alone they compute in the dtype of their weights.
+    """
+    new: Any = torch.library.Library  # torch types neither the class nor its methods
+    _kept.append(new("aten", "IMPL"))
+    for name in ("_native_multi_head_attention", "_transformer_encoder_layer_fwd"):
+        _kept[-1].impl(name, OPERATORS[name], "AutocastPrivateUse1")
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     "_native_multi_head_attention": multi_head_attention,
     "_transformer_encoder_layer_fwd": encoder_layer,
