@@ -4,10 +4,11 @@ Reduces some dimensions of a tensor: each output combines the mapped items of it
 name      the kernel's name (_kernel follows it: OpenCL has its own `any`)
 prelude   what the dtypes need
 source    DType of the input; x is one of its items as a T
+other     DType of a second input that lies in memory as the first does, or None; y is its item
 center    DType of a second input with the output's shape, or None
 target    DType of the output
-value     T, the C type combined in; X, of x and center, may be another
-map       T of x, center and position (row-major over the reduced dimensions)
+value     T, the C type combined in; X, of x, y and center, may be another
+map       T of x, y, center and position (row-major over the reduced dimensions)
 combine   T of a and b
 initial   T: the neutral element
 finish    T of acc and count
@@ -68,10 +69,14 @@ ${pad}    }
 ${pad}}
 </%def>\
 <%def name="item(pad, width, acc)">
+<% at = "source_reduced + i * source_item" if width == 1 or columns else "source_reduced + i" %>\
 % if "position" in map:
 ${pad}const long position = (long)row * items + i;
 % endif
-${pad}const ${typed("X", width)} x = ${load(source, "source_data", "source_reduced + i * source_item" if width == 1 or columns else "source_reduced + i", width, True)};
+${pad}const ${typed("X", width)} x = ${load(source, "source_data", at, width, True)};
+% if other:
+${pad}const ${typed("X", width)} y = ${load(other, "other_data", at, width, True)};
+% endif
 ${pad}${acc} = combine_${width}(${acc}, ${typed(map, width).replace("center", "center.s0" if acc == "tail" else "center")});
 </%def>\
 <%
@@ -104,6 +109,9 @@ ${typed("T", w)} combine_${w}(const ${typed("T", w)} a, const ${typed("T", w)} b
 % endfor
 __kernel void reduce_${name}(
     const __global ${source.storage} *source_data, const long source_start,
+% if other:
+    const __global ${other.storage} *other_data, const long other_start,
+% endif
 % if center:
     const __global ${center.storage} *center_data, const long center_start,
 % endif
@@ -132,6 +140,9 @@ __kernel void reduce_${name}(
 )
 {
     source_data += source_start;
+% if other:
+    other_data += other_start;
+% endif
     target_data += target_start;
 % if center:
     center_data += center_start;

@@ -49,7 +49,7 @@ NUMBERS: dict[str, type[np.generic]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """What is combined, in OpenCL C: `map` of x, center, position; `combine` of a, b.
+    """What is combined, in OpenCL C: `map` of x, y, center, position; `combine` of a, b.
 
     `finish` sees acc and count. `merge` is the map of a second launch over pieces. All but those
     with a position must be right for vectors.
@@ -79,6 +79,7 @@ class Spec:
     `strides` are the input's, and the output's and center's with dimensions kept (a reduced one
     has stride 0). `item` and `value` are the C types of x and of what is
     combined; `count` is what `finish` divides by; `aligned`, whether all begin where an access may.
+    `other` is the dtype of a second input with the first one's strides, which the map calls y.
     """
 
     reduction: Reduction
@@ -90,9 +91,17 @@ class Spec:
     strides: tuple[tuple[int, ...], ...]
     count: float
     aligned: bool = True
+    other: torch.dtype | None = None
 
 
-def run(device: int, spec: Spec, source: Tensor, target: Tensor, center: Tensor | None) -> None:
+def run(
+    device: int,
+    spec: Spec,
+    source: Tensor,
+    target: Tensor,
+    center: Tensor | None,
+    other: Tensor | None = None,
+) -> None:
     """Launch `spec` on the tensors it describes.
 
     Args:
@@ -100,10 +109,11 @@ def run(device: int, spec: Spec, source: Tensor, target: Tensor, center: Tensor 
         spec: shapes, strides and dtypes of the tensors.
         source: what is reduced.
         target: written.
-        center: a second input of the target's shape, which the reduction's map reads, or None.
+        center: an input of the target's shape, which the reduction's map reads, or None.
+        other: an input of the source's shape and strides, which the map reads, or None.
     """
     first, second, pieces = _prepared(device, spec)
-    extra = () if center is None else (center.data_ptr(),)
+    extra = [tensor.data_ptr() for tensor in (other, center) if tensor is not None]
     if second is None:
         first(source.data_ptr(), *extra, target.data_ptr())
         return
@@ -161,6 +171,7 @@ def _prepared(device: int, spec: Spec) -> tuple[KernelLaunch, KernelLaunch | Non
         (spec.strides[0], dense, *spec.strides[2:]),
         spec.count,
         spec.aligned,
+        spec.other,
     )
     completion = Spec(
         spec.reduction.completion,
@@ -215,9 +226,10 @@ def _launch(device: int, spec: Spec, layout: Arrangement, piece: int) -> KernelL
     text = _source(
         spec.reduction, spec.item, spec.value, spec.dtypes, max(len(kept), 1),
         max(len(layout.reduced.sizes) - 1, 1), layout.columns, layout.width, layout.lanes > 1,
-        layout.unroll, wide,
+        layout.unroll, wide, spec.other,
     )  # fmt: skip
-    pointers = [dtype for dtype in (spec.dtypes[0], spec.dtypes[2], spec.dtypes[1]) if dtype]
+    read = (spec.dtypes[0], spec.other, spec.dtypes[2])
+    pointers = [dtype for dtype in (*read, spec.dtypes[1]) if dtype]
     count = NUMBERS[spec.value]
     number = np.int64 if wide else np.int32
     arguments: list[Argument] = [Pointer(dtype.itemsize) for dtype in pointers]
@@ -262,9 +274,12 @@ def _source(
     shared: bool,
     unroll: int,
     wide: bool,
+    other: torch.dtype | None,
 ) -> str:
     """Return the OpenCL C of one arrangement of a reduction; see the template's legend."""
     kinds = [dtype_of(dtype) for dtype in dtypes if dtype is not None]
+    second = dtype_of(other) if other else None
+    met = dict.fromkeys([*kinds, second] if second else kinds)
 
     def typed(text: str, width: int) -> str:
         text = re.sub(r"\bT\b", vectors.vector(value, width), text)
@@ -284,8 +299,9 @@ def _source(
         "reduction",
         package="ocl_backend",
         name=reduction.name,
-        prelude="".join(vectors.prelude(kind, width) for kind in dict.fromkeys(kinds)),
+        prelude="".join(vectors.prelude(kind, width) for kind in met),
         source=kinds[0],
+        other=second,
         target=kinds[1],
         center=kinds[2] if len(kinds) > 2 else None,
         value=value,

@@ -92,6 +92,26 @@ def test_half_precision_is_summed_in_full(device: Any, dtype: Any) -> None:
     assert relative(ours.float(), exact) <= torch.finfo(dtype).eps
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_take_three_launches(device: Any, dtype: Any) -> None:
+    if device.index:
+        pytest.skip("the launches are the same on every device")
+    rows = torch.randn(2, 33, 3 * 2 * 16, dtype=dtype, device=place(device)).requires_grad_()
+
+    def seen() -> list[str]:
+        parts = [part.view(2, 33, 2, 16).transpose(1, 2) for part in rows.chunk(3, -1)]
+        out = attention(*parts, is_causal=True).transpose(1, 2).reshape(2, 33, 32)
+        grad = torch.ones_like(out)
+        with torch.ocl.profile(file=None) as commands:
+            torch.autograd.grad(out, parts, grad)
+        return [command.name for command in commands.commands]
+
+    seen()  # what is prepared once
+    names = seen()
+    assert [name for name in names if not name.startswith("attention")] == ["reduce_dot"]
+    assert len(names) == 3
+
+
 def test_rows_that_no_read_of_16_bytes_can_begin_at_are_copied(device: Any) -> None:
     wide = torch.randn(3, 2, 2, 33, 17)
     check(device, lambda x: attention(*x[..., 1:]), wide, tolerance=3e-6)

@@ -14,7 +14,7 @@ from ocl_backend.kernels.dimensions import Dimensions, contiguous_strides
 from ocl_backend.kernels.reduction_arrangement import Arrangement, Reading
 from ocl_backend.ops.reduce import reductions
 from oclgen.limits import Limits
-from tests.ocl_backend.cpu_twin import agree
+from tests.ocl_backend.cpu_twin import agree, place, relative
 
 STARTS = (0, 1, 2, 4)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.uint8)
@@ -44,6 +44,21 @@ def test_rows_at_any_offset(as_gpu: Any, dtype: Any) -> None:
             agree(as_gpu, lambda x, s=start, e=stop: x[:, s:e].sum(1), x)
         agree(as_gpu, lambda x, s=start: x[:, s:].sum(1), uneven)
         agree(as_gpu, lambda x, s=start: x[:, s:].amax(1), uneven)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+@pytest.mark.parametrize("items", [64, 7])
+def test_dot_products_of_rows_are_summed_in_full(as_gpu: Any, dtype: Any, items: int) -> None:
+    torch.manual_seed(0)
+    x, y = (torch.randn(2, 9, 3, items).to(dtype) for _ in "xy")
+    exact = (x.double() * y.double()).sum(-1)
+    there = [tensor.to(place(as_gpu)) for tensor in (x, y)]
+    for start in (0, 1):
+        moved = [tensor[:, start:].transpose(1, 2) for tensor in there]
+        for pair in (moved, (moved[0], moved[1].contiguous())):
+            dots = reductions.dots_of_rows(*pair)
+            assert dots.dtype is torch.float32
+            assert relative(dots.double(), exact[:, start:].transpose(1, 2)) <= 1e-6
 
 
 @pytest.mark.parametrize("dtype", DTYPES[::2], ids=str)

@@ -30,6 +30,7 @@ LARGER = "a > b || a != a ? a : b"
 SMALLER = "a < b || a != a ? a : b"
 
 SUM = Reduction("sum", "a + b", "0")
+DOT = Reduction("dot", "a + b", "0", "x * y")
 MEAN = Reduction("mean", "a + b", "0", finish="acc / count")
 PRODUCT = Reduction("prod", "a * b", "1")
 ANY = Reduction("any", "a > b ? a : b", "0", TRUTH)
@@ -80,11 +81,12 @@ def reduce(
     compute: torch.dtype | None = None,
     center: Tensor | None = None,
     correction: float = 0,
+    other: Tensor | None = None,
 ) -> Tensor:
     """Return `x` reduced over `dims` as `dtype`, combined in `compute` (default: `dtype`).
 
-    `center` has x's shape with reduced dimensions of size 1. `finish` divides by the number of
-    items less `correction`, at least 0.
+    `center` has x's shape with reduced dimensions of size 1, `other` x's shape and strides.
+    `finish` divides by the number of items less `correction`, at least 0.
     """
     reduced = dims_of(dims, x.dim())
     shape = tuple(1 if dim in reduced else size for dim, size in enumerate(x.shape))
@@ -102,12 +104,13 @@ def reduce(
             reduced,
             (x.stride(), _still(out.stride(), reduced), *center_strides),
             max(count - correction, 0),
-            are_aligned(t.data_ptr() for t in (x, out, center) if t is not None),
+            are_aligned(t.data_ptr() for t in (x, out, center, other) if t is not None),
+            None if other is None else other.dtype,
         )
         if reduction is MEAN and keepdim and (rule := loose_mean(x.get_device(), spec)):
             rule.enqueue((x.data_ptr(), out.data_ptr()))
         else:
-            run(x.get_device(), spec, x, out, center)
+            run(x.get_device(), spec, x, out, center, other)
     elif out.numel():
         out.fill_(EMPTY.get(reduction.name, 0))
     if keepdim or not reduced:
@@ -134,6 +137,18 @@ def sum_(
 ) -> Tensor:
     """Sum; integers and bools as int64."""
     return reduce(SUM, x, dims, keepdim, _sum_dtype(x, dtype))
+
+
+def dots_of_rows(x: Tensor, y: Tensor) -> Tensor:
+    """Return the dot products of the rows of `x` and `y`, in fp32.
+
+    Args:
+        x: [..., items], of floats of at most 32 bits.
+        y: of the same shape; with the same strides nothing is copied.
+    """
+    if x.stride() != y.stride():
+        x, y = x.contiguous(), y.contiguous()
+    return reduce(DOT, x, -1, False, torch.float32, other=y)
 
 
 def mean(

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
 from ocl_backend.dtypes import STORAGE
+from ocl_backend.ops.reduce.reductions import dots_of_rows
 from ocl_backend.ops.tensor.random import reserve_there
 from oclgen.attention_problem import Direction
 from oclgen.families.attention.attention_parts import AXES
@@ -82,7 +83,7 @@ def attention_backward(
     q, k, v, grad = map(_dense_rows, (query, key, value, grad_out))
     random = philox_seed if dropout_p > 0 else None
     run = _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, random)
-    delta = torch.mul(grad, out).sum(-1, dtype=torch.float32)
+    delta = dots_of_rows(grad, out)
     given = (q, k, v, grad, logsumexp, delta)
     grad_q = grad_k = grad_v = None
     if grad_input_mask[0]:
