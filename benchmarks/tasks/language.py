@@ -128,7 +128,7 @@ def _any(size: str, random: Random) -> tuple[Decoder, int, int] | None:
 
 
 def weights(decoder: Decoder) -> int:
-    """Return how many weights a Llama has, but for its normalisations."""
+    """Return how many weights a Llama has, except those of its normalisations."""
     _, layers, hidden, heads, kv_heads, inner, vocabulary = decoder
     attention = 2 * hidden * hidden * (heads + kv_heads) // heads
     return layers * (attention + 3 * hidden * inner) + 2 * vocabulary * hidden
@@ -257,7 +257,7 @@ class Forced:
         self.vocabulary, self.prompt = vocabulary, prompt
 
     def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
-        """Return scores that are lowest but for one token's."""
+        """Return scores that are lowest except for one token's."""
         token = (7919 * (ids.shape[1] - self.prompt + 1)) % self.vocabulary
         forced = scores.new_full(scores.shape, -1e4)
         forced[:, token] = 0.0

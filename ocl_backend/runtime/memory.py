@@ -86,5 +86,5 @@ def set_submitter(index: int, on: bool) -> None:
 
 
 def stop_submitters() -> None:
-    """End these threads, behind the commands that they have: the process ends."""
+    """End these threads after the commands that they have: the process ends."""
     shim.library().ocl_stop_submitters()

@@ -22,7 +22,8 @@ namespace ocl {
 namespace {
 
 constexpr size_t kMostLinks = 64;
-// Results that a loose chain may hold: so many bytes on any device, or this part of its memory.
+// Bytes of results that a loose chain may hold: at least `kLooseBytes`, and a part of the device's
+// memory, which is one in `kLoosePart`.
 constexpr size_t kLooseBytes = size_t(1) << 26;
 constexpr size_t kLoosePart = 128;
 

@@ -14,12 +14,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// As many commands as CUDA lets wait in a stream before a launch waits, too.
+// As many launches as CUDA lets wait in a stream before the next one blocks.
 constexpr uint64_t kRoom = 1024;
 // The thread looks for commands this long before it sleeps: waking it costs the caller a system
 // call, and a model in Python enqueues every 10 to 50 microseconds.
 constexpr auto kAwake = std::chrono::microseconds(200);
-// A thread that waits for the driver longer than this naps in between: the device's queue is full.
+// A thread that waits longer than this for the driver sleeps in between: its queue is full.
 constexpr auto kBusyWait = std::chrono::milliseconds(1);
 constexpr auto kNap = std::chrono::microseconds(50);
 constexpr int kLooks = 64;  // between two looks at the clock
@@ -56,8 +56,9 @@ class Submitter {
   std::atomic<uint64_t> pushed_{0}, done_{0};  // commands so far; `pushed_` is also a ticket
   std::mutex pushing_;                          // of the threads that push
   std::thread thread_;                          // started by the first of them
-  std::atomic<bool> lacks_memory_{false};  // for the command at `done_`: another thread makes room
-  std::recursive_mutex retrying_;  // whose thread does that
+  std::atomic<bool> lacks_memory_{
+      false};  // for the command at `done_`; a waiting thread makes room
+  std::recursive_mutex retrying_;  // held by that thread
   std::atomic<bool> is_on_{false}, is_asleep_{false}, is_over_{false};
   std::mutex sleeping_;
   std::condition_variable awake_;
@@ -73,7 +74,7 @@ Submitter& submitter_of(c10::DeviceIndex device) {
   return all->at(size_t(device));
 }
 
-// Gives the other thread of a core its turn, and the bus its rest.
+// Lets the core's other hardware thread run while this one polls.
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -113,7 +114,7 @@ void Submitter::wait_for(uint64_t ticket, c10::DeviceIndex device) {
   }
 }
 
-// Makes room on the device for the command at `done_`, of which Python may hear, and hands it over.
+// Empties the device's cache, which may call Python, and submits the command at `done_` again.
 void Submitter::retry(c10::DeviceIndex device) {
   const PatientLock lock(retrying_);
   if (!lacks_memory_.load(std::memory_order_acquire)) return;  // another thread did
@@ -132,7 +133,7 @@ int Submitter::take_failure() {
   return fail(std::exchange(failed_, kOk), reason_);
 }
 
-// Keeps the first of several failures that no call was told of yet.
+// Keeps the first of the failures that no call has reported yet.
 void Submitter::note(int status) {
   if (!status) return;
   const std::lock_guard<std::mutex> lock(failing_);
@@ -172,7 +173,7 @@ bool Submitter::await(uint64_t at) {
     relax();
     if (looks % kLooks || Clock::now() - begin < kAwake) continue;
     std::unique_lock<std::mutex> lock(sleeping_);
-    is_asleep_ = true;  // before `pushed_` is read again: who pushes reads them the other way round
+    is_asleep_ = true;  // before `pushed_` is read again: `push` writes `pushed_`, then reads this
     awake_.wait(lock, is_there);
     is_asleep_ = false;
   }
@@ -206,7 +207,7 @@ int hand_over(c10::DeviceIndex device, Prepared& command, const Resolved& resolv
   if (const int status = submitter.drain(device)) return status;
   const int status = command.submit(resolved.words.data());
   if (status != kOutOfMemory) return status;
-  // a driver that allocates at first use ran out: make room, which Python may hear of
+  // a driver that allocates at first use ran out of memory: make room, which may call Python
   empty_cache(device);
   return command.submit(resolved.words.data());
 }
@@ -231,7 +232,7 @@ void ocl_set_submitter(int device, int on) {
   ocl::submitter_of(c10::DeviceIndex(device)).turn(on != 0);
 }
 
-// Ends the threads, behind the commands that they have: the process ends.
+// Ends the threads after the commands that they have: the process ends.
 void ocl_stop_submitters() {
   for (int device = 0; device < ocl::device_count(); ++device)
     ocl::submitter_of(c10::DeviceIndex(device)).stop();

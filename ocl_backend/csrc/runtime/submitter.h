@@ -1,15 +1,16 @@
 // A thread of a device that hands commands to the driver, so that the thread which runs the model
 // goes on. A driver takes 4 to 6 microseconds for a launch, and two to four times as long where
-// the model's thread has overwritten the processor's caches in between; this thread keeps its own.
+// the model's thread has overwritten the processor's caches in between. This thread keeps its own.
 //
 //     Prepared::enqueue -> hand_over -> ring of commands -> Prepared::submit in the thread
 //
 // Commands keep their order. Whatever else uses a device's queue takes it from `queue_of`, which
-// waits until the driver has all that was handed over before. Only a command that the driver has
-// taken once goes through the thread: a launch that it refuses is told of by the call itself.
+// waits until the driver has all commands that were handed over before. A command goes through the
+// thread only if the driver has accepted it once: a launch that the driver refuses is an error of
+// its own call.
 //
-// What the thread runs takes no lock of the interpreter and none of the allocator, so a thread
-// that waits for it may hold them.
+// `Prepared::submit` takes neither the interpreter's lock nor the allocator's, so a thread that
+// waits for this one may hold them.
 #pragma once
 
 #include <c10/util/SmallVector.h>
@@ -18,8 +19,8 @@
 
 namespace ocl {
 
-// A command's words as the driver takes them, and the memory that they lie in: a buffer is its
-// handle and an offset, a number its bits.
+// A command's words as the driver takes them: a buffer is its handle and an offset, a number its
+// bits. `blocks` is the memory of the buffers.
 struct Resolved {
   c10::SmallVector<int64_t, 24> words;
   c10::SmallVector<Block*, 12> blocks;
@@ -34,16 +35,16 @@ inline cl_mem buffer_of(int64_t word) {
   return reinterpret_cast<cl_mem>(static_cast<intptr_t>(word));
 }
 
-// Lets the driver have a command: by the device's thread if that is on, no profiler listens and
-// the command `may_be_late`; else now. Returns a `Status`, also of an earlier command that failed
-// in the thread; then this one is left out.
+// Hands a command over: to the device's thread if that is on, no profiler listens and the command
+// `may_be_late`; else to the driver. Returns a `Status`, also of an earlier command that failed in
+// the thread; then this command is dropped.
 int hand_over(c10::DeviceIndex device, Prepared& command, const Resolved& resolved,
               bool may_be_late);
-// Waits until the driver has all that was handed over; returns a `Status` as above.
+// Waits until the driver has all commands of the thread; returns a `Status` as above.
 int drain(c10::DeviceIndex device);
 // Whether the driver has the command of a `Block::ticket`.
 bool is_submitted(c10::DeviceIndex device, uint64_t ticket);
-// The queue of a device, behind all that was handed over. Raises what failed.
+// The queue of a device, after all commands of its thread. Raises the failure of one of them.
 cl_command_queue queue_of(c10::DeviceIndex device);
 
 }  // namespace ocl
