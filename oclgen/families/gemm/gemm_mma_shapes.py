@@ -39,7 +39,13 @@ def shapes_of(problem: GemmProblem, limits: Limits) -> tuple[tuple[Shape, str], 
 
 
 def split_of(problem: GemmProblem, limits: Limits, shape: Shape) -> int:
-    """Return the slices of k: planes cost more than a unit that waits for half of its work."""
+    """Return the slices of k: planes cost more than a unit that waits for half of its work.
+
+    Args:
+        problem: a product.
+        limits: of the device: its compute units.
+        shape: of the tiles.
+    """
     step = shape.row_bytes // DTYPES[problem.dtype]
     return fill(problem, limits, shape.tile_m, shape.tile_n, step, groups=1)
 
