@@ -155,8 +155,10 @@ def _evened(problem: Problem, variant: Variant) -> Features:
     """
     if not isinstance(problem, GemmProblem):
         return {}
+    lengths = {"a": "m" if problem.trans_a else "k", "b": "k" if problem.trans_b else "n"}
     roles = variant.config.evened(problem)
-    return {f"rows of {role} lie apart": EVEN for role in roles}
+    rows = {f"rows of {role} lie apart": EVEN for role in roles}
+    return rows | {f"{lengths[role]} has an edge": 0.0 for role in roles}
 
 
 def rates_of(limits: Limits) -> tuple[float, float]:

@@ -138,6 +138,14 @@ SHARING = (
 )
 """Products whose tiles work-groups share."""
 
+GATHERED = (
+    (GemmProblem(33, 45, 7, bias="n", activation="relu", residual=True), ASYNC),
+    (GemmProblem(70, 90, 20, trans_a=True, batch=2, bias="m"), replace(ASYNC, tile_n=128)),
+    # memory for half of a work-item's rows; tiles that divide the rows
+    (GemmProblem(64, 35, 9, trans_b=True, residual=True), replace(ASYNC, tile_m=64, tile_k=2)),
+)
+"""Products whose rows of C are not aligned."""
+
 PAIRS = gemm_pairs.Config(
     item_m=6, item_n=16, loop_m=1, order="m", pack_a=False, pack_b=False, split_k=1
 )

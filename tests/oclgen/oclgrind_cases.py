@@ -41,7 +41,7 @@ from tests.oclgen.attention_cases import MMAS, SHARED_ROWS, WGMMAS
 from tests.oclgen.attention_emulated import emulate as emulate_attention
 from tests.oclgen.cp_async_in_c import in_plain_c
 from tests.oclgen.fragments_emulated import emulate as emulate_fragments
-from tests.oclgen.gemm_cases import SHARING
+from tests.oclgen.gemm_cases import GATHERED, SHARING
 from tests.oclgen.mma_emulated import emulate
 from tests.oclgen.packed_emulated import emulate as emulate_packed
 
@@ -114,7 +114,7 @@ MMA = gemm_mma.TRAITS.packing
 WGMMA = replace(gemm_mma.DEFAULT, unit="wgmma", tile_k=16, warps_m=4, warps_n=1, stages=3)
 CONV_MMA = replace(conv_mma.DEFAULT, tile_k=16, warps_m=1, stages=3)
 CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
-    "gemm_async": SHARING,
+    "gemm_async": (*SHARING, *GATHERED),
     "gemm_mma": (
         (GemmProblem(19, 21, 9, dtype="bf16", trans_b=True, bias="n", residual=True), WGMMA),
         (GemmProblem(17, 40, 24, "tf32", trans_a=True, batch=2, bias="m", residual=True), MMA),

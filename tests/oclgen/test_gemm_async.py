@@ -20,7 +20,17 @@ from oclgen.problem import GemmProblem
 from search_spaces.gemm.gemm_async import values
 from search_spaces.space import PRODUCT_LIMIT, seeds_of, space_of
 from tests.oclgen.cp_async_in_c import in_plain_c
-from tests.oclgen.gemm_cases import ASYNC, ASYNCS, BASE, BATCHES, EPILOGUES, SHARING, SIZES, label
+from tests.oclgen.gemm_cases import (
+    ASYNC,
+    ASYNCS,
+    BASE,
+    BATCHES,
+    EPILOGUES,
+    GATHERED,
+    SHARING,
+    SIZES,
+    label,
+)
 
 AMPERE = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 108, 1,
@@ -137,15 +147,6 @@ def test_sizes_and_transposes(device: Device, config: gemm_async.Config) -> None
 @pytest.mark.parametrize("problem", [*BATCHES, *EPILOGUES], ids=label)
 def test_batches_and_epilogues(device: Device, problem: GemmProblem) -> None:
     assert_right(device, problem, ASYNC)
-
-
-GATHERED = (
-    (GemmProblem(33, 45, 7, bias="n", activation="relu", residual=True), ASYNC),
-    (GemmProblem(70, 90, 20, trans_a=True, batch=2, bias="m"), replace(ASYNC, tile_n=128)),
-    # memory for half of a work-item's rows; tiles that divide the rows
-    (GemmProblem(64, 35, 9, trans_b=True, residual=True), replace(ASYNC, tile_m=64, tile_k=2)),
-)
-"""Products whose rows of C are not aligned."""
 
 
 @pytest.mark.parametrize(("problem", "config"), GATHERED, ids=range(len(GATHERED)))

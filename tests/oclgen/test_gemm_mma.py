@@ -267,6 +267,31 @@ def test_uneven_rows_are_copied_in_the_largest_pieces(
     assert MMA.pieces(replace(problem, free=frozenset("k"))) == {}
 
 
+@pytest.mark.parametrize(
+    ("problem", "config", "is_shifted"),
+    [
+        (GemmProblem(64, 97, 64, "bf16"), MMA, True),
+        (GemmProblem(64, 98, 64, "tf32"), MMA, True),
+        (GemmProblem(64, 100, 64, "bf16"), MMA, True),
+        # planes are of fp32; whole chunks; rows of any length; parts of rows
+        (GemmProblem(64, 100, 64, "bf16"), replace(MMA, split_k=2), False),
+        (GemmProblem(64, 100, 64, "tf32"), MMA, False),
+        (GemmProblem(64, 97, 64, "bf16", free=frozenset("n")), MMA, False),
+        (
+            GemmProblem(64, 297, 64, "bf16"),
+            replace(WGMMA, tile_m=128, tile_n=128, warps_n=2, stages=2, split_k=2),
+            False,
+        ),
+    ],
+)
+def test_uneven_rows_of_results_leave_by_whole_chunks(
+    problem: GemmProblem, config: gemm_mma.Config, is_shifted: bool
+) -> None:
+    source = gemm_mma.plan(problem, config).launches[-1 - (config.split_k > 1)].source
+    assert config.staging(problem).has_whole_rows or not is_shifted
+    assert ("= shifted(" in source) == is_shifted
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("trans", [False, True])
 @pytest.mark.parametrize(("dtype", "length"), [("bf16", 1), ("fp16", 2), ("bf16", 4), ("tf32", 1)])

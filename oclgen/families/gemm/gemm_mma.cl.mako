@@ -29,6 +29,7 @@ group_m             rows of tiles that work-groups sweep together, so that they 
 edge_m, _n, _k      the tile does not divide the size: guard what lies past it
 a, b                how the operand lies in local memory: see `Layout`
 text                which elements a work-item copies: see `gemm_mma_text`
+uneven_c            rows of C are no multiple of 16 bytes, and a part of results has whole rows
 pieces              operands that are copied so, by side: see `Pieces`
 beyond_bytes        bytes behind the tiles of a stage, for words in which rows end
 </%doc>
@@ -38,6 +39,7 @@ beyond_bytes        bytes behind the tiles of a stage, for words in which rows e
 <%namespace name="share" file="mma_tiles.cl.mako"/>\
 <%namespace name="common" file="gemm_common.cl.mako"/>\
 <%namespace name="uneven" file="uneven_rows.cl.mako"/>\
+<%namespace name="chunks" file="shifted.cl.mako"/>\
 <%
     work_items = 32 * warps_m * warps_n
     split = split_k > 1
@@ -59,6 +61,9 @@ ${share.copy_elements(elem_bytes)}
 % endif
 % if pieces:
 ${uneven.functions(elem_bytes)}
+% endif
+% if uneven_c:
+${chunks.shifted(c_bytes)}\
 % endif
 ${share.staged(staging)}
 <%def name="copy(slot)">\
@@ -159,16 +164,44 @@ ${share.sums(warp_m, warp_n)}\
 ${share.pipeline(copy, stage_bytes, capture(uneven.shift, a.bytes + b.bytes) if beyond_bytes else "")}\
 
     // results go through the tiles' memory, whose last copy was awaited, so that neighbours store to neighbours
+% if residual or not uneven_c:
     const bool wide = IS_ALIGNED(c, ld_c, ${c_bytes}, ${per})${f" && n % {per} == 0" if edge_n else ""}${f" && IS_ALIGNED(residual, ld_c, {c_bytes}, {per})" if residual else ""};
+% endif
     __global ${raw} *results = (__global ${raw} *)c;
 % if residual:
     __global const ${raw} *theirs = (__global const ${raw} *)residual;
 % endif
 % for m0, n0 in staging.parts:
 ${share.stage(staging, m0, n0, block_m, bias, ("m" if edge_m else "", "n" if edge_n else ""), capture(carried, m0, n0, True) if residual else "")}\
-${carried(m0, n0)}\
+${carry_shifted(m0, n0) if uneven_c else carried(m0, n0)}\
 % endfor
 }
+<%def name="carry_shifted(m0, n0)">\
+<%
+    lanes = staging.columns // per + 1
+    stores = staging.rows * lanes
+    guards = " && ".join([f"at < {stores}"] * (stores % work_items > 0) + ["y < m"] * edge_m)
+%>\
+    // chunks of C lie anywhere in the lines of local memory: all but a row's first and last leave whole
+    for (int i = 0; i < ${-(-stores // work_items)}; ++i) {
+        const int at = id + i * ${work_items};
+        const int row = at / ${lanes}, y = tile_row + ${staging.row_in_tile(m0)}, x = tile_column${plus(n0)};
+        ${f"if ({guards}) " if guards else ""}{
+            __global ${raw} *to = results + y * (long)ld_c + x;
+            const int first = at % ${lanes} * ${per} - ((int)((size_t)to / ${c_bytes}) & ${per - 1});
+            const int end = min(${staging.columns}, n - x);
+            if (first >= 0 && first + ${per} <= end) {
+                const int shift = first * ${c_bytes} & 15;
+                __local const uint4 *from = (__local const uint4 *)(STAGED(row, first) - shift);
+                *(__global uint4 *)(to + first) = shifted(from[0], from[shift ? 1 : 0], shift);
+            } else {
+                for (int column = max(first, 0); column < min(first + ${per}, end); ++column) {
+                    to[column] = *(__local const ${raw} *)STAGED(row, column);
+                }
+            }
+        }
+    }
+</%def>\
 <%def name="carried(m0, n0, theirs=False)">\
     if (wide) {
 ${carry(m0, n0, per, theirs)}\

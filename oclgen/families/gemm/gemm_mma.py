@@ -96,6 +96,12 @@ class Config(BaseConfig):
             self.local_bytes(problem),
         )
 
+    def shifts_c(self, problem: GemmProblem) -> bool:
+        """Say whether dense rows of C are no multiple of 16 bytes, and a part has whole rows."""
+        part = self.staging(problem)
+        is_even = problem.n * part.result_bytes % CHUNK_BYTES == 0
+        return not is_even and "n" not in problem.free and part.has_whole_rows
+
     def layout(self, problem: GemmProblem, role: str) -> Layout:
         """Return how tile a or b lies in local memory."""
         size = DTYPES[problem.dtype]
@@ -325,6 +331,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             text=texts,
             pieces=pieces,
             beyond_bytes=config.beyond_bytes(problem),
+            uneven_c=config.shifts_c(problem),
             a=config.layout(problem, "a"),
             b=config.layout(problem, "b"),
         )

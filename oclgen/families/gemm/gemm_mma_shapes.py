@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from oclgen.families.gemm.gemm_mma_tiles import PANEL_BYTES
-from oclgen.families.gemm.gemm_tiles import lies_along_k, uneven_rows
+from oclgen.families.gemm.gemm_tiles import lies_along_k
 from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.mma_shapes import Shape, narrow, ranked
 from oclgen.limits import Limits
@@ -39,7 +39,13 @@ def shapes_of(problem: GemmProblem, limits: Limits) -> tuple[tuple[Shape, str], 
 
 
 def split_of(problem: GemmProblem, limits: Limits, shape: Shape) -> int:
-    """Return the slices of k: planes cost more than a unit that waits for half of its work."""
+    """Return the slices of k: planes cost more than a unit that waits for half of its work.
+
+    Args:
+        problem: a product.
+        limits: of the device: its compute units.
+        shape: of the tiles.
+    """
     step = shape.row_bytes // DTYPES[problem.dtype]
     return fill(problem, limits, shape.tile_m, shape.tile_n, step, groups=1)
 
@@ -55,13 +61,9 @@ def _narrow(problem: GemmProblem, limits: Limits) -> list[Shape]:
 
 
 def _wide(problem: GemmProblem, limits: Limits) -> list[tuple[Shape, str]]:
-    """Return wide shapes, each with the operands that are packed: the third packs both.
-
-    Uneven rows cost work in each step: the second has the fewest steps.
-    """
+    """Return wide shapes, each with the operands that are packed: the third packs both."""
     slices = partial(split_of, problem, limits)
-    first, *others = ranked(problem.m, problem.n, problem.batch, limits.compute_units, slices)
-    if uneven_rows(problem):
-        others.sort(key=lambda shape: -shape.row_bytes)
-    second, *others = others
+    first, second, *others = ranked(
+        problem.m, problem.n, problem.batch, limits.compute_units, slices
+    )
     return [(first, ""), (second, ""), (first, "ab"), *((shape, "") for shape in others)]

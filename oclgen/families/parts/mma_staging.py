@@ -38,6 +38,11 @@ class Staging:
         return self.tile_n // self.warp_n * self.part_n
 
     @property
+    def has_whole_rows(self) -> bool:
+        """Whether columns of the part are neighbours in C."""
+        return self.part_n == self.warp_n or self.tile_n == self.warp_n
+
+    @property
     def line_bytes(self) -> int:
         """Bytes from a row to the next."""
         written = self.result_bytes // 2  # chunks of a row that one instruction writes

@@ -20,6 +20,7 @@ tf32            round to tf32, to nearest even
 <%!
     from oclgen.render import TF32_NEAREST, TF32_ROUNDED
 %>\
+<%namespace name="share" file="shifted.cl.mako"/>\
 <%
     turned = along_k != tile_along_k
     words = f"{word}{chunk}"
@@ -36,24 +37,7 @@ typedef ${word} word;
 typedef ${words} words;
 
 % if shifted:
-/* a chunk that begins anywhere, of the two around it; both have to lie in the row's memory */
-words shifted_words(__global const word *from)
-{
-    const size_t shift = (size_t)from & 15;
-    __global const uint4 *around = (__global const uint4 *)((__global const uchar *)from - shift);
-    const uint4 low = around[0], high = around[1];
-    const uint4 four = shift & 8 ? (uint4)(low.zw, high.xy) : low;
-    const uint2 two = shift & 8 ? high.zw : high.xy;
-% if chunk == 4:
-    return shift & 4 ? (uint4)(four.yzw, two.x) : four;
-% else:
-    const uint4 whole = shift & 4 ? (uint4)(four.yzw, two.x) : four;
-    const uint last = shift & 4 ? two.y : two.x;
-    const ushort8 halves = as_ushort8(whole);
-    return shift & 2 ? (ushort8)(halves.s1234, halves.s567, as_ushort2(last).x) : halves;
-% endif
-}
-
+${share.shifted(16 // chunk)}\
 % endif
 words load_words(__global const word *from, const int valid, const bool aligned)
 {
@@ -62,7 +46,10 @@ words load_words(__global const word *from, const int valid, const bool aligned)
     }
 % if shifted:
     if (valid >= ${2 * chunk}) {
-        return shifted_words(from);
+        // both chunks around these lie in the row's memory
+        const size_t shift = (size_t)from & 15;
+        __global const uint4 *around = (__global const uint4 *)((__global const uchar *)from - shift);
+        return as_${words}(shifted(around[0], around[1], (int)shift));
     }
 % endif
     word each[${chunk}];
