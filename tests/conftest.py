@@ -136,6 +136,16 @@ def any_device() -> None:
         pytest.skip(NO_DEVICE)
 
 
+@pytest.fixture
+def unvectorised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Intel's compiler leave out its vectoriser in the processes that a test starts.
+
+    For tests of what is done with measurements, not of kernels: it takes a third of a tuning.
+    """
+    if not samples.THOROUGH:
+        monkeypatch.setenv("CL_CONFIG_USE_VECTORIZER", "0")
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """Start a real PostgreSQL for the session; its URL.
