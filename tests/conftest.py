@@ -40,6 +40,8 @@ QUICK = {
     "benchmarks/test_bench_results.py",
 }
 """Files of `-m quick`: each package's text, rules and a few kernels, for every commit."""
+LIBRARIES = home.ROOT / "tests" / "libraries"
+"""Read where it is asked for by its path: CI runs it apart, with more libraries installed."""
 NO_DEVICE = "no OpenCL device here; pip install 'oclgen[cpu]' brings one"
 
 
@@ -53,7 +55,11 @@ def _is_quick(path: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave files without quick tests unread where no others are asked for."""
+    """Leave files unread that were not asked for: other libraries, and all but the quick ones."""
+    if collection_path == LIBRARIES and not samples.THOROUGH:
+        asked = [Path(argument.partition("::")[0]).resolve() for argument in config.args]
+        if all(path in LIBRARIES.parents for path in asked):
+            return True
     only_quick = config.getoption("markexpr") == "quick"
     is_test = collection_path.match("test_*.py")
     return True if only_quick and is_test and not _is_quick(collection_path) else None
@@ -134,6 +140,16 @@ def any_device() -> None:
     """Skip a test that needs some OpenCL device, in a process of its own for instance."""
     if not _devices():
         pytest.skip(NO_DEVICE)
+
+
+@pytest.fixture
+def unvectorised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Intel's compiler leave out its vectoriser in the processes that a test starts.
+
+    For tests of what is done with measurements, not of kernels: it takes a third of a tuning.
+    """
+    if not samples.THOROUGH:
+        monkeypatch.setenv("CL_CONFIG_USE_VECTORIZER", "0")
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from tests.cli.command_runs import Process, Run
 
 
 @pytest.fixture(autouse=True)
-def own_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def own_database(monkeypatch: pytest.MonkeyPatch, unvectorised: None, tmp_path: Path) -> Path:
     path = tmp_path / "tuned.sqlite"
     monkeypatch.setenv("OCLGEN_DB", str(path))
     return path

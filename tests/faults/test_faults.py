@@ -24,6 +24,8 @@ from search_spaces.tune import Tuner, tune
 from tests.faults import planted
 from tuned_db import open_store
 
+pytestmark = pytest.mark.usefixtures("unvectorised")
+
 HERE = Path(__file__).parent
 REASONS = {
     "wrong": ("correctness", "relative L2"),

@@ -27,6 +27,8 @@ from search_spaces.progress import Best, Budget, Progress
 from tests.ocl_backend.cpu_twin import place
 from tuned_db import open_store
 
+pytestmark = pytest.mark.usefixtures("unvectorised")
+
 PROBLEM = GemmProblem(8, 9, 10)
 
 

@@ -25,6 +25,8 @@ from tests.ocl_backend.cpu_twin import place
 from tuned_db import Record, write_records
 from tuned_db.digests import digest_of
 
+pytestmark = pytest.mark.usefixtures("unvectorised")
+
 
 @pytest.fixture(autouse=True)
 def own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:

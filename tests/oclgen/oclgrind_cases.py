@@ -1,7 +1,8 @@
 """Runs small problems of some families once; started under oclgrind by `test_oclgrind`.
 
 Every case prints its name first, so that a report of oclgrind stands below the case it is about. Of
-a family's problems one in `EVERY` is run, at least one, and all with `THOROUGH=1`.
+a family's problems one in `EVERY` is run, at least one, and of `CASES` one in `EVERY_CASE`: all of
+both with `THOROUGH=1`.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ from tests.oclgen.gemm_cases import GATHERED, SHARING
 from tests.oclgen.mma_emulated import emulate
 from tests.oclgen.packed_emulated import emulate as emulate_packed
 
-OTHER_CONFIGS = 2
-EVERY = 1 if samples.THOROUGH else 4
+OTHER_CONFIGS = 2 if samples.THOROUGH else 1
+EVERY, EVERY_CASE = (1, 1) if samples.THOROUGH else (4, 2)
 
 PROBLEMS: tuple[Problem, ...] = (
     GemmProblem(19, 21, 9, trans_b=True, bias="n", activation="relu", residual=True),
@@ -245,17 +246,18 @@ def run_emulated(device: Device, name: str) -> int:
         emulate_attention(patch)
         emulate_fragments(patch)
         emulate_packed(patch)
-        for problem, config in CASES[name]:
+        cases = CASES[name][::EVERY_CASE]
+        for problem, config in cases:
             refused = config.why_not(problem, able.limits)
             assert refused is None, refused
             run(able, problem, FAMILIES[name], config)
-    return len(CASES[name])
+    return len(cases)
 
 
 def run_family(device: Device, name: str) -> int:
     """Run the problems of the family of this name and return how many cases ran."""
     family, count = FAMILIES[name], 0
-    wanted, cases = family.TRAITS.instructions, CASES.get(name, ())
+    wanted, cases = family.TRAITS.instructions, CASES.get(name, ())[::EVERY_CASE]
     if cases and wanted & UNITS:
         return run_emulated(device, name)
     # what stands for the instructions in OpenCL C: `DOT_PAIRS` for one, `in_plain_c` for another

@@ -20,6 +20,8 @@ from search_spaces import selftest
 from tuned_db import open_store
 from tuned_db.measured import of_store
 
+pytestmark = pytest.mark.usefixtures("unvectorised")
+
 SQUARE = GemmProblem(24, 16, 8)
 
 

@@ -34,6 +34,8 @@ from search_spaces.session import Session
 from tuned_db import Record, Store, open_store
 from tuned_db.models import MeasurementRow, TuningRow
 
+pytestmark = pytest.mark.usefixtures("unvectorised")
+
 INFO = DeviceInfo("Imaginary", "None", "gpu", "imaginary 1", "OpenCL", "3.0", "1.0", 132)
 LIMITS = Limits("gpu", 47 * 1024, 1024, (1024, 1024, 64), 2**34, 2**36, 132, 1)
 PROBLEM, OTHER = parse_gemm("64x64x64"), parse_gemm("32x64x64")
