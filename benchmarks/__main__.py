@@ -9,20 +9,10 @@ from typing import Any
 
 import click
 
-from benchmarks.options import MEASURING, PATH, Names
+from benchmarks.options import KINDS, MEASURING, PATH, Names
 from oclgen.problem import DTYPES
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-KINDS = {
-    "all": "Everything below, the most important first.",
-    "gemm": "Matrix products.",
-    "conv": "Convolutions.",
-    "attention": "Attention, forward and with gradients.",
-    "networks": "Whole networks of torchvision.",
-    "language": "Language models: prompts, training, tokens behind one another.",
-    "images": "Diffusion, its decoder, vision transformers.",
-    "pointwise": "Operators that memory limits.",
-}
 EXPLAINED = """
 
 Each row has the median times of both sides, taken in turns, what bounds it by the rates that were

@@ -1,4 +1,4 @@
-"""Options that commands of the benchmarks share: names with commas, and what measuring asks."""
+"""What commands of the benchmarks share: kinds of tasks, names with commas, options."""
 
 from __future__ import annotations
 
@@ -35,6 +35,16 @@ class Names(click.ParamType[tuple[str, ...]]):
         return names
 
 
+KINDS = {
+    "all": "Everything below, the most important first.",
+    "gemm": "Matrix products.",
+    "conv": "Convolutions.",
+    "attention": "Attention, forward and with gradients.",
+    "networks": "Whole networks of torchvision.",
+    "language": "Language models: prompts, training, tokens behind one another.",
+    "images": "Diffusion, its decoder, vision transformers.",
+    "pointwise": "Operators that memory limits.",
+}
 PATH = click.Path(dir_okay=False, path_type=Path)
 MEASURING = (
     click.option("--device", default="0", help="Index or part of the name."),

@@ -37,9 +37,9 @@ def line(row: Row, roofs: Roofs) -> str:
 
 
 def _beside(row: Row) -> str:
-    """Return how far the sides' results are apart, and how much of ours ran on the CPU."""
-    apart = "" if row.difference is None else f"  apart {row.difference:.0e}"
-    return apart if row.fallbacks is None else f"{apart}  fallbacks {row.fallbacks}"
+    """Return `_compared` with names, for a line."""
+    named = zip(("apart", "fallbacks"), _compared(row), strict=True)
+    return "".join(f"  {name} {text}" for name, text in named if text)
 
 
 def head(result: Result) -> str:
@@ -123,11 +123,15 @@ def _table(rows: Sequence[Row], roofs: Roofs) -> str:
     peers = list(dict.fromkeys(peer for row in rows for peer in row.peers))
     measured = [row for row in rows if row.ours_ms is not None]
     heads = ["", "ours, ms", "rate", "of roof", *(f"{p}, ms | ratio" for p in peers)]
-    lines = [
-        f"| {' | '.join(heads)} | variant | tuned | error | apart | fallbacks |",
-        "|---" * (9 + 2 * len(peers)) + "|",
-    ]
-    lines += [f"| {' | '.join(_cells(row, peers, roofs))} |" for row in measured]
+    heads += ["variant", "tuned", "error"]
+    extra = [_compared(row) for row in measured]
+    if any(any(cells) for cells in extra):
+        heads += ["apart", "fallbacks"]
+    else:
+        extra = [[]] * len(measured)
+    lines = [f"| {' | '.join(heads)} |", "|---" * (len(heads) + len(peers)) + "|"]
+    for row, cells in zip(measured, extra, strict=True):
+        lines.append(f"| {' | '.join([*_cells(row, peers, roofs), *cells])} |")
     failed = [f"- {_short(row.key)}: {row.reason}" for row in rows if _has_failed(row)]
     left = sum(row.reason.startswith(LEFT_OUT) for row in rows)
     lines += ["", f"{left} more were left out for lack of time."] if left else []
@@ -160,9 +164,13 @@ def _cells(row: Row, peers: Iterable[str], roofs: Roofs) -> list[str]:
         row.variant,
         _tuned(row),
         error,
-        "" if row.difference is None else f"{row.difference:.0e}",
-        "" if row.fallbacks is None else f"{row.fallbacks}",
     ]
+
+
+def _compared(row: Row) -> list[str]:
+    """Return how far the sides' results are apart, and how many calls of ours ran on the CPU."""
+    apart = "" if row.difference is None else f"{row.difference:.0e}"
+    return [apart, "" if row.fallbacks is None else f"{row.fallbacks}"]
 
 
 def _tuned(row: Row) -> str:

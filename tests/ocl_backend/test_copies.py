@@ -329,3 +329,21 @@ def test_a_gpu_copies_rows_of_neighbours_in_words(
     assert torch.equal(mine.contiguous().cpu(), windows.contiguous())
     assert found == [word]
     copies._run.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+@pytest.mark.parametrize("items", [64, 7])
+def test_parts_of_one_shape_are_joined_by_one_launch(device: Any, dtype: Any, items: int) -> None:
+    if device.index:
+        pytest.skip("the launches are the same on every device")
+    whole = (9 * torch.randn(3, 2, 5, items)).to(dtype)
+    turned = whole.transpose(1, 3).contiguous().transpose(1, 3)
+    for parts in (whole.unbind(), turned.unbind()):
+        there = [part.to(place(device)) for part in parts]
+        for dim in (-1, 0, 1):
+            torch.cat(there, dim)  # what is prepared once
+            with torch.ocl.profile(file=None) as seen:
+                joined = torch.cat(there, dim)
+                torch.ocl.synchronize()
+            assert [command.name for command in seen.commands] == ["copy_kernel"]
+            assert torch.equal(joined.cpu(), torch.cat(parts, dim))

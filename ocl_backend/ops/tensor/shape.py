@@ -76,16 +76,22 @@ def _rule_of_joining(
     expression = Expression("cat", reads, out, VALUES.get(dtype, ""), axis=axis)
     if not expression.value or not fits(expression):
         return None
-    copies = [
-        prepare_elementwise(device, _copying(dtype, dtype), read.shape, (read.strides, strides))
-        for read in reads
-    ]
-    sequence = [
-        LaunchPart(copy, (i, i + len(lies)))
-        for i, copy in enumerate(copies)
-        if isinstance(copy, KernelLaunch)  # no part is empty, so each is one
-    ]
-    return Loosely("cat", device, LaunchSequence(device, sequence, 2 * len(lies)), expression)
+    count = len(reads)
+    sequence = []
+    for group in _copied_at_once(reads):
+        kernel, steps = _copying(dtype, dtype, len(group)), [reads[i].strides for i in group]
+        lies_there = (*steps, *[strides] * len(group))
+        copy = prepare_elementwise(device, kernel, reads[group[0]].shape, lies_there)
+        if isinstance(copy, KernelLaunch):  # no part is empty, so each is one
+            sequence.append(LaunchPart(copy, (*group, *(count + i for i in group))))
+    return Loosely("cat", device, LaunchSequence(device, sequence, 2 * count), expression)
+
+
+def _copied_at_once(reads: Sequence[Read]) -> Sequence[tuple[int, ...]]:
+    """Return which parts a launch copies: all, if their shapes are equal, or else one."""
+    if len({read.shape for read in reads}) == 1:
+        return [tuple(range(len(reads)))]
+    return [(i,) for i in range(len(reads))]
 
 
 def _copy(source: Tensor, target: Tensor) -> None:
@@ -98,9 +104,11 @@ def _copy(source: Tensor, target: Tensor) -> None:
     launch(_copying(source.dtype, target.dtype), target.shape, (source, target))
 
 
-def _copying(source: torch.dtype, target: torch.dtype) -> Kernel:
-    operands = Operand("self", source), Operand("out", target, "output")
-    return Kernel("copy", dtype_of(target).value, operands, "const T out = self;")
+def _copying(source: torch.dtype, target: torch.dtype, count: int = 1) -> Kernel:
+    """Return the kernel that copies `count` tensors of one shape: sources, then targets."""
+    sources = [Operand(f"self{i}", source) for i in range(count)]
+    targets = [Operand(f"out{i}", target, "output", result=f"self{i}") for i in range(count)]
+    return Kernel("copy", dtype_of(target).value, (*sources, *targets), "")
 
 
 def common_format(tensors: Sequence[Tensor]) -> torch.memory_format:
