@@ -3,8 +3,8 @@
 It is computed by `mma.sync` or by `wgmma`. Numbers of fp32 are split into two of tf32, so that
 nothing is rounded to tf32: see `attention_tf32_tiles`.
 
-It is not for rows that are no whole chunks of 16 bytes, nor for dropout, which
-`attention_register` serves, nor for few queries.
+It is not for rows that are no whole chunks of 16 bytes, which `attention_register` serves, nor for
+few queries.
 """
 
 from __future__ import annotations
@@ -107,8 +107,6 @@ class Config(BaseConfig):
         """Say with numbers what the family itself has against this, or None."""
         if reason := limits.why_no(self.unit):
             return f"unit={reason}"
-        if problem.dropout:
-            return "it drops no probabilities; attention_register does"
         items = items_of(problem)
         if problem.head_dim % items or problem.value_dim % items:
             return (
@@ -233,6 +231,7 @@ def text_of(problem: AttentionProblem, config: Config) -> str:
         dim_v=problem.value_dim,
         seen=parts.seen(problem),
         masked=problem.mask,
+        philox=parts.philox(1, is_wide=True) if problem.dropout else "",
         items=items_of(problem),
     )
     return ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source

@@ -4,7 +4,7 @@ The gradient of attention's q on matrix units: grad_q = dS k with dS = scale P (
 The probabilities P are computed anew from the rows' lse (Dao et al. 2022, algorithm 4); delta is the
 sum of grad * out over a row.
 
-unit, units, preamble, warps, blocks_m, tile_m, tile_n, seen, masked      as in attention_mma
+unit, units, preamble, warps, blocks_m, tile_m, tile_n, seen, masked, philox      as in attention_mma
 stages      tiles of k and v that local memory holds: with two, the next are copied meanwhile
 keep        fragments of q and grad stay in registers, else they are read from local memory
 depth, depth_v      items of a row of q and k, and of v and grad, rounded up to 16
@@ -15,6 +15,7 @@ split_d     warps that share rows, each with a part of the items of both operand
 <%namespace name="share" file="attention_mma_tiles.cl.mako"/>\
 <%namespace name="wide" file="attention_wgmma_tiles.cl.mako"/>\
 <%namespace name="whole" file="attention_tf32_tiles.cl.mako"/>\
+<%namespace name="dropping" file="attention_mma_dropout.cl.mako"/>\
 <%
     is_wide, is_whole = unit == "wgmma", items == 4
     padding = 0 if is_wide else 16
@@ -39,18 +40,26 @@ split_d     warps that share rows, each with a part of the items of both operand
 <% conditions = [f"column < {seen.last_key('row')}"] + [f"column >= {seen.first_key('row')}"] * (seen.window > 0) %>\
                         ${score} = ${" && ".join(conditions)} ? ${score} : 0.0f;
 </%def>\
+<%def name="times_kept()">\
+% if philox:
+ * ${dropping.factor()}\
+% endif
+</%def>\
 <%def name="slope(score)">\
-                        ${score} *= (slopes[i][j][e] - means[i][e / 2]) * scale;
+                        ${score} *= (slopes[i][j][e]${times_kept()} - means[i][e / 2]) * scale;
 </%def>\
 ${preamble}
 ${units}
 % if is_whole:
 ${whole.functions()}\
 % endif
+% if philox:
+${dropping.functions(philox)}\
+% endif
 
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void attention_mma_grad_q(
-${share.parameters(("q", "k", "v", "grad", "grad_q"), "bwd_q", masked)})
+${share.parameters(("q", "k", "v", "grad", "grad_q"), "bwd_q", masked, philox)})
 {
     const int id = (int)get_local_id(0);
     __local uchar tiles[${local_bytes}] __attribute__((aligned(${1024 if is_wide else 16})));
@@ -72,6 +81,9 @@ ${share.lanes((pitch, pitch_v), split_d)}\
     delta += delta_start + get_group_id(1) * (long)queries;
 % if masked:
     mask += mask_start + batch * mask_batch + head * mask_head;
+% endif
+% if philox:
+${dropping.begin("get_group_id(1)")}\
 % endif
 
     float ends[${blocks_m}][2], means[${blocks_m}][2];
@@ -107,6 +119,9 @@ ${share.zeros("sums", blocks_m, depth // split_d)}\
     uint stage = base + ${tiles_at};
     for (; key0 < last; key0 += ${tile_n}) {
         const int next = key0 + ${tile_n};
+% if philox:
+${dropping.draw("key0", "row0", blocks_m, tile_n)}\
+% endif
         COPY_WAIT(0);
 % if is_wide:
         COPIES_FOR_UNITS();
