@@ -51,7 +51,7 @@ philox      text of attention_philox.cl.mako where probabilities are dropped, el
 % endif
 </%def>\
 <%def name="drop(score)">\
-                        ${score} *= ${dropping.factor()};
+                        ${score} = ${dropping.left_of(score)};
 </%def>\
 ${preamble}
 ${units}

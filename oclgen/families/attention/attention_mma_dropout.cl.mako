@@ -48,8 +48,8 @@ uint kept_of_four(const ulong seed, const ulong counter, const uint limit)
         }
 </%def>
 
-<%doc> What dropout multiplies score [i][j][e] with. </%doc>
-<%def name="factor(rows_are_keys=False)">\
+<%doc> What dropout leaves of `value`, which belongs to score [i][j][e]. </%doc>
+<%def name="left_of(value, rows_are_keys=False)">\
 <% number = "j % 2 * 2 + e / 2" if rows_are_keys else "e / 2 * 2 + j % 2" %>\
-(kept[i][j / 8] >> (j / 2 % 4 * 8 + e % 2 * 4 + ${number}) & 1 ? scale_of_kept : 0.0f)\
+(kept[i][j / 8] >> (j / 2 % 4 * 8 + e % 2 * 4 + ${number}) & 1 ? ${value} * scale_of_kept : 0.0f)\
 </%def>

@@ -30,6 +30,8 @@ split_d     warps that share rows, each with a part of the items of both operand
     parts_at = numbers_at + stages * numbers_bytes
     log2e = "1.44269504f"
     for_v = "kept_scores" if philox else "scores"
+    def left_of(value):
+        return capture(dropping.left_of, value, rows_are_keys=True) if philox else value
 %>\
 <%def name="probability(score)">\
                         ${score} = ${score} * (scale * ${log2e}) - ends_of_tile[column - query0] * ${log2e};
@@ -42,16 +44,11 @@ split_d     warps that share rows, each with a part of the items of both operand
 <% conditions = [f"column < {seen.last_query('row')}"] + [f"column >= {seen.first_query('row')}"] * seen.is_limited %>\
                         ${score} = ${" && ".join(conditions)} ? ${score} : 0.0f;
 </%def>\
-<%def name="times_kept()">\
-% if philox:
- * ${dropping.factor(rows_are_keys=True)}\
-% endif
-</%def>\
 <%def name="drop(score)">\
-                        kept_scores[i][j][e] = ${score}${times_kept()};
+                        kept_scores[i][j][e] = ${left_of(score)};
 </%def>\
 <%def name="slope(score)">\
-                        slopes[i][j][e] = ${score} * (slopes[i][j][e]${times_kept()} - means_of_tile[column - query0]) * scale;
+                        slopes[i][j][e] = ${score} * (${left_of("slopes[i][j][e]")} - means_of_tile[column - query0]) * scale;
 </%def>\
 ${preamble}
 ${units}

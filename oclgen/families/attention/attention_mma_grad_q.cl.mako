@@ -28,6 +28,8 @@ split_d     warps that share rows, each with a part of the items of both operand
     tiles_at = 0 if keep else grad_at + tile_m * pitch_v
     parts_at = tiles_at + stages * stage_bytes
     log2e = "1.44269504f"
+    def left_of(value):
+        return capture(dropping.left_of, value) if philox else value
 %>\
 <%def name="probability(score)">\
                         ${score} = ${score} * (scale * ${log2e}) - ends[i][e / 2];
@@ -40,13 +42,8 @@ split_d     warps that share rows, each with a part of the items of both operand
 <% conditions = [f"column < {seen.last_key('row')}"] + [f"column >= {seen.first_key('row')}"] * (seen.window > 0) %>\
                         ${score} = ${" && ".join(conditions)} ? ${score} : 0.0f;
 </%def>\
-<%def name="times_kept()">\
-% if philox:
- * ${dropping.factor()}\
-% endif
-</%def>\
 <%def name="slope(score)">\
-                        ${score} *= (slopes[i][j][e]${times_kept()} - means[i][e / 2]) * scale;
+                        ${score} *= (${left_of("slopes[i][j][e]")} - means[i][e / 2]) * scale;
 </%def>\
 ${preamble}
 ${units}
