@@ -92,19 +92,25 @@ def seen(problem: AttentionProblem) -> Array:
 
 
 def _kept(problem: AttentionProblem, inputs: dict[str, Array], line: int) -> Array | float:
-    """Return what dropout multiplies the probabilities of a head with, [queries, keys]."""
+    """Return what dropout multiplies the probabilities of a head with, [queries, keys].
+
+    Bit 3 of a query and of a key choose among the four numbers of a counter, which the other bits
+    give.
+    """
     if not problem.dropout:
         return 1.0
     seed, offset = (int(number) for number in inputs["random"])
-    rows = np.arange(problem.queries, dtype=np.uint64)[:, None] + np.uint64(line * problem.queries)
-    columns = np.arange(problem.keys, dtype=np.uint64)
-    counters = np.uint64(offset) + rows * np.uint64(problem.keys) + columns
-    uniform = (philox(seed, counters) >> np.uint64(8)).astype(np.float64) * 2.0**-24
+    queries = np.arange(problem.queries)[:, None]
+    keys = np.arange(problem.keys)
+    counters = (line * problem.queries + (queries & ~8)) * problem.keys + (keys & ~8)
+    number = (queries & 8) // 4 + (keys & 8) // 8
+    drawn = philox(seed, np.uint64(offset) + counters.astype(np.uint64))
+    uniform = (np.choose(number, drawn) >> np.uint64(8)).astype(np.float64) * 2.0**-24
     return np.where(uniform < CHANCE, 1 / CHANCE, 0.0)
 
 
-def philox(seed: int, counters: Array) -> Array:
-    """Return the first 32 bits of Philox4x32-10 (Salmon et al. 2011) for each 64-bit counter."""
+def philox(seed: int, counters: Array) -> tuple[Array, Array, Array, Array]:
+    """Return the four numbers of Philox4x32-10 (Salmon et al. 2011) for each 64-bit counter."""
     c0, c1 = counters & _LOW, counters >> np.uint64(32)
     c2, c3 = np.zeros_like(c0), np.zeros_like(c0)
     key0, key1 = seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
@@ -114,4 +120,4 @@ def philox(seed: int, counters: Array) -> Array:
         c2 = (first >> np.uint64(32)) ^ c3 ^ np.uint64(key1)
         c1, c3 = second & _LOW, first & _LOW
         key0, key1 = (key0 + 0x9E3779B9) & 0xFFFFFFFF, (key1 + 0xBB67AE85) & 0xFFFFFFFF
-    return c0
+    return c0, c1, c2, c3

@@ -44,6 +44,34 @@ MMAS = (
 )
 """Each is computed in every direction, by emulated units where there are none."""
 
+MMAS_THAT_DROP = (
+    (
+        replace(HALF, causal=True, dropout=True, queries=70, keys=70),
+        attention_mma.Config(2, 2, 32, stages=2, keep=True),
+    ),
+    (
+        replace(HALF, dtype="fp16", mask=True, dropout=True, keys=85),
+        attention_mma.Config(2, 1, 80, stages=1, keep=False),
+    ),
+    (
+        replace(BASE, mask=True, dropout=True),
+        attention_mma.Config(1, 2, 16, stages=2, keep=True),
+    ),
+    (
+        replace(BASE, causal=True, window=9, dropout=True),
+        attention_mma.Config(2, 1, 32, stages=1, keep=False, split_d=2),
+    ),
+    (
+        replace(HALF, queries=70, head_dim=64, value_dim=128, causal=True, dropout=True),
+        attention_mma.Config(4, 1, 32, stages=1, keep=True, unit="wgmma"),
+    ),
+    (
+        replace(HALF, queries=150, head_dim=72, dtype="fp16", mask=True, dropout=True),
+        attention_mma.Config(8, 1, 16, stages=2, keep=True, unit="wgmma"),
+    ),
+)
+"""Each is computed in every direction and form: tiles of 16 bits, of parts of fp32, and wide."""
+
 SHARED_ROWS = (
     (
         replace(BASE, causal=True, head_dim=36, window=9, queries=45),

@@ -21,10 +21,12 @@ items       of 16 bytes: 4 are fp32, which the units multiply by parts
 split_d     warps that share rows, each with a part of the items of q and k, and of v
 seen        which keys a query sees: see `Seen`
 masked      there is an additive mask
+philox      text of attention_philox.cl.mako where probabilities are dropped, else empty
 </%doc>
 <%namespace name="share" file="attention_mma_tiles.cl.mako"/>\
 <%namespace name="wide" file="attention_wgmma_tiles.cl.mako"/>\
 <%namespace name="whole" file="attention_tf32_tiles.cl.mako"/>\
+<%namespace name="dropping" file="attention_mma_dropout.cl.mako"/>\
 <%
     is_wide, is_whole = unit == "wgmma", items == 4
     narrow = whole if is_whole else share
@@ -48,15 +50,21 @@ masked      there is an additive mask
                         ${score} += ${log2e} * LOAD1(mask + min(row, queries - 1) * mask_row + min(column, keys - 1) * mask_column);
 % endif
 </%def>\
+<%def name="drop(score)">\
+                        ${score} = ${dropping.left_of(score)};
+</%def>\
 ${preamble}
 ${units}
 % if is_whole:
 ${whole.functions()}\
 % endif
+% if philox:
+${dropping.functions(philox)}\
+% endif
 
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void attention_mma(
-${share.parameters(("q", "k", "v", "out"), "fwd", masked)})
+${share.parameters(("q", "k", "v", "out"), "fwd", masked, philox)})
 {
     const int id = (int)get_local_id(0);
     __local uchar tiles[${local_bytes}] __attribute__((aligned(${1024 if is_wide else 16})));
@@ -76,6 +84,9 @@ ${share.lanes((pitch, pitch_v), split_d)}\
     lse += lse_start + get_group_id(1) * (long)queries;
 % if masked:
     mask += mask_start + batch * mask_batch + head * mask_head;
+% endif
+% if philox:
+${dropping.begin("get_group_id(1)")}\
 % endif
 
     const int last = ${seen.last_key(f"(row0 + {tile_m - 1})")};
@@ -108,6 +119,9 @@ ${share.zeros("outs", blocks_m, depth_v // split_d)}\
     uint stage = base + ${tiles_at};
     for (; key0 < last; key0 += ${tile_n}) {
         const int next = key0 + ${tile_n};
+% if philox:
+${dropping.draw("key0", "row0", blocks_m, tile_n)}\
+% endif
         COPY_WAIT(0);
 % if is_wide:
         COPIES_FOR_UNITS();
@@ -172,6 +186,11 @@ ${share.each("scores", "key0", "row0", blocks_m, tile_n, hide)}\
                 }
             }
         }
+% if philox:
+        {
+${share.each("scores", "key0", "row0", blocks_m, tile_n, drop)}\
+        }
+% endif
 % if stages == 1:
         COPY_WAIT(0);
 % if is_wide:

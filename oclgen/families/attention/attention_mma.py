@@ -3,8 +3,8 @@
 It uses `mma.sync` or `wgmma`. Each fp32 number is split into two of tf32, so that no digits are
 lost: see `attention_tf32_tiles`.
 
-It does not serve rows that are no whole chunks of 16 bytes, nor dropout: `attention_register` does.
-For few queries `attention_split` is faster.
+It does not serve rows that are no whole chunks of 16 bytes: `attention_register` does. For few
+queries `attention_split` is faster.
 """
 
 from __future__ import annotations
@@ -107,8 +107,6 @@ class Config(BaseConfig):
         """Say with numbers what the family itself has against this, or None."""
         if reason := limits.why_no(self.unit):
             return f"unit={reason}"
-        if problem.dropout:
-            return "it drops no probabilities; attention_register does"
         items = items_of(problem)
         if problem.head_dim % items or problem.value_dim % items:
             return (
@@ -233,6 +231,7 @@ def text_of(problem: AttentionProblem, config: Config) -> str:
         dim_v=problem.value_dim,
         seen=parts.seen(problem),
         masked=problem.mask,
+        philox=parts.philox(1, is_wide=True) if problem.dropout else "",
         items=items_of(problem),
     )
     return ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source

@@ -4,7 +4,7 @@ The gradients of attention's k and v on matrix units: grad_v = P^T grad and grad
 As attention_mma_grad_q, with keys as rows and queries as columns; the heads of q that share a head
 of k and v follow each other, so nothing is added up from outside.
 
-unit, units, preamble, warps, blocks_m, tile_m, tile_n, seen, masked      as in attention_mma
+unit, units, preamble, warps, blocks_m, tile_m, tile_n, seen, masked, philox      as in attention_mma
 stages      tiles of q and grad that local memory holds: with two, the next are copied meanwhile
 keep        fragments of k and v stay in registers, else they are read from local memory
 depth, depth_v      items of a row of q and k, and of v and grad, rounded up to 16
@@ -15,6 +15,7 @@ split_d     warps that share rows, each with a part of the items of both operand
 <%namespace name="share" file="attention_mma_tiles.cl.mako"/>\
 <%namespace name="wide" file="attention_wgmma_tiles.cl.mako"/>\
 <%namespace name="whole" file="attention_tf32_tiles.cl.mako"/>\
+<%namespace name="dropping" file="attention_mma_dropout.cl.mako"/>\
 <%
     is_wide, is_whole = unit == "wgmma", items == 4
     padding = 0 if is_wide else 16
@@ -28,6 +29,9 @@ split_d     warps that share rows, each with a part of the items of both operand
     numbers_at, numbers_bytes = tiles_at + stages * stage_bytes, 8 * tile_n
     parts_at = numbers_at + stages * numbers_bytes
     log2e = "1.44269504f"
+    for_v = "kept_scores" if philox else "scores"
+    def left_of(value):
+        return capture(dropping.left_of, value, rows_are_keys=True) if philox else value
 %>\
 <%def name="probability(score)">\
                         ${score} = ${score} * (scale * ${log2e}) - ends_of_tile[column - query0] * ${log2e};
@@ -40,18 +44,24 @@ split_d     warps that share rows, each with a part of the items of both operand
 <% conditions = [f"column < {seen.last_query('row')}"] + [f"column >= {seen.first_query('row')}"] * seen.is_limited %>\
                         ${score} = ${" && ".join(conditions)} ? ${score} : 0.0f;
 </%def>\
+<%def name="drop(score)">\
+                        kept_scores[i][j][e] = ${left_of(score)};
+</%def>\
 <%def name="slope(score)">\
-                        slopes[i][j][e] = ${score} * (slopes[i][j][e] - means_of_tile[column - query0]) * scale;
+                        slopes[i][j][e] = ${score} * (${left_of("slopes[i][j][e]")} - means_of_tile[column - query0]) * scale;
 </%def>\
 ${preamble}
 ${units}
 % if is_whole:
 ${whole.functions()}\
 % endif
+% if philox:
+${dropping.functions(philox)}\
+% endif
 
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void attention_mma_grad_kv(
-${share.parameters(("q", "k", "v", "grad", "grad_k", "grad_v"), "bwd_kv", masked)})
+${share.parameters(("q", "k", "v", "grad", "grad_k", "grad_v"), "bwd_kv", masked, philox)})
 {
     const int id = (int)get_local_id(0);
     __local uchar tiles[${local_bytes}] __attribute__((aligned(${1024 if is_wide else 16})));
@@ -74,6 +84,9 @@ ${share.lanes((pitch, pitch_v), split_d)}\
     __global const float *ends = lse + lse_start + line * queries, *means = delta + delta_start + line * queries;
 % if masked:
     __global const elem_t *mask_rows = mask + mask_start + batch * mask_batch + shared_head * shared_by * mask_head;
+% endif
+% if philox:
+${dropping.begin("line")}\
 % endif
 
 % if is_wide:
@@ -107,6 +120,9 @@ ${share.zeros("v_sums", blocks_m, depth_v // split_d)}\
     for (int step = 0; step < steps; ++step) {
         const bool turns = query0 + ${tile_n} >= last;
         const int next = turns ? first : query0 + ${tile_n};
+% if philox:
+${dropping.draw("query0", "row0", blocks_m, tile_n, rows_are_keys=True)}\
+% endif
         COPY_WAIT(0);
 % if is_wide:
         COPIES_FOR_UNITS();
@@ -148,12 +164,18 @@ ${share.each("scores", "query0", "row0", blocks_m, tile_n, probability)}\
         if (query0 + ${tile_n} > ${seen.last_query("row0")}${f" || query0 < {seen.first_query(f'(row0 + {tile_m - 1})')}" if seen.is_limited else ""}) {
 ${share.each("scores", "query0", "row0", blocks_m, tile_n, hide)}\
         }
+% if philox:
+        float kept_scores[${blocks_m}][${tile_n // 8}][4];
+        {
+${share.each("scores", "query0", "row0", blocks_m, tile_n, drop)}\
+        }
+% endif
 % if is_wide:
-${wide.begin_to_accumulate("v_sums", "scores", f"(stage + {q_bytes})", tile_n)}\
+${wide.begin_to_accumulate("v_sums", for_v, f"(stage + {q_bytes})", tile_n)}\
         // what is left to be done then are the sums of v alone
         MULTIPLY_AWAIT(1);
 % else:
-${units_of.accumulate("v_sums", "scores", f"(stage + {q_bytes})", depth_v, blocks_m, tile_n, split_d)}\
+${units_of.accumulate("v_sums", for_v, f"(stage + {q_bytes})", depth_v, blocks_m, tile_n, split_d)}\
 % endif
 % if split_d == 1 and not is_wide:
 ${slopes()}\
@@ -180,6 +202,11 @@ ${copy_all("stage", "numbers", "next")}\
 % if masked:
         if (turns) {
             mask_rows += mask_head;
+        }
+% endif
+% if philox:
+        if (turns) {
+            counter += (ulong)queries * keys;
         }
 % endif
         query0 = next;

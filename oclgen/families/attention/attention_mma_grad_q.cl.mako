@@ -4,7 +4,7 @@ The gradient of attention's q on matrix units: grad_q = dS k with dS = scale P (
 The probabilities P are computed anew from the rows' lse (Dao et al. 2022, algorithm 4); delta is the
 sum of grad * out over a row.
 
-unit, units, preamble, warps, blocks_m, tile_m, tile_n, seen, masked      as in attention_mma
+unit, units, preamble, warps, blocks_m, tile_m, tile_n, seen, masked, philox      as in attention_mma
 stages      tiles of k and v that local memory holds: with two, the next are copied meanwhile
 keep        fragments of q and grad stay in registers, else they are read from local memory
 depth, depth_v      items of a row of q and k, and of v and grad, rounded up to 16
@@ -15,6 +15,7 @@ split_d     warps that share rows, each with a part of the items of both operand
 <%namespace name="share" file="attention_mma_tiles.cl.mako"/>\
 <%namespace name="wide" file="attention_wgmma_tiles.cl.mako"/>\
 <%namespace name="whole" file="attention_tf32_tiles.cl.mako"/>\
+<%namespace name="dropping" file="attention_mma_dropout.cl.mako"/>\
 <%
     is_wide, is_whole = unit == "wgmma", items == 4
     padding = 0 if is_wide else 16
@@ -27,6 +28,8 @@ split_d     warps that share rows, each with a part of the items of both operand
     tiles_at = 0 if keep else grad_at + tile_m * pitch_v
     parts_at = tiles_at + stages * stage_bytes
     log2e = "1.44269504f"
+    def left_of(value):
+        return capture(dropping.left_of, value) if philox else value
 %>\
 <%def name="probability(score)">\
                         ${score} = ${score} * (scale * ${log2e}) - ends[i][e / 2];
@@ -40,17 +43,20 @@ split_d     warps that share rows, each with a part of the items of both operand
                         ${score} = ${" && ".join(conditions)} ? ${score} : 0.0f;
 </%def>\
 <%def name="slope(score)">\
-                        ${score} *= (slopes[i][j][e] - means[i][e / 2]) * scale;
+                        ${score} *= (${left_of("slopes[i][j][e]")} - means[i][e / 2]) * scale;
 </%def>\
 ${preamble}
 ${units}
 % if is_whole:
 ${whole.functions()}\
 % endif
+% if philox:
+${dropping.functions(philox)}\
+% endif
 
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void attention_mma_grad_q(
-${share.parameters(("q", "k", "v", "grad", "grad_q"), "bwd_q", masked)})
+${share.parameters(("q", "k", "v", "grad", "grad_q"), "bwd_q", masked, philox)})
 {
     const int id = (int)get_local_id(0);
     __local uchar tiles[${local_bytes}] __attribute__((aligned(${1024 if is_wide else 16})));
@@ -72,6 +78,9 @@ ${share.lanes((pitch, pitch_v), split_d)}\
     delta += delta_start + get_group_id(1) * (long)queries;
 % if masked:
     mask += mask_start + batch * mask_batch + head * mask_head;
+% endif
+% if philox:
+${dropping.begin("get_group_id(1)")}\
 % endif
 
     float ends[${blocks_m}][2], means[${blocks_m}][2];
@@ -107,6 +116,9 @@ ${share.zeros("sums", blocks_m, depth // split_d)}\
     uint stage = base + ${tiles_at};
     for (; key0 < last; key0 += ${tile_n}) {
         const int next = key0 + ${tile_n};
+% if philox:
+${dropping.draw("key0", "row0", blocks_m, tile_n)}\
+% endif
         COPY_WAIT(0);
 % if is_wide:
         COPIES_FOR_UNITS();

@@ -10,7 +10,7 @@ A warp computes blocks_m blocks of 16 rows; `rows` are queries, or keys for the 
 v; the other side's tiles have tile_n rows. `split_d` neighbouring warps share rows: each multiplies
 its part of the items, `part` of all, and adds up its part of the result.
 </%doc>
-<%def name="parameters(strided, direction, masked)">\
+<%def name="parameters(strided, direction, masked, dropout)">\
 % for name in strided:
     __global ${"" if name.startswith(("out", "grad_")) else "const "}elem_t *restrict ${name}, const long ${name}_start,
     const long ${name}_batch, const long ${name}_head, const long ${name}_row,
@@ -24,6 +24,9 @@ its part of the items, `part` of all, and adds up its part of the result.
     const long mask_head, const long mask_row, const long mask_column,
 % endif
     const int heads, const int shared_by, const int queries, const int keys,
+% if dropout:
+    const float chance, __global const long *restrict random, const long random_start,
+% endif
     const float scale\
 </%def>
 

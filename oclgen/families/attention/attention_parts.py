@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, TypeGuard
 
 from oclgen.plan import Arg, Scalar, buffer
 from oclgen.problem import AttentionProblem, Problem
+from oclgen.render import render
 
 LARGEST_DIM = 256
 """The largest head_dim and value_dim: a row must fit into registers and local memory."""
@@ -97,6 +98,11 @@ def arguments(problem: AttentionProblem) -> tuple[Arg, ...]:
     if problem.dropout:
         args += [Scalar(CHANCE, "float", "chance"), *buffer("random")]
     return (*args, Scalar(1 / sqrt(problem.head_dim), "float", "scale"))
+
+
+def philox(vec: int, is_wide: bool) -> str:
+    """Return the text of the random numbers by which all families drop the same probabilities."""
+    return render("attention_philox", vec=vec, is_wide=is_wide)
 
 
 Axis = Literal["batch", "head", "row", "column"]

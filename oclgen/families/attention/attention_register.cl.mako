@@ -13,10 +13,10 @@ width       items of a row of v, rounded up to whole register tiles
 dim, dim_v  the same, not rounded
 pad         floats between rows of local memory, against bank conflicts
 seen        which keys a query sees: see `Seen`
-masked, dropout     as in attention_tiles
+masked, philox      as in attention_tiles
 </%doc>
 <%
-    vf = f"float{vec}"
+    vf, vi = f"float{vec}", f"int{vec}"
     rows = range(item_m)
     span = item_v * local_n * vec
     score_chunks, chunks = tile_n // span, width // span
@@ -39,7 +39,7 @@ void attention_register(
     ${tensor("mask")} const long mask_column,
 % endif
     const int heads, const int shared_by, const int queries, const int keys,
-% if dropout:
+% if philox:
     const float chance, __global const long *restrict random, const long random_start,
 % endif
     const float scale)
@@ -50,8 +50,9 @@ void attention_register(
 % if local_n > 1:
     __local float parts[${tile_m * local_n}];
 % endif
-% if dropout:
-    const long seed = random[random_start], offset = random[random_start + 1];
+% if philox:
+    const ulong seed = random[random_start];
+    const ulong counter = random[random_start + 1] + get_group_id(2) * (ulong)queries * keys;
 % endif
     const int lane = get_local_id(0), block = get_local_id(1) * ${item_m};
     const int row0 = get_group_id(1) * ${tile_m};
@@ -141,9 +142,8 @@ void attention_register(
                     const int column = ${s * local_n * vec} + lane * ${vec};
                     ${vf} p = exp(score[${r * scores + s}] - shift);
                     added += p;
-% if dropout:
-                    const ulong row = get_group_id(2) * (ulong)queries + row0 + first + ${r};
-                    p *= kept(seed, offset + row * keys + key0 + column, 1, chance);
+% if philox:
+                    p *= kept(seed, counter, (${vi})(row0 + first + ${r}), key0 + column + LANES, keys, chance);
 % endif
                     *(__local ${vf} *)(p_tile + (first + ${r}) * ${pitch_p} + column) = p;
                 }

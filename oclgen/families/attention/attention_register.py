@@ -156,7 +156,8 @@ def plan(problem: AttentionProblem, config: Config) -> Plan:
 
 def _text(problem: AttentionProblem, config: Config) -> str:
     shared: dict[str, Any] = asdict(config)
-    shared |= {"masked": problem.mask, "dropout": problem.dropout}
+    philox = parts.philox(config.vec, is_wide=False) if problem.dropout else ""
+    shared |= {"masked": problem.mask, "philox": philox}
     preamble = dtype_preamble(problem.dtype)
     tiles = render("attention_tiles", preamble=preamble, **shared)
     sizes: dict[str, Any] = config.widths(problem)

@@ -9,7 +9,7 @@ local_m, local_n, item_m, item_v, vec, loop_m, tile_m, tile_n, pad      as in at
 depth       items of a row of q and k, rounded up to vec; depth_v those of v and grad
 width       items of a row of k, rounded up to whole register tiles; width_v those of v
 dim, dim_v  the same, not rounded
-seen, masked, dropout       as in attention_register
+seen, masked, philox       as in attention_register
 </%doc>
 <%
     vf, vi = f"float{vec}", f"int{vec}"
@@ -50,7 +50,7 @@ void attention_register_grad_kv(
     ${tensor("mask")} const long mask_column,
 % endif
     const int heads, const int shared_by, const int queries, const int keys,
-% if dropout:
+% if philox:
     const float chance, __global const long *restrict random, const long random_start,
 % endif
     const float scale)
@@ -60,8 +60,8 @@ void attention_register_grad_kv(
     TILE(other, ${tile_n * max(depth, depth_v, width, width_v)});
     TILE(p_tile, ${tile_m * pitch_p});
     TILE(ds_tile, ${tile_m * pitch_p});
-% if dropout:
-    const long seed = random[random_start], offset = random[random_start + 1];
+% if philox:
+    const ulong seed = random[random_start];
 % endif
     const int lane = get_local_id(0), block = get_local_id(1) * ${item_m};
     const int row0 = get_group_id(1) * ${tile_m};
@@ -87,6 +87,9 @@ void attention_register_grad_kv(
         __global const elem_t *grad_rows = grad + grad_start + batch * grad_batch + head * grad_head;
         __global const float *ends_of = lse + lse_start + line * queries;
         __global const float *deltas = delta + delta_start + line * queries;
+% if philox:
+        const ulong counter = random[random_start + 1] + line * (ulong)queries * keys;
+% endif
         const int last = ${seen.last_query(f"(row0 + {tile_m - 1})")};
         for (int query0 = ${seen.first_query("row0", tile_n)}; query0 < last; query0 += ${tile_n}) {
             const int left = queries - query0;
@@ -143,9 +146,8 @@ void attention_register_grad_kv(
                         const int at = (first + r) * ${pitch_p} + column;
                         const ${vf} p = *(__local const ${vf} *)(p_tile + at);
                         ${vf} value = score[r * ${scores} + s];
-% if dropout:
-                        const ulong counter = (line * queries + query0 + column) * keys + row0 + first + r;
-                        const ${vf} factor = kept(seed, offset + counter, keys, chance);
+% if philox:
+                        const ${vf} factor = kept(seed, counter, query0 + column + LANES, (${vi})(row0 + first + r), keys, chance);
                         value *= factor;
                         *(__local ${vf} *)(p_tile + at) = p * factor;
 % endif

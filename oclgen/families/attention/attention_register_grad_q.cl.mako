@@ -9,10 +9,10 @@ local_m, local_n, item_m, item_v, vec, loop_m, tile_m, tile_n, pad      as in at
 depth       items of a row of q and k, rounded up to vec; depth_v those of v and grad
 width       items of a row of q, rounded up to whole register tiles
 dim, dim_v  the same, not rounded
-seen, masked, dropout       as in attention_register
+seen, masked, philox       as in attention_register
 </%doc>
 <%
-    vf = f"float{vec}"
+    vf, vi = f"float{vec}", f"int{vec}"
     span = item_v * local_n * vec
     score_chunks, chunks = tile_n // span, width // span
     scores, outs = score_chunks * item_v, chunks * item_v
@@ -36,7 +36,7 @@ void attention_register_grad_q(
     ${tensor("mask")} const long mask_column,
 % endif
     const int heads, const int shared_by, const int queries, const int keys,
-% if dropout:
+% if philox:
     const float chance, __global const long *restrict random, const long random_start,
 % endif
     const float scale)
@@ -45,8 +45,9 @@ void attention_register_grad_q(
     TILE(grad_tile, ${tile_m * pitch_g});
     TILE(kv_tile, ${max(depth * tile_n, depth_v * tile_n, tile_n * width)});
     TILE(p_tile, ${tile_m * pitch_p});
-% if dropout:
-    const long seed = random[random_start], offset = random[random_start + 1];
+% if philox:
+    const ulong seed = random[random_start];
+    const ulong counter = random[random_start + 1] + get_group_id(2) * (ulong)queries * keys;
 % endif
     const int lane = get_local_id(0), block = get_local_id(1) * ${item_m};
     const int row0 = get_group_id(1) * ${tile_m};
@@ -117,9 +118,8 @@ void attention_register_grad_q(
                     const int column = (s * ${local_n} + lane) * ${vec};
                     __local float *p = p_tile + (first + r) * ${pitch_p} + column;
                     ${vf} value = score[r * ${scores} + s];
-% if dropout:
-                    const ulong line = get_group_id(2) * (ulong)queries + row;
-                    value *= kept(seed, offset + line * keys + key0 + column, 1, chance);
+% if philox:
+                    value *= kept(seed, counter, (${vi})(row), key0 + column + LANES, keys, chance);
 % endif
                     *(__local ${vf} *)(p) = *(__local const ${vf} *)(p) * (value - delta[row]) * scale;
                 }

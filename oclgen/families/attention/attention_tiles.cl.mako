@@ -8,8 +8,7 @@ preamble    typedef of elem_t and the macros LOADn and STOREn
 local_m, local_n, item_m, item_v, vec   as above; vec is the width of a vector
 unroll_k    steps of a product that are written out; they divide vec
 masked      there is an additive mask
-dropout     probabilities are dropped by Philox4x32-10 (Salmon et al. 2011), one counter per score,
-            so that what is dropped depends on neither tiles nor direction
+philox      text of attention_philox.cl.mako where probabilities are dropped, else empty
 </%doc>
 <%
     vf, vi, vu, vl = (f"{name}{vec}" for name in ("float", "int", "uint", "ulong"))
@@ -149,25 +148,19 @@ ${vf} mask_of(__global const elem_t *p, const long stride, const int count)
     return vload${vec}(0, part);
 }
 % endif
-% if dropout:
+% if philox:
 
-// 0 for dropped scores, 1 / (1 - p) for the others; the first has this counter, stride apart
-${vf} kept(const ulong seed, const ulong counter, const ulong stride, const float chance)
+${philox}
+#define LANES ((${vi})(${lanes}))
+
+// 0 for dropped scores, 1 / (1 - p) for the others; `counter` is that of the first score of the head
+${vf} kept(const ulong seed, const ulong counter, const ${vi} query, const ${vi} key, const int keys, const float chance)
 {
-    const ${vl} counters = counter + stride * (${vl})(${lanes});
-    ${vu} c0 = convert_${vu}(counters), c1 = convert_${vu}(counters >> 32), c2 = 0, c3 = 0;
-    uint key0 = (uint)seed, key1 = (uint)(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-        const ${vu} high0 = mul_hi((${vu})(0xD2511F53u), c0), low0 = 0xD2511F53u * c0;
-        const ${vu} high1 = mul_hi((${vu})(0xCD9E8D57u), c2), low1 = 0xCD9E8D57u * c2;
-        c0 = high1 ^ c1 ^ key0;
-        c1 = low1;
-        c2 = high0 ^ c3 ^ key1;
-        c3 = low0;
-        key0 += 0x9E3779B9u;
-        key1 += 0xBB67AE85u;
-    }
-    const ${vf} uniform = convert_${vf}(c0 >> 8) * 0x1p-24f;
+    ${vu} drawn[4];
+    philox(seed, counter + convert_${vl}(query & ~8) * (ulong)keys + convert_${vl}(key & ~8), drawn);
+    const ${vi} far = (key & 8) != 0;
+    const ${vu} number = select(select(drawn[0], drawn[1], far), select(drawn[2], drawn[3], far), (query & 8) != 0);
+    const ${vf} uniform = convert_${vf}(number >> 8) * 0x1p-24f;
     return select((${vf})(0.0f), (${vf})(1.0f / chance), uniform < chance);
 }
 % endif
