@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oclgen.families import FAMILIES, valid_configs
+from oclgen.families import FAMILIES, valid_configs, valid_guesses
 from oclgen.families.attention import (
     attention_mma,
     attention_register,
@@ -119,6 +119,38 @@ def test_matrix_units_are_right(able: Device, case: int, direction: Any) -> None
 def test_matrix_units_drop_right(able: Device, case: int, direction: Any) -> None:
     problem, config = MMAS_THAT_DROP[case]
     right(able, attention_mma, replace(problem, direction=direction), config)
+
+
+def zeros_of(device: Device, family: Any, problem: AttentionProblem, config: Any) -> Any:
+    """Return where out is 0 with the unit matrix as v: at the probabilities that are dropped."""
+    bench = Bench(device, problem)
+    unit = np.broadcast_to(np.eye(problem.keys, dtype=np.float32), problem.buffers["v"])
+    like = {role: np.zeros(problem.buffers[role], np.float32) for role in problem.outputs}
+    outs = {role: device.upload(array) for role, array in like.items()}
+    given = {**bench.buffers, **outs, "v": device.upload(np.ascontiguousarray(unit))}
+    device.prepare(family.plan(problem, config), given).run()
+    return device.download(outs["out"], like["out"]) == 0.0
+
+
+def test_families_drop_the_same_probabilities(able: Device) -> None:
+    problem = AttentionProblem(2, 2, 1, 37, 40, 16, 40, dropout=True)
+    theirs = zeros_of(able, attention_register, problem, attention_register.DEFAULT)
+    assert np.mean(theirs) == pytest.approx(0.25, abs=0.03)
+    for config in (
+        attention_mma.Config(2, 1, 16, 2, keep=True),
+        attention_mma.Config(1, 2, 32, 1, keep=False),
+    ):
+        ours = zeros_of(able, attention_mma, problem, config)
+        assert np.array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("direction", ["fwd", "bwd_q", "bwd_kv"])
+def test_dropout_changes_no_first_guess(dtype: str, direction: Any) -> None:
+    problem = AttentionProblem(8, 12, 12, 512, 512, 64, 64, dtype, direction, causal=True)
+    first = next(valid_guesses(problem, GPU))
+    assert first.family == "attention_mma"
+    assert next(valid_guesses(replace(problem, dropout=True), GPU)) == first
 
 
 @pytest.mark.parametrize("case", range(len(SHARED_ROWS)))
