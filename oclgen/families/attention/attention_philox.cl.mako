@@ -14,7 +14,9 @@ void philox(const ulong seed, const ulong${s} counter, uint${s} *drawn)
 {
     uint${s} c0 = convert_uint${s}(counter), c1 = convert_uint${s}(counter >> 32), c2 = 0, c3 = 0;
     uint key0 = (uint)seed, key1 = (uint)(seed >> 32);
-#pragma unroll
+% if vec == 1:
+#pragma unroll // rounds of vectors, written out, take compilers of processors minutes
+% endif
     for (int round = 0; round < 10; ++round) {
         const uint${s} high0 = mul_hi((uint${s})(0xD2511F53u), c0), low0 = 0xD2511F53u * c0;
         const uint${s} high1 = mul_hi((uint${s})(0xCD9E8D57u), c2), low1 = 0xCD9E8D57u * c2;
