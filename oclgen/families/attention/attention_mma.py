@@ -231,7 +231,7 @@ def text_of(problem: AttentionProblem, config: Config) -> str:
         dim_v=problem.value_dim,
         seen=parts.seen(problem),
         masked=problem.mask,
-        philox=parts.philox(1, is_wide=True) if problem.dropout else "",
+        philox=parts.philox(1) if problem.dropout else "",
         items=items_of(problem),
     )
     return ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source

@@ -100,9 +100,9 @@ def arguments(problem: AttentionProblem) -> tuple[Arg, ...]:
     return (*args, Scalar(1 / sqrt(problem.head_dim), "float", "scale"))
 
 
-def philox(vec: int, is_wide: bool) -> str:
+def philox(vec: int) -> str:
     """Return the text of the random numbers by which all families drop the same probabilities."""
-    return render("attention_philox", vec=vec, is_wide=is_wide)
+    return render("attention_philox", vec=vec)
 
 
 Axis = Literal["batch", "head", "row", "column"]

@@ -8,29 +8,22 @@ and matrix units' fragments, of which a work-item holds all four in either direc
 number.
 
 vec         counters at once
-is_wide     the device multiplies 32 bits to 64 in one instruction
 </%doc>
-<%
-    s = "" if vec == 1 else vec
-    def product(name, factor, number):
-        if is_wide:
-            return (f"const ulong{s} {name} = convert_ulong{s}({number}) * {factor}ul;",
-                    f"const uint{s} {name}_high = convert_uint{s}({name} >> 32), {name}_low = convert_uint{s}({name});")
-        return (f"const uint{s} {name}_high = mul_hi((uint{s})({factor}u), {number}), {name}_low = {factor}u * {number};",)
-%>\
+<% s = "" if vec == 1 else vec %>\
 void philox(const ulong seed, const ulong${s} counter, uint${s} *drawn)
 {
     uint${s} c0 = convert_uint${s}(counter), c1 = convert_uint${s}(counter >> 32), c2 = 0, c3 = 0;
     uint key0 = (uint)seed, key1 = (uint)(seed >> 32);
-#pragma unroll
+% if vec == 1:
+#pragma unroll // rounds of vectors, written out, take compilers of processors minutes
+% endif
     for (int round = 0; round < 10; ++round) {
-% for line in product("first", "0xD2511F53", "c0") + product("second", "0xCD9E8D57", "c2"):
-        ${line}
-% endfor
-        c0 = second_high ^ c1 ^ key0;
-        c1 = second_low;
-        c2 = first_high ^ c3 ^ key1;
-        c3 = first_low;
+        const uint${s} high0 = mul_hi((uint${s})(0xD2511F53u), c0), low0 = 0xD2511F53u * c0;
+        const uint${s} high1 = mul_hi((uint${s})(0xCD9E8D57u), c2), low1 = 0xCD9E8D57u * c2;
+        c0 = high1 ^ c1 ^ key0;
+        c1 = low1;
+        c2 = high0 ^ c3 ^ key1;
+        c3 = low0;
         key0 += 0x9E3779B9u;
         key1 += 0xBB67AE85u;
     }

@@ -156,7 +156,7 @@ def plan(problem: AttentionProblem, config: Config) -> Plan:
 
 def _text(problem: AttentionProblem, config: Config) -> str:
     shared: dict[str, Any] = asdict(config)
-    philox = parts.philox(config.vec, is_wide=False) if problem.dropout else ""
+    philox = parts.philox(config.vec) if problem.dropout else ""
     shared |= {"masked": problem.mask, "philox": philox}
     preamble = dtype_preamble(problem.dtype)
     tiles = render("attention_tiles", preamble=preamble, **shared)
