@@ -44,7 +44,8 @@ def prepare(kind: str, what: dict[str, Any], device: str) -> Prepared:
     if kind == "hello":
         name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
         return Prepared({"name": f"torch {torch.__version__} {name}"}, {})
-    allow_tf32(_dtype(kind, what) == "tf32")
+    if device == "cuda":
+        allow_tf32(_dtype(kind, what) == "tf32")
     wait = torch.cuda.synchronize if device == "cuda" else None
     clock: Clock = partial(wall_ms, wait=wait)
     if kind == "sweep":

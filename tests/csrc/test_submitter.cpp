@@ -16,8 +16,6 @@ using namespace tests;
 
 namespace {
 
-using Log = std::vector<std::string>;
-
 // Device 0 has the thread, and its log is empty.
 struct On {
   On() {
@@ -30,7 +28,7 @@ struct On {
   }
 };
 
-int run(const Owned& call, const c10::DataPtr& in, const c10::DataPtr& out, int64_t value) {
+int hand_over(const Owned& call, const c10::DataPtr& in, const c10::DataPtr& out, int64_t value) {
   const int64_t words[] = {address(in), address(out), value};
   return ocl_enqueue(call.get(), words);
 }
@@ -40,7 +38,7 @@ std::unique_ptr<Owned> accepted(const char* name) {
   auto made = std::make_unique<Owned>(adding(name));
   const auto in = items(), out = items();
   fill(in, 0);
-  REQUIRE(run(*made, in, out, 0) == 0);
+  REQUIRE(hand_over(*made, in, out, 0) == 0);
   fake::clear_log();
   return made;
 }
@@ -54,15 +52,15 @@ TEST_CASE("a call returns while the driver is busy, and commands keep their orde
   fill(a, 1);
   REQUIRE(ocl::drain(0) == 0);
   auto busy = std::make_unique<fake::Busy>();
-  CHECK(run(*one, a, b, 10) == 0);
+  CHECK(hand_over(*one, a, b, 10) == 0);
   fill(a, 1000);
   ocl::copy(c.get(), b.get(), kBytes);
-  CHECK(run(*two, a, d, 100) == 0);
+  CHECK(hand_over(*two, a, d, 100) == 0);
   busy.reset();
   CHECK(value_of(b) == 11);
   CHECK(value_of(c) == 11);
   CHECK(value_of(d) == 1100);
-  CHECK(fake::log() == Log{"one", "two"});
+  CHECK(fake::log() == std::vector<std::string>{"one", "two"});
 }
 
 TEST_CASE("a launch that the driver never took is refused at its call") {
@@ -71,9 +69,9 @@ TEST_CASE("a launch that the driver never took is refused at its call") {
   const auto in = items(), out = items();
   fill(in, 1);
   fake::next_launch_fails = ocl::CL_OUT_OF_RESOURCES;
-  CHECK(run(fresh, in, out, 1) == ocl::kRefused);
+  CHECK(hand_over(fresh, in, out, 1) == ocl::kRefused);
   CHECK(std::string(ocl_last_error()).find("kernel fresh") != std::string::npos);
-  CHECK(run(fresh, in, out, 1) == 0);
+  CHECK(hand_over(fresh, in, out, 1) == 0);
   CHECK(value_of(out) == 2);
 }
 
@@ -85,12 +83,12 @@ TEST_CASE("what fails in the thread is told of once, by the next call; other com
   REQUIRE(ocl::drain(0) == 0);
   auto busy = std::make_unique<fake::Busy>();
   fake::next_launch_fails = ocl::CL_OUT_OF_RESOURCES;
-  CHECK(run(*one, in, out, 1) == 0);
-  CHECK(run(*two, in, last, 5) == 0);
+  CHECK(hand_over(*one, in, out, 1) == 0);
+  CHECK(hand_over(*two, in, last, 5) == 0);
   busy.reset();
   CHECK_THROWS_WITH_AS(ocl::finish(0), doctest::Contains("kernel one"), c10::Error);
   ocl::finish(0);
-  CHECK(fake::log() == Log{"two"});
+  CHECK(fake::log() == std::vector<std::string>{"two"});
   CHECK(value_of(last) == 6);
 }
 
@@ -101,12 +99,12 @@ TEST_CASE("a call that meets a failure of before is left out") {
   fill(in, 1);
   REQUIRE(ocl::drain(0) == 0);
   fake::next_launch_fails = ocl::CL_OUT_OF_RESOURCES;
-  CHECK(run(*one, in, out, 1) == 0);
+  CHECK(hand_over(*one, in, out, 1) == 0);
   while (fake::next_launch_fails) std::this_thread::yield();
   int status = 0;
-  while (!(status = run(*one, in, out, 1))) std::this_thread::yield();
+  while (!(status = hand_over(*one, in, out, 1))) std::this_thread::yield();
   CHECK(status == ocl::kRefused);
-  CHECK(run(*one, in, out, 2) == 0);
+  CHECK(hand_over(*one, in, out, 2) == 0);
   CHECK(value_of(out) == 3);
 }
 
@@ -120,7 +118,7 @@ TEST_CASE("where the driver lacks memory, the thread that waits empties the cach
   REQUIRE(ocl::drain(0) == 0);
   const int before = fake::live_buffers;
   fake::next_launch_fails = ocl::CL_OUT_OF_HOST_MEMORY;
-  CHECK(run(*one, in, out, 1) == 0);
+  CHECK(hand_over(*one, in, out, 1) == 0);
   CHECK(value_of(out) == 2);
   CHECK(fake::live_buffers < before);
 }
@@ -135,7 +133,7 @@ TEST_CASE("a buffer whose command the driver does not have yet is not given back
   const int before = fake::live_buffers;
   {
     const fake::Busy busy;
-    CHECK(run(*one, in, out, 1) == 0);
+    CHECK(hand_over(*one, in, out, 1) == 0);
     in.clear();
     ocl::empty_cache(0);
     CHECK(fake::live_buffers == before);
@@ -153,13 +151,13 @@ TEST_CASE("memory that was freed behind a command serves later ones alone") {
   fill(in, 1);
   REQUIRE(ocl::drain(0) == 0);
   auto busy = std::make_unique<fake::Busy>();
-  CHECK(run(*one, in, out, 10) == 0);
+  CHECK(hand_over(*one, in, out, 10) == 0);
   const int64_t place = address(in);
   in.clear();
   const auto again = items();
   CHECK(address(again) == place);
   fill(again, 7);
-  CHECK(run(*two, again, other, 0) == 0);
+  CHECK(hand_over(*two, again, other, 0) == 0);
   busy.reset();
   CHECK(value_of(out) == 11);
   CHECK(value_of(other) == 7);
@@ -171,7 +169,7 @@ TEST_CASE("more commands than the ring has room for") {
   const auto sum = items();
   fill(sum, 0);
   constexpr int64_t kMany = 5000;
-  for (int64_t i = 0; i < kMany; ++i) REQUIRE(run(*one, sum, sum, 1) == 0);
+  for (int64_t i = 0; i < kMany; ++i) REQUIRE(hand_over(*one, sum, sum, 1) == 0);
   CHECK(value_of(sum) == kMany);
 }
 
@@ -184,7 +182,7 @@ TEST_CASE("writes are counted at the call, not when the driver has them") {
   const auto& writes = ocl::locate(out.get()).block->writes;
   const uint64_t before = writes;
   const fake::Busy busy;
-  CHECK(run(*one, in, out, 1) == 0);
+  CHECK(hand_over(*one, in, out, 1) == 0);
   CHECK(writes == before + 1);
 }
 
@@ -193,9 +191,9 @@ TEST_CASE("a profiler sees commands of its time, in the thread that called") {
   const auto one = accepted("one");
   const auto in = items(), out = items();
   fill(in, 1);
-  CHECK(run(*one, in, out, 1) == 0);
+  CHECK(hand_over(*one, in, out, 1) == 0);
   const size_t since = ocl::listen();
-  CHECK(run(*one, in, out, 1) == 0);
+  CHECK(hand_over(*one, in, out, 1) == 0);
   CHECK(ocl::stop_listening(since).size() == 1);
 }
 
@@ -207,7 +205,7 @@ TEST_CASE("threads hand over commands while others empty the cache and switch th
     for (int64_t round = 0; round < 200; ++round) {
       const auto in = items(), out = items();
       fill(in, round);
-      wrong += run(*add, in, out, 1000 * round) != 0;
+      wrong += hand_over(*add, in, out, 1000 * round) != 0;
       wrong += value_of(out) != 1001 * round;
     }
     --running;

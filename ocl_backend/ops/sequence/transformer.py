@@ -114,18 +114,20 @@ def declines_nesting(x: Tensor, mask: Tensor) -> bool:
     return False
 
 
+CAST_BY_PARTS = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")
+"""Operators that autocast leaves as they are, and casts the operators which they are composed of.
+
+Torch's layers call them in inference unless autocast is on for CUDA, whatever the layer's device.
+Without a kernel for autocast they would compute in the dtype of their weights."""
+
 _kept: list[Any] = []
 
 
 def register_under_autocast() -> None:
-    """Let autocast cast what the layers are composed of, as where torch composes them itself.
-
-    Torch leaves its composition for these operators unless CUDA's autocast is on, whatever device
-    the layer is on. Registered for the device alone they compute in the dtype of their weights.
-    """
+    """Register `CAST_BY_PARTS` for autocast on the device."""
     new: Any = torch.library.Library  # torch types neither the class nor its methods
     _kept.append(new("aten", "IMPL"))
-    for name in ("_native_multi_head_attention", "_transformer_encoder_layer_fwd"):
+    for name in CAST_BY_PARTS:
         _kept[-1].impl(name, OPERATORS[name], "AutocastPrivateUse1")
 
 
