@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <system_error>
 #include <thread>
 
 #include "runtime/interpreter.h"
@@ -32,7 +33,7 @@ struct Entry {
 class Submitter {
  public:
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
-  void turn(bool on) { is_on_ = on && !is_over_; }
+  void turn(bool on);
   int push(c10::DeviceIndex device, Prepared& command, const Resolved& resolved);
   int drain(c10::DeviceIndex device) {
     wait_for(pushed_.load(std::memory_order_acquire), device);
@@ -55,9 +56,9 @@ class Submitter {
   std::array<Entry, kRoom> ring_;
   std::atomic<uint64_t> pushed_{0}, done_{0};  // commands so far; `pushed_` is also a ticket
   std::mutex pushing_;                          // of the threads that push
-  std::thread thread_;                          // started by the first of them
-  std::atomic<bool> lacks_memory_{
-      false};  // for the command at `done_`; a waiting thread makes room
+  std::thread thread_;                          // guarded by `pushing_`
+  // whether the driver lacks it for the command at `done_`: a thread that waits makes room
+  std::atomic<bool> lacks_memory_{false};
   std::recursive_mutex retrying_;  // held by that thread
   std::atomic<bool> is_on_{false}, is_asleep_{false}, is_over_{false};
   std::mutex sleeping_;
@@ -83,11 +84,19 @@ void relax() {
 #endif
 }
 
+// Starts the thread if there is none. Where the system has none left, calls submit by themselves.
+void Submitter::turn(bool on) try {
+  const std::lock_guard<std::mutex> lock(pushing_);
+  if (on && !is_over_ && !thread_.joinable()) thread_ = std::thread([this] { run(); });
+  is_on_ = on && !is_over_;
+} catch (const std::system_error&) {
+  is_on_ = false;
+}
+
 bool Submitter::try_push(Prepared& command, const Resolved& resolved) {
   const std::lock_guard<std::mutex> lock(pushing_);
   const uint64_t at = pushed_.load(std::memory_order_relaxed);
   if (at - done_.load(std::memory_order_acquire) >= kRoom) return false;
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   Entry& entry = ring_[at % kRoom];
   entry.command = command.shared_from_this();
   entry.words.assign(resolved.words.begin(), resolved.words.end());
