@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "runtime/interpreter.h"
 #include "runtime/profile.h"
@@ -53,7 +54,7 @@ class Submitter {
   bool await(uint64_t at);
   void wake();
 
-  std::array<Entry, kRoom> ring_;
+  std::vector<Entry> ring_;  // `kRoom` of them from the first `turn` on: 0.25 MB
   std::atomic<uint64_t> pushed_{0}, done_{0};  // commands so far; `pushed_` is also a ticket
   std::mutex pushing_;                          // of the threads that push
   std::thread thread_;                          // guarded by `pushing_`
@@ -87,7 +88,10 @@ void relax() {
 // Starts the thread if there is none. Where the system has none left, calls submit by themselves.
 void Submitter::turn(bool on) try {
   const std::lock_guard<std::mutex> lock(pushing_);
-  if (on && !is_over_ && !thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (on && !is_over_ && !thread_.joinable()) {
+    ring_.resize(kRoom);
+    thread_ = std::thread([this] { run(); });
+  }
   is_on_ = on && !is_over_;
 } catch (const std::system_error&) {
   is_on_ = false;
