@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -157,12 +157,13 @@ def table(problem: str, family: str, path: Path, device: str, only: tuple[str, .
 @click.option("--device", default="0", help="Index or part of the name.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--problems", default=100, show_default=True)
+@click.option("--listed", type=click.File(), help="Keys of problems, one a line, instead.")
 @click.option("--time-budget", default=inf, metavar="S", help="Begin nothing after S seconds.")
-def collect(path: Path, device: str, seed: int, problems: int, time_budget: float) -> None:
+def collect(path: Path, listed: IO[str] | None, **options: Any) -> None:
     """Measure many variants of drawn problems, losers included, and append them to a table."""
     from benchmarks.choice.collect import main as run
 
-    run(path, device, seed, problems, time_budget)
+    run(path, listed=listed.read().split() if listed else (), **options)
 
 
 @main.command()

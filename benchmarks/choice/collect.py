@@ -1,4 +1,4 @@
-"""Measures tables for the model of the choice: many variants of problems that a seed draws.
+"""Measures tables for the model of the choice: many variants of drawn or of listed problems.
 
 A time is the least of its samples, which other work on the machine touches least.
 
@@ -8,12 +8,14 @@ python -m benchmarks collect TABLE.jsonl.gz --device 0 --problems 100 --time-bud
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 
 from rich.progress import track
 
-from benchmarks.choice.draw import problems, variants
+from benchmarks.choice.draw import problems as drawn
+from benchmarks.choice.draw import variants
 from oclgen.keys import parse_key
 from oclgen.measurement import Measurement
 from oclgen.measuring import peak
@@ -28,17 +30,25 @@ AHEAD = 2
 """Variants that are built ahead, per process that builds."""
 
 
-def main(path: Path, device: str, seed: int, count: int, seconds: float) -> None:
-    """Measure variants of `count` problems, and append them to the table, a problem at a time.
+def main(
+    path: Path,
+    device: str,
+    seed: int,
+    problems: int,
+    time_budget: float,
+    listed: Sequence[str] = (),
+) -> None:
+    """Measure variants of many problems, and append them to the table, a problem at a time.
 
     Args:
         path: table to append to.
         device: index or part of a name.
         seed: draws the problems.
-        count: how many.
-        seconds: no problem is begun after them.
+        problems: how many.
+        time_budget: no problem is begun after them.
+        listed: keys of problems to measure instead of drawn ones.
     """
-    target, ends = select(device), time.monotonic() + seconds
+    target, ends = select(device), time.monotonic() + time_budget
     level = peak.measure(target)
     head = Head(target.info, target.limits, level.gflops, level.gbytes)
     known = [
@@ -46,8 +56,9 @@ def main(path: Path, device: str, seed: int, count: int, seconds: float) -> None
         for one in shipped_records()
         if one.device.kind == target.info.kind
     ]
+    wanted = [parse_key(key) for key in listed] or drawn(seed, problems, target.limits)
     with Worker(target.index, target.info) as worker:
-        for problem in track(problems(seed, count, target.limits), "measuring"):
+        for problem in track(wanted, "measuring"):
             if time.monotonic() >= ends:
                 break
             append(path, head, _rows(worker, target, problem, known, ends))
