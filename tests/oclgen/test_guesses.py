@@ -15,7 +15,7 @@ from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, preferred, valid_configs, valid_guesses
 from oclgen.families.conv.conv_register import Piece, _runs, pieces
 from oclgen.families.conv.correlation import Axis, Run
-from oclgen.families.parts.blocking import fill, none_empty
+from oclgen.families.parts.blocking import best_split, fill, none_empty
 from oclgen.limits import KIB, Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import (
@@ -182,10 +182,19 @@ def test_sums_fit_the_registers_of_a_processor(name: str, width: int) -> None:
 
 def test_no_slice_of_a_reduction_is_empty() -> None:
     """784 steps in each of 32 slices; in 64 slices of 416, as steps of 32 have it, 3 are empty."""
-    assert none_empty(25_088, 64, 32) == 32
+    assert none_empty(25_088, 64, 32) == 61
     assert none_empty(25_088, 32, 32) == 32
-    assert fill(GemmProblem(64, 576, 25_088), GPU, 64, 64, step=32) == 32
     assert none_empty(8, 1, 64) == 1
+
+
+def test_slices_of_a_reduction_fill_whole_rounds_of_the_compute_units() -> None:
+    """9 tiles in 29 slices are 261 work-groups, 2 rounds of 132 units; 32 slices would take 3."""
+    assert best_split(9, 25_088, GPU, groups=2) == 29
+    assert fill(GemmProblem(64, 576, 25_088), GPU, 64, 64, step=8) == 29
+    # a round more than half empty is worth slices of a long reduction, not of a short one
+    assert best_split(150, 8192, GPU, groups=1) > 1
+    assert best_split(150, 512, GPU, groups=1) == 1
+    assert best_split(10_000, 8192, GPU, groups=1) == 1
 
 
 def test_few_filters_are_not_split_into_more_panels_than_there_are() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from oclgen.families.conv.conv_gemm_operands import weights_extents
 from oclgen.families.conv.correlation import Correlation, correlations
-from oclgen.families.parts.blocking import ITEMS_PER_UNIT, idleness, waste
+from oclgen.families.parts.blocking import idleness, round_splits, slicing, waste
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import ConvProblem
@@ -18,10 +18,6 @@ Shape = tuple[int, int, int, int, int, int]
 """tile_m, tile_n, tile_k, local_m, local_n and stages, or buffers."""
 MOST_GUESSES = 8
 """Guesses per family: more would leave a short search nothing to find."""
-MIN_SLICE = 128
-"""Steps of a reduction below which no plane of its own pays."""
-PLANE_COST = 16
-"""Steps of a reduction that take as long as writing and summing a plane."""
 FEW_CHANNELS = 8
 """Channels that do not fill a tile of the reduction."""
 
@@ -49,9 +45,8 @@ def fitting(
         tiles = tiles_of(problem, tile_m, tile_n)
         reads = 1 + (2 * local_m + 8) / tile_m + (2 * local_n + 8) / tile_n
         for split in splits_of(problem, limits, tile_m, tile_n):
-            planes = 1 + (split > 1) * split * PLANE_COST / max(k, 1)
             fills = idleness(tiles * split, local_m * local_n, limits)
-            cost = waste(m, tile_m) * waste(n, tile_n) * fills * reads * planes
+            cost = waste(m, tile_m) * waste(n, tile_n) * fills * reads * slicing(k, split)
             ranked.append((cost, shape, split))
     return [(shape, split) for _, shape, split in sorted(ranked)[:MOST_GUESSES]]
 
@@ -89,22 +84,15 @@ def tiles_of(problem: ConvProblem, tile_m: int, tile_n: int) -> int:
 
 
 def splits_of(problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int) -> tuple[int, ...]:
-    """Return planes up to twice what gives every compute unit its work-items.
+    """Return the splits of the reduction that fill whole rounds of the compute units best, 1 first.
 
     Args:
         problem: a convolution.
         limits: of the device: its compute units.
         tile_m: rows of a tile.
         tile_n: columns of a tile.
-
-    Returns:
-        Powers of two, 1 first; no slice is shorter than `MIN_SLICE` steps.
     """
-    _, _, k = product_of(problem)
-    items = tile_m * tile_n // 64
-    wanted = 2 * ITEMS_PER_UNIT * limits.compute_units / (tiles_of(problem, tile_m, tile_n) * items)
-    choices = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-    return tuple(s for s in choices if s == 1 or (s <= wanted and k >= MIN_SLICE * s))
+    return round_splits(tiles_of(problem, tile_m, tile_n), product_of(problem)[2], limits)
 
 
 def _largest(problem: ConvProblem) -> Correlation:

@@ -17,7 +17,7 @@ from oclgen.families.conv.correlation import output_elements
 from oclgen.families.gemm import gemm_mma
 from oclgen.families.gemm.gemm_mma_tiles import Layout
 from oclgen.families.gemm.gemm_parts import aligned_preamble, slice_length
-from oclgen.families.parts.blocking import none_empty
+from oclgen.families.parts.blocking import GROUPS_PER_UNIT, best_split, none_empty
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.mma_shapes import Shape, ranked
 from oclgen.families.parts.packing import PACKED
@@ -40,8 +40,6 @@ MOST_TILES = 32
 """Tiles of 64 x 64 per compute unit up to which the reduction is worth splitting."""
 MIN_SLICE = 256
 """Steps of the reduction below which no plane of its own pays."""
-WANTED = {"fwd": 1, "bwd_data": 1, "bwd_weights": 4}
-"""Work-groups per compute unit of a guess: planes are small where weights are the result."""
 SHAPES = (
     Shape("wgmma", 128, 128, 64, 4, 1, 2, 0), Shape("wgmma", 128, 128, 32, 4, 1, 5, 1),
     Shape("wgmma", 128, 64, 64, 4, 1, 3, 0), Shape("wgmma", 64, 128, 64, 4, 1, 3, 0),
@@ -134,11 +132,11 @@ def _serves_volume(problem: ConvProblem, volume: Volume) -> bool:
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     whole, size = _product(problem), DTYPES[problem.dtype]
-    most = max(splits(problem, limits))
 
     def split_of(shape: Shape) -> int:
-        wanted = min(_fill(problem, limits, shape.tile_m, shape.tile_n), most)
-        return none_empty(whole.k, wanted, shape.row_bytes // size)
+        tiles = ceil_div(whole.m, shape.tile_m) * ceil_div(whole.n, shape.tile_n)
+        split = best_split(parts.products(problem) * tiles, whole.k, limits, GROUPS_PER_UNIT)
+        return none_empty(whole.k, split, shape.row_bytes // size)
 
     wide = ranked(whole.m, whole.n, parts.products(problem), limits.compute_units, split_of)
     return [
@@ -151,14 +149,6 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
         and shape.tile_m <= max(whole.m, 64)
         and shape.tile_n <= max(whole.n, 64)
     ]  # fmt: skip
-
-
-def _fill(problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int) -> int:
-    """Return the power of two by which to split k for all units to have the groups `WANTED`."""
-    whole = _product(problem)
-    tiles = parts.products(problem) * ceil_div(whole.m, tile_m) * ceil_div(whole.n, tile_n)
-    groups = ceil_div(WANTED[problem.direction] * limits.compute_units, tiles)
-    return 1 << (groups - 1).bit_length()
 
 
 def splits(problem: ConvProblem, limits: Limits) -> tuple[int, ...]:
