@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 from oclgen.limits import Limits, broken
 from oclgen.parameters import out_of_range
@@ -70,6 +70,10 @@ class BaseConfig:
         It is asked of products alone.
         """
         return frozenset()
+
+    def with_best_split(self, problem: Any, limits: Limits) -> Self:
+        """Return this config with as many slices of the reduction as `problem` wants on a GPU."""
+        return self
 
     def why_not(self, problem: Any, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None.

@@ -79,6 +79,15 @@ class Variant:
         """Return the launch plan; ask `why_not` first."""
         return _family(self.family).plan(problem, self.config)
 
+    def for_another(self, problem: Problem, limits: Limits) -> Variant:
+        """Return the variant that a winner for one problem suggests for another.
+
+        On a GPU it has as many slices of the reduction as this problem wants; tiles stay.
+        """
+        if limits.kind == "cpu" or not self.serves(problem):
+            return self
+        return Variant(self.family, self.config.with_best_split(problem, limits))
+
     def why_not(self, problem: Problem, limits: Limits) -> str | None:
         """Say with numbers why this cannot serve `problem` on such a device, or None.
 

@@ -28,6 +28,8 @@ Values = Callable[[Any, Limits], Mapping[str, tuple[Value, ...]]]
 """Values worth trying of each parameter, for a problem on a device with such limits."""
 MOST_SEEDS = 12
 """A family's guesses that a search begins with: more would leave a short one nothing to find."""
+SPLIT = "split_k"
+"""The parameter of all families that cut a reduction into slices."""
 PRODUCT_LIMIT = 400_000
 """Configs that are looked at before a family's values are called too many."""
 
@@ -139,7 +141,10 @@ def space_of(
     """
     module = FAMILIES[family]
     default = asdict(module.DEFAULT)
-    wanted = SPACES[family](problem, limits) if family in SPACES else {}
+    wanted = dict(SPACES[family](problem, limits)) if family in SPACES else {}
+    if len(wanted.get(SPLIT, ())) > 1:  # the guesses' splits depend on their tiles
+        guessed = (getattr(one, SPLIT) for one in seeds_of(family, problem, limits))
+        wanted[SPLIT] = (*wanted[SPLIT], *guessed)
 
     def is_valid(config: Any) -> bool:
         before_each()

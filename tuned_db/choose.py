@@ -323,7 +323,11 @@ class Chooser:
         found: dict[Variant, _Option] = {}
         for rung, pool in self._known.sources:
             for apart, entry in pool.nearest(problem, NEIGHBOURS):
-                found.setdefault(entry.variant, _Option(apart, rung, entry.variant, entry))
+                own = entry.variant.for_another(problem, self.limits)
+                if apart <= NEAR or own == entry.variant:
+                    found.setdefault(entry.variant, _Option(apart, rung, entry.variant, entry))
+                else:
+                    found.setdefault(own, _Option(apart, "guess", own, None))
         others = [
             _Option(UNRELATED + apart, "shipped", entry.variant, entry)
             for apart, entry in self._known.kin.nearest(problem, NEIGHBOURS)

@@ -189,12 +189,12 @@ def test_no_slice_of_a_reduction_is_empty() -> None:
 
 def test_slices_of_a_reduction_fill_whole_rounds_of_the_compute_units() -> None:
     """9 tiles in 29 slices are 261 work-groups, 2 rounds of 132 units; 32 slices would take 3."""
-    assert best_split(9, 25_088, GPU, groups=2) == 29
+    assert best_split(9, 25_088, GPU, work_items=128) == 29
     assert fill(GemmProblem(64, 576, 25_088), GPU, 64, 64, step=8) == 29
     # a round more than half empty is worth slices of a long reduction, not of a short one
-    assert best_split(150, 8192, GPU, groups=1) > 1
-    assert best_split(150, 512, GPU, groups=1) == 1
-    assert best_split(10_000, 8192, GPU, groups=1) == 1
+    assert best_split(150, 8192, GPU, work_items=256) > 1
+    assert best_split(150, 512, GPU, work_items=256) == 1
+    assert best_split(10_000, 8192, GPU, work_items=256) == 1
 
 
 def test_few_filters_are_not_split_into_more_panels_than_there_are() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from oclgen.family import Family, Traits
 from oclgen.limits import Limits
@@ -125,6 +125,11 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
         """The GEMM family's parameters; asked about a convolution, they answer for its product."""
 
         __slots__ = ()
+
+        def with_best_split(self, problem: ConvProblem, limits: Limits) -> Self:
+            """Return this config with the slices of k that the product wants."""
+            made: Self = super().with_best_split(_product(problem), limits)
+            return made
 
         def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
             """Say with numbers what the family itself has against this, or None."""

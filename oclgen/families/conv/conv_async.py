@@ -7,13 +7,13 @@ memory and need no registers on their way. Other dtypes would have to be widened
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from oclgen.families.conv import conv_gemm_operands as parts
 from oclgen.families.conv import conv_gemm_plan as around
 from oclgen.families.conv.conv_async_text import Text
-from oclgen.families.conv.conv_gemm_tiles import Shape, fitting, tap_orders
+from oclgen.families.conv.conv_gemm_tiles import Shape, best_split_of, fitting, tap_orders
 from oclgen.families.gemm import gemm_async
 from oclgen.families.gemm.gemm_parts import ALIGNED
 from oclgen.family import BaseConfig, Traits
@@ -67,6 +67,10 @@ class Config(BaseConfig):
             self.tile_m, self.tile_n, self.tile_k, self.local_m * self.local_n, self.taps_outer,
             copied=True,
         )  # fmt: skip
+
+    def with_best_split(self, problem: ConvProblem, limits: Limits) -> Config:
+        """Return this config with the slices of the reduction that `problem` wants."""
+        return replace(self, split_k=best_split_of(problem, limits, self.tiles))
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""

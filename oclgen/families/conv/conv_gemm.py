@@ -6,12 +6,12 @@ is the faster one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from oclgen.families.conv import conv_gemm_operands as parts
 from oclgen.families.conv import conv_gemm_plan as around
-from oclgen.families.conv.conv_gemm_tiles import Shape, fitting, tap_orders
+from oclgen.families.conv.conv_gemm_tiles import Shape, best_split_of, fitting, tap_orders
 from oclgen.families.gemm.gemm_parts import aligned_preamble
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -69,6 +69,10 @@ class Config(BaseConfig):
     def local_bytes(self) -> int:
         """Local memory of a work-group."""
         return 4 * self.buffers * self.tile_k * (self.tile_m + self.tile_n + 2 * self.pad)
+
+    def with_best_split(self, problem: ConvProblem, limits: Limits) -> Config:
+        """Return this config with the slices of the reduction that `problem` wants."""
+        return replace(self, split_k=best_split_of(problem, limits, self.tiles))
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""

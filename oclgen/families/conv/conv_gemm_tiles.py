@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oclgen.families.conv.conv_gemm_operands import weights_extents
+from oclgen.families.conv.conv_gemm_operands import Tiles, weights_extents
 from oclgen.families.conv.correlation import Correlation, correlations
-from oclgen.families.parts.blocking import idleness, round_splits, slicing, waste
+from oclgen.families.parts.blocking import best_split, idleness, round_splits, slicing, waste
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import ConvProblem
@@ -44,10 +44,9 @@ def fitting(
         tile_m, tile_n, _, local_m, local_n, _ = shape
         tiles = tiles_of(problem, tile_m, tile_n)
         reads = 1 + (2 * local_m + 8) / tile_m + (2 * local_n + 8) / tile_n
-        for split in splits_of(problem, limits, tile_m, tile_n):
-            fills = idleness(tiles * split, local_m * local_n, limits)
-            cost = waste(m, tile_m) * waste(n, tile_n) * fills * reads * slicing(k, split)
-            ranked.append((cost, shape, split))
+        split = best_split(tiles, k, limits, local_m * local_n)
+        fills = idleness(tiles * split, local_m * local_n, limits) * slicing(k, split)
+        ranked.append((waste(m, tile_m) * waste(n, tile_n) * fills * reads, shape, split))
     return [(shape, split) for _, shape, split in sorted(ranked)[:MOST_GUESSES]]
 
 
@@ -93,6 +92,18 @@ def splits_of(problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int) ->
         tile_n: columns of a tile.
     """
     return round_splits(tiles_of(problem, tile_m, tile_n), product_of(problem)[2], limits)
+
+
+def best_split_of(problem: ConvProblem, limits: Limits, tiles: Tiles) -> int:
+    """Return the slices of the reduction with which such tiles are expected to take least time.
+
+    Args:
+        problem: a convolution.
+        limits: of the device: its compute units.
+        tiles: of the results, with their work-items.
+    """
+    count = tiles_of(problem, tiles.m, tiles.n)
+    return best_split(count, product_of(problem)[2], limits, tiles.work_items)
 
 
 def _largest(problem: ConvProblem) -> Correlation:

@@ -7,7 +7,7 @@ own, narrow ones several at a time. The units, their tiles and the rule of what 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, TypeGuard
 
@@ -17,7 +17,7 @@ from oclgen.families.conv.correlation import output_elements
 from oclgen.families.gemm import gemm_mma
 from oclgen.families.gemm.gemm_mma_tiles import Layout
 from oclgen.families.gemm.gemm_parts import aligned_preamble, slice_length
-from oclgen.families.parts.blocking import GROUPS_PER_UNIT, best_split, none_empty
+from oclgen.families.parts.blocking import ITEMS_PER_UNIT, best_split, none_empty
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.mma_shapes import Shape, ranked
 from oclgen.families.parts.packing import PACKED
@@ -82,6 +82,17 @@ class Config(BaseConfig):
             pack_a=pack_a, pack_b=forward > pack_a,
         )  # fmt: skip
 
+    def with_best_split(self, problem: ConvProblem, limits: Limits) -> Config:
+        """Return this config with the slices of the reduction that `problem` wants.
+
+        Two work-groups fill a unit.
+        """
+        whole = _product(problem)
+        tiles = ceil_div(whole.m, self.tile_m) * ceil_div(whole.n, self.tile_n)
+        count = parts.products(problem) * tiles
+        split = best_split(count, whole.k, limits, ITEMS_PER_UNIT // 2)
+        return replace(self, split_k=none_empty(whole.k, split, self.tile_k))
+
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
         return self.gemm(problem).conflict(_product(problem), limits)
@@ -133,17 +144,18 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     whole, size = _product(problem), DTYPES[problem.dtype]
 
+    def config_of(shape: Shape) -> Config:
+        return Config(
+            shape.unit, shape.tile_m, shape.tile_n, shape.row_bytes // size, shape.warps_m,
+            shape.warps_n, shape.stages, shape.pending, split_k=1, group_m=4,
+        ).with_best_split(problem, limits)  # fmt: skip
+
     def split_of(shape: Shape) -> int:
-        tiles = ceil_div(whole.m, shape.tile_m) * ceil_div(whole.n, shape.tile_n)
-        split = best_split(parts.products(problem) * tiles, whole.k, limits, GROUPS_PER_UNIT)
-        return none_empty(whole.k, split, shape.row_bytes // size)
+        return config_of(shape).split_k
 
     wide = ranked(whole.m, whole.n, parts.products(problem), limits.compute_units, split_of)
     return [
-        Config(
-            shape.unit, shape.tile_m, shape.tile_n, shape.row_bytes // size, shape.warps_m,
-            shape.warps_n, shape.stages, shape.pending, split_k=split_of(shape), group_m=4,
-        )
+        config_of(shape)
         for shape in (*wide, *SHAPES)
         if shape.unit in limits.instructions
         and shape.tile_m <= max(whole.m, 64)

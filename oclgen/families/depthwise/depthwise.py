@@ -44,6 +44,8 @@ GROWING = ("BATCH",)
 """The size that is an argument where the batch is free."""
 FEW_TAPS = 25
 """Taps of which two channels of a window leave room for other work-items' registers."""
+FEW_HELD = 80
+"""Registers of a window, or of results, beside which a unit still has work-items to hide loads."""
 GROUPS_PER_UNIT = 16
 """Work-groups of a compute unit below which a work-item computes fewer patches."""
 
@@ -103,10 +105,7 @@ class Config(BaseConfig):
 
     def _pixels_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         allowed = MAX_WINDOW if limits.kind == "cpu" else MAX_GUARDED
-        rows, cols = phases(problem)
-        size = window(rows, self.patch_h).elements * window(cols, self.patch_w).elements
-        results = len(rows) * self.patch_h * len(cols) * self.patch_w
-        if (size := max(size, results) * self.vec_c) > allowed:
+        if (size := _held(problem, self.patch_h, self.patch_w, self.vec_c)) > allowed:
             return (
                 f"patch_h={self.patch_h} patch_w={self.patch_w} vec_c={self.vec_c} has {size} "
                 f"elements of a window or results; at most {allowed} stay close"
@@ -161,12 +160,31 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
                 replace(DEFAULT, patch_h=h, patch_w=w, local_size=4, vec_c=vec, local_c=1)
                 for h, w in ((2, 4), (1, 4), (4, 4), (2, 2), (1, 8))
             ]
-        shapes = [(2, 4), (1, 4), (4, 4), (2, 2), (1, 8)]
-        if problem.kernel_h * problem.kernel_w > FEW_TAPS:  # larger patches share more of a window
-            shapes.sort(key=prod, reverse=True)
-        return [_in_blocks(problem, limits, *s, v) for v in _vectors(problem) for s in shapes]
+        return [
+            _in_blocks(problem, limits, *shape, vec)
+            for vec in _vectors(problem)
+            for shape in _shapes(problem, vec)
+        ]
     width = max(part.cols.results for part in correlations(problem))
     return [Config(*patch) for patch in plane_guesses(width, limits)]
+
+
+def _held(problem: ConvProblem, patch_h: int, patch_w: int, vec: int) -> int:
+    """Return the elements of a window or of results, whichever are more, that a work-item holds."""
+    rows, cols = phases(problem)
+    size = window(rows, patch_h).elements * window(cols, patch_w).elements
+    return max(size, len(rows) * patch_h * len(cols) * patch_w) * vec
+
+
+def _shapes(problem: ConvProblem, vec: int) -> list[tuple[int, int]]:
+    """Return patches for a GPU: of many taps the largest, which share most of a window.
+
+    A window of many registers, as strides make it, leaves too few work-items to hide loads.
+    """
+    shapes = [(2, 4), (1, 4), (4, 4), (2, 2), (1, 8), (1, 2)]
+    if problem.kernel_h * problem.kernel_w > FEW_TAPS:
+        return sorted(shapes, key=prod, reverse=True)
+    return sorted(shapes, key=lambda shape: max(_held(problem, shape[0], shape[1], vec), FEW_HELD))
 
 
 def _vectors(problem: ConvProblem) -> tuple[int, ...]:

@@ -124,6 +124,14 @@ class Config(BaseConfig):
         count = 2 * self.groups or self.split_k * self.tiles(problem)
         return self.shared * count * self.tile_m * self.tile_n * FLOAT_BYTES
 
+    def with_best_split(self, problem: GemmProblem, limits: Limits) -> Config:
+        """Return this config with the slices of k that `problem` wants, none if groups share it."""
+        if self.groups:
+            return self
+        items = self.work_items
+        split = fill(problem, limits, self.tile_m, self.tile_n, self.tile_k, items)
+        return replace(self, split_k=split)
+
     def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
         if reason := limits.why_no("cp_async"):
@@ -273,14 +281,10 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
         Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n, warp_m=4,
             pad_a=0 if problem.trans_a or pack else 4, pad_b=4 if problem.trans_b > pack else 0,
-            stages=stages, group_m=8,
-            # 256 work-items for each compute unit, by as few planes as that takes
-            split_k=fill(
-                problem, limits, tile_m, tile_n, tile_k, 256 // (local_m * local_n * local_k)
-            ),
+            stages=stages, split_k=1, group_m=8,
             pack_a=pack and not problem.trans_a, pack_b=pack and problem.trans_b,
             local_k=local_k,
-        )
+        ).with_best_split(problem, limits)
         for (tile_m, tile_n, tile_k, local_m, local_n, local_k, stages), pack in shapes
     ]  # fmt: skip
     return [*whole, *(_sharing(config, limits) for config in whole[:SHARING_GUESSES])]

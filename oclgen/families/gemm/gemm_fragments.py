@@ -13,7 +13,7 @@ from typing import TypeGuard
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_mma_tiles import Layout, pack
 from oclgen.families.gemm.gemm_tiles import packed_operands
-from oclgen.families.parts.blocking import fill
+from oclgen.families.parts.blocking import ITEMS_PER_UNIT, fill
 from oclgen.families.parts.epilogue import epilogue, plus_matrix_terms
 from oclgen.families.parts.packing import PACK_ROWS, Packing, sizes_of
 from oclgen.families.parts.planes import planes_space
@@ -129,7 +129,7 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     return [
         Config(
             unit=unit, tile_m=tile_m, tile_n=tile_n, subs_m=subs_m, subs_n=subs_n, ahead=False,
-            split_k=fill(problem, limits, tile_m, tile_n, STEPS, groups=1), group_m=8,
+            split_k=fill(problem, limits, tile_m, tile_n, STEPS, ITEMS_PER_UNIT), group_m=8,
         )
         for unit in UNITS
         if unit in limits.instructions

@@ -152,6 +152,11 @@ class Config(BaseConfig):
         """Bytes of local memory that the kernel declares."""
         return self.local_bytes(problem) + self.stages * self.beyond_bytes(problem)
 
+    def with_best_split(self, problem: GemmProblem, limits: Limits) -> Config:
+        """Return this config with the slices of k that `problem` wants."""
+        split = split_of(problem, limits, self.tile_m, self.tile_n, self.tile_k)
+        return replace(self, split_k=split)
+
     def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
         if reason := limits.why_no(self.unit):
@@ -259,9 +264,8 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
         Config(
             shape.unit, shape.tile_m, shape.tile_n, shape.row_bytes // size, shape.warps_m,
             shape.warps_n, shape.stages, shape.pending,
-            split_k=split_of(problem, limits, shape), group_m=8,
-            pack_a="a" in packed, pack_b="b" in packed,
-        )
+            split_k=1, group_m=8, pack_a="a" in packed, pack_b="b" in packed,
+        ).with_best_split(problem, limits)
         for shape, packed in shapes_of(problem, limits)
         if shape.unit in limits.instructions and (not packed or min(problem.m, problem.n) >= 1024)
     ]  # fmt: skip

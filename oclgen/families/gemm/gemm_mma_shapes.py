@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from oclgen.families.gemm.gemm_mma_tiles import PANEL_BYTES
 from oclgen.families.gemm.gemm_tiles import lies_along_k
-from oclgen.families.parts.blocking import fill
+from oclgen.families.parts.blocking import ITEMS_PER_UNIT, fill
 from oclgen.families.parts.mma_shapes import Shape, narrow, ranked
 from oclgen.limits import Limits
 from oclgen.problem import DTYPES, GemmProblem
@@ -38,16 +36,17 @@ def shapes_of(problem: GemmProblem, limits: Limits) -> tuple[tuple[Shape, str], 
     return (*few, *_wide(problem, limits), *USUAL)
 
 
-def split_of(problem: GemmProblem, limits: Limits, shape: Shape) -> int:
-    """Return the slices of k: planes cost more than a unit that waits for half of its work.
+def split_of(problem: GemmProblem, limits: Limits, tile_m: int, tile_n: int, tile_k: int) -> int:
+    """Return the slices of k: a work-group fills a unit, and planes cost more than a short wait.
 
     Args:
         problem: a product.
         limits: of the device: its compute units.
-        shape: of the tiles.
+        tile_m: rows of a tile.
+        tile_n: columns of a tile.
+        tile_k: steps of the reduction in a tile.
     """
-    step = shape.row_bytes // DTYPES[problem.dtype]
-    return fill(problem, limits, shape.tile_m, shape.tile_n, step, groups=1)
+    return fill(problem, limits, tile_m, tile_n, tile_k, ITEMS_PER_UNIT)
 
 
 def _narrow(problem: GemmProblem, limits: Limits) -> list[Shape]:
@@ -62,7 +61,11 @@ def _narrow(problem: GemmProblem, limits: Limits) -> list[Shape]:
 
 def _wide(problem: GemmProblem, limits: Limits) -> list[tuple[Shape, str]]:
     """Return wide shapes, each with the operands that are packed: the third packs both."""
-    slices = partial(split_of, problem, limits)
+
+    def slices(shape: Shape) -> int:
+        tile_k = shape.row_bytes // DTYPES[problem.dtype]
+        return split_of(problem, limits, shape.tile_m, shape.tile_n, tile_k)
+
     first, second, *others = ranked(
         problem.m, problem.n, problem.batch, limits.compute_units, slices
     )

@@ -6,7 +6,7 @@ that is `gemm_register`.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
@@ -130,6 +130,11 @@ class Config(BaseConfig):
                 vectors = tile * self.tile_k // (self.work_items * width)
                 return Fetch(not trans, length, width, vectors)
         return None
+
+    def with_best_split(self, problem: GemmProblem, limits: Limits) -> Config:
+        """Return this config with the slices of k that `problem` wants."""
+        split = fill(problem, limits, self.tile_m, self.tile_n, self.tile_k)
+        return replace(self, split_k=split)
 
     def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""

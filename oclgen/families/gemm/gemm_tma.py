@@ -6,14 +6,14 @@ both; `gemm_mma` asks for less.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_mma import DTYPES_SERVED
 from oclgen.families.gemm.gemm_mma_tiles import Layout, pack
 from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
-from oclgen.families.parts.blocking import fill
+from oclgen.families.parts.blocking import ITEMS_PER_UNIT, fill
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.packing import CHUNK_BYTES, PACK_ROWS, Packing, sizes_of
 from oclgen.families.parts.planes import planes_space
@@ -87,6 +87,12 @@ class Config(BaseConfig):
     def local_bytes(self, problem: GemmProblem) -> int:
         """Bytes of local memory: B's tiles of all stages, their barriers, and a map."""
         return self.stages * (self.layout(problem, "b").bytes + BARRIER_BYTES) + MAP_BYTES
+
+    def with_best_split(self, problem: GemmProblem, limits: Limits) -> Config:
+        """Return this config with the slices of k that `problem` wants: a group fills a unit."""
+        step = self.round(problem)
+        split = fill(problem, limits, self.tile_m, self.tile_n, step, ITEMS_PER_UNIT)
+        return replace(self, split_k=split)
 
     def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -176,13 +182,11 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
         (256, 128, 2, 2, 5), (128, 128, 1, 2, 5), (128, 64, 1, 2, 8), (64, 128, 1, 2, 5),
         (64, 64, 1, 2, 8),
     )  # fmt: skip
-    step = STEP_BYTES // DTYPES[problem.dtype]
     return [
         Config(
             tile_m=tile_m, tile_n=tile_n, groups=groups, ahead=ahead, stages=stages,
-            split_k=fill(problem, limits, tile_m, tile_n, ahead * step, groups=1),
-            group_m=8, pack_a=packs_a(problem), pack_b=packs_b(problem),
-        )
+            split_k=1, group_m=8, pack_a=packs_a(problem), pack_b=packs_b(problem),
+        ).with_best_split(problem, limits)
         for tile_m, tile_n, groups, ahead, stages in shapes
         if tile_m < 2 * problem.m or tile_m == 64
     ]  # fmt: skip

@@ -7,8 +7,6 @@ from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
 from oclgen.problem import GemmProblem
 
-GROUPS_PER_UNIT = 2
-"""Work-groups a GPU's compute unit wants in flight; with fewer the reduction is worth splitting."""
 ITEMS_PER_UNIT = 256
 """Work-items with many registers each that keep a GPU's compute unit busy."""
 SLICE_COST = 128
@@ -37,7 +35,7 @@ def fill(
     tile_m: int,
     tile_n: int,
     step: int,
-    groups: int = GROUPS_PER_UNIT,
+    work_items: int = ITEMS_PER_UNIT // 2,
 ) -> int:
     """Return the slices of k with which tiles are expected to take least time on a GPU.
 
@@ -47,13 +45,13 @@ def fill(
         tile_m: rows of a tile.
         tile_n: columns of a tile.
         step: slices but the last are whole multiples of it.
-        groups: work-groups that each compute unit should have.
+        work_items: of a work-group, as `idleness` counts them.
     """
-    split = best_split(tiles(problem, tile_m, tile_n), problem.k, limits, groups)
+    split = best_split(tiles(problem, tile_m, tile_n), problem.k, limits, work_items)
     return none_empty(problem.k, split, step)
 
 
-def best_split(count: int, k: int, limits: Limits, groups: int) -> int:
+def best_split(count: int, k: int, limits: Limits, work_items: int) -> int:
     """Return the slices of a reduction with which tiles are expected to take least time on a GPU.
 
     Slices let work-groups fill whole rounds of the compute units, but each costs `SLICE_COST`. In
@@ -65,12 +63,11 @@ def best_split(count: int, k: int, limits: Limits, groups: int) -> int:
         count: tiles of the results.
         k: steps of the reduction; no slice has less than `MIN_STEPS`.
         limits: of the device: its compute units.
-        groups: work-groups that each compute unit should have, a power of two.
+        work_items: of a work-group, as `idleness` counts them.
     """
-    items = ITEMS_PER_UNIT // groups
 
     def cost(split: int) -> float:
-        return idleness(count * split, items, limits) * slicing(k, split)
+        return idleness(count * split, work_items, limits) * slicing(k, split)
 
     return min(round_splits(count, k, limits), key=cost)
 
