@@ -5,7 +5,7 @@ A module for each family says which values are worth trying; `search` orders the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from importlib import import_module
@@ -142,9 +142,9 @@ def space_of(
     module = FAMILIES[family]
     default = asdict(module.DEFAULT)
     wanted = dict(SPACES[family](problem, limits)) if family in SPACES else {}
-    if len(wanted.get(SPLIT, ())) > 1:  # the guesses' splits depend on their tiles
-        guessed = (getattr(one, SPLIT) for one in seeds_of(family, problem, limits))
-        wanted[SPLIT] = (*wanted[SPLIT], *guessed)
+    if len(wanted.get(SPLIT, ())) > 1:
+        guessed = {getattr(one, SPLIT) for one in seeds_of(family, problem, limits)}
+        wanted[SPLIT] = _with_guessed(wanted[SPLIT], guessed)
 
     def is_valid(config: Any) -> bool:
         before_each()
@@ -155,6 +155,14 @@ def space_of(
         {**{name: (value,) for name, value in default.items()}, **wanted},
         is_valid,
     )
+
+
+def _with_guessed(splits: Iterable[Any], guessed: set[int]) -> tuple[Value, ...]:
+    """Return guessed splits, which depend on tiles, and those of `splits` that are unlike them."""
+    unlike = (
+        split for split in splits if all(2 * max(split, g) > 3 * min(split, g) for g in guessed)
+    )
+    return (1, *guessed, *unlike)
 
 
 def seeds_of(family: str, problem: Problem, limits: Limits) -> list[Any]:

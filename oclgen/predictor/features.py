@@ -20,6 +20,8 @@ GROUPS_PER_UNIT = 32
 """Work-groups that a compute unit of a GPU holds at once, however small they are."""
 SMALLEST = 1e-9
 """Replaces zero in a logarithm."""
+EVEN = 3.0
+"""What `_evenness` says of rows of 8 items, 16 bytes of half precision."""
 ALIGNED = 8
 """Items of a row that vectors load at once: other sizes leave edges."""
 
@@ -45,6 +47,7 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
         **{f"config {name}": _number(value) for name, value in values.items()},
         **_of_plan(problem, plan, limits),
         **_of_tiles(product_of(problem), values, _main(plan), limits),
+        **_of_rows(problem, variant),
     }
 
 
@@ -111,6 +114,16 @@ def _of_product(problem: GemmProblem) -> Features:
         "rows of a lie apart": _evenness(problem.m if problem.trans_a else problem.k),
         "rows of b lie apart": _evenness(problem.k if problem.trans_b else problem.n),
     }
+
+
+def _of_rows(problem: Problem, variant: Variant) -> Features:
+    """Return what replaces the features of rows that a family copies whatever their length."""
+    if not isinstance(problem, GemmProblem):
+        return {}
+    lengths = {"a": "m" if problem.trans_a else "k", "b": "k" if problem.trans_b else "n"}
+    roles = variant.config.evened(problem)
+    rows = {f"rows of {role} lie apart": EVEN for role in roles}
+    return rows | {f"{lengths[role]} has an edge": 0.0 for role in roles}
 
 
 def _of_conv(problem: ConvProblem) -> Features:

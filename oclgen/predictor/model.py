@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 from oclgen.limits import Limits
 from oclgen.predictor.features import Features, is_predicted, of_problem, of_variant
 from oclgen.predictor.forest import Forest
-from oclgen.problem import GemmProblem, Problem
+from oclgen.problem import Problem
 from oclgen.variant import Variant
 
 VERSION = 1
 """Of the files: a file of another version is no model of this package."""
 MISSING = -99.0
 """What stands for a feature that a family does not have: below all values."""
-EVEN = 3.0
-"""What `features` says of rows of 8 items, 16 bytes of half precision."""
 LAUNCH_MS = 0.004
 """Time below which no launch gets, roughly; it keeps the smallest problems' ratios finite."""
 RATES = {"cpu": (100.0, 8.0), "gpu": (460.0, 32.0), "other": (100.0, 8.0)}
@@ -136,7 +134,7 @@ def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> li
     planned: list[int] = []
     for index, variant in enumerate(variants):
         try:
-            own = of_variant(problem, variant, limits) | _evened(problem, variant)
+            own = of_variant(problem, variant, limits)
         except Exception:  # a family may raise anything for a config that `why_not` refuses
             continue
         rows.append(model.row(variant, shared | own))
@@ -146,19 +144,6 @@ def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> li
     for index, excess in zip(planned, model.excess(rows) if rows else (), strict=True):
         times[index] = least * 2.0 ** float(excess)
     return times
-
-
-def _evened(problem: Problem, variant: Variant) -> Features:
-    """Return what replaces the features of rows that a family copies whatever their length.
-
-    The tables of which the models were made are of kernels that copied such rows by elements.
-    """
-    if not isinstance(problem, GemmProblem):
-        return {}
-    lengths = {"a": "m" if problem.trans_a else "k", "b": "k" if problem.trans_b else "n"}
-    roles = variant.config.evened(problem)
-    rows = {f"rows of {role} lie apart": EVEN for role in roles}
-    return rows | {f"{lengths[role]} has an edge": 0.0 for role in roles}
 
 
 def rates_of(limits: Limits) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oclgen.families.conv.conv_mma import splits
+from oclgen.families.conv.conv_mma import NARROW, splits
 from oclgen.families.conv.conv_mma_operands import product
 from oclgen.limits import Limits
 from oclgen.problem import DTYPES, ConvProblem
@@ -26,7 +26,7 @@ def values(problem: ConvProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
     return {
         "unit": units,
         "tile_m": _tiles(whole.m, 64, 128, *((256,) if wide else ())),
-        "tile_n": _tiles(whole.n, 64, 128, 192, 256),
+        "tile_n": _tiles(whole.n, 64, 128, 192, 256) if whole.n > NARROW else (NARROW, 64),
         # of a gradient of weights rows lie across k, and a longer step has fewer barriers
         "tile_k": tuple(width // DTYPES[problem.dtype] for width in (32, 64, 128)),
         "warps_m": (1, 2, 4, 8),

@@ -31,6 +31,8 @@ CONFIGS = (
     replace(MMA, tile_m=128, tile_n=64, warps_m=4, warps_n=1, group_m=1),
     replace(WGMMA, tile_m=64, tile_n=128, warps_n=2),
     replace(WGMMA, tile_m=128, tile_n=128, stages=2, split_k=2),
+    replace(WGMMA, tile_m=64, tile_n=32, tile_k=32, stages=4, pending=1),
+    replace(MMA, tile_m=128, tile_n=32, warps_m=4, warps_n=1),
 )
 SHAPES = (
     ConvProblem(2, 16, 7, 6, 24, 3, 3, 1, 1, 1, 1),

@@ -16,9 +16,9 @@ from oclgen.families import valid_guesses
 from oclgen.families.gemm import gemm_mma
 from oclgen.limits import Limits
 from oclgen.predictor import model as models
-from oclgen.predictor.features import of_problem, of_variant, product_of
+from oclgen.predictor.features import EVEN, of_problem, of_variant, product_of
 from oclgen.predictor.forest import Forest
-from oclgen.predictor.model import MISSING, Model, predict, rates_of, roofline_ms, shipped
+from oclgen.predictor.model import MISSING, Model, predict, shipped
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 
@@ -105,20 +105,17 @@ def test_the_shipped_model_is_of_the_tables(kind: str) -> None:
     assert mean_quality(model, cases) > 0.93
 
 
-def test_uneven_rows_cost_least_where_a_family_copies_them_as_others() -> None:
-    """The tables have no such copies: a variant with them is predicted as of even rows."""
+def test_uneven_rows_count_as_even_where_a_family_copies_them_as_others() -> None:
+    """A variant that packs its operands, or of another family, is told that rows are uneven."""
     uneven = GemmProblem(457, 873, 250, "bf16", trans_b=True)
-    unpacked = gemm_mma.DEFAULT
-    variants = [Variant("gemm_mma", replace(unpacked, pack_a=p, pack_b=p)) for p in (False, True)]
-    model = shipped("gpu")
-    assert model is not None
-    shared = of_problem(uneven, GPU)
-    rows = [model.row(one, shared | of_variant(uneven, one, GPU)) for one in variants]
-    as_in_tables = roofline_ms(uneven, *rates_of(GPU)) * 2.0 ** model.excess(rows)
-    times = predict(uneven, variants, GPU)
-    assert times is not None
-    assert times[0] < 0.9 * as_in_tables[0]
-    assert times[1] == pytest.approx(as_in_tables[1])
+    copied = Variant("gemm_mma", replace(gemm_mma.DEFAULT, pack_a=False, pack_b=False))
+    packed = Variant("gemm_mma", replace(gemm_mma.DEFAULT, pack_a=True, pack_b=True))
+    told = of_problem(uneven, GPU) | of_variant(uneven, copied, GPU)
+    assert told["rows of a lie apart"] == told["rows of b lie apart"] == EVEN
+    assert told["k has an edge"] == 0.0
+    told = of_problem(uneven, GPU) | of_variant(uneven, packed, GPU)
+    assert told["rows of a lie apart"] == told["rows of b lie apart"] == 1.0
+    assert told["k has an edge"] == 1.0
 
 
 def test_without_a_model_nothing_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,7 +215,7 @@ class Config(BaseConfig):
                     f"the tile of {role} is {layout.bytes} B, which {self.work_items} work-items "
                     f"do not share in chunks of 16"
                 )
-            if layout.packed and layout.tile % PACK_ROWS:
+            if layout.packed and layout.tile % PACK_ROWS and PACK_ROWS % layout.tile:
                 return f"pack_{role} packs {PACK_ROWS} rows at a time; the tile has {layout.tile}"
             if not layout.along_k and (why := self._panel_conflict(problem, role, block)):
                 return why
