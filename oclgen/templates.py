@@ -34,8 +34,10 @@ class Templates:
         root = Path(str(resources.files(package)))
         files = sorted(root.rglob("*.mako"))
         self._folders = sorted({str(path.parent) for path in files})
+        self._names = [path.name for path in files]
+        self._modules = _prepared(kept, package, root, files)
         self._plain = self._lookup(None)
-        self._kept = self._lookup(_prepared(kept, package, root, files))
+        self._kept = self._lookup(self._modules)
 
     def get(self, name: str) -> Template:
         """Return a template; undefined names within it are errors.
@@ -46,6 +48,11 @@ class Templates:
         with suppress(Exception):  # a damaged file may raise anything; the other lookup tells
             return self._kept.get_template(name)
         return self._plain.get_template(name)
+
+    def uncompiled(self) -> list[str]:
+        """Return the names of the templates of which no compiled module is kept, sorted."""
+        kept = self._modules
+        return [] if kept is None else [n for n in self._names if not (kept / f"{n}.py").is_file()]
 
     def _lookup(self, modules: Path | None) -> TemplateLookup:
         directory = None if modules is None else str(modules)

@@ -41,6 +41,12 @@ class Source(NamedTuple):
     options: tuple[str, ...]
 
 
+class Texts(NamedTuple):
+    """Templates of this package, by name, that a process is asked to compile for all others."""
+
+    templates: tuple[str, ...]
+
+
 class Task(NamedTuple):
     """A request to a process, and where its answer goes."""
 
@@ -117,9 +123,12 @@ class Pool:
         return True
 
     def steal(self) -> Task | None:
-        """Return the oldest question that no process has begun: the caller answers it."""
+        """Return the oldest program that no process has begun: the caller builds it."""
         with self._changed:
-            return self._tasks.popleft() if self._tasks else None
+            programs = (task for task in self._tasks if not isinstance(task.question, Texts))
+            if (oldest := next(programs, None)) is not None:
+                self._tasks.remove(oldest)
+            return oldest
 
     def give_back(self, task: Task) -> None:
         """Undo `steal`."""

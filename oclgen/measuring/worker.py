@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 from oclgen import system
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache, Measurement
-from oclgen.measuring.builders import Builders, Source
+from oclgen.measuring.builders import Builders, Source, Texts
 from oclgen.measuring.child import ASKS, TIMEOUTS, Child, ChildError, Leave, Stage, WorkerError
 from oclgen.measuring.excerpt import AFFORDABLE
 from oclgen.parameters import ConfigError
 from oclgen.problem import Problem
+from oclgen.templates import templates
 from oclgen.variant import Variant
 
 if TYPE_CHECKING:
@@ -173,6 +174,10 @@ def _built(device: Device, question: Any) -> Any:
     """Build a `Source`, or all programs of a variant; what is wrong with them is an answer, too."""
     from oclgen.opencl.device import BuildError
 
+    if isinstance(question, Texts):
+        for name in question.templates:
+            templates("oclgen").get(name)
+        return None
     if isinstance(question, Source):
         try:
             return device.programs.built_for_others(question.text, question.options)

@@ -18,14 +18,17 @@ from typing import Any, NamedTuple
 
 from oclgen import system
 from oclgen.limits import Limits
-from oclgen.measuring.builders import Pool, Source, Task
+from oclgen.measuring.builders import Pool, Source, Task, Texts
 from oclgen.measuring.child import PROCESSES_VARIABLE, TIMEOUTS, Child, ChildError, WorkerError
 from oclgen.opencl.programs import BuildError, Built, Programs
+from oclgen.templates import templates
 
 MOST_PROCESSES = 32
 """Each holds the runtime's library, some 100 MB of the host's memory."""
 CONTEXT_BYTES, SHARE = 512 << 20, 8
 """Bytes of a GPU's memory that a process's context may take; all take at most 1/SHARE of it."""
+MANY = 4
+"""Processes of which each compiles few of the package's 90 templates."""
 HELPS = True
 """Whether a thread that waits for a program builds, too."""
 IDLE_S = 5.0
@@ -88,12 +91,17 @@ class Ahead:
     def expect(self) -> None:
         """Start the processes if a first network may be about to come: they take a second or more.
 
-        Where programs were built before, most may be there: then they start one by one.
+        Where programs were built before, most may be there: then they start one by one. Many
+        processes compile the templates first, which would take this one half a second.
         """
         with self._lock:
             if self._pool is None and self._programs.stored.is_new and self._processes:
                 self._pool = self._made()
                 self._pool.start()
+                if self._processes >= MANY:
+                    names = templates("oclgen").uncompiled()
+                    for first in range(min(self._processes, len(names))):
+                        self._pool.submit(Texts(tuple(names[first :: self._processes])))
 
     def find(self, source: str) -> Any:
         """Return the program of `source`, or the `Future` of it if it has yet to be built.

@@ -10,14 +10,17 @@ from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from platformdirs import user_cache_path
 
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.measuring import builders
-from oclgen.measuring.builders import Pool, Source
+from oclgen.measuring.builders import Pool, Source, Texts
 from oclgen.measuring.child import PROCESSES_VARIABLE, TIMEOUTS, Child, ChildError, WorkerError
+from oclgen.templates import Templates
 
 pytest.importorskip("pyopencl")
 
@@ -163,6 +166,25 @@ def test_a_first_network_is_met_by_processes_that_are_there(
     assert len(pool._threads) == 2
     assert building.wait(building.find(fresh())).kernel_names
     pool.close()
+
+
+def test_processes_that_wait_for_a_first_network_compile_the_templates(
+    programs: Programs, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROCESSES_VARIABLE, "1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(ahead, "MANY", 1)
+    kept = Templates("oclgen", user_cache_path("oclgen") / "templates")
+    monkeypatch.setattr(ahead, "templates", lambda _: kept)
+    missing = kept.uncompiled()
+    assert "conv_mma.cl.mako" in missing
+    building = Ahead(programs, device.index, device.limits)
+    building.expect()
+    assert building.wait(building.find(fresh())).kernel_names  # nobody steals templates
+    assert building._pool is not None
+    building._pool.submit(Texts(())).result()  # behind the others
+    building._pool.close()
+    assert kept.uncompiled() == []
 
 
 def test_nothing_is_started_where_programs_were_built_or_none_may_be(
