@@ -12,8 +12,8 @@ from contextlib import suppress
 from oclgen.measuring.check import Checker
 from oclgen.opencl.device import Device
 from tuned_db import Choice, DatabaseError
-from tuned_db.digests import digest_of
-from tuned_db.recalled import Recalled
+from tuned_db.choosing.remembered_winners import Recalled
+from tuned_db.records.digests import digest_of
 
 
 def checking(store: Recalled, device: Device) -> Callable[[Choice], str]:

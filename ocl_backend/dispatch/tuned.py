@@ -24,7 +24,7 @@ from oclgen.opencl.device import BuildError, LaunchError, devices
 from oclgen.plan import Plan
 from oclgen.problem import STORED_BYTES, Known, Problem, stored_dtype
 from tuned_db import Choice, Chooser, DatabaseError
-from tuned_db.recalled import Recalled
+from tuned_db.choosing.remembered_winners import Recalled
 
 
 class Prologue(Protocol):

@@ -14,7 +14,7 @@ from oclgen import profiles
 from oclgen.opencl.device import Device
 from tests.cli.command_runs import Run
 from tuned_db import open_store
-from tuned_db.check_file import read_check
+from tuned_db.files.selftest import read_check
 
 SECONDS = "12"
 """Enough for the device, its rates and a few families where other tests run beside."""

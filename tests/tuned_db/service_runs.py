@@ -17,7 +17,7 @@ from tuned_db import Record, Store, write_records
 from tuned_db.service.app import create_app
 from tuned_db.service.client import Client
 from tuned_db.service.guard import RequestLimits
-from tuned_db.tokens import add_token
+from tuned_db.trust.tokens import add_token
 
 GENEROUS = RequestLimits(reads_per_s=1e4, writes_per_s=1e4)
 

@@ -15,10 +15,11 @@ from oclgen.limits import Limits
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE, timed, variant
-from tuned_db import ImportFileError, Store, open_store, personal
-from tuned_db.batches import Source
-from tuned_db.check_file import is_check, read_check, to_bytes
-from tuned_db.measured import of_store, take
+from tuned_db import ImportFileError, Store, open_store
+from tuned_db.files import personal
+from tuned_db.files.measured import of_store, take
+from tuned_db.files.selftest import is_check, read_check, to_bytes
+from tuned_db.storage.batches import Source
 
 HOST, USER = "annas-machine.example.org", "anna.b"
 LOG = f"/home/{USER}/kernels/a.cl:3: error at {HOST} and annas-machine for {USER}, not annas"

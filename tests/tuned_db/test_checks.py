@@ -10,9 +10,9 @@ from oclgen.measurement import Measurement
 from tests.tuned_db.shelves import Shelf
 from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE, record, timed, variant
 from tuned_db import Choice, Chooser, Store, open_store
-from tuned_db.digests import digest_of
-from tuned_db.upkeep import Prune, prune
-from tuned_db.verify import verify
+from tuned_db.records.digests import digest_of
+from tuned_db.storage.upkeep import Prune, prune
+from tuned_db.trust.verify import verify
 
 FALSE, RIGHT = variant(item_m=2), variant(item_m=3)
 

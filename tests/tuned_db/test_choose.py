@@ -19,15 +19,8 @@ from oclgen.problem import GemmProblem, Problem
 from oclgen.variant import Variant
 from tests.tuned_db.shelves import Shelf, chooser, with_item_m
 from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE, config, record, timed, variant
-from tuned_db import (
-    Chooser,
-    NoVariantError,
-    Record,
-    choose,
-    open_store,
-    read_records,
-    write_records,
-)
+from tuned_db import Chooser, NoVariantError, Record, open_store, read_records, write_records
+from tuned_db.choosing.chooser import GUESSES
 
 pytestmark = pytest.mark.usefixtures("shipped", "alike")
 
@@ -43,7 +36,7 @@ def expect(monkeypatch: pytest.MonkeyPatch, ms: dict[str, float]) -> None:
     def times(_: Problem, variants: list[Variant], __: Limits) -> list[float]:
         return [ms.get(one.family, 1000.0) for one in variants]
 
-    monkeypatch.setattr(choose, "predict", times)
+    monkeypatch.setattr("tuned_db.choosing.chooser.predict", times)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +120,7 @@ def test_an_unrelated_devices_record_serves_where_the_model_expects_most_of_it(
     shipped[:] = [with_item_m(3, device=COUSIN)]
     assert chooser().choose(SQUARE).rung == "guess"
     expect(monkeypatch, {"gemm_register": 1.0})
-    monkeypatch.setattr(choose, "GUESSES", dict.fromkeys(choose.GUESSES, 0))
+    monkeypatch.setattr("tuned_db.choosing.chooser.GUESSES", dict.fromkeys(GUESSES, 0))
     choice = chooser().choose(SQUARE)
     assert (choice.rung, choice.variant.config.item_m) == ("shipped", 3)
 

@@ -13,14 +13,11 @@ from oclgen.problem import GemmProblem, Problem
 from oclgen.variant import Variant
 from tests.tuned_db.shelves import Shelf, chooser, with_item_m
 from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE, config, record, variant
-from tuned_db import (
-    Chooser,
-    Record,
-    pools,
-)
-from tuned_db.digests import digest_of
-from tuned_db.plausible import why_implausible
-from tuned_db.shipped import shipped_records
+from tuned_db import Chooser, Record
+from tuned_db.choosing import pools
+from tuned_db.choosing.plausible import why_implausible
+from tuned_db.records.digests import digest_of
+from tuned_db.records.shipped import shipped_records
 
 pytestmark = pytest.mark.usefixtures("shipped")
 

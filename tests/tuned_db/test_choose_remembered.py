@@ -20,10 +20,10 @@ from oclgen.remembered import Remembered
 from tests.tuned_db.shelves import Shelf, with_item_m
 from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE
 from tuned_db import Choice, Chooser, DatabaseError
-from tuned_db import kept as kept_choices
-from tuned_db.raced import RACED, record_of, rivals
-from tuned_db.recalled import Recalled
-from tuned_db.store import open_store
+from tuned_db.choosing import remembered_choices as kept_choices
+from tuned_db.choosing.raced import RACED, record_of, rivals
+from tuned_db.choosing.remembered_winners import Recalled
+from tuned_db.storage.store import open_store
 
 OTHER = GemmProblem(128, 64, 96)
 CONV = ConvProblem(2, 16, 14, 14, 16, 3, 3, pad_h=1, pad_w=1)

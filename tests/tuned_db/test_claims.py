@@ -19,7 +19,7 @@ from tests.tuned_db.tuned_samples import (
     variant,
 )
 from tuned_db import Chooser, Record, Store, open_store, read_records, write_records
-from tuned_db.upkeep import Prune, absorb, prune
+from tuned_db.storage.upkeep import Prune, absorb, prune
 
 WRONG = Measurement(invalidity="correctness", reason="error 0.7")
 

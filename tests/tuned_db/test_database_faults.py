@@ -18,7 +18,8 @@ import pytest
 
 from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
-from tuned_db import DatabaseError, open_store, schema
+from tuned_db import DatabaseError, open_store
+from tuned_db.database import schema
 
 
 @pytest.fixture
@@ -158,7 +159,7 @@ def test_the_migrations_make_the_tables_of_the_models(path: Path) -> None:
     from alembic.migration import MigrationContext
     from sqlalchemy import create_engine
 
-    from tuned_db.models import Base
+    from tuned_db.database.models import Base
 
     with create_engine(f"sqlite:///{path}").connect() as connection:
         options = {"version_table": schema.VERSION_TABLE, "compare_type": True}
@@ -191,7 +192,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 def test_another_program_that_keeps_the_file_locked(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuned_db.database.BUSY_MS", 50)
+    monkeypatch.setattr("tuned_db.database.opening.BUSY_MS", 50)
     store = open_store(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("BEGIN IMMEDIATE")

@@ -12,9 +12,9 @@ from oclgen.problem import GemmProblem
 from tests.tuned_db.test_check_file import filled
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record
 from tuned_db import ImportFileError, Store, open_store
-from tuned_db.batches import Source
-from tuned_db.dataset import from_lines, manifest_of, read, to_lines, write
-from tuned_db.measured import of_store, take
+from tuned_db.files.dataset import from_lines, manifest_of, read, to_lines, write
+from tuned_db.files.measured import of_store, take
+from tuned_db.storage.batches import Source
 
 
 @pytest.fixture

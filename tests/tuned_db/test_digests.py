@@ -18,9 +18,10 @@ from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tests.tuned_db.shelves import chooser
 from tests.tuned_db.tuned_samples import SQUARE, record, variant
-from tuned_db import Record, digests
-from tuned_db.compare import compare
-from tuned_db.digests import UNDIGESTED, digest_of, is_of_today, with_digests
+from tuned_db import Record
+from tuned_db.records import digests
+from tuned_db.records.digests import UNDIGESTED, digest_of, is_of_today, with_digests
+from tuned_db.views.compare import compare
 
 pytestmark = pytest.mark.usefixtures("shipped")
 

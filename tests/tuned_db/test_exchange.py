@@ -17,9 +17,9 @@ from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
 from tuned_db import ImportFileError, Record, RecordError, open_store, read_records, write_records
-from tuned_db.digests import digest_of, with_digests
-from tuned_db.exchange import LINE_LIMIT, SCHEMA_LINE
-from tuned_db.shipped import shipped_records
+from tuned_db.records.digests import digest_of, with_digests
+from tuned_db.records.exchange import LINE_LIMIT, SCHEMA_LINE
+from tuned_db.records.shipped import shipped_records
 
 
 def export(records: list[Record]) -> bytes:
@@ -288,7 +288,7 @@ def test_shipped_files_are_read_in_order_and_never_stop_anything(
     (folder / "b.jsonl").write_bytes(export([removed]))
     (folder / "a.jsonl").write_bytes(export([record()]))
     (folder / "README").write_text("no records")
-    monkeypatch.setattr("tuned_db.shipped.resources.files", lambda _: tmp_path)
+    monkeypatch.setattr("tuned_db.records.shipped.resources.files", lambda _: tmp_path)
     shipped_records.cache_clear()
     try:
         assert shipped_records() == (record(), removed)

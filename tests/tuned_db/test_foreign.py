@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import insert, select
 
 from tuned_db import ImportFileError, Store
-from tuned_db.adapters import WRITERS, About, read
-from tuned_db.batches import list_batches
-from tuned_db.foreign import Foreign, keep, nearest, select_kernels
-from tuned_db.models import ForeignRow
-from tuned_db.trust import undo
+from tuned_db.database.models import ForeignRow
+from tuned_db.storage.batches import list_batches
+from tuned_db.trust.withdrawn import undo
+from tuned_db.tuners.adapters import WRITERS, About, read
+from tuned_db.tuners.foreign import Foreign, keep, nearest, select_kernels
 
 KERNEL_TUNER: dict[str, Any] = {
     "schema_version": "1.1.0",

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
-from tuned_db import DatabaseError, Store, browse, open_store, write_records
-from tuned_db.analysis import ENOUGH, best_over_trials, effects, grid, rate_of
-from tuned_db.charts import LONGEST, Bars, Chart, Heat, Series, draw
-from tuned_db.compare import compare, records_at
-from tuned_db.report import sections, to_html
+from tuned_db import DatabaseError, Store, open_store, write_records
+from tuned_db.views import browse
+from tuned_db.views.analysis import ENOUGH, best_over_trials, effects, grid, rate_of
+from tuned_db.views.charts import LONGEST, Bars, Chart, Heat, Series, draw
+from tuned_db.views.compare import compare, records_at
+from tuned_db.views.report import sections, to_html
 
 FAILED = Measurement(invalidity="timeout", reason="/home/somebody hangs")
 

@@ -15,9 +15,10 @@ from alembic import command
 from alembic.config import Config
 
 from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, variant
-from tuned_db import Store, digests, open_store
-from tuned_db.digests import digest_of
-from tuned_db.schema import VERSION_TABLE
+from tuned_db import Store, open_store
+from tuned_db.database.schema import VERSION_TABLE
+from tuned_db.records import digests
+from tuned_db.records.digests import digest_of
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -31,12 +32,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def old(url: str) -> Iterator[sa.Connection]:
     """A connection to a database of schema 0003 that knows one device; kept when it ends."""
-    from tuned_db.database import with_driver
+    from tuned_db.database.opening import with_driver
 
     engine = sa.create_engine(with_driver(sa.make_url(url)))
     with engine.begin() as connection:
         alembic = Config()
-        folder = resources.files("tuned_db").joinpath("migrations")
+        folder = resources.files("tuned_db.database").joinpath("migrations")
         alembic.set_main_option("script_location", str(folder))
         alembic.attributes.update(connection=connection, version_table=VERSION_TABLE)
         command.upgrade(alembic, "0003")

@@ -18,10 +18,11 @@ from sqlalchemy.pool import QueuePool
 
 from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
-from tuned_db import DatabaseError, Record, database, open_store, schema
-from tuned_db.arrivals import raise_peaks
-from tuned_db.database import KEPT_OPEN
-from tuned_db.upkeep import absorb
+from tuned_db import DatabaseError, Record, open_store
+from tuned_db.database import opening, schema
+from tuned_db.database.opening import KEPT_OPEN
+from tuned_db.storage.arrivals import raise_peaks
+from tuned_db.storage.upkeep import absorb
 
 
 def test_a_server_of_a_newer_version_is_refused(postgres: str) -> None:
@@ -58,7 +59,7 @@ def test_the_migrations_make_the_tables_of_the_models(postgres: str) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    from tuned_db.models import Base
+    from tuned_db.database.models import Base
 
     with open_store(postgres).database.reading() as connection:
         options = {"version_table": schema.VERSION_TABLE, "compare_type": True}
@@ -131,7 +132,7 @@ def test_only_a_connection_that_lay_unused_is_tried_before_its_use(
     for _ in range(2):
         assert store.all_winners() == []
     assert not tried
-    monkeypatch.setattr(database, "IDLE_S", -1.0)
+    monkeypatch.setattr(opening, "IDLE_S", -1.0)
     assert store.all_winners() == []
     assert len(tried) == 1
 

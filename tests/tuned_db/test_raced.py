@@ -12,8 +12,8 @@ from oclgen.problem import GemmProblem, Problem
 from oclgen.variant import Variant
 from tests.tuned_db.shelves import Shelf, chooser, with_item_m
 from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE, timed, variant
-from tuned_db import Choice, Chooser, Record, Store, choose
-from tuned_db.raced import RACED, record_of, rivals
+from tuned_db import Choice, Chooser, Record, Store
+from tuned_db.choosing.raced import RACED, record_of, rivals
 
 pytestmark = pytest.mark.usefixtures("shipped")
 
@@ -28,7 +28,7 @@ def expected(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     def times(_: Problem, variants: list[Variant], __: Limits) -> list[float]:
         return [ms.get(one.family, 9.0) + 0.01 * n for n, one in enumerate(variants)]
 
-    monkeypatch.setattr(choose, "predict", times)
+    monkeypatch.setattr("tuned_db.choosing.chooser.predict", times)
     return ms
 
 

@@ -13,17 +13,18 @@ import pytest
 
 from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import INFO, record
-from tuned_db import DatabaseError, Store, open_store, read_records, recalled
-from tuned_db.exchange import read_checked
-from tuned_db.raced import RACED
-from tuned_db.recalled import Recalled
+from tuned_db import DatabaseError, Store, open_store, read_records
+from tuned_db.choosing import remembered_winners
+from tuned_db.choosing.raced import RACED
+from tuned_db.choosing.remembered_winners import Recalled
+from tuned_db.records.exchange import read_checked
 
 OTHER = GemmProblem(128, 64, 64)
 CHOICE = """
 import sys
 from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE
 from tuned_db import Chooser
-from tuned_db.recalled import Recalled
+from tuned_db.choosing.remembered_winners import Recalled
 choice = Chooser(Recalled(INFO), INFO, LIMITS).choose(SQUARE)
 print(choice.rung, *(name for name in sys.modules if name in ("alembic", "pydantic", "sqlalchemy")))
 """
@@ -95,7 +96,7 @@ def test_a_log_of_sqlite_may_go_at_any_moment(
         return found
 
     monkeypatch.setattr(Path, "stat", late)
-    assert [size for size, _ in recalled._state(file)] == [2]
+    assert [size for size, _ in remembered_winners._state(file)] == [2]
 
 
 def test_a_database_that_fails_once_is_read_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +159,7 @@ import sys
 from dataclasses import replace
 from tests.tuned_db.tuned_samples import INFO, record
 from tuned_db import open_store
-from tuned_db.recalled import Recalled
+from tuned_db.choosing.remembered_winners import Recalled
 reader = Recalled(INFO)
 reader.relatives(INFO)
 store = open_store()

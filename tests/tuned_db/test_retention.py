@@ -14,9 +14,10 @@ from sqlalchemy import event, select, update
 
 from oclgen.measurement import Measurement
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
-from tuned_db import Store, retention, rows
-from tuned_db.models import MeasurementRow
-from tuned_db.retention import Kept, Retention, retention_of, thin
+from tuned_db import Store
+from tuned_db.database.models import MeasurementRow
+from tuned_db.storage import retention, rows
+from tuned_db.storage.retention import Kept, Retention, retention_of, thin
 
 OLD, YEAR, YOUNG = "2020-01-01T00:00:00Z", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z"
 FAILED = Measurement(invalidity="compile", reason="no")

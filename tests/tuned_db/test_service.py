@@ -30,13 +30,13 @@ from fastapi.testclient import TestClient
 from oclgen.problem import GemmProblem
 from tests.tuned_db.service_runs import GENEROUS, bearer, body, many, serving
 from tuned_db import DatabaseError, Store
-from tuned_db.exchange import SCHEMA_LINE
-from tuned_db.models import MEASURED
+from tuned_db.database.models import MEASURED
+from tuned_db.records.exchange import SCHEMA_LINE
 from tuned_db.service import drawings, guard
 from tuned_db.service.app import create_app
 from tuned_db.service.guard import Buckets, RequestLimits
-from tuned_db.titles import title_of
-from tuned_db.tokens import TokenError, add_token, list_tokens, revoke_token
+from tuned_db.trust.tokens import TokenError, add_token, list_tokens, revoke_token
+from tuned_db.views.titles import title_of
 
 
 @pytest.fixture
@@ -345,7 +345,7 @@ def test_a_database_that_fails_is_503_and_names_no_path(
     def fail(*_: Any) -> None:
         raise DatabaseError(f"database file {tmp_path} is damaged")
 
-    monkeypatch.setattr("tuned_db.browse.list_devices", fail)
+    monkeypatch.setattr("tuned_db.views.browse.list_devices", fail)
     answer = web.get("/api/v1/devices")
     assert answer.status_code == 503
     assert str(tmp_path) not in answer.text

@@ -23,9 +23,9 @@ from fastapi.testclient import TestClient
 from oclgen.problem import GemmProblem
 from tests.tuned_db.service_runs import GENEROUS
 from tuned_db import open_store, write_records
-from tuned_db.exchange import SCHEMA_LINE
+from tuned_db.records.exchange import SCHEMA_LINE
 from tuned_db.service.app import create_app
-from tuned_db.tokens import add_token
+from tuned_db.trust.tokens import add_token
 
 EXAMPLES = 25
 

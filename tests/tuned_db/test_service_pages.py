@@ -16,9 +16,10 @@ from fastapi.testclient import TestClient
 from oclgen.measurement import Measurement
 from oclgen.problem import ConvProblem, GemmProblem
 from tests.tuned_db.service_runs import GENEROUS
-from tuned_db import Store, across, browse
-from tuned_db.failures import LONGEST, list_failures, shown
+from tuned_db import Store
 from tuned_db.service.app import create_app
+from tuned_db.views import across, browse
+from tuned_db.views.failures import LONGEST, list_failures, shown
 
 CONV = ConvProblem(1, 4, 8, 8, 4, 3, 3, direction="bwd_data")
 NEWER = replace(INFO, driver_version="2.0")

@@ -24,14 +24,15 @@ from fastapi.testclient import TestClient
 from uvicorn.server import ServerState
 
 from tests.tuned_db.service_runs import GENEROUS, bearer, body, many, serving
-from tuned_db import Store, database
-from tuned_db.batches import NoBatchError, list_batches
-from tuned_db.models import TokenRow
+from tuned_db import Store
+from tuned_db.database import opening
+from tuned_db.database.models import TokenRow
 from tuned_db.service import connections
 from tuned_db.service.app import create_app
 from tuned_db.service.guard import RequestLimits, client_of
-from tuned_db.tokens import TokenError, add_token, list_tokens
-from tuned_db.trust import undo
+from tuned_db.storage.batches import NoBatchError, list_batches
+from tuned_db.trust.tokens import TokenError, add_token, list_tokens
+from tuned_db.trust.withdrawn import undo
 
 
 @pytest.fixture
@@ -102,8 +103,8 @@ def test_a_batch_is_listed_and_undone(web: TestClient, shelf: Store) -> None:
 def test_many_records_come_in_transactions_of_bounded_size(
     shelf: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuned_db.store.CHUNK", 10)
-    monkeypatch.setattr(database, "PAUSE_S", 0.0)
+    monkeypatch.setattr("tuned_db.storage.store.CHUNK", 10)
+    monkeypatch.setattr(opening, "PAUSE_S", 0.0)
     done: list[int] = []
     merge = shelf.merge(many(25), report=done.append)
     assert (merge.improved, merge.kept, done) == (25, 0, [10, 20, 25])

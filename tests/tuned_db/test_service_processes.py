@@ -22,7 +22,7 @@ import httpx
 from tests.tuned_db.service_runs import body
 from tests.tuned_db.tuned_samples import record
 from tuned_db import Store
-from tuned_db.tokens import add_token
+from tuned_db.trust.tokens import add_token
 
 
 @pytest.fixture

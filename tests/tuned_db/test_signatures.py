@@ -13,10 +13,10 @@ pytest.importorskip("cryptography")
 from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import FAMILY, INFO, SQUARE, record, timed, variant
 from tuned_db import DatabaseError, Store, open_store, write_records
-from tuned_db.consensus import agreements
-from tuned_db.models import KeyRow
-from tuned_db.raced import RACED
-from tuned_db.signatures import (
+from tuned_db.choosing.raced import RACED
+from tuned_db.database.models import KeyRow
+from tuned_db.trust.consensus import agreements
+from tuned_db.trust.signatures import (
     Signature,
     SignatureError,
     distrust,

@@ -17,8 +17,8 @@ from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
 from tuned_db import DeviceStore, Store, open_store
-from tuned_db.database import locate
-from tuned_db.models import MeasurementRow, TuningRow
+from tuned_db.database.models import MeasurementRow, TuningRow
+from tuned_db.database.opening import locate
 
 
 def test_the_faster_wins_and_the_history_stays(store: Store) -> None:

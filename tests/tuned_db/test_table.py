@@ -12,8 +12,8 @@ from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import FAMILY, INFO, LIMITS, SQUARE, record, timed, variant
 from tuned_db import Store, open_store
-from tuned_db.table import Head, Row, of_store, read, write
-from tuned_db.upkeep import absorb
+from tuned_db.files.table import Head, Row, of_store, read, write
+from tuned_db.storage.upkeep import absorb
 
 FAILED = Measurement(invalidity="compile", reason="no such type")
 WITH_MORE = Limits(

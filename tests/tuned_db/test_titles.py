@@ -8,9 +8,9 @@ import pytest
 
 from oclgen.problem import AttentionProblem, ConvProblem, GemmProblem, Problem, Volume
 from tests.tuned_db.tuned_samples import record
-from tuned_db.analysis import rate_of
-from tuned_db.plots import dtypes_of, roofline_chart
-from tuned_db.titles import title_of
+from tuned_db.views.analysis import rate_of
+from tuned_db.views.plots import dtypes_of, roofline_chart
+from tuned_db.views.titles import title_of
 
 
 @pytest.mark.parametrize(

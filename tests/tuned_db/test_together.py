@@ -13,8 +13,10 @@ import pytest
 
 from oclgen.problem import GemmProblem
 from tests.tuned_db.tuned_samples import record
-from tuned_db import DatabaseError, Store, across, merging
-from tuned_db.batches import list_batches
+from tuned_db import DatabaseError, Store
+from tuned_db.storage import merging
+from tuned_db.storage.batches import list_batches
+from tuned_db.views import across
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")

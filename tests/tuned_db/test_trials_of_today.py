@@ -12,9 +12,10 @@ from oclgen import GENERATOR_VERSION
 from oclgen.measurement import Measurement
 from oclgen.variant import Variant
 from tests.tuned_db.tuned_samples import FAMILY, INFO, LIMITS, SQUARE, timed, variant
-from tuned_db import Chooser, Store, digests, open_store
-from tuned_db.models import MeasurementRow
-from tuned_db.upkeep import Prune, prune
+from tuned_db import Chooser, Store, open_store
+from tuned_db.database.models import MeasurementRow
+from tuned_db.records import digests
+from tuned_db.storage.upkeep import Prune, prune
 
 FAILED = Measurement(invalidity="compile", reason="no")
 
@@ -99,7 +100,7 @@ def test_trials_of_another_number_with_the_same_kernels_count(
 ) -> None:
     """The number says which version wrote them."""
     device = store.of(INFO)
-    monkeypatch.setattr("tuned_db.store.GENERATOR_VERSION", "77")
+    monkeypatch.setattr("tuned_db.storage.store.GENERATOR_VERSION", "77")
     assert device.trials(SQUARE) == 3
     assert device.measured(SQUARE)[variant(item_m=1)] == 1.0
     assert device.incumbent(SQUARE) == (variant(item_m=1), 1.0)

@@ -22,12 +22,13 @@ from tests.tuned_db.tuned_samples import (
     timed,
     variant,
 )
-from tuned_db import Chooser, Record, Store, open_existing, open_store, rows
-from tuned_db.errors import DatabaseError
-from tuned_db.measured import of_store
-from tuned_db.models import MEASURED, MeasurementRow, TuningRow
-from tuned_db.upkeep import Prune, absorb, prune
-from tuned_db.verify import verify
+from tuned_db import Chooser, Record, Store, open_existing, open_store
+from tuned_db.database.errors import DatabaseError
+from tuned_db.database.models import MEASURED, MeasurementRow, TuningRow
+from tuned_db.files.measured import of_store
+from tuned_db.storage import rows
+from tuned_db.storage.upkeep import Prune, absorb, prune
+from tuned_db.trust.verify import verify
 
 OTHER = GemmProblem(128, 64, 64)
 FAILED = Measurement(invalidity="compile", reason="no")
