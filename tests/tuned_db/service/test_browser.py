@@ -21,7 +21,7 @@ pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 playwright = pytest.importorskip("playwright.sync_api")
 
-from tests.tuned_db.service_runs import Served, serving
+from tests.tuned_db.service.service_runs import Served, serving
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 MARKUP = "<script>document.title='broken'</script>"

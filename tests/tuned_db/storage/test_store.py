@@ -162,7 +162,7 @@ for trial in range(15):
 
 
 def test_many_processes_at_once_lose_nothing(tmp_path: Path) -> None:
-    path, root = tmp_path / "shared.sqlite", str(Path(__file__).parents[2])
+    path, root = tmp_path / "shared.sqlite", str(Path(__file__).parents[3])
     program = f"import sys; sys.path.insert(0, {root!r})\n{WRITER}"
     writers = [
         subprocess.Popen(

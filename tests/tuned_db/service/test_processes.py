@@ -19,7 +19,7 @@ pytest.importorskip("uvicorn")
 
 import httpx
 
-from tests.tuned_db.service_runs import body
+from tests.tuned_db.service.service_runs import body
 from tests.tuned_db.tuned_samples import record
 from tuned_db import Store
 from tuned_db.trust.tokens import add_token

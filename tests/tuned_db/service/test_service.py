@@ -28,7 +28,7 @@ import httpx
 from fastapi.testclient import TestClient
 
 from oclgen.problem import GemmProblem
-from tests.tuned_db.service_runs import GENEROUS, bearer, body, many, serving
+from tests.tuned_db.service.service_runs import GENEROUS, bearer, body, many, serving
 from tuned_db import DatabaseError, Store
 from tuned_db.database.models import MEASURED
 from tuned_db.records.exchange import SCHEMA_LINE

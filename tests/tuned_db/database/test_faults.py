@@ -215,7 +215,7 @@ def test_a_merge_that_fails_half_way_changes_nothing(path: Path) -> None:
 
 def as_nobody(program: str, path: Path) -> str:
     """Run `program` without root's power to write everywhere; return what it printed."""
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     drop = "import os\nif os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
     code = f"import sys; sys.path.insert(0, {root!r})\n{HEAD}{drop}path = sys.argv[1]\n{program}"
     ran = subprocess.run(
@@ -284,7 +284,7 @@ def test_a_disk_that_takes_no_more(path: Path) -> None:
     """A limit on file sizes stands for a full disk: writes fail, SQLite rolls back."""
     program = f"""
 import resource, signal, sys
-sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from tests.tuned_db.tuned_samples import INFO, timed, variant
 from oclgen.problem import GemmProblem
 from tuned_db import DatabaseError, open_store

@@ -23,7 +23,7 @@ import uvicorn
 from fastapi.testclient import TestClient
 from uvicorn.server import ServerState
 
-from tests.tuned_db.service_runs import GENEROUS, bearer, body, many, serving
+from tests.tuned_db.service.service_runs import GENEROUS, bearer, body, many, serving
 from tuned_db import Store
 from tuned_db.database import opening
 from tuned_db.database.models import TokenRow

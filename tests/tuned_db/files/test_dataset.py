@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oclgen.problem import GemmProblem
-from tests.tuned_db.test_check_file import filled
+from tests.tuned_db.files.test_selftest import filled
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record
 from tuned_db import ImportFileError, Store, open_store
 from tuned_db.files.dataset import from_lines, manifest_of, read, to_lines, write

@@ -21,7 +21,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from oclgen.problem import GemmProblem
-from tests.tuned_db.service_runs import GENEROUS
+from tests.tuned_db.service.service_runs import GENEROUS
 from tuned_db import open_store, write_records
 from tuned_db.records.exchange import SCHEMA_LINE
 from tuned_db.service.app import create_app

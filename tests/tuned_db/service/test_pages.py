@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from oclgen.measurement import Measurement
 from oclgen.problem import ConvProblem, GemmProblem
-from tests.tuned_db.service_runs import GENEROUS
+from tests.tuned_db.service.service_runs import GENEROUS
 from tuned_db import Store
 from tuned_db.service.app import create_app
 from tuned_db.views import across, browse

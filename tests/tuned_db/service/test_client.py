@@ -23,7 +23,7 @@ pytest.importorskip("uvicorn")
 import httpx
 
 from oclgen.problem import GemmProblem
-from tests.tuned_db.service_runs import body, many, serving
+from tests.tuned_db.service.service_runs import body, many, serving
 from tuned_db import Chooser, Store, open_store
 from tuned_db.service.client import Client, ServiceError
 

@@ -23,7 +23,7 @@ pytest.importorskip("uvicorn")
 
 import httpx
 
-from tests.tuned_db.service_runs import GENEROUS
+from tests.tuned_db.service.service_runs import GENEROUS
 from tuned_db.service.app import create_app
 from tuned_db.service.together import Together
 

@@ -102,7 +102,7 @@ def test_what_is_no_key_is_refused(tmp_path: Path, name: str, key: str, said: st
 def test_a_service_takes_signed_files_by_their_signature(private: Path, shelf: Store) -> None:
     pytest.importorskip("fastapi")
     pytest.importorskip("uvicorn")
-    from tests.tuned_db.service_runs import serving
+    from tests.tuned_db.service.service_runs import serving
     from tuned_db.service.client import ServiceError
 
     stream = io.BytesIO()

@@ -28,12 +28,12 @@ pytest.importorskip("uvicorn")
 import httpx
 import uvicorn
 
-from tests.tuned_db.service_runs import Served, body, serving
+from tests.tuned_db.service.service_runs import Served, body, serving
 from tuned_db import Store
 from tuned_db.service.connections import protocol
 from tuned_db.service.guard import RequestLimits
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[3] / "deploy"
 NAME = "tuned.example.org"
 PROXY = "127.0.0.1"
 Proxy = tuple[int, ssl.SSLContext]
