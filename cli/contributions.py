@@ -45,7 +45,7 @@ def import_(file: Path, folder: Path | None, signed: bool, where: str | None) ->
     "signed by NAME".
     """
     from tuned_db.files.dataset import from_lines, is_measurements, read
-    from tuned_db.files.selftest import is_check
+    from tuned_db.files.selftest import is_selftest
 
     if file.is_dir():
         if signed:
@@ -56,7 +56,7 @@ def import_(file: Path, folder: Path | None, signed: bool, where: str | None) ->
     origin = _origin(file, content, signed, where)
     if is_measurements(content):
         _take_sets([from_lines(str(file), content)], where, origin)
-    elif is_check(content):
+    elif is_selftest(content):
         _take_check(file, content, where, folder, origin)
     elif folder is not None:
         raise click.UsageError(f"{file} is no check file: only those have a profile.")
@@ -132,10 +132,10 @@ def _take_check(
     from oclgen.profiles.writing import name_of
     from tuned_db import open_store
     from tuned_db.files.measured import take
-    from tuned_db.files.selftest import read_check
+    from tuned_db.files.selftest import read_selftest
     from tuned_db.storage.batches import Source
 
-    check = read_check(str(file), content)
+    check = read_selftest(str(file), content)
     store = open_store(where)
     merge = take(store, [check.measured], origin, Source())
     failed = sum(one.verdict == "fail" for one in check.findings)
@@ -165,12 +165,12 @@ def contribute(file: Path, target: str, secret: str | None) -> None:
     wrong is not sent. Its signature, FILE.sig (`oclgen db sign`), goes with it.
     """
     from tuned_db import read_records
-    from tuned_db.files.selftest import is_check, read_check
+    from tuned_db.files.selftest import is_selftest, read_selftest
     from tuned_db.service.client import Client
     from tuned_db.trust.signatures import Signature
 
     content = file.read_bytes()
-    check = read_check(str(file), content) if is_check(content) else None
+    check = read_selftest(str(file), content) if is_selftest(content) else None
     records = [] if check else read_records(str(file), io.BytesIO(content))
     beside = signature_of(file)
     signature = Signature.from_json(beside.read_bytes()) if beside.exists() else None

@@ -24,7 +24,7 @@ from tuned_db.choosing.evidence import Evidence, Winners
 from tuned_db.choosing.nearest import NEAR
 from tuned_db.choosing.pools import Entry, Pool, of_today
 from tuned_db.choosing.raced import won
-from tuned_db.choosing.remembered_choices import Kept
+from tuned_db.choosing.remembered_choices import RememberedChoices
 from tuned_db.database.errors import DatabaseError
 from tuned_db.records.digests import digest_of
 from tuned_db.records.record import Record
@@ -102,7 +102,7 @@ class Chooser:
     ) -> None:
         self.info, self.limits = info, limits
         self._check = check
-        self._kept = Kept(info, limits, mark)
+        self._remembered = RememberedChoices(info, limits, mark)
         self._lock = Lock()
         self._checks: dict[str, str] = {}
         self._store = store
@@ -139,7 +139,7 @@ class Chooser:
         """
         choice = self._memo.get(problem)
         if choice is None:
-            choice = self._kept.get(problem, self._settings) or self._found(problem)
+            choice = self._remembered.get(problem, self._settings) or self._found(problem)
             if len(self._memo) >= MOST_CHOICES:
                 self._memo.clear()
             self._memo[problem] = choice
@@ -155,14 +155,14 @@ class Chooser:
         if choice is None:
             raise NoVariantError(self._why_none(problem))
         if choice.verified and problem not in self._looked_beyond:
-            self._kept.put(choice, self._settings)
+            self._remembered.put(choice, self._settings)
         return choice
 
     def _passed(self, choice: Choice) -> Choice | None:
         """Return a choice that may serve, None where its plan fails the check."""
         if choice.verified or choice.is_checked or self._check is None:
             return choice
-        self._kept.stop()  # what a check says here may not hold tomorrow
+        self._remembered.stop()  # what a check says here may not hold tomorrow
         reason = self._check(choice)
         self._checks[digest_of(choice.problem, choice.variant) or ""] = reason
         if not reason:
@@ -189,7 +189,7 @@ class Chooser:
         Raises:
             NoVariantError: nothing is left.
         """
-        self._kept.stop()
+        self._remembered.stop()
         self._rejected.add((choice.problem, choice.variant))
         self._memo.pop(choice.problem, None)
         return self.choose(choice.problem)
@@ -198,7 +198,7 @@ class Chooser:
         """Let the winner of a race serve its problem from now on, as one that was read does."""
         for entry in self._known.read([record]):
             self._known.raced[entry.problem] = entry
-            self._kept.note_race(record)
+            self._remembered.note_race(record)
             self._memo.pop(entry.problem, None)
 
     def bound_conv_error(self, bound: float | None) -> None:
@@ -215,11 +215,11 @@ class Chooser:
         """Read the winners anew and forget what was chosen, after a tuning or an import."""
         store = self._store
         self._winners = store.relatives(self.info) if store else []
-        self._kept.take(self._winners)
+        self._remembered.take(self._winners)
         self._checks = dict(store.checks(self.info)) if store else {}
-        self._kept.confirm()
+        self._remembered.confirm()
         if self._rejected:
-            self._kept.stop()
+            self._remembered.stop()
         self._evidence = None
         self._memo = {}
 

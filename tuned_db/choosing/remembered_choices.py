@@ -15,7 +15,7 @@ from tuned_db.records.record import Record
 from tuned_db.records.shipped import has_shipped
 
 
-class Kept:
+class RememberedChoices:
     """The choices of one device that an earlier process made by the same records and settings.
 
     A choice is named by the device, the lasting winners and the checks of the database, the

@@ -42,7 +42,7 @@ READS = 3
 reader makes the file, and the last one to close it folds SQLite's log in."""
 
 
-class Recalled:
+class RememberedWinners:
     """The winners of one device as a `Store` tells them, which is opened when it must be.
 
     Args:
@@ -146,7 +146,7 @@ class Recalled:
         return state, None
 
 
-_readers: WeakSet[Recalled] = WeakSet()
+_readers: WeakSet[RememberedWinners] = WeakSet()
 
 
 @atexit.register

@@ -91,7 +91,7 @@ class Fact(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Check:
+class SelfTest:
     """What a file says: when, of which device with which limits, and what was found."""
 
     created: str
@@ -169,12 +169,12 @@ def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def is_check(head: bytes) -> bool:
+def is_selftest(head: bytes) -> bool:
     """Say whether a file that begins so is one of a self-test."""
     return b'"format": "oclgen check"' in head[:200]
 
 
-def read_check(name: str, content: bytes) -> Check:
+def read_selftest(name: str, content: bytes) -> SelfTest:
     """Return what `to_bytes` wrote.
 
     Args:
@@ -201,7 +201,7 @@ def read_check(name: str, content: bytes) -> Check:
     peaks = (rates["peaks"] or None) if rates else None
     measured = Measured(device, values["limits"], peak, peaks, values["measurements"])
     findings = tuple(Fact(**one) for one in values["findings"])
-    return Check(values["created"], device, limits, findings, measured)
+    return SelfTest(values["created"], device, limits, findings, measured)
 
 
 def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:

@@ -65,7 +65,7 @@ class _Question:
         return {**scope, "headers": [one for one in headers if one[1]]}
 
 
-class Kept:
+class KeptAnswers:
     """ASGI middleware that keeps what GET answered with 200, until the database is written to.
 
     Requests that ask the same at the same time are answered together: a page that a hundred clients

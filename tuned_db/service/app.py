@@ -15,7 +15,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from tuned_db.database.errors import DatabaseError
 from tuned_db.service import api, beyond, drawings, pages, watch
 from tuned_db.service.access import readers_only
-from tuned_db.service.answers import Kept
+from tuned_db.service.answers import KeptAnswers
 from tuned_db.service.guard import Guard, RequestLimits
 from tuned_db.storage.store import Store
 
@@ -58,7 +58,7 @@ def create_app(
     app.include_router(watch.health(store))
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     if not private:  # what is kept is shown without a token
-        app.add_middleware(Kept, database=store.database)
+        app.add_middleware(KeptAnswers, database=store.database)
     app.add_middleware(Guard, limits=limits or RequestLimits())
     app.add_middleware(watch.Watch, figures=figures)
     app.add_exception_handler(DatabaseError, _unavailable)

@@ -11,7 +11,7 @@ from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel
 
 from tuned_db.files.measured import take
-from tuned_db.files.selftest import read_check
+from tuned_db.files.selftest import read_selftest
 from tuned_db.records.exchange import ImportFileError
 from tuned_db.service import uploads
 from tuned_db.service.access import origin_of, require
@@ -38,7 +38,7 @@ def add(api: APIRouter, store: Store, refused: dict[int | str, dict[str, Any]]) 
     def keep(request: Request, body: bytes) -> Taken:
         token = require(store, request, "contributor")
         try:
-            check = read_check("the upload", body)
+            check = read_selftest("the upload", body)
         except ImportFileError as error:
             raise HTTPException(400, str(error)) from error
         left = left_today(store.database, token)

@@ -1,6 +1,6 @@
 """Results of quick checks of claims' plans, so that a plan is checked once on a device.
 
-`oclgen.measuring.check` checks; `tuned_db.choosing.chooser` asks for a check before a claim serves.
+`oclgen.measuring.quick_check` checks; `tuned_db.choosing` asks for it before a claim serves.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _ASKED = (
 )
 
 
-class Kept(NamedTuple):
+class Candidate(NamedTuple):
     """What a `Retention` asks of a measurement; `since` is when it was made or came here."""
 
     id: int
@@ -60,7 +60,7 @@ class Retention:
     before: str
     keep: int = 16
 
-    def superfluous(self, rows: Sequence[Kept]) -> list[int]:
+    def superfluous(self, rows: Sequence[Candidate]) -> list[int]:
         """Return the ids of the measurements of one tuning that may go."""
         here = [row for row in rows if not row.is_claim]
         claims = [row for row in rows if row.is_claim]
@@ -78,16 +78,16 @@ class Retention:
         return [row.id for row in rows if row.id not in stays]
 
 
-def _fastest(rows: Iterable[Kept]) -> list[list[Kept]]:
+def _fastest(rows: Iterable[Candidate]) -> list[list[Candidate]]:
     """Return the times of each variant in their order, the fastest variant first."""
-    groups: dict[tuple[str, str], list[Kept]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Candidate]] = defaultdict(list)
     for row in rows:
         if row.ms is not None:
             groups[row.variant].append(row)
     return sorted(groups.values(), key=lambda times: min(map(_time, times)))
 
 
-def _time(row: Kept) -> float:
+def _time(row: Candidate) -> float:
     return row.ms or 0.0
 
 
@@ -136,7 +136,7 @@ def _thin(store: Store, retention: Retention, tunings: Sequence[int], dry_run: b
     database = store.database
     with database.reading() if dry_run else database.writing() as connection:
         rows = [
-            Kept(
+            Candidate(
                 row.id, row.tuning_id, row.winner_id, (row.family, row.config), row.ms,
                 row.origin != "", row.promoted, row.since,
             )

@@ -22,7 +22,7 @@ from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE
 from tuned_db import Choice, Chooser, DatabaseError
 from tuned_db.choosing import remembered_choices as kept_choices
 from tuned_db.choosing.raced import RACED, record_of, rivals
-from tuned_db.choosing.remembered_winners import Recalled
+from tuned_db.choosing.remembered_winners import RememberedWinners
 from tuned_db.storage.store import open_store
 
 OTHER = GemmProblem(128, 64, 96)
@@ -238,11 +238,11 @@ def test_a_database_is_named_by_what_was_read(
     monkeypatch.setenv("OCLGEN_DB", str(tmp_path / "tuned.sqlite"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     open_store().merge([with_item_m(3)])
-    read = Recalled(INFO)
+    read = RememberedWinners(INFO)
     assert read.mark() is None, "nothing was read"
     read.relatives(INFO)
     assert read.mark() is not None
-    again = Recalled(INFO)
+    again = RememberedWinners(INFO)
     assert again.mark() == read.mark(), "what was read is recalled"
     open_store().note_race(replace(with_item_m(2, replace(SQUARE, k=96)), origin=RACED))
     assert len(again.relatives(INFO)) == 2

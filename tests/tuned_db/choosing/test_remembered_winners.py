@@ -16,7 +16,7 @@ from tests.tuned_db.tuned_samples import INFO, record
 from tuned_db import DatabaseError, Store, open_store, read_records
 from tuned_db.choosing import remembered_winners
 from tuned_db.choosing.raced import RACED
-from tuned_db.choosing.remembered_winners import Recalled
+from tuned_db.choosing.remembered_winners import RememberedWinners
 from tuned_db.records.exchange import read_checked
 
 OTHER = GemmProblem(128, 64, 64)
@@ -24,8 +24,8 @@ CHOICE = """
 import sys
 from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE
 from tuned_db import Chooser
-from tuned_db.choosing.remembered_winners import Recalled
-choice = Chooser(Recalled(INFO), INFO, LIMITS).choose(SQUARE)
+from tuned_db.choosing.remembered_winners import RememberedWinners
+choice = Chooser(RememberedWinners(INFO), INFO, LIMITS).choose(SQUARE)
 print(choice.rung, *(name for name in sys.modules if name in ("alembic", "pydantic", "sqlalchemy")))
 """
 
@@ -39,42 +39,42 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_was_read_is_recalled_until_a_process_writes() -> None:
     open_store().merge([record()], "a friend")
     open_store().note_check(INFO, "0123456789abcdef", "it is wrong")
-    read = Recalled(INFO)
+    read = RememberedWinners(INFO)
     assert read.relatives(INFO) == open_store().relatives(INFO)
-    again = Recalled(INFO)
+    again = RememberedWinners(INFO)
     assert again.relatives(INFO) == read.relatives(INFO)
     assert [one.origin for one in again.relatives(INFO)] == ["a friend"]
     assert again.checks(INFO) == {"0123456789abcdef": "it is wrong"}
     assert "store" not in vars(again), "nothing was asked of the database"
     open_store().merge([record(OTHER)])
     assert {one.problem for one in again.relatives(INFO)} == {record().problem, OTHER.key()}
-    assert len(Recalled(INFO).relatives(INFO)) == 2
+    assert len(RememberedWinners(INFO).relatives(INFO)) == 2
 
 
 def test_what_the_first_process_reads_is_recalled_by_the_second(tmp_path: Path) -> None:
     """SQLite's file changes when it is made, and when its last user folds the log in."""
-    Recalled(INFO).relatives(INFO)  # makes the database
-    second = Recalled(INFO)
+    RememberedWinners(INFO).relatives(INFO)  # makes the database
+    second = RememberedWinners(INFO)
     assert second.mark() is not None
     second.store.database.release()
-    third = Recalled(INFO)
+    third = RememberedWinners(INFO)
     assert third.relatives(INFO) == []
     assert "store" not in vars(third), "nothing was asked of the database"
 
 
 def test_what_a_process_wrote_is_read_before_it_ends() -> None:
-    writing = Recalled(INFO)
+    writing = RememberedWinners(INFO)
     writing.relatives(INFO)
     open_store().note_race(replace(record(), origin=RACED))
-    assert Recalled(INFO).mark() is None
+    assert RememberedWinners(INFO).mark() is None
     writing.keep()
-    later = Recalled(INFO)
+    later = RememberedWinners(INFO)
     assert [one.origin for one in later.relatives(INFO)] == [RACED]
     assert "store" not in vars(later), "nothing was asked of the database"
 
 
 def test_a_database_that_went_away_is_not_made_anew_at_the_end(tmp_path: Path) -> None:
-    reading = Recalled(INFO)
+    reading = RememberedWinners(INFO)
     reading.relatives(INFO)
     for path in tmp_path.glob("tuned.sqlite*"):
         path.unlink()
@@ -101,7 +101,7 @@ def test_a_log_of_sqlite_may_go_at_any_moment(
 
 def test_a_database_that_fails_once_is_read_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
     open_store().merge([record()])
-    read = Recalled(INFO)
+    read = RememberedWinners(INFO)
     assert len(read.relatives(INFO)) == 1
     open_store().merge([record(OTHER)])
 
@@ -117,17 +117,17 @@ def test_a_database_that_fails_once_is_read_the_next_time(monkeypatch: pytest.Mo
 def test_another_device_is_asked_of_the_database() -> None:
     other = replace(INFO, name="Another GPU")
     open_store().merge([record(), record(OTHER, device=other)])
-    recalled = Recalled(INFO)
+    recalled = RememberedWinners(INFO)
     assert recalled.relatives(other) == recalled.store.relatives(other)
 
 
 def test_a_damaged_copy_is_read_anew(tmp_path: Path) -> None:
     open_store().merge([record()])
-    known = Recalled(INFO).relatives(INFO)
+    known = RememberedWinners(INFO).relatives(INFO)
     (kept,) = (tmp_path / "cache").rglob("winners/*.json")
     for text in ("", "[3, [], 1]", "{", "[]", "7"):
         kept.write_text(text)
-        assert Recalled(INFO).relatives(INFO) == known
+        assert RememberedWinners(INFO).relatives(INFO) == known
 
 
 def test_a_choice_from_what_is_known_loads_no_toolkit() -> None:
@@ -159,15 +159,15 @@ import sys
 from dataclasses import replace
 from tests.tuned_db.tuned_samples import INFO, record
 from tuned_db import open_store
-from tuned_db.choosing.remembered_winners import Recalled
-reader = Recalled(INFO)
+from tuned_db.choosing.remembered_winners import RememberedWinners
+reader = RememberedWinners(INFO)
 reader.relatives(INFO)
 store = open_store()
 store.note_race(replace(record(), origin="raced"))
 store.database.release()
 """
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
-    later = Recalled(INFO)
+    later = RememberedWinners(INFO)
     assert later.mark() is not None
     assert [one.origin for one in later.relatives(INFO)] == [RACED]
     assert "store" not in vars(later), "nothing was asked of the database"

@@ -18,7 +18,7 @@ from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE, timed, variant
 from tuned_db import ImportFileError, Store, open_store
 from tuned_db.files import personal
 from tuned_db.files.measured import of_store, take
-from tuned_db.files.selftest import is_check, read_check, to_bytes
+from tuned_db.files.selftest import is_selftest, read_selftest, to_bytes
 from tuned_db.storage.batches import Source
 
 HOST, USER = "annas-machine.example.org", "anna.b"
@@ -68,8 +68,8 @@ def content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[bytes]:
 
 
 def test_a_file_is_read_back(content: bytes) -> None:
-    assert is_check(content)
-    check = read_check("x", content)
+    assert is_selftest(content)
+    check = read_selftest("x", content)
     assert (check.device, check.limits) == (INFO, LIMITED)
     assert [one.verdict for one in check.findings] == ["ok", "fail", "skipped"]
     assert len(check.measured.rows) == 4
@@ -89,7 +89,7 @@ def test_nothing_in_it_tells_of_the_person_or_the_machine(content: bytes) -> Non
 
 
 def test_what_it_measured_is_a_claim_elsewhere_failures_too(content: bytes, store: Store) -> None:
-    measured = read_check("x", content).measured
+    measured = read_selftest("x", content).measured
     came = take(store, [measured], "import", Source())
     assert (came.improved, came.kept) == (2, 2)
     again = take(store, [measured], "import", Source())
@@ -110,7 +110,7 @@ def test_the_profile_is_the_devices_limits_without_instructions(
     content: bytes, tmp_path: Path
 ) -> None:
     path = tmp_path / "gpu.toml"
-    path.write_text(read_check("x", content).profile())
+    path.write_text(read_selftest("x", content).profile())
     profile = profiles.load(str(path))
     shown = replace(LIMITED, instructions=frozenset(), declared_local_bytes=0)
     assert profile.limits() == shown
@@ -134,7 +134,7 @@ def test_a_wrong_field_is_refused_by_its_name(
 ) -> None:
     values = json.loads(content) | change
     with pytest.raises(ImportFileError, match=said):
-        read_check("x", json.dumps(values).encode())
+        read_selftest("x", json.dumps(values).encode())
 
 
 @pytest.mark.parametrize(
@@ -154,19 +154,19 @@ def test_a_measurement_that_cannot_be_is_refused(
     place = next(n for n, row in enumerate(values["measurements"]) if row["wins"])
     values["measurements"][place] |= change
     with pytest.raises(ImportFileError, match=said):
-        read_check("x", json.dumps(values).encode())
+        read_selftest("x", json.dumps(values).encode())
 
 
 def test_a_file_from_before_a_limit_is_read(content: bytes) -> None:
     values = json.loads(content)
     assert values["limits"].pop("declared_local_bytes") == 1 << 17
-    assert read_check("x", json.dumps(values).encode()).limits.declared_local_bytes == 0
+    assert read_selftest("x", json.dumps(values).encode()).limits.declared_local_bytes == 0
 
 
 def test_one_schema_reads_what_another_version_wrote(tmp_path: Path) -> None:
     """A check without torch and rates is whole, too."""
     store = open_store(tmp_path / "empty.sqlite")
     few = facts(rates=None, torch=None)
-    check = read_check("x", to_bytes(store, few, [], 1.0))
+    check = read_selftest("x", to_bytes(store, few, [], 1.0))
     assert (check.measured.peak, check.measured.rows) == (None, [])
     assert Limits.from_json(check.limits.to_json()) == LIMITED

@@ -17,7 +17,7 @@ from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
 from tuned_db import Store
 from tuned_db.database.models import MeasurementRow
 from tuned_db.storage import retention, rows
-from tuned_db.storage.retention import Kept, Retention, retention_of, thin
+from tuned_db.storage.retention import Candidate, Retention, retention_of, thin
 
 OLD, YEAR, YOUNG = "2020-01-01T00:00:00Z", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z"
 FAILED = Measurement(invalidity="compile", reason="no")
@@ -101,7 +101,7 @@ def test_what_is_young_stays(tmp_path: Path, shelf: Store) -> None:
 
 ROWS: Any = st.lists(
     st.builds(
-        Kept,
+        Candidate,
         id=st.just(0),
         tuning=st.just(1),
         winner=st.integers(0, 20),
@@ -116,7 +116,7 @@ ROWS: Any = st.lists(
 
 
 @given(ROWS, st.integers(1, 4))
-def test_no_retention_drops_what_is_needed(drawn: list[Kept], keep: int) -> None:
+def test_no_retention_drops_what_is_needed(drawn: list[Candidate], keep: int) -> None:
     winner = drawn[0].winner if drawn else None
     rows = [one._replace(id=n, winner=winner) for n, one in enumerate(drawn)]
     gone = set(Retention(YEAR, keep).superfluous(rows))

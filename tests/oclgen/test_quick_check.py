@@ -9,7 +9,7 @@ from typing import Any
 from oclgen.families import FAMILIES
 from oclgen.limits import KIB
 from oclgen.measuring import worker
-from oclgen.measuring.check import Checker
+from oclgen.measuring.quick_check import Checker
 from oclgen.problem import GemmProblem
 from oclgen.variant import Variant
 
