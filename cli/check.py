@@ -49,7 +49,7 @@ def check(ctx: click.Context, index: int, seconds: int, output: Path | None, as_
     from oclgen.profiles.writing import name_of
     from search_spaces.selftest import steps
     from tuned_db import open_store
-    from tuned_db.check_file import to_bytes
+    from tuned_db.files.selftest import to_bytes
 
     began = time.monotonic()
     facts: dict[str, Any] = {}

@@ -14,7 +14,7 @@ from .options import json_option
 
 if TYPE_CHECKING:
     from tuned_db import Record
-    from tuned_db.compare import Comparison, Pair
+    from tuned_db.views.compare import Comparison, Pair
 
 
 @click.command()
@@ -33,8 +33,8 @@ def compare(
 
     Two drivers of one device: oclgen compare my.sqlite --left-device 580.1 --right-device 581.2
     """
-    from tuned_db.compare import compare as sides
-    from tuned_db.compare import devices_of, records_at
+    from tuned_db.views.compare import compare as sides
+    from tuned_db.views.compare import devices_of, records_at
 
     if right is None and left_device == right_device:
         raise click.UsageError("Both sides are the same; give RIGHT, or --left-device and so on.")

@@ -18,9 +18,9 @@ from .sharing import TOKEN
 from .signing import signature_of
 
 if TYPE_CHECKING:
-    from tuned_db.measured import Measured
-    from tuned_db.merging import Merge
-    from tuned_db.store import Store
+    from tuned_db.files.measured import Measured
+    from tuned_db.storage.merging import Merge
+    from tuned_db.storage.store import Store
 
 
 @click.command("import")
@@ -44,8 +44,8 @@ def import_(file: Path, folder: Path | None, signed: bool, where: str | None) ->
     Where FILE.sig is there, it has to be a trusted key's signature of FILE; what comes is then
     "signed by NAME".
     """
-    from tuned_db.check_file import is_check
-    from tuned_db.dataset import from_lines, is_measurements, read
+    from tuned_db.files.dataset import from_lines, is_measurements, read
+    from tuned_db.files.selftest import is_selftest
 
     if file.is_dir():
         if signed:
@@ -56,7 +56,7 @@ def import_(file: Path, folder: Path | None, signed: bool, where: str | None) ->
     origin = _origin(file, content, signed, where)
     if is_measurements(content):
         _take_sets([from_lines(str(file), content)], where, origin)
-    elif is_check(content):
+    elif is_selftest(content):
         _take_check(file, content, where, folder, origin)
     elif folder is not None:
         raise click.UsageError(f"{file} is no check file: only those have a profile.")
@@ -79,7 +79,7 @@ def _origin(file: Path, content: bytes, signed: bool, where: str | None) -> str:
             asked for and there is none.
     """
     from tuned_db import ImportFileError, open_store
-    from tuned_db.signatures import Signature, signer
+    from tuned_db.trust.signatures import Signature, signer
 
     beside = signature_of(file)
     if str(file) == "-" or not beside.exists():
@@ -92,7 +92,7 @@ def _origin(file: Path, content: bytes, signed: bool, where: str | None) -> str:
 
 def _take_records(file: Path, content: bytes, where: str | None, origin: str) -> None:
     from tuned_db import open_store, read_records
-    from tuned_db.digests import with_digests
+    from tuned_db.records.digests import with_digests
 
     records = read_records(str(file), io.BytesIO(content))
     store = open_store(where)
@@ -112,8 +112,8 @@ def _take_records(file: Path, content: bytes, where: str | None, origin: str) ->
 
 def _take_sets(sets: Sequence[Measured], where: str | None, origin: str) -> None:
     from tuned_db import open_store
-    from tuned_db.batches import Source
-    from tuned_db.measured import take
+    from tuned_db.files.measured import take
+    from tuned_db.storage.batches import Source
 
     store = open_store(where)
     click.echo(_taken(take(store, sets, origin, Source()), store))
@@ -131,11 +131,11 @@ def _take_check(
 ) -> None:
     from oclgen.profiles.writing import name_of
     from tuned_db import open_store
-    from tuned_db.batches import Source
-    from tuned_db.check_file import read_check
-    from tuned_db.measured import take
+    from tuned_db.files.measured import take
+    from tuned_db.files.selftest import read_selftest
+    from tuned_db.storage.batches import Source
 
-    check = read_check(str(file), content)
+    check = read_selftest(str(file), content)
     store = open_store(where)
     merge = take(store, [check.measured], origin, Source())
     failed = sum(one.verdict == "fail" for one in check.findings)
@@ -165,12 +165,12 @@ def contribute(file: Path, target: str, secret: str | None) -> None:
     wrong is not sent. Its signature, FILE.sig (`oclgen db sign`), goes with it.
     """
     from tuned_db import read_records
-    from tuned_db.check_file import is_check, read_check
+    from tuned_db.files.selftest import is_selftest, read_selftest
     from tuned_db.service.client import Client
-    from tuned_db.signatures import Signature
+    from tuned_db.trust.signatures import Signature
 
     content = file.read_bytes()
-    check = read_check(str(file), content) if is_check(content) else None
+    check = read_selftest(str(file), content) if is_selftest(content) else None
     records = [] if check else read_records(str(file), io.BytesIO(content))
     beside = signature_of(file)
     signature = Signature.from_json(beside.read_bytes()) if beside.exists() else None
@@ -216,7 +216,7 @@ def dataset(folder: Path, version: str, licence: str, where: str | None) -> None
     same bytes, without names of contributors. `oclgen db import FOLDER` takes it in.
     """
     from tuned_db import open_existing
-    from tuned_db.dataset import write
+    from tuned_db.files.dataset import write
 
     store = open_existing(where)
     try:

@@ -59,7 +59,7 @@ def measurements(file: Path, where: str | None) -> None:
     Of such tables `python -m benchmarks fit` makes the model that chooses where there is no record.
     """
     from tuned_db import open_existing
-    from tuned_db.table import of_store, write
+    from tuned_db.files.table import of_store, write
 
     store = open_existing(where)
     try:
@@ -80,7 +80,7 @@ def measurements(file: Path, where: str | None) -> None:
 def merge(others: tuple[str, ...], trusted: bool, where: str | None) -> None:
     """Take in all that other databases (URLs or files) hold, failures and history too."""
     from tuned_db import open_existing, open_store
-    from tuned_db.upkeep import absorb
+    from tuned_db.storage.upkeep import absorb
 
     sources = [open_existing(other) for other in others]
     store = open_store(where)
@@ -103,8 +103,8 @@ def merge(others: tuple[str, ...], trusted: bool, where: str | None) -> None:
 def prune(dry_run: bool, where: str | None, **wanted: Any) -> None:
     """Drop measurements for which any of the options holds; the next best becomes the winner."""
     from tuned_db import open_existing
-    from tuned_db.upkeep import Prune
-    from tuned_db.upkeep import prune as drop
+    from tuned_db.storage.upkeep import Prune
+    from tuned_db.storage.upkeep import prune as drop
 
     what = Prune(**wanted)
     if what == Prune():

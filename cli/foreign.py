@@ -15,7 +15,7 @@ from .options import db_option, json_option
 from .sharing import TOKEN
 
 if TYPE_CHECKING:
-    from tuned_db.foreign import Near
+    from tuned_db.tuners.foreign import Near
 
 FORMATS = ("kernel_tuner", "t4", "clblast", "triton")
 
@@ -65,9 +65,9 @@ def import_(
 ) -> None:
     """Take in FILES of other tuners; which tuner's they are, their fields tell."""
     from tuned_db import open_store
-    from tuned_db.adapters import About, read
-    from tuned_db.foreign import keep
     from tuned_db.service.client import Client
+    from tuned_db.tuners.adapters import About, read
+    from tuned_db.tuners.foreign import keep
 
     about = About(kernel, device_name, sizes, source)
     found = []
@@ -102,8 +102,8 @@ def export(
 ) -> None:
     """Write what is kept of a kernel to FILE in the form of another tuner."""
     from tuned_db import open_existing
-    from tuned_db.adapters import WRITERS
-    from tuned_db.foreign import select_kernels
+    from tuned_db.tuners.adapters import WRITERS
+    from tuned_db.tuners.foreign import select_kernels
 
     kept = select_kernels(open_existing(where), kernel, device=device_name)
     found = [one for one in kept if sizes is None or dict(one.sizes) == dict(sizes)]
@@ -138,8 +138,8 @@ def nearest(
 ) -> None:
     """Show the best parameters of KERNEL for the sizes nearest to SIZES (m=1024,n=512)."""
     from tuned_db import open_existing
-    from tuned_db.foreign import nearest as ask
     from tuned_db.service.client import Client
+    from tuned_db.tuners.foreign import nearest as ask
 
     if url:
         with Client(url, say=console(aside=True).print) as client:

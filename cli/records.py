@@ -52,7 +52,7 @@ def _values(record: Record) -> dict[str, Any]:
 
 
 def _table(records: list[Record]) -> Table:
-    from tuned_db.analysis import rate_of
+    from tuned_db.views.analysis import rate_of
 
     table = Table(
         "device", "problem", "family", "config", "ms", "GFLOP/s", "of peak", "trials", "checked"

@@ -11,7 +11,7 @@ from .options import db_option
 
 if TYPE_CHECKING:
     from oclgen.limits import DeviceInfo
-    from tuned_db.report import Section
+    from tuned_db.views.report import Section
 
 
 @click.command()
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def report(folder: Path, device: str, where: str | None) -> None:
     """Write report.html, which needs nothing else, and its plots as PNG into FOLDER."""
     from tuned_db import open_existing
-    from tuned_db.report import sections, to_html
+    from tuned_db.views.report import sections, to_html
 
     store = open_existing(where)
     found = sections(store, _wanted, device)
@@ -43,7 +43,7 @@ def _wanted(info: DeviceInfo) -> list[str]:
 
 def _write_plots(folder: Path, found: list[Section]) -> str:
     """Write the charts and say how many there are, or what is missing for them."""
-    from tuned_db.charts import REMEDY, can_draw, draw
+    from tuned_db.views.charts import REMEDY, can_draw, draw
 
     if not can_draw():
         return f"no plots. {REMEDY}"

@@ -142,8 +142,8 @@ def pull(url: str, architecture: str, kind: str, secret: str | None, where: str 
     `oclgen db verify` measures on this machine what would serve here.
     """
     from tuned_db import open_store
-    from tuned_db.batches import Source
     from tuned_db.service.client import Client
+    from tuned_db.storage.batches import Source
 
     improved = kept = 0
     out, source = console(aside=True), Source()

@@ -34,7 +34,7 @@ def key() -> None:
 @private_option
 def make(private: Path | None) -> None:
     """Make a private key for this user and print its public key."""
-    from tuned_db.signatures import key_file, make_key
+    from tuned_db.trust.signatures import key_file, make_key
 
     click.echo(make_key(private or key_file()))
 
@@ -43,7 +43,7 @@ def make(private: Path | None) -> None:
 @private_option
 def show(private: Path | None) -> None:
     """Print the public key, for those who are to trust it."""
-    from tuned_db.signatures import key_file, public_key
+    from tuned_db.trust.signatures import key_file, public_key
 
     click.echo(public_key(private or key_file()))
 
@@ -54,7 +54,8 @@ def show(private: Path | None) -> None:
 @db_option
 def trust(name: str, public: str, where: str | None) -> None:
     """Take what is signed with PUBLIC as NAME's from now on."""
-    from tuned_db import open_store, signatures
+    from tuned_db import open_store
+    from tuned_db.trust import signatures
 
     signatures.trust(open_store(where).database, name, public)
     click.echo(f"what is signed with this key is {name}'s")
@@ -65,7 +66,8 @@ def trust(name: str, public: str, where: str | None) -> None:
 @db_option
 def distrust(name: str, where: str | None) -> None:
     """Trust NAME's key no more; `oclgen db quarantine "signed by NAME"` is for what came."""
-    from tuned_db import open_existing, signatures
+    from tuned_db import open_existing
+    from tuned_db.trust import signatures
 
     signatures.distrust(open_existing(where).database, name)
     click.echo(f"the key of {name} is not trusted any more")
@@ -77,7 +79,7 @@ def distrust(name: str, where: str | None) -> None:
 def list_(as_json: bool, where: str | None) -> None:
     """List the keys that are trusted here."""
     from tuned_db import open_existing
-    from tuned_db.signatures import trusted
+    from tuned_db.trust.signatures import trusted
 
     found = trusted(open_existing(where).database)
     if as_json:
@@ -93,8 +95,8 @@ def list_(as_json: bool, where: str | None) -> None:
 @private_option
 def sign(file: Path, private: Path | None) -> None:
     """Sign FILE, an export or a check file: its signature is written beside it, as FILE.sig."""
-    from tuned_db.signatures import key_file
-    from tuned_db.signatures import sign as signed
+    from tuned_db.trust.signatures import key_file
+    from tuned_db.trust.signatures import sign as signed
 
     path = signature_of(file)
     try:
@@ -114,7 +116,7 @@ def sign(file: Path, private: Path | None) -> None:
 def consensus(least: int, limit: int, as_json: bool, where: str | None) -> None:
     """Show how contributors agree on what is fastest on a device model, problem by problem."""
     from tuned_db import open_existing
-    from tuned_db.consensus import agreements
+    from tuned_db.trust.consensus import agreements
 
     found = agreements(open_existing(where), least)[: limit or None]
     if as_json:

@@ -40,7 +40,7 @@ def add(
 ) -> None:
     """Print a new token for NAME; it cannot be shown again, only its hash is kept."""
     from tuned_db import open_existing, open_store
-    from tuned_db.tokens import add_token
+    from tuned_db.trust.tokens import add_token
 
     store = open_store(where) if create else open_existing(where)
     click.echo(add_token(store.database, name, role, days, daily))
@@ -52,7 +52,7 @@ def add(
 def list_(as_json: bool, where: str | None) -> None:
     """Show who may do what, since when, until when, and when a token was last used."""
     from tuned_db import open_existing
-    from tuned_db.tokens import list_tokens
+    from tuned_db.trust.tokens import list_tokens
 
     _print([asdict(one) for one in list_tokens(open_existing(where).database)], as_json)
 
@@ -63,7 +63,7 @@ def list_(as_json: bool, where: str | None) -> None:
 def revoke(name: str, where: str | None) -> None:
     """Take NAME's token back; `oclgen db undo` or `quarantine` is for what it wrote."""
     from tuned_db import open_existing
-    from tuned_db.tokens import revoke_token
+    from tuned_db.trust.tokens import revoke_token
 
     revoke_token(open_existing(where).database, name)
     click.echo(f"the token of {name} is no longer valid")
@@ -82,7 +82,7 @@ def revoke(name: str, where: str | None) -> None:
 def batches(limit: int, as_json: bool, where: str | None) -> None:
     """List what came from elsewhere at once: who sent it, from where, when, how many records."""
     from tuned_db import open_existing
-    from tuned_db.batches import list_batches
+    from tuned_db.storage.batches import list_batches
 
     found = list_batches(open_existing(where).database, limit)
     _print([asdict(one) for one in found], as_json)
@@ -94,7 +94,7 @@ def batches(limit: int, as_json: bool, where: str | None) -> None:
 def undo(batch: int, where: str | None) -> None:
     """Drop what BATCH, a number of `oclgen db batches`, brought; the next best win again."""
     from tuned_db import open_existing
-    from tuned_db.trust import undo as take_back
+    from tuned_db.trust.withdrawn import undo as take_back
 
     store = open_existing(where)
     click.echo(f"{take_back(store, batch)} measurements dropped from {store.name}")
@@ -113,18 +113,19 @@ def quarantine(
 
     Without ORIGIN, list what is in quarantine.
     """
-    from tuned_db import open_existing, trust
+    from tuned_db import open_existing
+    from tuned_db.trust import withdrawn
 
     store = open_existing(where)
     if origin is None:
         names = ("origin", "reason", "since")
-        found = trust.quarantined(store.database)
+        found = withdrawn.quarantined(store.database)
         _print([dict(zip(names, row, strict=True)) for row in found], as_json)
     elif release:
-        trust.release(store, origin)
+        withdrawn.release(store, origin)
         click.echo(f"{origin} is believed again")
     else:
-        lost = trust.quarantine(store, origin, reason)
+        lost = withdrawn.quarantine(store, origin, reason)
         click.echo(f"{origin} is in quarantine; {lost} of its claims lost their place")
 
 
@@ -137,7 +138,7 @@ def backup(file: Path, where: str | None) -> None:
     For SQLite. PostgreSQL has pg_dump.
     """
     from tuned_db import open_existing
-    from tuned_db.database import copy_to
+    from tuned_db.database.opening import copy_to
 
     store = open_existing(where)
     copy_to(store.database, file)
@@ -167,8 +168,8 @@ def thin(days: int, keep: int, apply: bool, where: str | None) -> None:
     Winners stay, and of each variant that failed its last failure, so that it is not tried again.
     """
     from tuned_db import open_existing
-    from tuned_db.retention import retention_of
-    from tuned_db.retention import thin as drop
+    from tuned_db.storage.retention import retention_of
+    from tuned_db.storage.retention import thin as drop
 
     store = open_existing(where)
     with console(aside=True).status("thinning") as status:

@@ -158,7 +158,7 @@ def _tuned(
     from oclgen.opencl.device import select
     from search_spaces.timing import last_moment
     from search_spaces.tune import require_families
-    from tuned_db.place import ENVIRONMENT
+    from tuned_db.database.place import ENVIRONMENT
 
     opened = select(device)
     if where:
@@ -173,7 +173,7 @@ def _tuned(
 
 def _study(where: str | None) -> str | None:
     """Return the URL of Optuna's database as SQLAlchemy takes it, with a driver that is here."""
-    from tuned_db.database import locate, with_driver
+    from tuned_db.database.opening import locate, with_driver
 
     return where and with_driver(locate(where)).render_as_string(hide_password=False)
 
@@ -232,7 +232,7 @@ def _crew_of(
     if not (workers or cluster):
         return None
     from search_spaces.crews import LocalCrew, RayCrew
-    from tuned_db.database import locate
+    from tuned_db.database.opening import locate
 
     if workers and cluster:
         raise click.UsageError("give --workers or --cluster, not both")

@@ -11,7 +11,7 @@ from .console import console
 from .options import db_option, device_option
 
 if TYPE_CHECKING:
-    from tuned_db.verify import Verdict
+    from tuned_db.trust.verify import Verdict
 
 
 SLOWER_CODE = 3
@@ -45,7 +45,7 @@ def verify(ctx: click.Context, device: str, limit: int, distrust: bool, where: s
     """
     from search_spaces.session import Session
     from tuned_db import open_existing
-    from tuned_db.trust import quarantine
+    from tuned_db.trust.withdrawn import quarantine
 
     out = console()
     session = Session(device, open_existing(where), say=out.print)

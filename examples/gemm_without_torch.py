@@ -10,8 +10,8 @@ import pyopencl.array as cl_array
 
 from oclgen.opencl.device import select
 from oclgen.problem import GemmProblem
-from tuned_db.choose import Chooser
-from tuned_db.store import open_store
+from tuned_db.choosing.chooser import Chooser
+from tuned_db.storage.store import open_store
 
 device = select(0)
 problem = GemmProblem(300, 500, 700, bias="n", activation="relu")

@@ -147,7 +147,7 @@ def tune_on_first(count: int, calls: Counter[Problem], limits: TuningLimits) -> 
         RuntimeError: the package `pebble` is missing.
     """
     from search_spaces.crews import LocalCrew, kinds_of, spread
-    from tuned_db.database import locate
+    from tuned_db.database.opening import locate
 
     where = locate(None).render_as_string(hide_password=False)
     ends = time.monotonic() + limits.seconds(len(calls)) / count

@@ -124,7 +124,7 @@ def _unpickled(family: str, values: Mapping[str, Any]) -> Variant:
 
 
 def _family(name: str) -> Family:
-    from oclgen.families import FAMILIES  # families nest variants
+    from oclgen.families import FAMILIES  # some of its modules nest variants
 
     if name not in FAMILIES:
         raise ConfigError(f"family {name!r} is unknown; known are {', '.join(FAMILIES)}")

@@ -15,12 +15,12 @@ from math import inf
 from typing import Any
 
 from oclgen.measurement import Measurement
-from oclgen.measuring import check
+from oclgen.measuring import quick_check
 from oclgen.measuring.steps import THE_STEP, Finding, Talk, Verdict, run, serve
 
 STARTING_S = 120.0
 """That a process may take to find runtimes and open devices."""
-PATIENCE_S = sum(check.TIMEOUTS.values())
+PATIENCE_S = sum(quick_check.TIMEOUTS.values())
 """After which a process that says nothing hangs: one variant may take its time in every stage."""
 OPERATOR_S = 60.0
 """The same for an operator of torch."""
@@ -129,8 +129,9 @@ def _families(talk: Talk) -> None:
     with session:
         info, limits = session.device.info, session.device.limits
         results = session.store.of(info)
-        timeouts = dict(check.TIMEOUTS)
-        with Worker(session.device.index, info, timeouts, affordable=check.AFFORDABLE) as worker:
+        timeouts = dict(quick_check.TIMEOUTS)
+        index, affordable = session.device.index, quick_check.AFFORDABLE
+        with Worker(index, info, timeouts, affordable=affordable) as worker:
             for case in cases(limits):
                 name = f"{case.family} {case.problem.key()}"
                 if case.variant is None:

@@ -34,8 +34,8 @@ from search_spaces.timing import Durations
 from search_spaces.tune import Tuner, require_families
 from search_spaces.tune import tune as search
 from tuned_db import Choice, Chooser, NoVariantError, Store, open_store
-from tuned_db.verify import Verdict
-from tuned_db.verify import verify as settle
+from tuned_db.trust.verify import Verdict
+from tuned_db.trust.verify import verify as settle
 
 SHORTEST_S = 0.1
 """Seconds that a stage of a trial is given at least: the time may have ended before it began."""

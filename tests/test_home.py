@@ -15,7 +15,7 @@ from oclgen.problem import GemmProblem
 from oclgen.variant import Variant
 from tests import home
 from tuned_db import Chooser, open_store
-from tuned_db.database import locate
+from tuned_db.database.opening import locate
 
 PROBLEM = GemmProblem(6, 5, 7)
 SAMPLE = (

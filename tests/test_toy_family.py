@@ -89,7 +89,8 @@ def values(problem, limits):
 PREAMBLE = """
 import json
 
-from oclgen.families import FAMILIES, families_for, valid_guesses
+from oclgen.families import FAMILIES, families_for
+from oclgen.guesses import valid_guesses
 from oclgen.keys import parse_gemm
 from oclgen.limits import Limits
 from oclgen.variant import Variant

@@ -1,20 +1,19 @@
 """Stores what was measured on which device, shares it, and chooses variants at dispatch from it.
 
 This package measures nothing and touches no device; `oclgen.measuring` and `search_spaces` do. Its
-names are imported when they are used, because a choice does not need SQLAlchemy. Its modules:
+names are imported when they are used, because a choice does not need SQLAlchemy. It
+is in rooms, each of which imports only from those before it in this list. Its modules:
 
-- the database: `database`, `place`, `models`, `schema`, `migrations`, `errors`
-- reading and writing rows: `store`, `rows`, `device_rows`, `many`, `arrivals`, `merging`, `upkeep`,
-  `retention`
-- the choice at dispatch: `choose`, `choice`, `evidence`, `pools`, `nearest`, `digests`, `shipped`,
-  `raced`; `recalled` and `kept` store it for later processes
-- trust: `trust`, `plausible`, `checks`, `verify`, `batches`, `signatures`, `consensus`, `tokens`
-- files: `record`, `record_schema`, `exchange`, `measured`, `check_file`, `dataset`, `table`,
-  `fields`, `personal`
-- other tuners: `foreign`, `adapters`
-- views: `browse`, `across`, `failures`, `compare`, `analysis`, `titles`, `charts`, `plots`,
-  `report`, `html`
-- over HTTP: `service`
+- `records`: what a record is, the digests of its kernels, files of records, and those of the
+  package, which lie in `shipped`
+- `database`: tables, schema, migrations, opening
+- `storage`: rows, read and written; what opens a database for others
+- `choosing`: the choice at dispatch, and what later processes find again
+- `trust`: claims, who sends them, who agrees
+- `files`: self-tests, data sets, tables for models of times
+- `tuners`: results of other tuners
+- `views`: pages, comparisons, charts, the report
+- `service`: all of this over HTTP
 """
 
 from typing import TYPE_CHECKING
@@ -22,13 +21,13 @@ from typing import TYPE_CHECKING
 from oclgen.lazy import lazily
 
 if TYPE_CHECKING:
-    from tuned_db.choice import Choice
-    from tuned_db.choose import Chooser, NoVariantError
-    from tuned_db.errors import DatabaseError
-    from tuned_db.exchange import ImportFileError, read_records, write_records
-    from tuned_db.merging import Merge
-    from tuned_db.record import Record, RecordError
-    from tuned_db.store import DeviceStore, Store, open_existing, open_if_any, open_store
+    from tuned_db.choosing.choice import Choice
+    from tuned_db.choosing.chooser import Chooser, NoVariantError
+    from tuned_db.database.errors import DatabaseError
+    from tuned_db.records.exchange import ImportFileError, read_records, write_records
+    from tuned_db.records.record import Record, RecordError
+    from tuned_db.storage.merging import Merge
+    from tuned_db.storage.store import DeviceStore, Store, open_existing, open_if_any, open_store
 
 __all__ = [
     "Choice",
@@ -49,13 +48,16 @@ __all__ = [
 ]
 
 _MODULES = {
-    "tuned_db.choice": ("Choice",),
-    "tuned_db.choose": ("Chooser", "NoVariantError"),
-    "tuned_db.errors": ("DatabaseError",),
-    "tuned_db.exchange": ("ImportFileError", "read_records", "write_records"),
-    "tuned_db.merging": ("Merge",),
-    "tuned_db.record": ("Record", "RecordError"),
-    "tuned_db.store": ("DeviceStore", "Store", "open_existing", "open_if_any", "open_store"),
+    "tuned_db.choosing.choice": ("Choice",),
+    "tuned_db.choosing.chooser": ("Chooser", "NoVariantError"),
+    "tuned_db.database.errors": ("DatabaseError",),
+    "tuned_db.records.exchange": ("ImportFileError", "read_records", "write_records"),
+    "tuned_db.records.record": ("Record", "RecordError"),
+    "tuned_db.storage.merging": ("Merge",),
+    "tuned_db.storage.store": (
+        *("DeviceStore", "Store"),
+        *("open_existing", "open_if_any", "open_store"),
+    ),
 }
 
 __getattr__ = lazily(

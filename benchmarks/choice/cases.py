@@ -16,7 +16,7 @@ from oclgen.predictor.features import Features, of_problem, of_variant
 from oclgen.predictor.model import roofline_ms
 from oclgen.problem import Problem
 from oclgen.variant import Variant
-from tuned_db.table import Head, Row, read
+from tuned_db.files.table import Head, Row, read
 
 
 @dataclass(frozen=True, eq=False)

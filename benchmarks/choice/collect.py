@@ -23,8 +23,8 @@ from oclgen.measuring.worker import Worker
 from oclgen.opencl.device import Device, select
 from oclgen.problem import Problem
 from oclgen.variant import Variant
-from tuned_db.shipped import shipped_records
-from tuned_db.table import Head, Row, append
+from tuned_db.files.table import Head, Row, append
+from tuned_db.records.shipped import shipped_records
 
 AHEAD = 2
 """Variants that are built ahead, per process that builds."""

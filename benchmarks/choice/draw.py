@@ -14,7 +14,7 @@ from oclgen.limits import Limits
 from oclgen.problem import DIRECTIONS, ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 from search_spaces.space import seeds_of
-from tuned_db.nearest import distance, kind_of
+from tuned_db.choosing.nearest import distance, kind_of
 
 DTYPES = ("fp32", "fp32", "fp32", "bf16", "bf16", "fp16", "tf32")
 """Dtypes, as often as they are drawn; on devices without matrix units fp32 alone."""

@@ -27,9 +27,9 @@ from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem, Problem
 from oclgen.variant import Variant
 from tuned_db import Chooser, Record, Store, open_store, read_records, write_records
-from tuned_db.digests import digest_of
-from tuned_db.exchange import SCHEMA_LINE
-from tuned_db.tokens import add_token
+from tuned_db.records.digests import digest_of
+from tuned_db.records.exchange import SCHEMA_LINE
+from tuned_db.trust.tokens import add_token
 
 INFO = DeviceInfo(
     "A processor", "nobody", "cpu", "cpu x86_64 none", "a runtime", "OpenCL 3.0", "1", 4

@@ -12,8 +12,8 @@ from oclgen.measurement import Measurement
 from oclgen.problem import ConvProblem, Problem
 from oclgen.variant import Variant
 from tuned_db import RecordError, Store
-from tuned_db.exchange import ImportFileError
-from tuned_db.upkeep import Prune, absorb, prune
+from tuned_db.records.exchange import ImportFileError
+from tuned_db.storage.upkeep import Prune, absorb, prune
 
 CONV = ConvProblem(1, 64, 32, 32, 64, 3, 3, 1, 1, 1, 1)
 PATIENCE_S = 5.0
@@ -72,7 +72,7 @@ def false_claim(lab: Lab) -> str:
 @case("5", "a claim that is slower than it says counts as verified")
 def slow_claim(lab: Lab) -> str:
     """Verify a claim that takes 435 ms here."""
-    from tuned_db.verify import verify
+    from tuned_db.trust.verify import verify
 
     store = lab.store(tuned=False)
     store.merge(read(line(config={"split_k": 64}, samples=[0.5])))

@@ -19,7 +19,7 @@ from sys import executable
 import httpx
 
 from benchmarks.commons.lab import INFO, Lab, body, case, line, read, records, serving
-from tuned_db.exchange import SCHEMA_LINE
+from tuned_db.records.exchange import SCHEMA_LINE
 from tuned_db.service.client import Client
 
 HALF = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "
@@ -261,8 +261,8 @@ def audit(lab: Lab) -> str:
     with serving(store) as service, Client(service.url, service.token) as client:
         client.push(read(line(config={"split_k": 2})))
     try:
-        from tuned_db.batches import list_batches
-        from tuned_db.trust import undo
+        from tuned_db.storage.batches import list_batches
+        from tuned_db.trust.withdrawn import undo
     except ImportError:
         return "batches are not kept"
     (batch,) = list_batches(store.database)

@@ -30,8 +30,8 @@ from oclgen.measuring.excerpt import WORK_PER_ELEMENT
 from oclgen.measuring.measure import Bench, encode, time_samples
 from oclgen.opencl.device import Device, select
 from oclgen.problem import DTYPES, GemmProblem, Problem
-from tuned_db.choose import Chooser
-from tuned_db.store import open_store
+from tuned_db.choosing.chooser import Chooser
+from tuned_db.storage.store import open_store
 
 CHECKED = 5e8
 """Work of a float64 reference that costs a slow host some tenths of a second: such problems are

@@ -16,7 +16,7 @@ from oclgen.variant import Variant
 from search_spaces.contest import contest
 from search_spaces.search import Search
 from search_spaces.space import seeds_of, space_of
-from tuned_db.choose import Chooser
+from tuned_db.choosing.chooser import Chooser
 
 
 class Sourced(NamedTuple):

@@ -28,10 +28,10 @@ from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem
 from oclgen.variant import Variant
 from tuned_db import Chooser, DeviceStore, Store, open_store
-from tuned_db.models import DeviceRow, MeasurementRow, TuningRow
-from tuned_db.rows import columns_of
+from tuned_db.database.models import DeviceRow, MeasurementRow, TuningRow
 from tuned_db.service import guard
 from tuned_db.service.app import create_app
+from tuned_db.storage.rows import columns_of
 
 TRIALS = 64
 """Measurements per problem, as `oclgen tune` makes by default."""

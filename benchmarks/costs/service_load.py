@@ -33,10 +33,10 @@ from sqlalchemy import func, select
 from benchmarks.timing import Call
 from oclgen.problem import GemmProblem
 from tuned_db import Record, Store, open_store, write_records
-from tuned_db.models import MeasurementRow
+from tuned_db.database.models import MeasurementRow
+from tuned_db.records.shipped import shipped_records
 from tuned_db.service.client import Client
-from tuned_db.shipped import shipped_records
-from tuned_db.tokens import add_token
+from tuned_db.trust.tokens import add_token
 
 PAGES = ("/", "/devices/1", "/api/v1/winners?limit=50", "/api/v1/records?limit=50")
 MEDIAN_S, LATE_S = 0.3, 2.0

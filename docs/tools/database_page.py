@@ -23,7 +23,7 @@ SHOWN_SAMPLES = 3
 
 def tables() -> str:
     """Return all tables with columns and foreign keys as a mermaid diagram."""
-    from tuned_db.models import Base
+    from tuned_db.database.models import Base
 
     lines = ["```mermaid", "erDiagram"]
     for table in Base.metadata.sorted_tables:
@@ -46,7 +46,7 @@ def tables() -> str:
 
 def record_fields() -> str:
     """Return the fields of a record with their types as a table."""
-    from tuned_db.record import Record
+    from tuned_db.records.record import Record
 
     rows = ["| field | type | must be there |", "|---|---|---|"]
     for one in fields(Record):

@@ -1,6 +1,6 @@
 """Checks claims of others once on a device before they serve, in processes that may crash.
 
-`oclgen.measuring.check` does the check, and the store keeps its result.
+`oclgen.measuring.quick_check` does the check, and the store keeps its result.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 
-from oclgen.measuring.check import Checker
+from oclgen.measuring.quick_check import Checker
 from oclgen.opencl.device import Device
 from tuned_db import Choice, DatabaseError
-from tuned_db.digests import digest_of
-from tuned_db.recalled import Recalled
+from tuned_db.choosing.remembered_winners import RememberedWinners
+from tuned_db.records.digests import digest_of
 
 
-def checking(store: Recalled, device: Device) -> Callable[[Choice], str]:
+def checking(store: RememberedWinners, device: Device) -> Callable[[Choice], str]:
     """Return a function that says why a claim must not serve on `device`, "" if it may, and warns.
 
     Results that do not depend on the moment are kept in `store`.

@@ -9,7 +9,7 @@ from oclgen.limits import Limits
 from oclgen.predictor.model import LAUNCH_MS, has_model, rates_of
 from oclgen.problem import DTYPES, ConvProblem
 from tuned_db import Choice, NoVariantError
-from tuned_db.choice import Rung
+from tuned_db.choosing.choice import Rung
 
 RELATED: tuple[Rung, ...] = ("architecture", "shipped")
 """Rungs of other devices' records."""

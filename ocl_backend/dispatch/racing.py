@@ -3,7 +3,7 @@
 The model's choice serves from the first call on. A race begins when the calls of a problem have
 taken much more time than the race will. The processes that build programs (`oclgen.opencl.ahead`)
 build its rivals, and in idle moments all of them run in turns on memory of their own. The fastest
-serves from then on and is kept as a record (`tuned_db.raced`). There is no search here:
+serves from then on and is kept as a record (`tuned_db.choosing.raced`). There is no search here:
 `ocl_backend.background` searches, and while it is on, nothing is raced.
 """
 
@@ -34,7 +34,7 @@ from oclgen.measuring.reference import random_inputs
 from oclgen.opencl.device import BuildError, LaunchError, devices
 from oclgen.problem import Problem, stored_dtype
 from tuned_db import Choice, DatabaseError
-from tuned_db.raced import record_of, rivals
+from tuned_db.choosing.raced import record_of, rivals
 
 log = logging.getLogger("oclgen.racing")
 

@@ -24,7 +24,7 @@ from oclgen.opencl.device import BuildError, LaunchError, devices
 from oclgen.plan import Plan
 from oclgen.problem import STORED_BYTES, Known, Problem, stored_dtype
 from tuned_db import Choice, Chooser, DatabaseError
-from tuned_db.recalled import Recalled
+from tuned_db.choosing.remembered_winners import RememberedWinners
 
 
 class Prologue(Protocol):
@@ -234,7 +234,7 @@ def _new_chooser(device: int) -> Chooser:
     """
     target = devices()[device]
     try:
-        store = Recalled(target.info)
+        store = RememberedWinners(target.info)
         made = Chooser(store, target.info, target.limits, checking(store, target), store.mark)
     except DatabaseError as error:
         warnings.warn(f"the ocl device runs on shipped and default variants: {error}", stacklevel=2)

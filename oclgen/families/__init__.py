@@ -19,7 +19,6 @@ from oclgen.family import Family
 from oclgen.limits import Limits
 from oclgen.parameters import ConfigError
 from oclgen.problem import Problem, has_volume
-from oclgen.variant import Variant
 
 __all__ = [
     "FAMILIES",
@@ -29,7 +28,6 @@ __all__ = [
     "families_for",
     "preferred",
     "valid_configs",
-    "valid_guesses",
 ]
 
 
@@ -86,13 +84,3 @@ def valid_configs(family: Family, problem: Problem, limits: Limits) -> Iterator[
         if config not in seen and config.why_not(problem, limits) is None:
             seen.add(config)
             yield config
-
-
-def valid_guesses(problem: Problem, limits: Limits) -> Iterator[Variant]:
-    """Yield variants that can serve an untuned problem, best guess first.
-
-    They are the `valid_configs` of the `preferred` families, one family after the other.
-    """
-    for family in preferred(problem, limits):
-        for config in valid_configs(family, problem, limits):
-            yield Variant(family.NAME, config)

@@ -14,7 +14,7 @@ from oclgen import profiles
 from oclgen.opencl.device import Device
 from tests.cli.command_runs import Run
 from tuned_db import open_store
-from tuned_db.check_file import read_check
+from tuned_db.files.selftest import read_selftest
 
 SECONDS = "12"
 """Enough for the device, its rates and a few families where other tests run beside."""
@@ -30,7 +30,7 @@ def test_a_device_is_tested_and_its_file_is_taken_in_elsewhere(
     assert result.exit_code == failed, result.output
     assert not own_database.exists()
     content = path.read_bytes()
-    check = read_check("x", content)
+    check = read_selftest("x", content)
     assert (check.device, check.limits) == (device.info, device.limits)
     text = content.decode()
     names = (str(Path.home()), str(tmp_path), str(Path.cwd()), f"/{getpass.getuser()}/")

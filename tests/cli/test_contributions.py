@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_runs import Run
-from tests.tuned_db.test_check_file import FINDINGS, facts, filled
-from tests.tuned_db.test_foreign import CLBLAST, KERNEL_TUNER, T4
+from tests.tuned_db.files.test_selftest import FINDINGS, facts, filled
+from tests.tuned_db.tuners.test_foreign import CLBLAST, KERNEL_TUNER, T4
 from tuned_db import open_store
-from tuned_db.check_file import to_bytes
+from tuned_db.files.selftest import to_bytes
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from oclgen.problem import GemmProblem
 from oclgen.variant import Variant
 from tests.cli.command_runs import Process, Run
 from tuned_db import open_store, write_records
-from tuned_db.models import MeasurementRow
-from tuned_db.shipped import shipped_records
-from tuned_db.table import read
+from tuned_db.database.models import MeasurementRow
+from tuned_db.files.table import read
+from tuned_db.records.shipped import shipped_records
 
 SQUARE = GemmProblem(24, 16, 8)
 
@@ -106,7 +106,7 @@ def test_a_user_without_a_database_gets_none_by_reading(
 ) -> None:
     monkeypatch.setattr("oclgen_cli.doctor._torch", tuple)  # its shim takes long to compile
     monkeypatch.delenv("OCLGEN_DB")
-    monkeypatch.setattr("tuned_db.place.user_data_path", lambda _: tmp_path / "data")
+    monkeypatch.setattr("tuned_db.database.place.user_data_path", lambda _: tmp_path / "data")
     findings = json.loads(run("doctor", "--json").output)
     (found,) = [one for one in findings if one["what"] == "database"]
     assert (found["verdict"], found["found"][:8]) == ("ok", "none yet")

@@ -11,7 +11,7 @@ from sqlalchemy import update
 from tests.cli.command_runs import Run
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record, timed, variant
 from tuned_db import open_store
-from tuned_db.models import MeasurementRow
+from tuned_db.database.models import MeasurementRow
 
 
 @pytest.fixture

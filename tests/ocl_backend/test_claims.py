@@ -16,7 +16,7 @@ from oclgen.problem import GemmProblem
 from oclgen.variant import Variant
 from tests.tuned_db.tuned_samples import record
 from tuned_db import Record, open_store
-from tuned_db.digests import digest_of
+from tuned_db.records.digests import digest_of
 
 PRODUCT = GemmProblem(47, 31, 29)
 VARIANT = Variant("gemm_register", FAMILIES["gemm_register"].DEFAULT)

@@ -23,7 +23,7 @@ from oclgen.problem import GemmProblem
 from oclgen.recording import dump, load
 from tests.ocl_backend.cpu_twin import place
 from tuned_db import Record, write_records
-from tuned_db.digests import digest_of
+from tuned_db.records.digests import digest_of
 
 pytestmark = pytest.mark.usefixtures("unvectorised")
 

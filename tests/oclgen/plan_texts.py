@@ -38,7 +38,7 @@ from oclgen.problem import (
 )
 from oclgen.variant import Variant
 from search_spaces.space import SPACES
-from tuned_db.digests import CHANGED
+from tuned_db.records.digests import CHANGED
 
 KNOWN = Path(__file__).with_suffix(".json")
 SHIPPED = Path(__file__).parents[2] / "tuned_db" / "shipped"
@@ -218,11 +218,12 @@ def to_note(found: dict[Key, str], known: dict[Key, str]) -> list[str]:
     """Return what is to be done about records without digest, where texts differ from known ones.
 
     Returns:
-        At most one line, which names the families that are to join `tuned_db.digests.CHANGED`.
+        At most one line, which names the families that are to join `CHANGED` of
+        `tuned_db.records.digests`.
     """
     changed = {key[1] for key in found if key in known and found[key] != known[key]}
     families = ", ".join(sorted(changed - CHANGED))
-    return [f"add to CHANGED in tuned_db/digests.py: {families}"] if families else []
+    return [f"add to CHANGED in tuned_db/records/digests.py: {families}"] if families else []
 
 
 def shown(key: Key) -> str:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oclgen.families import FAMILIES, valid_configs, valid_guesses
+from oclgen.families import FAMILIES, valid_configs
 from oclgen.families.attention import (
     attention_mma,
     attention_register,
     attention_split,
 )
+from oclgen.guesses import valid_guesses
 from oclgen.keys import parse_attention, parse_key
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.attention_reference import philox, seen

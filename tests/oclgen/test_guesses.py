@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
-from oclgen.families import FAMILIES, preferred, valid_configs, valid_guesses
+from oclgen.families import FAMILIES, preferred, valid_configs
 from oclgen.families.conv.conv_register import Piece, _runs, pieces
 from oclgen.families.conv.correlation import Axis, Run
 from oclgen.families.parts.blocking import best_split, fill, none_empty
+from oclgen.guesses import valid_guesses
 from oclgen.limits import KIB, Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import (

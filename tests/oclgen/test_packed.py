@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oclgen.families import FAMILIES, valid_configs, valid_guesses
+from oclgen.families import FAMILIES, valid_configs
 from oclgen.families.packed import packed_gemm, packed_mma, packed_rows
 from oclgen.families.packed.packed_formats import TEXTS
 from oclgen.families.packed.packed_unpacking import CPU, GPU, unpacking
+from oclgen.guesses import valid_guesses
 from oclgen.keys import parse_key, parse_packed, parse_problem
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.excerpt import excerpt

@@ -66,7 +66,7 @@ def test_a_changed_text_is_to_be_noted_where_records_without_digest_are_judged(
     plan_texts.write(known, path := tmp_path / "digests.json")
     changed = {("p", "toy", "1"): "x", ("p", "new", "1"): "d", ("p", "same", "1"): "c"}
     monkeypatch.setattr(plan_texts, "digests", lambda: changed)
-    note = "add to CHANGED in tuned_db/digests.py: toy"
+    note = "add to CHANGED in tuned_db/records/digests.py: toy"
     assert plan_texts.main(["--against", str(path)]) == 1
     assert capsys.readouterr().out.splitlines()[-2:] == ["3 plans, 3 changed", note]
     monkeypatch.setattr(plan_texts, "CHANGED", frozenset({"toy"}))

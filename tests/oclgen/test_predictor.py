@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks.choice.cases import cases_of
 from benchmarks.choice.evaluate import TABLES, mean_quality
-from oclgen.families import valid_guesses
 from oclgen.families.gemm import gemm_mma
+from oclgen.guesses import valid_guesses
 from oclgen.limits import Limits
 from oclgen.predictor import model as models
 from oclgen.predictor.features import EVEN, of_problem, of_variant, product_of

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from oclgen import profiles
-from oclgen.families import FAMILIES, families_for, valid_configs, valid_guesses
+from oclgen.families import FAMILIES, families_for, valid_configs
+from oclgen.guesses import valid_guesses
 from oclgen.limits import KIB, DeviceInfo, Limits, first_broken
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device, opened_as

@@ -21,7 +21,7 @@ from oclgen.variant import Variant
 from tests.oclgen import conv_cases, gemm_cases, winograd_cases
 from tests.oclgen.cp_async_in_c import in_plain_c
 from tests.oclgen.mma_emulated import emulate
-from tuned_db.nearest import SMALL, distance, kind_of
+from tuned_db.choosing.nearest import SMALL, distance, kind_of
 
 EVERYTHING = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,

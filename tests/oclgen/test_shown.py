@@ -9,7 +9,7 @@ import pyopencl as cl
 from pydantic import TypeAdapter
 
 from oclgen.opencl.shown import info_of
-from tuned_db.fields import Line
+from tuned_db.records.fields import Line
 
 
 def handle(text: str) -> Any:

@@ -18,7 +18,7 @@ from oclgen.sample import Case, cases
 from oclgen.variant import Variant
 from search_spaces import selftest
 from tuned_db import open_store
-from tuned_db.measured import of_store
+from tuned_db.files.measured import of_store
 
 pytestmark = pytest.mark.usefixtures("unvectorised")
 

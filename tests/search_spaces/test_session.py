@@ -32,7 +32,7 @@ from search_spaces.orders import Order
 from search_spaces.progress import Budget, OutOfTimeError
 from search_spaces.session import Session
 from tuned_db import Record, Store, open_store
-from tuned_db.models import MeasurementRow, TuningRow
+from tuned_db.database.models import MeasurementRow, TuningRow
 
 pytestmark = pytest.mark.usefixtures("unvectorised")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tuned_db import Record, Store, choose, open_store
+from tuned_db import Record, Store, open_store
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -21,14 +21,16 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 def shipped(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
     """Replace the records that come with the package by a list that a test may fill."""
     records: list[Record] = []
-    monkeypatch.setattr(choose, "shipped_records", lambda: tuple(records))
+    monkeypatch.setattr("tuned_db.choosing.chooser.shipped_records", lambda: tuple(records))
     return records
 
 
 @pytest.fixture
 def alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that expects the same time of everything: records come first, nearest ones first."""
-    monkeypatch.setattr(choose, "predict", lambda _, variants, __: [1.0] * len(variants))
+    monkeypatch.setattr(
+        "tuned_db.choosing.chooser.predict", lambda _, variants, __: [1.0] * len(variants)
+    )
 
 
 @pytest.fixture

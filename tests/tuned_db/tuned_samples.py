@@ -16,7 +16,7 @@ from oclgen.measurement import Measurement
 from oclgen.problem import GemmProblem, Problem, ProblemError
 from oclgen.variant import Variant
 from tuned_db import Record
-from tuned_db.digests import digest_of
+from tuned_db.records.digests import digest_of
 
 INFO = DeviceInfo(
     name="Imaginary GPU",

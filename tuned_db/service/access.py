@@ -8,9 +8,9 @@ from typing import Any
 
 from fastapi import HTTPException, Request
 
-from tuned_db.signatures import Signature, SignatureError, signer
-from tuned_db.store import Store
-from tuned_db.tokens import Token, holder_of
+from tuned_db.storage.store import Store
+from tuned_db.trust.signatures import Signature, SignatureError, signer
+from tuned_db.trust.tokens import Token, holder_of
 
 
 def require(store: Store, request: Request, role: str) -> Token:
@@ -20,7 +20,7 @@ def require(store: Store, request: Request, role: str) -> Token:
         store: whose tokens count.
         request: has it as `Authorization: Bearer TOKEN`; where it only reads, also as the password
             of `Basic`, which a browser asks its user for.
-        role: one of `tuned_db.tokens.ROLES`.
+        role: one of `tuned_db.trust.tokens.ROLES`.
 
     Raises:
         HTTPException: 401 without a token that is known, 403 where its role is a lesser one.
@@ -63,7 +63,7 @@ def origin_of(store: Store, request: Request, body: bytes, token: str) -> str:
 
     Args:
         store: whose trusted keys count.
-        request: its headers may carry a public key and a signature (`tuned_db.signatures`).
+        request: its headers may carry a public key and a signature (`tuned_db.trust.signatures`).
         body: what was signed.
         token: name of the token that was shown.
 

@@ -13,19 +13,19 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, Request, Response
 from pydantic import BaseModel, ConfigDict, create_model
 
-from tuned_db import browse
-from tuned_db.analysis import rate_of
-from tuned_db.batches import NoBatchError, list_batches
-from tuned_db.exchange import ImportFileError, read_records, write_records
-from tuned_db.failures import shown
-from tuned_db.models import MEASURED
+from tuned_db.database.models import MEASURED
+from tuned_db.records.exchange import ImportFileError, read_records, write_records
 from tuned_db.service import contributions, foreign, uploads
 from tuned_db.service.access import origin_of, require
 from tuned_db.service.asked import After, DeviceKind, Key, Limit, MaybeKey, Sort, Text, Wanted, Word
 from tuned_db.service.uploads import TOKEN
-from tuned_db.store import Store
-from tuned_db.tokens import left_today
-from tuned_db.trust import undo
+from tuned_db.storage.batches import NoBatchError, list_batches
+from tuned_db.storage.store import Store
+from tuned_db.trust.tokens import left_today
+from tuned_db.trust.withdrawn import undo
+from tuned_db.views import browse
+from tuned_db.views.analysis import rate_of
+from tuned_db.views.failures import shown
 
 JSONL = "application/jsonl"
 
@@ -96,7 +96,7 @@ class Winners(BaseModel):
 
 _WITHHELD = {"samples", "origin"}
 """Columns that are not shown to everybody: times one by one are long, an origin names who pushed.
-Reasons are shown without folders (`tuned_db.failures.shown`)."""
+Reasons are shown without folders (`tuned_db.views.failures.shown`)."""
 _TRIAL: dict[str, Any] = {
     "id": (int, ...),
     "verified": (bool, ...),

@@ -12,12 +12,12 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.middleware.gzip import GZipMiddleware
 
-from tuned_db.errors import DatabaseError
+from tuned_db.database.errors import DatabaseError
 from tuned_db.service import api, beyond, drawings, pages, watch
 from tuned_db.service.access import readers_only
+from tuned_db.service.answers import KeptAnswers
 from tuned_db.service.guard import Guard, RequestLimits
-from tuned_db.service.kept import Kept
-from tuned_db.store import Store
+from tuned_db.storage.store import Store
 
 DESCRIPTION = """
 Tuned kernels, shared: read without a token, written with one. Records travel as the JSON lines
@@ -58,7 +58,7 @@ def create_app(
     app.include_router(watch.health(store))
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     if not private:  # what is kept is shown without a token
-        app.add_middleware(Kept, database=store.database)
+        app.add_middleware(KeptAnswers, database=store.database)
     app.add_middleware(Guard, limits=limits or RequestLimits())
     app.add_middleware(watch.Watch, figures=figures)
     app.add_exception_handler(DatabaseError, _unavailable)

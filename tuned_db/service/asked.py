@@ -9,8 +9,8 @@ from fastapi import Depends, Path, Query
 
 from oclgen.families import FAMILIES
 from oclgen.problem import PRODUCT_DTYPES
-from tuned_db.browse import Filter
-from tuned_db.titles import DIRECTIONS
+from tuned_db.views.browse import Filter
+from tuned_db.views.titles import DIRECTIONS
 
 LARGEST = 2**63 - 1
 """The largest key that a database counts to."""

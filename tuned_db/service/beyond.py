@@ -9,10 +9,6 @@ from typing import Any
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import HTMLResponse
 
-from tuned_db import across, browse
-from tuned_db.analysis import rate_of
-from tuned_db.failures import shown
-from tuned_db.html import render
 from tuned_db.service.asked import (
     CHOICES,
     After,
@@ -24,8 +20,12 @@ from tuned_db.service.asked import (
     to_query,
 )
 from tuned_db.service.pages import PAGE, charted_with
-from tuned_db.store import Store
-from tuned_db.titles import title_of
+from tuned_db.storage.store import Store
+from tuned_db.views import across, browse
+from tuned_db.views.analysis import rate_of
+from tuned_db.views.failures import shown
+from tuned_db.views.html import render
+from tuned_db.views.titles import title_of
 
 COMPARED = 2000
 """Most problems of the left device that are compared: the first by their keys."""

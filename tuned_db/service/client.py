@@ -1,6 +1,6 @@
 """Sends records to a service and fetches records from it; the caller decides what to do with them.
 
-Both ways use the export files of `tuned_db.exchange`.
+Both ways use the export files of `tuned_db.records.exchange`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from urllib.parse import urljoin
 import httpx
 
 from oclgen.texts import printable
-from tuned_db.errors import DatabaseError
-from tuned_db.exchange import ImportFileError, read_records, write_records
-from tuned_db.foreign import Foreign, Near
-from tuned_db.merging import Merge
-from tuned_db.record import Record
-from tuned_db.signatures import Signature
+from tuned_db.database.errors import DatabaseError
+from tuned_db.records.exchange import ImportFileError, read_records, write_records
+from tuned_db.records.record import Record
+from tuned_db.storage.merging import Merge
+from tuned_db.trust.signatures import Signature
+from tuned_db.tuners.foreign import Foreign, Near
 
 BATCH = 500
 """Records per request: some 500 kB, far below what a service takes."""

@@ -10,13 +10,13 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel
 
-from tuned_db.check_file import read_check
-from tuned_db.exchange import ImportFileError
-from tuned_db.measured import take
+from tuned_db.files.measured import take
+from tuned_db.files.selftest import read_selftest
+from tuned_db.records.exchange import ImportFileError
 from tuned_db.service import uploads
 from tuned_db.service.access import origin_of, require
-from tuned_db.store import Store
-from tuned_db.tokens import left_today
+from tuned_db.storage.store import Store
+from tuned_db.trust.tokens import left_today
 
 
 class Taken(BaseModel):
@@ -38,7 +38,7 @@ def add(api: APIRouter, store: Store, refused: dict[int | str, dict[str, Any]]) 
     def keep(request: Request, body: bytes) -> Taken:
         token = require(store, request, "contributor")
         try:
-            check = read_check("the upload", body)
+            check = read_selftest("the upload", body)
         except ImportFileError as error:
             raise HTTPException(400, str(error)) from error
         left = left_today(store.database, token)

@@ -1,6 +1,6 @@
 """Routes for the charts of the pages: files that a browser caches and checks by their tag.
 
-`tuned_db.plots` says what a chart shows, `tuned_db.charts` draws it.
+`tuned_db.views.plots` says what a chart shows, `tuned_db.views.charts` draws it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from tuned_db import across, browse
-from tuned_db.analysis import effects, grid
-from tuned_db.charts import REMEDY, AnyChart, can_draw, draw
-from tuned_db.models import MeasurementRow
-from tuned_db.plots import (
+from tuned_db.database.models import MeasurementRow
+from tuned_db.service.asked import AnyKey, Key, Wanted, Word
+from tuned_db.storage.store import Store
+from tuned_db.views import across, browse
+from tuned_db.views.analysis import effects, grid
+from tuned_db.views.charts import REMEDY, AnyChart, can_draw, draw
+from tuned_db.views.plots import (
     heat_chart,
     importance_chart,
     progress_chart,
@@ -24,8 +26,6 @@ from tuned_db.plots import (
     speedup_chart,
     variants_of,
 )
-from tuned_db.service.asked import AnyKey, Key, Wanted, Word
-from tuned_db.store import Store
 
 CHARTED = 1000
 """Most winners or trials that a chart shows: more would be no clearer, and cost time."""

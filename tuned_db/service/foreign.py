@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Request
 from pydantic import BaseModel
 
-from tuned_db.exchange import ImportFileError
-from tuned_db.foreign import MOST_ANSWERS, SOURCE, Foreign, keep, nearest
+from tuned_db.records.exchange import ImportFileError
 from tuned_db.service import uploads
 from tuned_db.service.access import require
 from tuned_db.service.asked import Text
-from tuned_db.store import Store
-from tuned_db.tokens import left_today
+from tuned_db.storage.store import Store
+from tuned_db.trust.tokens import left_today
+from tuned_db.tuners.foreign import MOST_ANSWERS, SOURCE, Foreign, keep, nearest
 
 SIZES = r"^[^=,\x00-\x1f\x7f]{1,100}=\d{1,18}(,[^=,\x00-\x1f\x7f]{1,100}=\d{1,18}){0,31}$"
 

@@ -14,13 +14,7 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, Response
 from fastapi.responses import HTMLResponse
 
-from tuned_db import browse
-from tuned_db.analysis import ENOUGH, Effect, effects, grid, rate_of
-from tuned_db.charts import REMEDY, can_draw
-from tuned_db.failures import list_failures, shown
-from tuned_db.html import render, style
-from tuned_db.models import MeasurementRow
-from tuned_db.plots import variants_of
+from tuned_db.database.models import MeasurementRow
 from tuned_db.service.asked import (
     CHOICES,
     After,
@@ -33,8 +27,14 @@ from tuned_db.service.asked import (
     to_query,
 )
 from tuned_db.service.drawings import CHARTED
-from tuned_db.store import Store
-from tuned_db.titles import title_of
+from tuned_db.storage.store import Store
+from tuned_db.views import browse
+from tuned_db.views.analysis import ENOUGH, Effect, effects, grid, rate_of
+from tuned_db.views.charts import REMEDY, can_draw
+from tuned_db.views.failures import list_failures, shown
+from tuned_db.views.html import render, style
+from tuned_db.views.plots import variants_of
+from tuned_db.views.titles import title_of
 
 PAGE = 50
 Charts = list[tuple[str, str]]

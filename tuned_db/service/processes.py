@@ -19,7 +19,7 @@ from uvicorn.supervisors import Multiprocess
 from tuned_db.service.app import create_app
 from tuned_db.service.connections import protocol
 from tuned_db.service.guard import RequestLimits
-from tuned_db.store import open_existing
+from tuned_db.storage.store import open_existing
 
 PATIENCE_S = 10
 """How long the service keeps an idle connection, and finishes what it does when it is stopped."""

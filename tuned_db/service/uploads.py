@@ -9,8 +9,8 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel
 
-from tuned_db.batches import Source
-from tuned_db.tokens import Token
+from tuned_db.storage.batches import Source
+from tuned_db.trust.tokens import Token
 
 AT_ONCE = 50
 """Uploads of a route that have a thread; most of these wait for a transaction, which writes what
@@ -59,7 +59,7 @@ def require_room(token: Token, left: float, count: int, what: str) -> None:
 
     Args:
         token: who sends.
-        left: how many records it may send (`tuned_db.tokens.left_today`).
+        left: how many records it may send (`tuned_db.trust.tokens.left_today`).
         count: how many the upload has.
         what: they are called in the message.
 

@@ -17,9 +17,9 @@ from fastapi import APIRouter, HTTPException, Response
 from sqlalchemy import func, select
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tuned_db.errors import DatabaseError
-from tuned_db.models import BatchRow, DeviceRow, TokenRow, TuningRow
-from tuned_db.store import Store
+from tuned_db.database.errors import DatabaseError
+from tuned_db.database.models import BatchRow, DeviceRow, TokenRow, TuningRow
+from tuned_db.storage.store import Store
 
 ACCESS = logging.getLogger("oclgen.access")
 BOUNDS = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0)

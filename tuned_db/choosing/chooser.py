@@ -1,0 +1,399 @@
+"""Chooses the variant for a problem at dispatch, from winners that are in memory.
+
+It measures nothing. It reads the database in `refresh`, and not while a problem waits. There is one
+exception: if the winner for a problem on this device cannot serve, it reads the other measurements
+of that problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice, takewhile
+from math import inf
+from operator import attrgetter
+from threading import Lock
+
+from oclgen.families import TRANSFORMING, preferred, valid_configs
+from oclgen.limits import DeviceInfo, Limits
+from oclgen.predictor.model import has_model, predict
+from oclgen.problem import Problem
+from oclgen.variant import Variant
+from tuned_db.choosing.choice import Choice, Rung, of_entry
+from tuned_db.choosing.evidence import Evidence, Winners
+from tuned_db.choosing.nearest import NEAR
+from tuned_db.choosing.pools import Entry, Pool, of_today
+from tuned_db.choosing.raced import won
+from tuned_db.choosing.remembered_choices import RememberedChoices
+from tuned_db.database.errors import DatabaseError
+from tuned_db.records.digests import digest_of
+from tuned_db.records.record import Record
+from tuned_db.records.shipped import shipped_records
+
+MOST_CHOICES = 8192
+"""Bound of choices that are remembered: beyond it, all are forgotten."""
+GUESSES, NEIGHBOURS = {"cpu": 6, "gpu": 3, "other": 3}, 8
+"""Variants that the model ranks: guesses per family, by kind of device; records per origin."""
+MARGIN = 2.0
+"""A record of a problem hardly apart serves unless the model predicts this many times the best time
+for it: twice the model's usual error."""
+TRUST = 1.25
+"""How much slower a winner of this device for a near problem may be predicted than what was never
+measured, and still serve: many trials speak for it."""
+GUESSED, UNRELATED = 1e3, 1e6
+"""Added to the cost of guesses, and of records of unrelated devices, if there is no model. Records
+of related devices cost the distance of their problem, and so come first."""
+
+
+class NoVariantError(LookupError):
+    """No family can compute the problem on this device; the message says why each cannot."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Option:
+    """A variant for a problem that was not measured here.
+
+    `cost` is the time in ms that the model predicts, less for a record that many trials speak for;
+    without a model the distance of the record's problem, or `GUESSED` or `UNRELATED` and more.
+    `entry` is the record that it comes from, None for a family's guess. `predicted_ms` is None
+    without a model.
+    """
+
+    cost: float
+    rung: Rung
+    variant: Variant
+    entry: Entry | None
+    predicted_ms: float | None = None
+
+    def choice(self, problem: Problem, step: int) -> Choice:
+        """Return the choice of this variant on a step of the ladder."""
+        if self.entry is not None:
+            made = of_entry(problem, self.rung, step, self.entry)
+        else:
+            made = Choice(problem, self.variant, self.rung, None, "", step)
+        return replace(made, cost=self.cost, predicted_ms=self.predicted_ms)
+
+
+class Chooser:
+    """Climbs the ladder once per problem and remembers; one per device, for many threads.
+
+    `skipped` says of each record that was left out why: no family reads it today, it claims more
+    than the device can do, or its plan failed a check. What an earlier process chose by the same
+    records, code and settings is not chosen again (`oclgen.remembered`).
+
+    Args:
+        store: what is read; None: nothing.
+        info: the device.
+        limits: what it allows.
+        check: Says why a claim's plan is not to serve, "" if it may; asked before a claim serves
+            whose plan was not checked on this device, and keeps what it says. None: claims serve
+            unchecked.
+        mark: Returns what names the lasting winners and the checks as they were read, None where
+            nothing does. Choices that rest on what has a name are remembered for later processes.
+    """
+
+    def __init__(
+        self,
+        store: Winners | None,
+        info: DeviceInfo,
+        limits: Limits,
+        check: Callable[[Choice], str] | None = None,
+        mark: Callable[[], str | None] | None = None,
+    ) -> None:
+        self.info, self.limits = info, limits
+        self._check = check
+        self._remembered = RememberedChoices(info, limits, mark)
+        self._lock = Lock()
+        self._checks: dict[str, str] = {}
+        self._store = store
+        self._memo: dict[Problem, Choice] = {}
+        self._looked_beyond: set[Problem] = set()
+        self._rejected: set[tuple[Problem, Variant]] = set()
+        self._conv_error: float | None = None
+        self.serves_raced = True
+        """Whether winners of races serve; to be set before the first choice."""
+        self._evidence: Evidence | None = None
+        self.refresh()
+
+    @property
+    def skipped(self) -> list[str]:
+        """Why each record was left out that was."""
+        return self._known.skipped
+
+    @property
+    def _known(self) -> Evidence:
+        """The records by which to choose: sorted once a choice is asked for that no process made.
+
+        To sort them takes 50 ms, as long as ten choices.
+        """
+        with self._lock:
+            if self._evidence is None:
+                self._evidence = Evidence(self.info, self._winners, shipped_records())
+            return self._evidence
+
+    def choose(self, problem: Problem) -> Choice:
+        """Return the best variant known for `problem`.
+
+        Raises:
+            NoVariantError: no family serves it on this device.
+        """
+        choice = self._memo.get(problem)
+        if choice is None:
+            choice = self._remembered.get(problem, self._settings) or self._found(problem)
+            if len(self._memo) >= MOST_CHOICES:
+                self._memo.clear()
+            self._memo[problem] = choice
+        return choice
+
+    @property
+    def _settings(self) -> str:
+        return f"{self._conv_error} {self.serves_raced}"
+
+    def _found(self, problem: Problem) -> Choice:
+        """Climb the ladder, and keep the choice if a later process would choose the same."""
+        choice = next(filter(None, map(self._passed, self.candidates(problem))), None)
+        if choice is None:
+            raise NoVariantError(self._why_none(problem))
+        if choice.verified and problem not in self._looked_beyond:
+            self._remembered.put(choice, self._settings)
+        return choice
+
+    def _passed(self, choice: Choice) -> Choice | None:
+        """Return a choice that may serve, None where its plan fails the check."""
+        if choice.verified or choice.is_checked or self._check is None:
+            return choice
+        self._remembered.stop()  # what a check says here may not hold tomorrow
+        reason = self._check(choice)
+        self._checks[digest_of(choice.problem, choice.variant) or ""] = reason
+        if not reason:
+            return replace(choice, is_checked=True)
+        self.skipped.append(f"{choice.problem.key()}: {choice.variant.family}: {reason}")
+        return None
+
+    def was_measured(self, problem: Problem) -> bool:
+        """Say whether there is a winner of this device for exactly `problem`."""
+        return bool(self._known.here.same(problem))
+
+    def starts(self, problem: Problem, count: int = 10) -> list[Variant]:
+        """Return the `count` best records' variants for `problem`, to tune from.
+
+        Reads the winners anew: what was tuned a minute ago is a good start for the next shape.
+        """
+        self.refresh()
+        known = (one for one in self.candidates(problem) if one.rung not in ("guess", "default"))
+        return list(dict.fromkeys(choice.variant for choice in known))[:count]
+
+    def reject(self, choice: Choice) -> Choice:
+        """Return the next best variant, after `choice` failed to build or to run here.
+
+        Raises:
+            NoVariantError: nothing is left.
+        """
+        self._remembered.stop()
+        self._rejected.add((choice.problem, choice.variant))
+        self._memo.pop(choice.problem, None)
+        return self.choose(choice.problem)
+
+    def note_race(self, record: Record) -> None:
+        """Let the winner of a race serve its problem from now on, as one that was read does."""
+        for entry in self._known.read([record]):
+            self._known.raced[entry.problem] = entry
+            self._remembered.note_race(record)
+            self._memo.pop(entry.problem, None)
+
+    def bound_conv_error(self, bound: float | None) -> None:
+        """Serve convolutions only by variants whose error is known to be at most `bound`.
+
+        The error is the relative L2 error against float64 that a record carries. Of the families'
+        `DEFAULT`s, about which nothing is recorded, those are left that sum products directly.
+        None takes whatever passed verification.
+        """
+        self._conv_error = bound
+        self._memo = {}
+
+    def refresh(self) -> None:
+        """Read the winners anew and forget what was chosen, after a tuning or an import."""
+        store = self._store
+        self._winners = store.relatives(self.info) if store else []
+        self._remembered.take(self._winners)
+        self._checks = dict(store.checks(self.info)) if store else {}
+        self._remembered.confirm()
+        if self._rejected:
+            self._remembered.stop()
+        self._evidence = None
+        self._memo = {}
+
+    def _runners_up(self, pool: Pool, problem: Problem) -> list[Entry]:
+        """Return what was measured beside the winners in `pool`, none where there is no winner."""
+        if self._store is None or not pool.same(problem):
+            return []
+        try:
+            self._looked_beyond.add(problem)  # what is asked for is part of no name
+            records = self._store.runners_up(self.info, problem)
+        except DatabaseError as error:  # the rest of the ladder is in memory
+            self.skipped.append(f"{problem.key()}: {error}")
+            return []
+        return list(self._known.read(records))
+
+    def unverified(self) -> list[Choice]:
+        """Return what was imported or pulled, was not checked here, and is worth checking.
+
+        That is what would serve, and what claims to be faster than what serves and was measured
+        here: one per problem, the fastest.
+        """
+        unsettled = self._known.read(self._store.unsettled(self.info) if self._store else ())
+        problems = dict.fromkeys((*self._known.claimed, *(entry.problem for entry in unsettled)))
+        found = (self._worth_checking(problem) for problem in problems)
+        return [choice for choice in found if choice is not None]
+
+    def _worth_checking(self, problem: Problem) -> Choice | None:
+        candidates = self._candidates(problem)
+        served = next(candidates, None)
+        if served is None or not served.verified:
+            return served
+        claims = [
+            one
+            for one in takewhile(lambda one: one.rung == "exact", candidates)
+            if not one.verified and one.cache == served.cache and _ms(one) < _ms(served)
+        ]
+        return min(claims, key=_ms, default=None)
+
+    def candidates(self, problem: Problem) -> Iterator[Choice]:
+        """Yield every variant that can serve, best first: measured ones, then predicted ones.
+
+        A claim whose plan failed its check on this device is left out.
+        """
+        for choice in self._candidates(problem):
+            said = None
+            if self._checks and not choice.verified:
+                said = self._checks.get(digest_of(problem, choice.variant) or "")
+            if not said:
+                yield replace(choice, is_checked=True) if said == "" else choice
+
+    def _candidates(self, problem: Problem) -> Iterator[Choice]:
+        known = self._known
+        rungs: tuple[tuple[Rung, _Look, Pool], ...] = (
+            ("exact", Pool.same, known.exact),
+            ("exact", self._runners_up, known.exact),
+            ("stale", Pool.same, known.here),
+        )
+        for step, (rung, look, pool) in enumerate(rungs):
+            valid = (entry for entry in look(pool, problem) if self._is_valid(problem, entry))
+            for entry in of_today(valid) if rung == "exact" else valid:
+                yield of_entry(problem, rung, step, entry, ms=entry.record.ms)
+        expected = self._expected(problem, len(rungs))
+        raced = known.raced.get(problem) if self.serves_raced else None
+        if raced is not None and any(of_today([raced])):
+            yield from won(ranked := list(expected), raced)
+            expected = iter(ranked)
+        yield from expected
+
+    def _expected(self, problem: Problem, steps: int) -> Iterator[Choice]:
+        """Yield what can serve and was not measured for the problem itself, best first.
+
+        Args:
+            problem: what is to be computed.
+            steps: of the ladder above.
+        """
+        sources = self._known.sources
+        options = self._options(problem)
+        known = {option.variant: option for option in options}
+        served = (option.cost for option in options if self._can_serve(problem, option))
+        bound = MARGIN * next(served, inf) if has_model(problem, self.limits) else inf
+        for step, (rung, pool) in enumerate(sources, steps):
+            for entry in pool.alike(problem):
+                option = known.get(entry.variant, _Option(inf, rung, entry.variant, entry))
+                if option.cost <= bound and self._is_valid(problem, entry):
+                    yield replace(option, rung=rung, entry=entry).choice(problem, step)
+        step = steps + len(sources)
+        for option in options:
+            if self._can_serve(problem, option):
+                yield option.choice(problem, step)
+        for variant in self._defaults(problem):
+            if self._may_serve(problem, variant):
+                yield Choice(problem, variant, "default", None, "", step + 1)
+
+    def _options(self, problem: Problem) -> list[_Option]:
+        """Return records' variants and families' guesses, the most promising first; some invalid.
+
+        Where there is no model for such devices, those of related devices come first, by distance,
+        and then guesses: other devices' records are of vectors and register files of their own, but
+        tell which family wins.
+        """
+        found: dict[Variant, _Option] = {}
+        for rung, pool in self._known.sources:
+            for apart, entry in pool.nearest(problem, NEIGHBOURS):
+                own = entry.variant.for_another(problem, self.limits)
+                if apart <= NEAR or own == entry.variant:
+                    found.setdefault(entry.variant, _Option(apart, rung, entry.variant, entry))
+                else:
+                    found.setdefault(own, _Option(apart, "guess", own, None))
+        others = [
+            _Option(UNRELATED + apart, "shipped", entry.variant, entry)
+            for apart, entry in self._known.kin.nearest(problem, NEIGHBOURS)
+        ]
+        winners = [option.variant.family for option in others]
+        for family in preferred(problem, self.limits):
+            wins = winners.index(family.NAME) if family.NAME in winners else len(winners)
+            configs = valid_configs(family, problem, self.limits)
+            for config in islice(configs, GUESSES[self.limits.kind]):
+                variant = Variant(family.NAME, config)
+                found.setdefault(variant, _Option(GUESSED + wins, "guess", variant, None))
+        for option in others:
+            found.setdefault(option.variant, option)
+        times = predict(problem, list(found), self.limits)
+        options = list(found.values())
+        if times is not None:
+            options = [
+                replace(option, cost=ms / TRUST if _is_near(option) else ms, predicted_ms=ms)
+                for ms, option in zip(times, options, strict=True)
+                if ms < inf
+            ]
+        return sorted(options, key=attrgetter("cost"))
+
+    def _can_serve(self, problem: Problem, option: _Option) -> bool:
+        if option.entry is None:
+            return self._may_serve(problem, option.variant)
+        return self._is_valid(problem, option.entry)
+
+    def _defaults(self, problem: Problem) -> list[Variant]:
+        return [Variant(one.NAME, one.DEFAULT) for one in preferred(problem, self.limits)]
+
+    def _may_serve(self, problem: Problem, variant: Variant) -> bool:
+        """Say whether a variant can serve about which nothing is recorded."""
+        is_close_enough = self._is_close_enough(problem, variant.family, None)
+        return is_close_enough and self._fits(problem, variant)
+
+    def _is_valid(self, problem: Problem, entry: Entry) -> bool:
+        record = entry.record
+        is_close_enough = self._is_close_enough(problem, record.family, record.error)
+        return is_close_enough and self._fits(problem, entry.variant)
+
+    def _is_close_enough(self, problem: Problem, family: str, error: float | None) -> bool:
+        if self._conv_error is None or problem.op != "conv":
+            return True
+        return family not in TRANSFORMING if error is None else error <= self._conv_error
+
+    def _fits(self, problem: Problem, variant: Variant) -> bool:
+        rejected = (problem, variant) in self._rejected
+        return not rejected and variant.why_not(problem, self.limits) is None
+
+    def _why_none(self, problem: Problem) -> str:
+        reasons = [
+            f"{one.family}: {one.why_not(problem, self.limits) or 'failed here'}"
+            for one in self._defaults(problem)
+        ]
+        why = "; ".join(reasons) or "no family serves it"
+        return f"nothing computes {problem.key()} on {self.info.name}: {why}"
+
+
+_Look = Callable[[Pool, Problem], list[Entry]]
+
+
+def _is_near(option: _Option) -> bool:
+    """Say whether an option won on this very device for a near problem; its cost is a distance."""
+    return option.rung == "nearest" and option.cost <= NEAR
+
+
+def _ms(choice: Choice) -> float:
+    return 0.0 if choice.ms is None else choice.ms
