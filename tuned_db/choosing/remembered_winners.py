@@ -84,11 +84,11 @@ class RememberedWinners:
 
     def runners_up(self, info: DeviceInfo, problem: Problem) -> list[Record]:
         """Return the best measurements of `problem` on `info` that are no winners."""
-        return self.store.runners_up(info, problem)
+        return self.store.runners_up(info, problem) if self._is_there() else []
 
     def unsettled(self, info: DeviceInfo) -> list[Record]:
         """Return the claims about `info` whose variant was not measured here."""
-        return self.store.unsettled(info)
+        return self.store.unsettled(info) if self._is_there() else []
 
     def note_check(self, info: DeviceInfo, digest: str, reason: str) -> None:
         """Keep what a quick check of a plan on a device said, as `Store.note_check`.
@@ -115,6 +115,10 @@ class RememberedWinners:
             with suppress(DatabaseError):
                 self._of(self._info)
 
+    def _is_there(self) -> bool:
+        """Say whether there is a database: one on a server is, a file may not be made yet."""
+        return self._file is None or bool(_state(self._file))
+
     def _of(self, info: DeviceInfo) -> dict[str, Any] | None:
         """Return what is known of a device, read anew where it was written; None: ask the store.
 
@@ -123,7 +127,8 @@ class RememberedWinners:
         if self._file is None or info != self._info:
             return None
         if self._values is None or self._state != _state(self._file):
-            self._values = None  # in case the reading fails
+            self._state, self._values = self._recall()
+        if self._values is None:
             for _ in range(READS):
                 state = _state(self._file)  # before it is read: what comes then is read again
                 values = _read(self.store, info)
@@ -137,8 +142,14 @@ class RememberedWinners:
         return self._values
 
     def _recall(self) -> tuple[State, dict[str, Any] | None]:
-        """Return the database's state, and what was kept of it as it is, None if nothing was."""
+        """Return the database's state, and what was kept of it as it is, None if nothing was.
+
+        A file that is not there has no winners, and is not made to learn that: a first process
+        would wait for SQLAlchemy and for all migrations.
+        """
         state = _state(self._file) if self._file else []
+        if self._file and not state:
+            return state, _as_values([], {})
         with suppress(OSError, ValueError, TypeError):  # it is not there, or is damaged
             schema, known, values = json.loads(self._kept.read_text(encoding="utf-8"))
             if state and (schema, known) == (SCHEMA, state) and "mark" in values:
@@ -159,7 +170,11 @@ def _keep_all() -> None:
 def _read(store: Store, info: DeviceInfo) -> dict[str, Any]:
     """Return what a store tells of a device, as JSON has it, and the digest that `mark` returns."""
     winners = [[one.origin, json.loads(one.to_line())] for one in store.relatives(info)]
-    checks = dict(store.checks(info))
+    return _as_values(winners, dict(store.checks(info)))
+
+
+def _as_values(winners: list[list[Any]], checks: dict[str, str]) -> dict[str, Any]:
+    """Return what was read as `_read` has it."""
     lasting = [one for one in winners if one[0] != RACED]
     mark = hashlib.sha256(json.dumps([SCHEMA, lasting, checks]).encode()).hexdigest()
     return {"winners": winners, "checks": checks, "mark": mark}

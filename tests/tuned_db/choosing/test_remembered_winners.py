@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from oclgen.problem import GemmProblem
-from tests.tuned_db.tuned_samples import INFO, record
+from tests.tuned_db.tuned_samples import INFO, SQUARE, record
 from tuned_db import DatabaseError, Store, open_store, read_records
 from tuned_db.choosing import remembered_winners
 from tuned_db.choosing.raced import RACED
@@ -51,9 +51,22 @@ def test_what_was_read_is_recalled_until_a_process_writes() -> None:
     assert len(RememberedWinners(INFO).relatives(INFO)) == 2
 
 
+def test_where_there_is_no_database_none_is_made_to_read_it(tmp_path: Path) -> None:
+    read = RememberedWinners(INFO)
+    assert read.relatives(INFO) == read.unsettled(INFO) == read.runners_up(INFO, SQUARE) == []
+    assert read.checks(INFO) == {}
+    nothing = read.mark()
+    assert nothing is not None
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("tuned")]
+    open_store().merge([record()], "a friend")
+    assert [one.origin for one in read.relatives(INFO)] == ["a friend"]
+    assert read.mark() not in (nothing, None)
+
+
 def test_what_the_first_process_reads_is_recalled_by_the_second(tmp_path: Path) -> None:
     """SQLite's file changes when it is made, and when its last user folds the log in."""
-    RememberedWinners(INFO).relatives(INFO)  # makes the database
+    open_store()  # makes the database
+    RememberedWinners(INFO).relatives(INFO)
     second = RememberedWinners(INFO)
     assert second.mark() is not None
     second.store.database.release()
@@ -157,7 +170,7 @@ def test_what_was_raced_is_read_when_a_process_ends() -> None:
     code = """
 import sys
 from dataclasses import replace
-from tests.tuned_db.tuned_samples import INFO, record
+from tests.tuned_db.tuned_samples import INFO, SQUARE, record
 from tuned_db import open_store
 from tuned_db.choosing.remembered_winners import RememberedWinners
 reader = RememberedWinners(INFO)
