@@ -212,6 +212,16 @@ def unknown(steps: tuple[str, ...], device: int, known: bool, background: float)
 
 
 @main.command()
+@click.argument("steps", nargs=-1, required=True, metavar="NETWORK,MODE,BATCH[,DTYPE]...")
+@click.option("--device", default=0, show_default=True, help="Index.")
+def pulled(steps: tuple[str, ...], device: int) -> None:
+    """Time networks on a device that pulls what the owner of a related one has measured."""
+    from benchmarks.commons.pulled import main as run
+
+    run(steps, device)
+
+
+@main.command()
 @click.option("--device", default="0", help="Index or part of the name.")
 @click.option("--seed", type=int, help="Draws the cases; the date, if it is not given.")
 @click.option("--cases", default=300, show_default=True)

@@ -80,7 +80,7 @@ def _run(where: str, load: Load) -> bool:
     before = _count(store)
     token = add_token(store.database, f"load-{time.time_ns()}")
     uploads = _uploads(load)
-    service = _Service(where, load.workers)
+    service = Service(where, load.workers)
     try:
         own = _core_s(resource.RUSAGE_SELF)
         with ThreadPoolExecutor(load.clients) as pool:
@@ -150,7 +150,7 @@ def _core_s(who: int) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _kill(service: _Service, kills: int, work: Sequence[Future[Times]]) -> int:
+def _kill(service: Service, kills: int, work: Sequence[Future[Times]]) -> int:
     """Kill and restart the service while clients work; return how often."""
     for done in range(kills):
         if not wait(work, timeout=KILL_S).not_done:
@@ -225,7 +225,7 @@ def _rows(
     ]
 
 
-class _Service:
+class Service:
     """The service in processes of its own."""
 
     def __init__(self, where: str, workers: int) -> None:
