@@ -180,9 +180,9 @@ def test_processes_that_wait_for_a_first_network_compile_the_templates(
     assert "conv_mma.cl.mako" in missing
     building = Ahead(programs, device.index, device.limits)
     building.expect()
-    assert building.wait(building.find(fresh())).kernel_names  # nobody steals templates
+    assert building.wait(building.find(fresh())).kernel_names
     assert building._pool is not None
-    building._pool.submit(Texts(())).result()  # behind the others
+    building._pool.submit(Texts(())).result()  # answered after them
     building._pool.close()
     assert kept.uncompiled() == []
 
