@@ -70,8 +70,8 @@ bool joins_chain(const Tensor& tensor, const at::Scalar& value) {
   return number == 0 || std::isinf(number);
 }
 
-// How many numbers a range has, as far as a double can say it; 0 of one that is wrong. The kernel
-// corrects it.
+// How many numbers a range has, computed in double; 0 if it is wrong. Where rounding or truncation
+// makes the number another one, the kernel resizes the result.
 int64_t numbers_in(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step) {
   for (const auto* one : {&start, &end, &step})
     if (one->isComplex()) return 0;
