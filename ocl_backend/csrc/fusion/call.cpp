@@ -34,7 +34,7 @@ int64_t bits_of(double value) {
 
 // Four numbers as one: the second and third are a device and a dtype, below 256.
 int64_t packed(int64_t tag, int64_t device, int64_t dtype, int64_t rest) {
-  return tag | device << 8 | dtype << 16 | rest << 24;
+  return tag + 256 * (device + 256 * (dtype + 256 * rest));
 }
 
 }  // namespace

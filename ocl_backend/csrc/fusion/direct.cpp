@@ -78,7 +78,7 @@ struct Direct<Op, Tensor(Args...)> {
   }
 
   // What the call returns, if it is recalled.
-  static std::optional<Tensor> repeat(const std::remove_cvref_t<Args>&... args) {
+  static std::optional<Tensor> repeat(const Args&... args) {
     if (Memory::is_suspended()) return {};
     const Call call = Call::of(args...);
     if (!call.known) return {};

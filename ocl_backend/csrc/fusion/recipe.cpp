@@ -1,7 +1,6 @@
 #include "fusion/recipe.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "fusion/held.h"
 
@@ -97,7 +96,9 @@ size_t Key::first_beside(int64_t address) {
     return size_t(found - 1);
   };
   if (firsts_.size() < 2 * operands.size()) {
-    firsts_.assign(std::bit_ceil(8 * operands.size()), 0);
+    size_t size = 1;
+    while (size < 8 * operands.size()) size *= 2;
+    firsts_.assign(size, 0);
     for (size_t i = 0; i < operands.size(); ++i) first(operands[i], i);
   }
   return first(address, operands.size());

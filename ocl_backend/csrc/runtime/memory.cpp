@@ -5,8 +5,10 @@
 
 #include <c10/util/ScopeExit.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -169,8 +171,11 @@ void release_cached(c10::DeviceIndex index) {
     delete block;
     return true;
   };
-  for (auto& [size, blocks] : pool.free) std::erase_if(blocks, is_released);
-  std::erase_if(pool.free, [](const auto& one) { return one.second.empty(); });
+  for (auto at = pool.free.begin(); at != pool.free.end();) {
+    auto& blocks = at->second;
+    blocks.erase(std::remove_if(blocks.begin(), blocks.end(), is_released), blocks.end());
+    at = blocks.empty() ? pool.free.erase(at) : std::next(at);
+  }
   ++generation;
 }
 
