@@ -281,6 +281,17 @@ def token_launches(dtype: str, hidden: int | None, seed: int, draws: int, device
 
 
 @main.command()
+@click.option("--layers", default=22, show_default=True, type=click.IntRange(1))
+@click.option("--runs", default=12, show_default=True, type=click.IntRange(1))
+@click.option("--device", default="ocl:0", show_default=True)
+def token_host(layers: int, runs: int, device: str) -> None:
+    """Time and count what the host does for a token of a Llama-shaped model in bf16."""
+    from benchmarks.costs.token_host import main as run
+
+    run(layers, runs, device)
+
+
+@main.command()
 @click.argument("steps", nargs=-1, required=True, metavar="NETWORK,BATCH[,DTYPE]...")
 @click.option("--device", default="ocl:0", show_default=True)
 def training_memory(steps: tuple[str, ...], device: str) -> None:

@@ -26,7 +26,21 @@ def register(overload: Any, kernel: Callable[..., Any]) -> None:
     (space, name), label = schema.name.split("::"), schema.overload_name
     plain.define(str(schema).removeprefix(f"{space}::"))
     plain.impl(f"{name}.{label}" if label else name, kernel, "PrivateUse1")
-    shim.library().ocl_recall_operator(space.encode(), name.encode(), label.encode())
+    names = space.encode(), name.encode(), label.encode()
+    shim.library().ocl_recall_operator(*names, ctypes.c_int(False))
+
+
+def register_composed(name: str) -> None:
+    """Let calls of `name` be recalled as a whole, though torch composes it of other operators."""
+    shim.library().ocl_recall_operator(b"aten", name.encode(), b"", ctypes.c_int(True))
+
+
+def begin_before_autograd() -> None:
+    """Recall the operators that models call most before autograd, where no gradient is recorded.
+
+    All of them are registered by then.
+    """
+    shim.library().ocl_recall_before_autograd()
 
 
 def forget() -> None:

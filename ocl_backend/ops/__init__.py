@@ -57,6 +57,10 @@ MODULES = (
     "math.decompositions",
 )
 
+COMPOSED = "linear", "scaled_dot_product_attention", "_to_copy"
+"""Operators that torch composes of others, and that are recalled as a whole, because models call
+them most. Where gradients are recorded, their parts are called."""
+
 TAKE_EXPANDED = ("_index_put_impl_", "index_fill_")
 """Operators by which torch writes to expanded tensors, too."""
 
@@ -77,6 +81,9 @@ def register() -> None:
                 implementation = once(operator.partition(".")[0], implementation)
             kernel = serving(overload(operator), implementation, rescues.get(operator))
             recall.register(overload(operator), kernel)
+    for name in COMPOSED:
+        recall.register_composed(name)
+    recall.begin_before_autograd()
 
 
 def _writes_once(operator: str) -> bool:

@@ -65,7 +65,10 @@ class Gnu:
 
     compiler = "g++"
     suffix = ".so"
-    flags: tuple[str, ...] = ("-std=c++20", "-O1", "-fPIC", "-Wall", "-DAT_PER_OPERATOR_HEADERS")
+    flags: tuple[str, ...] = (
+        "-std=c++20", "-O2", "-fPIC", "-Wall", "-DAT_PER_OPERATOR_HEADERS",
+        "-Wno-maybe-uninitialized",  # g++ 12 says so of every vector of torch's that is copied
+    )  # fmt: skip
     remedy = "Install g++ 10 or later (Debian, Ubuntu: apt install g++), or set CXX"
 
     def including(self, sources: Path, include: Path, cxx11_abi: bool) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ TEST_CASE("a recipe does for other operands what the call did") {
   CHECK((recipe.steps[0].words == std::vector<ocl::Word>{{0, 0}, {2, 0}, {-1, 1}}));
   CHECK((recipe.steps[1].words == std::vector<ocl::Word>{{2, 0}, {1, 0}, {-1, 10}}));
   fill(other_in, 100);
-  std::vector<c10::DataPtr> spaces;
+  ocl::Allocations spaces;
   CHECK(ocl::perform(recipe, {address(other_in), address(other_out)}, 0, spaces) == 0);
   CHECK(!spaces[0].get());  // freed behind the step that used it last
   CHECK(value_of(other_out) == 111);
@@ -110,7 +110,7 @@ TEST_CASE("a recipe takes counters of the generator that its call took them of")
   fill(in, 100);
   const auto counter = ocl::take(sure->drawn);
   CHECK(counter.value_or(0) == 8);
-  std::vector<c10::DataPtr> spaces;
+  ocl::Allocations spaces;
   CHECK(ocl::perform(*sure, key.operands, counter.value_or(0), spaces) == 0);
   CHECK(value_of(out) == 112);
   CHECK(generator.get_offset() == 12);
@@ -169,7 +169,7 @@ TEST_CASE("a step that fails ends the recipe, and its workspaces are freed") {
   const auto recipe = written(key, address(in), address(out));
   fake::next_launch_fails = -54;
   {
-    std::vector<c10::DataPtr> spaces;
+    ocl::Allocations spaces;
     CHECK(ocl::perform(recipe, key.operands, 0, spaces) == ocl::kRefused);
   }
   CHECK_THROWS_WITH(ocl::raise(ocl::kRefused), doctest::Contains("CL_INVALID_WORK_GROUP_SIZE"));
@@ -177,7 +177,7 @@ TEST_CASE("a step that fails ends the recipe, and its workspaces are freed") {
 
 TEST_CASE("keys tell alignment and overlap, however many operands there are") {
   for (const size_t count : {2, 100}) {
-    std::vector<c10::DataPtr> memory;
+    ocl::Allocations memory;
     ocl::Key key, same, shifted, beside;
     for (size_t i = 0; i < count; ++i) {
       memory.push_back(items());
@@ -190,8 +190,8 @@ TEST_CASE("keys tell alignment and overlap, however many operands there are") {
     CHECK(key.numbers == same.numbers);
     CHECK(key.numbers != shifted.numbers);
     CHECK(beside.add_operand(address(memory[1]) + 8));
-    CHECK(*(beside.numbers.end() - 2) == 1);  // beside the operand 1,
-    CHECK(beside.numbers.back() == 8);        // 8 bytes behind it
+    CHECK(*(beside.numbers.end() - 2) == 8 + 128 * 1);  // aligned so, beside the operand 1,
+    CHECK(beside.numbers.back() == 8);  // 8 bytes behind it
   }
 }
 

@@ -18,14 +18,16 @@ COUNTED = """
 import json, torch
 from tests import sampled_builds
 sampled_builds.begin()
+from benchmarks.costs.token_host import asked
 from benchmarks.costs.token_launches import CACHES, Shape, counted, generate, model
 shape = Shape(96, 136, 4, 2, 64)
 network, found = model(shape, 2, torch.bfloat16), {}
 expected = {cache: generate(network, cache, 6).tolist() for cache in CACHES}
 network.to("ocl")
 same = {cache: generate(network, cache, 6).tolist() for cache in CACHES} == expected
+asks = [asked(network, cache) for cache in CACHES]
 layers = [counted(shape, torch.bfloat16, cache, "ocl").layer for cache in CACHES]
-print(json.dumps([same, layers, torch.ocl.fallbacks()]))
+print(json.dumps([same, asks, layers, torch.ocl.fallbacks()]))
 """
 
 
@@ -41,7 +43,8 @@ def test_a_layer_of_a_token_takes_few_launches(any_device: None) -> None:
         capture_output=True, text=True, check=False, cwd=ROOT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    same, layers, fallbacks = json.loads(done.stdout.splitlines()[-1])
+    same, asks, layers, fallbacks = json.loads(done.stdout.splitlines()[-1])
     assert same
+    assert asks == [0, 0]  # the shim repeats every call of a token
     assert layers == [7, 6]
     assert fallbacks == {}

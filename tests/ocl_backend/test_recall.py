@@ -12,7 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ocl_backend.dispatch.tuned import reload_tuned
 from ocl_backend.fusion import held, recall
@@ -55,8 +57,11 @@ OPERATORS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "cast": lambda x, y: x.to(torch.float16),
     "transposed copy": lambda x, y: x.t().contiguous(),
     "product": lambda x, y: x @ y.t(),
+    "linear layer": lambda x, y: functional.linear(x[None], y, x[:, 0]),
+    "mean": lambda x, y: (x * y).mean(-1, keepdim=True),
     "several results": lambda x, y: torch.max(x, 1),
     "a part of memory": lambda x, y: x[1:] + y[:-1],
+    "a range": lambda x, y: x + torch.arange(1, 18, device=x.device),
     "nothing": lambda x, y: x[:0] * y[:0],
     "softmax": lambda x, y: torch.softmax(x, 1),
     "a list of operands": lambda x, y: torch.cat([x, y, x]),
@@ -66,13 +71,17 @@ OPERATORS: dict[str, Callable[[Tensor, Tensor], Any]] = {
 }
 
 
+@pytest.mark.parametrize("records", [True, False], ids=["gradients", "no gradients"])
 @pytest.mark.parametrize("name", OPERATORS)
-def test_soon_nothing_is_asked_of_python(device: Any, enqueued: list[Prepared], name: str) -> None:
+def test_soon_nothing_is_asked_of_python(
+    device: Any, enqueued: list[Prepared], name: str, records: bool
+) -> None:
     for number in range(CALLS):
         x, y = torch.randn(33, 17), torch.randn(33, 17)
         there = x.to(place(device)), y.to(place(device))
         before = len(enqueued)
-        ours = OPERATORS[name](*there)
+        with torch.set_grad_enabled(records):
+            ours = OPERATORS[name](*there)
         torch.ocl.synchronize(device.index)
         asked = len(enqueued) - before
         assert asked == 0 if number > 2 or name == "nothing" else number > 1 or asked > 0
@@ -84,6 +93,49 @@ def test_soon_nothing_is_asked_of_python(device: Any, enqueued: list[Prepared], 
 
 def flat(results: Any) -> list[Tensor]:
     return [results] if isinstance(results, Tensor) else list(results)
+
+
+class Names(TorchDispatchMode):
+    """Notes the operators that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(
+        self, call: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.seen.add(call.name())
+        return call(*args, **(kwargs or {}))
+
+
+def test_a_mode_sees_the_parts_of_what_is_recalled_whole(device: Any) -> None:
+    x, weight = drawn(device, 3, 4), drawn(device, 5, 4)
+    with torch.no_grad():
+        wanted = [functional.linear(x, weight) for _ in range(CALLS)][-1]
+        with Names() as names:
+            result = functional.linear(x, weight)
+    assert "aten::mm" in names.seen
+    assert torch.equal(result, wanted)
+
+
+def test_tangents_pass_calls_that_are_recalled_without_gradients(device: Any) -> None:
+    x = drawn(device, 3, 4)
+    with torch.no_grad():
+        for _ in range(CALLS):
+            x * 3
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x, torch.ones_like(x))
+            tangent = forward_ad.unpack_dual(dual * 3).tangent
+    assert torch.equal(tangent.cpu(), torch.full((3, 4), 3.0))
+
+
+def test_sparse_tensors_pass_what_is_recalled_before_autograd(device: Any) -> None:
+    index, values = torch.tensor([[0, 1], [1, 2]]), torch.tensor([1.0, 2.0])
+    x = torch.sparse_coo_tensor(index, values, (3, 3), check_invariants=False).to(place(device))
+    with torch.no_grad():
+        found = [(x * 2).to_dense().sum().item() for _ in range(CALLS)]
+    assert found == [6.0] * CALLS
 
 
 def test_chains_are_recalled_as_one(device: Any, enqueued: list[Prepared]) -> None:

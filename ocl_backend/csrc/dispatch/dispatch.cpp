@@ -196,6 +196,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("empty.memory_format", TORCH_FN(ocl::empty));
   library.impl("empty_strided", TORCH_FN(ocl::empty_strided));
   library.impl("scalar_tensor", TORCH_FN(ocl::scalar_tensor));
+  library.impl("arange", TORCH_FN(ocl::arange));
+  library.impl("arange.start", TORCH_FN(ocl::arange_start));
+  library.impl("arange.start_step", TORCH_FN(ocl::arange_step));
   library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));

@@ -16,6 +16,15 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
 at::Tensor scalar_tensor(const at::Scalar& value, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout> layout, std::optional<at::Device> device,
                          std::optional<bool> pinned);
+at::Tensor arange(const at::Scalar& end, std::optional<at::ScalarType> dtype,
+                  std::optional<at::Layout> layout, std::optional<at::Device> device,
+                  std::optional<bool> pinned);
+at::Tensor arange_start(const at::Scalar& start, const at::Scalar& end,
+                        std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                        std::optional<at::Device> device, std::optional<bool> pinned);
+at::Tensor arange_step(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
+                       std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                       std::optional<at::Device> device, std::optional<bool> pinned);
 const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
                           std::optional<at::MemoryFormat> format);
 at::Tensor& set_storage_(at::Tensor& self, at::Storage source, int64_t offset, at::IntArrayRef size,

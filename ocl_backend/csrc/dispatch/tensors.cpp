@@ -4,6 +4,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
+#include <ATen/ops/arange.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/GradMode.h>
 
@@ -69,6 +70,16 @@ bool joins_chain(const Tensor& tensor, const at::Scalar& value) {
   return number == 0 || std::isinf(number);
 }
 
+// How many numbers a range has, computed in double; 0 if it is wrong. Where rounding or truncation
+// makes the number another one, the kernel resizes the result.
+int64_t numbers_in(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step) {
+  for (const auto* one : {&start, &end, &step})
+    if (one->isComplex()) return 0;
+  const double count = std::ceil((end.toDouble() - start.toDouble()) / step.toDouble());
+  constexpr double kMost = 1e15;  // exact in a double
+  return count > 0 && count < kMost ? int64_t(count) : 0;
+}
+
 }  // namespace
 
 Tensor empty(IntArrayRef size, std::optional<at::ScalarType> dtype,
@@ -97,6 +108,28 @@ Tensor scalar_tensor(const at::Scalar& value, std::optional<at::ScalarType> dtyp
   Tensor made = empty({}, dtype, layout, device, pinned, {});
   if (joins_chain(made, value) || !hold_number(made, value)) made.fill_(value);
   return made;
+}
+
+// The result has its size when the kernel gets it: a call that resizes an argument is not recalled.
+Tensor arange_step(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
+                   std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                   std::optional<at::Device> device, std::optional<bool> pinned) {
+  const bool is_whole = start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true);
+  const auto type = dtype || !is_whole ? dtype : at::kLong;
+  Tensor out = empty({numbers_in(start, end, step)}, type, layout, device, pinned, {});
+  return at::arange_out(out, start, end, step);
+}
+
+Tensor arange_start(const at::Scalar& start, const at::Scalar& end,
+                    std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                    std::optional<at::Device> device, std::optional<bool> pinned) {
+  return arange_step(start, end, 1, dtype, layout, device, pinned);
+}
+
+Tensor arange(const at::Scalar& end, std::optional<at::ScalarType> dtype,
+              std::optional<at::Layout> layout, std::optional<at::Device> device,
+              std::optional<bool> pinned) {
+  return arange_step(0, end, 1, dtype, layout, device, pinned);
 }
 
 const Tensor& resize_(const Tensor& self, IntArrayRef size,

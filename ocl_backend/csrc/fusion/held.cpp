@@ -31,16 +31,17 @@ constexpr size_t kLoosePart = 128;
 // and returns how many it ran, or a negative status. After an exception the number means nothing.
 void (*run_in_python)(const int64_t* words, int64_t launches, int64_t* ran) = nullptr;
 
-// A block that a link reads or writes, held until the chain has run.
+// A block that links read or write, held until the chain has run. `Block::use` is its place.
 struct Use {
   Block* block;
-  bool writes;
+  bool writes;  // whether a link writes to it
 };
 
 std::recursive_mutex chain_mutex;
 auto& chain = *new std::vector<Link>();  // may be left at exit, when the runtime has ended
-std::vector<Use> uses;                   // of the chain's launches
+std::vector<Use> uses;                   // of the chain's launches, each block once
 std::atomic<bool> is_loose{false};       // whether a link of the chain stands in it loosely
+bool may_be_loose = true;                // whether every link of the chain may stand in it so
 size_t result_bytes = 0;                 // of the chain's links
 std::atomic<bool> holding{false};        // whether there is a chain
 std::atomic<std::thread::id> settler;    // the thread that runs the chain
@@ -53,25 +54,65 @@ std::shared_ptr<Held> shared(Held& call) {
   return std::static_pointer_cast<Held>(call.shared_from_this());
 }
 
-// Releases all uses except the first `count`.
-void let_go(size_t count) {
-  for (; uses.size() > count; uses.pop_back()) let_go_block(uses.back().block);
+void let_go_of_uses() {
+  c10::SmallVector<Block*, 64> blocks;
+  for (const Use& use : uses) {
+    use.block->use = -1;
+    blocks.push_back(use.block);
+  }
+  uses.clear();
+  let_go_blocks(blocks);
 }
 
-// Holds the block of an address. Fails if that is no memory of the device, or if the chain's first
-// `before` uses forbid it: a link must not read what they write, nor write what they use. With
-// `loosely`, it only must not write what they write; Python orders the rest.
-bool hold(const Held& call, int64_t address, bool writes, size_t before, bool loosely) {
-  if (!address) return true;
-  Block* block = hold_block(reinterpret_cast<const void*>(address), call.device);
-  if (!block) return false;
-  const auto end = writes ? uses.begin() + ptrdiff_t(before) : uses.end();
-  const bool is_taken = std::any_of(uses.begin(), end, [&](const Use& use) {
-    return use.block == block && (loosely ? writes && use.writes : writes || use.writes);
-  });
-  uses.push_back({block, writes});
-  return !is_taken;
+// Whether the chain's uses let a further link use a block: it must not read what they write, nor
+// write what they use. With `loosely`, it only must not write what they write; Python orders the
+// rest.
+bool may_use(const Block& block, bool writes, bool loosely) {
+  if (block.use < 0) return true;
+  const bool is_written = uses[size_t(block.use)].writes;
+  return loosely ? !(writes && is_written) : !(writes || is_written);
 }
+
+// Holds the blocks that a link uses, all or none. Fails if an address is no memory of the device,
+// or may not be used.
+class Holding {
+ public:
+  Holding(const Held& call, const int64_t* values, bool loosely)
+      : call_(call), values_(values), loosely_(loosely) {}
+
+  // Adds what lies at a place of the values.
+  void add(uint32_t place, bool writes) {
+    if (!fits_ || !values_[place]) return;
+    Block* block = locate(reinterpret_cast<const void*>(values_[place])).block;
+    fits_ = block && block->device == call_.device && may_use(*block, writes, loosely_) &&
+            (writes || loosely_ || !is_written_here(block));
+    if (fits_) found_.push_back({block, writes});
+  }
+
+  bool hold_all() const {
+    if (!fits_) return false;
+    for (const auto& [block, writes] : found_) {
+      if (block->use < 0) {
+        block->use = int32_t(uses.size());
+        uses.push_back({block, false});
+        hold(*block);
+      }
+      if (writes) uses[size_t(block->use)].writes = true;
+    }
+    return true;
+  }
+
+ private:
+  bool is_written_here(const Block* block) const {
+    return std::any_of(found_.begin(), found_.end(),
+                       [&](const Use& use) { return use.block == block && use.writes; });
+  }
+
+  const Held& call_;
+  const int64_t* values_;
+  bool loosely_, fits_ = true;
+  c10::SmallVector<Use, 12> found_;
+};
 
 size_t most_loose_bytes(c10::DeviceIndex device) {
   return std::max(kLooseBytes, device_at(device).total_bytes / kLoosePart);
@@ -79,7 +120,7 @@ size_t most_loose_bytes(c10::DeviceIndex device) {
 
 // The memory that a launch's result needs; a result in place needs none.
 size_t result_bytes_of(const Held& call, const int64_t* values) {
-  if (call.is_in_place()) return 0;
+  if (call.is_in_place) return 0;
   const Block* block = locate(reinterpret_cast<const void*>(values[call.result])).block;
   return block ? block->size : 0;
 }
@@ -88,21 +129,22 @@ size_t result_bytes_of(const Held& call, const int64_t* values) {
 bool append(Held& call, const int64_t* values, size_t way, bool first) {
   const bool loosely = way == kLoosely && call.loose;
   const Way& by = loosely ? *call.loose : call.ways[way];
-  const size_t before = uses.size();
-  const auto holds = [&](uint32_t place, bool writes) {
-    return hold(call, values[place], writes, before, loosely);
-  };
-  bool fits = !first || (holds(by.source, false) && holds(call.result, true));
-  for (const uint32_t place : by.reads) fits = fits && holds(place, false);
-  for (const uint32_t place : by.writes) fits = fits && holds(place, true);
-  if (!fits) {
-    let_go(before);
-    return false;
+  Holding blocks(call, values, loosely);
+  if (first) {
+    blocks.add(by.source, false);
+    blocks.add(call.result, true);
   }
-  chain.push_back({shared(call), {values, values + call.is_address.size()}, way});
-  is_loose = is_loose || loosely;
+  for (const uint32_t place : by.reads) blocks.add(place, false);
+  for (const uint32_t place : by.writes) blocks.add(place, true);
+  if (!blocks.hold_all()) return false;
+  may_be_loose = (chain.empty() || may_be_loose) && call.loose && !call.is_asked;
+  Link& link = chain.emplace_back();
+  link.call = shared(call);
+  link.values.assign(values, values + call.is_address.size());
+  link.way = way;
+  if (loosely) is_loose.store(true, std::memory_order_relaxed);
   result_bytes += result_bytes_of(call, values);
-  correlation = current_correlation();
+  correlation = is_listened_to() ? current_correlation() : 0;
   holding.store(true, std::memory_order_release);
   return true;
 }
@@ -112,8 +154,8 @@ bool append(Held& call, const int64_t* values, size_t way, bool first) {
 bool append_loosely(Held& call, const int64_t* values) {
   if (!call.loose || call.is_asked || at::GradMode::is_enabled() || chain.size() >= kMostLinks)
     return false;
-  for (const Link& link : chain)
-    if (!link.call->loose || link.call->is_asked || link.call->device != call.device) return false;
+  // a chain is of one device, because its links read what others wrote, or stand in it loosely
+  if (!chain.empty() && (!may_be_loose || chain.front().call->device != call.device)) return false;
   if (result_bytes + result_bytes_of(call, values) > most_loose_bytes(call.device)) return false;
   return append(call, values, kLoosely, false);
 }
@@ -135,8 +177,9 @@ int64_t ask_python(const Link* first, const Link* end, bool loosely) {
 }
 
 // Enqueues an unfused launch; returns a `Status`.
-int run_alone(const Link& link) {
-  if (!link.call->is_asked) return link.call->alone->enqueue(link.values.data());
+int run_alone(Held& call, const int64_t* values) {
+  if (!call.is_asked) return call.alone->enqueue(values);
+  const Link link{shared(call), {values, values + call.is_address.size()}, 0};
   return int(-std::min<int64_t>(ask_python(&link, &link + 1, false), 0));
 }
 
@@ -179,7 +222,7 @@ int run_chain() {
     const Link* first = &chain[at];
     int64_t status = 0;
     if (end == at + 1) {
-      status = run_alone(*first);
+      status = run_alone(*first->call, first->values.data());
       at = end;
     } else {
       const int64_t ran = run_together(first, first + (end - at), is_loose);
@@ -209,7 +252,7 @@ int settle() try {
     chain.clear();
     is_loose = false;
     result_bytes = 0;
-    let_go(0);
+    let_go_of_uses();
     holding.store(false, std::memory_order_release);
     settler.store({});
   });
@@ -228,7 +271,7 @@ Held::~Held() {
 
 int Held::enqueue(const int64_t* values) {
   if (in_forked_child()) return alone->enqueue(values);  // which says so
-  if (is_enqueueing_deferred()) return run_alone({shared(*this), words_of(values), 0});
+  if (is_enqueueing_deferred()) return run_alone(*this, values);
   const PatientLock locked(chain_mutex);
   if (settler.load() != std::this_thread::get_id()) {
     for (size_t way = 0; way < ways.size() && !chain.empty(); ++way)
@@ -239,7 +282,7 @@ int Held::enqueue(const int64_t* values) {
     if (begins && is_on && append(*this, values, 0, true)) return kOk;
     if (is_on && append_loosely(*this, values)) return kOk;
   }
-  return run_alone({shared(*this), words_of(values), 0});
+  return run_alone(*this, values);
 }
 
 void settle_held() {
@@ -314,6 +357,8 @@ void* ocl_held_new(int64_t number, const char* name, void* alone, int is_asked, 
   if (may_be_loose) {
     held->loose = held->ways.back();
     held->ways.pop_back();
+    const auto& reads = held->loose->reads;
+    held->is_in_place = std::find(reads.begin(), reads.end(), result) != reads.end();
   }
   return new ocl::Handle(held);
 }

@@ -24,11 +24,20 @@ std::vector<int64_t> described(const Link* first, const Link* end, bool loosely)
 
 std::optional<Key> key_of(const Link* first, const Link* end, bool loosely) {
   Key key;
+  c10::SmallVector<size_t, 128> firsts;  // by the use of a block: its first operand, plus one
+  const auto add_operand = [&](int64_t address) {
+    const Block* block = locate(reinterpret_cast<const void*>(address)).block;
+    if (!block || block->use < 0) return void(key.add_operand(address));
+    const auto use = size_t(block->use);
+    if (firsts.size() <= use) firsts.resize(2 * use + 1);
+    if (!firsts[use]) firsts[use] = key.operands.size() + 1;
+    key.add_operand(address, firsts[use] - 1);
+  };
   for (const Link* link = first; link != end; ++link) {
     if (link->call->is_asked) return {};
     key.add({link->call->number, int64_t(link->values.size()), way_of(*link, loosely)});
     for (size_t i = 0; i < link->values.size(); ++i) {
-      if (link->call->is_address[i]) key.add_operand(link->values[i]);
+      if (link->call->is_address[i]) add_operand(link->values[i]);
       else key.add({link->values[i]});
     }
   }

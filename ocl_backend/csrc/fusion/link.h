@@ -1,7 +1,6 @@
 // A link of the chain of held launches (held.cpp), as Python and recipes have it.
 #pragma once
 
-#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -22,16 +21,6 @@ struct Way {
 struct Held final : Prepared {
   ~Held() override;
   int enqueue(const int64_t* values) override;
-  std::vector<int64_t> words_of(const int64_t* values) const {
-    return {values, values + is_address.size()};
-  }
-
-  // Whether a loose link reads its result, too.
-  bool is_in_place() const {
-    if (!loose) return false;
-    const auto& reads = loose->reads;
-    return std::find(reads.begin(), reads.end(), result) != reads.end();
-  }
 
   int64_t number;  // of its rule, in Python
   const char* name;  // the operator's
@@ -44,12 +33,13 @@ struct Held final : Prepared {
   bool begins;  // whether it may be the first of a chain
   std::vector<Way> ways;
   std::optional<Way> loose;  // operands and results, if it may be a link of a loose chain
+  bool is_in_place = false;  // whether a loose link reads its result, too
 };
 
 // A launch that is held back.
 struct Link {
   std::shared_ptr<Held> call;
-  std::vector<int64_t> values;
+  c10::SmallVector<int64_t, 8> values;
   size_t way;
   bool dropped = false;  // in a loose chain that runs: whether no tensor has the result any more
 

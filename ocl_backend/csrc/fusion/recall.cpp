@@ -1,181 +1,33 @@
-// Operators whose calls are recalled (recipe.h); their kernels in Python are those of
-// `ocl_plain`, with the same names and schemas.
-#include <ATen/Context.h>
+// Operators whose calls are recalled (recipe.h). A call that is not runs in Python, or as torch
+// composes it.
+#include "fusion/recall.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/grad_mode.h>
-#include <c10/core/DefaultDtype.h>
-#include <c10/core/impl/COW.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
-#include <algorithm>
-#include <cstring>
 #include <map>
+#include <unordered_map>
 
-#include "fusion/recipe.h"
+#include "fusion/call.h"
+#include "fusion/results.h"
 #include "runtime/deferred.h"
 
 namespace ocl {
 
 namespace {
 
-using at::Tensor;
 using torch::jit::Stack;
 
-int64_t bits_of(double value) {
-  int64_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
-// An operator's call: its key, and whether all of its arguments are understood.
-struct Call {
-  Key key;
-  c10::DeviceIndex device = -1;
-  bool known = true;
-
-  Call(const Stack& stack, size_t arguments) {
-    key.numbers.reserve(16 * arguments);
-    key.add({at::GradMode::is_enabled(), current_device(),
-             int64_t(c10::typeMetaToScalarType(at::get_default_dtype()))});
-    for (const auto& value : torch::jit::last(stack, arguments)) {
-      if (!known) return;
-      add(value);
-    }
-    known = known && device >= 0 && !at::globalContext().deterministicAlgorithms();
-  }
-
- private:
-  enum Tag : int64_t {
-    kNone,
-    kInt,
-    kBool,
-    kDouble,
-    kInts,
-    kBools,
-    kDoubles,
-    kText,
-    kList,
-    kNumber,
-    kTensor
-  };
-
-  void add(const c10::IValue& value) {
-    if (value.isTensor()) {
-      add(value.toTensor());
-    } else if (value.isNone()) {
-      key.add({kNone});
-    } else if (value.isInt()) {
-      key.add({kInt, value.toInt()});
-    } else if (value.isBool()) {
-      key.add({kBool, value.toBool()});
-    } else if (value.isDouble()) {
-      key.add({kDouble, bits_of(value.toDouble())});
-    } else if (value.isIntList()) {
-      const auto items = value.toIntList();
-      key.add({kInts, int64_t(items.size())});
-      for (const int64_t item : items) key.add({item});
-    } else if (value.isBoolList()) {
-      const auto items = value.toBoolList();
-      key.add({kBools, int64_t(items.size())});
-      for (const bool item : items) key.add({item});
-    } else if (value.isDoubleList()) {
-      const auto items = value.toDoubleList();
-      key.add({kDoubles, int64_t(items.size())});
-      for (const double item : items) key.add({bits_of(item)});
-    } else if (value.isString()) {
-      const auto& text = value.toStringRef();
-      key.add({kText, int64_t(text.size())});
-      for (const char letter : text) key.add({letter});
-    } else if (value.isList()) {  // of tensors, or what is not understood
-      const auto items = value.toListRef();
-      key.add({kList, int64_t(items.size())});
-      for (const auto& item : items) {
-        known = known && (item.isTensor() || item.isNone());
-        if (known) add(item);
-      }
-    } else {
-      known = false;  // a generator, a complex number, ...
-    }
-  }
-
-  void add(const Tensor& tensor) {
-    if (!tensor.defined()) {
-      key.add({kNone});
-    } else if (tensor.is_privateuseone()) {
-      add_operand(tensor);
-    } else if (tensor.is_cpu() && tensor.dim() == 0 && tensor.itemsize() <= sizeof(int64_t)) {
-      int64_t bits = 0;
-      std::memcpy(&bits, tensor.const_data_ptr(), tensor.itemsize());
-      const bool is_wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
-      key.add({kNumber, int64_t(tensor.scalar_type()), is_wrapped, bits});
-    } else {
-      known = false;
-    }
-  }
-
-  void add_operand(const Tensor& tensor) {
-    known = known && tensor.layout() == at::kStrided && !tensor.is_conj() && !tensor.is_neg();
-    if (!known) return;  // a sparse tensor has no memory of its own
-    known = !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
-    if (device < 0) device = tensor.device().index();
-    key.add({kTensor, int64_t(tensor.scalar_type()), tensor.device().index(), tensor.dim()});
-    key.add(tensor.sizes());
-    key.add(tensor.strides());
-    const auto* plain = tensor.unsafeGetTensorImpl();
-    // two tensors on the same items are not one tensor: a call may return it
-    if (key.add_operand(reinterpret_cast<int64_t>(tensor.const_data_ptr())))
-      key.add({std::find(tensors_.begin(), tensors_.end(), plain) - tensors_.begin()});
-    tensors_.push_back(plain);
-  }
-
-  c10::SmallVector<const c10::TensorImpl*, 16> tensors_;
-};
-
-Tensor new_tensor(const Result& result, const c10::Storage& storage) {
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-      c10::scalarTypeToTypeMeta(result.dtype));
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes, result.strides, result.offset);
-  return tensor;
-}
-
-// Puts what the recipe's call returned in place of the arguments.
-void return_results(const Recipe& recipe, std::vector<c10::DataPtr>& spaces, size_t arguments,
-                    Stack* stack) {
-  std::vector<c10::Storage> storages(spaces.size() + 1);  // the last: of no bytes
-  Stack results;
-  for (const Result& result : recipe.results) {
-    if (result.argument == Result::kUndefined) {
-      results.emplace_back(Tensor());
-      continue;
-    }
-    if (result.argument == Result::kNumber) {
-      results.emplace_back(result.number);
-      continue;
-    }
-    if (result.argument != Result::kNew) {
-      results.push_back(torch::jit::peek(*stack, size_t(result.argument), arguments));
-      continue;
-    }
-    const bool has_bytes = result.space >= 0;
-    auto& storage = storages[has_bytes ? size_t(result.space) : spaces.size()];
-    if (!storage) {
-      auto memory =
-          has_bytes ? std::move(spaces[size_t(result.space)]) : allocate(recipe.device, 0);
-      storage = c10::Storage(c10::Storage::use_byte_size_t(), result.bytes, std::move(memory),
-                             allocator(), true);
-    }
-    results.emplace_back(new_tensor(result, storage));
-    if (!has_bytes) storage = {};
-  }
-  torch::jit::drop(*stack, arguments);
-  for (auto& result : results) stack->push_back(std::move(result));
-}
+// A backend without kernels: its calls run what torch composes of other operators.
+constexpr auto kComposed = c10::DispatchKey::PrivateUse3;
 
 class Recalled final : public c10::OperatorKernel {
  public:
-  explicit Recalled(c10::OperatorHandle plain) : plain_(std::move(plain)) {}
+  // `plain` makes the call where it is not recalled, by its kernel for `key`.
+  Recalled(c10::OperatorHandle plain, c10::DispatchKey key) : plain_(std::move(plain)), key_(key) {}
+
+  Memory& memory() { return memory_; }
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     const Named named(op.schema().name().c_str());
@@ -206,7 +58,7 @@ class Recalled final : public c10::OperatorKernel {
   // torch.
   void run(Stack* stack) {
     const c10::impl::ExcludeDispatchKeyGuard as_given(c10::autocast_dispatch_keyset);
-    plain_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
+    plain_.redispatchBoxed(c10::DispatchKeySet(key_), stack);
   }
 
   static bool tell_results(Writer& writer, const Call& call,
@@ -220,25 +72,45 @@ class Recalled final : public c10::OperatorKernel {
   }
 
   c10::OperatorHandle plain_;
+  c10::DispatchKey key_;
   Memory& memory_ = *new Memory();  // the dispatcher ends when the runtime of its kernels has
 };
 
+torch::Library& library_of(const char* ns) {
+  static auto* libraries = new std::map<std::string, torch::Library>();
+  return libraries
+      ->try_emplace(ns, torch::Library::IMPL, ns, c10::DispatchKey::PrivateUse1, __FILE__,
+                    uint32_t(__LINE__))
+      .first->second;
+}
+
+std::unordered_map<c10::OperatorName, Memory*>& memories() {
+  static auto* all = new std::unordered_map<c10::OperatorName, Memory*>();
+  return *all;
+}
+
 }  // namespace
+
+Memory* memory_of(const c10::OperatorName& name) {
+  const auto found = memories().find(name);
+  return found == memories().end() ? nullptr : found->second;
+}
 
 }  // namespace ocl
 
 extern "C" {
 
-// Lets the operator `ns::name.overload` be recalled; that of `ocl_plain` runs it in Python.
-void ocl_recall_operator(const char* ns, const char* name, const char* overload) {
-  static auto* libraries = new std::map<std::string, torch::Library>();
-  const auto plain = c10::Dispatcher::singleton().findSchemaOrThrow(
-      (std::string("ocl_plain::") + name).c_str(), overload);
-  auto& library = libraries
-                      ->try_emplace(ns, torch::Library::IMPL, ns, c10::DispatchKey::PrivateUse1,
-                                    __FILE__, __LINE__)
-                      .first->second;
-  library.impl(*overload ? (std::string(name) + "." + overload).c_str() : name,
-               torch::CppFunction::makeFromBoxedFunctor(std::make_unique<ocl::Recalled>(plain)));
+// Lets the operator `ns::name` be recalled. A call that is not recalled runs in Python, by the
+// operator of that name in `ocl_plain`; if it is `composed`, by what torch composes it of.
+void ocl_recall_operator(const char* ns, const char* name, const char* overload, int composed) {
+  const std::string space = composed ? ns : "ocl_plain";
+  const auto plain =
+      c10::Dispatcher::singleton().findSchemaOrThrow((space + "::" + name).c_str(), overload);
+  const auto full = *overload ? std::string(name) + "." + overload : name;
+  const auto key = composed ? ocl::kComposed : c10::DispatchKey::PrivateUse1;
+  auto recalled = std::make_unique<ocl::Recalled>(plain, key);
+  ocl::memories()[{std::string(ns) + "::" + name, overload}] = &recalled->memory();
+  ocl::library_of(ns).impl(full.c_str(),
+                           torch::CppFunction::makeFromBoxedFunctor(std::move(recalled)));
 }
 }

@@ -16,6 +16,7 @@ constexpr int kTries = 8;
 constexpr size_t kManyOperands = 32;
 
 thread_local Noting* noting = nullptr;
+std::atomic<int> notings{0};  // of all threads: without one, a thread need not look for its own
 std::atomic<int> suspended{0};
 
 std::shared_mutex mutex;
@@ -28,36 +29,60 @@ std::vector<Memory*>& memories() {
 // Two addresses in one block have it in common.
 uint64_t block_of(int64_t address) { return uint64_t(address) >> kOffsetBits; }
 
+Noting* noting_here() { return notings.load(std::memory_order_relaxed) ? noting : nullptr; }
+
+uint64_t mixed(uint64_t sum, uint64_t number) {
+  sum = (sum ^ number) * 0x9E3779B97F4A7C15ull;
+  return sum ^ sum >> 29;
+}
+
 }  // namespace
 
 void note_enqueued(const Handle& prepared, const int64_t* words) {
-  for (Noting* each = noting; each; each = each->around_)
+  for (Noting* each = noting_here(); each; each = each->around_)
     each->enqueued.push_back({prepared, {words, words + prepared->is_address.size()}});
 }
 
 void note_allocated(const void* address, size_t bytes) {
   const auto begin = reinterpret_cast<int64_t>(address);
-  for (Noting* each = noting; each; each = each->around_)
+  for (Noting* each = noting_here(); each; each = each->around_)
     each->allocated.push_back({begin, bytes, each->enqueued.size()});
 }
 
 void note_drawn(const Drawn& drawn) {
-  for (Noting* each = noting; each; each = each->around_) {
+  for (Noting* each = noting_here(); each; each = each->around_) {
     each->complete = each->complete && !each->drawn.generator;
     each->drawn = drawn;
   }
 }
 
 void note_other() {
-  for (Noting* each = noting; each; each = each->around_) each->complete = false;
+  for (Noting* each = noting_here(); each; each = each->around_) each->complete = false;
 }
 
-bool is_noting() { return noting; }
+bool is_noting() { return noting_here(); }
 
-Noting::Noting() : around_(noting) { noting = this; }
-Noting::~Noting() { noting = around_; }
-Unnoted::Unnoted() : before_(noting) { noting = nullptr; }
-Unnoted::~Unnoted() { noting = before_; }
+Noting::Noting() : around_(noting) {
+  noting = this;
+  ++notings;
+}
+Noting::~Noting() {
+  noting = around_;
+  --notings;
+}
+Unnoted::Unnoted() : before_(noting_here()) {
+  if (before_) noting = nullptr;
+}
+Unnoted::~Unnoted() {
+  if (before_) noting = before_;
+}
+
+uint32_t& Key::first_in(uint64_t block) {
+  const size_t last = firsts_.size() - 1;  // of a power of two
+  size_t at = mixed(0, block) & last;
+  while (firsts_[at] && block_of(operands[firsts_[at] - 1]) != block) at = (at + 1) & last;
+  return firsts_[at];
+}
 
 size_t Key::first_beside(int64_t address) {
   if (operands.size() < kManyOperands) {
@@ -65,16 +90,30 @@ size_t Key::first_beside(int64_t address) {
     while (first < operands.size() && block_of(operands[first]) != block_of(address)) ++first;
     return first;
   }
-  if (firsts_.empty())
-    for (size_t i = 0; i < operands.size(); ++i) firsts_.try_emplace(block_of(operands[i]), i);
-  return firsts_.try_emplace(block_of(address), operands.size()).first->second;
+  const auto first = [&](int64_t operand, size_t index) {
+    uint32_t& found = first_in(block_of(operand));
+    if (!found) found = uint32_t(index + 1);
+    return size_t(found - 1);
+  };
+  if (firsts_.size() < 2 * operands.size()) {
+    size_t size = 1;
+    while (size < 8 * operands.size()) size *= 2;
+    firsts_.assign(size, 0);
+    for (size_t i = 0; i < operands.size(); ++i) first(operands[i], i);
+  }
+  return first(address, operands.size());
 }
 
-bool Key::add_operand(int64_t address) {
-  const size_t first = first_beside(address);
+bool Key::add_operand(int64_t address, size_t first) {
   operands.push_back(address);
-  add({address % kAlignment, int64_t(first), address - operands[first]});
+  add({address % kAlignment + kAlignment * int64_t(first), address - operands[first]});
   return first + 1 < operands.size();
+}
+
+uint64_t Key::hash() const {
+  uint64_t sum = numbers.size();
+  for (const int64_t number : numbers) sum = mixed(sum, uint64_t(number));
+  return sum;
 }
 
 Writer::Writer(c10::DeviceIndex device, const Key& key, const Notes& notes)
@@ -202,26 +241,26 @@ std::optional<int64_t> take(const Drawn& drawn) {
   return int64_t(taken.first);
 }
 
-int perform(const Recipe& recipe, const c10::SmallVector<int64_t, 16>& operands, int64_t counter,
-            std::vector<c10::DataPtr>& spaces) {
-  const auto value = [&](const Word& word, const auto& bases) {
-    if (word.base == kCounter) return counter;
-    return word.offset + (word.base == kConstant ? 0 : bases[size_t(word.base)]);
-  };
-  c10::SmallVector<int64_t, 32> bases(operands.begin(), operands.end());
-  bases.resize(operands.size() + recipe.spaces.size());
+int perform(const Recipe& recipe, at::IntArrayRef operands, int64_t counter, Allocations& spaces) {
+  // of words by their base, which begins with that of a counter and that of a constant
+  constexpr int32_t kFirst = kCounter;
+  c10::SmallVector<int64_t, 32> bases = {counter, 0};
+  bases.append(operands.begin(), operands.end());
+  const size_t first_space = bases.size();
+  bases.resize(first_space + recipe.spaces.size());
   c10::SmallVector<int64_t, 32> words;
   spaces.resize(recipe.spaces.size());
   for (size_t at = 0; at <= recipe.steps.size(); ++at) {
     for (size_t i = 0; i < spaces.size(); ++i) {
       if (recipe.spaces[i].first != at) continue;
       spaces[i] = allocate(recipe.device, recipe.spaces[i].bytes);
-      bases[operands.size() + i] = reinterpret_cast<int64_t>(spaces[i].get());
+      bases[first_space + i] = reinterpret_cast<int64_t>(spaces[i].get());
     }
     if (at == recipe.steps.size()) break;
     const Step& step = recipe.steps[at];
-    words.clear();
-    for (const Word& word : step.words) words.push_back(value(word, bases));
+    words.resize_for_overwrite(step.words.size());
+    for (size_t i = 0; i < words.size(); ++i)
+      words[i] = step.words[i].offset + bases[size_t(step.words[i].base - kFirst)];
     if (const int status = enqueue(step.prepared, words.data())) return status;
     for (size_t i = 0; i < spaces.size(); ++i)
       if (recipe.spaces[i].last == at) spaces[i].clear();
@@ -246,12 +285,18 @@ bool Memory::is_suspended() {
   return suspended.load(std::memory_order_relaxed) > 0 || in_forked_child();
 }
 
+bool Memory::is_of(const Known& known, const Key& key) {
+  return at::IntArrayRef(known.numbers).equals(key.numbers);
+}
+
 Memory::Found Memory::look_up(const Key& key) const {
   if (is_suspended()) return {nullptr, true, 0};
+  const uint64_t hash = key.hash();
   const std::shared_lock<std::shared_mutex> lock(mutex);
-  const auto found = known_.find(key.numbers);
+  const auto found = known_.find(hash);
   if (found == known_.end()) return {nullptr, false, forgotten};
   const Known& known = found->second;
+  if (!is_of(known, key)) return {nullptr, true, forgotten};
   return {known.sure ? known.recipe : nullptr, !known.sure && known.tries >= kTries, forgotten};
 }
 
@@ -261,8 +306,13 @@ void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
   std::shared_ptr<const Recipe> replaced;
   const std::unique_lock<std::shared_mutex> lock(mutex);
   if (asked != forgotten) return;
-  const auto [place, is_new] = known_.try_emplace(key.numbers);
-  if (is_new) numbers_ += key.numbers.size();
+  const auto [place, is_new] = known_.try_emplace(key.hash());
+  if (is_new) {
+    place->second.numbers.assign(key.numbers.begin(), key.numbers.end());
+    numbers_ += key.numbers.size();
+  } else if (!is_of(place->second, key)) {
+    return;
+  }
   if (numbers_ > kMostNumbers || known_.size() > kMostCalls) {
     gone = emptied();
     return;
@@ -279,15 +329,6 @@ void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
 Memory::Recipes Memory::emptied() {
   numbers_ = 0;
   return std::exchange(known_, {});
-}
-
-size_t Memory::Hash::operator()(const std::vector<int64_t>& numbers) const {
-  uint64_t sum = numbers.size();
-  for (const int64_t number : numbers) {
-    sum = (sum ^ uint64_t(number)) * 0x9E3779B97F4A7C15ull;
-    sum ^= sum >> 29;
-  }
-  return sum;
 }
 
 void forget_recalled() {

@@ -11,6 +11,7 @@
 #include <ATen/core/stack.h>
 #include <c10/core/GeneratorImpl.h>
 
+#include <algorithm>
 #include <shared_mutex>
 #include <tuple>
 #include <unordered_map>
@@ -89,20 +90,30 @@ class Unnoted {
 
 // A key: numbers that are equal exactly if two calls do the same; and addresses of operands.
 struct Key {
-  std::vector<int64_t> numbers;
+  c10::SmallVector<int64_t, 64> numbers;  // of a call; a chain has more
   c10::SmallVector<int64_t, 16> operands;
 
-  void add(std::initializer_list<int64_t> more) { numbers.insert(numbers.end(), more); }
-  void add(at::IntArrayRef more) { numbers.insert(numbers.end(), more.begin(), more.end()); }
+  void add(std::initializer_list<int64_t> more) { add(at::IntArrayRef(more)); }
+  void add(at::IntArrayRef more) {
+    const size_t before = numbers.size();
+    numbers.resize_for_overwrite(before + more.size());
+    std::copy(more.begin(), more.end(), numbers.begin() + before);
+  }
   // Adds the address's alignment, and its place relative to the operands before it; returns
   // whether one of these is in the same block.
-  bool add_operand(int64_t address);
+  bool add_operand(int64_t address) { return add_operand(address, first_beside(address)); }
+  // The same for a caller that knows which operand is the first in its block.
+  bool add_operand(int64_t address, size_t first);
+  uint64_t hash() const;
 
  private:
   // The first operand in the same block as an address, or how many there are.
   size_t first_beside(int64_t address);
+  // Where `firsts_` has a block, or will have it.
+  uint32_t& first_in(uint64_t block);
 
-  std::unordered_map<uint64_t, size_t> firsts_;  // of blocks, once there are many operands
+  // Once there are many operands: a hash table of the first one in each block, plus one; 0: none.
+  std::vector<uint32_t> firsts_;
 };
 
 // ---- what a call does
@@ -185,10 +196,12 @@ class Writer {
   std::vector<int64_t> origins_;  // where each of the recipe's began
 };
 
+// The memory of a recipe's spaces.
+using Allocations = c10::SmallVector<c10::DataPtr, 4>;
+
 // Enqueues the steps for these operands and this first counter; leaves the memory of results in
 // `spaces`. Returns a `Status`. Raises `OutOfMemoryError`.
-int perform(const Recipe& recipe, const c10::SmallVector<int64_t, 16>& operands, int64_t counter,
-            std::vector<c10::DataPtr>& spaces);
+int perform(const Recipe& recipe, at::IntArrayRef operands, int64_t counter, Allocations& spaces);
 
 // ---- what is remembered
 
@@ -213,14 +226,14 @@ class Memory {
  private:
   friend void forget_recalled();
   struct Known {
+    std::vector<int64_t> numbers;  // of the key
     std::shared_ptr<const Recipe> recipe;
     bool sure = false;  // two calls in a row did the same
     int tries = 0;
   };
-  struct Hash {
-    size_t operator()(const std::vector<int64_t>& numbers) const;
-  };
-  using Recipes = std::unordered_map<std::vector<int64_t>, Known, Hash>;
+  // By the hash of the key. Of two keys with one hash, the second is never recalled.
+  using Recipes = std::unordered_map<uint64_t, Known>;
+  static bool is_of(const Known& known, const Key& key);
   Recipes emptied();
 
   Recipes known_;
@@ -240,7 +253,7 @@ int64_t repeat_or_learn(Memory& memory, const Key& key, c10::DeviceIndex device,
                         Run run, Tell tell) {
   const auto [recipe, hopeless, asked] = memory.look_up(key);
   if (const auto counter = recipe ? take(recipe->drawn) : std::nullopt) {
-    std::vector<c10::DataPtr> spaces;
+    Allocations spaces;
     const int status = perform(*recipe, key.operands, *counter, spaces);
     return repeated(*recipe, spaces, status);
   }

@@ -36,6 +36,7 @@ Waiting& waiting_of(c10::DeviceIndex device) {
 }
 
 thread_local bool is_enqueueing = false;  // this thread has its turn: its commands go at once
+std::atomic<int> enqueueing{0};           // threads of which that is true, at the moment
 thread_local const char* current_name = nullptr;
 void (*complete_in_python)(int64_t number, int* status) = nullptr;
 
@@ -45,7 +46,11 @@ int enqueue_first(Waiting& waiting, Deferred& first) {
   int status = kFailed;
   {
     is_enqueueing = true;
-    const auto end = c10::make_scope_exit([] { is_enqueueing = false; });
+    ++enqueueing;
+    const auto end = c10::make_scope_exit([] {
+      is_enqueueing = false;
+      --enqueueing;
+    });
     const FreshMemory fresh;
     status = first.command->run(first.words.data());
   }
@@ -64,14 +69,16 @@ int enqueue_first(Waiting& waiting, Deferred& first) {
 }  // namespace
 
 bool has_deferred(c10::DeviceIndex device) {
-  return !is_enqueueing && waiting_of(device).count.load(std::memory_order_acquire) > 0;
+  return waiting_of(device).count.load(std::memory_order_acquire) > 0 && !is_enqueueing;
 }
 
 bool has_to_wait(c10::DeviceIndex device, const Prepared& command) {
-  return has_deferred(device) || (!is_enqueueing && !command.is_ready());
+  return has_deferred(device) || (!command.is_ready() && !is_enqueueing);
 }
 
-bool is_enqueueing_deferred() { return is_enqueueing; }
+bool is_enqueueing_deferred() {
+  return enqueueing.load(std::memory_order_relaxed) > 0 && is_enqueueing;
+}
 
 int defer(c10::DeviceIndex device, Prepared& command, const int64_t* words, size_t count) {
   if (const int status = command.check(words)) return status;

@@ -18,6 +18,7 @@ struct Noted {
 };
 
 std::atomic<Tell> listener{nullptr};
+std::atomic<bool> has_listened{false};  // whether there ever was one
 thread_local std::vector<Noted> noted;
 
 }  // namespace
@@ -28,7 +29,7 @@ void note_memory(MemoryEvent event, int device, const void* address, size_t byte
 }
 
 void tell_memory_events() {
-  if (noted.empty()) return;
+  if (!has_listened.load(std::memory_order_relaxed) || noted.empty()) return;
   const std::vector<Noted> told = std::move(noted);  // Python may allocate and free meanwhile
   noted.clear();
   const Tell tell = listener.load(std::memory_order_acquire);
@@ -43,6 +44,7 @@ extern "C" {
 
 // What hears of events, or null. Events: `ocl::MemoryEvent`.
 void ocl_listen_to_memory(void (*tell)(int, int, int64_t, int64_t)) {
+  if (tell) ocl::has_listened = true;
   ocl::listener.store(tell, std::memory_order_release);
 }
 }

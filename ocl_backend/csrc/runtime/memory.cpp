@@ -5,8 +5,10 @@
 
 #include <c10/util/ScopeExit.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -23,15 +25,13 @@ namespace ocl {
 
 namespace {
 
-constexpr uint64_t kTag = uint64_t(1) << 62;
-constexpr uint64_t kOneSlot = uint64_t(1) << kOffsetBits;
 constexpr uint32_t kSlots = 1u << 22;
 constexpr size_t kSmallest = 512;
 constexpr size_t kLargeFrom = size_t(16) << 20;
 constexpr size_t kLargeStep = size_t(2) << 20;
 
 struct Pool {
-  std::multimap<size_t, Block*> free;
+  std::map<size_t, std::vector<Block*>> free;  // by size; a size stays when it has none left
   c10::CachingDeviceAllocator::DeviceStats stats;
   std::optional<size_t> limit;  // none: all that the device has
 };
@@ -44,11 +44,6 @@ std::array<Pool, kMostDevices>& pools() {
 std::mutex& pool_mutex() {
   static auto* mutex = new std::mutex();
   return *mutex;
-}
-// Pages of this 32 MiB table are committed only as slots are used.
-Block** slots() {
-  static auto* table = static_cast<Block**>(std::calloc(kSlots, sizeof(Block*)));
-  return table;
 }
 
 thread_local bool is_fresh = false;  // a `FreshMemory` exists
@@ -68,27 +63,38 @@ void* address_of(const Block& block) {
   return reinterpret_cast<void*>(kTag | uint64_t(block.slot) << kOffsetBits);
 }
 
-void for_each_pool_of(size_t size, c10::CachingDeviceAllocator::StatArray& stats, int64_t amount) {
+// Calls `change` with the places of a size among the figures: of all sizes, and of its kind.
+template <typename Change>
+void for_each_pool_of(size_t size, Change change) {
   using c10::CachingAllocator::StatType;
-  const auto kind = size < (1 << 20) ? StatType::SMALL_POOL : StatType::LARGE_POOL;
-  for (const auto type : {StatType::AGGREGATE, kind}) {
-    auto& stat = stats[size_t(type)];
-    amount > 0 ? stat.increase(size_t(amount)) : stat.decrease(size_t(-amount));
-  }
+  change(size_t(StatType::AGGREGATE));
+  change(size_t(size < (1 << 20) ? StatType::SMALL_POOL : StatType::LARGE_POOL));
 }
 
-void count_segment(Pool& pool, size_t size, int sign) {
-  for_each_pool_of(size, pool.stats.segment, sign);
-  for_each_pool_of(size, pool.stats.reserved_bytes, sign * int64_t(size));
-  ++(sign > 0 ? pool.stats.num_device_alloc : pool.stats.num_device_free);
+void count_segment(Pool& pool, size_t size, bool is_new) {
+  Stats& stats = pool.stats;
+  for_each_pool_of(size, [&](size_t kind) {
+    is_new ? stats.segment[kind].increase(1) : stats.segment[kind].decrease(1);
+    is_new ? stats.reserved_bytes[kind].increase(size) : stats.reserved_bytes[kind].decrease(size);
+  });
+  ++(is_new ? stats.num_device_alloc : stats.num_device_free);
 }
 
-void count_use(Pool& pool, const Block& block, int sign) {
-  for_each_pool_of(block.size, pool.stats.allocation, sign);
-  for_each_pool_of(block.size, pool.stats.active, sign);
-  for_each_pool_of(block.size, pool.stats.allocated_bytes, sign * int64_t(block.size));
-  for_each_pool_of(block.size, pool.stats.active_bytes, sign * int64_t(block.size));
-  for_each_pool_of(block.size, pool.stats.requested_bytes, sign * int64_t(block.requested));
+// Active blocks are those that are allocated: `with_stats` copies the figures.
+void count_taken(Stats& stats, const Block& block) {
+  for_each_pool_of(block.size, [&](size_t kind) {
+    stats.allocation[kind].increase(1);
+    stats.allocated_bytes[kind].increase(block.size);
+    stats.requested_bytes[kind].increase(block.requested);
+  });
+}
+
+void count_freed(Stats& stats, const Block& block) {
+  for_each_pool_of(block.size, [&](size_t kind) {
+    stats.allocation[kind].decrease(1);
+    stats.allocated_bytes[kind].decrease(block.size);
+    stats.requested_bytes[kind].decrease(block.requested);
+  });
 }
 
 size_t current_of(const c10::CachingDeviceAllocator::StatArray& stats) {
@@ -100,13 +106,20 @@ size_t limit_of(c10::DeviceIndex index) {
 }
 
 Block* take_cached(Pool& pool, size_t size) {
-  const auto found = pool.free.lower_bound(size);
   // a block a quarter larger than needed is better reused than left lying
-  if (found == pool.free.end() || found->first > size + size / 4) return nullptr;
-  Block* block = found->second;
-  pool.free.erase(found);
-  return block;
+  const size_t most = size + size / 4;
+  for (auto at = pool.free.lower_bound(size); at != pool.free.end() && at->first <= most; ++at) {
+    auto& blocks = at->second;
+    if (blocks.empty()) continue;
+    Block* block = blocks.back();
+    blocks.pop_back();
+    return block;
+  }
+  return nullptr;
 }
+
+// Lets a block that nothing uses be handed out again.
+void give_back(Block* block) { pools()[block->device].free[block->size].push_back(block); }
 
 // Drivers allocate at first use, so the first bytes are written here, where failing is handled.
 cl_int create_buffer(Device& device, size_t size, cl_mem* buffer) {
@@ -137,8 +150,8 @@ Block* create_block(c10::DeviceIndex index, size_t size, cl_int* status) {
     free_slots.pop_back();
   }
   auto* block = new Block{buffer, size, 0, slot, index};
-  slots()[slot] = block;
-  count_segment(pool, size, +1);
+  slots[slot] = block;
+  count_segment(pool, size, true);
   note_memory(MemoryEvent::kSegment, index, address_of(*block), size);
   return block;
 }
@@ -147,19 +160,21 @@ void release_cached(c10::DeviceIndex index) {
   Pool& pool = pools()[index];
   if (pool.free.empty()) return;
   cl.clFinish(device_at(index).queue);
-  for (auto it = pool.free.begin(); it != pool.free.end();) {
-    Block* block = it->second;
-    if (block->waiting || !is_submitted(index, block->ticket.load(std::memory_order_relaxed))) {
-      ++it;
-      continue;
-    }
+  const auto is_released = [&](Block* block) {
+    if (block->waiting || !is_submitted(index, block->ticket.load(std::memory_order_relaxed)))
+      return false;
     cl.clReleaseMemObject(block->buffer);
-    count_segment(pool, block->size, -1);
+    count_segment(pool, block->size, false);
     note_memory(MemoryEvent::kSegmentFree, index, address_of(*block), block->size);
-    slots()[block->slot] = nullptr;
+    slots[block->slot] = nullptr;
     free_slots.push_back(block->slot);
     delete block;
-    it = pool.free.erase(it);
+    return true;
+  };
+  for (auto at = pool.free.begin(); at != pool.free.end();) {
+    auto& blocks = at->second;
+    blocks.erase(std::remove_if(blocks.begin(), blocks.end(), is_released), blocks.end());
+    at = blocks.empty() ? pool.free.erase(at) : std::next(at);
   }
   ++generation;
 }
@@ -211,11 +226,13 @@ Block* take(c10::DeviceIndex index, size_t bytes) {
   }
   if (!block) throw_out_of_memory(index, bytes, status);
   block->requested = bytes;
-  count_use(pool, *block, +1);
+  count_taken(pool.stats, *block);
   return block;
 }
 
 }  // namespace
+
+Block** const slots = static_cast<Block**>(std::calloc(kSlots, sizeof(Block*)));
 
 void free_memory(void* address) {
   if (!address || in_forked_child()) return;
@@ -226,32 +243,27 @@ void free_memory(void* address) {
   tell_memory_events();  // before another thread may have it
   const std::lock_guard<std::mutex> lock(pool_mutex());
   Pool& pool = pools()[block->device];
-  count_use(pool, *block, -1);
+  count_freed(pool.stats, *block);
   block->dropped = block->holds > 0;
-  if (!block->dropped) pool.free.emplace(block->size, block);
+  if (!block->dropped) give_back(block);
 }
 
 uint64_t release_generation() { return generation.load(std::memory_order_relaxed); }
-Location locate(const void* address) {
-  const auto bits = reinterpret_cast<uint64_t>(address);
-  if ((bits & kTag) == 0 || bits >> 63) return {};
-  return {slots()[(bits & ~kTag) >> kOffsetBits], bits & (kOneSlot - 1)};
-}
 
 Block* hold_block(const void* address, c10::DeviceIndex device) {
   const std::lock_guard<std::mutex> lock(pool_mutex());
   Block* block = locate(address).block;
   if (!block || block->device != device) return nullptr;
-  ++block->holds;
+  hold(*block);
   return block;
 }
 
-void let_go_block(Block* block) {
+void let_go_block(Block* block) { let_go_blocks(block); }
+
+void let_go_blocks(c10::ArrayRef<Block*> blocks) {
   const std::lock_guard<std::mutex> lock(pool_mutex());
-  if (--block->holds) return;
-  if (!block->dropped) return;
-  block->dropped = false;
-  pools()[block->device].free.emplace(block->size, block);
+  for (Block* block : blocks)
+    if (!--block->holds && block->dropped.exchange(false)) give_back(block);
 }
 
 Block* start_waiting(const void* address) {
@@ -270,7 +282,6 @@ FreshMemory::FreshMemory() { is_fresh = true; }
 FreshMemory::~FreshMemory() { is_fresh = false; }
 
 bool is_dropped(const void* address) {
-  const std::lock_guard<std::mutex> lock(pool_mutex());
   const Block* block = locate(address).block;
   return block && block->dropped;
 }
@@ -293,7 +304,10 @@ void empty_cache(c10::DeviceIndex index) {
 
 void with_stats(c10::DeviceIndex index, const std::function<void(Stats&)>& change) {
   const std::lock_guard<std::mutex> lock(pool_mutex());
-  change(pools().at(size_t(index)).stats);
+  Stats& stats = pools().at(size_t(index)).stats;
+  stats.active = stats.allocation;
+  stats.active_bytes = stats.allocated_bytes;
+  change(stats);
 }
 
 std::pair<size_t, size_t> free_and_total(c10::DeviceIndex index) {
@@ -324,10 +338,11 @@ extern "C" {
 int64_t ocl_memory_blocks(int device, int64_t* words, int64_t room) {
   const std::lock_guard<std::mutex> lock(ocl::pool_mutex());
   std::set<const ocl::Block*> cached;
-  for (const auto& [size, block] : ocl::pools()[size_t(device)].free) cached.insert(block);
+  for (const auto& [size, blocks] : ocl::pools()[size_t(device)].free)
+    cached.insert(blocks.begin(), blocks.end());
   int64_t count = 0;
   for (uint32_t slot = 0; slot < ocl::next_slot; ++slot) {
-    const ocl::Block* block = ocl::slots()[slot];
+    const ocl::Block* block = ocl::slots[slot];
     if (!block || block->device != device || count++ >= room) continue;
     *words++ = reinterpret_cast<int64_t>(ocl::address_of(*block));
     *words++ = int64_t(block->size);

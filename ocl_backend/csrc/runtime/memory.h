@@ -13,6 +13,7 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/StorageImpl.h>
+#include <c10/util/ArrayRef.h>
 
 #include <atomic>
 #include <functional>
@@ -30,8 +31,9 @@ struct Block {
   size_t requested;  // bytes asked for by the present owner
   uint32_t slot;
   c10::DeviceIndex device;
-  uint32_t holds = 0;    // by launches that are held back, or that always use it
-  bool dropped = false;  // freed, and waiting for those
+  std::atomic<uint32_t> holds{0};    // by launches that are held back, or that always use it
+  std::atomic<bool> dropped{false};  // freed, and waiting for those
+  int32_t use = -1;      // its place among the uses of the chain of held launches, -1: none
   uint32_t waiting = 0;  // commands that use it and wait for programs
   std::atomic<uint64_t> ticket{0};  // of the last command that a thread submits (submitter.h)
   std::atomic<uint64_t> writes{0};  // commands enqueued so far that write to it
@@ -43,14 +45,26 @@ struct Location {
   size_t offset = 0;  // bytes
 };
 
-Location locate(const void* address);
+constexpr uint64_t kTag = uint64_t(1) << 62;
+// Of every slot. Pages of this 32 MiB table are committed only as slots are used.
+extern Block** const slots;
+
+inline Location locate(const void* address) {
+  const auto bits = reinterpret_cast<uint64_t>(address);
+  if ((bits & kTag) == 0 || bits >> 63) return {};
+  constexpr uint64_t kOneSlot = uint64_t(1) << kOffsetBits;
+  return {slots[(bits & ~kTag) >> kOffsetBits], bits & (kOneSlot - 1)};
+}
 // Like `locate`, but raises for an address that is not ours; `what` names the argument.
 Location locate_or_throw(const void* address, const char* what);
 
 // Keeps the block of `address` from being handed out again until it is let go; null, and nothing,
 // if that is no memory of `device`.
 Block* hold_block(const void* address, c10::DeviceIndex device);
+// The same for a block that a tensor of the caller's has.
+inline void hold(Block& block) { block.holds.fetch_add(1, std::memory_order_relaxed); }
 void let_go_block(Block* block);
+void let_go_blocks(c10::ArrayRef<Block*> blocks);
 // Whether the held block of `address` was freed meanwhile; null, for nothing to hold, was not.
 bool is_dropped(const void* address);
 
