@@ -20,9 +20,11 @@ from typing import Any
 import pytest
 
 from oclgen import remembered, system
+from oclgen.opencl import exclusive
 from tests import sampled_builds, samples
 
 remembered.IS_ON = False  # tests replace functions, which names of what is remembered do not show
+vars(exclusive)["user_cache_path"] = home.of_worker  # else tunings of two workers take turns
 
 QUICK = {
     "oclgen/test_families_device.py",
@@ -157,10 +159,13 @@ def any_device() -> None:
 def unvectorised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Intel's compiler leave out its vectoriser in the processes that a test starts.
 
-    For tests of what is done with measurements, not of kernels: it takes a third of a tuning.
+    For tests of what is done with measurements, not of kernels: it takes a third of a tuning. This
+    process's own tunings build in one process: few trials are built sooner than a second one, which
+    takes half a second of a core, has started.
     """
     if not samples.THOROUGH:
         monkeypatch.setenv("CL_CONFIG_USE_VECTORIZER", "0")
+        monkeypatch.setattr("oclgen.measuring.worker.MOST_BUILDERS", 1)
 
 
 @pytest.fixture(scope="session")
