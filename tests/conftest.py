@@ -19,10 +19,12 @@ from typing import Any
 
 import pytest
 
-from oclgen import remembered
+from oclgen import remembered, system
+from oclgen.opencl import exclusive
 from tests import sampled_builds, samples
 
 remembered.IS_ON = False  # tests replace functions, which names of what is remembered do not show
+vars(exclusive)["user_cache_path"] = home.of_worker  # else tunings of two workers take turns
 
 QUICK = {
     "oclgen/test_families_device.py",
@@ -42,6 +44,10 @@ QUICK = {
 """Files of `-m quick`: each package's text, rules and a few kernels, for every commit."""
 LIBRARIES = home.ROOT / "tests" / "libraries"
 """Read where it is asked for by its path: CI runs it apart, with more libraries installed."""
+RELEASED_EVERY = 96 << 20
+"""Bytes that a process may grow by before what files left is given back."""
+_kept_bytes = 0
+"""What the process had when that happened last."""
 NO_DEVICE = "no OpenCL device here; pip install 'oclgen[cpu]' brings one"
 
 
@@ -83,8 +89,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Let no garbage collection walk what was imported: a million objects, which all stay."""
+    global _kept_bytes
     gc.collect()
     gc.freeze()
+    _kept_bytes = system.used_bytes() or 0
 
 
 def _devices() -> list[Any]:
@@ -104,19 +112,26 @@ def _id(device: Any) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def released() -> Iterator[None]:
-    """Give back what a file's tensors and programs left: two workers share a small machine.
+    """Give back what files' tensors and programs left, where it is much: two workers share memory.
 
     The device's allocator keeps freed blocks for tensors to come, launches that are remembered keep
-    their programs, and the C library keeps what a compiler freed until it is told to trim.
+    their programs, and the C library keeps what a compiler freed until it is told to trim. To give
+    all back takes up to half a second, and the next file loads its programs from the disk again.
     """
+    global _kept_bytes
     yield
+    if 0 < (system.used_bytes() or 0) < _kept_bytes + RELEASED_EVERY:
+        return
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "ocl") and torch.ocl.is_initialized():
         _forget_launches()
         torch.ocl.empty_cache()
+    for device in _devices() if "oclgen.opencl.device" in sys.modules else ():
+        device.programs.forget()
     gc.collect()  # tensors and launches that refer to each other; what was imported is frozen
     if sys.platform == "linux":
         getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
+    _kept_bytes = system.used_bytes() or 0
 
 
 def _forget_launches() -> None:
@@ -131,8 +146,6 @@ def _forget_launches() -> None:
     for value in [value for module in modules for value in vars(module).values()]:
         if type(value) is _lru_cache_wrapper and value.cache_parameters()["maxsize"] is not None:
             value.cache_clear()
-    for device in _devices():
-        device.programs.forget()
 
 
 @pytest.fixture
@@ -146,10 +159,13 @@ def any_device() -> None:
 def unvectorised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Intel's compiler leave out its vectoriser in the processes that a test starts.
 
-    For tests of what is done with measurements, not of kernels: it takes a third of a tuning.
+    For tests of what is done with measurements, not of kernels: it takes a third of a tuning. This
+    process's own tunings build in one process: few trials are built sooner than a second one, which
+    takes half a second of a core, has started.
     """
     if not samples.THOROUGH:
         monkeypatch.setenv("CL_CONFIG_USE_VECTORIZER", "0")
+        monkeypatch.setattr("oclgen.measuring.worker.MOST_BUILDERS", 1)
 
 
 @pytest.fixture(scope="session")

@@ -61,6 +61,11 @@ def folders(home: Path) -> dict[str, str]:
     return shared | {name: str(home / folder) for name, folder in own.items()}
 
 
+def of_worker(*_: object) -> Path:
+    """Return a folder of this worker of the run alone."""
+    return Path(os.environ[VARIABLE]) / os.environ.get("PYTEST_XDIST_WORKER", "alone")
+
+
 def leave(made: Path | None) -> None:
     """Remove the folder that `enter` made."""
     if made is not None:

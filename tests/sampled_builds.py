@@ -3,10 +3,10 @@
 On a processor, a program takes a fifth to a fifteenth of the time without the optimiser. Built as
 users build them are every family's default (`as_users_build`), one program in `EVERY` of the rest,
 chosen by its text, and with `THOROUGH=1` all. What emulates an instruction is left out: users never
-build it, and the optimiser takes up to 18 s for one text of it. What the compiler of Intel's
-runtime allocates, four megabytes for a program, stays for as long as its process lives: so the
-tests' process builds nothing itself, though users' do while they wait. Graphics processors and
-processes that a test starts build as users do, except for those that call `begin`.
+build it, and the optimiser takes up to 18 s for one text of it. The compilers take 100 MB each of
+the process that builds, and more with every optimised program: so the tests' process builds
+nothing itself, though users' do while they wait. Graphics processors and processes that a test
+starts build as users do, except for those that call `begin`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from tests import samples
+from tests import home, samples
 
 EVERY = 128
 EMULATED = "// emulates an instruction that this device lacks\n"
 """The first line of each text that stands for an instruction."""
+LIFE = 500
+"""Builds of a process: without the optimiser its memory does not grow, and it takes half a second
+of a core to start and to build its first program."""
+IDLE_S = 30.0
+"""Seconds after which a process without work ends: shorter pauses are frequent."""
 _all_as_users_do = False
 
 
@@ -60,6 +65,8 @@ def _share_processes(builder: Any) -> None:
     pools: dict[Any, Any] = {}
 
     def shared(ahead: Any) -> Any:
+        if not ahead._programs.stored.folder.is_relative_to(home.CACHE):
+            return made(ahead)  # of a test of the processes themselves, which ends them
         key = (ahead._index, ahead._info, ahead._processes)
         if key not in pools or pools[key].is_closed:
             pools[key] = made(ahead)
@@ -76,11 +83,14 @@ def begin() -> None:
     """
     import oclgen.opencl.device  # noqa: F401, I001 (first: it tells the loader where runtimes lie)
     import pyopencl as cl
+    from oclgen.measuring import builders
     from oclgen.opencl import ahead
     from oclgen.opencl.programs import Programs
 
     as_users_do = Programs.options
     ahead.HELPS = False
+    if not samples.THOROUGH:
+        builders.LIFE, ahead.IDLE_S = LIFE, IDLE_S
     _share_processes(ahead.Ahead)
 
     def is_processor(programs: Programs) -> bool:

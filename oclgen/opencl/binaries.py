@@ -111,25 +111,25 @@ class Binaries:
                 self._bytes += added
             if 0 <= self._bytes <= self.most_bytes:
                 return
-            files = sorted(self._files())  # also what other processes wrote
+            files = list(self._files())  # also what other processes wrote
             self._bytes = sum(size for _, size, _ in files)
             if self._bytes <= self.most_bytes:
                 return
-            for _, size, path in files:
+            for _, size, path in sorted(files):
                 if self._bytes <= _ROOM * self.most_bytes:
                     return
                 with suppress(FileNotFoundError):
-                    path.unlink()
+                    Path(path).unlink()
                 self._bytes -= size
 
-    def _files(self) -> Iterator[tuple[float, int, Path]]:
+    def _files(self) -> Iterator[tuple[float, int, str]]:
         """Yield last use, bytes and path of each file; of what a killed process left, remove it."""
         with os.scandir(self.folder) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # another process removed it
                     stat = entry.stat()
                     if not entry.name.startswith(_TEMPORARY):
-                        yield stat.st_mtime, stat.st_size, Path(entry.path)
+                        yield stat.st_mtime, stat.st_size, entry.path
                     elif time.time() - stat.st_mtime > _ABANDONED_S:
                         Path(entry.path).unlink()
 

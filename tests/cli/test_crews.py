@@ -107,7 +107,8 @@ def test_driver_workers_and_connections_may_die_in_a_cluster(
     wait_for(lambda: sum(trials(postgres)) > known or second.poll() is not None)
     for victim in children(second.pid, "ray::take")[:1]:
         os.kill(victim, signal.SIGKILL)
-    time.sleep(3)
+    then = sum(trials(postgres))
+    wait_for(lambda: sum(trials(postgres)) > then or second.poll() is not None)
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "

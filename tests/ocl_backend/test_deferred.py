@@ -277,7 +277,7 @@ def run(code: str, folder: Path, **more: str) -> subprocess.Popen[str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, unvectorised: None) -> Path:
     """A cache folder with the shim, what is known of runtimes, and nothing else."""
     from shutil import copytree
 

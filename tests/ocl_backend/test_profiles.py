@@ -60,7 +60,9 @@ import torch
 import ocl_backend
 from oclgen.opencl.device import BuildError, LaunchError, devices
 from ocl_backend.runtime import launch
+from tests import sampled_builds
 
+sampled_builds.begin()
 for make in (
     lambda: torch.zeros(3, dtype=torch.float64, device="ocl"),
     lambda: torch.zeros(3, dtype=torch.complex128).to("ocl"),
