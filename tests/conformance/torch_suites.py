@@ -40,6 +40,7 @@ SUITES = {
     "views": ("test_view_ops.py", "ViewOps"),
     "scatter": ("test_scatter_gather_ops.py", "TestScatterGather"),
     "sort": ("test_sort_and_select.py", "TestSortAndSelect"),
+    "indexing": ("test_indexing.py", "TestIndexing or NumpyTests"),
 }
 """Name -> file, and what pytest's -k must find, which spares it the other classes."""
 
