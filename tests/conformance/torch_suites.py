@@ -41,6 +41,7 @@ SUITES = {
     "scatter": ("test_scatter_gather_ops.py", "TestScatterGather"),
     "sort": ("test_sort_and_select.py", "TestSortAndSelect"),
     "indexing": ("test_indexing.py", "TestIndexing or NumpyTests"),
+    "shapes": ("test_shape_ops.py", "TestShapeOps"),
 }
 """Name -> file, and what pytest's -k must find, which spares it the other classes."""
 
