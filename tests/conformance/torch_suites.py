@@ -42,6 +42,7 @@ SUITES = {
     "sort": ("test_sort_and_select.py", "TestSortAndSelect"),
     "indexing": ("test_indexing.py", "TestIndexing or NumpyTests"),
     "shapes": ("test_shape_ops.py", "TestShapeOps"),
+    "embedding": ("nn/test_embedding.py", "DeviceType"),
 }
 """Name -> file, and what pytest's -k must find, which spares it the other classes."""
 
