@@ -42,12 +42,14 @@ SUITES = {
     "sort": ("test_sort_and_select.py", "TestSortAndSelect"),
     "indexing": ("test_indexing.py", "TestIndexing or NumpyTests"),
     "shapes": ("test_shape_ops.py", "TestShapeOps"),
+    "promotion": ("test_type_promotion.py", "TestTypePromotion"),
     "embedding": ("nn/test_embedding.py", "DeviceType"),
 }
 """Name -> file, and what pytest's -k must find, which spares it the other classes."""
 
-SECONDS = 120
-"""A test that runs longer ends its process, and the next process goes on after it."""
+SECONDS = 600
+"""A test that runs longer ends its process, and the next process goes on after it. One that tries
+every pair of dtypes builds a thousand kernels, which takes minutes on two cores."""
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = ("passed", "skipped", "declared", "the file's", "failed")
