@@ -44,6 +44,7 @@ SUITES = {
     "shapes": ("test_shape_ops.py", "TestShapeOps"),
     "promotion": ("test_type_promotion.py", "TestTypePromotion"),
     "embedding": ("nn/test_embedding.py", "DeviceType"),
+    "pooling": ("nn/test_pooling.py", "DeviceType"),
 }
 """Name -> file, and what pytest's -k must find, which spares it the other classes."""
 
