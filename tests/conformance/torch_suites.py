@@ -41,6 +41,7 @@ SUITES = {
     "scatter": ("test_scatter_gather_ops.py", "TestScatterGather"),
     "sort": ("test_sort_and_select.py", "TestSortAndSelect"),
     "indexing": ("test_indexing.py", "TestIndexing or NumpyTests"),
+    "reductions": ("test_reductions.py", "TestReductions"),
     "shapes": ("test_shape_ops.py", "TestShapeOps"),
     "promotion": ("test_type_promotion.py", "TestTypePromotion"),
     "embedding": ("nn/test_embedding.py", "DeviceType"),
