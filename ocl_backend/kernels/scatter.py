@@ -31,12 +31,9 @@ COMBINE = {
 NARROW = {
     torch.float16: torch.float32,
     torch.bfloat16: torch.float32,
-    torch.int8: torch.int32,
-    torch.uint8: torch.int32,
-    torch.int16: torch.int32,
     torch.bool: torch.int32,
 }
-"""Dtypes too narrow for atomics, and what they are combined in."""
+"""Dtypes that are combined in wider ones: floats are rounded once, and bools stay 0 or 1."""
 
 WIDE_ATOMICS = "cl_khr_int64_base_atomics"
 """What a device needs to combine items of 8 bytes that meet; mobile GPUs and Apple's lack it."""
@@ -275,14 +272,38 @@ void update(volatile __global %(value)s *place, const %(value)s value)
 """
 
 
+UPDATE_PART = """
+// atomics are on words of 4 bytes: compare and swap the word that holds the item; allocations are
+// whole words
+void update(volatile __global %(value)s *place, const %(value)s value)
+{
+    const uint first = (uint)((size_t)place & 3), shift = first * 8;
+    const uint others = ~(%(mask)s << shift);
+    volatile __global uint *word =
+        (volatile __global uint *)((volatile __global uchar *)place - first);
+    while (true) {
+        const uint seen = *word;
+        const %(value)s before = (%(value)s)(seen >> shift);
+        const %(value)s after = (%(value)s)(%(combine)s);
+        const uint swapped = (seen & others) | (((uint)after << shift) & ~others);
+        if (atomic_cmpxchg(word, seen, swapped) == seen)
+            return;
+    }
+}
+"""
+
+
 def atomic_update(value: str, item_bytes: int, combine: Combine) -> str:
     """Return the function `update(place, value)`: combine with an item that others combine with.
 
     Args:
-        value: OpenCL C's type of an item.
-        item_bytes: 4 or 8.
+        value: OpenCL C's type of an item; an integer below 4 bytes.
+        item_bytes: 1, 2, 4 or 8.
         combine: how.
     """
+    if item_bytes < 4:
+        mask = "0xffu" if item_bytes == 1 else "0xffffu"
+        return UPDATE_PART % {"value": value, "mask": mask, "combine": COMBINE[combine]}
     wide = item_bytes == 8
     return UPDATE % {
         "value": value,

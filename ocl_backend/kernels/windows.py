@@ -5,7 +5,6 @@ Pure arithmetic on sizes; `pooling_2d` and `pooling_tables` compute with the ite
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -20,11 +19,14 @@ Sizes = tuple[int, ...]
 
 
 class Bounds(NamedTuple):
-    """Along one dimension: windows' first items, what ends them, and what a mean divides by."""
+    """Along one dimension: windows' first items, what ends them, and what a mean divides by.
 
-    first: Sizes
-    last: Sizes
-    divisor: Sizes
+    Tensors of int64 on the CPU: a dimension may have millions of windows.
+    """
+
+    first: Tensor
+    last: Tensor
+    divisor: Tensor
 
 
 class Regular(NamedTuple):
@@ -38,13 +40,12 @@ class Regular(NamedTuple):
 
     def bounds(self, size: int, out: int) -> Bounds:
         """Return those of `out` windows over `size` items, cut off where the items end."""
-        starts = [o * self.stride - self.pad for o in range(out)]
-        ends = [start + (self.kernel - 1) * self.dilation + 1 for start in starts]
-        first = [start + -(min(start, 0) // self.dilation) * self.dilation for start in starts]
-        last = [min(end, size) for end in ends]
+        starts = _numbers(out) * self.stride - self.pad
+        ends = starts + (self.kernel - 1) * self.dilation + 1
+        outside = -starts.clamp(max=0).div(self.dilation, rounding_mode="floor")
         border = self.pad if self.count_pad else 0
-        count = [min(b, size + border) - max(a, -border) for a, b in zip(starts, ends, strict=True)]
-        return Bounds(tuple(first), tuple(last), tuple(count))
+        count = ends.clamp(max=size + border) - starts.clamp(min=-border)
+        return Bounds(starts + outside * self.dilation, ends.clamp(max=size), count)
 
 
 class Adaptive(NamedTuple):
@@ -54,9 +55,10 @@ class Adaptive(NamedTuple):
 
     def bounds(self, size: int, out: int) -> Bounds:
         """Return those of `out` windows over `size` items."""
-        first = tuple(o * size // out for o in range(out))
-        last = tuple(-(-(o + 1) * size // out) for o in range(out))
-        return Bounds(first, last, tuple(b - a for a, b in zip(first, last, strict=True)))
+        ends = _numbers(out + 1) * size
+        first = ends[:-1] // max(out, 1)
+        last = -(-ends[1:] // max(out, 1))
+        return Bounds(first, last, last - first)
 
 
 Windows = tuple[Regular | Adaptive, ...]
@@ -109,7 +111,7 @@ def tables(
         along.bounds(items, results)
         for along, items, results in zip(windows, size, out, strict=True)
     ]
-    count = torch.ones((), dtype=torch.int64)
+    count = torch.ones((), dtype=torch.int64, device="cpu")
     for dim, bounds in enumerate(dims):
         count = count * _along(dim, bounds.divisor)
     return _on_device(device, dims), (torch.full(out, divisor) if divisor else count).to(device)
@@ -128,9 +130,9 @@ def transposed(device: torch.device, windows: Windows, size: Sizes, out: Sizes) 
     turned = []
     for along, items, results in zip(windows, size, out, strict=True):
         first, last, _ = along.bounds(items, results)
-        begin = tuple(bisect_right(last, item) for item in range(items))
-        end = tuple(bisect_right(first, item) for item in range(items))
-        turned.append(Bounds(begin, end, ()))
+        every = _numbers(items)
+        begin, end = (torch.searchsorted(edge, every, right=True) for edge in (last, first))
+        turned.append(Bounds(begin, end, end - begin))
     return _on_device(device, turned)
 
 
@@ -142,9 +144,14 @@ def _on_device(device: torch.device, dims: Sequence[Bounds]) -> Tables:
     )
 
 
-def _along(dim: int, numbers: Sizes) -> Tensor:
+def _numbers(count: int) -> Tensor:
+    """Return 0, 1, ... on the CPU, whichever device is the default one."""
+    return torch.arange(count, device="cpu")
+
+
+def _along(dim: int, numbers: Tensor) -> Tensor:
     """Return the numbers as a tensor of three dimensions of which the others are 1."""
-    return torch.tensor(numbers, dtype=torch.int64).view([-1 if d == dim else 1 for d in range(3)])
+    return numbers.view([-1 if d == dim else 1 for d in range(3)])
 
 
 def pooled(size: int, windows: Regular, ceil_mode: bool) -> int:

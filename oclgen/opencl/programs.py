@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-import warnings
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable
@@ -26,8 +25,21 @@ from oclgen.opencl import binaries, health, ptx
 from oclgen.opencl.binaries import Binaries
 from oclgen.plan import Frame, Needs
 
-# a context of filters would not do: programs are built in several threads, which share them
-warnings.filterwarnings("ignore", message="Non-empty compiler output")
+
+def _unless_asked(tell: Callable[[str], None]) -> Callable[[str], None]:
+    """Return pyopencl's `compiler_output`, which warns of every log, for those who ask for logs.
+
+    A filter of warnings would not do: a caller's own filters, such as pytest's, go before it.
+    """
+
+    def told(text: str) -> None:
+        if os.environ.get("PYOPENCL_COMPILER_OUTPUT", "0") != "0":
+            tell(text)
+
+    return told
+
+
+cl.compiler_output = _unless_asked(cl.compiler_output)
 
 OPTIONS = ("-cl-mad-enable",)
 MOST_PROGRAMS = 1024

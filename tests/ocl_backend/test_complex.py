@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from itertools import product
+from math import inf, nan
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -39,6 +41,14 @@ def test_an_operator_without_complex_kernel_counts_as_such(device: Any) -> None:
     ours.sin_()
     torch.testing.assert_close(ours.cpu(), x.sin())
     assert torch.ocl.fallbacks() == {"aten::sin complex": 1, "aten::sin_ complex": 1}
+
+
+def test_exponentials_of_infinite_parts(device: Any) -> None:
+    ends = (0.0, 1.0, -inf, inf, nan)
+    x = torch.tensor([complex(real, imaginary) for real, imaginary in product(ends, ends)])
+    with np.errstate(invalid="ignore"):  # torch's own differs by the processor's vectors
+        expected = torch.tensor(np.exp(x.numpy()))
+    assert_same(x.to(place(device)).exp(), expected)
 
 
 ARITHMETIC = {

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional
 
-from tests.ocl_backend.cpu_twin import agree, assert_same, check, place
+from tests.ocl_backend.cpu_twin import agree, assert_same, check, place, refuse_alike
 
 torch.manual_seed(0)
 X = torch.randn(7, 5)
@@ -116,6 +116,18 @@ def test_histograms(device: Any) -> None:
     agree(device, lambda x: x.histogram(4, weight=x.abs(), density=True), X)
     agree(device, lambda x: x.histogram(torch.tensor([-1.0, 0.0, 0.1, 2.0], device=x.device)), X)
     agree(device, lambda x: torch.histogramdd(x[:, :2], [3, 4]).hist, X)
+
+
+HISTOGRAMS: dict[str, Any] = {
+    "histc": lambda x: x.histc(4),
+    "histogram": lambda x: x.histogram(4),
+    "histogramdd": lambda x: torch.histogramdd(x.reshape(2, 2).flip(1), [3, 4]),
+}
+
+
+@pytest.mark.parametrize("name", HISTOGRAMS)
+def test_items_without_a_range_are_refused_in_torchs_words(device: Any, name: str) -> None:
+    refuse_alike(device, HISTOGRAMS[name], torch.tensor([1.5, float("inf"), 2.0, 3.0]))
 
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)

@@ -93,6 +93,28 @@ def test_items_that_meet_are_all_added(device: Any, dtype: Any) -> None:
           ones[:700] if dtype is torch.int8 else ones, index)  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.bool], ids=str)
+@pytest.mark.parametrize("reduce", ["sum", "prod", "amax", "amin"])
+def test_narrow_integers_that_meet_leave_their_neighbours(
+    device: Any, dtype: Any, reduce: str
+) -> None:
+    x = torch.randint(-99, 99, (9, 11)).to(dtype)
+    places = torch.randint(0, 7, (8, 40))
+    values = torch.randint(-99, 99, (8, 40)).to(dtype)
+    agree(device, lambda x, i, v: x.scatter_reduce(1, i, v, reduce), x, places, values)
+    agree(device, lambda x, i, v: x[1:, 3:].scatter_reduce(1, i, v, reduce), x, places, values)
+
+
+def test_adding_to_narrow_integers_takes_no_wider_copy(device: Any) -> None:
+    x = torch.ones(1 << 24, dtype=torch.int8, device=place(device))
+    at = torch.tensor([-2, 0, -2, 1], device=x.device)
+    torch.ocl.reset_peak_memory_stats(x.device)
+    before = torch.ocl.memory_allocated(x.device)
+    x.index_put_((at,), at.to(torch.int8), accumulate=True)
+    assert x[[-3, -2, -1, 0, 1, 2]].tolist() == [1, -3, 1, 1, 2, 1]
+    assert torch.ocl.max_memory_allocated(x.device) - before < 1 << 20
+
+
 @pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
 def test_scatter_reduce(device: Any, reduce: str, include_self: bool) -> None:

@@ -70,10 +70,12 @@ def test_layouts_dtypes_and_nothing(device: Any) -> None:
 
 
 def test_no_images_are_pooled_to_sizes(device: Any) -> None:
-    """A tensor without a batch may have no channels."""
+    """A tensor without a batch may have no channels, a volume too."""
     check(device, nn.AdaptiveAvgPool1d(5), torch.randn(0, 10))
     check(device, nn.AdaptiveAvgPool2d(5), torch.randn(0, 6, 10))
     check(device, nn.AdaptiveAvgPool2d(5), torch.randn(0, 3, 6, 10))
+    check(device, nn.AdaptiveAvgPool3d(5), torch.randn(0, 4, 6, 10))
+    check(device, nn.AdaptiveMaxPool3d(2), torch.randn(0, 4, 6, 10))
 
 
 VOLUMES: dict[str, nn.Module] = {

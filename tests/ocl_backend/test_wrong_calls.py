@@ -129,6 +129,9 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     ),
     "adaptive pool of integers": lambda x: functional.adaptive_avg_pool2d(x[None].long(), 2),
     "adaptive pool of nothing": lambda x: functional.adaptive_avg_pool2d(x[None, :0], 2),
+    "adaptive pool of too many dimensions": lambda x: functional.adaptive_avg_pool2d(
+        x[None, None, None], 2
+    ),
     "adaptive maximum of integers": lambda x: functional.adaptive_max_pool2d(x[None].long(), 2),
     "gradient of an adaptive pool to nothing": lambda x: (
         functional.adaptive_avg_pool2d(x[None].requires_grad_(), 0).sum().backward()

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -184,3 +185,14 @@ def test_a_key_is_of_text_options_device_driver_and_compiler(
     assert len(set(keys)) == len(keys)
     monkeypatch.undo()
     assert programs_of(CPU).key("text") == keys[0]
+
+
+def test_a_compilers_log_is_told_to_those_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    cl = pytest.importorskip("pyopencl")
+    programs_of(CPU)
+    with warnings.catch_warnings():  # as pytest's own filters, after those of the import
+        warnings.simplefilter("error")
+        cl.compiler_output("kernel f was vectorised")
+        monkeypatch.setenv("PYOPENCL_COMPILER_OUTPUT", "1")
+        with pytest.raises(cl.CompilerWarning, match="vectorised"):
+            cl.compiler_output("kernel f was vectorised")

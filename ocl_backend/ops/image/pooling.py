@@ -238,10 +238,16 @@ def scattered_out(
 
 
 def _check_adaptive(x: Tensor, rank: int) -> None:
-    """Refuse integers (NotImplementedError), and no items; planes may have no channels."""
+    """Refuse what torch refuses: volumes may lack their first dimension, planes any but their own.
+
+    Raises:
+        NotImplementedError: x is of integers.
+        RuntimeError: x has no items to pool, or other numbers of dimensions than rank + 1 and + 2.
+    """
     if not x.dtype.is_floating_point:
         raise NotImplementedError(f"adaptive pooling of {x.dtype}; give floats")
-    if 0 in x.shape[-rank - (rank == 3) :]:
+    filled = x.shape[1:] if rank == 3 else x.shape[-rank:]
+    if 0 in filled or x.dim() not in (rank + 1, rank + 2):
         raise RuntimeError(f"adaptive pooling of {x.dtype} {[*x.shape]}")
 
 

@@ -140,10 +140,15 @@ def neg(x: Tensor) -> Parts:
 
 
 def exp(x: Tensor) -> Parts:
-    """Return the exponential."""
+    """Return the exponential, of infinite parts as C's `cexp` does: infinity times 0 is NaN."""
     real, imaginary = halves(x)
     length = real.exp()
-    return length * imaginary.cos(), length * imaginary.sin()
+    turned = torch.where(length == 0, 0, imaginary)  # 0 has no angle
+    endless = real.isinf() & turned.isfinite().logical_not()
+    return (
+        torch.where(endless, length, length * turned.cos()),
+        torch.where(turned == 0, turned, length * turned.sin()),
+    )
 
 
 def abs_(x: Tensor) -> Tensor:

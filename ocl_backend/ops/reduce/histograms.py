@@ -15,10 +15,19 @@ from torch import Tensor
 from ocl_backend.dispatch.outputs import into
 
 Range = Sequence[float] | None
+HISTC_RANGE = "torch.histc: range of"
 
 
-def bin_edges(x: Tensor, bins: int, span: Range) -> Tensor:
+def bin_edges(
+    x: Tensor, bins: int, span: Range, noun: str = "torch.histogramdd: dimension 0's range"
+) -> Tensor:
     """Return bins + 1 edges over `span`, or over the items; waits for those.
+
+    Args:
+        x: the items.
+        bins: how many there are.
+        span: the first and the last edge.
+        noun: what an error calls the span.
 
     Raises:
         RuntimeError: the span is not finite, or ends before it begins.
@@ -29,7 +38,7 @@ def bin_edges(x: Tensor, bins: int, span: Range) -> Tensor:
         low, high = x.min().item(), x.max().item()
     else:
         low, high = 0.0, 1.0
-    _finite(low, high)
+    _finite(low, high, noun)
     if low > high:
         raise RuntimeError("torch.histogram(): max must be larger than min")
     if low == high:
@@ -100,10 +109,10 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     if low == high and x.numel():
         low, high = x.min().item(), x.max().item()
     if not x.is_floating_point():
-        return _counted_integers(x, bins, *_finite(low, high))
+        return _counted_integers(x, bins, *_finite(low, high, HISTC_RANGE))
     if low == high:
         low, high = low - 1, high + 1
-    return counted(x.reshape(-1, 1), [bin_edges(x, bins, [low, high])], None, False)
+    return counted(x.reshape(-1, 1), [bin_edges(x, bins, [low, high], HISTC_RANGE)], None, False)
 
 
 def _counted_integers(x: Tensor, bins: int, low: int, high: int) -> Tensor:
@@ -122,14 +131,14 @@ def _counted_integers(x: Tensor, bins: int, low: int, high: int) -> Tensor:
     return counts.index_add_(0, place.clamp(max=bins - 1), inside.long()).to(x.dtype)
 
 
-def _finite(low: float, high: float) -> tuple[int, int]:
-    """Return bounds as integers.
+def _finite(low: float, high: float, noun: str) -> tuple[int, int]:
+    """Return bounds as integers; an error calls them `noun`.
 
     Raises:
         RuntimeError: one is not finite.
     """
     if not (abs(low) < torch.inf and abs(high) < torch.inf):
-        raise RuntimeError(f"range of [{low}, {high}] is not finite")
+        raise RuntimeError(f"{noun} [{low:g}, {high:g}] is not finite")
     return int(low), int(high)
 
 
@@ -148,7 +157,7 @@ def edges_of_dims(
     rows = x.reshape(-1, x.shape[-1])
     spans = [None] * len(bins) if range is None else list(zip(range[::2], range[1::2], strict=True))
     return [
-        bin_edges(rows[:, dim], size, span)
+        bin_edges(rows[:, dim], size, span, f"torch.histogramdd: dimension {dim}'s range")
         for dim, (size, span) in enumerate(zip(bins, spans, strict=True))
     ]
 
