@@ -24,7 +24,7 @@ EMULATED = "// emulates an instruction that this device lacks\n"
 LIFE = 500
 """Builds of a process: without the optimiser its memory does not grow, and it takes half a second
 of a core to start and to build its first program."""
-IDLE_S = 30.0
+IDLE_S = 10.0
 """Seconds after which a process without work ends: shorter pauses are frequent."""
 _all_as_users_do = False
 
