@@ -217,11 +217,12 @@ def unknown(steps: tuple[str, ...], device: int, known: bool, background: float)
 @main.command()
 @click.argument("steps", nargs=-1, required=True, metavar="NETWORK,MODE,BATCH[,DTYPE]...")
 @click.option("--device", default=0, show_default=True, help="Index.")
-def pulled(steps: tuple[str, ...], device: int) -> None:
+@click.option("--tune", default=0.0, metavar="S", help="Seconds of tuning beside the pull.")
+def pulled(steps: tuple[str, ...], device: int, tune: float) -> None:
     """Time networks on a device that pulls what the owner of a related one has measured."""
     from benchmarks.costs.pulled import main as run
 
-    run(steps, device)
+    run(steps, device, tune)
 
 
 @main.command()

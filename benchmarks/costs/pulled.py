@@ -5,6 +5,7 @@
 A service holds the package's records of this device's architecture under another device's name. The
 device has no records of its own, in the package or a database. It pulls, and its steps are compared
 with those by its own records, and with those by the model alone. Each takes a process of its own.
+Own records are the package's, or those that `--tune S` makes first, in S seconds for each step.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ MODES = ("model alone", "pulled", "own records")
 STEPS, WARM_UP = 12, 5
 
 
-def main(steps: Sequence[str], device: int) -> None:
+def main(steps: Sequence[str], device: int, tune_s: float) -> None:
     """Print how long the pull and the first steps took, and the medians of later steps.
 
     Args:
         steps: texts as `resnet18,train,64` or `vgg16,eval,8,bf16`.
         device: index.
+        tune_s: seconds of tuning of each step; 0: none.
     """
     from oclgen.opencl.device import devices
 
@@ -47,6 +49,8 @@ def main(steps: Sequence[str], device: int) -> None:
             pull_s = time.perf_counter() - begin
         finally:
             service.stop()
+        for step in steps if tune_s else ():
+            _tune(step, device, tune_s, f"{folder}/{MODES[2]}")
         for mode in MODES:
             os.environ["OCLGEN_DB"] = f"{folder}/{mode}"
             found[mode] = json.loads(_command("-m", __name__, mode, str(device), *steps))
@@ -64,6 +68,15 @@ def _fill(place: str, architecture: str) -> None:
         if one.device.architecture == architecture
     ]
     open_store(place).merge(records)
+
+
+def _tune(step: str, device: int, seconds: float, place: str) -> None:
+    name, kind, batch, *dtype = step.split(",")
+    _command(
+        "-m", "oclgen_cli", "tune", "--model", f"torchvision:{name}", "--batch", batch,
+        "--dtype", *(dtype or ["fp32"]), *(["--train"] if kind == "train" else []),
+        "--time-budget", str(seconds), "--device", str(device), "--db", place,
+    )  # fmt: skip
 
 
 def _command(*arguments: str) -> str:

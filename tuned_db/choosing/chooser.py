@@ -34,11 +34,8 @@ MOST_CHOICES = 8192
 """Bound of choices that are remembered: beyond it, all are forgotten."""
 GUESSES = {"cpu": 6, "gpu": 5, "other": 5}
 NEIGHBOURS = {"cpu": 8, "gpu": 4, "other": 4}
-"""Variants that the model ranks, by kind of device: guesses per family, records per origin.
-
-On a GPU records give their tiles alone, and families write guesses for the problem itself: of the
-best of 82 drawn problems (H200) 5 and 4 contain 0.987, 3 and 8 0.968.
-"""
+"""Variants that the model ranks: guesses per family, records per origin. On a GPU records give
+their tiles alone, and families write guesses for the problem itself."""
 MARGIN = 2.0
 """A record of a problem hardly apart serves unless the model predicts this many times the best time
 for it: twice the model's usual error."""
@@ -330,14 +327,12 @@ class Chooser:
         for rung, pool in self._known.sources:
             for apart, entry in pool.nearest(problem, count):
                 own = entry.variant.for_another(problem, self.limits)
-                if apart <= NEAR or own == entry.variant:
-                    found.setdefault(entry.variant, _Option(apart, rung, entry.variant, entry))
-                else:
+                if apart > NEAR and own != entry.variant:
                     found.setdefault(own, _Option(apart, "guess", own, None))
-        others = [
-            _Option(UNRELATED + apart, "shipped", entry.variant, entry)
-            for apart, entry in self._known.kin.nearest(problem, count)
-        ]
+                else:
+                    found.setdefault(entry.variant, _Option(apart, rung, entry.variant, entry))
+        kin = self._known.kin.nearest(problem, count)
+        others = [_Option(UNRELATED + far, "shipped", one.variant, one) for far, one in kin]
         winners = [option.variant.family for option in others]
         for family in preferred(problem, self.limits):
             wins = winners.index(family.NAME) if family.NAME in winners else len(winners)
@@ -385,11 +380,10 @@ class Chooser:
         return not rejected and variant.why_not(problem, self.limits) is None
 
     def _why_none(self, problem: Problem) -> str:
-        reasons = [
-            f"{one.family}: {one.why_not(problem, self.limits) or 'failed here'}"
-            for one in self._defaults(problem)
-        ]
-        why = "; ".join(reasons) or "no family serves it"
+        defaults = self._defaults(problem)
+        asked = ((one.family, one.why_not(problem, self.limits)) for one in defaults)
+        why = "; ".join(f"{name}: {why or 'failed here'}" for name, why in asked)
+        why = why or "no family serves it"
         return f"nothing computes {problem.key()} on {self.info.name}: {why}"
 
 
