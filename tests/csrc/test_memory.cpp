@@ -12,7 +12,9 @@ constexpr size_t kMiB = size_t(1) << 20;
 
 size_t size_of(size_t bytes) {
   const auto memory = ocl::allocate(0, bytes);
-  return ocl::locate(memory.get()).block->size;
+  const ocl::Block* block = ocl::locate(memory.get()).block;
+  TORCH_CHECK(block, "memory that is no block's");
+  return block->size;
 }
 
 ocl::Stats stats() {

@@ -179,7 +179,9 @@ TEST_CASE("writes are counted at the call, not when the driver has them") {
   const auto in = items(), out = items();
   fill(in, 1);
   REQUIRE(ocl::drain(0) == 0);
-  const auto& writes = ocl::locate(out.get()).block->writes;
+  const ocl::Block* block = ocl::locate(out.get()).block;
+  TORCH_CHECK(block, "memory that is no block's");
+  const auto& writes = block->writes;
   const uint64_t before = writes;
   const fake::Busy busy;
   CHECK(hand_over(*one, in, out, 1) == 0);

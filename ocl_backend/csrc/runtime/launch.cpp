@@ -227,7 +227,7 @@ int Launch::resolve(const int64_t* words, Resolved& resolved) const {
     Location found;
     if (const int status = find(*this, argument, word, found)) return status;
     may_fault(device_at(device), word);
-    if (argument.kind == kBuffer) ++found.block->writes;
+    if (found.block && argument.kind == kBuffer) ++found.block->writes;
     resolved.add(found, int64_t(found.offset) / argument.item_bytes);
   }
   return kOk;
