@@ -75,7 +75,7 @@ def test_every_parameter_changes_the_text(base: gemm_mma.Config) -> None:
         (replace(MMA, tile_k=128), PROBLEM, ("tile_k=128", "256 B")),
         (replace(MMA, tile_k=8), PROBLEM, ("16 B", "32, 64 or 128")),
         (replace(MMA, tile_n=192, tile_k=32, warps_n=4), PROBLEM, ("blocks of 48", "panels of 64")),
-        (replace(MMA, tile_m=48, tile_k=64, warps_m=1, warps_n=4, pack_a=True), PROBLEM, ("48",)),
+        (replace(MMA, tile_m=48, tile_k=64, warps_m=1, warps_n=4, pack_a=True), PROBLEM, ("64 r",)),
         (WGMMA, replace(PROBLEM, dtype="tf32"), ("tf32", "unit=mma")),
         (replace(MMA, tile_m=128, tile_n=128, tile_k=32, stages=3), PROBLEM, ("49152", "48128")),
         (replace(MMA, split_k=40), PROBLEM, ("split_k=40", "k=400", "split_k=25")),
