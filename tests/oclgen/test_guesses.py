@@ -198,6 +198,16 @@ def test_slices_of_a_reduction_fill_whole_rounds_of_the_compute_units() -> None:
     assert best_split(10_000, 8192, GPU, work_items=256) == 1
 
 
+def test_a_record_for_another_problem_is_not_split_where_a_compiler_dies_of_it() -> None:
+    problem = ConvProblem(1, 512, 7, 7, 64, 3, 3, pad_h=1, pad_w=1)
+    variant = Variant("conv_gemm", FAMILIES["conv_gemm"].DEFAULT)
+    assert variant.for_another(problem, GPU).config.split_k > 1
+    intel = replace(GPU, extensions=frozenset({"cl_intel_subgroups"}))
+    assert variant.for_another(problem, intel).config.split_k == 1
+    weights = replace(problem, direction="bwd_weights", batch=64)
+    assert variant.for_another(weights, intel).config.split_k > 1
+
+
 def test_few_filters_are_not_split_into_more_panels_than_there_are() -> None:
     problem = ConvProblem(4, 3, 8, 8, 1, 3, 3, pad_h=1, pad_w=1)
     guesses = list(FAMILIES["winograd_blocked"].guesses(problem, CPU))

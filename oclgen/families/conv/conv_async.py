@@ -132,12 +132,10 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     return [
         Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
-            warp_m=4, pad=pad, stages=stages, taps_outer=tap_orders(problem)[0], split_k=split_k,
+            warp_m=4, pad=pad, stages=stages, taps_outer=tap_orders(problem)[0], split_k=1,
             group_m=8, order="m",
-        )
-        for (tile_m, tile_n, tile_k, local_m, local_n, stages), split_k in fitting(
-            problem, limits, SHAPES
-        )
+        ).with_best_split(problem, limits)
+        for tile_m, tile_n, tile_k, local_m, local_n, stages in fitting(problem, limits, SHAPES)
     ]  # fmt: skip
 
 

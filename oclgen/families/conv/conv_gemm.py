@@ -71,7 +71,12 @@ class Config(BaseConfig):
         return 4 * self.buffers * self.tile_k * (self.tile_m + self.tile_n + 2 * self.pad)
 
     def with_best_split(self, problem: ConvProblem, limits: Limits) -> Config:
-        """Return this config with the slices of the reduction that `problem` wants."""
+        """Return this config with the slices of the reduction that `problem` wants.
+
+        Intel's compiler (22.43) dies on slices of a reduction over taps.
+        """
+        if limits.has_few_registers and problem.direction != "bwd_weights":
+            return replace(self, split_k=1)
         return replace(self, split_k=best_split_of(problem, limits, self.tiles))
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
@@ -159,19 +164,15 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
         return []
     pad = 4 if parts.along_k(problem) else 0
     few = limits.has_few_registers
-    # Intel's compiler (22.43) dies on slices of a reduction over taps
-    whole = few and problem.direction != "bwd_weights"
     shapes = [one for one in SHAPES if not few or _accumulators(one) <= FEW_ACCUMULATORS]
     return [
         Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
             vec_m=4 if tile_m >= 4 * local_m else 2, vec_n=4, pad=pad, buffers=buffers,
             prefetch=not few, unroll_k=4 if few else 8, taps_outer=tap_orders(problem)[0],
-            split_k=1 if whole else split_k, m_fastest=True,
-        )
-        for (tile_m, tile_n, tile_k, local_m, local_n, buffers), split_k in fitting(
-            problem, limits, shapes
-        )
+            split_k=1, m_fastest=True,
+        ).with_best_split(problem, limits)
+        for tile_m, tile_n, tile_k, local_m, local_n, buffers in fitting(problem, limits, shapes)
     ]  # fmt: skip
 
 

@@ -22,10 +22,8 @@ FEW_CHANNELS = 8
 """Channels that do not fill a tile of the reduction."""
 
 
-def fitting(
-    problem: ConvProblem, limits: Limits, shapes: Sequence[Shape]
-) -> list[tuple[Shape, int]]:
-    """Return shapes with splits of the reduction, best guess first.
+def fitting(problem: ConvProblem, limits: Limits, shapes: Sequence[Shape]) -> list[Shape]:
+    """Return shapes, best guess first, at most `MOST_GUESSES`.
 
     The guess counts what tiles at the edges compute in vain, how evenly work-groups fill the
     device, and that small tiles read more, of local and of global memory, per multiply-add.
@@ -33,10 +31,7 @@ def fitting(
     Args:
         problem: a convolution, as a product of m x n x k.
         limits: of the device.
-        shapes: tiles to rank.
-
-    Returns:
-        Pairs of a shape and slices of k, at most `MOST_GUESSES`.
+        shapes: tiles to rank, each with the slices of k that `best_split` has for it.
     """
     m, n, k = product_of(problem)
     ranked = []
@@ -46,8 +41,8 @@ def fitting(
         reads = 1 + (2 * local_m + 8) / tile_m + (2 * local_n + 8) / tile_n
         split = best_split(tiles, k, limits, local_m * local_n)
         fills = idleness(tiles * split, local_m * local_n, limits) * slicing(k, split)
-        ranked.append((waste(m, tile_m) * waste(n, tile_n) * fills * reads, shape, split))
-    return [(shape, split) for _, shape, split in sorted(ranked)[:MOST_GUESSES]]
+        ranked.append((waste(m, tile_m) * waste(n, tile_n) * fills * reads, shape))
+    return [shape for _, shape in sorted(ranked)[:MOST_GUESSES]]
 
 
 def tap_orders(problem: ConvProblem) -> tuple[bool, ...]:

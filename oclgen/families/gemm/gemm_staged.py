@@ -207,7 +207,7 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     return [
-        guess(problem, shape, fill(problem, limits, *shape[:3]), limits)
+        guess(problem, shape, limits).with_best_split(problem, limits)
         for shape in shapes(problem, limits)
     ]
 
@@ -225,13 +225,12 @@ def shapes(problem: GemmProblem, limits: Limits) -> list[Shape]:
     return fills or [one for one in fits if one in SHAPES[4:]]
 
 
-def guess(problem: GemmProblem, shape: Shape, split_k: int, limits: Limits) -> Config:
+def guess(problem: GemmProblem, shape: Shape, limits: Limits) -> Config:
     """Return the config with such tiles that has served best.
 
     Args:
         problem: says which operands are transposed.
         shape: tile and work-group.
-        split_k: slices of k.
         limits: of the device.
     """
     # other compilers than NVIDIA's load early what all written steps read: of 16, registers spill
@@ -241,7 +240,7 @@ def guess(problem: GemmProblem, shape: Shape, split_k: int, limits: Limits) -> C
         *shape, vec_m=4, vec_n=4, stage_a=True, stage_b=True,
         pad_a=0 if problem.trans_a else 4, pad_b=4 if problem.trans_b else 0,
         double_buffer=not few, prefetch=not few, unroll_k=min(shape.tile_k, unroll),
-        split_k=split_k, group_m=8,
+        split_k=1, group_m=8,
     )  # fmt: skip
 
 

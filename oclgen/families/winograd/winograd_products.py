@@ -57,7 +57,7 @@ def staged_guesses(product: GemmProblem, limits: Limits) -> Iterator[gemm_staged
 
     # slices and points are enough to fill a device: to split the reduction only adds planes
     for shape in sorted(gemm_staged.shapes(product, limits), key=cost):
-        yield gemm_staged.guess(product, shape, 1, limits)
+        yield gemm_staged.guess(product, shape, limits)
 
 
 def by_rank(guesses: Iterable[Iterable[T]]) -> Iterator[T]:
