@@ -331,6 +331,38 @@ def test_a_gpu_copies_rows_of_neighbours_in_words(
     copies._run.cache_clear()
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "float32", "int64"])
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [
+        ((6, 3, 5, 9), (0, 2, 1, 3)),  # a short inner dimension
+        ((7, 301), (1, 0)),  # and a source that is walked across it
+        ((131, 67), (1, 0)),  # tiles with edges
+        ((3, 33, 2, 70), (2, 0, 3, 1)),
+        ((5, 3, 8, 7), (1, 0, 2, 3)),  # words
+    ],
+)
+def test_a_gpu_copies_any_order(
+    as_gpu: Any, shape: tuple[int, ...], order: tuple[int, ...], dtype: str
+) -> None:
+    x = torch.randint(0, 200, shape).to(getattr(torch, dtype))
+    ours = x.to(place(as_gpu)).permute(order)
+    assert torch.equal(ours.contiguous().cpu(), x.permute(order).contiguous())
+    halves = ours.to(torch.float16, memory_format=torch.contiguous_format)
+    assert torch.equal(halves.cpu(), x.permute(order).half().contiguous())
+    turned = torch.empty_like(ours.contiguous()).permute(order)
+    turned.copy_(ours.permute(order))
+    assert torch.equal(turned.cpu(), x.permute(order).permute(order))
+
+
+def test_tiles_of_a_gpu_hold_rows_of_memory() -> None:
+    def tile(a: int, b: int, itemsize: int) -> int:
+        return copies._tile((Dim(a, b, 1), Dim(b, 1, a)), itemsize)
+
+    assert [tile(4096, 4096, itemsize) for itemsize in (1, 2, 4, 8)] == [64, 64, 32, 16]
+    assert [tile(4096, b, 2) for b in (9, 17, 33)] == [16, 32, 64]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
 @pytest.mark.parametrize("items", [64, 7])
 def test_parts_of_one_shape_are_joined_by_one_launch(device: Any, dtype: Any, items: int) -> None:

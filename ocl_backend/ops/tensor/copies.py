@@ -26,15 +26,25 @@ from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div, round_up
 
 TILE = 16
-"""Side of the tiles by which dimensions that cross are copied."""
+"""Side of the smallest tiles by which dimensions that cross are copied; a CPU takes no others."""
+ROW_BYTES = 128
+"""Of a GPU's tile: what its memory hands out at once."""
+GROUP = 256
+"""Work-items of a group."""
+BANK_BYTES = 4
+"""What a bank of local memory hands out at once."""
 
 TILES = 4
 """Tiles that a work-item of a CPU turns: a single one takes no longer than to start a work-item."""
 FLOAT_BYTES = 4
-WORDS = {size: DType(name, name, size) for name, size in (("uint4", 16), ("uint2", 8), ("uint", 4))}
-"""The type that a work-item of a GPU copies at once, by bytes, the longest first."""
+WORDS = {
+    size: DType(name, name, size)
+    for name, size in (("uint4", 16), ("uint2", 8), ("uint", 4), ("ushort", 2), ("uchar", 1))
+}
+"""What a work-item copies at once where no dtype changes, by bytes, the longest first."""
 INNER_ITEMS = 16
-"""A contiguous dimension shorter than this leaves vector units idle: the longest goes innermost."""
+"""A contiguous dimension shorter than this leaves a CPU's vector units idle: the longest goes
+innermost."""
 
 
 def register() -> None:
@@ -59,6 +69,10 @@ def strided_copy(source: torch.Tensor, target: torch.Tensor) -> None:
         target.stride(), are_aligned(addresses),
     )  # fmt: skip
     _run(key)(addresses)
+
+
+Types = tuple[torch.dtype | int, torch.dtype | int]
+"""Of source and target: a dtype, or the bytes of a word where none changes."""
 
 
 class _Key(NamedTuple):
@@ -108,32 +122,84 @@ class Dim(NamedTuple):
 
 def _prepared(key: _Key) -> KernelLaunch:
     device, source, target = key.device, key.source, key.target
+    limits = devices()[device].limits
     dims = collapse(key.shape, key.source_strides, key.target_strides)
     reach = max(sum((dim.size - 1) * dim[side] for dim in dims) for side in (1, 2))
     wide = reach >= 2**31
     if word := _word(key, dims):
-        return _in_words(device, word, source.itemsize, dims, wide)
+        return _flat(device, (word, word), _of_words(dims, word // source.itemsize), wide)
+    types = (source.itemsize,) * 2 if source is target else (source, target)
     crossed = crossing(dims)
-    tiles = crossed is not None and devices()[device].limits.max_work_group >= TILE * TILE
-    walked = crossed if crossed and tiles else (_inner(dims),)
-    outer = [dim for dim in dims if dim not in walked]
-    rest = prod(dim.size for dim in outer)
-    arguments = _arguments(source.itemsize, target.itemsize, (*walked, *outer), wide)
-    if crossed and source is target and _turns(crossed, source, devices()[device].limits):
-        return _turn(device, crossed, outer, arguments, wide)
-    template = "strided_transpose" if tiles else "strided_copy"
-    text = _source(template, source, target, len(outer), wide)
-    if not tiles:
-        return prepare(device, text, template, (walked[0].size, rest), arguments)
-    sizes = (*(round_up(dim.size, TILE) for dim in walked), rest)
-    return prepare(device, text, template, sizes, arguments, (TILE, TILE, 1))
+    if crossed and limits.max_work_group >= GROUP:
+        outer = [dim for dim in dims if dim not in crossed]
+        if source is target and _turns(crossed, source, limits):
+            return _turn(device, crossed, outer, wide)
+        return _tiled(device, types, crossed, outer, wide)
+    if limits.kind == "cpu":
+        return _by_rows(device, types, dims, wide)
+    return _flat(device, types, dims, wide)
 
 
-def _arguments(source: int, target: int, dims: Sequence[Dim], wide: bool) -> list[Argument]:
-    """Return the arguments of a kernel, by the bytes that a work-item reads and writes at once."""
-    kind = np.int64 if wide else np.int32
-    numbers = (kind(number) for dim in dims for number in dim)
-    return [Pointer(source), Pointer(target), *numbers]
+def _flat(device: int, types: Types, dims: Sequence[Dim], wide: bool) -> KernelLaunch:
+    """Prepare a copy whose work-items follow the target's items in order."""
+    items = prod(dim.size for dim in dims)
+    group = min(GROUP, devices()[device].limits.max_work_group)
+    text = _source("strided_copy", types, len(dims), wide, flat=True)
+    pointers, numbers = _arguments(types, dims, wide)
+    arguments = [*pointers, _index(wide)(items), *numbers]
+    return prepare(device, text, "strided_copy", (round_up(items, group),), arguments, (group,))
+
+
+def _by_rows(device: int, types: Types, dims: Sequence[Dim], wide: bool) -> KernelLaunch:
+    """Prepare a copy whose work-items walk an inner dimension without divisions."""
+    inner = _inner(dims)
+    outer = [dim for dim in dims if dim is not inner]
+    text = _source("strided_copy", types, len(outer), wide, flat=False)
+    pointers, numbers = _arguments(types, (inner, *outer), wide)
+    sizes = inner.size, prod(dim.size for dim in outer)
+    return prepare(device, text, "strided_copy", sizes, [*pointers, *numbers])
+
+
+def _tiled(
+    device: int, types: Types, crossed: tuple[Dim, Dim], outer: Sequence[Dim], wide: bool
+) -> KernelLaunch:
+    """Prepare a copy by tiles of local memory."""
+    is_cpu = devices()[device].limits.kind == "cpu"
+    tile = TILE if is_cpu else _tile(crossed, max(map(_bytes, types)))
+    rows = GROUP // tile
+    padding = max(1, BANK_BYTES // _bytes(types[0]))
+    text = _source(
+        "strided_transpose", types, len(outer), wide, tile=tile, rows=rows, padding=padding
+    )
+    pointers, numbers = _arguments(types, (*crossed, *outer), wide)
+    columns, lines = (ceil_div(dim.size, tile) for dim in crossed)
+    sizes = columns * tile, lines * rows, prod(dim.size for dim in outer)
+    return prepare(device, text, "strided_transpose", sizes, [*pointers, *numbers], (tile, rows, 1))
+
+
+def _tile(crossed: tuple[Dim, Dim], itemsize: int) -> int:
+    """Return the side of a GPU's tile: rows of memory where neither dimension is much shorter."""
+    side, shorter = ROW_BYTES // itemsize, min(dim.size for dim in crossed)
+    while side > TILE and (side > GROUP // 4 or shorter <= side // 2):
+        side //= 2
+    return max(side, TILE)
+
+
+def _bytes(given: torch.dtype | int) -> int:
+    return given if isinstance(given, int) else given.itemsize
+
+
+def _index(wide: bool) -> type[np.int64 | np.int32]:
+    return np.int64 if wide else np.int32
+
+
+def _arguments(
+    types: Types, dims: Sequence[Dim], wide: bool
+) -> tuple[list[Argument], list[Argument]]:
+    """Return a kernel's pointers, and the numbers of its dimensions."""
+    kind = _index(wide)
+    pointers: list[Argument] = [Pointer(_bytes(given)) for given in types]
+    return pointers, [kind(number) for dim in dims for number in dim]
 
 
 def _word(key: _Key, dims: Sequence[Dim]) -> int:
@@ -151,16 +217,10 @@ def _word(key: _Key, dims: Sequence[Dim]) -> int:
     return 0
 
 
-def _in_words(
-    device: int, word: int, itemsize: int, dims: Sequence[Dim], wide: bool
-) -> KernelLaunch:
-    items = word // itemsize
+def _of_words(dims: Sequence[Dim], items: int) -> list[Dim]:
+    """Return the dimensions of a copy whose work-items copy `items` neighbours at once."""
     inner = Dim(dims[-1].size // items, 1, 1)
-    outer = [Dim(dim.size, dim.source // items, dim.target // items) for dim in dims[:-1]]
-    text = _source("strided_copy", word, word, len(outer), wide)
-    sizes = inner.size, prod(dim.size for dim in outer)
-    arguments = _arguments(word, word, (inner, *outer), wide)
-    return prepare(device, text, "strided_copy", sizes, arguments)
+    return [*(Dim(dim.size, dim.source // items, dim.target // items) for dim in dims[:-1]), inner]
 
 
 def _turns(crossed: tuple[Dim, Dim], dtype: torch.dtype, limits: Limits) -> bool:
@@ -170,13 +230,7 @@ def _turns(crossed: tuple[Dim, Dim], dtype: torch.dtype, limits: Limits) -> bool
     return is_plain and limits.kind == "cpu" and limits.native_float_width > 1
 
 
-def _turn(
-    device: int,
-    crossed: tuple[Dim, Dim],
-    outer: Sequence[Dim],
-    arguments: list[Argument],
-    wide: bool,
-) -> KernelLaunch:
+def _turn(device: int, crossed: tuple[Dim, Dim], outer: Sequence[Dim], wide: bool) -> KernelLaunch:
     vec = devices()[device].limits.native_float_width
     a, b = crossed
     items = (ceil_div(a.size, vec), ceil_div(b.size, vec * TILES), prod(dim.size for dim in outer))
@@ -189,24 +243,23 @@ def _turn(
         index="long" if wide else "int",
         transpose=transpose_text(vec),
     )
-    return prepare(device, text, "strided_turn", items, arguments, (1, 1, 1))
+    pointers, numbers = _arguments((FLOAT_BYTES, FLOAT_BYTES), (*crossed, *outer), wide)
+    return prepare(device, text, "strided_turn", items, [*pointers, *numbers], (1, 1, 1))
 
 
 @cache
-def _source(
-    template: str, source: torch.dtype | int, target: torch.dtype | int, outer: int, wide: bool
-) -> str:
-    given, wanted = (
-        WORDS[one] if isinstance(one, int) else dtype_of(one, COPIED) for one in (source, target)
+def _source(template: str, types: Types, outer: int, wide: bool, **layout: int) -> str:
+    source, target = (
+        WORDS[one] if isinstance(one, int) else dtype_of(one, COPIED) for one in types
     )
     return render.render(
         template,
         package="ocl_backend",
-        source=given,
-        target=wanted,
+        source=source,
+        target=target,
         outer=outer,
-        tile=TILE,
         index="long" if wide else "int",
+        **layout,
     )
 
 
