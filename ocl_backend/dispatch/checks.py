@@ -39,7 +39,7 @@ def check_written(name: str, out: Tensor) -> None:
         RuntimeError: they do.
     """
     steps = zip(out.shape, out.stride(), strict=True)
-    if any(size > 1 and stride == 0 for size, stride in steps):
+    if out.numel() and any(size > 1 and stride == 0 for size, stride in steps):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a "
             f"single memory location: {name} of shape {tuple(out.shape)} and strides "

@@ -72,6 +72,10 @@ def test_indexing(device: Any, name: str) -> None:
     agree(device, function, X, ROWS, COLUMNS, CHOICE, ALONG)
 
 
+def test_positions_lie_as_on_the_cpu(device: Any) -> None:
+    assert CHOICE.to(place(device)).nonzero().stride() == CHOICE.nonzero().stride()
+
+
 @pytest.mark.parametrize("name", ["neighbours", "mask", "gather", "index_select", "scatter_add"])
 def test_gradients_of_indexing(device: Any, name: str) -> None:
     function = {**READS, **WRITES}[name]

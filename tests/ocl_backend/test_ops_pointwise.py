@@ -344,3 +344,7 @@ def test_pythons_shifts(device: Any, shift: Any, dtype: Any) -> None:
         return y
 
     agree(device, in_place, x)
+
+
+def test_nothing_may_be_expanded(device: Any) -> None:
+    agree(device, lambda x: x.expand(3, 4, 0).abs(), torch.empty(3, 1, 0))

@@ -263,6 +263,14 @@ def test_the_median_of_nothing(device: Any, dtype: Any) -> None:
     agree(device, lambda x: (x.median(), x.nanmedian()), torch.empty(0, 3, dtype=dtype))
 
 
+@pytest.mark.parametrize("name", ["sum", "cumsum"])
+@pytest.mark.parametrize("shape", [(0,), (2, 0)])
+def test_sums_of_no_complex_numbers_are_complex(
+    device: Any, name: str, shape: tuple[int, ...]
+) -> None:
+    agree(device, lambda x: getattr(x, name)(dim=-1), torch.zeros(shape, dtype=torch.complex64))
+
+
 def test_outputs_are_written(device: Any) -> None:
     x = torch.randn(5, 6)
     out = torch.empty(0, device=place(device))

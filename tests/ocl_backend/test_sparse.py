@@ -110,6 +110,25 @@ def test_a_wrong_call_raises_the_cpus_error(device: Any, name: str) -> None:
     refuse_alike(device, WRONG[name], DENSE, RIGHT)
 
 
+def test_formats_hold_what_torch_demands_of_them(device: Any) -> None:
+    with torch.sparse.check_sparse_tensor_invariants():
+        for make in ("to_sparse_csr", "to_sparse_csc"):
+            assert_same(getattr(DENSE.to(place(device)), make)(), getattr(DENSE, make)())
+        for make in ("to_sparse_bsr", "to_sparse_bsc"):
+            ours, theirs = (getattr(x[:2], make)((2, 1)) for x in (DENSE.to(place(device)), DENSE))
+            assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("alpha", [1, 3])
+def test_a_sum_with_nothing_may_divide_its_dimensions_otherwise(device: Any, alpha: int) -> None:
+    nothing = torch.sparse_coo_tensor(size=DENSE.shape).to_sparse()
+    rows = DENSE.to_sparse(1)
+    for x, y in ((rows, nothing), (nothing, rows)):
+        ours = torch.add(x.to(place(device)), y.to(place(device)), alpha=alpha)
+        assert_same(ours.to_dense(), torch.add(x, y, alpha=alpha).to_dense())
+    refuse_alike(device, torch.add, rows, DENSE.to_sparse(2))
+
+
 @pytest.mark.parametrize("make", [torch.optim.SparseAdam, torch.optim.SGD])
 def test_training_of_an_embedding(device: Any, make: Any) -> None:
     """A text may name a word twice."""

@@ -129,6 +129,7 @@ def _still(strides: Sequence[int], reduced: Sequence[int]) -> tuple[int, ...]:
 def _sum_dtype(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
     if dtype is not None:
         return dtype
+    dtype_of(x.dtype)  # refuses complex numbers, whose operators are others, also where none are
     return x.dtype if x.dtype.is_floating_point else torch.int64
 
 

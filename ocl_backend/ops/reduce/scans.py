@@ -124,6 +124,7 @@ def _without(axis: int, x: Tensor) -> tuple[int, ...]:
 
 
 def _dtype(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    dtype_of(x.dtype)  # refuses complex numbers, whose operators are others, also where none are
     return dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
 
 

@@ -72,6 +72,18 @@ def _apart(x: Tensor) -> Tensor:
     return x if x.layout is torch.sparse_coo else x.to_sparse()
 
 
+def _unlike_sum(x: Tensor, other: Tensor, alpha: float) -> Tensor:
+    """Return the sum of two COO tensors that divide their dimensions differently: one is empty."""
+    if not other._nnz():
+        return x.clone()
+    if not x._nnz():
+        return other * alpha
+    raise RuntimeError(
+        f"add: tensors with {x.sparse_dim()} and {other.sparse_dim()} sparse dimensions, and "
+        f"{x._nnz()} and {other._nnz()} items; both must have as many sparse dimensions"
+    )
+
+
 def add(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
     """Return the sum of a strided and a sparse tensor, or of two sparse ones."""
     if other.layout not in SPARSE:
@@ -80,11 +92,12 @@ def add(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
     if x.layout not in SPARSE:
         return _dense_sum(x.to(dtype, copy=True), _apart(other), alpha)
     one, two = _apart(x), _apart(other)
-    if one.shape != two.shape or one.sparse_dim() != two.sparse_dim():
+    if one.shape != two.shape:
         raise RuntimeError(
-            f"add: sparse tensors of shapes {list(x.shape)} and {list(other.shape)}, with "
-            f"{one.sparse_dim()} and {two.sparse_dim()} sparse dimensions; both must be alike"
+            f"add: sparse tensors of shapes {list(x.shape)} and {list(other.shape)}; give both one"
         )
+    if one.sparse_dim() != two.sparse_dim():
+        return _unlike_sum(x, other, alpha).to(dtype)
     values = [one._values().to(dtype), two._values().to(dtype) * alpha]
     joined = of_parts(
         x, torch.cat([one._indices(), two._indices()], 1), torch.cat(values), coalesced=False

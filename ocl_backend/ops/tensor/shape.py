@@ -147,11 +147,14 @@ def flip(x: Tensor, dims: Sequence[int]) -> Tensor:
 
 
 def nonzero(x: Tensor) -> Tensor:
-    """Return the positions of items that are not zero, [count, dims] int64; waits for the count."""
+    """Return the positions of items that are not zero, [count, dims] int64; waits for the count.
+
+    Neighbours are positions along one dimension, as on the CPU: sparse formats take them apart.
+    """
     flat = _positions(x)
     steps = contiguous_strides(x.shape)
     columns = [flat // step % size for step, size in zip(steps, x.shape, strict=True)]
-    return torch.stack(columns, 1) if columns else flat.new_empty((len(flat), 0))
+    return torch.stack(columns).t() if columns else flat.new_empty((len(flat), 0))
 
 
 def _positions(x: Tensor) -> Tensor:
