@@ -127,6 +127,9 @@ def test_a_sum_with_nothing_may_divide_its_dimensions_otherwise(device: Any, alp
         ours = torch.add(x.to(place(device)), y.to(place(device)), alpha=alpha)
         assert_same(ours.to_dense(), torch.add(x, y, alpha=alpha).to_dense())
     refuse_alike(device, torch.add, rows, DENSE.to_sparse(2))
+    short = torch.sparse_coo_tensor(torch.tensor([[0, 2]]), torch.empty(2, 0), (3, 0))
+    ours = torch.sparse_coo_tensor(size=(3, 0)).to(place(device)) + short.to(place(device))
+    assert ours._nnz() == 2
 
 
 @pytest.mark.parametrize("make", [torch.optim.SparseAdam, torch.optim.SGD])

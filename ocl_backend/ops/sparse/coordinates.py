@@ -77,7 +77,8 @@ def _unlike_sum(x: Tensor, other: Tensor, alpha: float) -> Tensor:
     if not other._nnz():
         return x.clone()
     if not x._nnz():
-        return other * alpha
+        values = other._values().clone() if alpha == 1 else other._values() * alpha
+        return of_parts(other, other._indices().clone(), values, other.is_coalesced())
     raise RuntimeError(
         f"add: tensors with {x.sparse_dim()} and {other.sparse_dim()} sparse dimensions, and "
         f"{x._nnz()} and {other._nnz()} items; both must have as many sparse dimensions"
