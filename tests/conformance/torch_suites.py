@@ -46,6 +46,7 @@ SUITES = {
     "promotion": ("test_type_promotion.py", "TestTypePromotion"),
     "embedding": ("nn/test_embedding.py", "DeviceType"),
     "pooling": ("nn/test_pooling.py", "DeviceType"),
+    "sparse": ("test_sparse.py", "TestSparse and not TestSparseAny"),
 }
 """Name -> file, and what pytest's -k must find, which spares it the other classes."""
 
