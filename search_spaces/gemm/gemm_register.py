@@ -53,5 +53,6 @@ def _on_cpu(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, .
         # a work-group costs some 0.2 us to start: several blocks of a short k share it
         "loop_m": up_to(ceil_div(problem.m, 4), 1, 4, 8, 16),
         "order": ("m", "n"),
-        "split_k": splits(problem, limits, 1, 2, 4, 8),
+        # slices of a transposed A stay in the cache
+        "split_k": splits(problem, limits, 1, 2, 4, 8, *((16, 32, 64) if problem.trans_a else ())),
     }

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
-from oclgen.families import FAMILIES, preferred, valid_configs
+from oclgen.families import FAMILIES, preferred, suitable_configs, valid_configs
 from oclgen.families.conv.conv_register import Piece, _runs, pieces
 from oclgen.families.conv.correlation import Axis, Run
 from oclgen.families.parts.blocking import best_split, fill, none_empty
@@ -179,6 +179,30 @@ def test_sums_fit_the_registers_of_a_processor(name: str, width: int) -> None:
     assert max(sizes) <= most
     # few registers in use would wait for the multiply-adds' latency
     assert max(sizes) >= most // 4
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "packs", "slices"),
+    [
+        (384, 96, 12544, (False, False), 49),  # slices whose lines stay in the cache
+        (3072, 768, 196, (True, True), 1),  # many results: slices would be written and read again
+        (8, 512, 4096, (False, False), 2 * CPU.compute_units),  # no second strip in a line
+    ],
+)
+def test_a_processor_reads_a_transposed_side_once(
+    m: int, n: int, k: int, packs: tuple[bool, bool], slices: int
+) -> None:
+    problem = GemmProblem(m, n, k, trans_a=True)
+    first: Any = next(valid_configs(FAMILIES["gemm_register"], problem, CPU))
+    assert ((first.pack_a, first.pack_b), first.split_k) == (packs, slices)
+
+
+def test_a_family_without_a_guess_for_a_device_is_not_suitable() -> None:
+    problem = ConvProblem(4, 16, 112, 112, 96, 1, 1, direction="bwd_weights")
+    family = FAMILIES["conv_narrow_weights"]
+    assert list(valid_configs(family, problem, CPU)) == [family.DEFAULT]
+    assert not list(suitable_configs(family, problem, CPU))
+    assert list(suitable_configs(family, problem, GPU))
 
 
 def test_no_slice_of_a_reduction_is_empty() -> None:

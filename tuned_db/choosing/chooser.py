@@ -14,7 +14,7 @@ from math import inf
 from operator import attrgetter
 from threading import Lock
 
-from oclgen.families import TRANSFORMING, preferred, valid_configs
+from oclgen.families import TRANSFORMING, preferred, suitable_configs
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.predictor.model import has_model, predict
 from oclgen.problem import Problem
@@ -336,7 +336,7 @@ class Chooser:
         winners = [option.variant.family for option in others]
         for family in preferred(problem, self.limits):
             wins = winners.index(family.NAME) if family.NAME in winners else len(winners)
-            configs = valid_configs(family, problem, self.limits)
+            configs = suitable_configs(family, problem, self.limits)
             for config in islice(configs, GUESSES[self.limits.kind]):
                 variant = Variant(family.NAME, config)
                 found.setdefault(variant, _Option(GUESSED + wins, "guess", variant, None))

@@ -30,6 +30,13 @@ MAX_ACCUMULATORS = 512
 WORTH_PACKING = 40
 """Rows from which packing B pays on CPUs: on two cores with vectors of 16, B packed took 0.4 to 0.9
 of the time for most products of 40 rows and more, and 1.3 to 5 times as much for fewer."""
+STRIP = 16
+"""Columns of a line of the cache: fewer rows of a transposed A leave no line for another strip."""
+SLICE = 256
+"""Rows of a slice of a transposed A on CPUs: 384x96x12544 in 64 slices of 196 rows took 0.27 (AVX2)
+and 0.4 (AVX-512) of the time that it took in one."""
+FEW = 200
+"""Slices pay up to so many m n / (m + n): each is written and read again. Beyond, packing does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,19 +134,35 @@ def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
         shapes = ((6, 4), (12, 2), (8, 2))
     else:  # the same of 16 registers: 6 x 2 and 4 x 3 fill them with their operands
         shapes = ((6, 2), (4, 3), (4, 2))
-    packed = problem.trans_b or problem.m >= WORTH_PACKING
-    packs = ((False, packed), (False, not packed), (True, True))
+    packs, split = _layouts_on_cpu(problem, limits)
     # of few that are looked at, some have each packing and some each shape
     turns = sorted(product(range(len(packs)), range(len(shapes))), key=sum)
-    narrow = problem.m < 64 and problem.k >= 1024
     return [
         Config(
             item_m=item_m, item_n=vectors * width, vec_n=width, local_m=1, local_n=1, unroll_k=1,
             pack_a=pack_a, pack_b=pack_b, loop_m=8 if problem.m >= 16 * item_m else 1, order="m",
-            split_k=2 * limits.compute_units if narrow and problem.n <= 1024 else 1,
+            split_k=split,
         )
         for (pack_a, pack_b), (item_m, vectors) in ((packs[i], shapes[j]) for i, j in turns)
     ]  # fmt: skip
+
+
+def _layouts_on_cpu(
+    problem: GemmProblem, limits: Limits
+) -> tuple[tuple[tuple[bool, bool], ...], int]:
+    """Return which of A and B are packed, the best guess first, and the slices of k.
+
+    Of a transposed A a tile reads a strip of columns, some bytes of each line of the cache. Either
+    the lines of a slice stay there until the next strip reads them, or A is packed.
+    """
+    if problem.trans_a and problem.m >= STRIP:
+        if problem.k >= 4 * SLICE and problem.m * problem.n <= FEW * (problem.m + problem.n):
+            return ((False, False), (True, False), (False, True)), round(problem.k / SLICE)
+        return ((True, True), (True, False), (False, True)), 1
+    packed = problem.trans_b or problem.m >= WORTH_PACKING
+    narrow = problem.m < 64 and problem.k >= 1024 and problem.n <= 1024
+    packs = ((False, packed), (False, not packed), (True, True))
+    return packs, 2 * limits.compute_units if narrow else 1
 
 
 def width_of(problem: GemmProblem, limits: Limits) -> int:
