@@ -31,12 +31,12 @@ WORTH_PACKING = 40
 """Rows from which packing B pays on CPUs: on two cores with vectors of 16, B packed took 0.4 to 0.9
 of the time for most products of 40 rows and more, and 1.3 to 5 times as much for fewer."""
 STRIP = 16
-"""Columns of a line of the cache: fewer rows of a transposed A leave no line for another strip."""
+"""Items of a line of the cache: of a transposed A with fewer rows a strip reads whole lines."""
 SLICE = 256
 """Rows of a slice of a transposed A on CPUs: 384x96x12544 in 64 slices of 196 rows took 0.27 (AVX2)
 and 0.4 (AVX-512) of the time that it took in one."""
 FEW = 200
-"""Slices pay up to so many m n / (m + n): each is written and read again. Beyond, packing does."""
+"""Up to so many m n / (m + n) slices cost less than packing: each is written and read again."""
 
 
 @dataclass(frozen=True, slots=True)
