@@ -36,7 +36,7 @@ SLICE = 256
 """Rows of a slice of a transposed A on CPUs: 384x96x12544 in 64 slices of 196 rows took 0.27 (AVX2)
 and 0.4 (AVX-512) of the time that it took in one."""
 FEW = 200
-"""Up to so many m n / (m + n) slices cost less than packing: each is written and read again."""
+"""Up to this m n / (m + n), slices cost less than packing: each is written and read again."""
 
 
 @dataclass(frozen=True, slots=True)
