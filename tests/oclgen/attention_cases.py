@@ -63,7 +63,7 @@ MMAS_THAT_DROP = (
     ),
     (
         replace(HALF, queries=70, head_dim=64, value_dim=128, causal=True, dropout=True),
-        attention_mma.Config(4, 1, 32, stages=1, keep=True, unit="wgmma"),
+        attention_mma.Config(4, 1, 32, stages=2, keep=True, unit="wgmma"),
     ),
     (
         replace(HALF, queries=150, head_dim=72, dtype="fp16", mask=True, dropout=True),
@@ -87,11 +87,15 @@ SHARED_ROWS = (
 WGMMAS = (
     (
         replace(HALF, queries=70, head_dim=64, value_dim=128, causal=True),
-        attention_mma.Config(4, 1, 32, stages=1, keep=True, unit="wgmma"),
+        attention_mma.Config(4, 1, 32, stages=2, keep=True, unit="wgmma"),
     ),
     (
         replace(HALF, queries=150, head_dim=72, dtype="fp16", mask=True),
         attention_mma.Config(8, 1, 16, stages=2, keep=True, unit="wgmma"),
+    ),
+    (
+        replace(HALF, queries=150, keys=200, head_dim=64, value_dim=64, causal=True, window=90),
+        attention_mma.Config(4, 1, 64, stages=2, keep=True, unit="wgmma"),
     ),
 )
 

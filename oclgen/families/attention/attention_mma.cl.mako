@@ -8,8 +8,7 @@ q k^T is computed and the next k while v is added up, with two stages the next k
 what they are scaled by until a score exceeds it by RESCALE powers of two: sums grow that far at
 most, and hardly ever have to be scaled again.
 
-unit        "mma", each warp on its own rows, or "wgmma", four warps on 64 rows
-units       text of attention_mma_units.cl.mako, or of attention_wgmma_units.cl.mako
+units       text of attention_mma_units.cl.mako
 preamble    typedef of elem_t and the macros LOADn and STOREn
 warps, blocks_m     warps of a work-group, and blocks of 16 rows that each computes
 tile_m, tile_n      rows of q and of k per tile
@@ -24,15 +23,13 @@ masked      there is an additive mask
 philox      text of attention_philox.cl.mako where probabilities are dropped, else empty
 </%doc>
 <%namespace name="share" file="attention_mma_tiles.cl.mako"/>\
-<%namespace name="wide" file="attention_wgmma_tiles.cl.mako"/>\
 <%namespace name="whole" file="attention_tf32_tiles.cl.mako"/>\
 <%namespace name="dropping" file="attention_mma_dropout.cl.mako"/>\
 <%
-    is_wide, is_whole = unit == "wgmma", items == 4
+    is_whole = items == 4
     narrow = whole if is_whole else share
     work_items = 32 * warps
-    padding = 0 if is_wide else 16
-    pitch, pitch_v = 16 // items * depth + padding, 16 // items * depth_v + padding
+    pitch, pitch_v = 16 // items * depth + 16, 16 // items * depth_v + 16
     k_bytes, v_bytes = tile_n * pitch, tile_n * pitch_v
     stage_bytes = k_bytes + v_bytes
     tiles_at = 0 if keep else tile_m * pitch
@@ -53,6 +50,12 @@ philox      text of attention_philox.cl.mako where probabilities are dropped, el
 <%def name="drop(score)">\
                         ${score} = ${dropping.left_of(score)};
 </%def>\
+<%def name="copy_k(to, first)">\
+${share.copy(to, "k", "k_row", first, "keys", tile_n, depth, dim, work_items, items)}\
+</%def>\
+<%def name="copy_v(to, first)">\
+${share.copy(to, "v", "v_row", first, "keys", tile_n, depth_v, dim_v, work_items, items)}\
+</%def>\
 ${preamble}
 ${units}
 % if is_whole:
@@ -67,13 +70,9 @@ void attention_mma(
 ${share.parameters(("q", "k", "v", "out"), "fwd", masked, philox)})
 {
     const int id = (int)get_local_id(0);
-    __local uchar tiles[${local_bytes}] __attribute__((aligned(${1024 if is_wide else 16})));
+    __local uchar tiles[${local_bytes}] __attribute__((aligned(16)));
     UNIT_MEMORY
-% if is_wide:
-    const int lane = id % 32, warp = id / 32;
-% else:
 ${share.lanes((pitch, pitch_v), split_d)}\
-% endif
     // rows that see most keys come first, so that none of them is left for the end
     const int row0 = (int)(get_num_groups(0) - 1 - get_group_id(0)) * ${tile_m};
     const int batch = get_group_id(1) / heads, head = get_group_id(1) % heads;
@@ -91,21 +90,17 @@ ${dropping.begin("get_group_id(1)")}\
 
     const int last = ${seen.last_key(f"(row0 + {tile_m - 1})")};
     int key0 = ${seen.first_key("row0", tile_n)};
-% if is_wide:
-${wide.keep("own_q", "q", "q_row", "row0", "queries", depth, dim)}\
-% else:
 ${share.copy("base", "q", "q_row", "row0", "queries", tile_m, depth, dim, work_items, items)}\
     COPY_COMMIT();
-% endif
-% if keep and not is_wide:
+% if keep:
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
 ${share.keep("own_q", "base", depth, blocks_m, items, split_d)}\
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
-${copy(f"base + {tiles_at}", "k", "k_row", "key0", "keys", tile_n, depth, dim)}\
+${copy_k(f"base + {tiles_at}", "key0")}\
 % if stages == 2:
-${copy(f"base + {tiles_at + k_bytes}", "v", "v_row", "key0", "keys", tile_n, depth_v, dim_v)}\
+${copy_v(f"base + {tiles_at + k_bytes}", "key0")}\
 % endif
     COPY_COMMIT();
 
@@ -123,27 +118,20 @@ ${share.zeros("outs", blocks_m, depth_v // split_d)}\
 ${dropping.draw("key0", "row0", blocks_m, tile_n)}\
 % endif
         COPY_WAIT(0);
-% if is_wide:
-        COPIES_FOR_UNITS();
-% endif
         barrier(CLK_LOCAL_MEM_FENCE);
 % if stages == 2:
         const uint other_stage = ${2 * tiles_at + stage_bytes} + 2 * base - stage;
         if (next < last) {
-${copy("other_stage", "k", "k_row", "next", "keys", tile_n, depth, dim)}\
-${copy(f"other_stage + {k_bytes}", "v", "v_row", "next", "keys", tile_n, depth_v, dim_v)}\
+${copy_k("other_stage", "next")}\
+${copy_v(f"other_stage + {k_bytes}", "next")}\
         }
         COPY_COMMIT();
 % else:
-${copy(f"stage + {k_bytes}", "v", "v_row", "key0", "keys", tile_n, depth_v, dim_v)}\
+${copy_v(f"stage + {k_bytes}", "key0")}\
         COPY_COMMIT();
 % endif
 ${share.zeros("scores", blocks_m, tile_n)}\
-% if is_wide:
-${wide.products("scores", "own_q", "stage", depth, tile_n)}\
-% else:
 ${narrow.products("scores", "own_q" if keep else "base", keep, "stage", depth, blocks_m, tile_n, split_d)}\
-% endif
 % if split_d > 1:
 ${share.add_parts(("scores",), parts_at, blocks_m, tile_n, split_d)}\
 % endif
@@ -193,20 +181,13 @@ ${share.each("scores", "key0", "row0", blocks_m, tile_n, drop)}\
 % endif
 % if stages == 1:
         COPY_WAIT(0);
-% if is_wide:
-        COPIES_FOR_UNITS();
-% endif
         barrier(CLK_LOCAL_MEM_FENCE);
         if (next < last) {
-${copy("stage", "k", "k_row", "next", "keys", tile_n, depth, dim)}\
+${copy_k("stage", "next")}\
         }
         COPY_COMMIT();
 % endif
-% if is_wide:
-${wide.accumulate("outs", "scores", f"stage + {k_bytes}", tile_n)}\
-% else:
 ${narrow.accumulate("outs", "scores", f"stage + {k_bytes}", depth_v, blocks_m, tile_n, split_d)}\
-% endif
 % if stages == 2:
         stage = other_stage;
 % endif
@@ -229,10 +210,3 @@ ${narrow.accumulate("outs", "scores", f"stage + {k_bytes}", depth_v, blocks_m, t
     }
 ${narrow.store("out", "out_row", "outs", depth_v, dim_v, blocks_m, "row0", "queries", " * sum[i][h]", split_d)}\
 }
-<%def name="copy(to, source, row, first, count, height, width, dims)">\
-% if is_wide:
-${wide.copy(to, source, row, first, count, height, width, dims, work_items)}\
-% else:
-${share.copy(to, source, row, first, count, height, width, dims, work_items, items)}\
-% endif
-</%def>\

@@ -26,6 +26,7 @@ from oclgen.render import dtype_preamble, render
 
 NAME = "attention_mma"
 KERNELS = {"fwd": NAME, "bwd_q": "attention_mma_grad_q", "bwd_kv": "attention_mma_grad_kv"}
+FORWARD_WIDE = "attention_wgmma"
 CHUNK_BYTES = 16
 """What is copied at once; rows are whole chunks, and aligned to them."""
 PANEL = 64
@@ -101,7 +102,15 @@ class Config(BaseConfig):
             # scores are multiplied by parts, which exist beside each other
             own, scores = 2 * own, scores + 1
         kept = (sums + self.keep * own // 2) // self.split_d
-        return self.blocks_m * (kept + scores * self.tile_n) // 2
+        tiles = scores * self.tile_n
+        if self.kernel(problem) == FORWARD_WIDE:
+            tiles += self.tile_n // 2  # the tile before it, as pairs
+        return self.blocks_m * (kept + tiles) // 2
+
+    def kernel(self, problem: AttentionProblem) -> str:
+        """Return the name of the kernel, which is its template's."""
+        is_wide = problem.direction == "fwd" and self.unit == "wgmma"
+        return FORWARD_WIDE if is_wide else KERNELS[problem.direction]
 
     def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -126,6 +135,8 @@ class Config(BaseConfig):
     def _not_wide(self, problem: AttentionProblem) -> str | None:
         if problem.dtype == "fp32":
             return "wgmma multiplies no parts of fp32, which would have to lie in local memory"
+        if problem.direction == "fwd" and self.stages != 2:
+            return f"stages={self.stages}; wgmma multiplies two tiles at once forward: use 2"
         if self.warps % 4 == 0 and self.blocks_m == self.split_d == 1 and self.keep:
             return None
         return (
@@ -137,7 +148,7 @@ class Config(BaseConfig):
     def needs(self, problem: AttentionProblem) -> Needs:
         """Return what the plan asks of a device."""
         group = (self.work_items, 1, 1)
-        return Needs((Frame(KERNELS[problem.direction], group, self.local_bytes(problem)),))
+        return Needs((Frame(self.kernel(problem), group, self.local_bytes(problem)),))
 
 
 DEFAULT = Config(warps=2, blocks_m=1, tile_n=16, stages=1, keep=False)
@@ -206,7 +217,7 @@ def plan(problem: AttentionProblem, config: Config) -> Plan:
     blocks = ceil_div(parts.rows_of(problem), config.tile_m)
     launch = Launch(
         text=LazyText(lambda: text_of(problem, config)),
-        kernel=KERNELS[problem.direction],
+        kernel=config.kernel(problem),
         global_size=(blocks * config.work_items, parts.heads_of(problem), 1),
         local_size=(config.work_items, 1, 1),
         args=parts.arguments(problem),
@@ -219,7 +230,7 @@ def text_of(problem: AttentionProblem, config: Config) -> str:
     """Return the kernel's text."""
     depth, depth_v = config.depths(problem)
     source = render(
-        KERNELS[problem.direction],
+        config.kernel(problem),
         preamble=dtype_preamble(problem.dtype),
         **asdict(config),
         units=units(problem, config),

@@ -143,11 +143,11 @@ ${copy_all("other_stage", "other_numbers", "next")}\
         COPY_COMMIT();
 % endif
         __local const float *ends_of_tile = (__local const float *)(tiles + (numbers - base)), *means_of_tile = ends_of_tile + ${tile_n};
-${share.zeros("scores", blocks_m, tile_n)}\
 % if is_wide:
-${share.zeros("slopes", blocks_m, tile_n)}\
+        float scores[1][${tile_n // 8}][4], slopes[1][${tile_n // 8}][4];
 ${wide.both_products(("scores", "own_k", "stage", depth), ("slopes", "own_v", f"(stage + {q_bytes})", depth_v), tile_n)}\
 % else:
+${share.zeros("scores", blocks_m, tile_n)}\
 % if is_whole and keep:
 ${whole.split_anew("own_k", depth, blocks_m, split_d)}\
 ${whole.split_anew("own_v", depth_v, blocks_m, split_d)}\
@@ -174,6 +174,7 @@ ${share.each("scores", "query0", "row0", blocks_m, tile_n, drop)}\
 ${wide.begin_to_accumulate("v_sums", for_v, f"(stage + {q_bytes})", tile_n)}\
         // what is left to be done then are the sums of v alone
         MULTIPLY_AWAIT(1);
+        SETTLE_SCORES((float *)slopes);
 % else:
 ${units_of.accumulate("v_sums", for_v, f"(stage + {q_bytes})", depth_v, blocks_m, tile_n, split_d)}\
 % endif
@@ -186,6 +187,8 @@ ${share.each("scores", "query0", "row0", blocks_m, tile_n, slope)}\
 % if is_wide:
 ${wide.begin_to_accumulate("k_sums", "slopes", "stage", tile_n, "ADD_ITEMS")}\
         MULTIPLY_AWAIT(0);
+        SETTLE_ITEMS((float *)k_sums);
+        SETTLE_VALUES((float *)v_sums);
 % else:
 ${units_of.accumulate("k_sums", "slopes", "stage", depth, blocks_m, tile_n, split_d)}\
 % endif

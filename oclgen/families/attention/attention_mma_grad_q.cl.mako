@@ -131,11 +131,11 @@ ${copy_both("other_stage", "next")}\
         }
         COPY_COMMIT();
 % endif
-${share.zeros("scores", blocks_m, tile_n)}\
 % if is_wide:
-${share.zeros("slopes", blocks_m, tile_n)}\
+        float scores[1][${tile_n // 8}][4], slopes[1][${tile_n // 8}][4];
 ${wide.both_products(("scores", "own_q", "stage", depth), ("slopes", "own_grad", f"(stage + {k_bytes})", depth_v), tile_n)}\
 % else:
+${share.zeros("scores", blocks_m, tile_n)}\
 ${units_of.products("scores", "own_q" if keep else "base", keep, "stage", depth, blocks_m, tile_n, split_d)}\
 ${share.zeros("slopes", blocks_m, tile_n)}\
 ${units_of.products("slopes", "own_grad" if keep else f"(base + {grad_at})", keep, f"(stage + {k_bytes})", depth_v, blocks_m, tile_n, split_d)}\
@@ -151,6 +151,7 @@ ${share.each("scores", "key0", "row0", blocks_m, tile_n, hide)}\
         }
 % if is_wide:
         MULTIPLY_AWAIT(0);
+        SETTLE_SCORES((float *)slopes);
 % endif
         {
 ${share.each("scores", "key0", "row0", blocks_m, tile_n, slope)}\
@@ -158,6 +159,7 @@ ${share.each("scores", "key0", "row0", blocks_m, tile_n, slope)}\
 % if is_wide:
 ${wide.begin_to_accumulate("sums", "scores", "stage", tile_n, "ADD_ITEMS")}\
         MULTIPLY_AWAIT(0);
+        SETTLE_ITEMS((float *)sums);
 % else:
 ${units_of.accumulate("sums", "scores", "stage", depth, blocks_m, tile_n, split_d)}\
 % endif

@@ -6,8 +6,29 @@ A tile lies in local memory as panels of 64 items: rows of 128 bytes, one for ea
 operand, whose 16-byte chunks are exclusive-or'ed with the row modulo 8 (PTX ISA, shared memory
 layout of wgmma).
 </%doc>
+<%doc> Copies `height` rows of a matrix whose first is `first`; rows from `count` on become zeros. </%doc>
 <%def name="copy(to, source, row, first, count, height, depth, dim, work_items)">\
-<% chunks = depth // 8; total = height * chunks; rounds = -(-total // work_items) %>\
+<%
+    chunks = depth // 8
+    total = height * chunks
+    rounds = -(-total // work_items)
+    # neighbouring work-items copy a row's chunks, and each its chunk of every `step`-th row
+    step = work_items // chunks if work_items % chunks == 0 and dim == depth and total % work_items == 0 else 0
+    swizzled = "lane_line % 8" if step % 8 == 0 else f"(lane_line + i * {step}) % 8"
+%>\
+% if step:
+    if (${first} + ${height} <= ${count}) {
+        const int lane_line = id / ${chunks}, chunk = id % ${chunks};
+        __global const elem_t *from = ${source} + (${first} + lane_line) * ${row} + chunk * 8;
+        const local_t lane_to = ${to} + chunk / 8 * ${height * 128} + lane_line * 128;
+#pragma unroll
+        for (int i = 0; i < ${rounds}; ++i) {
+            copy_chunk(lane_to + i * ${step * 128} + (chunk % 8 ^ ${swizzled}) * 16, from, true);
+            from += ${step} * ${row};
+            STEP_BY_STEP(from);
+        }
+    } else
+% endif
     {
 #pragma unroll
         for (int i = 0; i < ${rounds}; ++i) {
@@ -36,37 +57,27 @@ layout of wgmma).
     }
 </%def>
 
-<%def name="products(to, rows, tile, depth, tile_n)">\
-        MULTIPLY_BEGIN();
-${add_scores(to, rows, tile, depth, tile_n)}\
-        MULTIPLY_END();
-</%def>
-
-<%def name="add_scores(to, rows, tile, depth, tile_n)">\
+<%doc> Writes scores, whatever stood there before. </%doc>
+<%def name="set_scores(to, rows, tile, depth, tile_n)">\
+        SET_SCORES((float *)${to}, ${rows}[0], ${tile});
 #pragma unroll
-        for (int k = 0; k < ${depth // 16}; ++k) {
-            ADD_SCORES((float *)${to}, ${rows}[k], ${tile} + k / 4 * ${tile_n * 128} + k % 4 * 32, k > 0);
+        for (int k = 1; k < ${depth // 16}; ++k) {
+            ADD_SCORES((float *)${to}, ${rows}[k], ${tile} + k / 4 * ${tile_n * 128} + k % 4 * 32);
         }
 </%def>
 
 <%doc> Two products, each (to, rows, tile, depth), of which the first is waited for. </%doc>
 <%def name="both_products(first, second, tile_n)">\
         MULTIPLY_BEGIN();
-${add_scores(*first, tile_n)}\
+${set_scores(*first, tile_n)}\
         MULTIPLY_SEND();
-${add_scores(*second, tile_n)}\
+${set_scores(*second, tile_n)}\
         MULTIPLY_SEND();
         MULTIPLY_AWAIT(1);
+        SETTLE_SCORES((float *)${first[0]});
 </%def>
 
-<%def name="accumulate(to, scores, tile, tile_n)">\
-${round_scores("pairs", scores, tile_n)}\
-        MULTIPLY_BEGIN();
-${add_rows(to, "pairs", tile, tile_n, "ADD_VALUES")}\
-        MULTIPLY_END();
-</%def>
-
-<%doc> The same, not waited for; `add` names the units' macro for the width of `to`. </%doc>
+<%doc> to += scores · tile, not waited for; `add` names the units' macro for the width of `to`. </%doc>
 <%def name="begin_to_accumulate(to, scores, tile, tile_n, add='ADD_VALUES')">\
 ${round_scores(f"{scores}_pairs", scores, tile_n)}\
         MULTIPLY_BEGIN();
@@ -74,8 +85,10 @@ ${add_rows(to, f"{scores}_pairs", tile, tile_n, add)}\
         MULTIPLY_SEND();
 </%def>
 
-<%def name="round_scores(pairs, scores, tile_n)">\
+<%def name="round_scores(pairs, scores, tile_n, declare=True)">\
+% if declare:
         uint4 ${pairs}[${tile_n // 16}];
+% endif
 #pragma unroll
         for (int k = 0; k < ${tile_n // 16}; ++k) {
 % for part, (block, item) in {"x": (0, 0), "y": (0, 2), "z": (1, 0), "w": (1, 2)}.items():

@@ -1,13 +1,13 @@
 <%doc>
 What attention by wgmma asks of the units: four warps multiply 64 rows of their registers by a tile
-in local memory. Between MULTIPLY_BEGIN() and MULTIPLY_END() stand calls that add to one array of
-results; behind it they are done. With MULTIPLY_SEND() instead they are done behind MULTIPLY_AWAIT(n),
-when all but the last n that were sent are.
+in local memory. Behind MULTIPLY_BEGIN() stand calls that write results; MULTIPLY_SEND() sends those
+since the last one off, and MULTIPLY_AWAIT(n) waits for all but the last n that were sent. Behind it
+stands SETTLE_..(c) for each array of results, so that the compiler reads none of them before.
 
-ADD_SCORES(c, a, at, add) multiplies 16 items of each row by those of the rows of a tile, of which
-the first stand at `at`; the results are added to c, or written there without `add`.
+SET_SCORES(c, a, at) multiplies 16 items of each row by those of the rows of a tile, of which the
+first stand at `at`, and writes the results to c; ADD_SCORES adds them.
 ADD_VALUES(c, a, at) multiplies 16 items of each row by 16 rows of a tile, of which the first is at
-`at`; so does ADD_ITEMS for gradients, of tiles of the other width.
+`at`, and adds; so does ADD_ITEMS for gradients, of tiles of the other width.
 
 wgmma stands in comments, which `oclgen.opencl.ptx` turns into instructions.
 
@@ -19,9 +19,14 @@ k_descriptor, v_descriptor      constant bits of the descriptors of tiles of k a
 </%doc>
 <%
     type_name = {"fp16": "f16", "bf16": "bf16"}[dtype]
-    kinds = [("ADD_SCORES", "(c, a, at, add)", tile_n, k_descriptor, 0, "add"), ("ADD_VALUES", "(c, a, at)", depth_v, v_descriptor, 1, "1")]
+    # macro, columns of the results, descriptor, whether the tile lies across, adds
+    kinds = [
+        ("SET_SCORES", tile_n, k_descriptor, 0, 0),
+        ("ADD_SCORES", tile_n, k_descriptor, 0, 1),
+        ("ADD_VALUES", depth_v, v_descriptor, 1, 1),
+    ]
     if depth:
-        kinds.append(("ADD_ITEMS", "(c, a, at)", depth, v_descriptor, 1, "1"))
+        kinds.append(("ADD_ITEMS", depth, v_descriptor, 1, 1))
 %>\
 ${copies}
 /* two neighbours as they are stored, rounded to nearest even */
@@ -32,25 +37,35 @@ uint pair_of(const float low, const float high)
     return pair;
 }
 
+/* whether `found` holds in any lane of the warp */
+bool any_lane(const bool found)
+{
+    uint any;
+    __asm__ volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(any) : "r"((uint)found));
+    return any;
+}
+/* of all steps of a pointer only the next is kept in registers */
+#define STEP_BY_STEP(pointer) __asm__ volatile("" : "+l"(pointer))
 /* what was copied is seen by the units */
 #define COPIES_FOR_UNITS() __asm__ volatile("fence.proxy.async.shared::cta;" ::: "memory")
 #define MULTIPLY_BEGIN() __asm__ volatile("//sm_90a wgmma.fence.sync.aligned;" ::: "memory")
-#define MULTIPLY_END() __asm__ volatile("//sm_90a wgmma.commit_group.sync.aligned;" ::: "memory"); \
-    __asm__ volatile("//sm_90a wgmma.wait_group.sync.aligned 0;" ::: "memory")
-% if depth:
 #define MULTIPLY_SEND() __asm__ volatile("//sm_90a wgmma.commit_group.sync.aligned;" ::: "memory")
 #define MULTIPLY_AWAIT(n) __asm__ volatile("//sm_90a wgmma.wait_group.sync.aligned " #n ";" ::: "memory")
-% endif
-% for name, given, columns, descriptor, turned, add in kinds:
+% for name, columns, descriptor, turned, adds in kinds:
 <%
     count = columns // 2
-    outputs = ", ".join(f"%{i}" for i in range(count))
-    inputs = ", ".join(f"%{count + i}" for i in range(4))
+    results = ", ".join(f"%{i}" for i in range(count))
+    rows = ", ".join(f"%{count + i}" for i in range(4))
+    each = ", ".join(f'"{"+" if adds else "="}f"((c)[{i}])' for i in range(count))
 %>\
-#define ${name}${given} __asm__ volatile( \
+#define ${name}(c, a, at) __asm__ volatile( \
     "//sm_90a { .reg .pred p; setp.ne.b32 p, %${count + 5}, 0; " \
     "wgmma.mma_async.sync.aligned.m64n${columns}k16.f32.${type_name}.${type_name} " \
-    "{${outputs}}, {${inputs}}, %${count + 4}, p, 1, 1, ${turned}; }" \
-    : ${", ".join(f'"+f"((c)[{i}])' for i in range(count))} \
-    : "r"((a).x), "r"((a).y), "r"((a).z), "r"((a).w), "l"(0x${f"{descriptor:x}"}UL | (ulong)((at) >> 4)), "r"(${add}) : "memory")
+    "{${results}}, {${rows}}, %${count + 4}, p, 1, 1, ${turned}; }" \
+    : ${each} \
+    : "r"((a).x), "r"((a).y), "r"((a).z), "r"((a).w), "l"(0x${f"{descriptor:x}"}UL | (ulong)((at) >> 4)), "r"(${adds}) : "memory")
+% if adds:
+#define ${name.replace("ADD", "SETTLE")}(c) __asm__ volatile("" : ${each})
+% endif
 % endfor
