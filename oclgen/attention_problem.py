@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import Literal
 
 from oclgen.problem_parts import (
@@ -121,6 +122,11 @@ class AttentionProblem:
         if self.dropout:
             shapes["random"] = (2,)
         return shapes
+
+    @property
+    def scale(self) -> float:
+        """What scores are multiplied by, unless a caller replaces it: 1 / sqrt(head_dim)."""
+        return 1 / sqrt(self.head_dim)
 
     @property
     def pairs(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log, sqrt
+from math import log
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ def attention(problem: AttentionProblem, inputs: dict[str, Array]) -> dict[str, 
                 for role in ("q", "k", "v", "grad", "lse", "delta")
                 if role in inputs
             }
-            scores = given["q"] @ given["k"].T / sqrt(problem.head_dim)
+            scores = given["q"] @ given["k"].T * problem.scale
             if problem.mask:
                 scores += inputs["mask"][0, 0]
             scores[~seen(problem)] = -np.inf
@@ -78,7 +78,7 @@ def _of_head(
         return {"out": out, "lse": np.where(hidden, np.inf, top[:, 0] + np.log(total))}
     p = np.exp(scores - given["lse"][:, None])
     slope = p * ((given["grad"] @ given["v"].T) * kept - given["delta"][:, None])
-    slope /= sqrt(problem.head_dim)
+    slope *= problem.scale
     if problem.direction == "bwd_q":
         return {"grad_q": slope @ given["k"]}
     return {"grad_k": slope.T @ given["q"], "grad_v": (p * kept).T @ given["grad"]}

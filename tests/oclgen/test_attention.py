@@ -170,6 +170,20 @@ def test_wide_matrix_units_are_right(able: Device, case: int, direction: Any) ->
     right(able, attention_mma, replace(problem, direction=direction), config)
 
 
+@pytest.mark.parametrize(("scale", "queries"), [(-0.5, 71), (0.0, 72)])
+def test_a_scale_that_is_not_above_zero_is_right(
+    able: Device, monkeypatch: pytest.MonkeyPatch, scale: float, queries: int
+) -> None:
+    """The kernel finds the largest score of a row before it scales them.
+
+    References are remembered by problem, so each scale has queries that no other test has.
+    """
+    monkeypatch.setattr(AttentionProblem, "scale", scale)
+    problem = replace(HALF, queries=queries, head_dim=64, causal=True)
+    config = attention_mma.Config(4, 1, 32, stages=2, keep=True, unit="wgmma")
+    right(able, attention_mma, problem, config)
+
+
 @pytest.mark.parametrize("case", range(len(SPLITS)))
 def test_slices_of_the_keys_are_right(device: Device, case: int) -> None:
     problem, config = SPLITS[case]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import Literal, NamedTuple, TypeGuard
 
 from oclgen.plan import Arg, Scalar, buffer
@@ -97,7 +96,7 @@ def arguments(problem: AttentionProblem) -> tuple[Arg, ...]:
     args += [Scalar(size) for size in sizes]
     if problem.dropout:
         args += [Scalar(CHANCE, "float", "chance"), *buffer("random")]
-    return (*args, Scalar(1 / sqrt(problem.head_dim), "float", "scale"))
+    return (*args, Scalar(problem.scale, "float", "scale"))
 
 
 def philox(vec: int) -> str:

@@ -86,7 +86,7 @@ ${copy_k(f"k_tile + {k_bytes}", f"(key0 + {tile_n})")}\
 ${wide.keep("own_q", "q", "q_row", "row0", "queries", depth, dim)}\
 % if not masked:
     // the largest score is the largest scaled one if the factor is above 0: q takes its sign
-    const float factor = fmax(fabs(scale) * ${log2e}, 0x1p-126f);
+    const float factor = fmax(fabs(scale) * ${log2e}, 0x1p-100f);
 #pragma unroll
     for (int i = 0; i < ${depth // 16}; ++i) {
         own_q[i] ^= (uint4)(scale < 0.0f ? 0x80008000u : 0u);
