@@ -29,11 +29,9 @@ uint kept_of_four(const ulong seed, const ulong counter, const uint limit)
 </%def>
 
 <%doc> Draws `kept` for a tile: its rows are queries and its columns keys, or the reverse. </%doc>
-<%def name="draw(first, row0, blocks_m, tile_n, rows_are_keys=False, declared=False)">\
+<%def name="draw(first, row0, blocks_m, tile_n, rows_are_keys=False)">\
 <% query, key = ("column", "row") if rows_are_keys else ("row", "column") %>\
-% if not declared:
         uint kept[${blocks_m}][${-(-tile_n // 64)}];
-% endif
 #pragma unroll
         for (int i = 0; i < ${blocks_m}; ++i) {
 #pragma unroll

@@ -100,8 +100,7 @@ ${share.zeros("outs", 1, depth_v)}\
     uint4 pairs[${tile_n // 16}];
 
 % if philox:
-    uint kept[1][${-(-tile_n // 64)}];
-${dropping.draw("key0", "row0", 1, tile_n, declared=True)}\
+${dropping.draw("key0", "row0", 1, tile_n)}\
 % endif
     COPY_WAIT(1);
     COPIES_FOR_UNITS();
@@ -115,7 +114,7 @@ ${powers()}\
 ${wide.round_scores("pairs", "scores", tile_n, declare=False)}\
     for (key0 += ${tile_n}; key0 < last; key0 += ${tile_n}) {
 % if philox:
-${dropping.draw("key0", "row0", 1, tile_n, declared=True)}\
+${dropping.draw("key0", "row0", 1, tile_n)}\
 % endif
         COPY_WAIT(0);
         COPIES_FOR_UNITS();
