@@ -4,8 +4,9 @@
 
 A service holds the package's records of this device's architecture under another device's name. The
 device has no records of its own, in the package or a database. It pulls, and its steps are compared
-with those by its own records, and with those by the model alone. Each takes a process of its own.
-Own records are the package's, or those that `--tune S` makes first, in S seconds for each step.
+with those by its own records, and with those by the model alone. The modes take turns, each turn in
+a process of its own, so that a busy moment meets one turn alone. Own records are the package's, or
+those that `--tune S` makes first, in S seconds for each step.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from rich.table import Table
 from benchmarks.costs.service_load import Service
 
 MODES = ("model alone", "pulled", "own records")
-STEPS, WARM_UP = 12, 5
+STEPS, WARM_UP, TURNS = 12, 5, 3
+
+Turn = list[tuple[float, float]]
+"""Of each step: seconds of the first one, and the median of later ones in ms."""
 
 
 def main(steps: Sequence[str], device: int, tune_s: float) -> None:
@@ -39,7 +43,7 @@ def main(steps: Sequence[str], device: int, tune_s: float) -> None:
     """
     from oclgen.opencl.device import devices
 
-    found = {}
+    found: dict[str, list[Turn]] = {}
     with tempfile.TemporaryDirectory() as folder:
         _fill(f"{folder}/service.sqlite", devices()[device].info.architecture)
         service = Service(f"{folder}/service.sqlite", workers=1)
@@ -51,9 +55,10 @@ def main(steps: Sequence[str], device: int, tune_s: float) -> None:
             service.stop()
         for step in steps if tune_s else ():
             _tune(step, device, tune_s, f"{folder}/{MODES[2]}")
-        for mode in MODES:
+        for mode in MODES * TURNS:
             os.environ["OCLGEN_DB"] = f"{folder}/{mode}"
-            found[mode] = json.loads(_command("-m", __name__, mode, str(device), *steps))
+            turn = json.loads(_command("-m", __name__, mode, str(device), *steps))
+            found.setdefault(mode, []).append(turn)
     _print(steps, pull_s, found)
 
 
@@ -85,22 +90,20 @@ def _command(*arguments: str) -> str:
     ).stdout
 
 
-def _print(
-    steps: Sequence[str], pull_s: float, found: dict[str, list[tuple[float, float]]]
-) -> None:
+def _print(steps: Sequence[str], pull_s: float, found: dict[str, list[Turn]]) -> None:
     table = Table("step", *(f"{mode}, ms" for mode in MODES), "own / pulled", "first step, s")
     ratios = []
     for index, step in enumerate(steps):
-        times = [found[mode][index][1] for mode in MODES]
+        times = [median(turn[index][1] for turn in found[mode]) for mode in MODES]
         ratios.append(times[2] / times[1])
-        first_s = found["pulled"][index][0]
+        first_s = found["pulled"][0][index][0]
         table.add_row(step, *(f"{ms:.2f}" for ms in times), f"{ratios[-1]:.3f}", f"{first_s:.1f}")
     Console(width=110).print(table)
     print(f"the pull took {pull_s:.1f} s; pulled records reach {geometric_mean(ratios):.3f} of own")
 
 
-def _timed(mode: str, device: int, steps: Sequence[str]) -> list[tuple[float, float]]:
-    """Return the seconds of each first step, and the median of later ones in ms."""
+def _timed(mode: str, device: int, steps: Sequence[str]) -> Turn:
+    """Time the steps in this process."""
     if mode != MODES[2]:
         from tuned_db.records import shipped
 
