@@ -14,6 +14,7 @@ from typing import Literal
 from oclgen.limits import KIB, Limits
 from oclgen.opencl import ptx
 from oclgen.opencl.device import BuildError, Device, LaunchError, PreparedPlan
+from oclgen.opencl.fragments import UNITS
 from oclgen.plan import Launch, Plan, Scalar, buffer
 from oclgen.render import render
 
@@ -36,6 +37,7 @@ NARROW = dict.fromkeys(("mma", "wgmma"), MATRIX_DTYPES) | {
     "cp_async": (),
     "tma": (),
     "vdpbf16ps": ("bf16",),
+    **{name: unit.dtypes for name, unit in UNITS.items()},
 }
 """Dtypes that an instruction computes faster than fp32 is computed; others: fp16 and bf16."""
 GROUPS_PER_UNIT = 48

@@ -3,9 +3,13 @@
 A fragment of A has rows of 16 steps of k, one of B columns of 16; both lie in memory so, as 16-bit
 elements, one row or column after the other. One call adds the product of two fragments to a
 fragment of C in fp32. How lanes hold them differs from unit to unit, and is said here alone.
+How lanes hold cooperative matrices, only the device's compiler knows: they are loaded and stored
+whole.
 
 Sources: Intel, the extension `DPAS`; AMD, "RDNA3", "RDNA4" and "CDNA2"
-instruction set architecture guides, matrix instructions, by the names of LLVM's builtins.
+instruction set architecture guides, matrix instructions, by the names of LLVM's builtins; for
+cooperative matrices the drafts of Khronos (OpenCL-Docs, pull request 1533, January 2026) and of
+clang's `coop_mat` (llvm-project, pull request 221328, by the tests that it brings).
 """
 
 from __future__ import annotations
@@ -20,9 +24,14 @@ DTYPES = {
     "fp16": (0, 0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600),
     "bf16": (0, 0x3F80, 0x4000, 0x4040, 0x4080, 0x40A0, 0x40C0),
 }
-"""What every unit multiplies, and the bits of 0 to 6 in it."""
+"""What units multiply, and the bits of 0 to 6 in it."""
 DPAS = "cl_intel_subgroup_matrix_multiply_accumulate"
 """Intel's extension that declares its functions."""
+COOPERATIVE = "cl_khr_cooperative_matrix"
+"""Khronos's draft of an extension, whose matrices a sub-group holds together."""
+STANDARD = "-cl-std=CL3.0"
+"""The compiler's option for texts with cooperative matrices: OpenCL C 1.2, which compilers take
+without it, knows neither sub-groups nor `memory_scope_sub_group`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +48,14 @@ class Unit:
         left: type of a lane's part of A: in fp16, in bf16.
         right: type of a lane's part of B: in fp16, in bf16.
         first: element of A and B with which a lane's part begins, by `lane`; "" where A comes by a
-            block read instead.
+            block read instead, or both by loads of the sub-group.
         call: the function: in fp16, in bf16.
         more: arguments after the three operands.
         most_sums: floats of C that a lane keeps in registers beside the operands.
         is_intel: its sub-groups and block reads are functions of Intel's.
+        dtypes: those that it multiplies; the types and functions above are in their order.
+        is_cooperative: fragments are cooperative matrices. A lane knows the places of its sums only
+            after C was stored to local memory; there it takes those that `row_of_lane` says.
     """
 
     lanes: int
@@ -52,13 +64,39 @@ class Unit:
     sums: int
     row_of_lane: str
     row_step: int
-    left: tuple[str, str]
-    right: tuple[str, str]
+    left: tuple[str, ...]
+    right: tuple[str, ...]
     first: str
-    call: tuple[str, str]
+    call: tuple[str, ...]
     more: str = ""
     most_sums: int = 64
     is_intel: bool = False
+    dtypes: tuple[str, ...] = ("fp16", "bf16")
+    is_cooperative: bool = False
+
+    @property
+    def staged_floats(self) -> int:
+        """Floats of local memory through which a sub-group hands its lanes their sums."""
+        return self.rows * self.columns if self.is_cooperative else 0
+
+    @property
+    def zero(self) -> str:
+        """What a fragment of C is initialised with."""
+        return "zero_sums()" if self.is_cooperative else "0.0f"
+
+
+def _matrix(kind: str, rows: int, columns: int, use: str) -> str:
+    shape = f"memory_scope_sub_group, {rows}, {columns}, CLK_COOPERATIVE_MATRIX_{use}"
+    return f"{kind} __attribute__((coop_mat({shape})))"
+
+
+def _cooperative_unit(lanes: int, rows: int) -> Unit:
+    """Return a unit of 16 columns; the draft has no type of components for bf16."""
+    return Unit(
+        lanes, rows, 16, rows * 16 // lanes, "lane / 16", lanes // 16,
+        (_matrix("half", rows, STEPS, "A"),), (_matrix("half", STEPS, 16, "B"),), "",
+        ("coop_mat_mulAdd",), dtypes=("fp16",), is_cooperative=True,
+    )  # fmt: skip
 
 
 _DPAS = (
@@ -94,6 +132,11 @@ UNITS: dict[str, Unit] = {
         64, 16, 16, 4, "lane / 16 * 4", 1, ("half4", "short4"), ("half4", "short4"),
         "lane % 16 * 16 + lane / 16 * 4", (f"{_MFMA}f16", f"{_MFMA}bf16_1k"), ", 0, 0, 0",
     ),
+    # shapes and sub-groups of the units above, under the names that all makers may serve; last,
+    # since makers' own functions were tried on more compilers
+    "coop_mat16": _cooperative_unit(16, rows=8),
+    "coop_mat32": _cooperative_unit(32, rows=16),
+    "coop_mat64": _cooperative_unit(64, rows=16),
 }  # fmt: skip
 """The units by the names of the instructions that `oclgen.opencl.probe` asks for."""
 
@@ -103,26 +146,30 @@ def text(unit: str, dtype: str) -> str:
 
     The kernel writes FRAGMENT_LANES before its name and begins with `const int lane = LANE;`. Then
     it calls LOAD_LEFT(p) and LOAD_RIGHT(p), p the `__global const ushort *` of a fragment, and
-    MULTIPLY(left, right, sums), which returns the new `sums_t`.
+    MULTIPLY(left, right, sums), which returns the new `sums_t`. Sums begin as `Unit.zero`.
+
+    For cooperative matrices all work-items of a group call `held(sums, staged, lane)` together. It
+    returns the vector of the lane's sums; `staged` are the sub-group's `staged_floats` floats.
 
     Args:
         unit: a name of `UNITS`.
-        dtype: "fp16" or "bf16".
+        dtype: one of the unit's: "fp16" or "bf16".
     """
-    one, which = UNITS[unit], dtype == "bf16"
+    one = UNITS[unit]
+    which = one.dtypes.index(dtype)
     left, right, call = one.left[which], one.right[which], one.call[which]
+    types = [f"typedef {left} left_t;", f"typedef {right} right_t;"]
+    multiply = f"#define MULTIPLY(left, right, sums) {call}(left, right, sums{one.more})"
+    if one.is_cooperative:
+        return "\n".join([*_cooperative(one), *types, *_whole_matrices(one), multiply])
     lines = [
         *(_intel(one, call, left, right) if one.is_intel else _amd(one, dtype)),
-        f"typedef {left} left_t;",
-        f"typedef {right} right_t;",
+        *types,
         f"typedef float{one.sums} sums_t;",
     ]
     if one.first:
         lines.append(f"#define LOAD_LEFT(p) {_load(left, one.first)}")
-    lines += [
-        f"#define LOAD_RIGHT(p) {_load(right, one.first or 'lane * 16')}",
-        f"#define MULTIPLY(left, right, sums) {call}(left, right, sums{one.more})",
-    ]
+    lines += [f"#define LOAD_RIGHT(p) {_load(right, one.first or 'lane * 16')}", multiply]
     return "\n".join(lines)
 
 
@@ -151,3 +198,62 @@ def _amd(unit: Unit, dtype: str) -> list[str]:
 
 def _load(kind: str, first: str) -> str:
     return f"(*(__global const {kind} *)((p) + {first}))"
+
+
+def _cooperative(unit: Unit) -> list[str]:
+    return [
+        "#pragma OPENCL EXTENSION cl_khr_fp16 : enable",
+        f"#pragma OPENCL EXTENSION {COOPERATIVE} : enable",
+        "#ifdef cl_intel_required_subgroup_size // else the device has one size",
+        f"#define FRAGMENT_LANES __attribute__((intel_reqd_sub_group_size({unit.lanes})))",
+        "#else",
+        "#define FRAGMENT_LANES",
+        "#endif",
+        f"#define LANE (int)get_local_id(0) % {unit.lanes}",
+    ]
+
+
+def _whole_matrices(unit: Unit) -> list[str]:
+    """Return the functions around matrices.
+
+    `coop_mat_load` and `coop_mat_init` have the type of the variable that they are assigned to, so
+    each matrix is declared first. The draft wants pointers to the matrix's own type, not to `const`
+    ones, and a stride of the type `size_t`.
+    """
+    places = [f"v[{row * unit.row_step * unit.columns}]" for row in range(unit.sums)]
+    return [
+        f"typedef {_matrix('float', unit.rows, unit.columns, 'ACCUMULATOR')} sums_t;",
+        *_loading("left_t", "load_left", "ROW_MAJOR"),
+        # columns of B lie one after another
+        *_loading("right_t", "load_right", "COLUMN_MAJOR"),
+        "sums_t zero_sums(void)",
+        "{",
+        "    sums_t matrix;",
+        "    matrix = coop_mat_init(0.0f);",
+        "    return matrix;",
+        "}",
+        f"float{unit.sums} held(sums_t sums, __local float *staged, const int lane)",
+        "{",
+        "    barrier(CLK_LOCAL_MEM_FENCE); // the sums that lay here before were read",
+        "    coop_mat_store(staged, sums, CLK_COOPERATIVE_MATRIX_LAYOUT_ROW_MAJOR, "
+        f"(size_t){unit.columns});",
+        "    barrier(CLK_LOCAL_MEM_FENCE);",
+        f"    __local const float *v = staged + ({unit.row_of_lane}) * {unit.columns} "
+        f"+ lane % {unit.columns};",
+        f"    return (float{unit.sums})({', '.join(places)});",
+        "}",
+        "#define LOAD_LEFT(p) load_left(p)",
+        "#define LOAD_RIGHT(p) load_right(p)",
+    ]
+
+
+def _loading(kind: str, name: str, layout: str) -> list[str]:
+    order = f"CLK_COOPERATIVE_MATRIX_LAYOUT_{layout}"
+    return [
+        f"{kind} {name}(__global const ushort *p)",
+        "{",
+        f"    {kind} matrix;",
+        f"    matrix = coop_mat_load((__global half *)p, {order}, (size_t){STEPS});",
+        "    return matrix;",
+        "}",
+    ]

@@ -23,7 +23,7 @@ ANSWERS: dict[str, NDArray[np.float32]] = {
     "tma": np.full(32, 8 + 1, np.float32),
     "vdpbf16ps": np.full(16, 2.0, np.float32),
     **{
-        name: np.full(unit.lanes, len(fragments.DTYPES) * unit.sums, np.float32)
+        name: np.full(unit.lanes, len(unit.dtypes) * unit.sums, np.float32)
         for name, unit in fragments.UNITS.items()
     },
     **{name: np.full(1, 24_581, np.float32) for name in byte_dots.INSTRUCTIONS},
@@ -44,6 +44,9 @@ runtime for them makes scalar products of `dot_4x8packed_ss_int`."""
 _EXTENSIONS = {
     "dpas8": fragments.DPAS, "dpas16": fragments.DPAS, "khr_dot": byte_dots.KHR,
     "dp4a_intel": byte_dots.INTEL_GPUS,
+    **{
+        name: fragments.COOPERATIVE for name, unit in fragments.UNITS.items() if unit.is_cooperative
+    },
     **dict.fromkeys(("wmma", "wmma_gfx12", "mfma", "sdot4", "sudot4"), "cl_amd_"),
 }  # fmt: skip
 """How the name of an extension begins that a compiler shows which may know the instruction; else
@@ -91,7 +94,7 @@ def probe(name: str) -> Plan:
 
 
 def _probe_of_unit(name: str) -> Plan:
-    """Return the plan that tries a unit in all dtypes, one after the other."""
+    """Return the plan that tries a unit in all its dtypes, one after the other."""
     from oclgen.render import render
 
     unit = fragments.UNITS[name]
@@ -105,8 +108,8 @@ def _probe_of_unit(name: str) -> Plan:
                 fragments=fragments.text(name, dtype),
                 bits=[f"0x{each:04x}" for each in fragments.DTYPES[dtype]],
             ),
-            f"probe_{name}", (unit.lanes,), (unit.lanes,), args,
+            f"probe_{name}", (unit.lanes,), (unit.lanes,), args, local_bytes=4 * unit.staged_floats,
         )
-        for dtype in fragments.DTYPES
+        for dtype in unit.dtypes
     )  # fmt: skip
     return Plan(tuple(launches), (("operands", 2 * 2 * 16 * fragments.STEPS),))

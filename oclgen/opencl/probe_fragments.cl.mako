@@ -19,6 +19,12 @@ void probe_${name}(
     __global ushort *operands, const long offset_operands)
 {
     const int lane = LANE;
+% if unit.is_cooperative:
+    __local float staged[${unit.staged_floats}] __attribute__((aligned(128)));
+    if (get_max_sub_group_size() != ${unit.lanes}) {
+        return; // a sub-group must be whole
+    }
+% endif
     for (int i = lane; i < 256; i += ${unit.lanes}) {
         operands[i] = bits[${left.format(x="(i / 16)", k="i % 16")}];
         operands[256 + i] = bits[${right.format(x="i / 16", k="i % 16")}];
@@ -26,10 +32,13 @@ void probe_${name}(
     barrier(CLK_GLOBAL_MEM_FENCE);
     const left_t a = LOAD_LEFT(operands);
     const right_t b = LOAD_RIGHT(operands + 256);
-    sums_t sums = 0.0f;
+    sums_t sums = ${unit.zero};
     sums = MULTIPLY(a, b, sums);
     const int row_of_lane = ${unit.row_of_lane}, column = lane % ${unit.columns};
     int right = 0;
+% if unit.is_cooperative:
+    const float${unit.sums} of_lane = held(sums, staged, lane);
+% endif
 % for v in range(unit.sums):
     {
         const int row = row_of_lane + ${v * unit.row_step};
@@ -37,7 +46,7 @@ void probe_${name}(
         for (int k = 0; k < 16; ++k) {
             sum += ${f"({left.format(x='row', k='k')}) * ({right.format(x='column', k='k')})"};
         }
-        right += sums.s${f"{v:x}"} == (float)sum;
+        right += ${"of_lane" if unit.is_cooperative else "sums"}.s${f"{v:x}"} == (float)sum;
     }
 % endfor
     out[offset_out + lane] += right;

@@ -21,7 +21,7 @@ import pyopencl as cl
 
 from oclgen import profiles
 from oclgen.limits import DeviceInfo, Limits, broken
-from oclgen.opencl import binaries, health, ptx
+from oclgen.opencl import binaries, fragments, health, ptx
 from oclgen.opencl.binaries import Binaries
 from oclgen.plan import Frame, Needs
 
@@ -202,8 +202,7 @@ class Programs:
 
     def options(self, source: str) -> tuple[str, ...]:
         """Return the options that the compiler is given for `source`."""
-        del source
-        return OPTIONS
+        return (*OPTIONS, fragments.STANDARD) if fragments.COOPERATIVE in source else OPTIONS
 
     def binary(self, source: str) -> bytes:
         """Return what `source` was built to, for `load` in another process on this device.

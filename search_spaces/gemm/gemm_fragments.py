@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from oclgen.families.gemm.gemm_fragments import units_for
 from oclgen.families.parts.blocking import splits
 from oclgen.limits import Limits
-from oclgen.opencl.fragments import UNITS
 from oclgen.problem import GemmProblem
 from search_spaces.values import BOTH, Value, up_to
 
@@ -17,9 +17,9 @@ from search_spaces.values import BOTH, Value, up_to
 def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
     """Return the values worth trying for each parameter of `gemm_fragments`.
 
-    None but the default where the device showed no such unit.
+    None but the default where the device showed no such unit for the problem's dtype.
     """
-    units = tuple(unit for unit in UNITS if unit in limits.instructions)
+    units = units_for(problem, limits)
     if not units:
         return {}
     return {

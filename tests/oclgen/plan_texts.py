@@ -8,8 +8,8 @@
     python -m tests.oclgen.plan_texts --restamp FILE       stamps shipped records of equal work
 
 The corpus is every shipped record and, of each family for each problem of `PROBLEMS` on each
-device of `DEVICES`, the default and a sample of the space. Nothing in it is random: it is the same
-on every machine.
+device of `DEVICES`, the default and a sample of the space; and one plan for each matrix unit that a
+sub-group feeds. Nothing in it is random: it is the same on every machine.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from typing import Any
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, families_for
+from oclgen.families.gemm import gemm_fragments
 from oclgen.keys import parse_key
 from oclgen.limits import KIB, Limits
+from oclgen.opencl.fragments import UNITS
 from oclgen.problem import (
     DIRECTIONS,
     LAYOUTS,
@@ -129,7 +131,7 @@ def corpus() -> dict[Key, tuple[Problem, Variant]]:
     """Return problem and variant of every plan, by the plan's key."""
     return {
         _key(problem, variant): (problem, variant)
-        for problem, variant in (*_shipped(), *_sampled())
+        for problem, variant in (*_shipped(), *_sampled(), *_on_each_unit())
     }
 
 
@@ -153,6 +155,16 @@ def _sampled() -> Iterator[tuple[Problem, Variant]]:
             for limits in DEVICES:
                 for config in (family.DEFAULT, *_sample(family.NAME, problem, limits)):
                     yield problem, Variant(family.NAME, config)
+
+
+def _on_each_unit() -> Iterator[tuple[Problem, Variant]]:
+    """Yield the first valid guess of `gemm_fragments` for each unit, in fp16."""
+    problem = replace(_GEMM, dtype="fp16", bias="n")
+    for unit in UNITS:
+        limits = replace(DEVICES[-1], instructions=frozenset({unit}))
+        guesses = gemm_fragments.guesses(problem, limits)
+        valid = next(each for each in guesses if each.why_not(problem, limits) is None)
+        yield problem, Variant(gemm_fragments.NAME, valid)
 
 
 def _sample(name: str, problem: Problem, limits: Limits) -> Iterator[Any]:

@@ -5,7 +5,7 @@ batched, row-major, fp32 accumulation.
 A work-group computes tile_m x tile_n of C; each of its sub-groups computes blocks of it, whose
 fragments stay in private memory. Both operands come packed, [tiles][k / 16][rows of a tile][16],
 zero past the edge, so a fragment is one run of memory. Sub-groups that read the same fragment meet
-in a cache; local memory is not used.
+in a cache. Only cooperative matrices use local memory: each sub-group's lanes get their sums there.
 
 unit                how lanes hold fragments: see `oclgen.opencl.fragments`
 fragments           the unit's types, loads and product
@@ -52,6 +52,9 @@ void gemm_fragments(
 ${common.parameters(c_type, split)})
 {
     const int lane = LANE;
+% if unit.is_cooperative:
+    __local float staged[${subs_m * subs_n * unit.staged_floats}] __attribute__((aligned(128)));
+% endif
     const int sub = (int)get_local_id(0) / ${unit.lanes};
 
 ${common.strips()}\
@@ -63,7 +66,7 @@ ${common.slice_of_item(split)}\
     __global const ushort *from_${side} = (__global const ushort *)${side} + tile_${first} / ${tile} * (long)ld_${side}
         + k_first * ${tile} + ${first}_of_sub * ${steps};
 % endfor
-    sums_t ${", ".join(f"sums{i}_{j} = 0.0f" for i in rows for j in columns)};
+    sums_t ${", ".join(f"sums{i}_{j} = {unit.zero}" for i in rows for j in columns)};
 
 % if ahead:
 ${load("a", "left", rows)}${load("b", "right", columns)}\
@@ -92,11 +95,15 @@ ${multiply()}\
     {
         const int column = column_of_lane + ${j * unit.columns};
 % for i in rows:
+<% of_lane = f"{'held' if unit.is_cooperative else 'sums'}{i}_{j}" %>\
+% if unit.is_cooperative:
+        const float${unit.sums} ${of_lane} = held(sums${i}_${j}, staged + sub * ${unit.staged_floats}, lane);
+% endif
 % for v in range(unit.sums):
         {
             const int row = row_of_lane + ${i * unit.rows + v * unit.row_step};
             ${f"if ({guards}) " if guards else ""}{
-<% value = f"sums{i}_{j}.s{v:x}{terms}" %>\
+<% value = f"{of_lane}.s{v:x}{terms}" %>\
 % if split:
                 c[row * (long)ld_c + column] = ${value};
 % else:

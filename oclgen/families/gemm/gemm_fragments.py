@@ -59,6 +59,11 @@ class Config(BaseConfig):
         block_m, block_n = self.subs_m * unit.rows, self.subs_n * unit.columns
         return self.tile_m // block_m, self.tile_n // block_n
 
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of a work-group: sums of cooperative matrices on their way to lanes."""
+        return 4 * UNITS[self.unit].staged_floats * self.subs_m * self.subs_n
+
     def packed(self, problem: GemmProblem) -> dict[str, Packing]:
         """Return both operands, packed, by role."""
         return packed_operands(problem, STEPS, a=self.tile_m, b=self.tile_n)
@@ -69,6 +74,8 @@ class Config(BaseConfig):
             return f"unit={self.unit} is unknown; there are {', '.join(UNITS)}"
         if reason := limits.why_no(self.unit):
             return f"unit={reason}"
+        if problem.dtype not in (dtypes := UNITS[self.unit].dtypes):
+            return f"unit={self.unit} multiplies {' and '.join(dtypes)}, not {problem.dtype}"
         if self.split_k > 1 and "k" in problem.free:
             return f"split_k={self.split_k} slices of a free k may be empty; use 1"
         if min(problem.m, problem.n) < FEWEST:
@@ -102,7 +109,7 @@ class Config(BaseConfig):
     def needs(self, problem: GemmProblem) -> Needs:
         """Return what the plan asks of a device."""
         spaces = sizes_of(self.packed(problem).values())
-        frame = Frame(NAME, (self.work_items, 1, 1))
+        frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes)
         return Needs((frame,), (*spaces, *planes_space(problem, self.split_k)))
 
 
@@ -124,6 +131,15 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     return isinstance(problem, GemmProblem) and problem.dtype in fragments.DTYPES
 
 
+def units_for(problem: GemmProblem, limits: Limits) -> tuple[str, ...]:
+    """Return the units that the device showed and that multiply the problem's dtype."""
+    return tuple(
+        name
+        for name, unit in UNITS.items()
+        if name in limits.instructions and problem.dtype in unit.dtypes
+    )
+
+
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     return [
@@ -131,8 +147,7 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
             unit=unit, tile_m=tile_m, tile_n=tile_n, subs_m=subs_m, subs_n=subs_n, ahead=False,
             split_k=fill(problem, limits, tile_m, tile_n, STEPS, ITEMS_PER_UNIT), group_m=8,
         )
-        for unit in UNITS
-        if unit in limits.instructions
+        for unit in units_for(problem, limits)
         for tile_m, tile_n, subs_m, subs_n in _SHAPES
     ]  # fmt: skip
 
@@ -180,4 +195,5 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         global_size=(tiles * config.work_items, 1, problem.batch * config.split_k),
         local_size=(config.work_items, 1, 1),
         args=parts.product_args(problem, config.split_k, STEPS, operands),
+        local_bytes=config.local_bytes,
     )
