@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from oclgen import profiles
 from oclgen.limits import DeviceInfo, Limits, first_broken
-from oclgen.opencl import declared, probe, runtimes
+from oclgen.opencl import cooperative, declared, probe, runtimes
 from oclgen.plan import COUNTER_BYTES, COUNTERS, Buffer, Launch, Offset, Plan
 
 runtimes.prepare()
@@ -324,8 +325,11 @@ def _ranked() -> list[Any]:
 def _instructions(device: Device) -> frozenset[str]:
     """Return the names of the instructions that `device` builds, runs and gets right."""
     plans = probe.probes(device.limits.extensions, device.limits.kind)
+    unlisted = cooperative.unlisted(device.handle, Path(cl._cl.__file__))
     asked = frozenset(
-        name for name, plan in plans.items() if _answers(device, plan, probe.ANSWERS[name])
+        name
+        for name, plan in plans.items()
+        if name not in unlisted and _answers(device, plan, probe.ANSWERS[name])
     )
     return asked | runtimes.instructions(device.info.runtime_version, device.info.name)
 

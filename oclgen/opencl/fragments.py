@@ -33,6 +33,9 @@ STANDARD = "-cl-std=CL3.0"
 """The compiler's option for texts with cooperative matrices: OpenCL C 1.2, which compilers take
 without it, knows neither sub-groups nor `memory_scope_sub_group`."""
 
+STAGED_ALIGNMENT = 128
+"""Bytes at whose multiples fragments of cooperative matrices begin, in all memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:

@@ -106,6 +106,7 @@ def _probe_of_unit(name: str) -> Plan:
                 name=name,
                 unit=unit,
                 fragments=fragments.text(name, dtype),
+                staged_alignment=fragments.STAGED_ALIGNMENT,
                 bits=[f"0x{each:04x}" for each in fragments.DTYPES[dtype]],
             ),
             f"probe_{name}", (unit.lanes,), (unit.lanes,), args, local_bytes=4 * unit.staged_floats,

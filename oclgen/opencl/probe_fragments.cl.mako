@@ -6,6 +6,7 @@ work-item adds to `out` how many of its sums are right.
 name                of the unit
 unit                how lanes hold fragments
 fragments           the unit's types, loads and product, for one dtype
+staged_alignment    bytes at whose multiple the sums of cooperative matrices begin in local memory
 bits                the integers 0 to 6 in that dtype
 </%doc>
 <% left, right = "({x} * 3 + {k}) % 7", "({x} + {k} * 5) % 7" %>\
@@ -20,7 +21,7 @@ void probe_${name}(
 {
     const int lane = LANE;
 % if unit.is_cooperative:
-    __local float staged[${unit.staged_floats}] __attribute__((aligned(128)));
+    __local float staged[${unit.staged_floats}] __attribute__((aligned(${staged_alignment})));
     if (get_max_sub_group_size() != ${unit.lanes}) {
         return; // a sub-group must be whole
     }

@@ -9,6 +9,7 @@ in a cache. Only cooperative matrices use local memory: each sub-group's lanes g
 
 unit                how lanes hold fragments: see `oclgen.opencl.fragments`
 fragments           the unit's types, loads and product
+staged_alignment    bytes at whose multiple the sums of cooperative matrices begin in local memory
 tile_m, tile_n      tile of C per work-group
 subs_m, subs_n      sub-groups per work-group
 blocks              fragments of C that a sub-group computes, along m and n
@@ -53,7 +54,7 @@ ${common.parameters(c_type, split)})
 {
     const int lane = LANE;
 % if unit.is_cooperative:
-    __local float staged[${subs_m * subs_n * unit.staged_floats}] __attribute__((aligned(128)));
+    __local float staged[${subs_m * subs_n * unit.staged_floats}] __attribute__((aligned(${staged_alignment})));
 % endif
     const int sub = (int)get_local_id(0) / ${unit.lanes};
 

@@ -182,6 +182,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             steps=STEPS,
             preamble=dtype_preamble(problem.dtype),
             fragments=fragments.text(config.unit, problem.dtype),
+            staged_alignment=fragments.STAGED_ALIGNMENT,
             **terms,
             terms=plus_matrix_terms(terms["bias"], terms["residual"]),
             edge_m=not divided_by(problem, "m", config.tile_m),
