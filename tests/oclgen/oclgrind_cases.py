@@ -131,6 +131,11 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
             GemmProblem(35, 33, 20, dtype="bf16", trans_b=True, bias="n", residual=True),
             replace(gemm_fragments.DEFAULT, unit="dpas16", subs_n=2, ahead=True),
         ),
+        # sums pass through local memory, two fragments of each sub-group one after the other
+        (
+            GemmProblem(35, 33, 20, dtype="fp16", trans_b=True, bias="n", residual=True),
+            replace(gemm_fragments.DEFAULT, unit="coop_mat16", subs_n=4),
+        ),
     ),
     "attention_mma": (
         *(
