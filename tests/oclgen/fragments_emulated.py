@@ -18,15 +18,16 @@ KEPT = fragments.text
 
 
 class Place(NamedTuple):
-    """Lane and element of A[x][k], likewise of B; the row of C that lane `lane` holds as `v`.
+    """Lane and element of A[x][k], likewise of B; row and column of C that a lane holds as `v`.
 
-    The drafts leave the places in cooperative matrices to the device. Here B lies transposed, and
-    the rows of C from the last one on, as in no other unit.
+    The drafts leave the places in cooperative matrices to the device. Here B lies transposed, and C
+    from the last row on, five columns further: no lane holds the sums that it writes in the end.
     """
 
     left: tuple[str, str]
     right: tuple[str, str]
     row: str
+    column: str = "lane % {columns}"
 
 
 def _opaque(lanes: int, rows: int) -> Place:
@@ -35,6 +36,7 @@ def _opaque(lanes: int, rows: int) -> Place:
         (f"{of_a} % {lanes}", f"{of_a} / {lanes}"),
         (f"{of_b} % {lanes}", f"{of_b} / {lanes}"),
         f"{rows - 1} - (v * {lanes} + lane) / 16",
+        "(lane + 5) % 16",
     )
 
 
@@ -104,7 +106,7 @@ void stored_rows(__local float *p, const float{sums} sums, const size_t stride)
     vstore{sums}(sums, 0, held);
     for (int v = 0; v < {sums}; ++v) {{
         const int lane = get_local_id(0) % {lanes}, row = {row};
-        p[row * stride + lane % 16] = held[v];
+        p[row * stride + {column}] = held[v];
     }}
 }}
 """
@@ -131,7 +133,7 @@ sums_t emulated(__local ushort *exchange,
         for (int k = 0; k < 16; ++k) {{
             int x = {row};
             const float a = value_of(of_sub + ({left_lane}) * 32 + {left_at});
-            x = lane % {columns};
+            x = {column};
             all[v] += a * value_of(of_sub + ({right_lane}) * 32 + 16 + {right_at});
         }}
     }}
@@ -164,11 +166,16 @@ def text(unit: str, dtype: str) -> str:
     )
     if one.is_cooperative:
         head += COOPERATIVE.format(
-            lanes=one.lanes, lefts=lefts, rights=rights, sums=one.sums, row=place.row
+            lanes=one.lanes,
+            lefts=lefts,
+            rights=rights,
+            sums=one.sums,
+            row=place.row,
+            column=place.column,
         )
     tail = TAIL.format(
-        value=VALUES[dtype], lanes=one.lanes, sums=one.sums, columns=one.columns, row=place.row,
-        lefts=lefts, rights=rights,
+        value=VALUES[dtype], lanes=one.lanes, sums=one.sums, row=place.row,
+        column=place.column.format(columns=one.columns), lefts=lefts, rights=rights,
         left_lane=place.left[0], left_at=place.left[1],
         right_lane=place.right[0], right_at=place.right[1],
         unused="".join(f", const int more{i}" for i in range(extra)),

@@ -193,7 +193,7 @@ def test_the_probe_tells_how_lanes_hold_fragments(
     ("honest", "wrong"),
     [
         ("p[e % 16 * stride + e / 16]", "p[e / 16 * stride + e % 16]"),
-        ("p[row * stride + lane % 16]", "p[row * stride + 15 - lane % 16]"),
+        ("p[row * stride + (lane + 5) % 16]", "p[row * stride + (lane + 6) % 16]"),
         ("#define get_max_sub_group_size() 32", "#define get_max_sub_group_size() 16"),
     ],
 )
