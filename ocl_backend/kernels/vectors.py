@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from ocl_backend.dtypes import BFLOAT16, BOOL, DType
 from oclgen.limits import Limits
+from oclgen.plan import round_up
 from oclgen.render import bf16_keeping_nan, bf16_widened
 
 CPU_GROUP_ITEMS = 16384
@@ -17,8 +19,37 @@ CPU_GROUP_ITEMS = 16384
 ACCESS_BYTES, ACCESS_ITEMS = 16, 4
 """The widest access of a GPU, and the most items in one: those of more bytes are taken apart by
 its compiler. Longer vectors are for CPUs, whose loads need no alignment."""
+GROUP_ITEMS, ROW_ITEMS = 256, 64
+"""Work-items of a GPU's work-group, and the most of them along the first dimension."""
 SIGNED = {"float": "int", "double": "long", "uchar": "char"}
 """The type of a vector's comparison by the type compared, where it is not the same."""
+
+
+class Spread(NamedTuple):
+    """Sizes of a launch in whole work-groups, and those of a work-group; None: the runtime's."""
+
+    sizes: tuple[int, ...]
+    local: tuple[int, ...] | None
+
+
+def in_groups(sizes: Sequence[int], limits: Limits) -> Spread:
+    """Return how work-items of two or three dimensions, no more than `sizes`, form work-groups.
+
+    On GPUs a work-group is 256 work-items: up to 64 along the first dimension, where neighbours
+    access neighbours, the rest along the second. A runtime may choose groups of one work-item where
+    a size is a prime. Kernels return at once beyond the sizes.
+
+    Args:
+        sizes: work-items that are wanted.
+        limits: of the device.
+    """
+    if limits.kind != "gpu":
+        return Spread(tuple(sizes), None)
+    most = min(GROUP_ITEMS, limits.max_work_group)
+    columns = min(ROW_ITEMS, 1 << (sizes[0] - 1).bit_length(), most)
+    rows = min(1 << (sizes[1] - 1).bit_length(), most // columns)
+    local = (columns, rows, *(1 for _ in sizes[2:]))
+    return Spread(tuple(map(round_up, sizes, local)), local)
 
 
 def vector(scalar: str, width: int) -> str:

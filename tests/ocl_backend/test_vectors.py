@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,3 +140,20 @@ def test_only_what_one_access_can_hold_asks_for_alignment(dtype: str, widths: se
         load = vectors.load(stored, "x", "i", "1", width)
         store = vectors.store(stored, "x", "i", "1", "v", width)
         assert ("(size_t)(x)" in load) == ("(size_t)(x)" in store[0]) == (width in widths)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((192, 40), ((192, 40), (64, 4))),
+        ((7, 3, 5), ((8, 4, 5), (8, 4, 1))),
+        ((1, 1000), ((1, 1024), (1, 256))),
+        ((100, 1, 2), ((128, 1, 2), (64, 1, 1))),
+    ],
+)
+def test_groups_of_a_gpu_have_neighbours(
+    sizes: tuple[int, ...], expected: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:
+    gpu = Limits("gpu", 48 * 1024, 256, (256, 256, 64), 2**30, 2**33)
+    assert vectors.in_groups(sizes, gpu) == expected
+    assert vectors.in_groups(sizes, replace(gpu, kind="cpu")) == (sizes, None)

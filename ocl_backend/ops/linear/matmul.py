@@ -20,9 +20,11 @@ from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
 from ocl_backend.dtypes import PRODUCT_STORAGE, STORAGE, dtype_of
 from ocl_backend.fusion.held import Rule, Step, Way
 from ocl_backend.kernels.activations import activate
+from ocl_backend.kernels.vectors import in_groups
 from ocl_backend.ops.fused.expressions import Expression, Read, fits
 from ocl_backend.ops.fused.fused_pointwise import terms_of
 from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, prepare
+from oclgen.opencl.device import devices
 from oclgen.problem import Activation, GemmProblem
 from oclgen.render import render
 
@@ -244,16 +246,15 @@ def _plain(key: ShapeKey) -> KernelLaunch:
     dtype = dtype_of(key.dtype)
     source = render("matmul_plain", package="ocl_backend", dtype=dtype)
     *batch, m, k = key.a_shape
-    n = key.b_shape[-1]
-    count = batch[0] if batch else 1
+    n, count = key.b_shape[-1], batch[0] if batch else 1
     strides = [
         (s[0] if count > 1 else 0, s[-2], s[-1])
         for s in (key.a_strides, key.b_strides, key.out_strides)
     ]
-    pointers = (Pointer(dtype.item_bytes),) * 3
-    numbers = (k, *(step for steps in strides for step in steps))
-    arguments: list[Argument] = [*pointers, *map(np.int64, numbers)]
-    return prepare(key.device, source, "matmul_plain", (n, m, count), arguments)
+    numbers = (m, n, k, *(step for steps in strides for step in steps))
+    arguments: list[Argument] = [*[Pointer(dtype.item_bytes)] * 3, *map(np.int64, numbers)]
+    spread = in_groups((n, m, count), devices()[key.device].limits)
+    return prepare(key.device, source, "matmul_plain", spread.sizes, arguments, spread.local)
 
 
 def mm(a: Tensor, b: Tensor) -> Tensor:

@@ -173,10 +173,11 @@ def _columns(kind: LayerNormCase, groups: int, aligned: bool) -> KernelLaunch:
         width=kind.width, aligned=aligned,
     )  # fmt: skip
     image, real = Pointer(dtype.item_bytes), Pointer(kind.real.itemsize)
-    sizes = np.int32(kind.rows), np.int32(ceil_div(kind.rows, groups))
+    sizes = np.int32(kind.rows), np.int32(ceil_div(kind.rows, groups)), np.int32(groups)
     arguments: list[Argument] = [image, image, real, real, real, real, *sizes]
     global_size = (kind.inner // kind.width, groups)
-    return prepare(kind.device, source, "layer_norm_columns", global_size, arguments)
+    spread = vectors.in_groups(global_size, kind.limits)
+    return prepare(kind.device, source, "layer_norm_columns", spread.sizes, arguments, spread.local)
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

@@ -4,7 +4,8 @@ Gradients of layer normalisation's weights and biases: sums over rows, one work-
 dtype       DType of x and grad [rows, inner], dense
 inner       items of a row. Each group of rows writes one line of its own sums, to be added up
             afterwards: grad_weight and grad_bias are [groups, inner]. How many rows there are, and
-            in a group, are arguments
+            in a group, are arguments, and so are the lines: work-groups may reach beyond them, and
+            beyond the columns
 width       columns per work-item; divides inner
 aligned     whether a vector may be read at the beginning of every array
 </%doc>
@@ -25,9 +26,12 @@ __kernel void layer_norm_columns(
     const __global ${real} *restrict rstds, const long rstds_start,
     __global ${real} *restrict grad_weight, const long grad_weight_start,
     __global ${real} *restrict grad_bias, const long grad_bias_start,
-    const int rows, const int rows_per_group)
+    const int rows, const int rows_per_group, const int lines)
 {
     const int column = get_global_id(0) * ${width};
+    if (column >= ${inner} || get_global_id(1) >= lines) {
+        return;
+    }
     const int begin = get_global_id(1) * rows_per_group;
     x += x_start;
     grad += grad_start;
