@@ -235,6 +235,47 @@ Carries a part of the results from local memory to where they belong, or, `their
 lies there to local memory.
 </%doc>\
 <%def name="carry(m0, n0, theirs=False)">\
+% if run < per and (whole or pixels == "b"):
+${carry_pieces(m0, n0, theirs)}\
+% else:
+${carry_chunks(m0, n0, theirs)}\
+% endif
+</%def>\
+<%doc> Neighbours move `run` items each, so that those of a warp are neighbours in memory. </%doc>\
+<%def name="carry_pieces(m0, n0, theirs)">\
+<% lanes, word = staging.lanes(run, work_items), raw if run == 1 else f"{raw}{run}" %>\
+<% most_m, most_n = ("PIXELS", "CHANNELS") if pixels == "a" else ("CHANNELS", "PIXELS") %>\
+    for (int piece = id % ${lanes}; piece < ${staging.columns // run}; piece += ${lanes}) {
+        const int column = piece * ${run};
+        const int n = tile_column + ${staging.column_in_tile(n0)};
+        if (n >= ${most_n}) {
+            break;
+        }
+        __global ${f"const {raw} *to_n = theirs" if theirs else f"{raw} *to_n = results"} + ${"n" if pixels == "a" else "place_of(n, phase)"};
+        for (int row = id / ${lanes}; row < ${staging.rows}; row += ${work_items // lanes}) {
+            const int m = tile_row + ${staging.row_in_tile(m0)};
+            if (m < ${most_m}) {
+                __local ${raw} *staged = (__local ${raw} *)STAGED(row, column);
+                __global ${"const " if theirs else ""}${raw} *to = to_n + ${"place_of(m, phase)" if pixels == "a" else f"m * ({index})CHANNEL_STEP"};
+% if run > 1:
+                if (wide) {
+% if theirs:
+                    *(__local ${word} *)staged = *(__global const ${word} *)to;
+% else:
+                    *(__global ${word} *)to = *(__local const ${word} *)staged;
+% endif
+                } else
+% endif
+                {
+% for e in range(run):
+                    ${f"staged[{e}] = to[{e}]" if theirs else f"to[{e}] = staged[{e}]"};
+% endfor
+                }
+            }
+        }
+    }
+</%def>\
+<%def name="carry_chunks(m0, n0, theirs)">\
 <%
     def moved(place, part, at, word):
         """The statement for some of a chunk's neighbours, from element `at` on."""

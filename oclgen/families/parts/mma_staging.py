@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import gcd
 
 from oclgen.families.parts.packing import CHUNK_BYTES
 
@@ -54,6 +55,17 @@ class Staging:
     def bytes(self) -> int:
         """Bytes of local memory."""
         return self.rows * self.line_bytes
+
+    def lanes(self, run: int, work_items: int) -> int:
+        """Return how many neighbours store a row together, where each stores `run` results at once.
+
+        The others of the work-group store other rows, each as many.
+
+        Args:
+            run: results that lie side by side in C; it divides the columns.
+            work_items: of the work-group.
+        """
+        return gcd(self.columns // run, work_items)
 
     @property
     def parts(self) -> list[tuple[int, int]]:
