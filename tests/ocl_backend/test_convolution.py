@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 
 from ocl_backend.dispatch.tuned import Given, TunedCall, chooser, reload_tuned
-from ocl_backend.ops.conv import convolution, convolution_volumes
+from ocl_backend.ops.conv import convolution, convolution_volumes, one_tap
 from oclgen.families.conv import conv_gemm_plan, conv_mma
 from oclgen.families.winograd import winograd_pixels
 from oclgen.problem import ConvProblem
@@ -176,11 +176,11 @@ def volumes_served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ConvProblem
     """What reads volumes serves them by emulated units, whatever the device; yields problems."""
     served: list[ConvProblem] = []
 
-    def serve(operator: str, device: int, problem: ConvProblem) -> TunedCall:
+    def serve(operator: str, device: int, problem: ConvProblem, scalars: Any) -> TunedCall:
         served.append(problem)
         assert conv_mma.serves(problem)
         choice = Choice(problem, Variant("conv_mma", conv_mma.DEFAULT), "guess", None, "", 0)
-        return TunedCall(operator, device, choice, Given(problem, problem, (), None))
+        return TunedCall(operator, device, choice, Given(problem, problem, scalars, None))
 
     emulate(monkeypatch)
     monkeypatch.setattr(convolution, "_unfolds_pixels", lambda x: True)
@@ -209,6 +209,45 @@ def test_volumes_are_read_where_they_lie(
     check_module(device, layer, torch.randn(2, layer.in_channels, 5, 6, 4), tolerance=2.0**-11)
     assert {problem.direction for problem in volumes_served} == directions
     assert all(problem.volume for problem in volumes_served)
+
+
+def test_weights_of_volumes_need_no_copy(
+    device: Any, volumes_served: list[ConvProblem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read, and their gradients written, in channels_last, flipped in no direction."""
+    layer = nn.Conv3d(6, 5, (2, 3, 2), padding=1).to(memory_format=torch.channels_last_3d)
+    check_module(device, layer, torch.randn(2, 6, 4, 5, 3), tolerance=2.0**-11)
+    twin = deepcopy(layer).to(place(device))
+    for _ in range(3):  # as recalled, too
+        twin.zero_grad()
+        twin(torch.ones(2, 6, 4, 5, 3, device=place(device))).sum().backward()
+        grad = twin.weight.grad
+        assert grad is not None
+        assert grad.is_contiguous(memory_format=torch.channels_last_3d)
+    assert {problem.direction for problem in volumes_served} == {"fwd", "bwd_data", "bwd_weights"}
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(4, 6, 1, stride=3),
+        nn.Conv2d(4, 6, 1, stride=(1, 5), groups=2),
+        nn.ConvTranspose2d(4, 6, 1, stride=3, output_padding=(1, 2)),
+        nn.ConvTranspose2d(4, 6, 1, stride=(5, 1), bias=False),
+    ],
+)
+def test_what_one_tap_does_not_meet_is_zero(
+    device: Any, layer: Any, last: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU; here on any device."""
+
+    def is_sparse(w: Any, stride: Any, padding: Any) -> bool:
+        return tuple(stride) != (1, 1)
+
+    monkeypatch.setattr(one_tap, "is_sparse", is_sparse)
+    x = torch.randn(2, 4, 11, 9)
+    check_module(device, layer, x.to(memory_format=torch.channels_last) if last else x)
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,16 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from ocl_backend.dispatch import settings, tuned
-from ocl_backend.dispatch.arguments import Pair, pair, spread
+from ocl_backend.dispatch.arguments import Pair, pair
 from ocl_backend.dispatch.layouts import better_known
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
 from ocl_backend.dtypes import STORAGE
 from ocl_backend.kernels.memory_formats import arranged, image_strides, in_pixels, laid_out_like
 from ocl_backend.ops.conv import convolution_unfolded as unfolded
 from ocl_backend.ops.conv import convolution_volumes as volumes
-from ocl_backend.ops.conv import one_pixel
+from ocl_backend.ops.conv import one_pixel, one_tap
 from ocl_backend.ops.fused.fused_convolution import Convolving
 from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.problem import ConvProblem, Direction, output_size
@@ -85,7 +84,7 @@ def convolution(
             f"output_padding: {[*output_padding]} stride: {[*stride]} dilation: {[*dilation]}"
         )
     if transposed and any(o >= s for o, s in zip(output_padding, stride, strict=False)):
-        x, output_padding = _longer(x, stride, output_padding)
+        x, output_padding = unfolded.longer(x, stride, output_padding)
     if not _served(x):
         y = _unfolded_forward(x, w, stride, padding, dilation, transposed, output_padding, groups)
         return y if bias is None else y.add_(bias.view(-1, *[1] * (x.dim() - 2)))
@@ -98,15 +97,29 @@ def convolution(
         return one_pixel.forward(x, w, bias)
     given, pixels = (x, w), in_pixels(x, w)
     if transposed:
-        call = _call("bwd_data", shape, w, x, geometry, pixels)
-        x, w, y = arranged(x, call.pixels), call.readable(w), _empty(x, shape, call.pixels)
-        call.run(y.data_ptr(), w.data_ptr(), x.data_ptr())
+        y = _backward_data(x, w, shape, geometry, pixels)
         return laid_out_like(y if bias is None else y.add_(bias.view(-1, 1, 1)), *given)
     call = _forward(x, w, geometry, pixels, bias is not None)
     rule = _rule(call.run, call.steps)
     read = arranged(x, call.pixels)
     y = _run_forward(rule, shape, image_strides(shape, call.pixels), read, w, bias)
     return laid_out_like(y, *given)
+
+
+def _backward_data(
+    grad: Tensor, w: Tensor, shape: torch.Size, geometry: ConvArguments, pixels: bool
+) -> Tensor:
+    """Return the gradient of an image of `shape`, or the transposed convolution of `grad`."""
+    if one_tap.is_sparse(w, geometry.stride, geometry.padding):
+        dense = geometry._replace(stride=(1, 1), output_padding=(0, 0))
+        few = torch.Size((*shape[:2], *grad.shape[2:]))
+        return one_tap.spread(_backward_data(grad, w, few, dense, pixels), shape, geometry.stride)
+    call = _call("bwd_data", shape, w, grad, geometry, pixels)
+    # named, so that the call's workspaces get other memory
+    read, filters = arranged(grad, call.pixels), call.readable(w)
+    result = _empty(grad, shape, call.pixels)
+    call.run(result.data_ptr(), filters.data_ptr(), read.data_ptr())
+    return result
 
 
 class _Call(NamedTuple):
@@ -161,7 +174,7 @@ def convolution_backward(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Return the gradients of x, w and bias that `output_mask` asks for, None for the others."""
     if transposed and any(o >= s for o, s in zip(output_padding, stride, strict=False)):
-        longer, rest = _longer(x, stride, output_padding)
+        longer, rest = unfolded.longer(x, stride, output_padding)
         steps = stride, padding, dilation
         grad_longer, *others = convolution_backward(
             grad, longer, w, *steps, transposed, rest, groups, output_mask
@@ -184,13 +197,13 @@ def convolution_backward(
     # transposed: the convolution it is the gradient of has grad as its input and x as its output
     wide, narrow = (grad, x) if transposed else (x, grad)
     grad_x = grad_w = None
-    if output_mask[0]:
-        direction: Direction = "fwd" if transposed else "bwd_data"
-        call = _call(direction, wide.shape, w, x, geometry, pixels)
+    if output_mask[0] and not transposed:
+        grad_x = _backward_data(grad, w, x.shape, geometry, pixels)
+    elif output_mask[0]:
+        call = _call("fwd", wide.shape, w, x, geometry, pixels)
         source, grad_x = arranged(grad, call.pixels), _empty(x, x.shape, call.pixels)
-        first, last = (source, grad_x) if transposed else (grad_x, source)
         read = call.readable(w)  # named, so that the call's workspaces get other memory
-        call.run(first.data_ptr(), read.data_ptr(), last.data_ptr())
+        call.run(source.data_ptr(), read.data_ptr(), grad_x.data_ptr())
     if output_mask[1]:
         grad_w = torch.empty_like(w)
         call = _call("bwd_weights", wide.shape, grad_w, x, geometry, pixels)
@@ -208,20 +221,6 @@ def _check(x: Tensor, w: Tensor, bias: Tensor | None) -> None:
             raise RuntimeError(
                 f"Input type ({x.type()}) and {name} type ({factor.type()}) should be the same"
             )
-
-
-def _longer(
-    x: Tensor, stride: Sequence[int], output_padding: Sequence[int]
-) -> tuple[Tensor, list[int]]:
-    """Return x with zeros after it in place of output padding of a stride and more, and the rest.
-
-    A transposed convolution is the gradient of one whose last window begins within a stride of
-    the end; zeros are spread out to nothing.
-    """
-    steps, more = (spread(values, x.dim() - 2) for values in (stride, output_padding))
-    whole = [o // s for o, s in zip(more, steps, strict=True)]
-    margins = [side for count in reversed(whole) for side in (0, count)]
-    return pad(x, margins), [o % s for o, s in zip(more, steps, strict=True)]
 
 
 def _geometry(
@@ -289,7 +288,7 @@ def _unfolded_backward(
         by = unfolded.forward if transposed else unfolded.backward_data
         grad_x = _run(by, plan, grad, w)
     if output_mask[1]:
-        grad_w = _run(unfolded.backward_weights, plan, narrow, wide)
+        grad_w = _run(unfolded.backward_weights, plan, narrow, wide, in_pixels(w))
     dims = [dim for dim in range(x.dim()) if dim != 1]
     return grad_x, grad_w, grad.sum(dims) if output_mask[2] else None
 
@@ -303,15 +302,15 @@ _IN_PLACE: dict[Unfolding, Callable[..., Tensor | None]] = {
 """The function that computes the same if a family reads windows of volumes."""
 
 
-def _run(by: Unfolding, plan: unfolded.Unfolded, first: Tensor, second: Tensor) -> Tensor:
+def _run(by: Unfolding, plan: unfolded.Unfolded, a: Tensor, b: Tensor, *pixels: bool) -> Tensor:
     """Return a convolution of images, without copies of their windows if that is possible.
 
-    A kernel of depth 1 has none.
+    A kernel of depth 1 has none. `pixels`: a gradient of weights is to lie in channels_last.
     """
     found = None
-    if plan.pixels and not plan.is_flat and first.numel() and second.numel():
-        found = _IN_PLACE[by](plan, first, second, _storage(first))
-    return by(plan, first, second) if found is None else found
+    if plan.pixels and not plan.is_flat and a.numel() and b.numel():
+        found = _IN_PLACE[by](plan, a, b, _storage(a), *pixels)
+    return by(plan, a, b) if found is None else found
 
 
 def _forward(x: Tensor, w: Tensor, geometry: ConvArguments, pixels: bool, bias: bool) -> _Call:

@@ -185,6 +185,20 @@ def transposed_shape(
     return (x[0], w[1] * groups, *grown)
 
 
+def longer(
+    x: Tensor, stride: Sequence[int], output_padding: Sequence[int]
+) -> tuple[Tensor, list[int]]:
+    """Return x with zeros after it in place of output padding of a stride and more, and the rest.
+
+    A transposed convolution is the gradient of one whose last window begins within a stride of
+    the end; zeros are spread out to nothing.
+    """
+    steps, more = (spread(values, x.dim() - 2) for values in (stride, output_padding))
+    whole = [o // s for o, s in zip(more, steps, strict=True)]
+    margins = [side for count in reversed(whole) for side in (0, count)]
+    return pad(x, margins), [o % s for o, s in zip(more, steps, strict=True)]
+
+
 def forward(plan: Unfolded, x: Tensor, w: Tensor) -> Tensor:
     """Return the convolution of x with w, [batch, out_channels, *out]."""
     if plan.is_flat:

@@ -11,8 +11,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
+from ocl_backend.kernels.dimensions import contiguous_strides
 from ocl_backend.kernels.memory_formats import image_strides
-from ocl_backend.ops.conv.convolution_unfolded import Unfolded, mirrored_weights, weights_of
+from ocl_backend.ops.conv.convolution_unfolded import Unfolded
+from oclgen.families.parts.strided_weights import VOLUME_STRIDES
 from oclgen.problem import ConvProblem, Direction, Volume
 from tuned_db import NoVariantError
 
@@ -26,17 +28,16 @@ def forward(plan: Unfolded, x: Tensor, w: Tensor, dtype: str) -> Tensor | None:
     Args:
         plan: the convolution; images are to be unfolded in channels_last.
         x: [batch, channels, *sizes].
-        w: [out_channels, channels, *kernel_size].
+        w: [out_channels, channels, *kernel_size], of any strides.
         dtype: the problem's.
     """
     more = _missing(x)
     shape = (len(x) * plan.out[0], w.shape[0], *plan.out[1:])
-    call = _call("fwd", plan, w.shape[0], _windowed(plan, more), dtype, x)
+    call = _call("fwd", plan, w.shape[0], _windowed(plan, more), dtype, w)
     if call is None:
         return None
-    # named, so that none is freed before the call has taken its workspaces
-    y, images, filters = _image(x, shape), _slices(x, more), weights_of(plan, _wider(w, more))
-    call(images.data_ptr(), filters.data_ptr(), y.data_ptr())
+    y, images = _image(x, shape), _slices(x, more)
+    call(images.data_ptr(), w.data_ptr(), y.data_ptr())
     return plan.channels_first(y, x)
 
 
@@ -48,7 +49,7 @@ def backward_data(plan: Unfolded, grad: Tensor, w: Tensor, dtype: str) -> Tensor
     Args:
         plan: the convolution that `grad` is the gradient of.
         grad: [batch, out_channels, *out].
-        w: [out_channels, channels, *kernel_size].
+        w: [out_channels, channels, *kernel_size], of any strides.
         dtype: the problem's.
     """
     more = _missing(grad)
@@ -57,17 +58,19 @@ def backward_data(plan: Unfolded, grad: Tensor, w: Tensor, dtype: str) -> Tensor
         return None
     volume = Volume(plan.out[0], plan.w[2], 1, mirror.padding[0], plan.dilation[0])
     channels = volume.taps * (plan.w[0] + more)
-    call = _call("bwd_data", plan, channels, (volume, plan.x[1]), dtype, grad)
+    call = _call("bwd_data", plan, channels, (volume, plan.x[1]), dtype, w)
     if call is None:
         return None
     x = _image(grad, (len(grad) * plan.x[2], *plan.x[1:2], *plan.x[3:]))
-    flipped = mirrored_weights(plan, pad(w, [0] * 9 + [more]) if more else w)
     images = _slices(grad, more)
-    call(x.data_ptr(), flipped.data_ptr(), images.data_ptr())
+    last_taps = w[:, :, -1]
+    call(x.data_ptr(), last_taps.data_ptr(), images.data_ptr())
     return mirror.channels_first(x, grad)
 
 
-def backward_weights(plan: Unfolded, grad: Tensor, x: Tensor, dtype: str) -> Tensor | None:
+def backward_weights(
+    plan: Unfolded, grad: Tensor, x: Tensor, dtype: str, pixels: bool
+) -> Tensor | None:
     """Return the gradient of w, [out_channels, channels, *kernel_size]; None: no family serves it.
 
     Args:
@@ -75,17 +78,24 @@ def backward_weights(plan: Unfolded, grad: Tensor, x: Tensor, dtype: str) -> Ten
         grad: [batch, out_channels, *out].
         x: [batch, channels, *sizes].
         dtype: the problem's.
+        pixels: the gradient is to lie in channels_last, else contiguous.
     """
     more = _missing(x)
-    call = _call("bwd_weights", plan, plan.w[0], _windowed(plan, more), dtype, x)
+    grad_w = x.new_empty_strided(plan.w, _weights_strides(plan.w, pixels))
+    call = _call("bwd_weights", plan, plan.w[0], _windowed(plan, more), dtype, grad_w)
     if call is None:
         return None
     rows, images = plan.windows_first(grad), _slices(x, more)
-    channels = plan.x[1] + more
-    grad_w = x.new_empty((plan.w[0], plan.w[2] * channels, *plan.w[3:]))
     call(images.data_ptr(), grad_w.data_ptr(), rows.data_ptr())
-    apart = grad_w.view(plan.w[0], plan.w[2], channels, *plan.w[3:])[:, :, : plan.x[1]]
-    return apart.movedim(2, 1).contiguous()
+    return grad_w
+
+
+def _weights_strides(shape: tuple[int, ...], pixels: bool) -> tuple[int, ...]:
+    """Return the strides of new weights of three dimensions."""
+    if not pixels:
+        return contiguous_strides(shape)
+    out, deep, row, column, into = contiguous_strides((shape[0], *shape[2:], shape[1]))
+    return out, into, deep, row, column
 
 
 def _missing(images: Tensor) -> int:
@@ -98,11 +108,6 @@ def _slices(images: Tensor, more: int) -> Tensor:
     if not more:
         return images.contiguous(memory_format=torch.channels_last_3d)
     return pad(images.movedim(1, -1), [0, more]).contiguous().movedim(-1, 1)
-
-
-def _wider(w: Tensor, more: int) -> Tensor:
-    """Return weights with `more` channels of zeros for each result."""
-    return pad(w, [0] * 7 + [more]) if more else w
 
 
 def _windowed(plan: Unfolded, more: int) -> tuple[Volume, int]:
@@ -122,10 +127,10 @@ def _call(
     out_channels: int,
     windows: tuple[Volume, int],
     dtype: str,
-    like: Tensor,
+    w: Tensor,
 ) -> TunedCall | None:
     call: TunedCall | None = _prepared(
-        direction, plan, out_channels, *windows, dtype, like.get_device()
+        direction, plan, out_channels, *windows, dtype, w.stride(), w.get_device()
     )
     return call
 
@@ -138,6 +143,7 @@ def _prepared(
     volume: Volume,
     in_channels: int,
     dtype: str,
+    w_strides: tuple[int, ...],
     device: int,
 ) -> TunedCall | None:
     """Return the call for windows of a volume, None if no family of the device reads them."""
@@ -151,7 +157,12 @@ def _prepared(
         dtype=dtype, direction=direction, layout="nhwc", volume=volume,
     )  # fmt: skip
     name = "convolution" if direction == "fwd" else "convolution_backward"
+    out, into, deep, *rest = w_strides
+    # the windows of y's gradient meet the taps along the depth from the last to the first
+    mirrored = direction == "bwd_data"
+    steps = (out, into, *rest, -deep if mirrored else deep, plan.w[0 if mirrored else 1])
     try:
-        return tuned_call(f"{name}_overrideable", device, problem)
+        given = tuple(zip(VOLUME_STRIDES, steps, strict=True))
+        return tuned_call(f"{name}_overrideable", device, problem, given)
     except NoVariantError:
         return None

@@ -16,7 +16,7 @@ from oclgen.families.gemm.gemm_mma_tiles import Layout, pack_rows
 from oclgen.families.parts import packing
 from oclgen.families.parts import planes as planes_of
 from oclgen.families.parts.expressions import defines
-from oclgen.families.parts.strided_weights import strided_weights
+from oclgen.families.parts.strided_weights import slice_channels, strided_weights
 from oclgen.plan import Arg, Launch, LazyText, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem
 from oclgen.render import render
@@ -257,6 +257,7 @@ def pack(problem: ConvProblem, layout: Layout) -> Launch | None:
         together=together(problem),
         channels=each.channels,
         depth=each.depth,
+        slice=slice_channels(problem),
     ).launch(of_weights=True)
 
 

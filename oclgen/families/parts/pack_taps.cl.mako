@@ -18,6 +18,7 @@ channels_first      k counts taps within channels, else channels within taps: th
 place               place of a packed element by `row` and `k`
 together            groups side by side in a product, with zeros between them
 channels, depth     of one of these groups
+slice               depths of a slice of a volume, whose taps lie apart by a stride; 0: none
 group_step          elements from a group's source to the next one's
 at_once             a work-item's elements are stored as a vector
 tf32                round to tf32, to nearest even
@@ -25,6 +26,12 @@ local_size          work-items per group
 </%doc>
 <%!
     from oclgen.render import TF32_NEAREST, TF32_ROUNDED
+%>\
+<%
+    place_of_depth, is_own = "c * w_depth", ""
+    if slice:
+        place_of_depth = f"c / {slice} * w_slice + c % {slice} * w_depth"
+        is_own = f" && c % {slice} < w_slice_channels"
 %>\
 ${types}
 typedef ${word} word;
@@ -35,6 +42,9 @@ __kernel __attribute__((reqd_work_group_size(${local_size}, 1, 1)))
 void pack_taps(
     __global const elem_t *restrict from, const long offset_from,
     const long w_channel, const long w_depth, const long w_row, const long w_column,
+% if slice:
+    const long w_slice, const int w_slice_channels,
+% endif
     __global word *restrict packed, const long offset_packed${"".join(f", const {kind} {name}" for name, kind in given.items())})
 {
     const int at = get_global_id(0), first = (int)get_global_id(1) * ${chunk}, z = get_global_id(2);
@@ -64,7 +74,7 @@ void pack_taps(
         const bool is_own = row < CHANNELS && c < DEPTH && c / ${depth} == part;
         each[i] = is_own ? READ(from + c % ${depth} * w_depth) : 0;
 % else:
-        each[i] = row < CHANNELS && c < DEPTH ? READ(from + c * w_depth) : 0;
+        each[i] = row < CHANNELS && c < DEPTH${is_own} ? READ(from + ${place_of_depth}) : 0;
 % endif
     }
 <%

@@ -219,6 +219,7 @@ class Taps:
         taps_first: neighbouring work-items take neighbouring taps, else neighbouring rows.
         together: groups side by side in a product, with zeros between them.
         channels, depth: of one of these groups.
+        slice: depths of a slice of a volume, whose source has two arguments more; 0: none.
         shares_text: sizes are arguments where there is one phase, so that layers share a text.
     """
 
@@ -235,6 +236,7 @@ class Taps:
     together: int = 1
     channels: int = 0
     depth: int = 0
+    slice: int = 0
     shares_text: bool = False
 
     @property
@@ -271,6 +273,7 @@ class Taps:
             together=self.together,
             channels=self.channels,
             depth=self.depth,
+            slice=self.slice,
             group_step=self.group_step,
             at_once=not self.widened,
             tf32=self.dtype == "tf32" and not self.widened,

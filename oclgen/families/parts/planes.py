@@ -10,7 +10,7 @@ from math import prod
 from typing import NamedTuple
 
 from oclgen.families.parts.epilogue import epilogue, terms
-from oclgen.families.parts.strided_weights import strided_weights
+from oclgen.families.parts.strided_weights import slice_channels, strided_weights
 from oclgen.plan import Arg, Buffer, Launch, LazyText, Plan, Scalar, buffer, ceil_div
 from oclgen.problem import ConvProblem, GemmProblem
 from oclgen.render import dtype_preamble, render
@@ -42,6 +42,7 @@ class Filters(NamedTuple):
 
     A work-group adds `span` columns of all taps of a filter; a row of taps has `kernel_w`. Where
     `together` groups of `channels` filters share rows, the columns of each lie after another's.
+    Columns of a volume are taps of `slice` channels each, which lie apart; 0: there is no volume.
     """
 
     taps: int
@@ -51,6 +52,7 @@ class Filters(NamedTuple):
     span: int
     together: int = 1
     channels: int = 1
+    slice: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,7 @@ def sum_weights(p: ConvProblem, planes: int, padded: int, span: int, together: i
     """
     taps = p.kernel_h * p.kernel_w
     depth, channels = p.in_channels // p.groups, p.out_channels // p.groups
-    filters = Filters(taps, p.kernel_w, depth, padded, span, together, channels)
+    apart = slice_channels(p)
+    filters = Filters(taps, p.kernel_w, depth, padded, span, together, channels, apart)
     shape, result = (1, p.out_channels, taps * padded), strided_weights(p)
     return Sum(p, planes, shape, result, local_size=WEIGHTS_ITEMS, filters=filters)

@@ -12,13 +12,31 @@ STRIDES = ("w_stride_0", "w_stride_1", "w_stride_2", "w_stride_3")
 """Names of the scalars that are the strides of w [out_channels, in_channels, rows, columns]."""
 
 
+VOLUME_STRIDES = (*STRIDES, "w_stride_slice", "w_slice_channels")
+"""The same of a volume, whose channels lie apart by taps along the depth: the stride of these taps,
+and how many channels of a slice w has. Images may have more, to fill chunks."""
+
+
+def slice_channels(p: ConvProblem) -> int:
+    """Return the channels of a slice of a volume, which w has for each tap; 0: there is none."""
+    return p.buffers[p.read][-1] if p.volume else 0
+
+
 def strided_weights(p: ConvProblem) -> tuple[Arg, ...]:
     """Return the argument w: pointer and offset, and its strides by result channel, channel that is
     summed over, row and column of taps. A caller may replace these, by the names of `STRIDES`.
+
+    Of a volume two more follow, see `VOLUME_STRIDES`.
     """  # noqa: D205
     taps = p.kernel_h * p.kernel_w
     per_filter = p.in_channels // p.groups * taps
     steps = dict(zip(STRIDES, (per_filter, taps, p.kernel_w, 1), strict=True))
     out, into, *rest = (Scalar(step, "long", name) for name, step in steps.items())
     across = (into, out) if p.direction == "bwd_data" else (out, into)
+    if channels := slice_channels(p):
+        apart, own = VOLUME_STRIDES[len(STRIDES) :]
+        rest += [
+            Scalar(channels * int(across[1].value), "long", apart),
+            Scalar(channels, "int", own),
+        ]
     return (*buffer("w"), *across, *rest)

@@ -62,7 +62,7 @@ void sum_planes(
 ${term_parameters}\
 % if filters:
     __global elem_t *restrict w, const long offset_w,
-    const long w_filter, const long w_depth, const long w_row, const long w_column${counted('const int ')})
+    const long w_filter, const long w_depth, const long w_row, const long w_column${", const long w_slice, const int w_slice_channels" if filters.slice else ""}${counted('const int ')})
 {
     __local float sums[${filters.taps}][${filters.span + 1}];
     const int first = (int)get_group_id(0) * ${filters.span}, filter = (int)get_group_id(1);
@@ -78,11 +78,18 @@ ${term_parameters}\
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    w += offset_w + filter * w_filter + first * w_depth;
+    w += offset_w + filter * w_filter${"" if filters.slice else " + first * w_depth"};
     for (int i = (int)get_local_id(0); i < some * ${filters.taps}; i += ${local_size}) {
         const int tap = w_depth == 1 ? i / some : i % ${filters.taps};
         const int d = w_depth == 1 ? i % some : i / ${filters.taps};
+% if filters.slice:
+        const int tap_d = (first + d) / ${filters.slice}, channel = (first + d) % ${filters.slice};
+        if (channel < w_slice_channels) {
+            STORE1(sums[tap][d], w + tap_d * w_slice + channel * w_depth + tap / ${filters.kernel_w} * w_row + tap % ${filters.kernel_w} * w_column);
+        }
+% else:
         STORE1(sums[tap][d], w + d * w_depth + tap / ${filters.kernel_w} * w_row + tap % ${filters.kernel_w} * w_column);
+% endif
     }
 }
 % else:
