@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from oclgen.families import FAMILIES
 from oclgen.families.conv import conv_mma
 from oclgen.families.conv import conv_mma_operands as parts
 from oclgen.families.gemm import gemm_mma
@@ -14,6 +15,7 @@ from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
+from oclgen.parameters import values_of
 from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, Direction, Memory, Volume
 from search_spaces.space import seeds_of, space_of
 from tests.oclgen.channels_last import difference
@@ -168,6 +170,25 @@ def test_groups_share_a_tile_up_to_its_width_and_begin_a_chunk(
     one = parts.merged(problem)
     assert one.groups == 1
     assert one.in_channels * parts.products(problem) == channels[0]
+
+
+@pytest.mark.parametrize("dtype", gemm_mma.DTYPES_SERVED)
+def test_gradients_of_weights_in_planes_are_sums_of_products(
+    device: Device, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for each image, whose rows of pixels need no copy; of odd sizes, too."""
+    emulate(monkeypatch)
+    family = FAMILIES["conv_as_gemm_mma"]
+    problem = ConvProblem(3, 24, 9, 11, 40, 1, 1, dtype=dtype, direction="bwd_weights")
+    assert family.serves(problem)
+    config = family.Config(**{**values_of(family.DEFAULT), "split_k": 2})
+    assert "planes" in family.DEFAULT.why_not(problem, HOPPER)
+    assert config.why_not(problem, HOPPER) is None
+    assert all(guess.split_k > 1 for guess in family.guesses(problem, HOPPER))
+    result = Bench(device, problem).measure(family.plan(problem, config), 0.0)
+    assert result.ok, result.reason
+    assert not family.serves(replace(problem, dtype="fp32"))
+    assert not family.serves(replace(problem, in_channels=640, out_channels=400))
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -1,20 +1,28 @@
 """1x1 convolutions served by the GEMM families, without a copy.
 
 It has no kernel and no parameters of its own: it makes a family of convolutions of each GEMM
-family.
+family. In planes, the gradient of weights is a sum of products, one for each image: a family on
+matrix units leaves planes of sums, and those of all images are added.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from math import prod
 from typing import Any, Literal, Self
 
+from oclgen.families.parts.planes import FLOAT_BYTES, VECTORS, sum_planes
 from oclgen.family import Family, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import values_of
-from oclgen.plan import Arg, Buffer, Needs, Offset, Plan
-from oclgen.problem import ConvProblem, GemmProblem, Problem
+from oclgen.plan import Arg, Buffer, Launch, Needs, Offset, Plan
+from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem
+
+LEAST_SLICES = 2
+"""Slices of k with which products leave planes of sums."""
+MANY_PLANES, SUM_SLICES = 16, 8
+"""Planes from which on work-items share those of a weight, and how many of them."""
 
 
 @lru_cache(maxsize=64)
@@ -24,7 +32,8 @@ def lowered(problem: ConvProblem) -> GemmProblem | None:
     In planes, per image, y [out_channels, h * w] = w [out_channels, in_channels] · x [in_channels,
     h * w], and the gradient of x is the transpose of w times that of y. w is shared by all images;
     the bias runs along m. In pixels it is one product for all images, and so is the gradient of w.
-    Where the batch is free, so is the size of the product that it makes.
+    Where the batch is free, so is the size of the product that it makes. In planes the gradient of
+    w is y [out_channels, h * w] · xᵀ of each image, see `is_summed`.
     """
     kernel = (problem.kernel_h, problem.kernel_w, problem.stride_h, problem.stride_w)
     if kernel != (1, 1, 1, 1) or problem.pad_h or problem.pad_w or problem.groups != 1:
@@ -32,9 +41,28 @@ def lowered(problem: ConvProblem) -> GemmProblem | None:
     return _of_planes(problem) if problem.layout == "nchw" else _of_pixels(problem)
 
 
-def _of_planes(problem: ConvProblem) -> GemmProblem | None:
-    if problem.direction == "bwd_weights":
+def is_summed(problem: ConvProblem) -> bool:
+    """Say whether the products of images are added: gradients of weights in planes."""
+    return problem.layout == "nchw" and problem.direction == "bwd_weights"
+
+
+def _of_images(p: ConvProblem) -> GemmProblem | None:
+    """Return the product for each image of the gradient of w in planes.
+
+    None in fp32, whose families gather from planes, and where planes of sums have more bytes than
+    the copies of images that other families make.
+    """
+    pixels = p.height * p.width
+    sums = LEAST_SLICES * p.out_channels * p.in_channels * FLOAT_BYTES
+    images = (p.out_channels + p.in_channels) * pixels * DTYPES[p.dtype]
+    if p.dtype == "fp32" or p.free or sums > images:
         return None
+    return GemmProblem(p.out_channels, p.in_channels, pixels, p.dtype, trans_b=True, batch=p.batch)
+
+
+def _of_planes(problem: ConvProblem) -> GemmProblem | None:
+    if is_summed(problem):
+        return _of_images(problem)
     fwd = problem.direction == "fwd"
     return GemmProblem(
         m=problem.out_channels if fwd else problem.in_channels,
@@ -87,13 +115,14 @@ class ConvAsGemm:
         if not isinstance(problem, ConvProblem):
             return False
         product = lowered(problem)
-        return product is not None and self.gemm.serves(product)
+        has_planes = "mma" in self.gemm.TRAITS.instructions or not is_summed(problem)
+        return product is not None and has_planes and self.gemm.serves(product)
 
     def guesses(self, problem: ConvProblem, limits: Limits, /) -> list[Any]:
         """Return the GEMM family's guesses for the product."""
         names = _names(self.gemm)
         return [
-            self.Config(*(getattr(guess, name) for name in names))
+            _sliced(self.Config(*(getattr(guess, name) for name in names)), problem)
             for guess in self.gemm.guesses(_product(problem), limits)
         ]
 
@@ -105,12 +134,29 @@ class ConvAsGemm:
             replace(launch, args=tuple(_renamed(arg, roles) for arg in launch.args))
             for launch in plan.launches
         )
+        if is_summed(problem):
+            launches = (*launches[:-1], _sum(problem, config.split_k))
         return replace(plan, launches=launches)
+
+
+def _sliced(config: Any, problem: ConvProblem) -> Any:
+    """Return a config that leaves planes, if the problem's products are added."""
+    least = LEAST_SLICES if is_summed(problem) else 1
+    return replace(config, split_k=least) if getattr(config, "split_k", least) < least else config
+
+
+def _sum(problem: ConvProblem, split_k: int) -> Launch:
+    """Return the launch that adds the planes of all images, instead of those of each."""
+    planes = split_k * problem.batch
+    weights = prod(problem.buffers["w"])
+    shared = planes >= MANY_PLANES and weights % max(VECTORS) == 0
+    return sum_planes(problem, planes, SUM_SLICES if shared else 1).launch()
 
 
 _ROLES = {
     ("nchw", "fwd"): "wxy",
     ("nchw", "bwd_data"): "wyx",
+    ("nchw", "bwd_weights"): "yxw",
     ("nhwc", "fwd"): "xwy",
     ("nhwc", "bwd_data"): "ywx",
     ("nhwc", "bwd_weights"): "yxw",
@@ -128,11 +174,13 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
 
         def with_best_split(self, problem: ConvProblem, limits: Limits) -> Self:
             """Return this config with the slices of k that the product wants."""
-            made: Self = super().with_best_split(_product(problem), limits)
+            made: Self = _sliced(super().with_best_split(_product(problem), limits), problem)
             return made
 
         def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
             """Say with numbers what the family itself has against this, or None."""
+            if is_summed(problem) and self.split_k < LEAST_SLICES:
+                return f"split_k={self.split_k} leaves no planes to add; use {LEAST_SLICES} or more"
             why: str | None = super().conflict(_product(problem), limits)
             return why
 
