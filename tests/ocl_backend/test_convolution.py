@@ -215,7 +215,8 @@ def test_weights_of_volumes_need_no_copy(
     device: Any, volumes_served: list[ConvProblem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are read, and their gradients written, in channels_last, flipped in no direction."""
-    layer = nn.Conv3d(6, 5, (2, 3, 2), padding=1).to(memory_format=torch.channels_last_3d)
+    layer = nn.Conv3d(6, 5, (2, 3, 2), padding=1)
+    layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last_3d)
     check_module(device, layer, torch.randn(2, 6, 4, 5, 3), tolerance=2.0**-11)
     twin = deepcopy(layer).to(place(device))
     for _ in range(3):  # as recalled, too
