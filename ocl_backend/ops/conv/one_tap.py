@@ -16,7 +16,7 @@ from oclgen.opencl.device import devices
 
 SPARSE = 4
 """Pixels for each that the tap meets, up to which implicit products write the zeros, too. With a
-stride of 3 they take three times as long as a product and a strided copy (H100, fp32)."""
+stride of 3 they take 0.60 ms for a product of 2 GFLOP and 186 MB (H100, fp32)."""
 
 
 def is_sparse(w: Tensor, stride: Sequence[int], padding: Sequence[int]) -> bool:
