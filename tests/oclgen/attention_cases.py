@@ -99,6 +99,18 @@ WGMMAS = (
     ),
 )
 
+IN_LOCAL_MEMORY = (
+    (
+        replace(HALF, queries=150, keys=130, head_dim=128, value_dim=72, causal=True),
+        attention_mma.Config(4, 1, 32, stages=2, keep=False, unit="wgmma"),
+    ),
+    (
+        replace(HALF, queries=90, keys=200, head_dim=64, value_dim=128, dtype="fp16", mask=True),
+        attention_mma.Config(8, 1, 64, stages=1, keep=False, unit="wgmma"),
+    ),
+)
+"""Gradients alone: their own tiles lie in local memory."""
+
 SPLITS = (
     (replace(FEW, causal=True), attention_split.Config(work_items=32, slice=32, rows=4)),
     (replace(FEW, dtype="fp16", mask=True), attention_split.Config(64, slice=64, rows=8)),

@@ -54,10 +54,14 @@ typedef uint local_t;
 #define SETTLE_ITEMS(c)
 #define STEP_BY_STEP(pointer)
 #define any_lane(found) true
-#define SET_SCORES(c, a, at) wide(tiles, warp_words, id % 32, c, a, at, 0, {tile_n}, 0)
-#define ADD_SCORES(c, a, at) wide(tiles, warp_words, id % 32, c, a, at, 1, {tile_n}, 0)
+#define OWN_AT(at) ((at) / 16)
+#define SCORES_AT(at) ((at) / 16)
+#define VALUES_AT(at) ((at) / 16)
+#define SET_SCORES(c, a, at) wide(tiles, warp_words, id % 32, c, {own}, at, 0, {tile_n}, 0)
+#define ADD_SCORES(c, a, at) wide(tiles, warp_words, id % 32, c, {own}, at, 1, {tile_n}, 0)
 #define ADD_VALUES(c, a, at) wide(tiles, warp_words, id % 32, c, a, at, 1, {depth_v}, {tile_n})
 #define ADD_ITEMS(c, a, at) wide(tiles, warp_words, id % 32, c, a, at, 1, {depth}, {tile_n})
+#define pair_from_lane(pair, mask) as_uint(from_lane(as_float(pair), mask))
 #define from_lane(value, mask) passed(warp_words, id % 32, value, mask)
 
 void copied(__local uchar *to, __global const elem_t *from, const bool valid)
@@ -128,11 +132,26 @@ void multiplied(
     barrier(CLK_LOCAL_MEM_FENCE);
 }}
 
+/* 16 items of a warp's rows that lie in local memory as `wide` reads its tile */
+uint4 rows_at(__local uchar *tiles, const int id, const uint place)
+{{
+    const uint at = place * 16;
+    uint found[4];
+    for (int part = 0; part < 4; ++part) {{
+        const int row = id / 32 % 4 * 16 + id % 32 / 4 + part % 2 * 8;
+        const int inside = at % 128 + id % 4 * 4 + part / 2 * 16;
+        const int byte = at / 128 * 128 + row * 128 + (inside / 16 ^ row % 8) * 16 + inside % 16;
+        found[part] = *(__local uint *)(tiles + byte);
+    }}
+    return (uint4)(found[0], found[1], found[2], found[3]);
+}}
+
 /* a warp's 16 rows of wgmma; panels of 128 bytes, whose chunks are swizzled by their row */
 void wide(
     __local uchar *tiles, __local uint *words, const int lane, float *c, const uint4 a,
-    const uint at, const int add, const int columns, const int steps)
+    const uint place, const int add, const int columns, const int steps)
 {{
+    const uint at = place * 16;
     vstore4(a, 0, words + {words} * lane);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = 0; i < columns / 2; ++i) {{
@@ -164,14 +183,19 @@ float passed(__local uint *words, const int lane, const float value, const int m
 
 def units(problem: AttentionProblem, config: attention_mma.Config) -> str:
     """Return the emulation, called as `attention_mma.units` is."""
-    return by_lanes(config.work_items, problem.dtype, config.tile_n, config.depths(problem))
+    depths = config.depths(problem)
+    return by_lanes(config.work_items, problem.dtype, config.tile_n, depths, config.keep)
 
 
-def by_lanes(work_items: int, dtype: str, tile_n: int = 0, depths: tuple[int, int] = (0, 0)) -> str:
-    """Return the text for units of a dtype; of attention it is told the sizes of its tiles."""
+def by_lanes(
+    work_items: int, dtype: str, tile_n: int = 0, depths: tuple[int, int] = (0, 0),
+    keep: bool = True,
+) -> str:  # fmt: skip
+    """Return the text for units of a dtype; of attention it is told how its tiles lie."""
     return EMULATED + TEXT.format(
         words=WORDS, work_items=work_items, load=LOADS[dtype], store=STORES[dtype], tile_n=tile_n,
-        depth=depths[0], depth_v=depths[1], **CHUNKS[STORED_BYTES[dtype]],
+        depth=depths[0], depth_v=depths[1], own="a" if keep else "rows_at(tiles, id, a)",
+        **CHUNKS[STORED_BYTES[dtype]],
     )  # fmt: skip
 
 

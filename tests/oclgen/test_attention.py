@@ -26,6 +26,7 @@ from tests.oclgen.attention_cases import (
     BASE,
     FEW,
     HALF,
+    IN_LOCAL_MEMORY,
     MMAS,
     MMAS_THAT_DROP,
     REGISTERS,
@@ -154,6 +155,16 @@ def test_dropout_changes_no_first_guess(dtype: str, direction: Any) -> None:
     assert next(valid_guesses(replace(problem, dropout=True), GPU)) == first
 
 
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("direction", ["fwd", "bwd_q", "bwd_kv"])
+def test_no_guess_of_wide_units_is_refused(dim: int, direction: Any) -> None:
+    problem = AttentionProblem(8, 12, 12, 512, 512, dim, dim, "bf16", direction, causal=True)
+    limits = replace(GPU, local_bytes=227 * KIB)
+    guesses = [one for one in attention_mma.guesses(problem, limits) if one.unit == "wgmma"]
+    assert guesses
+    assert [one.why_not(problem, limits) for one in guesses] == [None] * len(guesses)
+
+
 @pytest.mark.parametrize("case", range(len(SHARED_ROWS)))
 @pytest.mark.parametrize("direction", ["bwd_q", "bwd_kv"])
 @pytest.mark.sampled(2)
@@ -167,6 +178,16 @@ def test_warps_that_share_rows_are_right(able: Device, case: int, direction: Any
 @pytest.mark.sampled(2)
 def test_wide_matrix_units_are_right(able: Device, case: int, direction: Any) -> None:
     problem, config = WGMMAS[case]
+    right(able, attention_mma, replace(problem, direction=direction), config)
+
+
+@pytest.mark.parametrize("case", range(len(IN_LOCAL_MEMORY)))
+@pytest.mark.parametrize("direction", ["bwd_q", "bwd_kv"])
+@pytest.mark.sampled(2)
+def test_wide_matrix_units_read_own_tiles_from_local_memory(
+    able: Device, case: int, direction: Any
+) -> None:
+    problem, config = IN_LOCAL_MEMORY[case]
     right(able, attention_mma, replace(problem, direction=direction), config)
 
 

@@ -25,8 +25,8 @@ from oclgen.problem_parts import STORED_BYTES
 from oclgen.render import dtype_preamble, render
 
 NAME = "attention_mma"
-KERNELS = {"fwd": NAME, "bwd_q": "attention_mma_grad_q", "bwd_kv": "attention_mma_grad_kv"}
-FORWARD_WIDE = "attention_wgmma"
+ENDS = {"fwd": "", "bwd_q": "_grad_q", "bwd_kv": "_grad_kv"}
+"""What a kernel's name has behind that of its unit."""
 CHUNK_BYTES = 16
 """What is copied at once; rows are whole chunks, and aligned to them."""
 PANEL = 64
@@ -72,12 +72,13 @@ class Config(BaseConfig):
     def local_bytes(self, problem: AttentionProblem) -> int:
         """Return the bytes of local memory: rows of both sides, each with a chunk after it.
 
-        With wgmma there is nothing after, and the rows of q are in registers from the first.
+        With wgmma there is nothing after, and rows that registers keep are there from the first.
         """
         # of each query, where they are columns, its lse and delta
         numbers = 2 * 4 * self.stages * self.tile_n * (problem.direction == "bwd_kv")
         if self.unit == "wgmma":
-            return 2 * self.stages * self.tile_n * sum(self.depths(problem)) + numbers
+            rows = self.stages * self.tile_n + (not self.keep) * self.tile_m
+            return 2 * rows * sum(self.depths(problem)) + numbers
         size = STORED_BYTES[problem.dtype]
         row, row_v = (size * items + CHUNK_BYTES for items in self.depths(problem))
         stages = self.stages * self.tile_n * (row + row_v) + numbers
@@ -103,14 +104,13 @@ class Config(BaseConfig):
             own, scores = 2 * own, scores + 1
         kept = (sums + self.keep * own // 2) // self.split_d
         tiles = scores * self.tile_n
-        if self.kernel(problem) == FORWARD_WIDE:
+        if self.unit == "wgmma" and problem.direction == "fwd":
             tiles += self.tile_n // 2  # the tile before it, as pairs
         return self.blocks_m * (kept + tiles) // 2
 
     def kernel(self, problem: AttentionProblem) -> str:
         """Return the name of the kernel, which is its template's."""
-        is_wide = problem.direction == "fwd" and self.unit == "wgmma"
-        return FORWARD_WIDE if is_wide else KERNELS[problem.direction]
+        return f"attention_{self.unit}{ENDS[problem.direction]}"
 
     def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -137,12 +137,13 @@ class Config(BaseConfig):
             return "wgmma multiplies no parts of fp32, which would have to lie in local memory"
         if problem.direction == "fwd" and self.stages != 2:
             return f"stages={self.stages}; wgmma multiplies two tiles at once forward: use 2"
-        if self.warps % 4 == 0 and self.blocks_m == self.split_d == 1 and self.keep:
+        if problem.direction == "fwd" and not self.keep:
+            return "keep=False; forward wgmma has the rows of q in registers: use True"
+        if self.warps % 4 == 0 and self.blocks_m == self.split_d == 1:
             return None
         return (
-            f"wgmma has warps in fours, blocks_m=1, split_d=1 and keep; given are "
-            f"warps={self.warps}, blocks_m={self.blocks_m}, split_d={self.split_d}, "
-            f"keep={self.keep}"
+            f"wgmma has warps in fours, blocks_m=1 and split_d=1; given are "
+            f"warps={self.warps}, blocks_m={self.blocks_m}, split_d={self.split_d}"
         )
 
     def needs(self, problem: AttentionProblem) -> Needs:
@@ -171,11 +172,7 @@ def guesses(problem: AttentionProblem, limits: Limits) -> Iterator[Config]:
         yield from _guesses_of_parts(problem)
         return
     if "wgmma" in limits.instructions:
-        # of 64 rows two tiles fit local memory where heads are narrow; gradients of wide keys and
-        # values fill the registers, which eight warps make the most of
-        wide = 8 if problem.direction == "bwd_kv" and problem.head_dim > PANEL else 4
-        for tile_n, stages in ((64, 2), (32, 2), (64, 1), (32, 1)):
-            yield Config(wide, 1, tile_n, stages, keep=True, unit="wgmma")
+        yield from _wide_guesses(problem)
     # warps, blocks_m, tile_n, stages, keep
     shapes = (
         (4, 2, 32, 2, True), (4, 1, 64, 2, True), (4, 1, 32, 2, True), (4, 1, 64, 1, True),
@@ -183,6 +180,21 @@ def guesses(problem: AttentionProblem, limits: Limits) -> Iterator[Config]:
     )  # fmt: skip
     yield from (Config(*shape) for shape in shapes)
     yield from (Config(4, 1, 16, 1, keep=True, split_d=split_d) for split_d in (2, 4))
+
+
+def _wide_guesses(problem: AttentionProblem) -> Iterator[Config]:
+    if problem.direction == "fwd":
+        for tile_n in (64, 32):
+            yield Config(4, 1, tile_n, 2, keep=True, unit="wgmma")
+        return
+    # a work-group's own tiles in local memory leave registers for tiles of more rows; two such
+    # work-groups fit a compute unit
+    narrow = max(problem.head_dim, problem.value_dim) <= PANEL
+    for tile_n in (128, 64, 32) if narrow and problem.direction == "bwd_kv" else (64, 32):
+        yield Config(4, 1, tile_n, 2, keep=False, unit="wgmma")
+    # where there is little local memory
+    for stages in (2, 1):
+        yield Config(4, 1, 32, stages, keep=True, unit="wgmma")
 
 
 def _guesses_of_parts(problem: AttentionProblem) -> Iterator[Config]:
@@ -209,6 +221,7 @@ def units(problem: AttentionProblem, config: Config) -> str:
         "attention_wgmma_units", copies=copies, dtype=problem.dtype, tile_n=config.tile_n,
         depth=depth if problem.is_gradient else 0, depth_v=depth_v,
         k_descriptor=k.descriptor, v_descriptor=v.descriptor,
+        own_descriptor=0 if config.keep else k.descriptor,
     )  # fmt: skip
 
 

@@ -13,15 +13,13 @@ items       of 16 bytes: 4 are fp32, which the units multiply by parts
 split_d     warps that share rows, each with a part of the items of both operands and of results
 </%doc>
 <%namespace name="share" file="attention_mma_tiles.cl.mako"/>\
-<%namespace name="wide" file="attention_wgmma_tiles.cl.mako"/>\
 <%namespace name="whole" file="attention_tf32_tiles.cl.mako"/>\
 <%namespace name="dropping" file="attention_mma_dropout.cl.mako"/>\
 <%
-    is_wide, is_whole = unit == "wgmma", items == 4
-    padding = 0 if is_wide else 16
+    is_whole = items == 4
     units_of = whole if is_whole else share
     work_items = 32 * warps
-    pitch, pitch_v = 16 // items * depth + padding, 16 // items * depth_v + padding
+    pitch, pitch_v = 16 // items * depth + 16, 16 // items * depth_v + 16
     q_bytes, grad_bytes = tile_n * pitch, tile_n * pitch_v
     stage_bytes = q_bytes + grad_bytes
     v_at = tile_m * pitch
@@ -64,13 +62,9 @@ void attention_mma_grad_kv(
 ${share.parameters(("q", "k", "v", "grad", "grad_k", "grad_v"), "bwd_kv", masked, philox)})
 {
     const int id = (int)get_local_id(0);
-    __local uchar tiles[${local_bytes}] __attribute__((aligned(${1024 if is_wide else 16})));
+    __local uchar tiles[${local_bytes}] __attribute__((aligned(16)));
     UNIT_MEMORY
-% if is_wide:
-    const int lane = id % 32, warp = id / 32;
-% else:
 ${share.lanes((pitch, pitch_v), split_d)}\
-% endif
     const int row0 = (int)get_group_id(0) * ${tile_m};
     const int shared = heads / shared_by;
     const int batch = get_group_id(1) / shared, shared_head = get_group_id(1) % shared;
@@ -89,10 +83,6 @@ ${share.lanes((pitch, pitch_v), split_d)}\
 ${dropping.begin("line")}\
 % endif
 
-% if is_wide:
-${wide.keep("own_k", "k", "k_row", "row0", "keys", depth, dim)}\
-${wide.keep("own_v", "v", "v_row", "row0", "keys", depth_v, dim_v)}\
-% else:
 % for name, source, width, at in (("own_k", "k", depth, "base"), ("own_v", "v", depth_v, f"base + {0 if keep else v_at}")):
 ${share.copy(at, source, f"{source}_row", "row0", "keys", tile_m, width, dim if source == "k" else dim_v, work_items, items)}\
     COPY_COMMIT();
@@ -103,7 +93,6 @@ ${share.keep(name, at, width, blocks_m, items, split_d)}\
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % endfor
-% endif
     const int first = ${seen.first_query("row0", tile_n)};
     const int last = ${seen.last_query(f"(row0 + {tile_m - 1})")};
     // a head's tiles of queries, then the next head's
@@ -124,9 +113,6 @@ ${share.zeros("v_sums", blocks_m, depth_v // split_d)}\
 ${dropping.draw("query0", "row0", blocks_m, tile_n, rows_are_keys=True)}\
 % endif
         COPY_WAIT(0);
-% if is_wide:
-        COPIES_FOR_UNITS();
-% endif
         barrier(CLK_LOCAL_MEM_FENCE);
         if (turns) {
             q += q_head;
@@ -143,17 +129,12 @@ ${copy_all("other_stage", "other_numbers", "next")}\
         COPY_COMMIT();
 % endif
         __local const float *ends_of_tile = (__local const float *)(tiles + (numbers - base)), *means_of_tile = ends_of_tile + ${tile_n};
-% if is_wide:
-        float scores[1][${tile_n // 8}][4], slopes[1][${tile_n // 8}][4];
-${wide.both_products(("scores", "own_k", "stage", depth), ("slopes", "own_v", f"(stage + {q_bytes})", depth_v), tile_n)}\
-% else:
 ${share.zeros("scores", blocks_m, tile_n)}\
 % if is_whole and keep:
 ${whole.split_anew("own_k", depth, blocks_m, split_d)}\
 ${whole.split_anew("own_v", depth_v, blocks_m, split_d)}\
 % endif
 ${units_of.products("scores", "own_k" if keep else "base", keep, "stage", depth, blocks_m, tile_n, split_d)}\
-% endif
 % if split_d > 1:
 ${slopes()}\
 ${share.add_parts(("scores", "slopes"), parts_at, blocks_m, tile_n, split_d)}\
@@ -170,28 +151,14 @@ ${share.each("scores", "query0", "row0", blocks_m, tile_n, hide)}\
 ${share.each("scores", "query0", "row0", blocks_m, tile_n, drop)}\
         }
 % endif
-% if is_wide:
-${wide.begin_to_accumulate("v_sums", for_v, f"(stage + {q_bytes})", tile_n)}\
-        // what is left to be done then are the sums of v alone
-        MULTIPLY_AWAIT(1);
-        SETTLE_SCORES((float *)slopes);
-% else:
 ${units_of.accumulate("v_sums", for_v, f"(stage + {q_bytes})", depth_v, blocks_m, tile_n, split_d)}\
-% endif
-% if split_d == 1 and not is_wide:
+% if split_d == 1:
 ${slopes()}\
 % endif
         {
 ${share.each("scores", "query0", "row0", blocks_m, tile_n, slope)}\
         }
-% if is_wide:
-${wide.begin_to_accumulate("k_sums", "slopes", "stage", tile_n, "ADD_ITEMS")}\
-        MULTIPLY_AWAIT(0);
-        SETTLE_ITEMS((float *)k_sums);
-        SETTLE_VALUES((float *)v_sums);
-% else:
 ${units_of.accumulate("k_sums", "slopes", "stage", depth, blocks_m, tile_n, split_d)}\
-% endif
 % if stages == 2:
         stage = other_stage;
         numbers = other_numbers;
@@ -224,11 +191,6 @@ ${units_of.products("slopes", "own_v" if keep else f"(base + {v_at})", keep, f"(
 <%def name="copy_all(at, numbers, first)">\
 ${share.copy_numbers(numbers, "ends", first, "queries", tile_n, work_items)}\
 ${share.copy_numbers(f"{numbers} + {4 * tile_n}", "means", first, "queries", tile_n, work_items)}\
-% if is_wide:
-${wide.copy(at, "q", "q_row", first, "queries", tile_n, depth, dim, work_items)}\
-${wide.copy(f"{at} + {q_bytes}", "grad", "grad_row", first, "queries", tile_n, depth_v, dim_v, work_items)}\
-% else:
 ${share.copy(at, "q", "q_row", first, "queries", tile_n, depth, dim, work_items, items)}\
 ${share.copy(f"{at} + {q_bytes}", "grad", "grad_row", first, "queries", tile_n, depth_v, dim_v, work_items, items)}\
-% endif
 </%def>\

@@ -13,15 +13,13 @@ items       of 16 bytes: 4 are fp32, which the units multiply by parts
 split_d     warps that share rows, each with a part of the items of both operands and of results
 </%doc>
 <%namespace name="share" file="attention_mma_tiles.cl.mako"/>\
-<%namespace name="wide" file="attention_wgmma_tiles.cl.mako"/>\
 <%namespace name="whole" file="attention_tf32_tiles.cl.mako"/>\
 <%namespace name="dropping" file="attention_mma_dropout.cl.mako"/>\
 <%
-    is_wide, is_whole = unit == "wgmma", items == 4
-    padding = 0 if is_wide else 16
+    is_whole = items == 4
     units_of = whole if is_whole else share
     work_items = 32 * warps
-    pitch, pitch_v = 16 // items * depth + padding, 16 // items * depth_v + padding
+    pitch, pitch_v = 16 // items * depth + 16, 16 // items * depth_v + 16
     k_bytes, v_bytes = tile_n * pitch, tile_n * pitch_v
     stage_bytes = k_bytes + v_bytes
     grad_at = tile_m * pitch
@@ -59,13 +57,9 @@ void attention_mma_grad_q(
 ${share.parameters(("q", "k", "v", "grad", "grad_q"), "bwd_q", masked, philox)})
 {
     const int id = (int)get_local_id(0);
-    __local uchar tiles[${local_bytes}] __attribute__((aligned(${1024 if is_wide else 16})));
+    __local uchar tiles[${local_bytes}] __attribute__((aligned(16)));
     UNIT_MEMORY
-% if is_wide:
-    const int lane = id % 32, warp = id / 32;
-% else:
 ${share.lanes((pitch, pitch_v), split_d)}\
-% endif
     // rows that see most keys come first, so that none of them is left for the end
     const int row0 = (int)(get_num_groups(0) - 1 - get_group_id(0)) * ${tile_m};
     const int batch = get_group_id(1) / heads, head = get_group_id(1) % heads;
@@ -93,10 +87,6 @@ ${dropping.begin("get_group_id(1)")}\
             means[i][h] = delta[line];
         }
     }
-% if is_wide:
-${wide.keep("own_q", "q", "q_row", "row0", "queries", depth, dim)}\
-${wide.keep("own_grad", "grad", "grad_row", "row0", "queries", depth_v, dim_v)}\
-% else:
 % for name, source, dims, width, at in (("own_q", "q", "dim", depth, "base"), ("own_grad", "grad", "dim_v", depth_v, f"base + {0 if keep else grad_at}")):
 ${share.copy(at, source, f"{source}_row", "row0", "queries", tile_m, width, dim if source == "q" else dim_v, work_items, items)}\
     COPY_COMMIT();
@@ -107,7 +97,6 @@ ${share.keep(name, at, width, blocks_m, items, split_d)}\
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % endfor
-% endif
     const int last = ${seen.last_key(f"(row0 + {tile_m - 1})")};
     int key0 = ${seen.first_key("row0", tile_n)};
 ${copy_both(f"base + {tiles_at}", "key0")}\
@@ -120,9 +109,6 @@ ${share.zeros("sums", blocks_m, depth // split_d)}\
 ${dropping.draw("key0", "row0", blocks_m, tile_n)}\
 % endif
         COPY_WAIT(0);
-% if is_wide:
-        COPIES_FOR_UNITS();
-% endif
         barrier(CLK_LOCAL_MEM_FENCE);
 % if stages == 2:
         const uint other_stage = ${2 * tiles_at + stage_bytes} + 2 * base - stage;
@@ -131,15 +117,10 @@ ${copy_both("other_stage", "next")}\
         }
         COPY_COMMIT();
 % endif
-% if is_wide:
-        float scores[1][${tile_n // 8}][4], slopes[1][${tile_n // 8}][4];
-${wide.both_products(("scores", "own_q", "stage", depth), ("slopes", "own_grad", f"(stage + {k_bytes})", depth_v), tile_n)}\
-% else:
 ${share.zeros("scores", blocks_m, tile_n)}\
 ${units_of.products("scores", "own_q" if keep else "base", keep, "stage", depth, blocks_m, tile_n, split_d)}\
 ${share.zeros("slopes", blocks_m, tile_n)}\
 ${units_of.products("slopes", "own_grad" if keep else f"(base + {grad_at})", keep, f"(stage + {k_bytes})", depth_v, blocks_m, tile_n, split_d)}\
-% endif
 % if split_d > 1:
 ${share.add_parts(("scores", "slopes"), parts_at, blocks_m, tile_n, split_d)}\
 % endif
@@ -149,20 +130,10 @@ ${share.each("scores", "key0", "row0", blocks_m, tile_n, probability)}\
         if (next > ${seen.last_key("row0")}${f" || key0 < {seen.first_key(f'(row0 + {tile_m - 1})')}" if seen.window else ""}) {
 ${share.each("scores", "key0", "row0", blocks_m, tile_n, hide)}\
         }
-% if is_wide:
-        MULTIPLY_AWAIT(0);
-        SETTLE_SCORES((float *)slopes);
-% endif
         {
 ${share.each("scores", "key0", "row0", blocks_m, tile_n, slope)}\
         }
-% if is_wide:
-${wide.begin_to_accumulate("sums", "scores", "stage", tile_n, "ADD_ITEMS")}\
-        MULTIPLY_AWAIT(0);
-        SETTLE_ITEMS((float *)sums);
-% else:
 ${units_of.accumulate("sums", "scores", "stage", depth, blocks_m, tile_n, split_d)}\
-% endif
 % if stages == 2:
         stage = other_stage;
 % else:
@@ -176,11 +147,6 @@ ${copy_both("stage", "next")}\
 ${units_of.store("grad_q", "grad_q_row", "sums", depth, dim, blocks_m, "row0", "queries", split_d=split_d)}\
 }
 <%def name="copy_both(at, first)">\
-% if is_wide:
-${wide.copy(at, "k", "k_row", first, "keys", tile_n, depth, dim, work_items)}\
-${wide.copy(f"{at} + {k_bytes}", "v", "v_row", first, "keys", tile_n, depth_v, dim_v, work_items)}\
-% else:
 ${share.copy(at, "k", "k_row", first, "keys", tile_n, depth, dim, work_items, items)}\
 ${share.copy(f"{at} + {k_bytes}", "v", "v_row", first, "keys", tile_n, depth_v, dim_v, work_items, items)}\
-% endif
 </%def>\

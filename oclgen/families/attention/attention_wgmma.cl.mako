@@ -59,18 +59,19 @@ ${share.parameters(("q", "k", "v", "out"), "fwd", masked, philox)})
     __local uchar tiles[${local_bytes}] __attribute__((aligned(1024)));
     UNIT_MEMORY
     // rows that see most keys come first, so that none of them is left for the end
-    const int row0 = (int)(get_num_groups(0) - 1 - get_group_id(0)) * ${tile_m};
-    const int batch = get_group_id(1) / heads, head = get_group_id(1) % heads;
+${wide.place(seen)}\
+    const int row0 = (blocks - 1 - block) * ${tile_m};
+    const int batch = line_of_all / heads, head = line_of_all % heads;
     q += q_start + batch * q_batch + head * q_head;
     k += k_start + batch * k_batch + head / shared_by * k_head;
     v += v_start + batch * v_batch + head / shared_by * v_head;
     out += out_start + batch * out_batch + head * out_head;
-    lse += lse_start + get_group_id(1) * (long)queries;
+    lse += lse_start + line_of_all * (long)queries;
 % if masked:
     mask += mask_start + batch * mask_batch + head * mask_head;
 % endif
 % if philox:
-${dropping.begin("get_group_id(1)")}\
+${dropping.begin("line_of_all")}\
 % endif
 
     const int last = ${seen.last_key(f"(row0 + {tile_m - 1})")};
@@ -111,7 +112,7 @@ ${wide.set_scores("scores", "own_q", "k_tile", depth, tile_n)}\
     MULTIPLY_AWAIT(0);
     SETTLE_SCORES((float *)scores);
 ${powers()}\
-${wide.round_scores("pairs", "scores", tile_n, declare=False)}\
+${wide.round_scores("pairs", "scores", tile_n)}\
     for (key0 += ${tile_n}; key0 < last; key0 += ${tile_n}) {
 % if philox:
 ${dropping.draw("key0", "row0", 1, tile_n)}\
@@ -150,7 +151,7 @@ ${powers()}\
         }
         MULTIPLY_AWAIT(0);
         SETTLE_VALUES((float *)outs);
-${wide.round_scores("pairs", "scores", tile_n, declare=False)}\
+${wide.round_scores("pairs", "scores", tile_n)}\
     }
     COPY_WAIT(0);
     COPIES_FOR_UNITS();
@@ -173,7 +174,7 @@ ${wide.add_rows("outs", "pairs", "v_tile", tile_n, "ADD_VALUES")}\
             lse[line] = all == 0.0f ? INFINITY : (${scaled.format("top[h]")} + log2(all)) * 0.69314718f;
         }
     }
-${share.store("out", "out_row", "outs", depth_v, dim_v, 1, "row0", "queries", " * sum[h]")}\
+${wide.store("out", "out_row", "outs", dim_v, "row0", "queries", " * sum[h]")}\
 }
 <%doc> Scores of the tile at key0 become powers of two; `shrink` says what sums so far are worth. </%doc>
 <%def name="powers()">\
