@@ -8,8 +8,8 @@
     python -m tests.oclgen.plan_texts --restamp FILE       stamps shipped records of equal work
 
 The corpus is every shipped record and, of each family for each problem of `PROBLEMS` on each
-device of `DEVICES`, the default and a sample of the space; and one plan for each matrix unit that a
-sub-group feeds. Nothing in it is random: it is the same on every machine.
+device of `DEVICES`, the default and a sample of the space; one plan for each matrix unit that a
+sub-group feeds, and attention by wgmma. Nothing in it is random: it is the same on every machine.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, families_for
+from oclgen.families.attention import attention_mma
 from oclgen.families.gemm import gemm_fragments
 from oclgen.keys import parse_key
 from oclgen.limits import KIB, Limits
@@ -114,6 +115,7 @@ ATTENTIONS = tuple(
         AttentionProblem(2, 4, 4, 70, 70, 128, 128, "bf16", window=16, mask=True),
         AttentionProblem(1, 8, 2, 2, 300, 64, 64, "fp16"),
         AttentionProblem(1, 2, 2, 30, 30, 36, 20, dropout=True),
+        AttentionProblem(1, 2, 2, 70, 70, 64, 64, "bf16", causal=True, dropout=True),
     )
     for direction in ATTENTION_DIRECTIONS
 )
@@ -131,7 +133,7 @@ def corpus() -> dict[Key, tuple[Problem, Variant]]:
     """Return problem and variant of every plan, by the plan's key."""
     return {
         _key(problem, variant): (problem, variant)
-        for problem, variant in (*_shipped(), *_sampled(), *_on_each_unit())
+        for problem, variant in (*_shipped(), *_sampled(), *_on_each_unit(), *_wide())
     }
 
 
@@ -165,6 +167,16 @@ def _on_each_unit() -> Iterator[tuple[Problem, Variant]]:
         guesses = gemm_fragments.guesses(problem, limits)
         valid = next(each for each in guesses if each.why_not(problem, limits) is None)
         yield problem, Variant(gemm_fragments.NAME, valid)
+
+
+def _wide() -> Iterator[tuple[Problem, Variant]]:
+    """Yield attention by wgmma, which a sample of the space hardly meets."""
+    for problem in ATTENTIONS:
+        for keep in (True, False):
+            config = attention_mma.Config(4, 1, 32, stages=2, keep=keep, unit="wgmma")
+            variant = Variant(attention_mma.NAME, config)
+            if attention_mma.serves(problem) and variant.why_not(problem, DEVICES[1]) is None:
+                yield problem, variant
 
 
 def _sample(name: str, problem: Problem, limits: Limits) -> Iterator[Any]:
