@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.targets.target import Target
+from oclgen.opencl import lanes
 from oclgen.plan import Launch
 
 TOOLS = "OCLGEN_TARGET_TOOLS"
@@ -176,7 +177,8 @@ _REGISTER_FILE = 1024
 
 def _ocloc(launch: Launch, target: Target, folder: Path, *more: str) -> None:
     (folder / "in.cl").write_text(launch.source)
-    asked = ("-device", target.name, "-options", " ".join(OPTIONS), *more)
+    options = (*OPTIONS, *lanes.options(launch.source, target.lanes))
+    asked = ("-device", target.name, "-options", " ".join(options), *more)
     _run(["ocloc", "compile", "-file", "in.cl", *asked], folder)
 
 

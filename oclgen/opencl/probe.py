@@ -10,7 +10,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from oclgen.opencl import byte_dots, fragments, ptx
+from oclgen.opencl import byte_dots, fragments, ptx, sub_groups
 from oclgen.plan import Launch, Plan, buffer
 
 ONES: NDArray[np.uint16] = np.full(256, 0x3F80, np.uint16)
@@ -27,26 +27,33 @@ ANSWERS: dict[str, NDArray[np.float32]] = {
         for name, unit in fragments.UNITS.items()
     },
     **{name: np.full(1, 24_581, np.float32) for name in byte_dots.INSTRUCTIONS},
+    **{
+        name: np.full(2 * one.lanes, 2 + one.lanes + sum(sub_groups.ROW_WIDTHS), np.float32)
+        for name, one in sub_groups.SUB_GROUPS.items()
+    },
 }
 """What the kernel `probe_...` writes: one element per work-item, a number that was copied or four
 elements of C, each the sum of as many ones as k is long; one more than the ones in a box;
-the sums of 16 pairs of ones; of each dtype how many sums of a fragment are right; or five more than
-the products of signed bytes, (-128)(-128) + 63 * 127 + (-128)(-1) + 63 * 1."""
+the sums of 16 pairs of ones; of each dtype how many sums of a fragment are right; five more than
+the products of signed bytes, (-128)(-128) + 63 * 127 + (-128)(-1) + 63 * 1; or how many lanes and
+words are right."""
 
 FATAL = ("vdpbf16ps",)
 """Instructions that a process may die of asking for: a compiler that does not know one may abort,
 and a processor that lacks it raises SIGILL. `oclgen.opencl.health` asks CPUs for these,
 in a child."""
 
-NOT_OF_CPUS = ("khr_dot",)
+NOT_OF_CPUS = ("khr_dot", *sub_groups.SUB_GROUPS)
 """Instructions that CPUs are not asked for, which takes 60 ms whenever one is opened: Intel's
-runtime for them makes scalar products of `dot_4x8packed_ss_int`."""
+runtime for them makes scalar products of `dot_4x8packed_ss_int`, and lanes of a processor read what
+others hold from its first cache."""
 _EXTENSIONS = {
     "dpas8": fragments.DPAS, "dpas16": fragments.DPAS, "khr_dot": byte_dots.KHR,
     "dp4a_intel": byte_dots.INTEL_GPUS,
     **{
         name: fragments.COOPERATIVE for name, unit in fragments.UNITS.items() if unit.is_cooperative
     },
+    **{name: one.extension for name, one in sub_groups.SUB_GROUPS.items()},
     **dict.fromkeys(("wmma", "wmma_gfx12", "mfma", "sdot4", "sudot4"), "cl_amd_"),
 }  # fmt: skip
 """How the name of an extension begins that a compiler shows which may know the instruction; else
@@ -81,6 +88,8 @@ def probe(name: str) -> Plan:
 
     if name in fragments.UNITS:
         return _probe_of_unit(name)
+    if name in sub_groups.SUB_GROUPS:
+        return _probe_of_sub_group(name)
     given = {"dot": render(name)} if name == "vdpbf16ps" else {}
     if name in byte_dots.INSTRUCTIONS:
         source = render("probe_dot4", name=name, dot=byte_dots.INSTRUCTIONS[name])
@@ -114,3 +123,20 @@ def _probe_of_unit(name: str) -> Plan:
         for dtype in unit.dtypes
     )  # fmt: skip
     return Plan(tuple(launches), (("operands", 2 * 2 * 16 * fragments.STEPS),))
+
+
+def _probe_of_sub_group(name: str) -> Plan:
+    from oclgen.render import render
+
+    one = sub_groups.SUB_GROUPS[name]
+    source = render(
+        "probe_sub_groups",
+        name=name,
+        lanes=one.lanes,
+        widths=sub_groups.ROW_WIDTHS,
+        sub_group=sub_groups.text(name),
+    )
+    items = (2 * one.lanes,)
+    args = (*buffer("ones"), *buffer("out"), *buffer("operands"))
+    words = (1 + max(sub_groups.ROW_WIDTHS)) * one.lanes
+    return Plan((Launch(source, f"probe_{name}", items, items, args),), (("operands", 4 * words),))

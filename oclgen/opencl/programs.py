@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ import pyopencl as cl
 
 from oclgen import profiles
 from oclgen.limits import DeviceInfo, Limits, broken
-from oclgen.opencl import binaries, fragments, health, ptx
+from oclgen.opencl import binaries, fragments, health, lanes, ptx, sub_groups
 from oclgen.opencl.binaries import Binaries
 from oclgen.plan import Frame, Needs
 
@@ -104,6 +105,9 @@ class Programs:
         """Name the device as the cache does."""
         self._identity = _identity(self.info)
         self._is_stored = self.info.runtime not in OWN_CACHES
+        is_gpu = self.info.kind == "gpu" and not self.info.is_profiled
+        sizes = lanes.sizes_of(self.handle, Path(cl._cl.__file__)) if is_gpu else ()
+        self._lanes = lanes.fewest(sizes)
 
     def get(self, source: str) -> Any:
         """Return the built `pyopencl.Program` of `source`.
@@ -202,7 +206,10 @@ class Programs:
 
     def options(self, source: str) -> tuple[str, ...]:
         """Return the options that the compiler is given for `source`."""
-        return (*OPTIONS, fragments.STANDARD) if fragments.COOPERATIVE in source else OPTIONS
+        more = lanes.options(source, self._lanes)
+        if fragments.COOPERATIVE in source or sub_groups.SHUFFLE in source:
+            return (*OPTIONS, *more, fragments.STANDARD)
+        return (*OPTIONS, *more)
 
     def binary(self, source: str) -> bytes:
         """Return what `source` was built to, for `load` in another process on this device.

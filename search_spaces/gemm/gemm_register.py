@@ -19,13 +19,15 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
     """Return the values worth trying for each parameter of `gemm_register`."""
     if limits.kind == "cpu":
         return _on_cpu(problem, limits)
+    sharing = gemm_register.sharing(limits)
     return {
-        "item_m": up_to(problem.m, 1, 2, 4, 8),
+        # lanes that share A hold less of it
+        "item_m": up_to(problem.m, 1, 2, 4, 8, *((16,) if sharing else ())),
         "item_n": up_to(problem.n, 1, 2, 4, 8),
         "vec_n": up_to(problem.n, 1, 2, 4),
         "local_m": up_to(problem.m, 1, 4, 8, 16),
         "local_n": (8, 16, 32, 64),
-        "unroll_k": (1, 4, 8),
+        "unroll_k": (1, 4, 8, *((16,) if sharing else ())),
         # panels suit a cache that one core has to itself; on GPUs they cost coalescing
         "pack_a": (False,),
         "pack_b": (False,),
@@ -33,6 +35,8 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
         # neighbouring work-items have to read neighbouring columns of B
         "order": ("n",),
         "split_k": splits(problem, limits, 1, 2, 4, 8, 16, 32),
+        # the lanes of a sub-group hand A round, or each work-item loads it
+        "share": (gemm_register.ALONE, *sharing),
     }
 
 
@@ -55,4 +59,5 @@ def _on_cpu(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, .
         "order": ("m", "n"),
         # slices of a transposed A stay in the cache
         "split_k": splits(problem, limits, 1, 2, 4, 8, *((16, 32, 64) if problem.trans_a else ())),
+        "share": (gemm_register.ALONE,),
     }

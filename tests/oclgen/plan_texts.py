@@ -9,7 +9,8 @@
 
 The corpus is every shipped record and, of each family for each problem of `PROBLEMS` on each
 device of `DEVICES`, the default and a sample of the space; one plan for each matrix unit that a
-sub-group feeds, and attention by wgmma. Nothing in it is random: it is the same on every machine.
+sub-group feeds and for each sub-group whose lanes share operands, and attention by wgmma. Nothing
+in it is random: it is the same on every machine.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from typing import Any
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, families_for
 from oclgen.families.attention import attention_mma
-from oclgen.families.gemm import gemm_fragments
+from oclgen.families.gemm import gemm_fragments, gemm_register
 from oclgen.keys import parse_key
 from oclgen.limits import KIB, Limits
 from oclgen.opencl.fragments import UNITS
+from oclgen.opencl.sub_groups import SUB_GROUPS
 from oclgen.problem import (
     DIRECTIONS,
     LAYOUTS,
@@ -133,7 +135,13 @@ def corpus() -> dict[Key, tuple[Problem, Variant]]:
     """Return problem and variant of every plan, by the plan's key."""
     return {
         _key(problem, variant): (problem, variant)
-        for problem, variant in (*_shipped(), *_sampled(), *_on_each_unit(), *_wide())
+        for problem, variant in (
+            *_shipped(),
+            *_sampled(),
+            *_on_each_unit(),
+            *_on_each_sub_group(),
+            *_wide(),
+        )
     }
 
 
@@ -167,6 +175,15 @@ def _on_each_unit() -> Iterator[tuple[Problem, Variant]]:
         guesses = gemm_fragments.guesses(problem, limits)
         valid = next(each for each in guesses if each.why_not(problem, limits) is None)
         yield problem, Variant(gemm_fragments.NAME, valid)
+
+
+def _on_each_sub_group() -> Iterator[tuple[Problem, Variant]]:
+    """Yield a config of `gemm_register` for each sub-group, for operands that lie in all ways."""
+    for name, one in SUB_GROUPS.items():
+        shared = replace(gemm_register.DEFAULT, item_m=6, local_n=one.lanes, unroll_k=4, share=name)
+        for trans_a, trans_b in ((False, False), (True, False), (False, True)):
+            problem = replace(_GEMM, trans_a=trans_a, trans_b=trans_b, bias="n")
+            yield problem, Variant(gemm_register.NAME, shared)
 
 
 def _wide() -> Iterator[tuple[Problem, Variant]]:

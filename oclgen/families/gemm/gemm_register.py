@@ -1,16 +1,18 @@
 """Register-tiled GEMM without local memory, for CPUs and for GPUs where staging does not pay.
 
-It is not the family for large products on GPUs; that is `gemm_staged`.
+It is not the family for large products on GPUs; that is `gemm_staged`. Where a device has
+sub-groups whose lanes hand each other what they hold (`oclgen.opencl.sub_groups`), they can share
+the loads of A.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
-from oclgen.families.gemm.gemm_register_text import Text
+from oclgen.families.gemm.gemm_register_text import SharedText, Text
 from oclgen.families.gemm.gemm_tiles import pack_panels, panels_of
 from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.epilogue import epilogue, terms
@@ -18,12 +20,16 @@ from oclgen.families.parts.packing import Packing, sizes_of
 from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
+from oclgen.opencl import sub_groups
+from oclgen.opencl.sub_groups import ROW_WIDTHS, SUB_GROUPS
 from oclgen.parameters import Item, Local, Parts, Unroll, Vector
 from oclgen.plan import Arg, Frame, Launch, LazyText, Needs, Plan, Scalar, ceil_div, round_up
 from oclgen.problem import GemmProblem, Problem, divided_by, of_floats
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_register"
+ALONE = "none"
+"""The value of `share` for work-items that load all of their operands themselves."""
 
 MAX_ACCUMULATORS = 512
 """Private floats per work-item past which every compiler tried here spills to memory."""
@@ -35,6 +41,8 @@ STRIP = 16
 SLICE = 256
 """Rows of a slice of a transposed A on CPUs: 384x96x12544 in 64 slices of 196 rows took 0.27 (AVX2)
 and 0.4 (AVX-512) of the time that it took in one."""
+SHARED_SUMS = 64
+"""Sums that a lane of Intel's GPUs keeps in its half of 256 floats, beside operands."""
 FEW = 200
 """Up to this m n / (m + n), slices cost less than packing: each is written and read again."""
 
@@ -56,6 +64,12 @@ class Config(BaseConfig):
     loop_m: Parts
     order: str
     split_k: Parts
+    share: str = ALONE
+
+    @property
+    def lanes(self) -> int:
+        """Work-items that share A."""
+        return 1 if self.share == ALONE else SUB_GROUPS[self.share].lanes
 
     def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -70,7 +84,26 @@ class Config(BaseConfig):
             )
         if self.order not in ("m", "n"):
             return f"order={self.order!r} is unknown; the fastest dimension is 'm' or 'n'"
-        return parts.empty_slice(problem.k, self.split_k, self.unroll_k)
+        reason = None if self.share == ALONE else self._sharing_conflict(limits)
+        return reason or parts.empty_slice(problem.k, self.split_k, self.unroll_k)
+
+    def _sharing_conflict(self, limits: Limits) -> str | None:
+        if self.share not in SUB_GROUPS:
+            return f"share={self.share} is unknown; there are {ALONE}, {', '.join(SUB_GROUPS)}"
+        if reason := limits.why_no(self.share):
+            return f"share={reason}"
+        if self.pack_a or self.pack_b or self.order != "n":
+            return (
+                f"share={self.share} reads matrices as they lie, by neighbours along n; use "
+                "pack_a=0, pack_b=0 and order='n'"
+            )
+        if self.local_n % self.lanes:
+            return f"local_n={self.local_n} is no multiple of the {self.lanes} lanes that share"
+        if self.lanes % self.unroll_k:
+            return f"unroll_k={self.unroll_k} does not divide the {self.lanes} elements of a strip"
+        if self.vec_n not in ROW_WIDTHS:
+            return f"vec_n={self.vec_n}: a lane reads {ROW_WIDTHS} words of a row at once"
+        return None
 
     @property
     def local_size(self) -> tuple[int, int, int]:
@@ -111,6 +144,35 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "cpu":
         return _guesses_on_cpu(problem, limits)
+    return [*_guesses_sharing(problem, limits), *_guesses_alone(problem, limits)]
+
+
+def sharing(limits: Limits) -> tuple[str, ...]:
+    """Return the sub-groups that the device showed, those preferred first."""
+    return tuple(name for name in SUB_GROUPS if name in limits.instructions)
+
+
+def _guesses_sharing(problem: GemmProblem, limits: Limits) -> list[Config]:
+    """Return a guess for Intel's GPUs, where a multiply-add reads another lane's register.
+
+    Elsewhere that is an instruction of its own, and only the search tries it. A B that lies along k
+    has no rows to read. A lane of the smallest sub-group has the most registers.
+    """
+    shown = [name for name in sharing(limits) if SUB_GROUPS[name].maker == "intel"]
+    if not shown or problem.trans_b:
+        return []
+    share = min(shown, key=lambda name: SUB_GROUPS[name].lanes)
+    lanes, item_n = SUB_GROUPS[share].lanes, SHARED_SUMS // 8
+    split = fill(problem, limits, 8, item_n * lanes, step=8, work_items=4 * lanes)
+    return [
+        Config(
+            item_m=min(problem.m, 8), item_n=item_n, vec_n=item_n, local_m=4, local_n=lanes,
+            unroll_k=8, pack_a=False, pack_b=False, loop_m=1, order="n", split_k=split, share=share,
+        )
+    ]  # fmt: skip
+
+
+def _guesses_alone(problem: GemmProblem, limits: Limits) -> list[Config]:
     split = fill(problem, limits, 8, 256, step=4)
     shapes = ((min(problem.m, 8), 4, 4), (1, 4, 4), (min(problem.m, 4), 1, 1))
     return [
@@ -185,11 +247,14 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
 def _product(problem: GemmProblem, config: Config) -> Launch:
     split = config.split_k > 1
 
+    if config.share != ALONE:
+        return _shared_product(problem, config)
+
     @LazyText
     def text() -> str:
         return render(
             NAME,
-            **asdict(config),
+            **_values(config),
             preamble=dtype_preamble(problem.dtype),
             **epilogue(problem, "c", split),
             text=Text(problem, config),
@@ -211,6 +276,51 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         local_size=config.local_size,
         args=_args(problem, config),
     )
+
+
+def _shared_product(problem: GemmProblem, config: Config) -> Launch:
+    lanes = config.lanes
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "gemm_register_shared",
+            **_values(config),
+            preamble=dtype_preamble(problem.dtype),
+            **epilogue(problem, "c", config.split_k > 1),
+            text=SharedText(problem, config),
+            lanes=lanes,
+            sub_group=sub_groups.text(config.share),
+            trans_a=problem.trans_a,
+            trans_b=problem.trans_b,
+            edge_m=not divided_by(problem, "m", config.item_m),
+            edge_n=_edge_n(problem, lanes * config.item_n),
+            edge_k=not divided_by(problem, "k", config.unroll_k),
+        )
+
+    groups_m = round_up(ceil_div(problem.m, config.item_m * config.loop_m), config.local_m)
+    groups_n = round_up(ceil_div(problem.n, lanes * config.item_n) * lanes, config.local_n)
+    return Launch(
+        text=text,
+        kernel=NAME,
+        global_size=(groups_n, groups_m, problem.batch * config.split_k),
+        local_size=config.local_size,
+        args=_args(problem, config),
+    )
+
+
+def _edge_n(problem: GemmProblem, span: int) -> str:
+    """Return how a sub-group of `span` columns meets the edge of n, as the template names it."""
+    if divided_by(problem, "n", span):
+        return "whole"
+    return "last" if problem.n > span and "n" not in problem.free else "few"
+
+
+def _values(config: Config) -> dict[str, Any]:
+    """Return the parameters that both templates name."""
+    values = asdict(config)
+    del values["share"]
+    return values
 
 
 def _args(problem: GemmProblem, config: Config) -> tuple[Arg, ...]:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from oclgen.families.parts import expressions
 from oclgen.families.parts.epilogue import plus_residual
 from oclgen.families.parts.expressions import vector_of
+from oclgen.opencl.sub_groups import SUB_GROUPS
+from oclgen.plan import ceil_div
 from oclgen.problem import GemmProblem
+from oclgen.render import STORED
 
 if TYPE_CHECKING:
     from oclgen.families.gemm import gemm_pairs, gemm_register
@@ -106,6 +109,56 @@ class Text(Results["gemm_register.Config"]):
         if not trans:
             return f"LOAD{vec}({at})"
         return vector_of(f"LOAD1(pb + {s} * (long)ld_b + {u})" for s in range(j, j + vec))
+
+
+class SharedText(Results["gemm_register.Config"]):
+    """The pieces of `gemm_register`'s text where the lanes of a sub-group share A."""
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a sub-group."""
+        return SUB_GROUPS[self.config.share].lanes
+
+    @property
+    def strip_rows(self) -> int:
+        """Rows of A in a strip, of which each lane holds one element."""
+        return self.lanes // self.config.unroll_k
+
+    @property
+    def strips(self) -> range:
+        """The strips that hold the rows of a work-item."""
+        return range(ceil_div(self.config.item_m, self.strip_rows))
+
+    def shared_a(self, i: int, u: int | str) -> str:
+        """Return row i of A at step u of the strip, from the lane that holds it.
+
+        Args:
+            i: row of the work-item.
+            u: step, or the text of one.
+        """
+        strip, row = divmod(i, self.strip_rows)
+        first, apart = (
+            (row, self.strip_rows) if self.problem.trans_a else (row * self.config.unroll_k, 1)
+        )
+        place = f"{first} + {u} * {apart}" if isinstance(u, str) else first + u * apart
+        return f"FROM_LANE(strip{strip}, {place})"
+
+    def load_b(self, j: int, guarded: bool) -> str:
+        """Return the read of a vector of the lane's columns from the j-th on.
+
+        Args:
+            j: first of the lane's columns, which lie `lanes` apart.
+            guarded: whether columns from n on read as 0.
+        """
+        vec = self.config.vec_n
+        if not (self.problem.trans_b or guarded) and STORED[self.problem.dtype] == "float":
+            return f"READ_ROW{vec}(pb + {j * self.lanes})"
+        return vector_of(self._element(x * self.lanes, guarded) for x in range(j, j + vec))
+
+    def _element(self, apart: int, guarded: bool) -> str:
+        column = f"lane + {apart}"
+        at = f"({column}) * (long)ld_b" if self.problem.trans_b else column
+        return f"(n0 + {apart} < n ? LOAD1(pb + {at}) : 0.0f)" if guarded else f"LOAD1(pb + {at})"
 
 
 class PairsText(Results["gemm_pairs.Config"]):
